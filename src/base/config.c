@@ -1,0 +1,161 @@
+/* config.c - the option table. One row an option, in the order --help shows them.
+ *
+ * Values that must agree between replicas go into run.json and its digest; a replica
+ * takes them from there. Rows without AGREE belong to a machine or to a moment. */
+#include "base/config.h"
+
+#include <string.h>
+
+#define AT(field) offsetof(dl_config, field)
+#define AGREE     DL_OPTION_AGREE
+#define LIVE      DL_OPTION_LIVE
+#define BOOL      DL_OPTION_BOOL
+#define INT       DL_OPTION_INT
+#define REAL      DL_OPTION_REAL
+#define TEXT      DL_OPTION_TEXT
+#define NAME      DL_OPTION_NAME
+#define BIG       1e15
+
+/* clang-format off */
+static const dl_option rows[] = {
+{"preset", NULL, NAME, AT(preset), "diloco", 0, 0, "", NULL, AGREE,
+ "row of values to start from; see 'diloco presets'"},
+
+{"run.store", NULL, TEXT, AT(store), "", 0, DL_PATH_MAX, "url", NULL, 0,
+ "where the log lives: file:///shared/run, or a plain path"},
+{"run.state_dir", NULL, TEXT, AT(state_dir), "", 0, DL_PATH_MAX, "path", NULL, 0,
+ "where replicas keep their private state; empty: <store>.local for a folder"},
+{"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,
+ "also append the record (JSON lines) of local replicas to this file"},
+{"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,
+ "key of every random draw: initial parameters, order of samples, sampling"},
+{"run.replicas", NULL, INT, AT(replicas), "1", 1, 65536, "replicas", NULL, AGREE,
+ "replicas the first entries wait for; the text is cut into as many shards"},
+{"run.local_replicas", NULL, INT, AT(local_replicas), "0", 0, 1024, "replicas", NULL, 0,
+ "replicas to run on this machine; 0: all of run.replicas"},
+{"run.min_replicas", NULL, INT, AT(min_replicas), "1", 1, 65536, "replicas", NULL, AGREE,
+ "fewest that may begin once run.start_timeout is over"},
+{"run.start_timeout", NULL, REAL, AT(start_timeout_s), "600", 0, 1e9, "seconds", NULL, AGREE,
+ "how long the first entry waits for run.replicas before run.min_replicas will do"},
+{"run.deadline", NULL, REAL, AT(deadline_s), "0", 0, 1e9, "seconds", NULL, AGREE,
+ "how long an entry waits after a replica's own upload; 0: derived from measured times"},
+{"run.quorum", NULL, REAL, AT(quorum), "0.5", 0, 1, "of the roster", NULL, AGREE,
+ "contributions needed to commit past the deadline with on_missing = commit_partial"},
+{"run.patience", NULL, REAL, AT(patience_s), "60", 0.05, 1e9, "seconds", NULL, AGREE,
+ "a heartbeat unchanged for this long, as watched by one replica, means silent"},
+{"run.heartbeat", NULL, REAL, AT(heartbeat_s), "5", 0.01, 1e6, "seconds", NULL, AGREE,
+ "time between heartbeats; at most a third of run.patience"},
+{"run.on_missing", NULL, NAME, AT(on_missing), "wait", 0, 0, "", "wait|commit_partial|abort", AGREE,
+ "past the deadline: wait for the slow, commit with who is there, or abort the entry"},
+{"run.on_uncounted", NULL, NAME, AT(on_uncounted), "adopt", 0, 0, "", "adopt|keep", AGREE,
+ "a replica that an entry did not count adopts the result, or trains on from its own"},
+{"run.retain", NULL, NAME, AT(retain), "recent", 0, 0, "", "recent|all", AGREE,
+ "keep every contribution and snapshot for a full audit, or only what joins need"},
+{"run.snapshot_every", NULL, REAL, AT(snapshot_s), "600", 0, 1e9, "seconds", NULL, AGREE,
+ "longest time between snapshots; also due when contributions exceed twice one"},
+{"run.threads", NULL, INT, AT(threads), "0", 0, 256, "threads", NULL, 0,
+ "threads of each replica; 0: cores / local replicas, at least 1"},
+{"run.restarts", NULL, INT, AT(restarts), "3", 0, 1e6, "times", NULL, 0,
+ "how often a local replica that was killed is started again"},
+{"run.spool", NULL, NAME, AT(spool), "auto", 0, 0, "", "auto|memory|disk", 0,
+ "where contributions of others are kept until the outer step"},
+{"run.spool_mb", NULL, INT, AT(spool_mb), "1024", 1, 1e9, "MiB", NULL, 0,
+ "with run.spool = auto: more than this for all members goes to disk"},
+
+{"server.diloco.outer_optimizer", NULL, NAME, AT(outer_optimizer), "nesterov", 0, 0, "", NULL, AGREE,
+ "what moves the shared model"},
+{"server.diloco.outer_learning_rate", "outer_lr", REAL, AT(outer_lr), "0.7", 0, 1e6, "", NULL, AGREE | LIVE,
+ "outer learning rate; .7 in 2311.08105"},
+{"server.diloco.outer_momentum", "outer_momentum", REAL, AT(outer_mu), "0.9", 0, 0.999999, "", NULL, AGREE | LIVE,
+ "outer momentum; .9 in 2311.08105"},
+{"server.diloco.aggregation_weighting", NULL, NAME, AT(weighting), "uniform", 0, 0, "", NULL, AGREE,
+ "how much each member counts"},
+{"server.diloco.apply_outer_optimizer_to", NULL, NAME, AT(apply_to), "parameters", 0, 0, "",
+ "parameters|all_floating", AGREE, "tensors that the outer optimizer moves; the others are averaged"},
+{"server.diloco.combiner", "combiner", NAME, AT(combiner), "mean", 0, 0, "", NULL, AGREE,
+ "how contributions become one update"},
+{"server.diloco.codec", "codec", NAME, AT(codec), "f32", 0, 0, "", NULL, AGREE,
+ "how a pseudo-gradient is written on the wire"},
+
+{"trainer.model_name", NULL, NAME, AT(model), "gpt", 0, 0, "", NULL, AGREE, "the model; one file of src/model each"},
+{"trainer.rounds", NULL, INT, AT(rounds), "8", 1, BIG, "entries", NULL, AGREE, "entries of the log; the run ends after them"},
+{"trainer.local_steps_per_round", "sync_every", INT, AT(local_steps), "500", 1, BIG, "steps", NULL, AGREE,
+ "H: completed optimizer steps between entries"},
+{"trainer.batch_size", NULL, INT, AT(batch_size), "8", 1, 1e9, "sequences", NULL, AGREE, "sequences of a micro-batch"},
+{"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulation), "1", 1, 1e9, "micro-batches", NULL, AGREE,
+ "micro-batches of a step"},
+{"trainer.optimizer", NULL, NAME, AT(optimizer), "adamw", 0, 0, "", NULL, AGREE, "inner optimizer"},
+{"trainer.lr_scheduler", NULL, NAME, AT(lr_scheduler), "cosine", 0, 0, "", NULL, AGREE,
+ "inner learning-rate schedule, over completed steps, continued across entries"},
+{"trainer.gradient_clip", NULL, REAL, AT(gradient_clip), "1", 0, 1e9, "", NULL, AGREE,
+ "largest norm of a step's gradient; 0: no clipping"},
+{"trainer.preserve_optimizer_state", NULL, BOOL, AT(preserve_optimizer_state), "true", 0, 0, "", NULL, AGREE,
+ "keep inner moments across entries; false is refused as unfaithful"},
+{"trainer.eval_every", NULL, INT, AT(eval_every), "1", 0, BIG, "entries", NULL, AGREE,
+ "evaluate the shared model after every so many entries; 0: only at the end"},
+{"trainer.eval_batches", NULL, INT, AT(eval_batches), "16", 0, BIG, "batches", NULL, AGREE,
+ "batches of the validation text in one evaluation; 0: all of it"},
+
+{"parameters.optimizer.lr", "lr", REAL, AT(lr), "4e-4", 0, 1e6, "", NULL, AGREE, "inner learning rate"},
+{"parameters.optimizer.weight_decay", NULL, REAL, AT(weight_decay), "0.1", 0, 1e3, "", NULL, AGREE,
+ "decoupled weight decay, of matrices only"},
+{"parameters.optimizer.beta1", NULL, REAL, AT(beta1), "0.9", 0, 0.999999, "", NULL, AGREE, "first moment's decay"},
+{"parameters.optimizer.beta2", NULL, REAL, AT(beta2), "0.999", 0, 0.9999999, "", NULL, AGREE, "second moment's decay"},
+{"parameters.optimizer.eps", NULL, REAL, AT(eps), "1e-8", 1e-20, 1, "", NULL, AGREE, "added to the root of the second moment"},
+{"parameters.optimizer.momentum", NULL, REAL, AT(momentum), "0", 0, 0.999999, "", NULL, AGREE, "momentum of inner sgd"},
+{"parameters.learning_rate.warmup_steps", NULL, INT, AT(warmup_steps), "0", 0, BIG, "steps", NULL, AGREE,
+ "steps over which the learning rate rises from 0"},
+{"parameters.learning_rate.decay_steps", NULL, INT, AT(decay_steps), "0", 0, BIG, "steps", NULL, AGREE,
+ "length of wsd's last phase; 0: a tenth of the run"},
+{"parameters.learning_rate.min_ratio", NULL, REAL, AT(min_lr_ratio), "0.1", 0, 1, "of lr", NULL, AGREE,
+ "where linear, cosine and wsd end"},
+
+{"parameters.model.layers", NULL, INT, AT(layers), "4", 1, 4096, "", NULL, AGREE, "transformer blocks"},
+{"parameters.model.heads", NULL, INT, AT(heads), "4", 1, 4096, "", NULL, AGREE, "attention heads"},
+{"parameters.model.kv_heads", NULL, INT, AT(kv_heads), "0", 0, 4096, "", NULL, AGREE, "heads of keys and values; 0: as many as heads"},
+{"parameters.model.channels", NULL, INT, AT(channels), "128", 1, 1e6, "", NULL, AGREE, "width of the residual stream"},
+{"parameters.model.ffn", NULL, INT, AT(ffn), "0", 0, 1e7, "", NULL, AGREE, "width of SwiGLU; 0: 8/3 of channels, rounded up to 32"},
+{"parameters.model.context", NULL, INT, AT(context), "128", 1, 1e6, "tokens", NULL, AGREE, "T: length of a training sequence"},
+{"parameters.model.vocab", NULL, INT, AT(vocab), "0", 0, 1e7, "tokens", NULL, AGREE, "0: what the tokenizer has"},
+{"parameters.model.tied", NULL, BOOL, AT(tied), "true", 0, 0, "", NULL, AGREE, "the head uses the embedding's matrix"},
+{"parameters.model.rope_theta", NULL, REAL, AT(rope_theta), "10000", 1, 1e9, "", NULL, AGREE, "base of the rotary positions"},
+{"parameters.model.norm_eps", NULL, REAL, AT(norm_eps), "1e-5", 1e-12, 1, "", NULL, AGREE, "added under RMSNorm's root"},
+
+{"data.datasource", NULL, NAME, AT(datasource), "text", 0, 0, "", NULL, AGREE, "kind of the training data"},
+{"data.train_path", NULL, TEXT, AT(train_path), "", 0, DL_PATH_MAX, "paths", NULL, 0,
+ "file, folder or comma-separated list of either; this machine's place of the data"},
+{"data.test_path", NULL, TEXT, AT(test_path), "", 0, DL_PATH_MAX, "paths", NULL, 0,
+ "validation data; empty: the last data.test_fraction of the training data"},
+{"data.test_fraction", NULL, REAL, AT(test_fraction), "0.1", 0, 0.9, "", NULL, AGREE, "held out from the end of the training data"},
+{"data.tokenizer", NULL, NAME, AT(tokenizer), "byte", 0, 0, "", NULL, AGREE, "how text becomes tokens"},
+{"data.partition", NULL, NAME, AT(partition), "contiguous", 0, 0, "", "contiguous|whole", AGREE,
+ "disjoint shards in order of the text, or the whole text for every replica"},
+};
+/* clang-format on */
+
+_Static_assert(sizeof rows / sizeof rows[0] <= DL_CONFIG_MAX_OPTIONS, "grow origins");
+
+const dl_option_table dl_config_table = {rows, sizeof rows / sizeof rows[0]};
+
+void dl_config_init(dl_config *config)
+{
+    memset(config, 0, sizeof *config);
+    dl_options_defaults(dl_config_table, config, config->origins);
+}
+
+diloco_status dl_config_set(dl_config *config, const char *name, const char *text,
+                            const char *origin)
+{
+    return dl_option_set(dl_config_table, config, config->origins, name, text, origin);
+}
+
+const char *dl_config_origin(const dl_config *config, const char *name)
+{
+    const dl_option *row = dl_option_find(dl_config_table, name);
+    return row ? config->origins[row - rows].text : "";
+}
+
+bool dl_config_given(const dl_config *config, const char *name)
+{
+    return strcmp(dl_config_origin(config, name), "default") != 0;
+}

@@ -1,0 +1,64 @@
+/* config.h - every setting of a run, once: the struct the option table fills.
+ *
+ * Adding an option is a field here and a row in config.c. Names follow the field's own
+ * tools (docs/design.md section 6): Plato's sections, torchft's aliases. */
+#ifndef DL_BASE_CONFIG_H
+#define DL_BASE_CONFIG_H
+
+#include "base/option.h"
+
+enum { DL_PATH_MAX = 1023, DL_CONFIG_MAX_OPTIONS = 96 };
+
+typedef char dl_config_path[DL_PATH_MAX + 1];
+typedef char dl_config_name[DL_OPTION_NAME_MAX + 1];
+
+typedef struct dl_config {
+    dl_config_name preset;
+
+    /* [run] the log, its store, who takes part */
+    dl_config_path store, state_dir, record;
+    int64_t        seed, replicas, min_replicas, threads, local_replicas, restarts;
+    double         start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s;
+    dl_config_name on_missing, on_uncounted, retain, spool;
+    int64_t        spool_mb;
+
+    /* [server.diloco] the outer step */
+    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec;
+    double         outer_lr, outer_mu;
+
+    /* [trainer] the inner loop */
+    dl_config_name model, optimizer, lr_scheduler;
+    int64_t        rounds, local_steps, batch_size, accumulation, eval_every, eval_batches;
+    double         gradient_clip;
+    bool           preserve_optimizer_state;
+
+    /* [parameters.optimizer], [parameters.learning_rate] */
+    double  lr, weight_decay, beta1, beta2, eps, momentum;
+    int64_t warmup_steps, decay_steps;
+    double  min_lr_ratio;
+
+    /* [parameters.model] */
+    int64_t layers, heads, kv_heads, channels, ffn, context, vocab;
+    bool    tied;
+    double  rope_theta, norm_eps;
+
+    /* [data] */
+    dl_config_name datasource, tokenizer, partition;
+    dl_config_path train_path, test_path;
+    double         test_fraction;
+
+    dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
+} dl_config;
+
+extern const dl_option_table dl_config_table;
+
+void dl_config_init(dl_config *config); /* all defaults */
+
+/* Set by name or alias (DILOCO_EINVAL as dl_option_set). */
+DL_MUST_CHECK diloco_status dl_config_set(dl_config *config, const char *name, const char *text,
+                                          const char *origin);
+const char *dl_config_origin(const dl_config *config, const char *name);
+/* Set by anything but the default? */
+bool dl_config_given(const dl_config *config, const char *name);
+
+#endif

@@ -1,0 +1,41 @@
+/* file.h - whole files: read with a limit, written so that a reader sees the old file
+ * or the whole new one, and paths made safe. */
+#ifndef DL_BASE_FILE_H
+#define DL_BASE_FILE_H
+
+#include "base/buf.h"
+
+typedef struct dl_span {
+    const void *data; /* borrowed */
+    size_t      len;
+} dl_span;
+
+/* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
+DL_MUST_CHECK diloco_status dl_file_read(dl_buf *out, const char *path);
+
+/* Write a sibling, fsync it, rename it into place, fsync the folder. Calls open,
+ * write, rename and nothing that allocates. DILOCO_EIO, DILOCO_EFULL: the old file is
+ * as it was and the sibling is gone. */
+DL_MUST_CHECK diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans);
+
+/* Write all spans to a descriptor, through short writes and EINTR. */
+DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans,
+                                        const char *name_for_errors);
+
+DL_MUST_CHECK diloco_status dl_dir_make(const char *path); /* and its parents; there already: OK */
+DL_MUST_CHECK diloco_status dl_dir_sync(const char *path); /* fsync the folder itself */
+bool                        dl_file_exists(const char *path);
+
+/* A whole file mapped for reading. data is NULL for an empty file. */
+typedef struct dl_map {
+    const unsigned char *data;
+    size_t               len;
+} dl_map;
+DL_MUST_CHECK diloco_status dl_map_open(dl_map *out, const char *path);
+void                        dl_map_close(dl_map *map); /* zeroed is fine */
+
+/* DILOCO_EFULL for ENOSPC and EDQUOT, DILOCO_ENOENT for ENOENT, else DILOCO_EIO; worded
+ * "<what> <path>: <strerror>". */
+diloco_status dl_fail_errno(int error, const char *what, const char *path);
+
+#endif

@@ -1,0 +1,195 @@
+/* thread.c - one generation counter starts the workers, one count of pending parts ends
+ * the run.
+ *
+ *     caller   write fn, context, pending; generation + 1 (release)
+ *     worker   sees a new generation (acquire); runs its part; pending - 1 (release)
+ *     caller   runs part 0; sees pending == 0 (acquire); returns
+ *
+ * Both sides spin a moment, then sleep on a condition variable. What a sleeper waits for
+ * changes only with the lock held, or is followed by a signal under the lock, so no
+ * wake-up is lost. */
+#include "base/thread.h"
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_THREADS = 256, SPINS_PER_LOOK = 32 };
+static const dl_time spin_time = 20 * 1000; /* ns: about what sleeping and waking cost */
+
+typedef struct worker {
+    dl_pool *pool;
+    pthread_t thread;
+    int part;
+} worker;
+
+struct dl_pool {
+    int n_threads; /* with the caller */
+    bool spins;
+    dl_part_fn fn; /* these two: written before a generation begins, read during it */
+    void *context;
+    _Alignas(64) atomic_uint generation; /* changed under the lock */
+    _Alignas(64) atomic_int pending;     /* parts of workers not finished */
+    _Alignas(64) atomic_bool stop;       /* read when a new generation is seen */
+    pthread_mutex_t lock;                /* guards no field, only the sleeping */
+    pthread_cond_t start, done;
+    int n_workers; /* started */
+    worker workers[];
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool new_generation(dl_pool *pool, unsigned seen)
+{
+    return atomic_load_explicit(&pool->generation, memory_order_acquire) != seen;
+}
+
+static bool none_pending(dl_pool *pool, unsigned unused)
+{
+    (void)unused;
+    return atomic_load_explicit(&pool->pending, memory_order_acquire) == 0;
+}
+
+/* Return when ready(pool, arg), having slept on `wake` if that took long. */
+static void wait_for(dl_pool *pool, pthread_cond_t *wake, bool (*ready)(dl_pool *, unsigned),
+                     unsigned arg)
+{
+    if (pool->spins) {
+        dl_time until = dl_clock_now() + spin_time;
+        do {
+            for (int i = 0; i < SPINS_PER_LOOK; i++, relax())
+                if (ready(pool, arg)) return;
+        } while (dl_clock_now() < until);
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (!ready(pool, arg))
+        pthread_cond_wait(wake, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void begin_generation(dl_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
+    pthread_cond_broadcast(&pool->start);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void finish_part(dl_pool *pool)
+{
+    if (atomic_fetch_sub_explicit(&pool->pending, 1, memory_order_acq_rel) > 1) return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->done);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void *work(void *arg)
+{
+    worker *self = arg;
+    dl_pool *pool = self->pool;
+    for (unsigned seen = 0;; seen++) { /* no generation is skipped: each waits for all */
+        wait_for(pool, &pool->start, new_generation, seen);
+        if (atomic_load_explicit(&pool->stop, memory_order_relaxed)) return NULL;
+        pool->fn(pool->context, self->part, pool->n_threads);
+        finish_part(pool);
+    }
+}
+
+/* With all signals blocked, which a new thread inherits. */
+static int start_workers(dl_pool *pool)
+{
+    sigset_t all, before;
+    int error = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < pool->n_threads - 1 && !error; i++) {
+        pool->workers[i] = (worker){.pool = pool, .part = i + 1};
+        error = pthread_create(&pool->workers[i].thread, NULL, work, &pool->workers[i]);
+        if (!error) pool->n_workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+diloco_status dl_pool_create(dl_pool **out, int n_threads)
+{
+    *out = NULL;
+    if (n_threads < 1 || n_threads > MAX_THREADS)
+        return dl_fail(DILOCO_EINVAL, "%d threads: a pool has 1 to %d", n_threads, MAX_THREADS);
+    size_t size = sizeof(dl_pool) + (size_t)(n_threads - 1) * sizeof(worker);
+    dl_pool *pool = aligned_alloc(64, dl_size_round_up(size, 64));
+    if (!pool) return dl_fail(DILOCO_ENOMEM, "no memory for a pool of %d threads", n_threads);
+    memset(pool, 0, size);
+    pool->n_threads = n_threads;
+    pool->spins = n_threads <= dl_cores();
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->start, NULL);
+    pthread_cond_init(&pool->done, NULL);
+
+    int error = start_workers(pool);
+    if (error) {
+        dl_pool_destroy(pool);
+        return dl_fail(DILOCO_ENOMEM, "start %d threads: %s", n_threads, strerror(error));
+    }
+    *out = pool;
+    return DILOCO_OK;
+}
+
+void dl_pool_destroy(dl_pool *pool)
+{
+    if (!pool) return;
+    atomic_store_explicit(&pool->stop, true, memory_order_relaxed);
+    begin_generation(pool);
+    for (int i = 0; i < pool->n_workers; i++)
+        pthread_join(pool->workers[i].thread, NULL);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_cond_destroy(&pool->start);
+    pthread_cond_destroy(&pool->done);
+    free(pool);
+}
+
+int dl_pool_size(const dl_pool *pool)
+{
+    return pool ? pool->n_threads : 1;
+}
+
+void dl_pool_run(dl_pool *pool, dl_part_fn fn, void *context)
+{
+    if (dl_pool_size(pool) == 1) {
+        fn(context, 0, 1);
+        return;
+    }
+    pool->fn = fn;
+    pool->context = context;
+    atomic_store_explicit(&pool->pending, pool->n_threads - 1, memory_order_relaxed);
+    begin_generation(pool);
+    fn(context, 0, pool->n_threads);
+    wait_for(pool, &pool->done, none_pending, 0);
+}
+
+/* Blocks before part `part` when the first n_blocks % n_parts parts have one more. */
+static size_t blocks_before(size_t n_blocks, size_t part, size_t n_parts)
+{
+    return n_blocks / n_parts * part + dl_size_min(part, n_blocks % n_parts);
+}
+
+void dl_part_range(size_t *begin, size_t *end, size_t n, size_t grain, int part, int n_parts)
+{
+    DL_ASSERT(grain > 0 && part >= 0 && part < n_parts);
+    size_t n_blocks = n / grain + (n % grain != 0);
+    size_t first = blocks_before(n_blocks, (size_t)part, (size_t)n_parts);
+    size_t last = blocks_before(n_blocks, (size_t)part + 1, (size_t)n_parts);
+    *begin = first == n_blocks ? n : first * grain;
+    *end = last == n_blocks ? n : last * grain;
+}
