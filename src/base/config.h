@@ -6,13 +6,14 @@
 #define DL_BASE_CONFIG_H
 
 #include "base/option.h"
+#include <diloco/config.h>
 
 enum { DL_PATH_MAX = 1023, DL_CONFIG_MAX_OPTIONS = 96 };
 
 typedef char dl_config_path[DL_PATH_MAX + 1];
 typedef char dl_config_name[DL_OPTION_NAME_MAX + 1];
 
-typedef struct dl_config {
+typedef struct diloco_config {
     dl_config_name preset;
 
     /* [run] the log, its store, who takes part */

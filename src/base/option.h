@@ -21,27 +21,27 @@ typedef enum dl_option_type {
 enum { DL_OPTION_NAME_MAX = 31, DL_OPTION_LIST_MAX = 8 };
 
 typedef enum dl_option_flags {
-    DL_OPTION_AGREE  = 1, /* the same on every replica: in run.json and the config digest */
-    DL_OPTION_LIVE   = 2, /* may change while the run goes on, through an entry */
-    DL_OPTION_SECRET = 4  /* never printed, logged or stored */
+    DL_OPTION_AGREE = 1, /* the same on every replica: in run.json and the config digest */
+    DL_OPTION_LIVE = 2,  /* may change while the run goes on, through an entry */
+    DL_OPTION_SECRET = 4 /* never printed, logged or stored */
 } dl_option_flags;
 
 typedef struct dl_option {
-    const char    *name;     /* dotted TOML key: "server.diloco.outer_learning_rate" */
-    const char    *alias;    /* another name it answers to, or NULL */
+    const char *name;  /* dotted TOML key: "server.diloco.outer_learning_rate" */
+    const char *alias; /* another name it answers to, or NULL */
     dl_option_type type;
-    size_t         offset;   /* of the field in the struct that holds the values */
-    const char    *fallback; /* the default, as text */
-    double         min, max; /* range of a number; longest TEXT in bytes */
-    const char    *unit;     /* "steps", "seconds", …, or "" */
-    const char    *choices;  /* "a|b|c" for a NAME, else NULL */
-    unsigned       flags;
-    const char    *help;     /* one line, lower case, no full stop */
+    size_t offset;        /* of the field in the struct that holds the values */
+    const char *fallback; /* the default, as text */
+    double min, max;      /* range of a number; longest TEXT in bytes */
+    const char *unit;     /* "steps", "seconds", …, or "" */
+    const char *choices;  /* "a|b|c" for a NAME, else NULL */
+    unsigned flags;
+    const char *help; /* one line, lower case, no full stop */
 } dl_option;
 
 typedef struct dl_option_table {
     const dl_option *rows;
-    size_t           n;
+    size_t n;
 } dl_option_table;
 
 /* Where a value came from: "default", "preset diloco", "run.toml:3:1", "--set", … */

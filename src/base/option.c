@@ -1,0 +1,317 @@
+/* option.c - one parser and one printer for each type of option; the rest walks the table.
+ *
+ * Invariant: a field holds only what its row allows, from dl_options_defaults on; a text
+ * that does not parse changes nothing. */
+#include "base/option.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEAR_MAX = 64, DIGEST_MAX = 1 << 20 };
+
+static void *field_of(void *values, const dl_option *row)
+{
+    return (char *)values + row->offset;
+}
+
+static const void *const_field_of(const void *values, const dl_option *row)
+{
+    return (const char *)values + row->offset;
+}
+
+/* ---- from text: each puts the value into the field, or says what was expected */
+
+typedef struct expected {
+    char text[160];
+} expected;
+
+static bool set_bool(void *field, const char *text, expected *want)
+{
+    bool is_true = strcmp(text, "true") == 0;
+    if (!is_true && strcmp(text, "false") != 0) {
+        snprintf(want->text, sizeof want->text, "true or false");
+        return false;
+    }
+    *(bool *)field = is_true;
+    return true;
+}
+
+/* A number's text without the _ between its digits and a leading +, as TOML has them;
+ * its length, or 0. */
+static size_t plain_number(char out[DL_NUMBER_MAX + 1], const char *text)
+{
+    size_t n = 0;
+    if (*text == '+' && text[1] != '-') text++;
+    for (const char *c = text; *c; c++) {
+        bool between = c > text && c[-1] >= '0' && c[-1] <= '9' && c[1] >= '0' && c[1] <= '9';
+        if (*c == '_' && between) continue;
+        if (n == DL_NUMBER_MAX) return 0;
+        out[n++] = *c;
+    }
+    return n;
+}
+
+static void want_range(expected *want, const dl_option *row, const char *kind)
+{
+    char min[32], max[32];
+    dl_text_from_f64(min, row->min);
+    dl_text_from_f64(max, row->max);
+    snprintf(want->text, sizeof want->text, "%s from %s to %s%s%s", kind, min, max,
+             *row->unit ? " " : "", row->unit);
+}
+
+static bool set_int(void *field, const dl_option *row, const char *text, expected *want)
+{
+    char plain[DL_NUMBER_MAX + 1];
+    int64_t value;
+    if (!dl_text_to_i64(&value, plain, plain_number(plain, text)) || (double)value < row->min ||
+        (double)value > row->max) {
+        want_range(want, row, "a whole number");
+        return false;
+    }
+    *(int64_t *)field = value;
+    return true;
+}
+
+static bool set_real(void *field, const dl_option *row, const char *text, expected *want)
+{
+    char plain[DL_NUMBER_MAX + 1];
+    double value;
+    if (!dl_text_to_f64(&value, plain, plain_number(plain, text)) || value < row->min ||
+        value > row->max) {
+        want_range(want, row, "a number");
+        return false;
+    }
+    *(double *)field = value;
+    return true;
+}
+
+static bool is_plain_text(const char *text, size_t len)
+{
+    uint32_t code;
+    for (size_t at = 0, n; at < len; at += n) {
+        n = dl_utf8_char(&code, text + at, len - at);
+        if (n == 0 || code < 0x20 || (code >= 0x7F && code < 0xA0)) return false;
+    }
+    return true;
+}
+
+static bool set_text(void *field, const dl_option *row, const char *text, expected *want)
+{
+    size_t len = strlen(text), max = (size_t)row->max;
+    if (len > max || !is_plain_text(text, len)) {
+        snprintf(want->text, sizeof want->text,
+                 "at most %zu bytes of UTF-8 without control characters", max);
+        return false;
+    }
+    memcpy(field, text, len + 1);
+    return true;
+}
+
+/* Is text one of "a|b|c"? */
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t len = strlen(text);
+    for (const char *at = choices;; at++) {
+        size_t n = strcspn(at, "|");
+        if (n == len && memcmp(at, text, n) == 0) return true;
+        at += n;
+        if (!*at) return false;
+    }
+}
+
+static bool is_name(const char *text)
+{
+    size_t len = strlen(text);
+    for (size_t i = 0; i < len; i++)
+        if (text[i] <= ' ' || text[i] > '~' || text[i] == '"' || text[i] == '\\') return false;
+    return len > 0 && len <= DL_OPTION_NAME_MAX;
+}
+
+static bool set_name(void *field, const dl_option *row, const char *text, expected *want)
+{
+    if (row->choices && !is_choice(row->choices, text)) {
+        snprintf(want->text, sizeof want->text, "one of %s", row->choices);
+        return false;
+    }
+    if (!is_name(text)) {
+        snprintf(want->text, sizeof want->text,
+                 "a name of 1 to %d letters, digits and signs, without spaces and quotes",
+                 DL_OPTION_NAME_MAX);
+        return false;
+    }
+    memcpy(field, text, strlen(text) + 1);
+    return true;
+}
+
+static bool set_field(void *field, const dl_option *row, const char *text, expected *want)
+{
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return set_bool(field, text, want);
+    case DL_OPTION_INT:
+        return set_int(field, row, text, want);
+    case DL_OPTION_REAL:
+        return set_real(field, row, text, want);
+    case DL_OPTION_TEXT:
+        return set_text(field, row, text, want);
+    case DL_OPTION_NAME:
+        return set_name(field, row, text, want);
+    }
+    DL_ASSERT(!"an option type");
+    return false;
+}
+
+/* ---- the table */
+
+static bool answers_to(const dl_option *row, const char *name)
+{
+    return strcmp(row->name, name) == 0 || (row->alias && strcmp(row->alias, name) == 0);
+}
+
+const dl_option *dl_option_find(dl_option_table table, const char *name)
+{
+    for (size_t i = 0; i < table.n; i++)
+        if (answers_to(&table.rows[i], name)) return &table.rows[i];
+    return NULL;
+}
+
+static diloco_status no_such_option(dl_option_table table, const char *name, const char *origin)
+{
+    const char *nearest = dl_option_nearest(table, name);
+    if (!nearest) return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s", origin, name);
+    return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; did you mean %s?", origin, name,
+                   nearest);
+}
+
+diloco_status dl_option_set(dl_option_table table, void *values, dl_origin *origins,
+                            const char *name, const char *text, const char *origin)
+{
+    const dl_option *row = dl_option_find(table, name);
+    expected want;
+    if (!row) return no_such_option(table, name, origin);
+    if (!set_field(field_of(values, row), row, text, &want))
+        return dl_fail(DILOCO_EINVAL, "%s: %s = \"%.200s\" is not %s", origin, row->name,
+                       row->flags & DL_OPTION_SECRET ? "***" : text, want.text);
+    snprintf(origins[row - table.rows].text, sizeof origins->text, "%s", origin);
+    return DILOCO_OK;
+}
+
+void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins)
+{
+    for (size_t i = 0; i < table.n; i++) {
+        diloco_status status = dl_option_set(table, values, origins, table.rows[i].name,
+                                             table.rows[i].fallback, "default");
+        DL_ASSERT(!status);
+    }
+}
+
+/* ---- to text */
+
+static diloco_status add_real(dl_buf *out, double value)
+{
+    char text[32];
+    dl_text_from_f64(text, value);
+    return dl_buf_addf(out, "%s", text);
+}
+
+diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *values)
+{
+    const void *field = const_field_of(values, row);
+    bool is_text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    if (row->flags & DL_OPTION_SECRET)
+        return dl_buf_addf(out, "%s", is_text && !*(const char *)field ? "" : "***");
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return dl_buf_addf(out, "%s", *(const bool *)field ? "true" : "false");
+    case DL_OPTION_INT:
+        return dl_buf_addf(out, "%lld", (long long)*(const int64_t *)field);
+    case DL_OPTION_REAL:
+        return add_real(out, *(const double *)field);
+    case DL_OPTION_TEXT:
+    case DL_OPTION_NAME:
+        return dl_buf_addf(out, "%s", (const char *)field);
+    }
+    DL_ASSERT(!"an option type");
+    return DILOCO_OK;
+}
+
+/* The AGREE row whose name follows `after` in byte order; NULL behind the last. */
+static const dl_option *next_agreed(dl_option_table table, const char *after)
+{
+    const dl_option *next = NULL;
+    for (size_t i = 0; i < table.n; i++) {
+        const dl_option *row = &table.rows[i];
+        if (row->flags & DL_OPTION_AGREE && strcmp(row->name, after) > 0 &&
+            (!next || strcmp(row->name, next->name) < 0))
+            next = row;
+    }
+    return next;
+}
+
+static diloco_status add_agreed(dl_buf *out, dl_option_table table, const void *values)
+{
+    const char *after = "";
+    for (const dl_option *row; (row = next_agreed(table, after)); after = row->name) {
+        DL_ASSERT(!(row->flags & DL_OPTION_SECRET));
+        DL_TRY(dl_buf_addf(out, "%s=", row->name));
+        DL_TRY(dl_option_text(out, row, values));
+        DL_TRY(dl_buf_addf(out, "\n"));
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_options_digest(dl_hash *out, dl_option_table table, const void *values)
+{
+    dl_buf lines;
+    dl_buf_init(&lines, DIGEST_MAX);
+    diloco_status status = add_agreed(&lines, table, values);
+    if (!status) *out = dl_hash_bytes(lines.data, lines.len);
+    dl_buf_deinit(&lines);
+    return status;
+}
+
+/* ---- misspelt names */
+
+/* Levenshtein's distance, one row at a time; NEAR_MAX for names that are longer. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NEAR_MAX + 1], n = strlen(b);
+    if (strlen(a) >= NEAR_MAX || n >= NEAR_MAX) return NEAR_MAX;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            row[j + 1] = dl_size_min(change, 1 + dl_size_min(row[j], row[j + 1]));
+        }
+    }
+    return row[n];
+}
+
+static const char *last_component(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+const char *dl_option_nearest(dl_option_table table, const char *name)
+{
+    const char *last = last_component(name), *nearest = NULL;
+    size_t best = NEAR_MAX;
+    for (size_t i = 0; i < table.n; i++) {
+        const dl_option *row = &table.rows[i];
+        /* The right last component in the wrong section is one mistake. */
+        size_t d =
+            dl_size_min(distance(name, row->name), distance(last, last_component(row->name)) + 1);
+        if (row->alias) d = dl_size_min(d, distance(name, row->alias));
+        if (d < best) best = d, nearest = row->name;
+    }
+    return best <= dl_size_max(strlen(last) / 3, 1) ? nearest : NULL;
+}
