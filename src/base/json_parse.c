@@ -19,6 +19,7 @@
 typedef struct parser {
     const char *at, *end;
     int depth;
+    size_t len, work;  /* of the text; bytes walked in search of duplicate keys */
     const char *wrong; /* what is wrong at `at`; NULL so far */
 } parser;
 
@@ -202,7 +203,7 @@ static diloco_status fail_at(const char *start, const parser *p)
 diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len)
 {
     const char *start = len ? text : "";
-    parser p = {.at = start, .end = start + len};
+    parser p = {.at = start, .end = start + len, .len = len};
     *out = (dl_json_value){0};
     skip_space(&p);
     const char *value = p.at, *value_end = NULL;
