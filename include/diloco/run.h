@@ -1,0 +1,125 @@
+/* run.h - the outer loop for any trainer: open a run, register tensors, call one function
+ * after each optimizer step, close.
+ *
+ *     diloco_run *run;
+ *     diloco_run_open(&run, config);                      // run.store and the rest by name
+ *     diloco_run_tensor(run, &weights);                   // each tensor, in a fixed order
+ *     diloco_run_join(run);                               // create, join or resume the run
+ *     while (!diloco_run_done(run)) {
+ *         ... one optimizer step on weights ...
+ *         diloco_step(run, &(diloco_step_report){.loss = loss, .samples = 8, .tokens = 1024});
+ *     }
+ *     diloco_run_close(run);
+ *
+ * A run is a log of commits in a store (docs/design.md). diloco_step does nothing but count
+ * until H steps are complete; then it sends how far the tensors moved since the last entry
+ * (g = before - after), waits until the entry stands, and overwrites the tensors with the
+ * new shared model. Inner optimizer state is never touched.
+ *
+ * A handle: one thread at a time, except diloco_run_interrupt. */
+#ifndef DILOCO_RUN_H
+#define DILOCO_RUN_H
+
+#include <diloco/config.h>
+#include <diloco/tensor.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct diloco_run diloco_run;
+
+/* Copies the configuration. run.store names the store; `replica` in the options below this
+ * replica's name. Nothing is read or written yet. DILOCO_EINVAL, DILOCO_EREFUSED: a combination that
+ * cannot be faithful, by name. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
+                                                           const diloco_config *config,
+                                                           const char *replica);
+
+/* Register a tensor, before diloco_run_join. All replicas register the same ones in the same
+ * order. The data stays the caller's, at the same place, until close. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor(diloco_run *run,
+                                                             const diloco_tensor *tensor);
+
+/* Preset data_parallel: the gradient of a registered parameter, f32 of its shape, read at
+ * each diloco_step instead of the tensor's movement. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, const char *tensor,
+                                                               const float *gradient);
+
+/* Register bytes that belong to this replica alone (inner moments, counters): saved beside the
+ * run, given back on resume, never sent. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, const char *name,
+                                                              void *data, size_t len);
+
+/* What data_digest is compared: replicas on other data are warned about. Optional. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_data_digest(diloco_run *run, const char *hex);
+
+/* One event of the record (docs/design.md section 9) as one line of JSON without a newline,
+ * valid during the call; on the thread that called the library. */
+typedef void (*diloco_record_fn)(void *user, const char *line, size_t len);
+DILOCO_API void diloco_run_on_record(diloco_run *run, diloco_record_fn fn, void *user);
+
+/* Create the run (its first state is the tensors' present values) or join it: read the newest
+ * snapshot, replay the entries after it, take up this replica's saved private state. The
+ * tensors then hold what training goes on from. DILOCO_EDIFFERS: the store holds another run,
+ * and how it differs. DILOCO_EINVAL, DILOCO_EREFUSED, DILOCO_EUNREACHABLE, DILOCO_EINTERRUPTED. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
+
+/* Only create the run if the store holds none; never join. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_create(diloco_run *run);
+
+typedef struct diloco_step_report {
+    double   loss;    /* mean loss of the step; NAN when not known */
+    uint64_t samples; /* samples the step was trained on; at least 1 to be eligible */
+    uint64_t tokens;
+} diloco_step_report;
+
+/* One optimizer step is complete. At a due point: exchange, and wait for the entry.
+ * DILOCO_EINTERRUPTED: interrupted while waiting; call again (with NULL) or close and resume.
+ * DILOCO_EFENCED: a later life of this replica exists: stop. DILOCO_EUNREACHABLE: the store did
+ * not come back within run.patience; the saved state allows to resume. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_step(diloco_run *run,
+                                                       const diloco_step_report *report);
+
+/* All entries of the run are folded; the tensors hold its result. */
+DILOCO_API bool diloco_run_done(const diloco_run *run);
+
+typedef struct diloco_run_info {
+    char     run[33];       /* id */
+    uint32_t generation;    /* this life */
+    uint64_t entry;         /* next entry */
+    uint64_t entries;       /* of the whole run */
+    uint64_t position;      /* t of this replica */
+    uint64_t positions;     /* t at the end of the run */
+    uint64_t step;          /* optimizer steps this replica completed, in all its lives */
+    uint64_t sample;        /* next sample of its stream, counted over all its lives */
+    int      shard;         /* which shard of the data is this replica's */
+    bool     resumed;       /* diloco_run_join took up saved private state */
+    bool     interrupted;   /* diloco_run_interrupt was called */
+    uint64_t bytes_sent, bytes_received;
+    double   loss_mean;     /* over the members of the last commit; NAN before */
+} diloco_run_info;
+DILOCO_API diloco_run_info diloco_run_now(const diloco_run *run);
+
+/* The shared model theta as it is now: copied into data[i] for each registered tensor in order
+ * (NULL: skipped). After join; between steps. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run, void *const *data,
+                                                            size_t n);
+
+/* Make a blocking call return DILOCO_EINTERRUPTED soon. Any thread; async-signal-safe. */
+DILOCO_API void diloco_run_interrupt(diloco_run *run);
+
+/* Save the private state as it is now, so that a resume is bitwise. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_save(diloco_run *run);
+
+/* Say that this replica leaves for good (others stop waiting for it). Optional, before close. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_leave(diloco_run *run);
+
+/* Stop the helpers and free everything. Does not save. NULL is fine. */
+DILOCO_API void diloco_run_close(diloco_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* train.h - libdiloco-train: the project's own trainer on top of run.h. */
+#ifndef DILOCO_TRAIN_H
+#define DILOCO_TRAIN_H
+
+#include <diloco/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Presets: a row of values with its citation (docs/design.md section 3). */
+typedef struct diloco_preset_value {
+    const char *name, *value;
+} diloco_preset_value;
+typedef struct diloco_preset {
+    const char *name, *summary, *citation;
+    const diloco_preset_value *values; /* ends with a NULL name */
+} diloco_preset;
+DILOCO_API const diloco_preset *diloco_preset_at(size_t i); /* NULL behind the last */
+
+/* Set preset's values on a configuration (origin "preset <name>"); call it before the file's. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_preset_apply(diloco_config *config,
+                                                               const char *name);
+
+/* Values an option may have where they come from a table ("trainer.optimizer": "adamw", "sgd");
+ * NULL behind the last, or when the option is no such option. For --help and messages. */
+DILOCO_API const char *diloco_choice_at(const char *option, size_t i);
+
+/* Everything that can be known wrong before training: unknown names, combinations that are
+ * refused (DILOCO_EREFUSED), data that is missing or too short. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_check(const diloco_config *config);
+
+/* What is going on in a replica, often. */
+typedef struct diloco_progress {
+    uint64_t step, position, positions, entry, entries;
+    double   loss;         /* of the last step that is known */
+    double   tokens_per_s; /* over the last seconds */
+    double   eta_s;        /* until the end of the run; < 0: not known yet */
+    const char *phase;     /* "train", "exchange", "wait", "eval", "join", "done" */
+} diloco_progress;
+
+typedef struct diloco_train_hooks {
+    void (*on_progress)(void *user, const diloco_progress *progress); /* or NULL */
+    diloco_record_fn on_record;                                        /* or NULL */
+    void *user;
+    const volatile int *stop; /* or NULL; set it (a signal handler may) to stop after this step */
+} diloco_train_hooks;
+
+/* Create the run in config's run.store unless it is there. DILOCO_EDIFFERS: another run is. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create(const diloco_config *config);
+
+/* Live one replica to the end of the run: create or join, train, exchange, evaluate, record.
+ * n_threads 0: as run.threads says. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train(const diloco_config *config,
+                                                        const char *replica,
+                                                        const diloco_train_hooks *hooks);
+
+/* Evaluate the run's shared model after its last entry on its validation data (data.* from
+ * config). */
+typedef struct diloco_eval_result {
+    uint64_t entry, targets;
+    double   loss, perplexity;
+} diloco_eval_result;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
+                                                       const diloco_config *config);
+
+/* Text from the run's shared model, piece by piece. temperature 0: the likeliest token. */
+typedef struct diloco_sample_args {
+    const char *prompt;
+    size_t      n_tokens;
+    double      temperature;
+    uint64_t    seed;
+} diloco_sample_args;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_sample(const diloco_config *config,
+                                                         const diloco_sample_args *args,
+                                                         void (*on_text)(void *user,
+                                                                         const char *text,
+                                                                         size_t len),
+                                                         void *user);
+
+/* The memory a replica will take, before it takes it (docs/design.md section 8; measured
+ * against the process by a test). Bytes. */
+typedef struct diloco_memory_plan {
+    uint64_t parameters;
+    uint64_t local, gradient, moments, theta, momentum; /* at most 24 x parameters together */
+    uint64_t activations, staging, contributions, data, other;
+    uint64_t total;
+    int      threads;
+    double   flops_per_token;
+} diloco_memory_plan;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,
+                                                             const diloco_config *config);
+
+/* What the data is. */
+typedef struct diloco_data_report {
+    uint64_t train_tokens, test_tokens, samples_per_shard, shards;
+    uint32_t vocab, context;
+    char     digest[33];
+} diloco_data_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check(diloco_data_report *out,
+                                                             const diloco_config *config);
+
+DILOCO_API const char *diloco_version(void);
+DILOCO_API const char *diloco_isa(void);   /* the vector kernels in use: "avx512", … */
+DILOCO_API int         diloco_cores(void); /* that this process may use */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

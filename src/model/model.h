@@ -1,0 +1,65 @@
+/* model.h - a trainable model as train/ sees it: parameters in a row, batches in, loss out.
+ *
+ * One file and one row of model.c a model; a model's file builds a graph of nn operations
+ * from the options. Parameters and gradients are each one contiguous f32 array in the order
+ * of the tensors, so the outer step and the optimizer walk plain vectors.
+ *
+ * A model: one thread at a time. After create nothing allocates. */
+#ifndef DL_MODEL_MODEL_H
+#define DL_MODEL_MODEL_H
+
+#include "base/config.h"
+#include "base/thread.h"
+#include "tensor/backend.h"
+#include <diloco/tensor.h>
+
+typedef struct dl_model dl_model;
+
+/* `vocab` resolves parameters.model.vocab = 0. max_rows: most sequences of a batch.
+ * DILOCO_EINVAL names the option that does not fit (heads that do not divide channels, …).
+ * The pool and the backend are borrowed. */
+DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config, size_t vocab,
+                                            size_t max_rows, dl_backend *backend, dl_pool *pool);
+void                        dl_model_destroy(dl_model *model);
+
+/* Bytes dl_model_create would take, without taking them: for the planner and doctor. */
+typedef struct dl_model_plan {
+    size_t n_parameters;
+    size_t parameter_bytes, gradient_bytes; /* 4 x n_parameters each */
+    size_t activation_bytes;                /* everything else of the graph */
+    double flops_per_token;                 /* matrix products of forward and backward */
+} dl_model_plan;
+DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
+                                              size_t vocab, size_t max_rows, int n_threads);
+
+/* The tensors in order; data is the parameter's place on the backend. Names as in Hugging
+ * Face's Llama ("model.layers.0.self_attn.q_proj.weight"). */
+const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
+size_t               dl_model_n_parameters(const dl_model *model);
+float               *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
+float               *dl_model_gradients(dl_model *model);
+
+/* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count. */
+void dl_model_initial(const dl_model *model, float *host, uint64_t seed);
+
+/* Forward and backward of a batch: inputs and targets i32[rows][T] in host memory, rows <=
+ * max_rows; a target < 0 is not counted. The gradients become (accumulate: gain) `scale` times the
+ * gradient of the *mean* loss over this batch's counted targets. The loss stays on the
+ * backend, added up until dl_model_take_loss. */
+DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const int32_t *inputs,
+                                           const int32_t *targets, size_t rows, float scale,
+                                           bool accumulate);
+
+/* Forward only. */
+DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const int32_t *inputs,
+                                          const int32_t *targets, size_t rows);
+
+/* Wait for the backend; the sum of the losses (nats) and the number of targets since the last
+ * take, which is then zero. */
+DL_MUST_CHECK diloco_status dl_model_take_loss(dl_model *model, double *sum, uint64_t *n_targets);
+
+/* Logits f32[vocab] that follow tokens[n], n <= T, into host memory. */
+DL_MUST_CHECK diloco_status dl_model_logits(dl_model *model, float *logits, const int32_t *tokens,
+                                            size_t n);
+
+#endif

@@ -1,0 +1,52 @@
+/* inner.h - inner optimizers (AdamW, SGD with momentum) and learning-rate schedules.
+ *
+ * One step: gradient norm, clip factor, update, fused, over the model's one parameter array.
+ * The norm and the factor stay on the backend; the host reads them late. Decay is
+ * decoupled and applies to matrices (two or more dimensions) only. */
+#ifndef DL_NN_INNER_H
+#define DL_NN_INNER_H
+
+#include "base/config.h"
+#include "base/thread.h"
+#include "tensor/backend.h"
+#include <diloco/tensor.h>
+
+typedef struct dl_inner dl_inner;
+
+/* By trainer.optimizer and parameters.optimizer.*; DILOCO_EINVAL names the known ones. */
+DL_MUST_CHECK diloco_status dl_inner_create(dl_inner **out, const dl_config *config,
+                                            const diloco_tensor *tensors, size_t n_tensors,
+                                            float *parameters, const float *gradients,
+                                            dl_backend *backend, dl_pool *pool);
+void                        dl_inner_destroy(dl_inner *inner);
+
+/* One completed optimizer step with learning rate lr. Allocates nothing. */
+DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
+
+/* Norm of the last step's gradient, before clipping. DILOCO_ENUMERIC: it was not finite; then
+ * that step changed nothing; the text names the first bad tensor and element. */
+DL_MUST_CHECK diloco_status dl_inner_norm(dl_inner *inner, double *grad_norm);
+
+/* The state that survives: vectors as long as the parameters, and the count of steps (bias
+ * correction). For saving and loading: names as in PyTorch ("exp_avg", "exp_avg_sq",
+ * "momentum_buffer"), backend memory. */
+size_t      dl_inner_n_vectors(const dl_inner *inner);
+const char *dl_inner_vector_name(const dl_inner *inner, size_t i);
+float      *dl_inner_vector(dl_inner *inner, size_t i);
+uint64_t    dl_inner_steps(const dl_inner *inner);
+void        dl_inner_set_steps(dl_inner *inner, uint64_t steps);
+
+/* Bytes of state a parameter: 8 for adamw, 4 for sgd with momentum, 0 without. */
+size_t dl_inner_state_bytes(const dl_config *config);
+const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the last */
+
+/* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run.
+ *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps, then
+ *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
+ *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio.
+ * DILOCO_EINVAL for an unknown name. Pure. */
+DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
+                                           uint64_t total);
+const char *dl_schedule_name_at(size_t i);
+
+#endif

@@ -1,0 +1,73 @@
+/* contribution.h - one replica's encoded pseudo-gradient for one entry, as an object.
+ *
+ *     header   DL_CONTRIBUTION_HEADER bytes, little-endian, offsets in docs/formats.md
+ *     payload  of the codec, for the fragment's f32 array
+ *     integers i64[n_integers], booleans u8[n_booleans]: values after training
+ *
+ * Reading: bytes come in pieces from a store, go to memory or a spool file, and are hashed on
+ * the way. Only whole, checked contributions are ever handed out. */
+#ifndef DL_RUN_CONTRIBUTION_H
+#define DL_RUN_CONTRIBUTION_H
+
+#include "outer/outer_step.h"
+#include "run/layout.h"
+
+enum { DL_CONTRIBUTION_HEADER = 512 };
+
+typedef struct dl_contribution {
+    char     run[33];
+    dl_life  life;
+    uint64_t entry;
+    uint32_t fragment;
+    char     codec[DL_REPLICA_MAX + 1];
+    uint64_t position;             /* of the due point it was taken at */
+    uint64_t step;                 /* completed optimizer steps of the replica, in all */
+    uint64_t steps, samples, tokens; /* since its base */
+    uint64_t shard, first_sample, end_sample; /* what it trained on: samples [first, end) of shard */
+    double   loss;                 /* mean over its steps since the base; NaN: not told */
+    double   norm;                 /* of the pseudo-gradient before encoding */
+    dl_hash  base;                 /* state digest of the fragment it started from */
+    dl_hash  manifest;             /* digest of the model's manifest */
+    uint64_t n_floats, n_integers, n_booleans;
+    uint64_t payload_len;
+    dl_hash  body;                 /* dl_digest_bytes of all bytes behind the header */
+} dl_contribution;
+
+/* The header ends with an XXH3-128 of the bytes before it. */
+void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
+                                  const dl_contribution *c);
+DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
+                                                        const unsigned char *bytes, size_t len);
+
+/* What a contribution must say to be used for this entry. */
+typedef struct dl_contribution_expect {
+    const char              *run;
+    uint64_t                 entry;
+    uint32_t                 fragment;
+    dl_life                  life; /* from the key */
+    dl_hash                  base;
+    dl_hash                  manifest;
+    dl_fragment_shape        shape;
+    const dl_codec          *codec;
+    float                    bound; /* largest size of an element */
+    const dl_manifest       *tensors; /* to name a bad element */
+} dl_contribution_expect;
+
+/* Space for one contribution of a fragment: memory, or an unlinked file in `spool_dir` that is
+ * mapped. Sized once for the largest fragment and codec. */
+typedef struct dl_slot dl_slot;
+DL_MUST_CHECK diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir);
+void                        dl_slot_destroy(dl_slot *slot);
+
+/* Read the object and check all of it: length before memory, header, every expected field, body
+ * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
+ * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
+ * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
+ * "codec", "non-finite", "bound", "header"). DILOCO_ENOENT. Store errors as they are. */
+DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
+                                                  const char **reason, dl_slot *slot,
+                                                  dl_store *store, const char *key,
+                                                  const dl_contribution_expect *expect,
+                                                  dl_time until);
+
+#endif

@@ -1,0 +1,73 @@
+/* state.h - the state of a run (PROTOCOL P1): every fragment's tensors and the control state,
+ * and its files: theta0 and snapshots (safetensors, then a manifest).
+ *
+ * Two copies of each fragment are kept and take turns: `now` is the state that the log has
+ * decided, `next` is where an entry is computed before it stands. A lost race returns to
+ * `now`, and a snapshot is written from `now` while training goes on. */
+#ifndef DL_RUN_STATE_H
+#define DL_RUN_STATE_H
+
+#include "outer/outer_step.h"
+#include "run/entry.h"
+#include "run/runfile.h"
+
+typedef struct dl_control {
+    uint64_t  entry;     /* the next entry: e entries are folded */
+    dl_hash   prev;      /* digest of log/<e-1>, of run.json at 0 */
+    uint64_t  n_aborts;  /* consecutive, just before */
+    uint64_t  snapshot;  /* newest known */
+    dl_roster roster;    /* of entry e (L = 1); empty before entry L */
+    float     lr, mu;    /* of entry e */
+    bool      last;      /* the run has ended */
+} dl_control;
+
+typedef struct dl_state {
+    const dl_manifest *manifest; /* borrowed */
+    const dl_outer    *outer;
+    dl_control         control;
+    dl_fragment_state *now, *next; /* [n_fragments] */
+    dl_arena           arena;
+} dl_state;
+
+/* n_copies 2, or 1 for readers that never commit. DILOCO_ENOMEM. Zeroed tensors. */
+DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
+                                          const dl_outer *outer, size_t max_members, int n_copies);
+void                        dl_state_deinit(dl_state *state);
+size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
+void   dl_state_swap(dl_state *state, int fragment); /* next becomes now */
+
+/* All digests of `now` recomputed. */
+void dl_state_rehash(dl_state *state, dl_pool *pool);
+/* dl_hash_bytes of the fragments' digests in order: one number for "the same model". */
+dl_hash dl_state_digest_all(const dl_state *state);
+
+/* The safetensors image of `now`: header bytes into *header, spans for all of it (header first)
+ * into spans[], at most cap. Tensors: each manifest tensor under its own name, outer vectors as
+ * "diloco.<vector>.<tensor name>". */
+DL_MUST_CHECK diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap,
+                                           size_t *n_spans, const dl_state *state);
+size_t dl_state_image_spans(const dl_state *state); /* cap that suffices */
+
+/* Read such an image (theta0, a snapshot) into `now` and rehash; DILOCO_EPROTO: truncated, foreign,
+ * a tensor missing or of another shape, a value not finite. */
+DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *bytes, size_t len,
+                                                dl_pool *pool);
+
+/* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. */
+DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *state,
+                                              const char *run, const dl_life *life, dl_time until);
+/* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own digests, else theta0.
+ * Sets state->now and control. Damaged ones are skipped with a warning. */
+DL_MUST_CHECK diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store,
+                                                    const dl_runfile *run, dl_hash run_digest,
+                                                    uint64_t before, dl_pool *pool, dl_time until);
+DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store,
+                                                    const dl_runfile *run, dl_hash run_digest,
+                                                    dl_pool *pool, dl_time until);
+/* Read one back and compare its digests with those of its manifest: PROTOCOL P25. Streams; takes
+ * no memory of the model's size. */
+DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
+                                               const dl_manifest *manifest, const char *run,
+                                               dl_time until);
+
+#endif

@@ -1,0 +1,76 @@
+/* kind.h - the table a store fills; store.c is its only caller. Calls arrive with checked
+ * keys and in the meaning of store.h; an implementation never calls its caller. */
+#ifndef DL_STORE_KIND_H
+#define DL_STORE_KIND_H
+
+#include "store/store.h"
+#include <stdatomic.h>
+
+typedef struct dl_store_kind {
+    const char *scheme; /* "file": the url picks the row */
+    size_t      size;   /* bytes of private state, given zeroed */
+
+    /* `place` is the url behind "scheme://". close is called even after an error. */
+    diloco_status (*open)(void *self, const char *place, bool create, const atomic_bool *aborted);
+    void (*close)(void *self);
+
+    /* *taken = true and OK when the name is there; store.c compares the bytes. */
+    diloco_status (*create)(void *self, const char *key, const dl_span *spans, size_t n_spans,
+                            bool *taken, dl_time until);
+    diloco_status (*put)(void *self, const char *key, const void *data, size_t len, dl_time until);
+    diloco_status (*read)(void *self, const char *key, dl_sink sink, dl_time until);
+    diloco_status (*list)(void *self, const char *prefix, const char *after, dl_found_fn found,
+                          void *context, dl_time until);
+    diloco_status (*remove)(void *self, const char *key, dl_time until);
+
+    /* Optional: NULL means that store.c sleeps with back-off. DILOCO_ETIMEDOUT at `until`,
+     * which is never more than a second away: so one that is not always told need not poll. */
+    diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
+
+    /* Optional: NULL means that looking at *aborted between steps, at least ten times a
+     * second, is enough. Async-signal-safe. */
+    void (*abort)(void *self);
+} dl_store_kind;
+
+extern const dl_store_kind dl_store_file, dl_store_mem;
+
+/* ---- what the implementations share; in store.c */
+
+enum { DL_STORE_PIECE = 1 << 20 };                   /* the most that one sink piece holds */
+#define DL_STORE_SLICE ((dl_time)100 * DL_MILLISECOND) /* the longest sleep that ignores abort */
+
+bool dl_store_key_ok(const char *key);
+
+/* Between two steps of a call: DILOCO_ECLOSED once aborted, DILOCO_ETIMEDOUT past `until`.
+ * `key` (or a prefix) is for the error text. */
+DL_MUST_CHECK diloco_status dl_store_check(const atomic_bool *aborted, dl_time until,
+                                           const char *key);
+
+/* Sleep until then: DILOCO_ETIMEDOUT. DILOCO_ECLOSED: aborted. */
+DL_MUST_CHECK diloco_status dl_store_sleep(const atomic_bool *aborted, dl_time until);
+
+/* A handle whose kind has no row and whose `open` is not called: for stores that wrap
+ * another. *self is the zeroed state; `*aborted` lives as long as the handle. */
+DL_MUST_CHECK diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind,
+                                          const char *url, void **self,
+                                          const atomic_bool **aborted);
+
+/* dl_store_probe over eight open handles of one store. */
+enum { DL_PROBE_HANDLES = 8 };
+DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,
+                                                   dl_store *handles[DL_PROBE_HANDLES],
+                                                   dl_time until);
+
+/* faulty.c: wrap an open handle; owns it, and closes it when this fails. From a seed it
+ * delays, fails (before or after the effect), truncates and flips bits; equal seeds and
+ * equal calls give equal faults. Waiting is never faulty. For tests. */
+typedef struct dl_faults {
+    uint64_t seed;
+    double   p_unreachable_before, p_unreachable_after; /* per call */
+    double   p_truncate, p_flip; /* per read: a shorter object; one bit */
+    double   p_delay, delay_s;
+    bool     lie_on_create; /* lets a second create of a name win: it overwrites */
+} dl_faults;
+DL_MUST_CHECK diloco_status dl_store_faulty(dl_store **out, dl_store *inner, dl_faults faults);
+
+#endif

@@ -1,0 +1,102 @@
+/* store.h - what a store does: named objects, created exactly once.
+ *
+ * A folder, memory, a bucket, our hub: each fills one dl_store_kind, one file and one row
+ * of store.c, and store_suite.c runs the same tests over all of them. What they share
+ * (checking keys, retries, limits) lives in store.c, once.
+ *
+ * Keys are "a/b/c": 1 to 512 bytes of [A-Za-z0-9._=-] in components of 1 to 255 bytes that
+ * do not begin with a dot and are separated by '/'. Anything else is a bug of the caller or
+ * bytes of a stranger, and refused with DILOCO_EINVAL: no key leaves the store's root. No
+ * key is the folder of another (a, a/b); only some stores notice.
+ *
+ * A handle: one thread at a time, except dl_store_abort. Open several for several threads;
+ * they see one store. `until` is a time of dl_clock_now; past it a call gives
+ * DILOCO_ETIMEDOUT. DILOCO_EUNREACHABLE: the store does not answer (it may come back; the
+ * outcome of a create is unknown). DILOCO_EFULL, DILOCO_EIO. */
+#ifndef DL_STORE_STORE_H
+#define DL_STORE_STORE_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+
+enum { DL_KEY_MAX = 512 };
+
+typedef struct dl_store dl_store;
+
+/* What happened on a handle since it was opened: for the record and for the tests. */
+typedef struct dl_store_counters {
+    /* Object bytes published and read (a lost create sends none), and framing where there
+     * is one. */
+    uint64_t bytes_sent, bytes_received;
+    uint64_t n_create, n_put, n_get, n_list, n_delete;
+} dl_store_counters;
+
+/* "file:///path", "mem://name", or a plain path (a file store). DILOCO_EINVAL: no such scheme (the
+ * known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is
+ * not there; otherwise a missing one is DILOCO_ENOENT. */
+DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
+void                        dl_store_close(dl_store *store); /* NULL is fine */
+const char                 *dl_store_url(const dl_store *store);
+dl_store_counters           dl_store_counts(const dl_store *store);
+
+/* Let the call in progress and all later ones return DILOCO_ECLOSED. Any thread; async-
+ * signal-safe; never blocks; may repeat. */
+void dl_store_abort(dl_store *store);
+
+/* Publish the spans as one object if the name is free: all or nothing to any reader,
+ * durable at return. *taken (may be NULL): the name was there already. Then, if the bytes
+ * there are equal, DILOCO_OK (a retry of one's own put), else DILOCO_EEXIST; where they cannot
+ * be read, the error of reading. The spans are borrowed until the return. */
+DL_MUST_CHECK diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
+                                            size_t n_spans, bool *taken, dl_time until);
+
+/* Publish, replacing what is there: heartbeats only. A reader sees the old or the new. */
+DL_MUST_CHECK diloco_status dl_store_put(dl_store *store, const char *key, const void *data,
+                                         size_t len, dl_time until);
+
+/* Append the object to out, whole. DILOCO_ENOENT; DILOCO_EPROTO: longer than out->max; out is
+ * as it was on error. */
+DL_MUST_CHECK diloco_status dl_store_get(dl_store *store, dl_buf *out, const char *key,
+                                         dl_time until);
+
+/* The object in pieces, in order, as they arrive. `begin` (may be NULL) hears the length
+ * before any byte, so it can refuse before memory is taken; a status from either stops the
+ * read and is returned. An object that changes or ends early is DILOCO_EPROTO. */
+typedef struct dl_sink {
+    void *context;
+    diloco_status (*begin)(void *context, size_t len);
+    diloco_status (*piece)(void *context, const void *data, size_t len);
+} dl_sink;
+DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink,
+                                          dl_time until);
+
+/* Call `found` for every key under a prefix that is a whole folder ("c/0000000012/"; "": the
+ * whole store), in ascending byte order, with its size, beginning behind `after` (NULL: from the first). A
+ * status other than OK stops the walk and is returned. A prefix nobody wrote to: none.
+ * The key is valid during the call; `found` must not use the handle. */
+typedef diloco_status (*dl_found_fn)(void *context, const char *key, size_t len);
+DL_MUST_CHECK diloco_status dl_store_list(dl_store *store, const char *prefix, const char *after,
+                                          dl_found_fn found, void *context, dl_time until);
+
+/* Gone afterwards; not there: OK. Only collection calls it, never for a key of the log. */
+DL_MUST_CHECK diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until);
+
+/* Return when something under one of the prefixes may have changed since the last wait, or
+ * at `until` (DILOCO_ETIMEDOUT). Returns early, so that the caller looks again, after 20 ms,
+ * doubling from call to call to 1 s, reset when `progress`; a store that can be told
+ * (inotify, a condition) wakes it sooner. Fails only with DILOCO_ETIMEDOUT, _ECLOSED and
+ * _EINVAL (a bad prefix). */
+DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *prefixes,
+                                          size_t n_prefixes, bool progress, dl_time until);
+
+/* The probe of PROTOCOL P26: 8 concurrent creates of one random name under probe/; exactly
+ * one wins and reads back its own bytes. DILOCO_EREFUSED names what the store did. Cleans up. */
+typedef struct dl_probe {
+    double create_ms, read_ms;         /* median latency of a small object */
+    double write_mb_per_s, read_mb_per_s; /* of an 8 MiB object */
+    int    winners;                    /* of 8; 1 is right */
+} dl_probe;
+DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, dl_time until);
+
+#endif
