@@ -1,0 +1,216 @@
+/* corpus.c - a path list becomes a row of mapped files; a read finds its file by bisection on
+ * the number of the file's first token and walks on from there.
+ *
+ * Invariant: files[i].first is the sum of the n of the files before; empty files stay in the
+ * row (the digest counts them) and are never landed on. */
+#include "data/corpus.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- opening */
+
+static dl_corpus_file *next_file(dl_corpus *corpus)
+{
+    if (corpus->n_files == corpus->cap) {
+        size_t cap = corpus->cap ? 2 * corpus->cap : 16;
+        dl_corpus_file *files = reallocarray(corpus->files, cap, sizeof *files);
+        if (!files) return NULL;
+        corpus->files = files;
+        corpus->cap = cap;
+    }
+    dl_corpus_file *file = &corpus->files[corpus->n_files];
+    *file = (dl_corpus_file){.first = corpus->n};
+    return file;
+}
+
+static diloco_status add_file(dl_corpus *corpus, const char *path)
+{
+    dl_corpus_file *file = next_file(corpus);
+    if (file) file->path = strdup(path);
+    if (!file || !file->path) return dl_fail(DILOCO_ENOMEM, "no memory for the list of files");
+    corpus->n_files++;
+
+    DL_TRY(dl_map_open(&file->map, path));
+    diloco_status status = corpus->kind->find(&file->offset, &file->n, &file->map);
+    if (status) return dl_fail_context(status, "%s", path);
+    corpus->n += file->n;
+    return DILOCO_OK;
+}
+
+static bool takes(const dl_source_kind *kind, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *const *suffix = kind->suffixes; *suffix; suffix++) {
+        size_t n = strlen(*suffix);
+        if (len > n && strcmp(name + len - n, *suffix) == 0) return true;
+    }
+    return false;
+}
+
+static int not_hidden(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name); /* alphasort would ask the locale */
+}
+
+static diloco_status add_folder(dl_corpus *corpus, const char *path);
+
+static diloco_status add_entry(dl_corpus *corpus, const char *folder, const char *name)
+{
+    char path[4096];
+    struct stat st;
+    int len = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (len < 0 || (size_t)len >= sizeof path) return dl_fail_errno(ENAMETOOLONG, "open", folder);
+    if (lstat(path, &st)) return dl_fail_errno(errno, "open", path);
+    if (S_ISDIR(st.st_mode)) return add_folder(corpus, path); /* not through links: no loops */
+    if (!takes(corpus->kind, name)) return DILOCO_OK;
+    if (S_ISLNK(st.st_mode) && stat(path, &st)) return dl_fail_errno(errno, "open", path);
+    return S_ISREG(st.st_mode) ? add_file(corpus, path) : DILOCO_OK;
+}
+
+/* As deep as a path can be long: add_entry ends it. */
+static diloco_status add_folder(dl_corpus *corpus, const char *path)
+{
+    struct dirent **entries;
+    int n = scandir(path, &entries, not_hidden, by_bytes);
+    if (n < 0) return dl_fail_errno(errno, "list", path);
+    diloco_status status = DILOCO_OK;
+    for (int i = 0; i < n; i++) {
+        if (!status) status = add_entry(corpus, path, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static diloco_status add_path(dl_corpus *corpus, const char *path, const char *option)
+{
+    struct stat st;
+    if (!*path) return dl_fail(DILOCO_EINVAL, "%s: an empty name in the list", option);
+    if (stat(path, &st)) {
+        diloco_status status = dl_fail_errno(errno, "open", path);
+        return dl_fail_context(status, "%s", option);
+    }
+    if (S_ISREG(st.st_mode)) return add_file(corpus, path);
+    if (!S_ISDIR(st.st_mode))
+        return dl_fail(DILOCO_EINVAL, "%s: %s is neither a file nor a folder", option, path);
+
+    size_t before = corpus->n_files;
+    DL_TRY(add_folder(corpus, path));
+    if (corpus->n_files == before)
+        return dl_fail(DILOCO_EINVAL,
+                       "%s: folder %s has no file of datasource \"%s\" (names ending in %s …)",
+                       option, path, corpus->kind->name, corpus->kind->suffixes[0]);
+    return DILOCO_OK;
+}
+
+static diloco_status add_list(dl_corpus *corpus, const char *list, const char *option)
+{
+    if (!*list)
+        return dl_fail(DILOCO_EINVAL,
+                       "%s is not set: name a file, a folder, or several with commas", option);
+    char *copy = strdup(list), *rest = copy, *path;
+    if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for %s", option);
+    diloco_status status = DILOCO_OK;
+    while (!status && (path = strsep(&rest, ",")))
+        status = add_path(corpus, path + strspn(path, " "), option);
+    free(copy);
+    if (!status && corpus->n == 0)
+        status = dl_fail(DILOCO_EINVAL, "%s: no data: %s is empty", option, list);
+    return status;
+}
+
+diloco_status dl_corpus_open(dl_corpus *out, const dl_source_kind *kind, const char *list,
+                             const char *option)
+{
+    *out = (dl_corpus){.kind = kind};
+    diloco_status status = add_list(out, list, option);
+    if (status) dl_corpus_close(out);
+    return status;
+}
+
+void dl_corpus_close(dl_corpus *corpus)
+{
+    for (size_t i = 0; i < corpus->n_files; i++) {
+        dl_map_close(&corpus->files[i].map);
+        free(corpus->files[i].path);
+    }
+    free(corpus->files);
+    *corpus = (dl_corpus){0};
+}
+
+/* ---- reading */
+
+static const unsigned char *tokens_of(const dl_corpus_file *file)
+{
+    return file->map.data + file->offset;
+}
+
+/* The last file whose first token is not behind `token`: empty ones before it have the same
+ * `first`, so it holds the token. */
+static const dl_corpus_file *file_of(const dl_corpus *corpus, uint64_t token)
+{
+    size_t low = 0, high = corpus->n_files; /* files[low].first <= token < files[high].first */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (corpus->files[middle].first <= token)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &corpus->files[low];
+}
+
+void dl_corpus_read(const dl_corpus *corpus, int32_t *out, uint64_t first, size_t n)
+{
+    DL_ASSERT(first <= corpus->n && n <= corpus->n - first);
+    if (n == 0) return;
+    for (const dl_corpus_file *file = file_of(corpus, first); n > 0; file++) {
+        size_t at = (size_t)(first - file->first), part = dl_size_min(n, file->n - at);
+        if (part) corpus->kind->read(out, tokens_of(file), at, part);
+        out += part;
+        first += part;
+        n -= part;
+    }
+}
+
+diloco_status dl_corpus_check_vocab(const dl_corpus *corpus, size_t vocab, int32_t *largest)
+{
+    for (size_t i = 0; i < corpus->n_files; i++) {
+        const dl_corpus_file *file = &corpus->files[i];
+        if (file->n == 0) continue;
+        int32_t token = corpus->kind->largest(tokens_of(file), file->n);
+        if ((size_t)token >= vocab)
+            return dl_fail(
+                DILOCO_EINVAL,
+                "%s has tokens up to %d, but parameters.model.vocab is %zu: set it to at "
+                "least %d, or to 0 to take it from the data",
+                file->path, token, vocab, token + 1);
+        if (token > *largest) *largest = token;
+    }
+    return DILOCO_OK;
+}
+
+void dl_corpus_digest(const dl_corpus *corpus, dl_digest_stream *digest)
+{
+    for (size_t i = 0; i < corpus->n_files; i++) {
+        const dl_map *map = &corpus->files[i].map;
+        size_t edge = dl_size_min(map->len, 1 << 20);
+        unsigned char size[8];
+        for (int k = 0; k < 8; k++)
+            size[k] = (unsigned char)((uint64_t)map->len >> (8 * k));
+        dl_digest_add(digest, size, sizeof size);
+        if (edge == 0) continue;
+        dl_digest_add(digest, map->data, edge);
+        dl_digest_add(digest, map->data + map->len - edge, edge);
+    }
+}
