@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Hold the sources to the order of folders (docs/design.md, section 4).
+
+    include_graph.py [ROOT]       check the tree; one line a violation, then a summary; exit 1
+    include_graph.py --self-test  show that each kind of violation is seen
+
+The dl_folder rows of CMakeLists.txt are the law:
+
+  rows     a folder is one row, and uses only folders of rows above it (so there is no cycle)
+  src      a quoted include is "folder/x.h", a file that is there, of the folder itself or one it
+           uses; what is public comes as <diloco/x.h>. Tests may also use tests/.
+  cli      speaks to the libraries through <diloco/...>, and may use "base/..." and "cli/..."
+  public   include/diloco/*.h includes <diloco/...> and the C standard library, nothing else
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+ROW = re.compile(r"^dl_folder\(\s*(\w+)\s+USES\s*([\w\s]*?)\s*(?:LINK\b[^)]*)?\)", re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
+CLI_USES = {"base", "cli"}
+C11_HEADERS = {
+    f"{name}.h"
+    for name in """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp
+    signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath
+    threads time uchar wchar wctype""".split()
+}
+
+
+def read_rows(root, violations):
+    """{folder: folders it uses}, from the rows; wrong rows are violations."""
+    text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    rows = {}
+    for match in ROW.finditer(text):
+        name, uses = match[1], match[2].split()
+        where = f"CMakeLists.txt:{text.count(chr(10), 0, match.start()) + 1}"
+        if name in rows:
+            violations.append(f"{where}: folder {name} has two rows")
+        for used in uses:
+            if used not in rows:
+                violations.append(f"{where}: {name} uses {used}, which has no row above it")
+        rows[name] = set(uses)
+    n_calls = len(re.findall(r"^dl_folder\(", text, re.M))
+    if not rows or n_calls != len(list(ROW.finditer(text))):
+        violations.append("CMakeLists.txt:1: dl_folder rows that cannot be read")
+    return rows
+
+
+def includes(path):
+    """(line number, '<' or '"', name) of each include."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match[1], match[2]
+
+
+def fault_in_source(root, rows, folder, is_test, quote, name):
+    """What is wrong with an include of src/<folder>, or None."""
+    allowed = CLI_USES if folder == "cli" else rows[folder] | {folder}
+    if quote == "<":
+        if name.startswith("diloco/"):
+            return None if (root / "include" / name).is_file() else f"there is no include/{name}"
+        target = name.split("/")[0]
+        return f'<{name}> is ours: write "{name}"' if (root / "src" / name).is_file() and target in rows else None
+    if name.startswith("diloco/"):
+        return f"public headers are included as <{name}>"
+    if is_test and (root / "tests" / name).is_file():
+        return None
+    if not (root / "src" / name).is_file():
+        return f'there is no src/{name} (includes are "folder/x.h")'
+    target = name.split("/")[0]
+    if target not in allowed:
+        return f'{folder} may not use {target} ("{name}"); it uses: {" ".join(sorted(allowed))}'
+    return None
+
+
+def fault_in_public(root, quote, name):
+    if quote == "<" and name.startswith("diloco/"):
+        return None if (root / "include" / name).is_file() else f"there is no include/{name}"
+    if quote == "<" and name in C11_HEADERS:
+        return None
+    return f"a public header may include <diloco/...> and the C standard library, not {name}"
+
+
+def check(root):
+    """(number of files, violations)"""
+    violations, n_files = [], 0
+    rows = read_rows(root, violations)
+    for path in sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES):
+        n_files += 1
+        where, folder = path.relative_to(root), path.relative_to(root / "src").parts[0]
+        if folder not in rows:
+            violations.append(f"{where}:1: src/{folder} has no dl_folder row")
+            continue
+        for number, quote, name in includes(path):
+            is_test = path.stem.endswith("_test")
+            fault = fault_in_source(root, rows, folder, is_test, quote, name)
+            if fault:
+                violations.append(f"{where}:{number}: {fault}")
+    for path in sorted((root / "include").rglob("*.h")):
+        n_files += 1
+        for number, quote, name in includes(path):
+            fault = fault_in_public(root, quote, name)
+            if fault:
+                violations.append(f"{path.relative_to(root)}:{number}: {fault}")
+    return n_files, violations
+
+
+def report(root):
+    n_files, violations = check(root)
+    for violation in violations:
+        print(violation)
+    print(f"{n_files} files, {len(violations)} violations")
+    return 1 if violations or not n_files else 0
+
+
+# ---- self-test: a tree that is right, then one wrong line at a time
+
+GOOD = {
+    "CMakeLists.txt": "dl_folder(base USES LINK m)\n"
+    "dl_folder(run  USES base\n     LINK)\ndl_folder(nn   USES base LINK dnnl)\ndl_folder(cli USES base LINK)\n",
+    "include/diloco/run.h": "#include <diloco/status.h>\n#include <stdint.h>\n",
+    "include/diloco/status.h": "",
+    "src/base/a.h": "#include <diloco/status.h>\n",
+    "src/run/b.h": '#include "base/a.h"\n#include <unistd.h>\n',
+    "src/run/b_test.c": '#include "run/b.h"\n#include "check.h"\n',
+    "src/nn/c.c": '#include "base/a.h"\n',
+    "src/cli/main.c": '#include <diloco/run.h>\n#include "base/a.h"\n',
+    "tests/check.h": "",
+}
+WRONG = [  # file, line added to it, what is said
+    ("src/base/a.h", '#include "run/b.h"', "src/base/a.h:2: base may not use run"),
+    ("src/nn/c.c", '  #  include "run/b.h"', "src/nn/c.c:2: nn may not use run"),
+    ("src/cli/main.c", '#include "run/b.h"', "src/cli/main.c:3: cli may not use run"),
+    ("src/run/b.h", '#include "a.h"', "src/run/b.h:3: there is no src/a.h"),
+    ("src/run/b.h", '#include "check.h"', "src/run/b.h:3: there is no src/check.h"),
+    ("src/run/b.h", '#include "diloco/run.h"', "src/run/b.h:3: public headers"),
+    ("src/run/b.h", "#include <base/a.h>", "src/run/b.h:3: <base/a.h> is ours"),
+    ("src/run/b.h", "#include <diloco/none.h>", "src/run/b.h:3: there is no include/diloco/none.h"),
+    ("src/lost/d.c", "", "src/lost/d.c:1: src/lost has no dl_folder row"),
+    ("include/diloco/run.h", '#include "base/a.h"', "include/diloco/run.h:3: a public header"),
+    ("include/diloco/run.h", "#include <unistd.h>", "include/diloco/run.h:3: a public header"),
+    ("CMakeLists.txt", "dl_folder(x USES y LINK)\ndl_folder(y USES x LINK)", "CMakeLists.txt:6: x uses y"),
+    ("CMakeLists.txt", "dl_folder(base USES LINK)", "CMakeLists.txt:6: folder base has two rows"),
+    ("CMakeLists.txt", "dl_folder(z)", "CMakeLists.txt:1: dl_folder rows that cannot be read"),
+]
+
+
+def check_tree(wrong):
+    with tempfile.TemporaryDirectory() as folder:
+        files = dict(GOOD)
+        if wrong:
+            files[wrong[0]] = files.get(wrong[0], "") + wrong[1] + "\n"
+        for name, text in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return check(Path(folder))[1]
+
+
+def self_test():
+    failed = 0
+    violations = check_tree(None)
+    if violations:
+        failed += 1
+        print(f"the right tree: expected no violation, got {violations}")
+    for wrong in WRONG:
+        violations = check_tree(wrong)
+        if len(violations) != 1 or not violations[0].startswith(wrong[2]):
+            failed += 1
+            print(f"{wrong[0]} with {wrong[1]!r}: expected '{wrong[2]}…', got {violations}")
+    print(f"{len(WRONG) + 1 - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    if len(arguments) > 1 or arguments[:1] and arguments[0].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    return report(Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
