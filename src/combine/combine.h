@@ -13,7 +13,7 @@ typedef struct dl_member_facts {
     uint64_t samples; /* trained on since its base */
     uint64_t steps;
     uint64_t tokens;
-    double   norm2; /* of its decoded pseudo-gradient */
+    double norm2; /* of its decoded pseudo-gradient */
 } dl_member_facts;
 
 typedef struct dl_weighting {
@@ -34,10 +34,11 @@ DL_MUST_CHECK diloco_status dl_weights(uint64_t *raw, float *weight, const dl_we
 typedef struct dl_combiner {
     const char *name;
     const char *summary;
-    size_t      min_members;
-    bool        ignores_weights;
+    size_t min_members;
+    bool ignores_weights;
 
-    /* G[n] from the members' decoded blocks g[m][n], n at most DL_BLOCK; m ascending. */
+    /* G[n] from the members' decoded blocks g[m][n], n at most DL_BLOCK; m ascending. An
+     * element x counts as x + 0.0f: a block may be a codec's view (codec.h). */
     void (*block)(float *G, const float *const *g, const float *weight, size_t n_members, size_t n);
 } dl_combiner;
 const dl_combiner *dl_combiner_find(const char *name);

@@ -14,17 +14,17 @@ enum { DL_OUTER_MAX_STATE = 3, DL_OUTER_MAX_SCALARS = 8 };
 
 /* What the scalars are made from. */
 typedef struct dl_outer_settings {
-    double   lr, mu;       /* server.diloco.* */
-    double   beta1, beta2, eps, weight_decay; /* rows that are inner optimizers too (P22) */
-    uint64_t n_commits; /* commits of this fragment before this entry */
+    double lr, mu;                          /* server.diloco.* */
+    double beta1, beta2, eps, weight_decay; /* rows that are inner optimizers too (P22) */
+    uint64_t n_commits;                     /* commits of this fragment before this entry */
 } dl_outer_settings;
 
 typedef struct dl_outer {
     const char *name;
     const char *summary;
-    int         n_state; /* f32 vectors as long as the trained region, zero at first */
-    const char *state_names[DL_OUTER_MAX_STATE];     /* "momentum": names in a snapshot */
-    int         n_scalars;
+    int n_state; /* f32 vectors as long as the trained region, zero at first */
+    const char *state_names[DL_OUTER_MAX_STATE]; /* "momentum": names in a snapshot */
+    int n_scalars;
     const char *scalar_names[DL_OUTER_MAX_SCALARS]; /* "lr", "mu": names in an entry */
 
     void (*scalars)(float *out, const dl_outer_settings *settings);

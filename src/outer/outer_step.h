@@ -16,12 +16,12 @@
 
 /* The state of a fragment (PROTOCOL P1, P3). Arrays owned by whoever laid it out. */
 typedef struct dl_fragment_state {
-    float   *theta;                     /* f32[n_trained + n_averaged] */
-    float   *outer[DL_OUTER_MAX_STATE]; /* f32[n_trained] each */
+    float *theta;                     /* f32[n_trained + n_averaged] */
+    float *outer[DL_OUTER_MAX_STATE]; /* f32[n_trained] each */
     int64_t *integers;
     uint8_t *booleans;
     uint64_t n_commits;
-    dl_hash  digest;
+    dl_hash digest;
 } dl_fragment_state;
 
 /* Take a state's arrays from an arena (zeroed there). */
@@ -29,13 +29,15 @@ void dl_state_layout(dl_fragment_state *state, dl_arena *arena, dl_fragment_shap
                      const dl_outer *outer);
 
 /* The digest of a state: hash of the concatenated 16-byte digests of theta, each outer vector,
- * integers, booleans (dl_digest_bytes of each region) and the 8 bytes of n_commits, little-endian. */
+ * integers, booleans (dl_digest_bytes of each region) and the 8 bytes of n_commits, little-endian.
+ */
 dl_hash dl_state_digest(const dl_fragment_state *state, dl_fragment_shape shape,
                         const dl_outer *outer, dl_pool *pool);
 
-/* Where a fragment's tensors live in the trainer, in fragment order; adopt writes there. */
+/* Where a fragment's tensors live in the trainer; adopt writes there. In fragment order: one
+ * region after the other, each in manifest order (a bug otherwise). */
 typedef struct dl_local_tensor {
-    void  *data;  /* f32, i64 or u8 as the region says */
+    void *data;   /* f32, i64 or u8 as the region says */
     size_t begin; /* first element, from the region's start (f32: from theta's) */
     size_t count;
     dl_region region;
@@ -45,42 +47,44 @@ typedef struct dl_local_tensor {
  * the values after training of its integers (i64, little-endian) and booleans. Checked before. */
 typedef struct dl_contribution_data {
     const unsigned char *payload;
-    size_t               len;
+    size_t len;
     const unsigned char *integers;
     const unsigned char *booleans;
-    double               norm2; /* of the decoded vector, from the codec's check */
+    double norm2; /* of the decoded vector, from the codec's check */
 } dl_contribution_data;
 
 typedef struct dl_outer_step_args {
     const dl_manifest *manifest;
-    int                fragment;
-    const dl_codec    *codec;
+    int fragment;
+    const dl_codec *codec;
     const dl_combiner *combiner;
-    const dl_outer    *outer;
-    float              scalars[DL_OUTER_MAX_SCALARS];
+    const dl_outer *outer;
+    float scalars[DL_OUTER_MAX_SCALARS];
 
-    size_t                      n_members;
+    size_t n_members;
     const dl_contribution_data *members;
-    const float                *weight; /* [n_members] */
-    const uint64_t             *raw;    /* [n_members], for integers and booleans */
+    const float *weight; /* [n_members] */
+    const uint64_t *raw; /* [n_members], for integers and booleans */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */
-    size_t                 n_local;
-    float                  local_mix;
+    size_t n_local;
+    float local_mix; /* integers and booleans are copied unless it is 1 */
+
+    bool no_digest; /* for benchmarks: leaves out->digest zero */
 } dl_outer_step_args;
 
 /* What the pass measured on its way (for the record; docs/design.md section 9). */
 typedef struct dl_outer_step_facts {
-    double aggregated_norm;  /* ||G|| over the f32 array */
-    double similarity;       /* mean pairwise cosine of the members; NaN with one member */
-    double divergence;       /* root mean square over members of ||g_m - mean g|| */
+    double aggregated_norm; /* ||G|| over the f32 array */
+    double similarity;      /* mean pairwise cosine of the members; NaN with one member */
+    double divergence;      /* root mean square over members of ||g_m - mean g|| */
 } dl_outer_step_facts;
 
 /* Scratch for one step at a time with at most max_members. */
 typedef struct dl_outer_scratch dl_outer_scratch;
 DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
-                                                    const dl_manifest *manifest,
-                                                    size_t max_members, int n_threads);
+                                                    const dl_manifest *manifest, size_t max_members,
+                                                    int n_threads);
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
 
 /* out = step(in); out and in may be the same state. DILOCO_ENUMERIC: a result is not finite;

@@ -23,10 +23,10 @@ typedef enum dl_isa { DL_ISA_C, DL_ISA_AVX2, DL_ISA_AVX512, DL_ISA_NEON, DL_N_IS
 /* The widest this machine has, or what the environment's DILOCO_ISA forces ("c", "avx2",
  * "avx512", "neon"); chosen once, the first time it is asked for. An unknown name or one
  * this machine lacks: DL_ISA_C, and dl_isa_check, which open calls make, says so. Any thread. */
-dl_isa        dl_isa_chosen(void);
-const char   *dl_isa_name(dl_isa isa);
-bool          dl_isa_available(dl_isa isa);
-void          dl_isa_use(dl_isa isa); /* from now on, in this process: for tests; isa is available */
+dl_isa dl_isa_chosen(void);
+const char *dl_isa_name(dl_isa isa);
+bool dl_isa_available(dl_isa isa);
+void dl_isa_use(dl_isa isa);      /* from now on, in this process: for tests; isa is available */
 diloco_status dl_isa_check(void); /* DILOCO_EINVAL when DILOCO_ISA could not be honoured */
 
 #define DL_BODY __attribute__((always_inline))
@@ -50,14 +50,26 @@ diloco_status dl_isa_check(void); /* DILOCO_EINVAL when DILOCO_ISA could not be 
 
 #if defined(__x86_64__)
 #define DL_KERNEL(name, params, call)                                                              \
-    static void name##_c params { call; }                                                          \
-    __attribute__((target("avx2,fma"))) static void name##_avx2 params { call; }                   \
-    __attribute__((DL_AVX512)) static void name##_avx512 params { call; }                          \
-    static void (*const name[DL_N_ISA]) params = {name##_c, name##_avx2, name##_avx512, name##_c};
+    static void name##_c params                                                                    \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    __attribute__((target("avx2,fma"))) static void name##_avx2 params                             \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    __attribute__((DL_AVX512)) static void name##_avx512 params                                    \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    static void(*const name[DL_N_ISA]) params = {name##_c, name##_avx2, name##_avx512, name##_c};
 #else
 #define DL_KERNEL(name, params, call)                                                              \
-    static void name##_c params { call; }                                                          \
-    static void (*const name[DL_N_ISA]) params = {name##_c, name##_c, name##_c, name##_c};
+    static void name##_c params                                                                    \
+    {                                                                                              \
+        call;                                                                                      \
+    }                                                                                              \
+    static void(*const name[DL_N_ISA]) params = {name##_c, name##_c, name##_c, name##_c};
 #endif
 
 /* PROTOCOL B1: the host program may have set flush-to-zero or another rounding. Kernels run
@@ -67,6 +79,6 @@ typedef struct dl_fp_state {
     uint64_t word;
 } dl_fp_state;
 dl_fp_state dl_fp_enter(void);
-void        dl_fp_leave(dl_fp_state saved);
+void dl_fp_leave(dl_fp_state saved);
 
 #endif

@@ -1,0 +1,58 @@
+/* weights.c - how much each member of an entry counts. */
+#include "combine/combine.h"
+
+#include <string.h>
+
+static uint64_t uniform(const dl_member_facts *member)
+{
+    (void)member;
+    return 1;
+}
+
+static uint64_t num_samples(const dl_member_facts *member)
+{
+    return member->samples;
+}
+static uint64_t steps(const dl_member_facts *member)
+{
+    return member->steps;
+}
+
+static const dl_weighting rows[] = {
+    {"uniform", "every member the same", uniform},
+    {"num_samples", "by the samples a member trained on since its base", num_samples},
+    {"steps", "by the inner steps a member took since its base", steps},
+};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+const dl_weighting *dl_weighting_at(size_t i)
+{
+    return i < N_ROWS ? &rows[i] : NULL;
+}
+
+const dl_weighting *dl_weighting_find(const char *name)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].name, name) == 0) return &rows[i];
+    return NULL;
+}
+
+diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
+                         const dl_member_facts *members, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t m = 0; m < n; m++) {
+        if (members[m].samples == 0)
+            return dl_fail(DILOCO_EINVAL, "member %zu trained on no samples: it cannot count", m);
+        raw[m] = rule->raw(&members[m]);
+        if (raw[m] > INT64_MAX - sum) /* the integer mean multiplies by raw in 128 bits */
+            return dl_fail(DILOCO_EINVAL, "the %s weights of the members sum to more than 2^63",
+                           rule->name);
+        sum += raw[m];
+    }
+    if (sum == 0)
+        return dl_fail(DILOCO_EINVAL, "the %s weights of %zu members sum to 0", rule->name, n);
+    for (size_t m = 0; m < n; m++)
+        weight[m] = (float)((double)raw[m] / (double)sum);
+    return DILOCO_OK;
+}

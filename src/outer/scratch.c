@@ -1,0 +1,86 @@
+/* scratch.c - memory of the outer step. Sizes are those of the largest fragment; pages that
+ * a step does not touch (decode buffers of a codec with views) cost nothing. */
+#include "outer/scratch.h"
+
+#include <stdlib.h>
+
+/* Merge the trained tensors of one fragment into runs that decay alike; count them, and
+ * write them where `out` is not NULL. Trained tensors lie in manifest order, without gaps. */
+static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int fragment)
+{
+    size_t n = 0;
+    dl_stretch last = {0};
+    for (size_t i = 0; i < manifest->n_tensors; i++) {
+        const dl_manifest_tensor *t = &manifest->tensors[i];
+        if (t->fragment != fragment || t->region != DL_TRAINED) continue;
+        bool decay = t->n_dims >= 2;
+        if (n == 0 || decay != last.decay) {
+            last = (dl_stretch){.begin = t->offset, .decay = decay};
+            n++;
+        }
+        last.end = t->offset + t->count;
+        if (out) out[n - 1] = last;
+    }
+    return n;
+}
+
+static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *arena)
+{
+    size_t n_f32 = 0, n_stretches = 0;
+    for (int f = 0; f < manifest->n_fragments; f++) {
+        const dl_fragment_shape *shape = &manifest->fragments[f];
+        n_f32 = dl_size_max(n_f32, shape->n_trained + shape->n_averaged);
+        n_stretches += make_stretches(NULL, manifest, f);
+    }
+    s->rooms = DL_ARENA_ARRAY(arena, dl_step_room, (size_t)s->n_threads);
+    for (int t = 0; t < s->n_threads; t++) {
+        dl_step_room room = {0};
+        room.G = DL_ARENA_ARRAY(arena, float, DL_BLOCK);
+        room.other = DL_ARENA_ARRAY(arena, float, DL_BLOCK);
+        room.decoded = DL_ARENA_ARRAY(arena, float, s->max_members *DL_MEMBER_STRIDE);
+        room.members = DL_ARENA_ARRAY(arena, const float *, s->max_members);
+        if (s->rooms) s->rooms[t] = room;
+    }
+    for (int k = 0; k < DL_N_SUMS; k++)
+        s->sums[k] = DL_ARENA_ARRAY(arena, double, n_f32 / DL_BLOCK + 1);
+    for (int v = 0; v < DL_STEP_VECTORS; v++)
+        s->leaves[v] = DL_ARENA_ARRAY(arena, dl_hash, n_f32 / DL_LEAF_FLOATS + 1);
+    s->unit = DL_ARENA_ARRAY(arena, float, s->max_members);
+    s->ones = DL_ARENA_ARRAY(arena, float, s->max_members);
+    s->stretches = DL_ARENA_ARRAY(arena, dl_stretch, n_stretches);
+    s->first_stretch = DL_ARENA_ARRAY(arena, size_t, (size_t)manifest->n_fragments + 1);
+}
+
+diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest *manifest,
+                                      size_t max_members, int n_threads)
+{
+    *out = NULL;
+    if (max_members == 0 || max_members > DL_MAX_MEMBERS || n_threads < 1)
+        return dl_fail(DILOCO_EINVAL, "an outer step has 1 to %d members and a thread, not %zu, %d",
+                       DL_MAX_MEMBERS, max_members, n_threads);
+    dl_outer_scratch *s = calloc(1, sizeof *s);
+    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the outer step");
+    s->max_members = max_members;
+    s->n_threads = n_threads;
+
+    dl_arena measure = {0};
+    layout(s, manifest, &measure);
+    diloco_status status = dl_arena_init(&s->arena, measure.used);
+    if (status) {
+        free(s);
+        return status;
+    }
+    layout(s, manifest, &s->arena);
+    for (int f = 0; f < manifest->n_fragments; f++)
+        s->first_stretch[f + 1] =
+            s->first_stretch[f] + make_stretches(s->stretches + s->first_stretch[f], manifest, f);
+    *out = s;
+    return DILOCO_OK;
+}
+
+void dl_outer_scratch_destroy(dl_outer_scratch *scratch)
+{
+    if (!scratch) return;
+    dl_arena_deinit(&scratch->arena);
+    free(scratch);
+}

@@ -1,0 +1,7 @@
+# The hash of the fused pass once per instruction set: dispatch is at run time, so only
+# these files may be compiled for a machine wider than the baseline.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(leaf ${PROJECT_SOURCE_DIR}/src/tensor/cpu)
+  set_source_files_properties(${leaf}/leaf_avx2.c PROPERTIES COMPILE_OPTIONS -mavx2)
+  set_source_files_properties(${leaf}/leaf_avx512.c PROPERTIES COMPILE_OPTIONS "-mavx512f")
+endif()

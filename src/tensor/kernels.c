@@ -1,0 +1,141 @@
+/* kernels.c - the plain-C bodies that define the kernels; isa.h says how each becomes one
+ * version per instruction set.
+ *
+ * Sums (PROTOCOL B3) keep 16 running doubles, so that one definition fits two AVX-512
+ * registers, four AVX2 ones, and SSE2 and NEON. The product of two floats is exact in a
+ * double (24 + 24 bits of 53), hence `lane += a * b` has the bits of fma(a, b, lane). */
+#include "tensor/kernels.h"
+#include "tensor/cpu/leaf.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 16 };
+
+static inline DL_BODY void delta_body(float *g, const float *before, const float *after, size_t n)
+{
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
+        g[i] = before[i] - after[i];
+}
+DL_KERNEL(delta, (float *g, const float *before, const float *after, size_t n),
+          delta_body(g, before, after, n))
+
+void dl_delta(float *g, const float *before, const float *after, size_t n)
+{
+    dl_isa_call(delta)(g, before, after, n);
+}
+
+static inline DL_BODY void adopt_body(float *local, const float *theta, float mix, size_t n)
+{
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
+        local[i] = fmaf(mix, local[i] - theta[i], theta[i]);
+}
+DL_KERNEL(adopt, (float *local, const float *theta, float mix, size_t n),
+          adopt_body(local, theta, mix, n))
+
+void dl_adopt(float *local, const float *theta, float mix, size_t n)
+{
+    if (mix == 0)
+        memcpy(local, theta, n * sizeof *local);
+    else if (mix != 1)
+        dl_isa_call(adopt)(local, theta, mix, n);
+}
+
+static inline DL_BODY void dot_body(double *sum, const float *x, const float *y, size_t n)
+{
+    double lane[LANES] = {0};
+    size_t whole = n - n % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] += (double)x[i + l] * (double)y[i + l];
+    for (size_t l = 0; whole + l < n; l++)
+        lane[l] += (double)x[whole + l] * (double)y[whole + l];
+    for (size_t stride = LANES / 2; stride; stride /= 2)
+        for (size_t l = 0; l < stride; l++)
+            lane[l] += lane[l + stride];
+    *sum = lane[0];
+}
+DL_KERNEL(dot, (double *sum, const float *x, const float *y, size_t n), dot_body(sum, x, y, n))
+DL_KERNEL(norm2, (double *sum, const float *x, size_t n), dot_body(sum, x, x, n))
+
+double dl_block_dot(const float *x, const float *y, size_t n)
+{
+    double sum;
+    DL_ASSERT(n <= DL_BLOCK);
+    dl_isa_call(dot)(&sum, x, y, n);
+    return sum;
+}
+
+double dl_block_norm2(const float *x, size_t n)
+{
+    double sum;
+    DL_ASSERT(n <= DL_BLOCK);
+    dl_isa_call(norm2)(&sum, x, n);
+    return sum;
+}
+
+double dl_dot(const float *x, const float *y, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i += DL_BLOCK)
+        sum += dl_block_dot(x + i, y + i, dl_size_min(n - i, DL_BLOCK));
+    return sum;
+}
+
+double dl_norm2(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i += DL_BLOCK)
+        sum += dl_block_norm2(x + i, dl_size_min(n - i, DL_BLOCK));
+    return sum;
+}
+
+static inline DL_BODY void any_bad_body(int *bad, const float *x, float bound, size_t n)
+{
+    int any = 0;
+    for (size_t i = 0; i < n; i++)
+        any |= !(fabsf(x[i]) <= bound); /* true of a NaN too */
+    *bad = any;
+}
+DL_KERNEL(any_bad, (int *bad, const float *x, float bound, size_t n),
+          any_bad_body(bad, x, bound, n))
+
+size_t dl_first_bad(const float *x, size_t n, float bound)
+{
+    bound = fminf(bound, FLT_MAX);
+    for (size_t begin = 0; begin < n; begin += DL_BLOCK) {
+        size_t end = dl_size_min(n, begin + DL_BLOCK);
+        int bad;
+        dl_isa_call(any_bad)(&bad, x + begin, bound, end - begin);
+        for (size_t i = begin; bad && i < end; i++)
+            if (!(fabsf(x[i]) <= bound)) return i;
+    }
+    return n;
+}
+
+static const dl_leaf_row *leaf_row(void)
+{
+#if defined(__x86_64__)
+    static const dl_leaf_row *const rows[DL_N_ISA] = {&dl_leaf_c, &dl_leaf_avx2, &dl_leaf_avx512,
+                                                      &dl_leaf_c};
+    return rows[dl_isa_chosen()];
+#else
+    return &dl_leaf_c;
+#endif
+}
+
+void dl_leaf_begin(dl_leaf_hash *h)
+{
+    leaf_row()->begin(h);
+}
+void dl_leaf_add(dl_leaf_hash *h, const void *data, size_t n)
+{
+    leaf_row()->add(h, data, n);
+}
+dl_hash dl_leaf_end(dl_leaf_hash *h)
+{
+    return leaf_row()->end(h);
+}
