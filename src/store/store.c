@@ -1,0 +1,404 @@
+/* store.c - what every store does the same way, over the table of kinds.
+ *
+ * A call here checks the handle (aborted? too late?) and the key, counts, and hands over to
+ * the kind. What comes back from a kind is believed no further than it was checked:
+ *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
+ *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
+ *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
+#include "store/kind.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MIN (20 * DL_MILLISECOND)
+#define PAUSE_MAX DL_SECOND
+
+enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
+
+static const dl_store_kind *const kinds[] = {&dl_store_file, &dl_store_mem};
+
+struct dl_store {
+    const dl_store_kind *kind;
+    char *url; /* owned */
+    atomic_bool aborted;
+    dl_time pause; /* of the last wait */
+    dl_store_counters counts;
+    _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
+};
+
+/* ---- keys */
+
+static bool component_ok(const char *name, size_t len)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._=-";
+    return len > 0 && len <= COMPONENT_MAX && name[0] != '.' && strspn(name, good) >= len;
+}
+
+bool dl_store_key_ok(const char *key)
+{
+    if (strnlen(key, DL_KEY_MAX + 1) > DL_KEY_MAX) return false;
+    for (const char *slash; (slash = strchr(key, '/')); key = slash + 1)
+        if (!component_ok(key, (size_t)(slash - key))) return false;
+    return component_ok(key, strlen(key));
+}
+
+/* A whole folder: "", or a key with a '/' behind it. */
+static bool prefix_ok(const char *prefix)
+{
+    char key[DL_KEY_MAX + 2];
+    size_t len = strnlen(prefix, sizeof key);
+    if (len == 0) return true;
+    if (len == sizeof key || prefix[len - 1] != '/') return false;
+    memcpy(key, prefix, len - 1);
+    key[len - 1] = '\0';
+    return dl_store_key_ok(key);
+}
+
+static diloco_status bad_key(const char *what, const char *key)
+{
+    return dl_fail(
+        DILOCO_EINVAL,
+        "\"%.80s\" is not a %s of a store: components of letters, digits and ._=- that do "
+        "not begin with a dot, separated by '/'",
+        key, what);
+}
+
+/* ---- stopping */
+
+diloco_status dl_store_check(const atomic_bool *aborted, dl_time until, const char *key)
+{
+    if (atomic_load(aborted)) return dl_fail(DILOCO_ECLOSED, "%s: the store was told to stop", key);
+    if (until != DL_NEVER && dl_clock_now() >= until)
+        return dl_fail(DILOCO_ETIMEDOUT, "%s: the store did not finish in the time given", key);
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_sleep(const atomic_bool *aborted, dl_time until)
+{
+    for (;;) {
+        DL_TRY(dl_store_check(aborted, until, "waiting"));
+        dl_time left = until - dl_clock_now();
+        if (left > 0) dl_clock_sleep(left < DL_STORE_SLICE ? left : DL_STORE_SLICE);
+    }
+}
+
+void dl_store_abort(dl_store *store)
+{
+    atomic_store(&store->aborted, true);
+    if (store->kind->abort) store->kind->abort(store->self);
+}
+
+/* How every call on one key begins. */
+static diloco_status enter(const dl_store *store, const char *key, dl_time until)
+{
+    if (!dl_store_key_ok(key)) return bad_key("key", key);
+    return dl_store_check(&store->aborted, until, key);
+}
+
+/* ---- opening */
+
+static diloco_status unknown_scheme(const char *url, size_t len)
+{
+    char known[256];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s://, ", kinds[i]->scheme);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "store %s: there are no %.*s:// stores; known are %sand the plain path of a folder", url,
+        (int)len, url, known);
+}
+
+static diloco_status find_kind(const dl_store_kind **kind, const char **place, const char *url)
+{
+    const char *separator = strstr(url, "://");
+    *kind = separator ? NULL : &dl_store_file;
+    *place = separator ? separator + 3 : url;
+    size_t scheme_len = separator ? (size_t)(separator - url) : 0;
+    for (size_t i = 0; !*kind && i < sizeof kinds / sizeof *kinds; i++)
+        if (strlen(kinds[i]->scheme) == scheme_len && !memcmp(kinds[i]->scheme, url, scheme_len))
+            *kind = kinds[i];
+
+    if (!*kind) return unknown_scheme(url, scheme_len);
+    if (!**place) return dl_fail(DILOCO_EINVAL, "store \"%s\" names no place", url);
+    if (*kind == &dl_store_file && separator && **place != '/')
+        return dl_fail(DILOCO_EINVAL,
+                       "store %s: behind file:// stands an absolute path; leave file:// out for a "
+                       "relative one",
+                       url);
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const char *url, void **self,
+                            const atomic_bool **aborted)
+{
+    *out = NULL;
+    *self = NULL;
+    *aborted = NULL;
+    dl_store *store = calloc(1, sizeof *store + kind->size);
+    char *copy = strdup(url);
+    if (!store || !copy) {
+        free(store), free(copy);
+        return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", url);
+    }
+    store->kind = kind;
+    store->url = copy;
+    atomic_init(&store->aborted, false);
+    *self = store->self;
+    *aborted = &store->aborted;
+    *out = store;
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_open(dl_store **out, const char *url, bool create)
+{
+    const dl_store_kind *kind;
+    const char *place;
+    void *self;
+    const atomic_bool *aborted;
+    *out = NULL;
+    DL_TRY(find_kind(&kind, &place, url));
+    DL_TRY(dl_store_wrap(out, kind, url, &self, &aborted));
+    diloco_status status = kind->open(self, place, create, aborted);
+    if (status) {
+        dl_store_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void dl_store_close(dl_store *store)
+{
+    if (!store) return;
+    store->kind->close(store->self);
+    free(store->url);
+    free(store);
+}
+
+const char *dl_store_url(const dl_store *store)
+{
+    return store->url;
+}
+dl_store_counters dl_store_counts(const dl_store *store)
+{
+    return store->counts;
+}
+
+/* ---- reading */
+
+/* Between the kind and the caller's sink: invariant 1. */
+typedef struct meter {
+    dl_store *store;
+    const char *key;
+    dl_sink sink;
+    bool begun;
+    size_t len, got;
+} meter;
+
+static diloco_status meter_begin(void *context, size_t len)
+{
+    meter *m = context;
+    DL_ASSERT(!m->begun);
+    m->begun = true;
+    m->len = len;
+    return m->sink.begin ? m->sink.begin(m->sink.context, len) : DILOCO_OK;
+}
+
+static diloco_status meter_piece(void *context, const void *data, size_t len)
+{
+    meter *m = context;
+    DL_ASSERT(m->begun);
+    m->store->counts.bytes_received += len;
+    if (len > m->len - m->got)
+        return dl_fail(DILOCO_EPROTO, "%s in %s is longer than the %zu bytes announced", m->key,
+                       m->store->url, m->len);
+    m->got += len;
+    return m->sink.piece(m->sink.context, data, len);
+}
+
+diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_time until)
+{
+    DL_TRY(enter(store, key, until));
+    store->counts.n_get++;
+    meter m = {.store = store, .key = key, .sink = sink};
+    dl_sink metered = {.context = &m, .begin = meter_begin, .piece = meter_piece};
+    DL_TRY(store->kind->read(store->self, key, metered, until));
+    if (!m.begun || m.got != m.len)
+        return dl_fail(DILOCO_EPROTO, "%s in %s ended after %zu of %zu bytes", key, store->url,
+                       m.got, m.len);
+    return DILOCO_OK;
+}
+
+typedef struct into_buf {
+    dl_buf *out;
+    const char *key;
+} into_buf;
+
+static diloco_status into_buf_begin(void *context, size_t len)
+{
+    into_buf *into = context;
+    size_t all;
+    if (!dl_size_add(&all, into->out->len, len) || all > into->out->max)
+        return dl_fail(DILOCO_EPROTO, "%s is %zu bytes long, more than the %zu expected at most",
+                       into->key, len, into->out->max - into->out->len);
+    return dl_buf_reserve(into->out, all);
+}
+
+static diloco_status into_buf_piece(void *context, const void *data, size_t len)
+{
+    return dl_buf_add(((into_buf *)context)->out, data, len);
+}
+
+diloco_status dl_store_get(dl_store *store, dl_buf *out, const char *key, dl_time until)
+{
+    size_t before = out->len;
+    into_buf into = {out, key};
+    dl_sink sink = {.context = &into, .begin = into_buf_begin, .piece = into_buf_piece};
+
+    diloco_status status = dl_store_read(store, key, sink, until);
+    if (status) out->len = before;
+    return status;
+}
+
+/* ---- writing */
+
+/* The spans as a sequence of bytes against which a read is held. */
+typedef struct comparison {
+    const char *key, *url;
+    const dl_span *spans;
+    size_t total, span, offset;
+} comparison;
+
+static size_t total_len(const dl_span *spans, size_t n)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        DL_ASSERT(dl_size_add(&total, total, spans[i].len));
+    return total;
+}
+
+static diloco_status differs(const comparison *c)
+{
+    return dl_fail(DILOCO_EEXIST, "%s in %s is taken, by other bytes", c->key, c->url);
+}
+
+static diloco_status compare_begin(void *context, size_t len)
+{
+    comparison *c = context;
+    return len == c->total ? DILOCO_OK : differs(c);
+}
+
+static diloco_status compare_piece(void *context, const void *data, size_t len)
+{
+    comparison *c = context;
+    for (const unsigned char *at = data; len > 0;) {
+        const dl_span *span = &c->spans[c->span]; /* the meter stops what is too long */
+        size_t n = dl_size_min(len, span->len - c->offset);
+        if (n && memcmp(at, (const unsigned char *)span->data + c->offset, n)) return differs(c);
+        at += n, len -= n, c->offset += n;
+        if (c->offset == span->len) c->span++, c->offset = 0;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status compare(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
+                             dl_time until)
+{
+    comparison c = {key, store->url, spans, total_len(spans, n_spans), 0, 0};
+    dl_sink sink = {.context = &c, .begin = compare_begin, .piece = compare_piece};
+
+    diloco_status status = dl_store_read(store, key, sink, until);
+    if (status == DILOCO_ENOENT) /* deleted since, or a store that shows its objects late */
+        return dl_fail(DILOCO_EUNREACHABLE, "%s in %s is taken, but cannot be read; try again", key,
+                       store->url);
+    return status;
+}
+
+diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
+                              size_t n_spans, bool *taken, dl_time until)
+{
+    bool there = false;
+    if (taken) *taken = false;
+    DL_TRY(enter(store, key, until));
+    store->counts.n_create++;
+    DL_TRY(store->kind->create(store->self, key, spans, n_spans, &there, until));
+    if (there) {
+        if (taken) *taken = true;
+        return compare(store, key, spans, n_spans, until);
+    }
+    store->counts.bytes_sent += total_len(spans, n_spans);
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_put(dl_store *store, const char *key, const void *data, size_t len,
+                           dl_time until)
+{
+    DL_TRY(enter(store, key, until));
+    store->counts.n_put++;
+    DL_TRY(store->kind->put(store->self, key, data, len, until));
+    store->counts.bytes_sent += len;
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until)
+{
+    DL_TRY(enter(store, key, until));
+    store->counts.n_delete++;
+    return store->kind->remove(store->self, key, until);
+}
+
+/* ---- listing and waiting */
+
+/* Between the kind and the caller's `found`: invariant 2. */
+typedef struct listing {
+    const char *url, *prefix;
+    dl_found_fn found;
+    void *context;
+    char last[DL_KEY_MAX + 1]; /* the key before, or `after`; "" before any */
+} listing;
+
+static diloco_status listed(void *context, const char *key, size_t len)
+{
+    listing *l = context;
+    if (!dl_store_key_ok(key) || strncmp(key, l->prefix, strlen(l->prefix)) ||
+        strcmp(key, l->last) <= 0)
+        return dl_fail(DILOCO_EPROTO, "store %s lists \"%.80s\" under %s behind \"%s\"", l->url,
+                       key, l->prefix, l->last);
+    strcpy(l->last, key);
+    return l->found(l->context, key, len);
+}
+
+diloco_status dl_store_list(dl_store *store, const char *prefix, const char *after,
+                            dl_found_fn found, void *context, dl_time until)
+{
+    if (!prefix_ok(prefix)) return bad_key("folder (a key and '/')", prefix);
+    if (after && !dl_store_key_ok(after)) return bad_key("key", after);
+    DL_TRY(dl_store_check(&store->aborted, until, prefix));
+    store->counts.n_list++;
+    listing l = {.url = store->url, .prefix = prefix, .found = found, .context = context};
+    if (after) strcpy(l.last, after);
+    return store->kind->list(store->self, prefix, after, listed, &l, until);
+}
+
+diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t n_prefixes,
+                            bool progress, dl_time until)
+{
+    for (size_t i = 0; i < n_prefixes; i++)
+        if (!prefix_ok(prefixes[i])) return bad_key("folder (a key and '/')", prefixes[i]);
+    DL_TRY(dl_store_check(&store->aborted, until, "waiting"));
+
+    dl_time pause = progress ? 0 : 2 * store->pause;
+    if (pause < PAUSE_MIN) pause = PAUSE_MIN;
+    if (pause > PAUSE_MAX) pause = PAUSE_MAX;
+    store->pause = pause;
+
+    dl_time look_again = dl_time_after(dl_clock_now(), pause);
+    bool last = until <= look_again;
+    if (last) look_again = until;
+    diloco_status status = store->kind->wait
+                               ? store->kind->wait(store->self, prefixes, n_prefixes, look_again)
+                               : dl_store_sleep(&store->aborted, look_again);
+    return status == DILOCO_ETIMEDOUT && !last ? DILOCO_OK : status;
+}

@@ -1,0 +1,271 @@
+/* store_test.c - the suite over every store that needs no server, and what store.c and
+ * probe.c do by themselves. */
+#include "store/kind.h"
+
+#include "check.h"
+#include "store_suite.h"
+
+/* ---- faulty with nothing to do passes the suite, too */
+
+static dl_store *open_faultless(const char *url)
+{
+    dl_store *inner, *outer;
+    CHECK_OK(dl_store_open(&inner, url, true));
+    CHECK_OK(dl_store_faulty(&outer, inner, (dl_faults){.seed = 1}));
+    return outer;
+}
+
+static void make_inner(char url[512])
+{
+    strcpy(url, "mem://inside-faulty");
+}
+static void destroy_inner(const char *url)
+{
+    store_row_mem.destroy(url);
+}
+
+static const store_row row_faulty = {"faulty", make_inner, open_faultless, destroy_inner};
+
+/* ---- urls */
+
+static void check_refused(diloco_status expected, const char *url, const char *part)
+{
+    dl_store *store = NULL;
+    CHECK_STATUS(expected, dl_store_open(&store, url, true));
+    CHECK(store == NULL);
+    CHECK_CONTAINS(part, diloco_error_text());
+}
+
+TEST(unknown_stores_are_refused_by_name_with_the_known_ones)
+{
+    check_refused(DILOCO_EINVAL, "http://host/x", "no http:// stores");
+    check_refused(DILOCO_EINVAL, "s3://bucket/x", "no s3:// stores; known are file://, mem://");
+    check_refused(DILOCO_EINVAL, "files:///x", "no files:// stores");
+    check_refused(DILOCO_EINVAL, "fil:///x", "no fil:// stores");
+    check_refused(DILOCO_EINVAL, "://x", "no :// stores");
+}
+
+TEST(a_url_names_a_place)
+{
+    check_refused(DILOCO_EINVAL, "", "names no place");
+    check_refused(DILOCO_EINVAL, "file://", "names no place");
+    check_refused(DILOCO_EINVAL, "mem://", "names no place");
+    check_refused(DILOCO_EINVAL, "file://relative/path", "absolute path");
+    check_refused(DILOCO_EINVAL, "mem://a b", "letters, digits");
+}
+
+TEST(a_plain_path_is_the_same_store_as_its_file_url)
+{
+    char path[512], url[600];
+    dl_store *plain, *file;
+    store_make_folder(path);
+    snprintf(url, sizeof url, "file://%s/", path);
+    CHECK_OK(dl_store_open(&plain, path, true));
+    CHECK_OK(dl_store_open(&file, url, false));
+    CHECK_STR(url, dl_store_url(file));
+    store_must_create(plain, "a", "x");
+    store_must_hold(file, "a", "x");
+    dl_store_close(plain);
+    dl_store_close(file);
+    store_remove_folder(path);
+}
+
+TEST(a_missing_store_is_made_only_when_asked)
+{
+    dl_store *first, *second;
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&first, "mem://m", false));
+    CHECK_OK(dl_store_open(&first, "mem://m", true));
+    CHECK_OK(dl_store_open(&second, "mem://m", false));
+    store_must_create(first, "a", "x");
+    dl_store_close(first);
+    store_must_hold(second, "a", "x"); /* lives as long as its last handle */
+    dl_store_close(second);
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&first, "mem://m", false));
+    dl_store_close(NULL);
+}
+
+TEST(mem_stores_of_different_names_are_different)
+{
+    dl_store *a, *b;
+    CHECK_OK(dl_store_open(&a, "mem://a", true));
+    CHECK_OK(dl_store_open(&b, "mem://b", true));
+    store_must_create(a, "k", "of a");
+    store_must_create(b, "k", "of b");
+    store_must_hold(a, "k", "of a");
+    dl_store_close(b);
+    dl_store_close(a);
+}
+
+/* ---- what comes back from a kind is not believed */
+
+typedef struct liar {
+    int dummy;
+} liar;
+
+static size_t liar_announces, liar_gives;
+static const char *const *liar_keys; /* until NULL */
+
+static void liar_close(void *self)
+{
+    (void)self;
+}
+
+static diloco_status liar_read(void *self, const char *key, dl_sink sink, dl_time until)
+{
+    (void)self, (void)key, (void)until;
+    DL_TRY(sink.begin(sink.context, liar_announces));
+    for (size_t i = 0; i < liar_gives; i++)
+        DL_TRY(sink.piece(sink.context, "x", 1));
+    return DILOCO_OK;
+}
+
+static diloco_status liar_list(void *self, const char *prefix, const char *after, dl_found_fn found,
+                               void *context, dl_time until)
+{
+    (void)self, (void)prefix, (void)after, (void)until;
+    for (const char *const *key = liar_keys; *key; key++)
+        DL_TRY(found(context, *key, 1));
+    return DILOCO_OK;
+}
+
+static const dl_store_kind liar_kind = {.scheme = "liar",
+                                        .size = sizeof(liar),
+                                        .close = liar_close,
+                                        .read = liar_read,
+                                        .list = liar_list};
+
+static dl_store *open_liar(void)
+{
+    void *self;
+    const atomic_bool *aborted;
+    dl_store *store;
+    CHECK_OK(dl_store_wrap(&store, &liar_kind, "liar://", &self, &aborted));
+    return store;
+}
+
+TEST(an_object_of_another_length_than_announced_is_refused)
+{
+    dl_store *store = open_liar();
+    dl_buf buf;
+    dl_buf_init(&buf, 100);
+    liar_announces = 5;
+    liar_gives = 4;
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
+    CHECK_CONTAINS("ended after 4 of 5 bytes", diloco_error_text());
+    liar_gives = 6;
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
+    CHECK_CONTAINS("longer than the 5 bytes announced", diloco_error_text());
+    CHECK_INT(0, buf.len);
+    liar_announces = SIZE_MAX; /* refused before any memory is asked for */
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "k", DL_NEVER));
+    CHECK(buf.cap <= 100);
+    dl_buf_deinit(&buf);
+    dl_store_close(store);
+}
+
+static diloco_status ignore(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return DILOCO_OK;
+}
+
+TEST(a_listing_out_of_order_or_place_is_refused)
+{
+    static const char *const lists[][3] = {{"c/b", "c/a"}, {"c/a", "c/a"}, {"d/a"}, {"c/../d"},
+                                           {"c/"},         {"c"},          {"c/0"} /* = after */};
+    dl_store *store = open_liar();
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        liar_keys = lists[i];
+        CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "c/", "c/0", ignore, NULL, DL_NEVER));
+    }
+    dl_store_close(store);
+}
+
+TEST(a_kind_without_wait_sleeps_and_can_be_aborted)
+{
+    dl_store *store = open_liar();
+    const char *prefix = "c/";
+    CHECK_OK(dl_store_wait(store, &prefix, 1, true, DL_NEVER)); /* returns to look again */
+    CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_wait(store, &prefix, 1, true, dl_clock_now() + 1));
+    dl_store_abort(store);
+    CHECK_STATUS(DILOCO_ECLOSED, dl_store_wait(store, &prefix, 1, true, DL_NEVER));
+    dl_store_close(store);
+}
+
+/* ---- the probe */
+
+static void check_probe(const store_row *row)
+{
+    char url[512];
+    dl_probe probe;
+    dl_store *store;
+    row->make(url);
+    store = row->open(url); /* keeps mem:// alive */
+    CHECK_OK(dl_store_probe(&probe, url, DL_NEVER));
+    CHECK_INT(1, probe.winners);
+    CHECK(probe.create_ms > 0 && probe.read_ms > 0);
+    CHECK(probe.write_mb_per_s > 0 && probe.read_mb_per_s > 0);
+    CHECK_STR("", store_keys(store, "", NULL));
+    dl_store_close(store);
+    row->destroy(url);
+}
+
+TEST(the_probe_accepts_file_and_mem_and_cleans_up)
+{
+    check_probe(&store_row_file);
+    check_probe(&store_row_mem);
+}
+
+static void check_probe_of_faulty(diloco_status expected, dl_faults faults, const char *part)
+{
+    dl_store *handles[DL_PROBE_HANDLES], *inner;
+    dl_probe probe;
+    for (int i = 0; i < DL_PROBE_HANDLES; i++) {
+        CHECK_OK(dl_store_open(&inner, "mem://probed", true));
+        CHECK_OK(dl_store_faulty(&handles[i], inner, faults));
+    }
+    CHECK_STATUS(expected, dl_store_probe_handles(&probe, handles, DL_NEVER));
+    CHECK_CONTAINS(part, diloco_error_text());
+    for (int i = 0; i < DL_PROBE_HANDLES; i++)
+        dl_store_close(handles[i]);
+}
+
+TEST(the_probe_refuses_a_store_that_lets_several_win)
+{
+    check_probe_of_faulty(DILOCO_EREFUSED, (dl_faults){.lie_on_create = true},
+                          "let 8 of 8 concurrent creates of one name win");
+    check_probe_of_faulty(DILOCO_EREFUSED, (dl_faults){.p_flip = 1}, "");
+    check_probe_of_faulty(DILOCO_EUNREACHABLE, (dl_faults){.p_unreachable_before = 1},
+                          "probing the store");
+}
+
+TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
+{
+    dl_probe probe;
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s3://x", DL_NEVER));
+    CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_probe(&probe, "mem://late", dl_clock_now() - 1));
+}
+
+static int own_tests(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
+        cmocka_unit_test(a_url_names_a_place),
+        cmocka_unit_test(a_plain_path_is_the_same_store_as_its_file_url),
+        cmocka_unit_test(a_missing_store_is_made_only_when_asked),
+        cmocka_unit_test(mem_stores_of_different_names_are_different),
+        cmocka_unit_test(an_object_of_another_length_than_announced_is_refused),
+        cmocka_unit_test(a_listing_out_of_order_or_place_is_refused),
+        cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
+        cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),
+        cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
+        cmocka_unit_test(the_probe_of_a_store_that_cannot_be_opened_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return own_tests() + store_suite_run(&store_row_file) + store_suite_run(&store_row_mem) +
+           store_suite_run(&row_faulty);
+}
