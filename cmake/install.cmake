@@ -1,0 +1,40 @@
+# cmake --install and `cmake --build … --target deb`. What is installed may be moved as a whole:
+# the pkg-config and CMake files find their prefix from where they are.
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/diloco)
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${pc_dir}
+           OUTPUT_VARIABLE DILOCO_PC_PREFIX)
+
+install(DIRECTORY include/diloco DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md)
+
+configure_file(cmake/diloco.pc.in diloco.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/diloco.pc DESTINATION ${pc_dir})
+if(TARGET dl_train)
+  configure_file(cmake/diloco-train.pc.in diloco-train.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/diloco-train.pc DESTINATION ${pc_dir})
+endif()
+
+install(EXPORT diloco-targets NAMESPACE diloco:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/diloco-config.cmake.in ${PROJECT_BINARY_DIR}/diloco-config.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/diloco-config-version.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/diloco-config.cmake
+              ${PROJECT_BINARY_DIR}/diloco-config-version.cmake DESTINATION ${package_dir})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the diloco maintainers")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libxxhash-dev, libdnnl-dev") # to link the static libraries
+include(CPack)
+add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} -G DEB
+                  WORKING_DIRECTORY ${PROJECT_BINARY_DIR} USES_TERMINAL)
