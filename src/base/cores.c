@@ -25,7 +25,7 @@ static bool read_line(char *line, int size, const char *path)
 static int quota_cores(long long quota_us, long long period_us)
 {
     if (quota_us <= 0 || period_us <= 0) return INT_MAX;
-    long long cores = (quota_us + period_us - 1) / period_us;
+    long long cores = quota_us / period_us + (quota_us % period_us != 0);
     return cores < INT_MAX ? (int)cores : INT_MAX;
 }
 

@@ -1,0 +1,81 @@
+/* arena_test.c - measuring and laying out give the same sizes. */
+#include "base/arena.h"
+
+#include "check.h"
+
+typedef struct thing {
+    float *x;
+    int64_t *y;
+    char *empty;
+} thing;
+
+static void layout(thing *t, dl_arena *arena)
+{
+    t->x = DL_ARENA_ARRAY(arena, float, 1000);
+    t->y = DL_ARENA_ARRAY(arena, int64_t, 3);
+    t->empty = DL_ARENA_ARRAY(arena, char, 0);
+}
+
+TEST(a_measured_layout_fits_exactly)
+{
+    thing t;
+    dl_arena measure = {0}, arena;
+    layout(&t, &measure);
+    CHECK(!t.x && !t.y && !t.empty);
+    CHECK_INT(4032 + 64, measure.used);
+
+    CHECK_OK(dl_arena_init(&arena, measure.used));
+    layout(&t, &arena);
+    CHECK_INT(measure.used, arena.used);
+    CHECK_INT(arena.size, arena.used);
+    CHECK(t.x && t.y && t.empty);
+    CHECK_INT(0, (uintptr_t)t.x % DL_ARENA_ALIGN);
+    CHECK_INT(0, (uintptr_t)t.y % DL_ARENA_ALIGN);
+    CHECK_INT(4032, (char *)t.y - (char *)t.x);
+    dl_arena_deinit(&arena);
+}
+
+static void check_zeroed(size_t size)
+{
+    dl_arena arena;
+    CHECK_OK(dl_arena_init(&arena, size));
+    unsigned char *bytes = dl_arena_take(&arena, size);
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i]) CHECK_FAIL("size %zu: byte %zu is %u", size, i, bytes[i]);
+    memset(bytes, 0xFF, size);
+    dl_arena_deinit(&arena);
+    CHECK(!arena.base && arena.size == 0 && arena.used == 0);
+}
+
+TEST(memory_is_zeroed_on_both_sides_of_the_mmap_border)
+{
+    check_zeroed(1);
+    check_zeroed((1 << 20) - 64);
+    check_zeroed(1 << 20);
+    check_zeroed((1 << 20) + 1);
+    check_zeroed(3 << 20);
+}
+
+TEST(an_arena_of_nothing_gives_pointers_to_nothing)
+{
+    dl_arena arena;
+    CHECK_OK(dl_arena_init(&arena, 0));
+    CHECK(dl_arena_take(&arena, 0) != NULL);
+    dl_arena_deinit(&arena);
+}
+
+TEST(sizes_that_overflow_are_refused_as_no_memory)
+{
+    dl_arena measure = {0}, arena;
+    CHECK(!dl_arena_take_array(&measure, SIZE_MAX / 4, 8));
+    CHECK(!dl_arena_take(&measure, 64));
+    CHECK(measure.used == SIZE_MAX);
+    CHECK_STATUS(DILOCO_ENOMEM, dl_arena_init(&arena, measure.used));
+    CHECK(!arena.base);
+    CHECK_STATUS(DILOCO_ENOMEM, dl_arena_init(&arena, SIZE_MAX / 2));
+    dl_arena_deinit(&arena);
+}
+
+TEST_MAIN(a_measured_layout_fits_exactly, memory_is_zeroed_on_both_sides_of_the_mmap_border,
+          an_arena_of_nothing_gives_pointers_to_nothing,
+          sizes_that_overflow_are_refused_as_no_memory)

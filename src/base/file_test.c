@@ -1,0 +1,225 @@
+/* file_test.c - whole files, in a folder of their own. */
+#include "base/file.h"
+
+#include "check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static const char *at(const char *name)
+{
+    static char paths[4][256];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void begin_folder(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/dl_file_XXXXXX");
+    CHECK(mkdtemp(folder));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path);
+}
+
+static void end_folder(void)
+{
+    CHECK_INT(0, nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS));
+}
+
+static int n_files(void)
+{
+    int n = 0;
+    DIR *dir = opendir(folder);
+    CHECK(dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    CHECK_OK(dl_file_write(path, &(dl_span){text, strlen(text)}, 1));
+}
+
+static void check_content(const char *path, const char *text)
+{
+    dl_buf buf;
+    dl_buf_init(&buf, 1 << 20);
+    CHECK_OK(dl_file_read(&buf, path));
+    CHECK_STR(text, dl_buf_str(&buf));
+    dl_buf_deinit(&buf);
+}
+
+TEST(spans_are_written_one_behind_the_other_and_replace_the_file)
+{
+    begin_folder();
+    dl_span spans[] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
+    write_text(at("f"), "a longer text from before");
+    CHECK_OK(dl_file_write(at("f"), spans, 3));
+    check_content(at("f"), "one two");
+    CHECK_OK(dl_file_write(at("empty"), NULL, 0));
+    check_content(at("empty"), "");
+    CHECK_INT(2, n_files());
+    end_folder();
+}
+
+TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
+{
+    begin_folder();
+    char big[8192] = {0};
+    write_text(at("f"), "old");
+    struct rlimit before, small = {4096, 4096};
+    CHECK_INT(0, getrlimit(RLIMIT_FSIZE, &before));
+    small.rlim_max = before.rlim_max;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &small));
+    diloco_status status = dl_file_write(at("f"), &(dl_span){big, sizeof big}, 1);
+    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &before));
+    signal(SIGXFSZ, handler);
+    CHECK_STATUS(DILOCO_EIO, status);
+    CHECK_CONTAINS("write", diloco_error_text());
+    check_content(at("f"), "old");
+    CHECK_INT(1, n_files());
+
+    CHECK_OK(dl_dir_make(at("taken"))); /* a rename that cannot be */
+    CHECK_STATUS(DILOCO_EIO, dl_file_write(at("taken"), NULL, 0));
+    CHECK_INT(2, n_files());
+    end_folder();
+}
+
+TEST(a_full_disk_is_named_so)
+{
+    if (access("/dev/full", W_OK)) skip();
+    int fd = open("/dev/full", O_WRONLY);
+    CHECK_STATUS(DILOCO_EFULL, dl_fd_write(fd, &(dl_span){"x", 1}, 1, "/dev/full"));
+    close(fd);
+    CHECK_CONTAINS("/dev/full", diloco_error_text());
+    CHECK_STATUS(DILOCO_EFULL, dl_fail_errno(EDQUOT, "write", "x"));
+}
+
+TEST(missing_folders_and_files_are_named_so)
+{
+    dl_buf buf;
+    dl_map map;
+    begin_folder();
+    dl_buf_init(&buf, 100);
+    CHECK_STATUS(DILOCO_ENOENT, dl_file_read(&buf, at("nothing")));
+    CHECK_CONTAINS("nothing", diloco_error_text());
+    CHECK_CONTAINS(strerror(ENOENT), diloco_error_text());
+    CHECK_STATUS(DILOCO_ENOENT, dl_map_open(&map, at("nothing")));
+    CHECK_STATUS(DILOCO_ENOENT, dl_file_write(at("no/f"), NULL, 0));
+    CHECK_STATUS(DILOCO_ENOENT, dl_dir_sync(at("no")));
+    CHECK_STATUS(DILOCO_EIO, dl_file_read(&buf, folder));
+    CHECK_STATUS(DILOCO_EIO, dl_map_open(&map, folder));
+    dl_buf_deinit(&buf);
+    end_folder();
+}
+
+TEST(reading_appends_up_to_the_maximum_and_not_beyond)
+{
+    dl_buf buf;
+    begin_folder();
+    write_text(at("f"), "0123456789");
+    dl_buf_init(&buf, 20);
+    CHECK_OK(dl_file_read(&buf, at("f")));
+    CHECK_OK(dl_file_read(&buf, at("f")));
+    CHECK_INT(20, buf.len);
+    dl_buf_deinit(&buf);
+    dl_buf_init(&buf, 19);
+    CHECK_OK(dl_file_read(&buf, at("f")));
+    CHECK_STATUS(DILOCO_EPROTO, dl_file_read(&buf, at("f")));
+    CHECK_STR("0123456789", dl_buf_str(&buf));
+    dl_buf_deinit(&buf);
+    end_folder();
+}
+
+TEST(a_file_without_a_size_is_read_to_its_end)
+{
+    dl_buf buf; /* what is in /proc says that it has no bytes */
+    dl_buf_init(&buf, 1 << 20);
+    if (dl_file_read(&buf, "/proc/self/status")) skip();
+    CHECK_CONTAINS("Name:", dl_buf_str(&buf));
+    dl_buf_deinit(&buf);
+    dl_buf_init(&buf, 10);
+    CHECK_STATUS(DILOCO_EPROTO, dl_file_read(&buf, "/proc/self/status"));
+    CHECK_CONTAINS("/proc/self/status", diloco_error_text());
+    CHECK_INT(0, buf.len);
+    dl_buf_deinit(&buf);
+}
+
+TEST(a_map_shows_the_file)
+{
+    dl_map map;
+    begin_folder();
+    write_text(at("f"), "mapped");
+    CHECK_OK(dl_map_open(&map, at("f")));
+    CHECK_INT(6, map.len);
+    CHECK_BYTES("mapped", map.data, 6);
+    dl_map_close(&map);
+    CHECK(!map.data);
+    dl_map_close(&map);
+    write_text(at("empty"), "");
+    CHECK_OK(dl_map_open(&map, at("empty")));
+    CHECK(!map.data && map.len == 0);
+    dl_map_close(&map);
+    end_folder();
+}
+
+TEST(folders_are_made_with_their_parents_and_again)
+{
+    begin_folder();
+    CHECK_OK(dl_dir_make(at("a/b//c/")));
+    CHECK_OK(dl_dir_make(at("a/b/c")));
+    CHECK(dl_file_exists(at("a/b/c")));
+    CHECK(!dl_file_exists(at("a/b/d")));
+    CHECK_OK(dl_dir_sync(at("a/b")));
+    CHECK_OK(dl_dir_make("/"));
+    write_text(at("f"), "");
+    CHECK_STATUS(DILOCO_EIO, dl_dir_make(at("f")));
+    CHECK_STATUS(DILOCO_EIO, dl_dir_make(at("f/below")));
+    CHECK_STATUS(DILOCO_ENOENT, dl_dir_make(""));
+    end_folder();
+}
+
+TEST(names_that_are_too_long_are_refused)
+{
+    char long_path[5000];
+    memset(long_path, 'a', sizeof long_path);
+    long_path[sizeof long_path - 1] = 0;
+    CHECK_STATUS(DILOCO_EIO, dl_file_write(long_path, NULL, 0));
+    CHECK_STATUS(DILOCO_EIO, dl_dir_make(long_path));
+}
+
+TEST(a_name_without_a_folder_is_written_here)
+{
+    char before[1024];
+    begin_folder();
+    CHECK(getcwd(before, sizeof before));
+    CHECK_INT(0, chdir(folder));
+    write_text("here", "x");
+    CHECK_INT(0, chdir(before));
+    check_content(at("here"), "x");
+    end_folder();
+}
+
+TEST_MAIN(spans_are_written_one_behind_the_other_and_replace_the_file,
+          a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
+          missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,
+          a_file_without_a_size_is_read_to_its_end, a_map_shows_the_file,
+          folders_are_made_with_their_parents_and_again, names_that_are_too_long_are_refused,
+          a_name_without_a_folder_is_written_here)

@@ -1,0 +1,196 @@
+/* option_test.c - the mechanism, on a small table of its own. */
+#include "base/option.h"
+
+#include "check.h"
+
+typedef struct values {
+    bool on;
+    int64_t steps;
+    double lr;
+    char path[21], kind[DL_OPTION_NAME_MAX + 1], free_name[DL_OPTION_NAME_MAX + 1], secret[33];
+} values;
+
+#define AT(field) offsetof(values, field)
+
+static const dl_option rows[] = {
+    {"run.on", NULL, DL_OPTION_BOOL, AT(on), "true", 0, 0, "", NULL, DL_OPTION_AGREE, "a switch"},
+    {"run.steps", "every", DL_OPTION_INT, AT(steps), "500", 1, 1e6, "steps", NULL, DL_OPTION_AGREE,
+     "a count"},
+    {"opt.outer_learning_rate", "outer_lr", DL_OPTION_REAL, AT(lr), "0.7", 0, 10, "", NULL,
+     DL_OPTION_AGREE | DL_OPTION_LIVE, "a number"},
+    {"run.path", NULL, DL_OPTION_TEXT, AT(path), "", 0, 20, "path", NULL, 0, "a text"},
+    {"opt.kind", NULL, DL_OPTION_NAME, AT(kind), "wait", 0, 0, "", "wait|abort", DL_OPTION_AGREE,
+     "a choice"},
+    {"opt.name", NULL, DL_OPTION_NAME, AT(free_name), "mean", 0, 0, "", NULL, 0, "a name"},
+    {"run.secret", NULL, DL_OPTION_TEXT, AT(secret), "", 0, 32, "", NULL, DL_OPTION_SECRET,
+     "hidden"},
+};
+enum { N = sizeof rows / sizeof rows[0] };
+static const dl_option_table table = {rows, N};
+
+static values v;
+static dl_origin origins[N];
+
+static diloco_status set(const char *name, const char *text)
+{
+    return dl_option_set(table, &v, origins, name, text, "--set");
+}
+
+static void check_text(const char *expected, const char *name)
+{
+    dl_buf buf;
+    dl_buf_init(&buf, 1000);
+    CHECK_OK(dl_option_text(&buf, dl_option_find(table, name), &v));
+    CHECK_STR(expected, dl_buf_str(&buf));
+    dl_buf_deinit(&buf);
+}
+
+static void begin(void)
+{
+    memset(&v, 0xAA, sizeof v);
+    dl_options_defaults(table, &v, origins);
+}
+
+TEST(defaults_fill_every_field)
+{
+    begin();
+    CHECK(v.on && v.steps == 500 && v.lr == 0.7);
+    CHECK_STR("", v.path);
+    CHECK_STR("wait", v.kind);
+    CHECK_STR("mean", v.free_name);
+    for (int i = 0; i < N; i++)
+        CHECK_STR("default", origins[i].text);
+}
+
+TEST(values_are_set_by_name_and_alias_and_know_their_origin)
+{
+    begin();
+    CHECK_OK(dl_option_set(table, &v, origins, "every", "1_000", "run.toml:3:1"));
+    CHECK_OK(set("outer_lr", "4e-4"));
+    CHECK_OK(set("run.on", "false"));
+    CHECK_OK(set("run.path", "/a b/\xC3\xA9"));
+    CHECK_OK(set("opt.kind", "abort"));
+    CHECK_OK(set("opt.name", "topk:0.01"));
+    CHECK(!v.on && v.steps == 1000 && v.lr == 4e-4);
+    CHECK_STR("run.toml:3:1", origins[1].text);
+    CHECK_STR("--set", origins[2].text);
+    check_text("false", "run.on");
+    check_text("1000", "every");
+    check_text("0.0004", "outer_lr");
+    check_text("/a b/\xC3\xA9", "run.path");
+    check_text("abort", "opt.kind");
+}
+
+TEST(numbers_are_as_in_toml)
+{
+    begin();
+    CHECK_OK(set("every", "+7"));
+    CHECK_INT(7, v.steps);
+    CHECK_OK(set("outer_lr", "1_0.0"));
+    CHECK_NEAR(10, v.lr, 0);
+    const char *bad[] = {
+        "",        " 1",
+        "1_",      "_1",
+        "1__0",    "0x10",
+        "1.0",     "1e3",
+        "+-1",     "one",
+        "-5",      "0",
+        "1000001", "11111111111111111111111111111111111111111111111111111111111111111"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_STATUS(DILOCO_EINVAL, set("every", bad[i]));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "nan"));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "inf"));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "10.0000001"));
+    CHECK(v.steps == 7 && v.lr == 10);
+}
+
+/* Setting `name` to `text` fails, and the error has these three parts. */
+static void check_refused(const char *name, const char *text, const char *expected)
+{
+    CHECK_STATUS(DILOCO_EINVAL, set(name, text));
+    CHECK_CONTAINS("--set: ", diloco_error_text());
+    CHECK_CONTAINS(name, diloco_error_text());
+    CHECK_CONTAINS(expected, diloco_error_text());
+}
+
+TEST(a_refusal_says_what_would_do_and_changes_nothing)
+{
+    begin();
+    values before = v;
+    check_refused("run.on", "yes", "\"yes\" is not true or false");
+    check_refused("run.steps", "0", "a whole number from 1 to 1000000 steps");
+    check_refused("opt.outer_learning_rate", "11", "a number from 0 to 10");
+    check_refused("run.path", "123456789012345678901", "at most 20 bytes");
+    check_refused("run.path", "a\nb", "control characters");
+    check_refused("run.path", "\xC2\x85", "control characters");
+    check_refused("run.path", "\xFF", "UTF-8");
+    check_refused("opt.kind", "wai", "one of wait|abort");
+    check_refused("opt.kind", "", "one of");
+    check_refused("opt.kind", "wait|abort", "one of");
+    check_refused("opt.name", "", "1 to 31");
+    check_refused("opt.name", "two words", "1 to 31");
+    check_refused("opt.name", "12345678901234567890123456789012", "1 to 31");
+    CHECK(v.on == before.on && v.steps == before.steps && v.lr == before.lr);
+    CHECK_STR(before.path, v.path);
+    CHECK_STR(before.kind, v.kind);
+    CHECK_STR(before.free_name, v.free_name);
+    for (int i = 0; i < N; i++)
+        CHECK_STR("default", origins[i].text);
+}
+
+TEST(an_unknown_name_is_told_the_nearest)
+{
+    begin();
+    check_refused("run.stepz", "1", "did you mean run.steps?");
+    CHECK_STATUS(DILOCO_EINVAL, set("completely.different", "1"));
+    CHECK_CONTAINS("no option completely.different", diloco_error_text());
+    CHECK(!strstr(diloco_error_text(), "did you mean"));
+}
+
+TEST(nearest_looks_at_names_aliases_and_last_components)
+{
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "opt.outer_lerning_rate"));
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "outer_learning_rate"));
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "server.outer_learning_rat"));
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "outer_lt"));
+    CHECK_STR("run.steps", dl_option_nearest(table, "evry"));
+    CHECK_STR("run.path", dl_option_nearest(table, "run_path"));
+    CHECK(!dl_option_nearest(table, "xyz"));
+    CHECK(!dl_option_nearest(table, ""));
+    char long_name[300];
+    memset(long_name, 'a', sizeof long_name);
+    long_name[sizeof long_name - 1] = 0;
+    CHECK(!dl_option_nearest(table, long_name));
+}
+
+TEST(a_secret_is_never_shown)
+{
+    begin();
+    check_text("", "run.secret");
+    CHECK_OK(set("run.secret", "swordfish"));
+    check_text("***", "run.secret");
+    CHECK_STR("swordfish", v.secret);
+    CHECK_STATUS(DILOCO_EINVAL, set("run.secret", "swordfish swordfish swordfish swordfish"));
+    CHECK(!strstr(diloco_error_text(), "swordfish"));
+}
+
+TEST(the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)
+{
+    static const char lines[] = "opt.kind=wait\nopt.outer_learning_rate=0.7\nrun.on=true\n"
+                                "run.steps=500\n";
+    dl_hash digest, expected = dl_hash_bytes(lines, sizeof lines - 1);
+    begin();
+    CHECK_OK(dl_options_digest(&digest, table, &v));
+    CHECK(dl_hash_equal(expected, digest));
+    CHECK_OK(set("run.path", "elsewhere")); /* not agreed */
+    CHECK_OK(dl_options_digest(&digest, table, &v));
+    CHECK(dl_hash_equal(expected, digest));
+    CHECK_OK(set("every", "501"));
+    CHECK_OK(dl_options_digest(&digest, table, &v));
+    CHECK(!dl_hash_equal(expected, digest));
+}
+
+TEST_MAIN(defaults_fill_every_field, values_are_set_by_name_and_alias_and_know_their_origin,
+          numbers_are_as_in_toml, a_refusal_says_what_would_do_and_changes_nothing,
+          an_unknown_name_is_told_the_nearest, nearest_looks_at_names_aliases_and_last_components,
+          a_secret_is_never_shown, the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)
