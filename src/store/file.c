@@ -129,7 +129,9 @@ diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make
         close(dir);
         if (next < 0 && !make && (error == ENOENT || error == ENOTDIR || error == ELOOP))
             return no_object(fs, key);
-        if (next < 0) return dl_file_store_fail(fs, error, "make the folder of", key);
+        if (next < 0)
+            return dl_file_store_fail(fs, error, make ? "make the folder of" : "open the folder of",
+                                      key);
         dir = next;
     }
     if (leaf) *leaf = at;

@@ -1,5 +1,6 @@
 /* kind.h - the table a store fills; store.c is its only caller. Calls arrive with checked
- * keys and in the meaning of store.h; an implementation never calls its caller. */
+ * keys and in the meaning of store.h, a sink always with both functions; an implementation
+ * never calls its caller. */
 #ifndef DL_STORE_KIND_H
 #define DL_STORE_KIND_H
 
@@ -8,7 +9,7 @@
 
 typedef struct dl_store_kind {
     const char *scheme; /* "file": the url picks the row */
-    size_t      size;   /* bytes of private state, given zeroed */
+    size_t size;        /* bytes of private state, given zeroed */
 
     /* `place` is the url behind "scheme://". close is called even after an error. */
     diloco_status (*open)(void *self, const char *place, bool create, const atomic_bool *aborted);
@@ -36,7 +37,7 @@ extern const dl_store_kind dl_store_file, dl_store_mem;
 
 /* ---- what the implementations share; in store.c */
 
-enum { DL_STORE_PIECE = 1 << 20 };                   /* the most that one sink piece holds */
+enum { DL_STORE_PIECE = 1 << 20 };                     /* the most that one sink piece holds */
 #define DL_STORE_SLICE ((dl_time)100 * DL_MILLISECOND) /* the longest sleep that ignores abort */
 
 bool dl_store_key_ok(const char *key);
@@ -66,10 +67,10 @@ DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,
  * equal calls give equal faults. Waiting is never faulty. For tests. */
 typedef struct dl_faults {
     uint64_t seed;
-    double   p_unreachable_before, p_unreachable_after; /* per call */
-    double   p_truncate, p_flip; /* per read: a shorter object; one bit */
-    double   p_delay, delay_s;
-    bool     lie_on_create; /* lets a second create of a name win: it overwrites */
+    double p_unreachable_before, p_unreachable_after; /* per call */
+    double p_truncate, p_flip;                        /* per read: a shorter object; one bit */
+    double p_delay, delay_s;
+    bool lie_on_create; /* lets a second create of a name win: it overwrites */
 } dl_faults;
 DL_MUST_CHECK diloco_status dl_store_faulty(dl_store **out, dl_store *inner, dl_faults faults);
 

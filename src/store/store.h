@@ -36,9 +36,9 @@ typedef struct dl_store_counters {
  * known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is
  * not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
-void                        dl_store_close(dl_store *store); /* NULL is fine */
-const char                 *dl_store_url(const dl_store *store);
-dl_store_counters           dl_store_counts(const dl_store *store);
+void dl_store_close(dl_store *store); /* NULL is fine */
+const char *dl_store_url(const dl_store *store);
+dl_store_counters dl_store_counts(const dl_store *store);
 
 /* Let the call in progress and all later ones return DILOCO_ECLOSED. Any thread; async-
  * signal-safe; never blocks; may repeat. */
@@ -72,8 +72,8 @@ DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_s
                                           dl_time until);
 
 /* Call `found` for every key under a prefix that is a whole folder ("c/0000000012/"; "": the
- * whole store), in ascending byte order, with its size, beginning behind `after` (NULL: from the first). A
- * status other than OK stops the walk and is returned. A prefix nobody wrote to: none.
+ * whole store), in ascending byte order, with its size, beginning behind `after` (NULL: from the
+ * first). A status other than OK stops the walk and is returned. A prefix nobody wrote to: none.
  * The key is valid during the call; `found` must not use the handle. */
 typedef diloco_status (*dl_found_fn)(void *context, const char *key, size_t len);
 DL_MUST_CHECK diloco_status dl_store_list(dl_store *store, const char *prefix, const char *after,
@@ -93,9 +93,9 @@ DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *pr
 /* The probe of PROTOCOL P26: 8 concurrent creates of one random name under probe/; exactly
  * one wins and reads back its own bytes. DILOCO_EREFUSED names what the store did. Cleans up. */
 typedef struct dl_probe {
-    double create_ms, read_ms;         /* median latency of a small object */
+    double create_ms, read_ms;            /* median latency of a small object */
     double write_mb_per_s, read_mb_per_s; /* of an 8 MiB object */
-    int    winners;                    /* of 8; 1 is right */
+    int winners;                          /* of 8; 1 is right */
 } dl_probe;
 DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, dl_time until);
 
