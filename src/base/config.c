@@ -53,6 +53,8 @@ static const dl_option rows[] = {
  "keep every contribution and snapshot for a full audit, or only what joins need"},
 {"run.snapshot_every", NULL, REAL, AT(snapshot_s), "600", 0, 1e9, "seconds", NULL, AGREE,
  "longest time between snapshots; also due when contributions exceed twice one"},
+{"run.store_timeout", NULL, REAL, AT(store_timeout_s), "600", 0, 1e9, "seconds", NULL, 0,
+ "how long a store that does not answer is asked again before the replica stops"},
 {"run.threads", NULL, INT, AT(threads), "0", 0, 256, "threads", NULL, 0,
  "threads of each replica; 0: cores / local replicas, at least 1"},
 {"run.restarts", NULL, INT, AT(restarts), "3", 0, 1e6, "times", NULL, 0,

@@ -19,7 +19,7 @@ typedef struct diloco_config {
     /* [run] the log, its store, who takes part */
     dl_config_path store, state_dir, record;
     int64_t        seed, replicas, min_replicas, threads, local_replicas, restarts;
-    double         start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s;
+    double         start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s, store_timeout_s;
     dl_config_name on_missing, on_uncounted, retain, spool;
     int64_t        spool_mb;
 

@@ -3,34 +3,14 @@
 
 #include "base/file.h"
 #include "check.h"
+#include "scratch.h"
 
-#include <ftw.h>
-#include <limits.h>
-#include <unistd.h>
-
-static char root[64];
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st, (void)type, (void)where;
-    return remove(path);
-}
-
-static void begin_tree(void)
-{
-    snprintf(root, sizeof root, "/tmp/dl_cores_XXXXXX");
-    CHECK(mkdtemp(root));
-}
-
-static void end_tree(void)
-{
-    CHECK_INT(0, nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS));
-}
+static const char *root; /* of the test that runs */
 
 /* Put a file below the root, making its folders. */
 static void put(const char *name, const char *text)
 {
-    char path[256];
+    char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", root, name);
     *strrchr(path, '/') = 0;
     CHECK_OK(dl_dir_make(path));
@@ -40,7 +20,7 @@ static void put(const char *name, const char *text)
 
 static int cores(void)
 {
-    char membership[128], mount[128];
+    char membership[PATH_MAX], mount[PATH_MAX];
     snprintf(membership, sizeof membership, "%s/self", root);
     snprintf(mount, sizeof mount, "%s/fs", root);
     return dl_cgroup_cores(membership, mount);
@@ -48,7 +28,7 @@ static int cores(void)
 
 TEST(version_2_takes_the_least_quota_on_the_way_up)
 {
-    begin_tree();
+    root = scratch_folder("1");
     put("self", "0::/a/b\n");
     put("fs/a/b/cpu.max", "max 100000\n");
     CHECK_INT(INT_MAX, cores());
@@ -58,21 +38,19 @@ TEST(version_2_takes_the_least_quota_on_the_way_up)
     CHECK_INT(3, cores());
     put("fs/a/b/cpu.max", "50000 100000\n");
     CHECK_INT(1, cores());
-    end_tree();
 }
 
 TEST(a_path_of_the_host_falls_back_to_the_containers_mount)
 {
-    begin_tree();
+    root = scratch_folder("2");
     put("self", "0::/kubepods/pod1/container\n");
     put("fs/cpu.max", "200000 100000\n");
     CHECK_INT(2, cores());
-    end_tree();
 }
 
 TEST(version_1_reads_quota_and_period_of_the_cpu_controller)
 {
-    begin_tree();
+    root = scratch_folder("3");
     put("self", "5:cpuset:/x\n4:cpu,cpuacct:/y\n1:name=systemd:/z\n");
     put("fs/cpu/x/cpu.cfs_quota_us", "100000\n");
     put("fs/cpu/x/cpu.cfs_period_us", "100000\n");
@@ -81,12 +59,11 @@ TEST(version_1_reads_quota_and_period_of_the_cpu_controller)
     CHECK_INT(INT_MAX, cores());
     put("fs/cpu/y/cpu.cfs_quota_us", "400000\n");
     CHECK_INT(4, cores());
-    end_tree();
 }
 
 TEST(nonsense_is_no_quota)
 {
-    begin_tree();
+    root = scratch_folder("4");
     CHECK_INT(INT_MAX, cores());
     put("self", "no colons\n0:\n:::\n0::relative\n");
     put("fs/cpu.max", "100000 0\n");
@@ -95,7 +72,6 @@ TEST(nonsense_is_no_quota)
     CHECK_INT(INT_MAX, cores());
     put("fs/cpu.max", "9223372036854775807 1\n");
     CHECK_INT(INT_MAX, cores());
-    end_tree();
 }
 
 TEST_MAIN(version_2_takes_the_least_quota_on_the_way_up,

@@ -13,9 +13,10 @@ typedef struct dl_span {
 /* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
 DL_MUST_CHECK diloco_status dl_file_read(dl_buf *out, const char *path);
 
-/* Write a sibling, fsync it, rename it into place, fsync the folder. Calls open,
- * write, rename and nothing that allocates. DILOCO_EIO, DILOCO_EFULL: the old file is
- * as it was and the sibling is gone. */
+/* Write a sibling (<path>.<pid>-<n>.tmp, which a process killed meanwhile leaves behind),
+ * fsync it, rename it into place, fsync the folder. Calls open, write, rename and nothing
+ * that allocates. DILOCO_ENOENT (no such folder), DILOCO_EIO, DILOCO_EFULL: the old file
+ * is as it was and the sibling is gone. */
 DL_MUST_CHECK diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans);
 
 /* Write all spans to a descriptor, through short writes and EINTR. */
@@ -23,7 +24,8 @@ DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_s
                                         const char *name_for_errors);
 
 DL_MUST_CHECK diloco_status dl_dir_make(const char *path); /* and its parents; there already: OK */
-DL_MUST_CHECK diloco_status dl_dir_sync(const char *path); /* fsync the folder itself */
+/* fsync the folder itself; OK where a file system has nothing to sync in folders. */
+DL_MUST_CHECK diloco_status dl_dir_sync(const char *path);
 bool                        dl_file_exists(const char *path);
 
 /* A whole file mapped for reading. data is NULL for an empty file. */

@@ -2,42 +2,23 @@
 #include "base/file.h"
 
 #include "check.h"
+#include "scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-static char folder[64];
+static const char *folder; /* of the test that runs */
 
 static const char *at(const char *name)
 {
-    static char paths[4][256];
+    static char paths[4][PATH_MAX];
     static int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
     return path;
-}
-
-static void begin_folder(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/dl_file_XXXXXX");
-    CHECK(mkdtemp(folder));
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st, (void)type, (void)where;
-    return remove(path);
-}
-
-static void end_folder(void)
-{
-    CHECK_INT(0, nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS));
 }
 
 static int n_files(void)
@@ -67,7 +48,7 @@ static void check_content(const char *path, const char *text)
 
 TEST(spans_are_written_one_behind_the_other_and_replace_the_file)
 {
-    begin_folder();
+    folder = scratch_folder("1");
     dl_span spans[] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
     write_text(at("f"), "a longer text from before");
     CHECK_OK(dl_file_write(at("f"), spans, 3));
@@ -75,12 +56,11 @@ TEST(spans_are_written_one_behind_the_other_and_replace_the_file)
     CHECK_OK(dl_file_write(at("empty"), NULL, 0));
     check_content(at("empty"), "");
     CHECK_INT(2, n_files());
-    end_folder();
 }
 
 TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
 {
-    begin_folder();
+    folder = scratch_folder("2");
     char big[8192] = {0};
     write_text(at("f"), "old");
     struct rlimit before, small = {4096, 4096};
@@ -99,7 +79,6 @@ TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
     CHECK_OK(dl_dir_make(at("taken"))); /* a rename that cannot be */
     CHECK_STATUS(DILOCO_EIO, dl_file_write(at("taken"), NULL, 0));
     CHECK_INT(2, n_files());
-    end_folder();
 }
 
 TEST(a_full_disk_is_named_so)
@@ -116,7 +95,7 @@ TEST(missing_folders_and_files_are_named_so)
 {
     dl_buf buf;
     dl_map map;
-    begin_folder();
+    folder = scratch_folder("3");
     dl_buf_init(&buf, 100);
     CHECK_STATUS(DILOCO_ENOENT, dl_file_read(&buf, at("nothing")));
     CHECK_CONTAINS("nothing", diloco_error_text());
@@ -127,13 +106,12 @@ TEST(missing_folders_and_files_are_named_so)
     CHECK_STATUS(DILOCO_EIO, dl_file_read(&buf, folder));
     CHECK_STATUS(DILOCO_EIO, dl_map_open(&map, folder));
     dl_buf_deinit(&buf);
-    end_folder();
 }
 
 TEST(reading_appends_up_to_the_maximum_and_not_beyond)
 {
     dl_buf buf;
-    begin_folder();
+    folder = scratch_folder("4");
     write_text(at("f"), "0123456789");
     dl_buf_init(&buf, 20);
     CHECK_OK(dl_file_read(&buf, at("f")));
@@ -145,7 +123,6 @@ TEST(reading_appends_up_to_the_maximum_and_not_beyond)
     CHECK_STATUS(DILOCO_EPROTO, dl_file_read(&buf, at("f")));
     CHECK_STR("0123456789", dl_buf_str(&buf));
     dl_buf_deinit(&buf);
-    end_folder();
 }
 
 TEST(a_file_without_a_size_is_read_to_its_end)
@@ -165,7 +142,7 @@ TEST(a_file_without_a_size_is_read_to_its_end)
 TEST(a_map_shows_the_file)
 {
     dl_map map;
-    begin_folder();
+    folder = scratch_folder("5");
     write_text(at("f"), "mapped");
     CHECK_OK(dl_map_open(&map, at("f")));
     CHECK_INT(6, map.len);
@@ -177,12 +154,11 @@ TEST(a_map_shows_the_file)
     CHECK_OK(dl_map_open(&map, at("empty")));
     CHECK(!map.data && map.len == 0);
     dl_map_close(&map);
-    end_folder();
 }
 
 TEST(folders_are_made_with_their_parents_and_again)
 {
-    begin_folder();
+    folder = scratch_folder("6");
     CHECK_OK(dl_dir_make(at("a/b//c/")));
     CHECK_OK(dl_dir_make(at("a/b/c")));
     CHECK(dl_file_exists(at("a/b/c")));
@@ -193,7 +169,6 @@ TEST(folders_are_made_with_their_parents_and_again)
     CHECK_STATUS(DILOCO_EIO, dl_dir_make(at("f")));
     CHECK_STATUS(DILOCO_EIO, dl_dir_make(at("f/below")));
     CHECK_STATUS(DILOCO_ENOENT, dl_dir_make(""));
-    end_folder();
 }
 
 TEST(names_that_are_too_long_are_refused)
@@ -208,13 +183,12 @@ TEST(names_that_are_too_long_are_refused)
 TEST(a_name_without_a_folder_is_written_here)
 {
     char before[1024];
-    begin_folder();
+    folder = scratch_folder("7");
     CHECK(getcwd(before, sizeof before));
     CHECK_INT(0, chdir(folder));
     write_text("here", "x");
     CHECK_INT(0, chdir(before));
     check_content(at("here"), "x");
-    end_folder();
 }
 
 TEST_MAIN(spans_are_written_one_behind_the_other_and_replace_the_file,

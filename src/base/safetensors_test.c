@@ -4,8 +4,9 @@
 #include "base/safetensors.h"
 
 #include "check.h"
+#include "scratch.h"
 
-#include <unistd.h>
+#include <fcntl.h>
 
 static const float weights[6] = {1, -2, 3.5f, 0, -0.0f, 6};
 static const int64_t counts[1] = {-7};
@@ -63,15 +64,12 @@ TEST(a_header_and_its_data_in_one_block_are_read_back)
 
 TEST(a_file_is_written_whole_and_read_back)
 {
-    char path[] = "/tmp/dl_st_XXXXXX";
+    const char *path = scratch_path("a.safetensors");
     dl_st_tensor tensors[4];
     dl_span spans[5] = {{0}, {weights, 24}, {counts, 8}, {NULL, 0}, {flags, 3}};
     dl_buf header;
     dl_map map;
     dl_st st;
-    int fd = mkstemp(path);
-    CHECK(fd >= 0);
-    close(fd);
     dl_buf_init(&header, 10000);
     example(tensors);
     for (int again = 0; again < 2; again++) /* the header is cleared each time */
@@ -86,7 +84,6 @@ TEST(a_file_is_written_whole_and_read_back)
     CHECK_STATUS(DILOCO_EINVAL, dl_st_write(path, &header, spans, tensors, 4, NULL, 0));
     CHECK_CONTAINS("count: 7 bytes", diloco_error_text());
     dl_buf_deinit(&header);
-    CHECK_INT(0, unlink(path));
 }
 
 TEST(no_tensors_are_a_file_too)
@@ -211,8 +208,9 @@ TEST(a_length_that_does_not_fit_is_refused)
     CHECK_STATUS(DILOCO_EPROTO, dl_st_open(&st, b, sizeof b));
 
     dl_map big; /* a file that is long enough, but whose header is longer than may be */
-    char path[] = "/tmp/dl_st_XXXXXX";
-    int fd = mkstemp(path);
+    const char *path = scratch_path("long_header");
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0);
     size_t n = DL_ST_HEADER_MAX + 1;
     for (int i = 0; i < 8; i++)
         b[i] = (unsigned char)(n >> 8 * i);
@@ -223,7 +221,6 @@ TEST(a_length_that_does_not_fit_is_refused)
     CHECK_STATUS(DILOCO_EPROTO, dl_st_open(&st, big.data, big.len));
     CHECK_CONTAINS("100000001", diloco_error_text());
     dl_map_close(&big);
-    CHECK_INT(0, unlink(path));
 }
 
 TEST(a_header_that_is_not_as_it_should_be_is_refused)
