@@ -20,7 +20,8 @@ typedef struct dl_model dl_model;
  * The pool and the backend are borrowed. */
 DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config, size_t vocab,
                                             size_t max_rows, dl_backend *backend, dl_pool *pool);
-void                        dl_model_destroy(dl_model *model);
+void dl_model_destroy(dl_model *model); /* NULL is fine */
+const char *dl_model_name_at(size_t i); /* known models; NULL behind the last */
 
 /* Bytes dl_model_create would take, without taking them: for the planner and doctor. */
 typedef struct dl_model_plan {
@@ -35,9 +36,9 @@ DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_confi
 /* The tensors in order; data is the parameter's place on the backend. Names as in Hugging
  * Face's Llama ("model.layers.0.self_attn.q_proj.weight"). */
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
-size_t               dl_model_n_parameters(const dl_model *model);
-float               *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
-float               *dl_model_gradients(dl_model *model);
+size_t dl_model_n_parameters(const dl_model *model);
+float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
+float *dl_model_gradients(dl_model *model);
 
 /* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count. */
 void dl_model_initial(const dl_model *model, float *host, uint64_t seed);
@@ -61,5 +62,9 @@ DL_MUST_CHECK diloco_status dl_model_take_loss(dl_model *model, double *sum, uin
 /* Logits f32[vocab] that follow tokens[n], n <= T, into host memory. */
 DL_MUST_CHECK diloco_status dl_model_logits(dl_model *model, float *logits, const int32_t *tokens,
                                             size_t n);
+
+/* Add the seconds of every operation to *profile (nn/graph.h) from now on; NULL stops. */
+struct dl_profile;
+void dl_model_profile(dl_model *model, struct dl_profile *profile);
 
 #endif

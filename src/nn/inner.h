@@ -18,7 +18,7 @@ DL_MUST_CHECK diloco_status dl_inner_create(dl_inner **out, const dl_config *con
                                             const diloco_tensor *tensors, size_t n_tensors,
                                             float *parameters, const float *gradients,
                                             dl_backend *backend, dl_pool *pool);
-void                        dl_inner_destroy(dl_inner *inner);
+void dl_inner_destroy(dl_inner *inner);
 
 /* One completed optimizer step with learning rate lr. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
@@ -30,11 +30,11 @@ DL_MUST_CHECK diloco_status dl_inner_norm(dl_inner *inner, double *grad_norm);
 /* The state that survives: vectors as long as the parameters, and the count of steps (bias
  * correction). For saving and loading: names as in PyTorch ("exp_avg", "exp_avg_sq",
  * "momentum_buffer"), backend memory. */
-size_t      dl_inner_n_vectors(const dl_inner *inner);
+size_t dl_inner_n_vectors(const dl_inner *inner);
 const char *dl_inner_vector_name(const dl_inner *inner, size_t i);
-float      *dl_inner_vector(dl_inner *inner, size_t i);
-uint64_t    dl_inner_steps(const dl_inner *inner);
-void        dl_inner_set_steps(dl_inner *inner, uint64_t steps);
+float *dl_inner_vector(dl_inner *inner, size_t i);
+uint64_t dl_inner_steps(const dl_inner *inner);
+void dl_inner_set_steps(dl_inner *inner, uint64_t steps);
 
 /* Bytes of state a parameter: 8 for adamw, 4 for sgd with momentum, 0 without. */
 size_t dl_inner_state_bytes(const dl_config *config);

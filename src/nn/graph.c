@@ -1,0 +1,323 @@
+/* graph.c - building, planning and running.
+ *
+ * A pass of n nodes has 2n moments: node i runs forward at i and backward at 2n - 1 - i. A
+ * buffer is alive from the first to the last moment that touches it, and two buffers may
+ * share memory when they are never alive together. The plan places the largest first, each
+ * at the lowest offset that is free while it is alive.
+ *
+ * Invariants: a value has one producer and at most one consumer, so a gradient is written
+ * once and never added to; nodes are in the order they run. */
+#include "nn/op.h"
+
+#include "base/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- building ------------------------------------------------------------------------ */
+
+diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights, size_t max_rows,
+                              size_t max_length, int n_threads)
+{
+    int max_values = max_nodes * (DL_NODE_MAX_OUT + 1);
+    dl_graph *g = calloc(1, sizeof *g);
+    *out = g;
+    if (g) {
+        g->nodes = calloc((size_t)max_nodes, sizeof *g->nodes);
+        g->values = calloc((size_t)max_values, sizeof *g->values);
+        g->buffers = calloc((size_t)max_values * 2, sizeof *g->buffers);
+        g->weights = calloc((size_t)max_weights, sizeof *g->weights);
+    }
+    if (!g || !g->nodes || !g->values || !g->buffers || !g->weights) {
+        dl_graph_destroy(g);
+        *out = NULL;
+        return dl_fail(DILOCO_ENOMEM, "no memory for a graph of %d operations", max_nodes);
+    }
+    g->max_nodes = max_nodes;
+    g->max_values = max_values;
+    g->max_weights = max_weights;
+    g->max_rows = max_rows;
+    g->max_length = max_length;
+    g->n_threads = n_threads;
+    return DILOCO_OK;
+}
+
+void dl_graph_destroy(dl_graph *g)
+{
+    if (!g) return;
+    if (g->backend) dl_backend_release(g->backend, g->memory);
+    free(g->nodes);
+    free(g->values);
+    free(g->buffers);
+    free(g->weights);
+    free(g);
+}
+
+int dl_graph_weight(dl_graph *g, size_t rows, size_t columns, dl_initial initial, float deviation,
+                    const char *name, ...)
+{
+    DL_ASSERT(g->n_weights < g->max_weights);
+    dl_weight *w = &g->weights[g->n_weights];
+    *w = (dl_weight){.offset = g->n_parameters,
+                     .rows = dl_size_max(rows, 1),
+                     .columns = columns,
+                     .n_dims = rows ? 2 : 1,
+                     .initial = initial,
+                     .deviation = deviation};
+    va_list args;
+    va_start(args, name);
+    int length = vsnprintf(w->name, sizeof w->name, name, args);
+    va_end(args);
+    DL_ASSERT(length > 0 && (size_t)length < sizeof w->name);
+    g->n_parameters += w->rows * columns;
+    return g->n_weights++;
+}
+
+static int new_buffer(dl_graph *g)
+{
+    g->buffers[g->n_buffers] = (dl_buffer){0};
+    return g->n_buffers++;
+}
+
+int dl_graph_value(dl_graph *g, size_t width)
+{
+    DL_ASSERT(g->n_values < g->max_values);
+    g->values[g->n_values] = (dl_value){.width = width,
+                                        .data = new_buffer(g),
+                                        .grad = new_buffer(g),
+                                        .producer = -1,
+                                        .consumer = -1};
+    return g->n_values++;
+}
+
+/* Does a node before `node` in the backward pass, so behind it in the graph, use `weight`? */
+static void note_shared_weight(dl_graph *g, const dl_node *node)
+{
+    for (dl_node *earlier = g->nodes; earlier < node; earlier++)
+        if (node->weight != DL_NO_WEIGHT && earlier->weight == node->weight)
+            earlier->grad_adds = true;
+}
+
+dl_node *dl_graph_add(dl_graph *g, const dl_op *op, int in0, int in1, int weight, int n_weights,
+                      const void *attributes, size_t attributes_size)
+{
+    DL_ASSERT(g->n_nodes < g->max_nodes);
+    dl_node *node = &g->nodes[g->n_nodes];
+    *node = (dl_node){.op = op,
+                      .in = {in0, in1},
+                      .out = {DL_NO_VALUE, DL_NO_VALUE},
+                      .saved = DL_NO_VALUE,
+                      .weight = weight,
+                      .n_weights = n_weights};
+    DL_ASSERT(attributes_size <= sizeof node->attributes);
+    if (attributes_size) memcpy(node->attributes, attributes, attributes_size);
+    op->shape(g, node);
+    for (int i = 0; i < DL_NODE_MAX_IN; i++)
+        if (node->in[i] != DL_NO_VALUE) {
+            DL_ASSERT(g->values[node->in[i]].consumer < 0);
+            g->values[node->in[i]].consumer = g->n_nodes;
+        }
+    for (int i = 0; i < DL_NODE_MAX_OUT; i++)
+        if (node->out[i] != DL_NO_VALUE) g->values[node->out[i]].producer = g->n_nodes;
+    if (node->saved != DL_NO_VALUE) g->values[node->saved].producer = g->n_nodes;
+    note_shared_weight(g, node);
+    g->n_nodes++;
+    return node;
+}
+
+/* ---- planning ------------------------------------------------------------------------ */
+
+static void touch(dl_buffer *b, int moment)
+{
+    if (moment < b->first) b->first = moment;
+    if (moment > b->last) b->last = moment;
+}
+
+static int backward_of(const dl_graph *g, int node)
+{
+    return 2 * g->n_nodes - 1 - node;
+}
+
+static void live_inputs(dl_graph *g, int i)
+{
+    const dl_node *node = &g->nodes[i];
+    for (int k = 0; k < DL_NODE_MAX_IN; k++) {
+        if (node->in[k] == DL_NO_VALUE) continue;
+        const dl_value *v = &g->values[node->in[k]];
+        touch(&g->buffers[v->data], i);
+        if (node->op->keeps & (DL_KEEP_IN0 << k)) touch(&g->buffers[v->data], backward_of(g, i));
+        touch(&g->buffers[v->grad], backward_of(g, i));
+    }
+}
+
+static void live_outputs(dl_graph *g, int i)
+{
+    const dl_node *node = &g->nodes[i];
+    for (int k = 0; k < DL_NODE_MAX_OUT; k++) {
+        if (node->out[k] == DL_NO_VALUE) continue;
+        const dl_value *v = &g->values[node->out[k]];
+        touch(&g->buffers[v->data], i);
+        if (node->op->keeps & (DL_KEEP_OUT0 << k)) touch(&g->buffers[v->data], backward_of(g, i));
+        touch(&g->buffers[v->grad], backward_of(g, i));
+    }
+    if (node->saved != DL_NO_VALUE) {
+        touch(&g->buffers[g->values[node->saved].data], i);
+        touch(&g->buffers[g->values[node->saved].data], backward_of(g, i));
+    }
+}
+
+/* n * size, or SIZE_MAX / 2 when it does not fit: such a plan is refused when allocated. */
+static size_t product(size_t n, size_t size)
+{
+    size_t bytes;
+    return dl_size_mul(&bytes, n, size) && bytes < SIZE_MAX / 2 ? bytes : SIZE_MAX / 2;
+}
+
+static void measure_buffers(dl_graph *g)
+{
+    for (int i = 0; i < g->n_buffers; i++)
+        g->buffers[i] = (dl_buffer){.first = INT32_MAX, .last = -1};
+    for (int i = 0; i < g->n_nodes; i++) {
+        live_inputs(g, i);
+        live_outputs(g, i);
+    }
+    size_t positions = product(g->max_rows, g->max_length);
+    for (int i = 0; i < g->n_values; i++) {
+        const dl_value *v = &g->values[i];
+        size_t bytes = product(product(positions, v->width), sizeof(float));
+        bytes = dl_size_round_up(bytes, DL_ARENA_ALIGN);
+        g->buffers[v->data].bytes = dl_size_max(g->buffers[v->data].bytes, bytes);
+        g->buffers[v->grad].bytes = dl_size_max(g->buffers[v->grad].bytes, bytes);
+    }
+}
+
+static bool meet(const dl_buffer *a, const dl_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    const dl_buffer *a = *(dl_buffer *const *)x, *b = *(dl_buffer *const *)y;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    return a < b ? -1 : 1; /* a fixed order, so a fixed plan */
+}
+
+static int by_offset(const void *x, const void *y)
+{
+    const dl_buffer *a = *(dl_buffer *const *)x, *b = *(dl_buffer *const *)y;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+/* Lowest free offset for b among `placed`, which is kept sorted by offset. */
+static size_t lowest_gap(const dl_buffer *b, dl_buffer *const *placed, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!meet(b, placed[i])) continue;
+        if (placed[i]->offset >= at + b->bytes) break;
+        at = dl_size_max(at, placed[i]->offset + placed[i]->bytes);
+    }
+    return at;
+}
+
+static diloco_status place_buffers(dl_graph *g, size_t *total)
+{
+    size_t n = 0, placed = 0;
+    dl_buffer **order = malloc(2 * ((size_t)g->n_buffers + 1) * sizeof *order);
+    if (!order) return dl_fail(DILOCO_ENOMEM, "no memory to plan a graph");
+    dl_buffer **done = order + g->n_buffers;
+    for (int i = 0; i < g->n_buffers; i++)
+        if (g->buffers[i].first <= g->buffers[i].last) order[n++] = &g->buffers[i];
+    qsort(order, n, sizeof *order, by_size);
+    *total = 0;
+    for (size_t i = 0; i < n && *total < SIZE_MAX / 4; i++) {
+        order[i]->offset = lowest_gap(order[i], done, placed);
+        *total = dl_size_max(*total, order[i]->offset + order[i]->bytes);
+        done[placed++] = order[i];
+        qsort(done, placed, sizeof *done, by_offset);
+    }
+    free(order);
+    return DILOCO_OK;
+}
+
+/* Everything but the activations themselves, in the order it lies in memory. */
+static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
+{
+    size_t scratch = 0, positions = product(g->max_rows, g->max_length);
+    for (int i = 0; i < g->n_nodes; i++) {
+        const dl_node *node = &g->nodes[i];
+        if (node->op->scratch) scratch = dl_size_max(scratch, node->op->scratch(g, node));
+    }
+    g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
+    g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
+    g->inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
+    g->targets = DL_ARENA_ARRAY(arena, int32_t, positions);
+    g->logits = DL_ARENA_ARRAY(arena, float, g->n_logits);
+    g->loss = DL_ARENA_ARRAY(arena, double, 1);
+    for (int i = 0; i < g->n_nodes; i++)
+        g->nodes[i].constant = dl_arena_take(arena, g->nodes[i].constant_bytes);
+    g->activations = dl_arena_take(arena, activation_bytes);
+    g->scratch = dl_arena_take(arena, scratch);
+}
+
+diloco_status dl_graph_plan(dl_graph *g, size_t *bytes, size_t *activation_bytes)
+{
+    dl_arena arena = {0};
+    measure_buffers(g);
+    DL_TRY(place_buffers(g, activation_bytes));
+    layout(g, &arena, *activation_bytes);
+    *bytes = arena.used;
+    if (*bytes < SIZE_MAX / 4) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "a batch of %zu sequences of %zu tokens does not fit into any"
+                   " machine: make the batch, the context or the model smaller",
+                   g->max_rows, g->max_length);
+}
+
+/* ---- running ------------------------------------------------------------------------- */
+
+static void run_one(dl_graph *g, const dl_batch *batch, const dl_node *node, dl_op_fn fn, int way)
+{
+    if (!fn) return;
+    dl_time begin = g->profile ? dl_clock_now() : 0;
+    dl_pass pass = {.graph = g,
+                    .node = node,
+                    .batch = *batch,
+                    .positions = batch->rows * batch->length,
+                    .pool = g->pool,
+                    .scratch = g->scratch};
+    dl_backend_enter(g->backend);
+    fn(&pass);
+    dl_backend_leave(g->backend);
+    for (size_t i = 0; g->profile && dl_op_at(i); i++)
+        if (dl_op_at(i) == node->op)
+            g->profile->seconds[i][way] += dl_seconds(dl_clock_now() - begin);
+}
+
+diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
+{
+    size_t bytes, activation_bytes;
+    DL_ASSERT(dl_pool_size(pool) == g->n_threads && !g->memory);
+    DL_TRY(dl_graph_plan(g, &bytes, &activation_bytes));
+    DL_TRY(dl_backend_alloc(backend, &g->memory, bytes));
+    g->backend = backend;
+    g->pool = pool;
+    dl_arena arena = {.base = g->memory, .size = bytes};
+    layout(g, &arena, activation_bytes);
+    for (int i = 0; i < g->n_nodes; i++)
+        run_one(g, &(dl_batch){0}, &g->nodes[i], g->nodes[i].op->prepare[backend->ops->device], 0);
+    return DILOCO_OK;
+}
+
+void dl_graph_run(dl_graph *g, const dl_batch *batch)
+{
+    dl_device device = g->backend->ops->device;
+    DL_ASSERT(batch->rows <= g->max_rows && batch->length <= g->max_length);
+    for (int i = 0; i < g->n_nodes; i++)
+        run_one(g, batch, &g->nodes[i], g->nodes[i].op->forward[device], 0);
+    for (int i = g->n_nodes - 1; i >= 0 && batch->mode == DL_TRAIN; i--)
+        run_one(g, batch, &g->nodes[i], g->nodes[i].op->backward[device], 1);
+}

@@ -1,0 +1,134 @@
+/* graph.h - a static graph of operations over memory that is taken once.
+ *
+ * A model adds weights and nodes in the order they run; dl_graph_allocate plans where every
+ * activation lives and takes the memory; after that a pass allocates nothing.
+ *
+ *   value   f32[rows][length][width], what one node makes and at most one other uses. Its
+ *           gradient has the same shape.
+ *   weight  a named tensor; all weights together are one f32 array, all gradients another.
+ *   node    one use of an operation (a row of op.h): inputs, outputs, a weight, attributes.
+ *
+ * A graph is planned for max_rows sequences of max_length positions; a pass works on
+ * rows <= max_rows and length <= max_length. Data is row-major; a backend that keeps a
+ * layout of its own converts where weights are loaded and read: dl_graph_weights is that
+ * border. */
+#ifndef DL_NN_GRAPH_H
+#define DL_NN_GRAPH_H
+
+#include "base/arena.h"
+#include "base/thread.h"
+#include "tensor/backend.h"
+#include <diloco/tensor.h>
+#include <stdbool.h>
+
+typedef struct dl_op dl_op;
+
+enum { DL_NODE_MAX_IN = 2, DL_NODE_MAX_OUT = 2, DL_NO_VALUE = -1, DL_NO_WEIGHT = -1 };
+
+/* Memory of one or several values that are never alive together, or are meant to be one. */
+typedef struct dl_buffer {
+    size_t bytes;
+    int first, last; /* moments of the pass in which it is alive; first > last: never */
+    size_t offset;   /* in the activation memory */
+} dl_buffer;
+
+typedef struct dl_value {
+    size_t width;
+    int data, grad;         /* buffers; an operation may merge them (op.h) */
+    int producer, consumer; /* nodes; -1: none */
+} dl_value;
+
+typedef enum dl_initial { DL_INITIAL_ONES, DL_INITIAL_NORMAL } dl_initial;
+
+typedef struct dl_weight {
+    char name[DILOCO_NAME_MAX + 1];
+    size_t offset; /* elements into the parameter array */
+    size_t rows, columns;
+    int n_dims; /* 1: f32[columns], rows is 1 */
+    dl_initial initial;
+    float deviation; /* of DL_INITIAL_NORMAL */
+} dl_weight;
+
+typedef struct dl_node {
+    const dl_op *op;
+    int in[DL_NODE_MAX_IN], out[DL_NODE_MAX_OUT]; /* values or DL_NO_VALUE */
+    int saved;             /* value kept for backward, without a gradient, or DL_NO_VALUE */
+    int weight;            /* first of n_weights adjacent weights, or DL_NO_WEIGHT */
+    int n_weights;         /* seen by the operation as one matrix of all their rows */
+    bool grad_adds;        /* a node before it in the backward pass wrote the same gradient */
+    size_t constant_bytes; /* what op->prepare fills */
+    void *constant;        /* backend memory */
+    /* The operation's own struct. */
+    _Alignas(16) unsigned char attributes[48];
+} dl_node;
+
+typedef enum dl_mode {
+    DL_TRAIN,  /* loss and gradients */
+    DL_EVAL,   /* loss */
+    DL_PREDICT /* logits of the last position */
+} dl_mode;
+
+/* What one pass works on; tokens and targets are already on the backend. */
+typedef struct dl_batch {
+    size_t rows, length;
+    dl_mode mode;
+    float gain;      /* factor of the gradients: 1 / number of targets for the mean loss */
+    bool accumulate; /* add to the weights' gradients */
+} dl_batch;
+
+/* Seconds by operation, forward and backward: for benchmarks. */
+enum { DL_MAX_OPS = 32 };
+typedef struct dl_profile {
+    double seconds[DL_MAX_OPS][2]; /* by row of dl_op_at */
+} dl_profile;
+
+typedef struct dl_graph {
+    size_t max_rows, max_length;
+    int n_threads;
+
+    dl_node *nodes;
+    dl_value *values;
+    dl_buffer *buffers;
+    dl_weight *weights;
+    int n_nodes, n_values, n_buffers, n_weights;
+    int max_nodes, max_values, max_weights;
+    size_t n_parameters, n_logits; /* n_logits: width of what DL_PREDICT gives */
+
+    /* Set by dl_graph_allocate; backend memory but for the first two, which are borrowed. */
+    dl_backend *backend;
+    dl_pool *pool;
+    void *memory;
+    float *parameters, *gradients;
+    unsigned char *activations, *scratch;
+    int32_t *inputs, *targets; /* i32[max_rows][max_length] */
+    float *logits;             /* f32[n_logits], of DL_PREDICT */
+    double *loss;              /* sum over all targets since it was zeroed */
+    dl_profile *profile;       /* NULL: not measured */
+} dl_graph;
+
+/* Room for so many nodes, weights and threads of the pool that will run it. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_graph_create(dl_graph **out, int max_nodes, int max_weights,
+                                            size_t max_rows, size_t max_length, int n_threads);
+void dl_graph_destroy(dl_graph *graph); /* NULL is fine */
+
+/* The next weight; rows 0 makes a vector f32[columns]. Gives its index. */
+DL_PRINTF(6, 7)
+int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial initial,
+                    float deviation, const char *name, ...);
+
+/* The next node, with its outputs made by op->shape. n_weights adjacent weights from
+ * `weight`. The attributes are copied. */
+dl_node *dl_graph_add(dl_graph *graph, const dl_op *op, int in0, int in1, int weight, int n_weights,
+                      const void *attributes, size_t attributes_size);
+int dl_graph_value(dl_graph *graph, size_t width); /* for op->shape: a value and its buffers */
+
+/* Bytes it will take in all, and those of the activations among them. DILOCO_EINVAL: more
+ * than any address space has. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_graph_plan(dl_graph *graph, size_t *bytes, size_t *activation_bytes);
+/* Plan and take the memory. The pool has n_threads threads. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_graph_allocate(dl_graph *graph, dl_backend *backend, dl_pool *pool);
+
+/* Run all nodes forward; for DL_TRAIN then backward. */
+void dl_graph_run(dl_graph *graph, const dl_batch *batch);
+
+#endif

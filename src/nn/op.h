@@ -1,0 +1,86 @@
+/* op.h - what an operation is: a row with a function for each kind of device.
+ *
+ * Adding an operation is a file with such a row, its name in ops.c, and a function in ops.h
+ * with which models add it to a graph.
+ *
+ * An operation reads and writes backend memory through dl_pass; it never waits, allocates
+ * or tells the host anything. */
+#ifndef DL_NN_OP_H
+#define DL_NN_OP_H
+
+#include "nn/graph.h"
+
+/* One call of an operation. */
+typedef struct dl_pass {
+    const dl_graph *graph;
+    const dl_node *node;
+    dl_batch batch;
+    size_t positions; /* rows * length */
+    dl_pool *pool;
+    void *scratch; /* op->scratch bytes, anything in it */
+} dl_pass;
+
+typedef void (*dl_op_fn)(const dl_pass *pass);
+
+/* Values whose data backward reads; others may be overwritten once they were consumed. */
+enum { DL_KEEP_IN0 = 1, DL_KEEP_IN1 = 2, DL_KEEP_OUT0 = 4, DL_KEEP_OUT1 = 8 };
+
+struct dl_op {
+    const char *name;
+    unsigned keeps;
+
+    /* Make the outputs with dl_graph_value, and `saved` where needed. Two buffers that are
+     * to be one (a gradient written over its data) are joined by giving both values the
+     * same buffer; sizes must agree. Wrong widths are the model's bug. */
+    void (*shape)(dl_graph *graph, dl_node *node);
+
+    /* Bytes needed during one call at max_rows and max_length. NULL: none. */
+    size_t (*scratch)(const dl_graph *graph, const dl_node *node);
+
+    /* Matrix-product operations a position takes forward, at max_length. NULL: none. */
+    double (*flops)(const dl_graph *graph, const dl_node *node);
+
+    /* Fill node->constant, once. NULL: it has none. */
+    dl_op_fn prepare[DL_N_DEVICES];
+    dl_op_fn forward[DL_N_DEVICES];
+
+    /* Read the outputs' gradients, write (not add to) the inputs' gradients, and write or
+     * add the weight's (dl_weight_adds). */
+    dl_op_fn backward[DL_N_DEVICES];
+};
+
+/* Rows of the table; NULL behind the last. */
+const dl_op *dl_op_at(size_t i);
+
+/* Places of a node's data. */
+static inline float *dl_buffer_place(const dl_graph *g, int buffer)
+{
+    return (float *)(void *)(g->activations + g->buffers[buffer].offset);
+}
+static inline float *dl_data(const dl_pass *p, int value)
+{
+    return dl_buffer_place(p->graph, p->graph->values[value].data);
+}
+static inline float *dl_grad(const dl_pass *p, int value)
+{
+    return dl_buffer_place(p->graph, p->graph->values[value].grad);
+}
+static inline size_t dl_width(const dl_pass *p, int value)
+{
+    return p->graph->values[value].width;
+}
+static inline float *dl_weight_data(const dl_pass *p)
+{
+    return p->graph->parameters + p->graph->weights[p->node->weight].offset;
+}
+static inline float *dl_weight_grad(const dl_pass *p)
+{
+    return p->graph->gradients + p->graph->weights[p->node->weight].offset;
+}
+/* Add to the weight's gradient rather than write it? */
+static inline bool dl_weight_adds(const dl_pass *p)
+{
+    return p->batch.accumulate || p->node->grad_adds;
+}
+
+#endif

@@ -1,0 +1,455 @@
+/* op_attention.c - causal attention in tiles, after FlashAttention (Dao et al. 2022,
+ * arXiv:2205.14135; 2023, arXiv:2307.08691).
+ *
+ * One task is a sequence and a head of keys and values. It packs them once (rotated,
+ * transposed where a product wants it, padded to whole vectors) and goes over the queries
+ * QUERIES at a time and the keys KEYS at a time, so scores exist as one tile of
+ * QUERIES x KEYS. Forward keeps each query's logsumexp; backward makes the probabilities again
+ * from it:
+ *
+ *     P = exp(q k - lse),  dV = P^T dO,  dS = P (dO V^T - sum(dO O)),  dQ = dS K,  dK = dS^T Q
+ *
+ * Gradients are written over qkv: a task reads all of its columns before it writes them, and
+ * no other task touches them. Threads split the tasks. */
+#include "nn/cpu/tile.h"
+#include "nn/op_rows.h"
+#include "nn/ops.h"
+
+enum { QUERIES = 32, KEYS = 256 };
+_Static_assert(KEYS % QUERIES == 0, "the first key after a tile's queries is in its last chunk");
+
+typedef struct attributes {
+    size_t heads, kv_heads, dim;
+    double theta;
+} attributes;
+
+int dl_attention(dl_graph *g, int qkv, size_t heads, size_t kv_heads, double rope_theta)
+{
+    attributes a = {heads, kv_heads, g->values[qkv].width / (heads + 2 * kv_heads), rope_theta};
+    return dl_graph_add(g, &dl_op_attention, qkv, DL_NO_VALUE, DL_NO_WEIGHT, 0, &a, sizeof a)
+        ->out[0];
+}
+
+static const attributes *attributes_of(const dl_node *node)
+{
+    return (const void *)node->attributes;
+}
+
+static void shape(dl_graph *g, dl_node *node)
+{
+    const attributes *a = attributes_of(node);
+    dl_value *in = &g->values[node->in[0]];
+    DL_ASSERT(a->heads % a->kv_heads == 0 && a->dim % 2 == 0);
+    DL_ASSERT(in->width == (a->heads + 2 * a->kv_heads) * a->dim);
+    in->grad = in->data;
+    node->out[0] = dl_graph_value(g, a->heads * a->dim);
+    node->saved = dl_graph_value(g, a->heads); /* logsumexp, [rows][heads][length] */
+    node->constant_bytes = g->max_length * a->dim * sizeof(float); /* cos, sin f32[length][dim/2] */
+}
+
+/* Half of all pairs are masked. */
+static double flops(const dl_graph *g, const dl_node *node)
+{
+    const attributes *a = attributes_of(node);
+    return 2.0 * (double)(g->max_length + 1) * (double)(a->heads * a->dim);
+}
+
+static void prepare(const dl_pass *p)
+{
+    const attributes *a = attributes_of(p->node);
+    size_t half = a->dim / 2;
+    float *cosine = p->node->constant, *sine = cosine + p->graph->max_length * half;
+    for (size_t t = 0; t < p->graph->max_length; t++)
+        for (size_t d = 0; d < half; d++) {
+            double angle = (double)t * pow(a->theta, -2.0 * (double)d / (double)a->dim);
+            cosine[t * half + d] = (float)cos(angle);
+            sine[t * half + d] = (float)sin(angle);
+        }
+}
+
+/* ---- a task's workspace -------------------------------------------------------------- */
+
+typedef struct task {
+    size_t length, padded;     /* positions; the same up to a multiple of QUERIES */
+    size_t dim, width;         /* of a head; up to a multiple of a vector */
+    size_t stride, out_stride; /* elements from position to position in qkv and out */
+    const float *cosine, *sine;
+    float scale;
+    /* f32[padded][width] unless said otherwise */
+    float *q, *k, *v, *dout, *dq, *dk, *dv;
+    float *kt, *vt;        /* [dim][padded] */
+    float *score, *dscore; /* [QUERIES][KEYS] */
+    float *out;            /* [QUERIES][width] */
+    float *top, *sum;      /* [QUERIES] */
+    float *delta, *lse;    /* [padded] */
+} task;
+
+/* Pieces are handed out as an arena does; with base NULL they are only counted. */
+static size_t carve(task *t, float *base)
+{
+    size_t tall = t->padded * t->width, flat = t->padded * t->dim, n = 0;
+    struct {
+        float **at;
+        size_t n;
+    } pieces[] = {{&t->q, tall},
+                  {&t->k, tall},
+                  {&t->v, tall},
+                  {&t->dout, tall},
+                  {&t->dq, tall},
+                  {&t->dk, tall},
+                  {&t->dv, tall},
+                  {&t->kt, flat},
+                  {&t->vt, flat},
+                  {&t->score, QUERIES * KEYS},
+                  {&t->dscore, QUERIES * KEYS},
+                  {&t->out, QUERIES * t->width},
+                  {&t->top, QUERIES},
+                  {&t->sum, QUERIES},
+                  {&t->delta, t->padded},
+                  {&t->lse, t->padded}};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        if (base) *pieces[i].at = base + n;
+        n += dl_size_round_up(pieces[i].n, DL_LANES);
+    }
+    return n;
+}
+
+static task task_of(const attributes *a, size_t length)
+{
+    return (task){.length = length,
+                  .padded = dl_size_round_up(length, QUERIES),
+                  .dim = a->dim,
+                  .width = dl_size_round_up(a->dim, DL_LANES),
+                  .stride = (a->heads + 2 * a->kv_heads) * a->dim,
+                  .out_stride = a->heads * a->dim,
+                  .scale = 1.0f / sqrtf((float)a->dim)};
+}
+
+static size_t scratch(const dl_graph *g, const dl_node *node)
+{
+    task t = task_of(attributes_of(node), g->max_length);
+    return (size_t)g->n_threads * carve(&t, NULL) * sizeof(float);
+}
+
+/* ---- packing ------------------------------------------------------------------------- */
+
+/* to[position][width] = from[position][dim] * scale, rotated if asked; padding is zero. */
+static inline DL_BODY void pack(float *restrict to, const float *restrict from, size_t stride,
+                                const task *t, float scale, bool rotate)
+{
+    size_t half = t->dim / 2;
+    for (size_t i = 0; i < t->length; i++, to += t->width, from += stride) {
+        const float *c = t->cosine + i * half, *s = t->sine + i * half;
+        if (rotate)
+            for (size_t d = 0; d < half; d++) {
+                to[d] = (from[d] * c[d] - from[d + half] * s[d]) * scale;
+                to[d + half] = (from[d + half] * c[d] + from[d] * s[d]) * scale;
+            }
+        else
+            for (size_t d = 0; d < t->dim; d++)
+                to[d] = from[d];
+        for (size_t d = t->dim; d < t->width; d++)
+            to[d] = 0;
+    }
+    memset(to, 0, (t->padded - t->length) * t->width * sizeof *to);
+}
+
+/* The way back, for gradients. */
+static inline DL_BODY void unpack(float *restrict to, size_t stride, const float *restrict from,
+                                  const task *t, float scale, bool rotate)
+{
+    size_t half = t->dim / 2;
+    for (size_t i = 0; i < t->length; i++, to += stride, from += t->width) {
+        const float *c = t->cosine + i * half, *s = t->sine + i * half;
+        if (rotate)
+            for (size_t d = 0; d < half; d++) {
+                to[d] = (from[d] * c[d] + from[d + half] * s[d]) * scale;
+                to[d + half] = (from[d + half] * c[d] - from[d] * s[d]) * scale;
+            }
+        else
+            for (size_t d = 0; d < t->dim; d++)
+                to[d] = from[d];
+    }
+}
+
+static inline DL_BODY void transpose(float *restrict to, const float *restrict from, const task *t)
+{
+    for (size_t i = 0; i < t->padded; i += DL_LANES)
+        for (size_t d = 0; d < t->dim; d++)
+            for (size_t l = 0; l < DL_LANES; l++)
+                to[d * t->padded + i + l] = from[(i + l) * t->width + d];
+}
+
+/* ---- tiles --------------------------------------------------------------------------- */
+
+/* Keys [key, key + n) that queries from `first` on look at: n is a multiple of QUERIES. */
+static inline DL_BODY size_t chunk(size_t first, size_t key)
+{
+    size_t left = first + QUERIES - key;
+    return left < KEYS ? left : KEYS;
+}
+
+static inline DL_BODY void scores(const task *t, float *to, const float *rows, const float *columns,
+                                  size_t first, size_t key, size_t n, bool wide)
+{
+    dl_tile_product(&(dl_tile){.c = to,
+                               .c_row = KEYS,
+                               .m = QUERIES,
+                               .n = n,
+                               .k = t->dim,
+                               .a = rows + first * t->width,
+                               .a_row = t->width,
+                               .a_col = 1,
+                               .b = columns + key,
+                               .b_row = t->padded},
+                    wide);
+}
+
+/* Keys behind each query get -infinity. */
+static inline DL_BODY void mask(float *score, size_t first, size_t key, size_t n)
+{
+    if (key + n <= first) return;
+    for (size_t i = 0; i < QUERIES; i++)
+        for (size_t j = first + i + 1 - key; j < n; j++)
+            score[i * KEYS + j] = -INFINITY;
+}
+
+static inline DL_BODY float row_max(const float *x, size_t n)
+{
+    float m[DL_LANES];
+    for (size_t l = 0; l < DL_LANES; l++)
+        m[l] = x[l];
+    for (size_t j = DL_LANES; j < n; j += DL_LANES)
+        for (size_t l = 0; l < DL_LANES; l++)
+            m[l] = x[j + l] > m[l] ? x[j + l] : m[l];
+    for (size_t l = 1; l < DL_LANES; l++)
+        m[0] = m[l] > m[0] ? m[l] : m[0];
+    return m[0];
+}
+
+/* x = exp(x - top); gives the sum. */
+static inline DL_BODY float row_exp(float *x, size_t n, float top)
+{
+    dl_vec sum = {0};
+    for (size_t j = 0; j < n; j++)
+        x[j] = dl_exp(x[j] - top);
+    for (size_t j = 0; j < n; j += DL_LANES)
+        sum += DL_CVEC(x + j);
+    return dl_vec_sum(&sum);
+}
+
+/* Scores become exp(score - the largest so far), and what was added up before is scaled to it. */
+static inline DL_BODY void online_softmax(task *t, size_t n, bool begin)
+{
+    for (size_t i = 0; i < QUERIES; i++) {
+        float *row = t->score + i * KEYS, top = row_max(row, n);
+        if (!begin && t->top[i] > top) top = t->top[i];
+        float sum = row_exp(row, n, top);
+        if (!begin) {
+            float shrink = dl_exp(t->top[i] - top);
+            sum += shrink * t->sum[i];
+            for (size_t d = 0; d < t->width; d++)
+                t->out[i * t->width + d] *= shrink;
+        }
+        t->top[i] = top;
+        t->sum[i] = sum;
+    }
+}
+
+/* ---- forward ------------------------------------------------------------------------- */
+
+static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size_t first, bool wide)
+{
+    for (size_t key = 0; key < first + QUERIES; key += KEYS) {
+        size_t n = chunk(first, key);
+        scores(t, t->score, t->q, t->kt, first, key, n, wide);
+        mask(t->score, first, key, n);
+        online_softmax(t, n, key == 0);
+        dl_tile_product(&(dl_tile){.c = t->out,
+                                   .c_row = t->width,
+                                   .m = QUERIES,
+                                   .n = t->width,
+                                   .k = n,
+                                   .a = t->score,
+                                   .a_row = KEYS,
+                                   .a_col = 1,
+                                   .b = t->v + key * t->width,
+                                   .b_row = t->width,
+                                   .add = key > 0},
+                        wide);
+    }
+    for (size_t i = 0; i < QUERIES && first + i < t->length; i++) {
+        float share = 1.0f / t->sum[i];
+        for (size_t d = 0; d < t->dim; d++)
+            out[(first + i) * t->out_stride + d] = t->out[i * t->width + d] * share;
+        lse[first + i] = t->top[i] + logf(t->sum[i]);
+    }
+}
+
+/* One head of keys and values and the `group` query heads that share it. out and lse belong
+ * to the first of these. */
+static inline DL_BODY void forward_body(task *t, float *out, float *lse, const float *q,
+                                        const float *k, const float *v, size_t group, bool wide)
+{
+    pack(t->k, k, t->stride, t, 1.0f, true);
+    transpose(t->kt, t->k, t);
+    pack(t->v, v, t->stride, t, 1.0f, false);
+    for (size_t h = 0; h < group; h++) {
+        pack(t->q, q + h * t->dim, t->stride, t, t->scale, true);
+        for (size_t first = 0; first < t->length; first += QUERIES)
+            queries_forward(t, out + h * t->dim, lse + h * t->length, first, wide);
+    }
+}
+
+/* ---- backward ------------------------------------------------------------------------ */
+
+static inline DL_BODY void queries_backward(task *t, size_t first, bool wide)
+{
+    for (size_t key = 0; key < first + QUERIES; key += KEYS) {
+        size_t n = chunk(first, key);
+        scores(t, t->score, t->q, t->kt, first, key, n, wide);
+        mask(t->score, first, key, n);
+        scores(t, t->dscore, t->dout, t->vt, first, key, n, wide);
+        for (size_t i = 0; i < QUERIES; i++) {
+            float *p = t->score + i * KEYS, *ds = t->dscore + i * KEYS;
+            float lse = t->lse[first + i], delta = t->delta[first + i];
+            for (size_t j = 0; j < n; j++) {
+                p[j] = dl_exp(p[j] - lse);
+                ds[j] = p[j] * (ds[j] - delta);
+            }
+        }
+        dl_tile product = {.c_row = t->width,
+                           .m = n,
+                           .n = t->width,
+                           .k = QUERIES,
+                           .a_row = 1,
+                           .a_col = KEYS,
+                           .b_row = t->width,
+                           .add = true};
+        product.c = t->dv + key * t->width;
+        product.a = t->score;
+        product.b = t->dout + first * t->width;
+        dl_tile_product(&product, wide);
+        product.c = t->dk + key * t->width;
+        product.a = t->dscore;
+        product.b = t->q + first * t->width;
+        dl_tile_product(&product, wide);
+        dl_tile_product(&(dl_tile){.c = t->dq + first * t->width,
+                                   .c_row = t->width,
+                                   .m = QUERIES,
+                                   .n = t->width,
+                                   .k = n,
+                                   .a = t->dscore,
+                                   .a_row = KEYS,
+                                   .a_col = 1,
+                                   .b = t->k + key * t->width,
+                                   .b_row = t->width,
+                                   .add = key > 0},
+                        wide);
+    }
+}
+
+/* delta[position] = sum(dout * out), and the logsumexp, for one query head. */
+static inline DL_BODY void load_rows(task *t, const float *out, const float *lse)
+{
+    for (size_t i = 0; i < t->padded; i++) {
+        float sum = 0;
+        for (size_t d = 0; i < t->length && d < t->dim; d++)
+            sum += t->dout[i * t->width + d] * out[i * t->out_stride + d];
+        t->delta[i] = sum;
+        t->lse[i] = i < t->length ? lse[i] : 0;
+    }
+}
+
+/* q, k and v hold the data and become the gradients. */
+static inline DL_BODY void backward_body(task *t, float *q, float *k, float *v, const float *out,
+                                         const float *dout, const float *lse, size_t group,
+                                         bool wide)
+{
+    pack(t->k, k, t->stride, t, 1.0f, true);
+    transpose(t->kt, t->k, t);
+    pack(t->v, v, t->stride, t, 1.0f, false);
+    transpose(t->vt, t->v, t);
+    memset(t->dk, 0, t->padded * t->width * sizeof *t->dk);
+    memset(t->dv, 0, t->padded * t->width * sizeof *t->dv);
+    for (size_t h = 0; h < group; h++) {
+        pack(t->q, q + h * t->dim, t->stride, t, t->scale, true);
+        pack(t->dout, dout + h * t->dim, t->out_stride, t, 1.0f, false);
+        load_rows(t, out + h * t->dim, lse + h * t->length);
+        for (size_t first = 0; first < t->length; first += QUERIES)
+            queries_backward(t, first, wide);
+        unpack(q + h * t->dim, t->stride, t->dq, t, t->scale, true);
+    }
+    unpack(k, t->stride, t->dk, t, 1.0f, true);
+    unpack(v, t->stride, t->dv, t, 1.0f, false);
+}
+
+/* ---- dispatch ------------------------------------------------------------------------ */
+
+DL_TILE_KERNEL(head_forward,
+               (task * t, float *out, float *lse, const float *q, const float *k, const float *v,
+                size_t group),
+               forward_body(t, out, lse, q, k, v, group, wide))
+DL_TILE_KERNEL(head_backward,
+               (task * t, float *q, float *k, float *v, const float *out, const float *dout,
+                const float *lse, size_t group),
+               backward_body(t, q, k, v, out, dout, lse, group, wide))
+
+static void run_tasks(const dl_pass *p, int part, int n_parts, bool back)
+{
+    const attributes *a = attributes_of(p->node);
+    size_t group = a->heads / a->kv_heads, half = a->dim / 2, begin, end;
+    dl_isa isa = dl_isa_chosen();
+    task t = task_of(a, p->batch.length);
+    t.cosine = p->node->constant;
+    t.sine = t.cosine + p->graph->max_length * half;
+    carve(&t, (float *)p->scratch + (size_t)part * carve(&t, NULL));
+    dl_part_range(&begin, &end, p->batch.rows * a->kv_heads, 1, part, n_parts);
+    for (size_t i = begin; i < end; i++) {
+        size_t row = i / a->kv_heads, kv = i % a->kv_heads, at = row * p->batch.length;
+        float *q = dl_data(p, p->node->in[0]) + at * t.stride + kv * group * a->dim;
+        float *k = dl_data(p, p->node->in[0]) + at * t.stride + (a->heads + kv) * a->dim;
+        float *v = k + a->kv_heads * a->dim;
+        float *out = dl_data(p, p->node->out[0]) + at * t.out_stride + kv * group * a->dim;
+        float *lse = dl_data(p, p->node->saved) + at * a->heads + kv * group * p->batch.length;
+        if (!back) {
+            head_forward[isa](&t, out, lse, q, k, v, group);
+        } else {
+            const float *dout =
+                dl_grad(p, p->node->out[0]) + at * t.out_stride + kv * group * a->dim;
+            head_backward[isa](&t, q, k, v, out, dout, lse, group);
+        }
+    }
+}
+
+static void forward_part(void *context, int part, int n_parts)
+{
+    run_tasks(context, part, n_parts, false);
+}
+static void backward_part(void *context, int part, int n_parts)
+{
+    run_tasks(context, part, n_parts, true);
+}
+
+static void forward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, forward_part, &copy);
+}
+
+static void backward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, backward_part, &copy);
+}
+
+const dl_op dl_op_attention = {
+    .name = "attention",
+    .keeps = DL_KEEP_IN0 | DL_KEEP_OUT0,
+    .shape = shape,
+    .scratch = scratch,
+    .flops = flops,
+    .prepare = {[DL_DEVICE_CPU] = prepare},
+    .forward = {[DL_DEVICE_CPU] = forward},
+    .backward = {[DL_DEVICE_CPU] = backward},
+};

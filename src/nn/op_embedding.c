@@ -1,0 +1,64 @@
+/* op_embedding.c - rows of a table by token. Backward, threads split the channels, so each
+ * column is added up in the order of the positions whatever their number. */
+#include "nn/op_rows.h"
+#include "nn/ops.h"
+
+#include <string.h>
+
+int dl_embedding(dl_graph *g, int table)
+{
+    return dl_graph_add(g, &dl_op_embedding, DL_NO_VALUE, DL_NO_VALUE, table, 1, NULL, 0)->out[0];
+}
+
+static void shape(dl_graph *g, dl_node *node)
+{
+    node->out[0] = dl_graph_value(g, g->weights[node->weight].columns);
+}
+
+static void gather(void *context, int part, int n_parts)
+{
+    const dl_pass *p = context;
+    size_t width = dl_width(p, p->node->out[0]), begin, end;
+    const float *table = dl_weight_data(p);
+    float *x = dl_data(p, p->node->out[0]);
+    dl_part_range(&begin, &end, p->positions, 1, part, n_parts);
+    for (size_t i = begin; i < end; i++)
+        memcpy(x + i * width, table + (size_t)p->graph->inputs[i] * width, width * sizeof *x);
+}
+
+static void forward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, gather, &copy);
+}
+
+static void scatter(void *context, int part, int n_parts)
+{
+    const dl_pass *p = context;
+    const dl_weight *w = &p->graph->weights[p->node->weight];
+    size_t width = w->columns, begin, end;
+    float *table = dl_weight_grad(p);
+    const float *dx = dl_grad(p, p->node->out[0]);
+    dl_part_range(&begin, &end, width, 16, part, n_parts);
+    for (size_t row = 0; row < w->rows && !dl_weight_adds(p); row++)
+        memset(table + row * width + begin, 0, (end - begin) * sizeof *table);
+    for (size_t i = 0; i < p->positions; i++) {
+        float *to = table + (size_t)p->graph->inputs[i] * width;
+        const float *from = dx + i * width;
+        for (size_t c = begin; c < end; c++)
+            to[c] += from[c];
+    }
+}
+
+static void backward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, scatter, &copy);
+}
+
+const dl_op dl_op_embedding = {
+    .name = "embedding",
+    .shape = shape,
+    .forward = {[DL_DEVICE_CPU] = forward},
+    .backward = {[DL_DEVICE_CPU] = backward},
+};

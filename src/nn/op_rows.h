@@ -1,0 +1,10 @@
+/* op_rows.h - what each operation's file gives to the table in ops.c. */
+#ifndef DL_NN_OP_ROWS_H
+#define DL_NN_OP_ROWS_H
+
+#include "nn/op.h"
+
+extern const dl_op dl_op_embedding, dl_op_linear, dl_op_add_norm, dl_op_attention, dl_op_swiglu,
+    dl_op_head_loss;
+
+#endif

@@ -1,0 +1,91 @@
+/* backend.h - where tensors live and who computes on them.
+ *
+ * A backend owns memory and moves bytes; what it computes is in the tables of the folders
+ * above (nn's rows of operations), which have a column for each kind of device. Callers
+ * keep to three rules, and the trap backend proves that they do:
+ *   - backend memory is read and written by copies and operations only, never by the host;
+ *   - an operation runs between dl_backend_enter and dl_backend_leave;
+ *   - results are read late: after dl_backend_sync, which copies out do by themselves.
+ *
+ * One thread at a time a backend; an operation may use a pool inside. */
+#ifndef DL_TENSOR_BACKEND_H
+#define DL_TENSOR_BACKEND_H
+
+#include "base/size.h"
+#include "base/status.h"
+
+/* Columns of the operation tables. */
+typedef enum dl_device { DL_DEVICE_CPU, DL_N_DEVICES } dl_device;
+
+typedef struct dl_backend dl_backend;
+
+typedef struct dl_backend_ops {
+    const char *name; /* "cpu", "trap" */
+    dl_device device; /* whose operations work on this memory */
+
+    /* n > 0 zeroed bytes aligned to 64, or NULL. */
+    void *(*alloc)(dl_backend *self, size_t n);
+    void (*release)(dl_backend *self, void *memory);
+
+    /* Queued in order with the operations. copy_out returns when the bytes are there. */
+    void (*copy_in)(dl_backend *self, void *to, const void *host, size_t n);
+    void (*copy_out)(dl_backend *self, void *host, const void *from, size_t n);
+    void (*copy_within)(dl_backend *self, void *to, const void *from, size_t n);
+    void (*zero)(dl_backend *self, void *to, size_t n);
+
+    /* Around each operation; they nest. */
+    void (*enter)(dl_backend *self);
+    void (*leave)(dl_backend *self);
+
+    /* Wait until all that was queued is done. DILOCO_EIO: the device failed. */
+    diloco_status (*sync)(dl_backend *self);
+    void (*destroy)(dl_backend *self);
+} dl_backend_ops;
+
+/* The head of every backend's own struct. */
+struct dl_backend {
+    const dl_backend_ops *ops;
+};
+
+/* A row of the table by name, "cpu" or "trap". The trap backend computes as the CPU does,
+ * but its memory can be read and written only inside its operations and copies: anything
+ * else dies of SIGSEGV. DILOCO_EINVAL names the known ones; DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
+/* NULL is fine. All its memory was released before: the trap backend insists. */
+void dl_backend_destroy(dl_backend *backend);
+const char *dl_backend_name_at(size_t i); /* NULL behind the last */
+
+/* DILOCO_ENOMEM says how much was wanted. n == 0 gives a valid pointer to nothing. */
+DL_MUST_CHECK diloco_status dl_backend_alloc(dl_backend *backend, void **out, size_t n);
+void dl_backend_release(dl_backend *backend, void *memory); /* NULL is fine */
+
+static inline void dl_backend_copy_in(dl_backend *b, void *to, const void *host, size_t n)
+{
+    b->ops->copy_in(b, to, host, n);
+}
+static inline void dl_backend_copy_out(dl_backend *b, void *host, const void *from, size_t n)
+{
+    b->ops->copy_out(b, host, from, n);
+}
+static inline void dl_backend_copy_within(dl_backend *b, void *to, const void *from, size_t n)
+{
+    b->ops->copy_within(b, to, from, n);
+}
+static inline void dl_backend_zero(dl_backend *b, void *to, size_t n)
+{
+    b->ops->zero(b, to, n);
+}
+static inline void dl_backend_enter(dl_backend *b)
+{
+    b->ops->enter(b);
+}
+static inline void dl_backend_leave(dl_backend *b)
+{
+    b->ops->leave(b);
+}
+DL_MUST_CHECK static inline diloco_status dl_backend_sync(dl_backend *b)
+{
+    return b->ops->sync(b);
+}
+
+#endif
