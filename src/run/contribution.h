@@ -33,7 +33,8 @@ typedef struct dl_contribution {
     dl_hash  body;                 /* dl_digest_bytes of all bytes behind the header */
 } dl_contribution;
 
-/* The header ends with an XXH3-128 of the bytes before it. */
+/* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
+ * damaged or no contribution; DILOCO_EDIFFERS: of another format version. */
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
@@ -53,8 +54,13 @@ typedef struct dl_contribution_expect {
     const dl_manifest       *tensors; /* to name a bad element */
 } dl_contribution_expect;
 
-/* Space for one contribution of a fragment: memory, or an unlinked file in `spool_dir` that is
- * mapped. Sized once for the largest fragment and codec. */
+/* Most bytes that can stand behind the header. */
+size_t dl_contribution_body_max(const dl_codec *codec, dl_fragment_shape shape);
+
+/* Space for one contribution's body: memory, or (spool_dir not NULL) an unlinked file in that
+ * folder that is mapped. Sized once, for the largest fragment and codec. DILOCO_ENOMEM;
+ * DILOCO_EFULL, DILOCO_EIO, DILOCO_ENOENT of the file: its space is taken at once, so a full
+ * disk is met here and not while a contribution arrives. */
 typedef struct dl_slot dl_slot;
 DL_MUST_CHECK diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir);
 void                        dl_slot_destroy(dl_slot *slot);
@@ -63,7 +69,8 @@ void                        dl_slot_destroy(dl_slot *slot);
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
  * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
  * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
- * "codec", "non-finite", "bound", "header"). DILOCO_ENOENT. Store errors as they are. */
+ * "codec", "non-finite", "bound", "header"), else "". DILOCO_ENOENT. Store errors as they are.
+ * A slot that is smaller than dl_contribution_body_max of what is expected is a bug. */
 DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
                                                   const char **reason, dl_slot *slot,
                                                   dl_store *store, const char *key,

@@ -7,8 +7,10 @@
 #define DL_RUN_ENTRY_H
 
 #include "combine/combine.h"
+#include "base/json.h"
 #include "outer/outer.h"
 #include "run/layout.h"
+#include "tensor/manifest.h"
 
 enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95 };
 
@@ -57,9 +59,16 @@ bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index);
 bool dl_roster_add(dl_roster *roster, const char *name, uint32_t misses);
 void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does not fit */
 
+/* As the members "roster" and "misses" of the open object; and back: DILOCO_EPROTO. */
+void dl_roster_write(dl_json *j, const dl_roster *roster);
+DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
+
+/* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
+ * twice, a number not finite, an abort that changes something or has no reason). */
 DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
                                            const dl_outer *outer);
-/* Bytes of a stranger: DILOCO_EPROTO. Fills an initialised entry; allocates nothing. */
+/* Bytes of a stranger: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
+ * initialised entry, whose content is unspecified on error; allocates nothing. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
 

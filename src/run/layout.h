@@ -8,6 +8,8 @@
 #include "base/hash.h"
 #include "store/store.h"
 
+enum { DL_FORMAT_VERSION = 1 }; /* of everything in a run */
+
 enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
 
 typedef char dl_key[DL_KEY_MAX + 1];
@@ -44,5 +46,8 @@ bool dl_key_parse_life(dl_life *out, const char *key, const char *folder); /* "g
 bool dl_key_parse_entry(uint64_t *entry, const char *key);
 bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key);
 bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key); /* manifest.json only */
+
+/* The entry number of any key "<folder>/<e>/…". */
+bool dl_key_entry_of(uint64_t *entry, const char *key);
 
 #endif

@@ -9,7 +9,7 @@
 #include "run/layout.h"
 #include "tensor/manifest.h"
 
-enum { DL_FORMAT_VERSION = 1, DL_RUNFILE_MAX = 64 << 20 };
+enum { DL_RUNFILE_MAX = 64 << 20 };
 
 typedef struct dl_runfile {
     char        id[33];      /* 128 random bits in hex: names the run */

@@ -1,0 +1,420 @@
+/* contribution.c - the header field by field, and a reader that believes nothing early.
+ *
+ * The bytes of an object come in pieces of any size. In this order, and each step only when
+ * the one before held:
+ *
+ * 1. The length is between a header and the most that the expected fragment can need.
+ * 2. The header is whole: magic, its own hash, version, well-formed fields.
+ * 3. It says what was expected, and the object has exactly the length that it says.
+ * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
+ * 5. The codec takes the payload; booleans are 0 or 1.
+ *
+ * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
+#include "run/contribution.h"
+
+#include "run/fields.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char magic[8] = {'D', 'L', 'C', 'O', 'N', 'T', 'R', '1'};
+
+enum {
+    NAME = DL_REPLICA_MAX + 1, /* bytes of a name with its zeros */
+    AT_SEAL = DL_CONTRIBUTION_HEADER - 16
+};
+
+/* ---- the header: written and read by one list of fields, so that they cannot disagree */
+
+typedef struct cursor {
+    unsigned char *at;
+    bool write; /* else read */
+} cursor;
+
+static void walk_bytes(cursor *c, void *field, size_t n)
+{
+    if (c->write)
+        memcpy(c->at, field, n);
+    else
+        memcpy(field, c->at, n);
+    c->at += n;
+}
+
+static void walk_number(cursor *c, uint64_t *value, int n)
+{
+    if (!c->write) *value = 0;
+    for (int i = 0; i < n; i++) {
+        if (c->write)
+            c->at[i] = (unsigned char)(*value >> 8 * i);
+        else
+            *value |= (uint64_t)c->at[i] << 8 * i;
+    }
+    c->at += n;
+}
+
+static void walk_u32(cursor *c, uint32_t *field)
+{
+    uint64_t value = *field;
+    walk_number(c, &value, 4);
+    *field = (uint32_t)value;
+}
+
+static void walk_u64(cursor *c, uint64_t *field)
+{
+    walk_number(c, field, 8);
+}
+
+static void walk_f64(cursor *c, double *field)
+{
+    uint64_t bits;
+    memcpy(&bits, field, sizeof bits);
+    walk_number(c, &bits, 8);
+    memcpy(field, &bits, sizeof bits);
+}
+
+/* docs/formats.md has the offsets. */
+static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32_t *header_len)
+{
+    char start[sizeof magic];
+    memcpy(start, magic, sizeof magic);
+    walk_bytes(c, start, sizeof start);
+    walk_u32(c, version);
+    walk_u32(c, header_len);
+    walk_bytes(c, f->run, DL_HASH_HEX);
+    walk_bytes(c, f->life.replica, NAME);
+    walk_u32(c, &f->life.generation);
+    walk_u32(c, &f->fragment);
+    walk_u64(c, &f->entry);
+    walk_bytes(c, f->codec, NAME);
+    walk_u64(c, &f->position);
+    walk_u64(c, &f->step);
+    walk_u64(c, &f->steps);
+    walk_u64(c, &f->samples);
+    walk_u64(c, &f->tokens);
+    walk_u64(c, &f->shard);
+    walk_u64(c, &f->first_sample);
+    walk_u64(c, &f->end_sample);
+    walk_f64(c, &f->loss);
+    walk_f64(c, &f->norm);
+    walk_bytes(c, f->base.bytes, sizeof f->base.bytes);
+    walk_bytes(c, f->manifest.bytes, sizeof f->manifest.bytes);
+    walk_u64(c, &f->n_floats);
+    walk_u64(c, &f->n_integers);
+    walk_u64(c, &f->n_booleans);
+    walk_u64(c, &f->payload_len);
+    walk_bytes(c, f->body.bytes, sizeof f->body.bytes);
+}
+
+void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
+                                  const dl_contribution *c)
+{
+    DL_ASSERT(dl_run_id_ok(c->run) && dl_replica_name_ok(c->life.replica) && *c->codec);
+    dl_contribution copy = *c;
+    uint32_t version = DL_FORMAT_VERSION, header_len = DL_CONTRIBUTION_HEADER;
+    /* behind a name's end only zeros */
+    memset(copy.life.replica, 0, NAME);
+    memset(copy.codec, 0, NAME);
+    memcpy(copy.life.replica, c->life.replica, strlen(c->life.replica));
+    memcpy(copy.codec, c->codec, strnlen(c->codec, NAME - 1));
+
+    memset(out, 0, DL_CONTRIBUTION_HEADER);
+    walk_fields(&(cursor){out, true}, &copy, &version, &header_len);
+    dl_hash seal = dl_hash_bytes(out, AT_SEAL);
+    memcpy(out + AT_SEAL, seal.bytes, sizeof seal.bytes);
+}
+
+/* A name and zeros behind it to the end? */
+static bool padded(const char field[NAME])
+{
+    size_t len = strnlen(field, NAME);
+    for (size_t i = len; i < NAME; i++)
+        if (field[i]) return false;
+    return len > 0 && len < NAME;
+}
+
+static diloco_status check_fields(const dl_contribution *f)
+{
+    const char *bad = NULL;
+    if (!dl_run_id_ok(f->run)) bad = "run";
+    if (!padded(f->life.replica) || !dl_replica_name_ok(f->life.replica)) bad = "replica";
+    if (!padded(f->codec) || !dl_replica_name_ok(f->codec)) bad = "codec";
+    if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
+    if (isinf(f->loss)) bad = "loss";
+    if (!isfinite(f->norm) || f->norm < 0) bad = "norm";
+    if (f->end_sample < f->first_sample) bad = "end_sample";
+    return bad ? dl_fail(DILOCO_EPROTO, "contribution header: %s has no possible value", bad)
+               : DILOCO_OK;
+}
+
+diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned char *bytes,
+                                          size_t len)
+{
+    if (len < DL_CONTRIBUTION_HEADER)
+        return dl_fail(DILOCO_EPROTO, "%zu bytes are no contribution's header", len);
+    if (memcmp(bytes, magic, sizeof magic) != 0)
+        return dl_fail(DILOCO_EPROTO, "it is no contribution: it does not begin with DLCONTR1");
+    dl_hash seal = dl_hash_bytes(bytes, AT_SEAL);
+    if (memcmp(seal.bytes, bytes + AT_SEAL, sizeof seal.bytes) != 0)
+        return dl_fail(DILOCO_EPROTO, "contribution header: damaged");
+
+    unsigned char copy[DL_CONTRIBUTION_HEADER];
+    memcpy(copy, bytes, sizeof copy);
+    cursor c = {copy, false};
+    dl_contribution read = {.entry = 0};
+    uint32_t version = 0, header_len = 0;
+    walk_fields(&c, &read, &version, &header_len);
+    if (version != DL_FORMAT_VERSION)
+        return dl_fail(DILOCO_EDIFFERS,
+                       "a contribution of format version %u; this program reads %d",
+                       (unsigned)version, DL_FORMAT_VERSION);
+    if (header_len != DL_CONTRIBUTION_HEADER)
+        return dl_fail(DILOCO_EPROTO, "contribution header: %u bytes long", (unsigned)header_len);
+    for (const unsigned char *rest = c.at; rest < copy + AT_SEAL; rest++)
+        if (*rest)
+            return dl_fail(DILOCO_EPROTO, "contribution header: reserved bytes are not zero");
+    DL_TRY(check_fields(&read));
+    *out = read;
+    return DILOCO_OK;
+}
+
+/* ---- slots */
+
+struct dl_slot {
+    unsigned char *base; /* mapped, so the payload begins at a page and floats are aligned */
+    size_t size;
+};
+
+size_t dl_contribution_body_max(const dl_codec *codec, dl_fragment_shape shape)
+{
+    return codec->bound(shape.n_trained + shape.n_averaged) + shape.n_integers * sizeof(int64_t) +
+           shape.n_booleans;
+}
+
+/* A file without a name, of that size, with its space taken. */
+static diloco_status open_spool(int *fd, size_t size, const char *folder)
+{
+    char path[PATH_MAX];
+    int len = snprintf(path, sizeof path, "%s/spool.XXXXXX", folder);
+    if (len < 0 || (size_t)len >= sizeof path) return dl_fail_errno(ENAMETOOLONG, "spool", folder);
+    *fd = mkostemp(path, O_CLOEXEC);
+    if (*fd < 0) return dl_fail_errno(errno, "create a spool file in", folder);
+    int error = unlink(path) ? errno : posix_fallocate(*fd, 0, (off_t)size);
+    if (!error) return DILOCO_OK;
+    close(*fd);
+    return dl_fail_errno(error, "take space for a spool file in", folder);
+}
+
+static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
+{
+    int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if (spool_dir) {
+        DL_TRY(open_spool(&fd, slot->size, spool_dir));
+        flags = MAP_SHARED;
+    }
+    void *base = mmap(NULL, slot->size, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (fd >= 0) close(fd); /* the mapping keeps the file */
+    if (base == MAP_FAILED)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
+    slot->base = base;
+    return DILOCO_OK;
+}
+
+diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir)
+{
+    *out = NULL;
+    dl_slot *slot = calloc(1, sizeof *slot);
+    if (!slot) return dl_fail(DILOCO_ENOMEM, "no memory for a slot");
+    slot->size = dl_size_max(max_bytes, 1);
+    diloco_status status = map_slot(slot, spool_dir);
+    if (status)
+        free(slot);
+    else
+        *out = slot;
+    return status;
+}
+
+void dl_slot_destroy(dl_slot *slot)
+{
+    if (!slot) return;
+    munmap(slot->base, slot->size);
+    free(slot);
+}
+
+/* ---- fetching */
+
+typedef struct reader {
+    const dl_contribution_expect *expect;
+    dl_slot *slot;
+    const char *reason;
+    size_t total;    /* bytes of the object, as the store says */
+    size_t received; /* header and body */
+    unsigned char header[DL_CONTRIBUTION_HEADER];
+    dl_contribution facts; /* once the header was read */
+    dl_digest_stream digest;
+} reader;
+
+/* Fail with DILOCO_EPROTO and a reason for the record. */
+#define REJECT(r, word, ...) ((r)->reason = (word), dl_fail(DILOCO_EPROTO, __VA_ARGS__))
+
+static diloco_status on_begin(void *context, size_t len)
+{
+    reader *r = context;
+    size_t most = dl_contribution_body_max(r->expect->codec, r->expect->shape);
+    DL_ASSERT(most <= r->slot->size);
+    if (len < DL_CONTRIBUTION_HEADER)
+        return REJECT(r, "truncated", "%zu bytes are no contribution", len);
+    if (len - DL_CONTRIBUTION_HEADER > most)
+        return REJECT(r, "shape", "%zu bytes behind the header; the fragment needs at most %zu",
+                      len - DL_CONTRIBUTION_HEADER, most);
+    r->total = len;
+    return DILOCO_OK;
+}
+
+static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
+{
+    const dl_contribution *f = &r->facts;
+    if (strcmp(f->run, e->run) != 0)
+        return REJECT(r, "foreign", "it belongs to run %s, this is run %s", f->run, e->run);
+    if (!dl_hash_equal(f->manifest, e->manifest))
+        return REJECT(r, "foreign", "it was made for another model");
+    if (!dl_life_equal(&f->life, &e->life) || f->entry != e->entry || f->fragment != e->fragment)
+        return REJECT(r, "foreign",
+                      "it is %s.%04u's for entry %llu, fragment %u: it lies under another's name",
+                      f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
+                      (unsigned)f->fragment);
+    if (!dl_hash_equal(f->base, e->base)) {
+        char theirs[DL_HASH_HEX + 1], ours[DL_HASH_HEX + 1];
+        dl_hash_to_hex(theirs, f->base);
+        dl_hash_to_hex(ours, e->base);
+        return REJECT(r, "base", "it started from state %s, the log is at %s", theirs, ours);
+    }
+    return DILOCO_OK;
+}
+
+/* Sizes are compared with what is expected before any is added to another. */
+static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
+{
+    const dl_contribution *f = &r->facts;
+    if (strcmp(f->codec, e->codec->name) != 0)
+        return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, e->codec->name);
+    size_t n = e->shape.n_trained + e->shape.n_averaged;
+    if (f->n_floats != n || f->n_integers != e->shape.n_integers ||
+        f->n_booleans != e->shape.n_booleans)
+        return REJECT(r, "shape",
+                      "its numbers of floats, integers and booleans are another model's");
+    if (f->payload_len > e->codec->bound(n))
+        return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
+                      (unsigned long long)f->payload_len, f->codec, e->codec->bound(n));
+    size_t need = DL_CONTRIBUTION_HEADER + (size_t)f->payload_len +
+                  e->shape.n_integers * sizeof(int64_t) + e->shape.n_booleans;
+    if (need != r->total)
+        return REJECT(r, r->total < need ? "truncated" : "shape",
+                      "it has %zu bytes, its header says %zu", r->total, need);
+    return DILOCO_OK;
+}
+
+static diloco_status check_header(reader *r)
+{
+    if (dl_contribution_read_header(&r->facts, r->header, sizeof r->header)) {
+        r->reason = "header";
+        return DILOCO_EPROTO;
+    }
+    DL_TRY(check_origin(r, r->expect));
+    DL_TRY(check_sizes(r, r->expect));
+    dl_digest_begin(&r->digest);
+    return DILOCO_OK;
+}
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    reader *r = context;
+    const unsigned char *from = data;
+    if (len > r->total - r->received)
+        return REJECT(r, "truncated", "the object grew while it was read");
+    if (r->received < sizeof r->header) {
+        size_t n = dl_size_min(len, sizeof r->header - r->received);
+        memcpy(r->header + r->received, from, n);
+        r->received += n;
+        from += n;
+        len -= n;
+        if (r->received < sizeof r->header) return DILOCO_OK;
+        DL_TRY(check_header(r));
+    }
+    if (len == 0) return DILOCO_OK;
+    memcpy(r->slot->base + (r->received - sizeof r->header), from, len);
+    dl_digest_add(&r->digest, from, len);
+    r->received += len;
+    return DILOCO_OK;
+}
+
+/* Name the element that the codec refused. Its form was right, so it can be decoded. */
+static diloco_status bad_element(reader *r, const dl_contribution_data *data, size_t index)
+{
+    const dl_contribution_expect *e = r->expect;
+    size_t n_all = e->shape.n_trained + e->shape.n_averaged, in_tensor;
+    size_t first = index / DL_BLOCK * DL_BLOCK;
+    float block[DL_BLOCK];
+    dl_fp_state fp = dl_fp_enter();
+    e->codec->decode(block, data->payload, data->len, n_all, first,
+                     dl_size_min(DL_BLOCK, n_all - first));
+    dl_fp_leave(fp);
+    float value = block[index - first];
+    const dl_manifest_tensor *tensor =
+        dl_manifest_locate(e->tensors, (int)e->fragment, index, &in_tensor);
+    r->reason = isfinite(value) ? "bound" : "non-finite";
+    return dl_fail(DILOCO_ENUMERIC, "element %zu of %s moved by %g; at most %g may be", in_tensor,
+                   tensor->name, (double)value, (double)e->bound);
+}
+
+static diloco_status check_payload(reader *r, dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    size_t index, n = e->shape.n_trained + e->shape.n_averaged;
+    diloco_status status =
+        e->codec->check(data->payload, data->len, n, e->bound, &index, &data->norm2);
+    if (status == DILOCO_ENUMERIC) status = bad_element(r, data, index);
+    if (status == DILOCO_EPROTO) r->reason = "codec";
+    return status;
+}
+
+/* The whole body is in the slot. */
+static diloco_status check_body(reader *r, dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!dl_hash_equal(dl_digest_end(&r->digest), r->facts.body))
+        return REJECT(r, "checksum", "its body is damaged: the digest is not the header's");
+    data->payload = r->slot->base;
+    data->len = (size_t)r->facts.payload_len;
+    data->integers = data->payload + data->len;
+    data->booleans = data->integers + e->shape.n_integers * sizeof(int64_t);
+    for (size_t i = 0; i < e->shape.n_booleans; i++)
+        if (data->booleans[i] > 1)
+            return REJECT(r, "codec", "boolean %zu is %u", i, (unsigned)data->booleans[i]);
+    return check_payload(r, data);
+}
+
+diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
+                                    const char **reason, dl_slot *slot, dl_store *store,
+                                    const char *key, const dl_contribution_expect *expect,
+                                    dl_time until)
+{
+    reader r = {.expect = expect, .slot = slot, .reason = ""};
+    dl_contribution_data got = {.len = 0};
+    diloco_status status = dl_store_read(store, key, (dl_sink){&r, on_begin, on_piece}, until);
+    if (!status && r.received != r.total)
+        status = dl_fail(DILOCO_EPROTO, "%zu of %zu bytes arrived", r.received, r.total);
+    if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
+    if (!status) status = check_body(&r, &got);
+    *reason = r.reason;
+    if (status) return dl_fail_context(status, "%s", key);
+    *facts = r.facts;
+    *data = got;
+    return DILOCO_OK;
+}

@@ -1,0 +1,322 @@
+/* entry_test.c - an entry reads back equal to the bit; whatever breaks one of the rules at the
+ * top of entry.c is refused by the writer and, written around it, by the reader. */
+#include "run/entry.h"
+
+#include "check.h"
+#include "run/fields.h"
+
+#define RUN "0123456789abcdef0123456789abcdef"
+
+static const dl_outer *nesterov(void)
+{
+    const dl_outer *outer = dl_outer_find("nesterov");
+    CHECK(outer != NULL);
+    return outer;
+}
+
+static dl_life life_of(const char *replica, uint32_t generation)
+{
+    dl_life life = {.generation = generation};
+    snprintf(life.replica, sizeof life.replica, "%s", replica);
+    return life;
+}
+
+static dl_entry an_entry(void)
+{
+    dl_entry e;
+    static const char *const names[] = {"r0", "r2", "r10"};
+    CHECK_OK(dl_entry_init(&e, 4));
+    e.commit = true;
+    strcpy(e.run, RUN);
+    e.entry = 12;
+    e.fragment = 3;
+    e.position = 18446744073709551615u;
+    e.committer = life_of("r10", 9999999);
+    e.prev = dl_hash_bytes("prev", 4);
+    e.base = dl_hash_bytes("base", 4);
+    e.result = dl_hash_bytes("result", 6);
+    for (size_t i = 0; i < 3; i++) {
+        e.members[i] = (dl_member){.life = life_of(names[i], (uint32_t)i),
+                                   .body = dl_hash_bytes(names[i], 2),
+                                   .raw = UINT64_MAX - i,
+                                   .weight = 1.0f / 3,
+                                   .steps = 500,
+                                   .samples = 4000,
+                                   .tokens = 4096000,
+                                   .bytes = 123456789012,
+                                   .loss = i ? 1.0 / 3 : NAN};
+        CHECK(dl_roster_add(&e.roster, names[2 - i], (uint32_t)i));
+    }
+    e.n_members = 3;
+    for (int i = 0; i < DL_OUTER_MAX_SCALARS; i++)
+        e.scalars[i] = 0.1f * (float)(i + 1);
+    e.loss = 2.25;
+    e.snapshot = 8;
+    e.next_lr = 0.7f;
+    e.next_mu = 0.9f;
+    return e;
+}
+
+static dl_buf written(const dl_entry *e)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    CHECK_OK(dl_entry_write(&text, e, nesterov()));
+    return text;
+}
+
+TEST(a_commit_reads_back_equal)
+{
+    dl_entry e = an_entry(), back;
+    dl_buf text = written(&e), again;
+    CHECK_OK(dl_entry_init(&back, 3));
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK(back.commit && back.entry == 12 && back.fragment == 3 && back.position == UINT64_MAX);
+    CHECK_INT(3, back.n_members);
+    CHECK_INT(3, back.roster.n);
+    CHECK_STR("r2", back.roster.names[1]);
+    CHECK_INT(0, back.roster.misses[2]); /* r10 was put in first */
+    CHECK(isnan(back.members[0].loss) && back.members[1].loss == 1.0 / 3);
+    CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == UINT64_MAX - 2);
+    CHECK(back.next_lr == 0.7f && back.next_mu == 0.9f && !back.last);
+    again = written(&back); /* and everything else by its text */
+    CHECK_INT(text.len, again.len);
+    CHECK_BYTES(text.data, again.data, text.len);
+    dl_buf_deinit(&again);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
+TEST(an_abort_reads_back_with_its_reason)
+{
+    dl_entry e = an_entry(), back;
+    e.commit = false;
+    e.result = e.base;
+    e.n_members = 0;
+    e.last = true;
+    strcpy(e.reason, "2 of 4 before the deadline; \xc3\xa9 is text too");
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_init(&back, 4));
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK(!back.commit && back.last);
+    CHECK_INT(0, back.n_members);
+    CHECK_STR(e.reason, back.reason);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
+/* ---- what the writer refuses */
+
+static void check_refused(dl_entry *e, const char *part)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    CHECK_STATUS(DILOCO_EINVAL, dl_entry_write(&text, e, nesterov()));
+    CHECK_CONTAINS(part, diloco_error_text());
+    CHECK_INT(0, text.len);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(e);
+}
+
+TEST(what_no_reader_would_take_is_not_written)
+{
+    dl_entry e = an_entry();
+    dl_member kept = e.members[0];
+    e.members[0] = e.members[1];
+    e.members[1] = kept;
+    check_refused(&e, "member r0 is not behind r2");
+
+    e = an_entry();
+    e.members[1].life = life_of("r0", 7);
+    check_refused(&e, "replica r0 is counted twice");
+
+    e = an_entry();
+    e.members[1].weight = NAN;
+    check_refused(&e, "weight");
+    e = an_entry();
+    e.members[1].weight = 1.5f;
+    check_refused(&e, "weight");
+
+    e = an_entry();
+    e.scalars[0] = INFINITY;
+    check_refused(&e, "scalar");
+    e = an_entry();
+    e.next_mu = NAN;
+    check_refused(&e, "next");
+
+    e = an_entry();
+    e.n_members = 0;
+    check_refused(&e, "without members");
+
+    e = an_entry();
+    e.commit = false;
+    strcpy(e.reason, "why");
+    check_refused(&e, "result is not its base");
+    e = an_entry();
+    e.commit = false;
+    e.result = e.base;
+    check_refused(&e, "without a reason");
+    e.commit = false;
+
+    e = an_entry();
+    e.commit = false;
+    e.result = e.base;
+    strcpy(e.reason, "clear\x1b[2J");
+    check_refused(&e, "control character");
+
+    e = an_entry();
+    strcpy(e.roster.names[1], "r0");
+    check_refused(&e, "roster");
+}
+
+/* ---- what the reader refuses: the text with `from` replaced by `to`, sealed anew */
+
+static void check_edited(diloco_status expected, const char *from, const char *to, const char *part)
+{
+    dl_entry e = an_entry(), back;
+    dl_buf text = written(&e), edited;
+    dl_buf_init(&edited, DL_ENTRY_TEXT_MAX);
+    const char *all = dl_buf_str(&text), *at = strstr(all, from), *seal = strstr(all, ",\"check\"");
+    CHECK(at && seal && at < seal);
+    CHECK_OK(dl_buf_add(&edited, all, (size_t)(at - all)));
+    CHECK_OK(dl_buf_add(&edited, to, strlen(to)));
+    at += strlen(from);
+    CHECK_OK(dl_buf_add(&edited, at, (size_t)(seal - at)));
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_hash_bytes(edited.data, edited.len));
+    CHECK_OK(dl_buf_addf(&edited, ",\"check\":\"%s\"}\n", hex));
+
+    CHECK_OK(dl_entry_init(&back, 3));
+    CHECK_STATUS(expected, dl_entry_read(&back, edited.data, edited.len, nesterov()));
+    if (expected) CHECK_CONTAINS(part, diloco_error_text());
+    dl_entry_deinit(&back);
+    dl_buf_deinit(&edited);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&e);
+}
+
+TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
+{
+    check_edited(DILOCO_OK, "\"version\":1", "\"version\":1,\"later\":{\"a\":[1]}", "");
+    check_edited(DILOCO_EDIFFERS, "\"version\":1", "\"version\":2", "version 2");
+    check_edited(DILOCO_EPROTO, "diloco-entry", "diloco-run", "diloco-run");
+    check_edited(DILOCO_EPROTO, "\"commit\"", "\"commit!\"", "kind");
+    check_edited(DILOCO_EPROTO, RUN, "xyz", "run");
+    check_edited(DILOCO_EPROTO, "\"entry\":12", "\"entry\":-1", "entry");
+    check_edited(DILOCO_EPROTO, "\"fragment\":3", "\"fragment\":4096", "fragment");
+    check_edited(DILOCO_EPROTO, "\"r10.9999999\"", "\"r10.10000000\"", "committer");
+    check_edited(DILOCO_EPROTO, "\"prev\":\"", "\"prev\":\"0", "prev");
+    check_edited(DILOCO_EPROTO, "\"base\"", "\"bass\"", "\"base\" is missing");
+    check_edited(DILOCO_EPROTO, "\"members\":[", "\"members\":[1,", "member 0");
+    check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r0.0001\"", "replica r0 is counted twice");
+    check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r11.0001\"", "not behind");
+    check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":\"7fc00000\"", "weight");
+    check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":0.5", "weight");
+    check_edited(DILOCO_EPROTO, "\"raw\":18446744073709551615", "\"raw\":18446744073709551616",
+                 "raw");
+    check_edited(DILOCO_EPROTO, "\"scalars\":{\"lr\"", "\"scalars\":{\"rl\"", "lr");
+    check_edited(DILOCO_EPROTO, "\"next_lr\":\"3f333333\"", "\"next_lr\":\"ff800000\"", "next");
+    check_edited(DILOCO_EPROTO, "\"roster\":[\"r0\"", "\"roster\":[\"r3\"", "roster");
+    check_edited(DILOCO_EPROTO, "\"roster\":[\"r0\"", "\"roster\":[\"r/0\"", "roster");
+    check_edited(DILOCO_EPROTO, "\"roster\":[\"r0\"", "\"roster\":[\"a\",\"b\",\"r0\"",
+                 "more than 3");
+    check_edited(DILOCO_EPROTO, "\"misses\":[", "\"misses\":[0,", "more misses");
+    check_edited(DILOCO_EPROTO, "\"last\":false", "\"last\":0", "last");
+    check_edited(DILOCO_EPROTO, "\"loss\":2.25", "\"loss\":\"2\"", "loss");
+}
+
+TEST(more_members_than_there_is_room_for_are_refused)
+{
+    dl_entry e = an_entry(), back;
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_init(&back, 2));
+    CHECK_STATUS(DILOCO_EPROTO, dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK_CONTAINS("more than 2 members", diloco_error_text());
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
+TEST(every_flipped_bit_and_every_cut_is_found)
+{
+    dl_entry e = an_entry(), back;
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_init(&back, 4));
+    for (size_t i = 0; i < text.len; i++) {
+        CHECK_STATUS(DILOCO_EPROTO, dl_entry_read(&back, text.data, i, nesterov()));
+        if (i >= text.len - 35 && i < text.len - 3) continue; /* the seal's digits: fields_test */
+        for (int bit = 0; bit < 8; bit++) {
+            text.data[i] ^= (unsigned char)(1 << bit);
+            CHECK_STATUS(DILOCO_EPROTO, dl_entry_read(&back, text.data, text.len, nesterov()));
+            text.data[i] ^= (unsigned char)(1 << bit);
+        }
+    }
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
+/* ---- rosters */
+
+TEST(a_roster_keeps_its_order_and_its_size)
+{
+    dl_entry e, other;
+    size_t at;
+    CHECK_OK(dl_entry_init(&e, 3));
+    CHECK_OK(dl_entry_init(&other, 3));
+    CHECK(dl_roster_add(&e.roster, "r10", 1) && dl_roster_add(&e.roster, "r9", 2));
+    CHECK(dl_roster_add(&e.roster, "r1", 3));
+    CHECK(!dl_roster_add(&e.roster, "r11", 0));
+    CHECK(dl_roster_add(&e.roster, "r9", 0));
+    CHECK_STR("r1", e.roster.names[0]);
+    CHECK_STR("r9", e.roster.names[1]);
+    CHECK_STR("r10", e.roster.names[2]);
+    CHECK_INT(0, e.roster.misses[1]);
+    CHECK(dl_roster_has(&e.roster, "r10", &at));
+    CHECK_INT(2, at);
+    CHECK(!dl_roster_has(&e.roster, "r2", NULL));
+    CHECK(!dl_roster_has(&e.roster, "r09", NULL)); /* sorts beside r9, is another name */
+    dl_roster_copy(&other.roster, &e.roster);
+    CHECK_INT(3, other.roster.n);
+    CHECK_STR("r10", other.roster.names[2]);
+    CHECK_INT(1, other.roster.misses[2]);
+    dl_entry_deinit(&other);
+    dl_entry_deinit(&e);
+}
+
+TEST(a_thousand_members_fit_into_the_longest_text)
+{
+    dl_entry e, back;
+    CHECK_OK(dl_entry_init(&e, DL_MAX_MEMBERS));
+    CHECK_OK(dl_entry_init(&back, DL_MAX_MEMBERS));
+    dl_entry sample = an_entry();
+    dl_member *members = e.members;
+    dl_roster roster = e.roster;
+    e = sample;
+    e.members = members;
+    e.roster = roster;
+    e.cap_members = e.n_members = DL_MAX_MEMBERS;
+    for (size_t i = 0; i < DL_MAX_MEMBERS; i++) {
+        char name[DL_REPLICA_MAX + 1];
+        snprintf(name, sizeof name, "a-name-of-thirty-one-bytes-%04zu", i);
+        e.members[i] = sample.members[1];
+        e.members[i].life = life_of(name, 9999999);
+        CHECK(dl_roster_add(&e.roster, name, UINT32_MAX));
+    }
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK_INT(DL_MAX_MEMBERS, back.n_members);
+    CHECK_INT(DL_MAX_MEMBERS, back.roster.n);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&sample);
+    dl_entry_deinit(&e);
+}
+
+TEST_MAIN(a_commit_reads_back_equal, an_abort_reads_back_with_its_reason,
+          what_no_reader_would_take_is_not_written,
+          text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
+          more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
+          a_roster_keeps_its_order_and_its_size, a_thousand_members_fit_into_the_longest_text)
