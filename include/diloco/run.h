@@ -60,6 +60,16 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_data_digest(diloco_run *ru
 typedef void (*diloco_record_fn)(void *user, const char *line, size_t len);
 DILOCO_API void diloco_run_on_record(diloco_run *run, diloco_record_fn fn, void *user);
 
+/* One line of the caller's own for the same record, as JSON without a newline: it goes to the
+ * sink and to the store. After join. */
+DILOCO_API void diloco_run_record(diloco_run *run, const char *line, size_t len);
+
+/* The outer learning rate of an entry, where it follows a schedule (preset data_parallel: the
+ * inner one). Asked when this replica creates the entry before; all replicas must agree. NULL: the
+ * option's constant. Before join. */
+DILOCO_API void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
+                                 void *user);
+
 /* Create the run (its first state is the tensors' present values) or join it: read the newest
  * snapshot, replay the entries after it, take up this replica's saved private state. The
  * tensors then hold what training goes on from. DILOCO_EDIFFERS: the store holds another run,

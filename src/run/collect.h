@@ -1,0 +1,26 @@
+/* collect.h - snapshots written, read back, and what they make unnecessary removed (P25). */
+#ifndef DL_RUN_COLLECT_H
+#define DL_RUN_COLLECT_H
+
+#include "run/state.h"
+
+/* What a collector remembers between two collections: the heartbeats it saw last, so that a
+ * dead replica's last word does not keep everything for ever. Zeroed at first; about 100 KB. */
+enum { DL_COLLECTOR_LIVES = 1024 };
+typedef struct dl_collector {
+    struct {
+        dl_life life;
+        dl_hash content;
+    } seen[DL_COLLECTOR_LIVES];
+    size_t n_seen;
+} dl_collector;
+
+/* Write a snapshot of now, read it back, and unless run.retain is "all" remove contributions
+ * and snapshots older than the second-newest verified one, nothing at or after the entry of a
+ * heartbeat that changed since the last collection. A failure to collect is logged, not
+ * returned; a failure to write is. */
+DL_MUST_CHECK diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
+                                                    const dl_state *state, const dl_runfile *run,
+                                                    const dl_life *life, dl_time until);
+
+#endif

@@ -1,0 +1,227 @@
+#include "run/events.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LINE_MAX = 4 << 20, PART_MAX = 16 << 20, PART_ENOUGH = 256 << 10 };
+static const dl_time PART_AGE = 30 * DL_SECOND;
+
+void dl_record_init(dl_record *record)
+{
+    memset(record, 0, sizeof *record);
+    dl_buf_init(&record->line, LINE_MAX);
+    dl_buf_init(&record->part, PART_MAX);
+    record->flushed = dl_clock_now();
+}
+
+void dl_record_deinit(dl_record *record)
+{
+    dl_buf_deinit(&record->line);
+    dl_buf_deinit(&record->part);
+}
+
+void dl_record_line(dl_record *record, const char *line, size_t len)
+{
+    if (record->sink) record->sink(record->user, line, len);
+    if (dl_buf_reserve(&record->part, record->part.len + len + 1)) {
+        dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
+        return;
+    }
+    memcpy(record->part.data + record->part.len, line, len);
+    record->part.data[record->part.len + len] = '\n';
+    record->part.len += len + 1;
+}
+
+void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
+                     dl_time until)
+{
+    if (record->part.len == 0) return;
+    const dl_time now = dl_clock_now();
+    if (!all && record->part.len < PART_ENOUGH && now - record->flushed < PART_AGE) return;
+
+    dl_key key;
+    dl_key_record(key, life, record->n_parts);
+    const dl_span span = {record->part.data, record->part.len};
+    if (dl_store_create(store, key, &span, 1, NULL, until))
+        dl_log(DILOCO_LOG_WARN, "%zu bytes of the record are not in the store: %s",
+               record->part.len, diloco_error_text());
+    record->n_parts++;
+    record->flushed = now;
+    dl_buf_clear(&record->part);
+}
+
+/* ---- lines ------------------------------------------------------------------------------ */
+
+static dl_json begin(dl_record *r, const char *event)
+{
+    dl_json j;
+    dl_buf_clear(&r->line);
+    dl_json_init(&j, &r->line);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "event", event);
+    return j;
+}
+
+static void finish(dl_record *r, dl_json *j)
+{
+    dl_json_end(j);
+    if (dl_json_done(j))
+        dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
+    else
+        dl_record_line(r, (const char *)r->line.data, r->line.len);
+}
+
+static void put_life(dl_json *j, const char *key, const dl_life *life)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    dl_json_str(j, key, text);
+}
+
+static void put_hash(dl_json *j, const char *key, dl_hash hash)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, hash);
+    dl_json_str(j, key, hex);
+}
+
+static void put_members(dl_json *j, const char *key, const dl_entry *entry)
+{
+    dl_json_array(j, key);
+    for (size_t i = 0; i < entry->n_members; i++)
+        dl_json_str(j, NULL, entry->members[i].life.replica);
+    dl_json_end(j);
+}
+
+static bool is_member(const dl_entry *entry, const char *replica)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (!strcmp(entry->members[i].life.replica, replica)) return true;
+    return false;
+}
+
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry)
+{
+    dl_json j = begin(r, "run");
+    dl_json_str(&j, "run", run->id);
+    put_hash(&j, "config_digest", run->config_digest);
+    dl_json_str(&j, "preset", run->config.preset);
+    dl_json_u64(&j, "params", run->manifest.n_parameters);
+    dl_json_i64(&j, "fragments", run->manifest.n_fragments);
+    put_life(&j, "life", life);
+    dl_json_u64(&j, "entry", entry);
+    dl_json_f64(&j, "time", dl_clock_wall());
+    dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
+    finish(r, &j);
+}
+
+void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
+                           const dl_exec_facts *facts)
+{
+    dl_json j = begin(r, "contribution");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", entry);
+    dl_json_u64(&j, "fragment", 0);
+    dl_json_u64(&j, "step", c->step);
+    dl_json_f64(&j, "pseudo_grad_norm", facts->norm);
+    dl_json_u64(&j, "bytes", facts->bytes);
+    dl_json_f64(&j, "encode_s", facts->encode_s);
+    dl_json_f64(&j, "put_s", facts->put_s);
+    dl_json_str(&j, "codec", c->codec);
+    finish(r, &j);
+}
+
+void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
+                     const dl_roster *roster, const dl_exec_facts *facts, bool counted)
+{
+    dl_json j = begin(r, "commit");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", entry->entry);
+    dl_json_u64(&j, "fragment", entry->fragment);
+    put_members(&j, "members", entry);
+    dl_json_array(&j, "missing");
+    for (size_t i = 0; i < roster->n; i++)
+        if (!is_member(entry, roster->names[i])) dl_json_str(&j, NULL, roster->names[i]);
+    dl_json_end(&j);
+    dl_json_array(&j, "weights");
+    for (size_t i = 0; i < entry->n_members; i++)
+        dl_json_f64(&j, NULL, (double)entry->members[i].weight);
+    dl_json_end(&j);
+    dl_json_bool(&j, "counted", counted);
+    dl_json_f64(&j, "inner_loss", entry->loss);
+    dl_json_f64(&j, "aggregated_grad_norm", facts->outer.aggregated_norm);
+    dl_json_f64(&j, "peer_grad_similarity", facts->outer.similarity);
+    dl_json_f64(&j, "weight_divergence", facts->outer.divergence);
+    dl_json_u64(&j, "bytes_sent", c->bytes_sent);
+    dl_json_u64(&j, "bytes_received", c->bytes_received);
+    dl_json_f64(&j, "wait_s", c->wait_s);
+    dl_json_f64(&j, "exchange_s", c->exchange_s);
+    dl_json_f64(&j, "outer_s", facts->compute_s);
+    put_life(&j, "committer", &entry->committer);
+    put_hash(&j, "digest", entry->result);
+    finish(r, &j);
+}
+
+void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry)
+{
+    dl_json j = begin(r, "abort");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", entry->entry);
+    dl_json_u64(&j, "fragment", entry->fragment);
+    dl_json_str(&j, "reason", entry->reason);
+    put_members(&j, "present", entry);
+    finish(r, &j);
+}
+
+void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
+                      dl_hash computed, const dl_life *committer)
+{
+    dl_json j = begin(r, "dispute");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", entry);
+    put_hash(&j, "claimed", claimed);
+    put_hash(&j, "computed", computed);
+    put_life(&j, "committer", committer);
+    finish(r, &j);
+}
+
+void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                     const char *reason)
+{
+    dl_json j = begin(r, "reject");
+    dl_json_u64(&j, "entry", entry);
+    put_life(&j, "replica", life);
+    dl_json_str(&j, "reason", reason);
+    dl_json_str(&j, "by", c->replica);
+    finish(r, &j);
+}
+
+void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text)
+{
+    dl_log(DILOCO_LOG_WARN, "%s", text);
+    dl_json j = begin(r, "warn");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_str(&j, "code", code);
+    dl_json_str(&j, "text", text);
+    finish(r, &j);
+}
+
+void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
+{
+    const double per_step = 4.0 * (double)f->n_floats * (double)f->steps;
+    dl_json      j        = begin(r, "end");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", f->entry);
+    dl_json_u64(&j, "steps", f->steps);
+    dl_json_u64(&j, "tokens", f->tokens);
+    dl_json_u64(&j, "bytes_sent", f->bytes_sent);
+    dl_json_u64(&j, "bytes_received", f->bytes_received);
+    dl_json_f64(&j, "data_parallel_bytes", per_step);
+    dl_json_f64(&j, "reduction", f->bytes_sent ? per_step / (double)f->bytes_sent : NAN);
+    dl_json_f64(&j, "utilization", f->utilization);
+    put_hash(&j, "digest", f->digest);
+    finish(r, &j);
+}

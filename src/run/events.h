@@ -1,0 +1,56 @@
+/* events.h - the run's part of the record (docs/design.md section 9), as JSON lines. */
+#ifndef DL_RUN_EVENTS_H
+#define DL_RUN_EVENTS_H
+
+#include "run/exec.h"
+#include <diloco/run.h>
+
+/* Where lines go: the program's sink at once, and the store's rec/ in parts. */
+typedef struct dl_record {
+    diloco_record_fn sink;
+    void            *user;
+    dl_buf           line;   /* being written */
+    dl_buf           part;   /* lines not in the store yet */
+    uint64_t         n_parts;
+    dl_time          flushed;
+} dl_record;
+
+void dl_record_init(dl_record *record);
+void dl_record_deinit(dl_record *record);
+
+/* One finished line, without its newline. */
+void dl_record_line(dl_record *record, const char *line, size_t len);
+
+/* Put what has gathered under rec/ if there is much of it, or it is old, or `all`. Lines are
+ * dropped with a warning when the store does not take them: the record never stops a run. */
+void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
+                     dl_time until);
+
+typedef struct dl_event_context {
+    const char *replica;
+    const char *codec;
+    double      wait_s, exchange_s;
+    uint64_t    bytes_sent, bytes_received; /* since the last commit's line */
+    uint64_t    step;
+} dl_event_context;
+
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry);
+void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
+                           const dl_exec_facts *facts);
+void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
+                     const dl_roster *roster, const dl_exec_facts *facts, bool counted);
+void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
+void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
+                      dl_hash computed, const dl_life *committer);
+void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                     const char *reason);
+void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);
+
+typedef struct dl_end_facts {
+    uint64_t entry, steps, tokens, bytes_sent, bytes_received, n_floats;
+    double   utilization;
+    dl_hash  digest;
+} dl_end_facts;
+void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *facts);
+
+#endif

@@ -1,0 +1,301 @@
+/* open.c - see open.h. theta0 goes up first, under its own digest; run.json, created once,
+ * names it. Whoever loses that race reads the winner's. */
+#include "run/open.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "run/fields.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { MAX_GENERATION = 9999999 };
+static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
+
+static dl_time limit(void) { return dl_time_after(dl_clock_now(), LIMIT); }
+
+diloco_status dl_run_check(const dl_config *c)
+{
+    if (!dl_outer_find(c->outer_optimizer))
+        return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"", c->outer_optimizer);
+    if (!dl_combiner_find(c->combiner))
+        return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", c->combiner);
+    if (!dl_codec_find(c->codec))
+        return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", c->codec);
+    if (!dl_weighting_find(c->weighting))
+        return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
+    if (c->heartbeat_s > c->patience_s / 3)
+        return dl_fail(DILOCO_EINVAL,
+                       "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
+                       "silent; set the heartbeat to at most a third of the patience",
+                       c->heartbeat_s, c->patience_s);
+    if (c->min_replicas > c->replicas)
+        return dl_fail(DILOCO_EINVAL, "run.min_replicas is %lld, more than run.replicas (%lld)",
+                       (long long)c->min_replicas, (long long)c->replicas);
+    const size_t needed = dl_combiner_find(c->combiner)->min_members;
+    if ((size_t)c->min_replicas < needed)
+        return dl_fail(DILOCO_EREFUSED, "combiner %s needs %zu members, run.min_replicas is %lld",
+                       c->combiner, needed, (long long)c->min_replicas);
+    return DILOCO_OK;
+}
+
+/* ---- creating --------------------------------------------------------------------------- */
+
+static diloco_status random_id(char id[33])
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    for (int i = 0; i < 16; i++)
+        snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+    return DILOCO_OK;
+}
+
+static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const dl_manifest_tensor *t = &state->manifest->tensors[i];
+        dl_fragment_state        *f = &state->now[t->fragment];
+        void *to = t->region == DL_INTEGERS   ? (void *)(f->integers + t->offset)
+                   : t->region == DL_BOOLEANS ? (void *)(f->booleans + t->offset)
+                                              : (void *)(f->theta + t->offset);
+        memcpy(to, tensors[i].data, t->count * dl_dtype_size(t->dtype));
+    }
+}
+
+static diloco_status must_be_finite(const dl_state *state)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        const dl_fragment_shape *s   = &state->manifest->fragments[f];
+        const size_t             n   = s->n_trained + s->n_averaged;
+        const size_t             bad = dl_first_bad(state->now[f].theta, n, 3e38f);
+        if (bad == n) continue;
+        size_t                    index;
+        const dl_manifest_tensor *t = dl_manifest_locate(state->manifest, f, bad, &index);
+        return dl_fail(DILOCO_ENUMERIC, "the first value of %s[%zu] is not finite", t->name, index);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_state *state)
+{
+    dl_buf       header;
+    const size_t cap   = dl_state_image_spans(state);
+    dl_span     *spans = calloc(cap, sizeof *spans);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for theta0's list of tensors");
+    dl_buf_init(&header, DL_RUNFILE_MAX);
+    size_t        n      = 0;
+    diloco_status status = dl_state_image(&header, spans, cap, &n, state);
+    if (!status) {
+        dl_digest_stream digest;
+        dl_digest_begin(&digest);
+        for (size_t i = 0; i < n; i++)
+            dl_digest_add(&digest, spans[i].data, spans[i].len);
+        file->theta0_file = dl_digest_end(&digest);
+        file->theta0      = dl_state_digest_all(state);
+        dl_key key;
+        dl_key_theta0(key, file->theta0_file);
+        status = dl_store_create(store, key, spans, n, NULL, limit());
+    }
+    dl_buf_deinit(&header);
+    free(spans);
+    return status;
+}
+
+static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl_run_creation *what)
+{
+    dl_state state;
+    DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1));
+    tensors_to_state(&state, what->tensors, what->n_tensors);
+    diloco_status status = must_be_finite(&state);
+    if (!status) {
+        dl_state_rehash(&state, NULL);
+        status = put_theta0(file, store, &state);
+    }
+    dl_state_deinit(&state);
+    return status;
+}
+
+static diloco_status must_create_once(dl_store *store)
+{
+    dl_probe            probe;
+    const dl_time       until  = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
+    const diloco_status status = dl_store_probe(&probe, dl_store_url(store), until);
+    if (!status)
+        dl_log(DILOCO_LOG_INFO, "store %s: create %.1f ms, read %.1f ms, %.0f MB/s out, %.0f MB/s in",
+               dl_store_url(store), probe.create_ms, probe.read_ms, probe.write_mb_per_s,
+               probe.read_mb_per_s);
+    return status;
+}
+
+static diloco_status create(dl_store *store, const dl_run_creation *what,
+                            const dl_manifest *manifest)
+{
+    dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here */
+    DL_TRY(must_create_once(store));
+    DL_TRY(random_id(file.id));
+    snprintf(file.program, sizeof file.program, "%s", DILOCO_VERSION);
+    snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
+    file.config = *what->config;
+    DL_TRY(dl_options_digest(&file.config_digest, dl_config_table, &file.config));
+    DL_TRY(put_first_state(&file, store, what));
+
+    dl_buf text;
+    dl_buf_init(&text, DL_RUNFILE_MAX);
+    diloco_status status = dl_runfile_write(&text, &file);
+    const dl_span span   = {text.data, text.len};
+    if (!status) status = dl_store_create(store, DL_KEY_RUN, &span, 1, NULL, limit());
+    dl_buf_deinit(&text);
+    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* somebody else's stands: it is read */
+}
+
+diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_RUNFILE_MAX);
+    diloco_status status = dl_store_get(store, &text, DL_KEY_RUN, limit());
+    if (status == DILOCO_ENOENT)
+        status = dl_fail(DILOCO_ENOENT, "there is no run in %s", dl_store_url(store));
+    if (!status) {
+        *digest = dl_hash_bytes(text.data, text.len);
+        status  = dl_runfile_read(out, text.data, text.len);
+        if (status) status = dl_fail_context(status, "run.json in %s", dl_store_url(store));
+    }
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *store,
+                                    const dl_run_creation *what, const dl_manifest *manifest)
+{
+    DL_TRY(dl_run_read(out, digest, store));
+    const diloco_status status = dl_runfile_matches(out, what->config, manifest);
+    if (status) {
+        dl_runfile_deinit(out);
+        return dl_fail_context(status, "%s holds another run", dl_store_url(store));
+    }
+    if (what->data_digest[0] && out->data_digest[0] &&
+        strcmp(what->data_digest, out->data_digest) != 0)
+        dl_log(DILOCO_LOG_WARN,
+               "this machine's data is not the data the run began with (digests %s and %s)",
+               what->data_digest, out->data_digest);
+    return DILOCO_OK;
+}
+
+diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
+                                    const dl_run_creation *what)
+{
+    dl_manifest manifest;
+    const bool  all = strcmp(what->config->apply_to, "all_floating") == 0;
+    memset(out, 0, sizeof *out);
+    DL_TRY(dl_manifest_init(&manifest, what->tensors, what->n_tensors, all));
+
+    diloco_status status = read_and_match(out, digest, store, what, &manifest);
+    if (status == DILOCO_ENOENT) {
+        status = create(store, what, &manifest);
+        if (!status) status = read_and_match(out, digest, store, what, &manifest);
+    }
+    dl_manifest_deinit(&manifest);
+    return status;
+}
+
+/* ---- lives ------------------------------------------------------------------------------ */
+
+typedef struct lives {
+    const char *replica;
+    int64_t     newest; /* -1: none */
+} lives;
+
+static diloco_status found_life(void *context, const char *key, size_t len)
+{
+    lives  *l = context;
+    dl_life life;
+    (void)len;
+    if (dl_key_parse_life(&life, key, "gen/") && !strcmp(life.replica, l->replica) &&
+        (int64_t)life.generation > l->newest)
+        l->newest = life.generation;
+    return DILOCO_OK;
+}
+
+static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run)
+{
+    char    host[64] = "";
+    size_t  start;
+    dl_json j;
+    (void)!gethostname(host, sizeof host - 1);
+    dl_buf_clear(text);
+    dl_sealed_begin(&j, &start, text, "diloco-life");
+    dl_json_str(&j, "run", run->id);
+    dl_json_str(&j, "replica", life->replica);
+    dl_json_u64(&j, "generation", life->generation);
+    dl_json_str(&j, "host", host);
+    dl_json_i64(&j, "pid", (int64_t)getpid());
+    dl_json_f64(&j, "time", dl_clock_wall()); /* makes two claims of one life differ */
+    dl_json_i64(&j, "clock", dl_clock_now());
+    dl_json_str(&j, "program", DILOCO_VERSION);
+    dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
+    return dl_sealed_end(&j, start);
+}
+
+diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+                                const dl_runfile *run)
+{
+    lives  l = {.replica = replica, .newest = -1};
+    dl_buf text;
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    dl_buf_init(&text, 4096);
+    diloco_status status = DILOCO_EEXIST;
+    for (int64_t g = l.newest + 1; status == DILOCO_EEXIST && g <= MAX_GENERATION; g++) {
+        *out = (dl_life){.generation = (uint32_t)g};
+        snprintf(out->replica, sizeof out->replica, "%s", replica);
+        dl_key key;
+        dl_key_gen(key, out);
+        status = write_life(&text, out, run);
+        const dl_span span = {text.data, text.len};
+        if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
+    }
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* ---- this machine's folders ------------------------------------------------------------- */
+
+diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
+{
+    if (config->state_dir[0]) {
+        memcpy(out, config->state_dir, sizeof(dl_config_path));
+        return DILOCO_OK;
+    }
+    const char *place = config->store;
+    if (strncmp(place, "file://", 7) == 0) place += 7;
+    else if (strstr(place, "://"))
+        return dl_fail(DILOCO_EINVAL, "set run.state_dir (a folder, or \"none\"): %s has no place "
+                       "beside it for private state", config->store);
+    char host[64] = "host";
+    (void)!gethostname(host, sizeof host - 1);
+    size_t len = strlen(place);
+    while (len > 1 && place[len - 1] == '/')
+        len--;
+    const int n = snprintf(out, sizeof(dl_config_path), "%.*s.local/%s", (int)len, place, host);
+    if (n < 0 || (size_t)n >= sizeof(dl_config_path))
+        return dl_fail(DILOCO_EINVAL, "the store's path is too long: set run.state_dir");
+    return DILOCO_OK;
+}
+
+const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
+{
+    const dl_fragment_shape *s     = &run->manifest.fragments[0];
+    const double             bytes = 4.0 * (double)(s->n_trained + s->n_averaged) *
+                         (double)config->replicas;
+    if (strcmp(config->spool, "memory") == 0) return NULL;
+    if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576) return NULL;
+    if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(out, sizeof(dl_config_path), "%s", tmp && tmp[0] ? tmp : "/tmp");
+    }
+    return out;
+}

@@ -1,0 +1,38 @@
+/* open.h - how a run comes to be and how a life in it begins: what run.c and the readers share. */
+#ifndef DL_RUN_OPEN_H
+#define DL_RUN_OPEN_H
+
+#include "run/runfile.h"
+#include "run/state.h"
+
+/* What this part of the house can do faithfully: names known, combinations allowed.
+ * DILOCO_EINVAL, DILOCO_EREFUSED. */
+DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
+
+typedef struct dl_run_creation {
+    const dl_config     *config;
+    const diloco_tensor *tensors; /* the first state is what they hold */
+    size_t               n_tensors;
+    const char          *data_digest;
+} dl_run_creation;
+
+/* Create run.json unless it is there, and read it. DILOCO_EDIFFERS: another run is there.
+ * DILOCO_EREFUSED: the store does not keep "created exactly once". `digest` is of the file's bytes. */
+DL_MUST_CHECK diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
+                                                  const dl_run_creation *what);
+
+/* Read run.json. DILOCO_ENOENT: there is no run. */
+DL_MUST_CHECK diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store);
+
+/* gen/<replica>.<g>, g the smallest number behind all that are taken. */
+DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+                                              const dl_runfile *run);
+
+/* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
+ * another kind needs it to be set. */
+DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
+
+/* Where contributions wait for the outer step: NULL for memory (run.spool). */
+const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run);
+
+#endif

@@ -1,0 +1,69 @@
+#include "run/replay.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+typedef struct replay {
+    dl_replay_report *report;
+    void (*progress)(void *user, uint64_t done);
+    void *user;
+} replay;
+
+static void on_note(void *user, const dl_note *n)
+{
+    replay *r = user;
+    switch (n->kind) {
+    case DL_NOTE_COMMIT: r->report->commits++; break;
+    case DL_NOTE_ABORT: r->report->aborts++; break;
+    case DL_NOTE_VOID:
+        r->report->voids++;
+        dl_log(DILOCO_LOG_WARN, "entry %llu is void: %s", (unsigned long long)n->entry->entry,
+               n->text);
+        break;
+    default: return;
+    }
+    r->report->replayed++;
+    if (r->progress) r->progress(r->user, n->entry->entry + 1);
+}
+
+diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
+                        uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
+{
+    *out                          = (dl_replay_report){0};
+    replay                  r     = {.report = out, .progress = progress, .user = user};
+    dl_state               *state = dl_exec_state(exec);
+    dl_machine             *machine;
+    const dl_machine_args   args = {.config      = &run->config,
+                                    .run         = run->id,
+                                    .self        = {.generation = 0}, /* nobody: has no name */
+                                    .control     = &state->control,
+                                    .outer       = state->outer,
+                                    .weighting   = dl_weighting_find(run->config.weighting),
+                                    .combiner    = dl_combiner_find(run->config.combiner),
+                                    .max_members = state->control.roster.cap,
+                                    .entries     = entries,
+                                    .interval    = (uint64_t)run->config.local_steps,
+                                    .note        = on_note,
+                                    .note_user   = &r};
+    const dl_machine_start start = {.digest    = state->now[0].digest,
+                                    .n_commits = state->now[0].n_commits,
+                                    .now       = dl_clock_now()};
+    DL_TRY(dl_machine_create(&machine, &args));
+
+    dl_ask   ask = dl_machine_begin(machine, &start);
+    dl_event event;
+    while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL &&
+           ask.kind != DL_ASK_REJOIN) {
+        event.now = dl_clock_now();
+        dl_exec_do(exec, &ask, &event, dl_time_after(event.now, 3600 * DL_SECOND));
+        event.now = dl_clock_now();
+        ask       = dl_machine_next(machine, &event);
+    }
+    dl_machine_destroy(machine);
+    if (ask.kind == DL_ASK_FAIL) return ask.status;
+    if (ask.kind == DL_ASK_REJOIN)
+        return dl_fail(DILOCO_ENOENT, "entry %llu needs contributions that are gone from the store",
+                       (unsigned long long)state->control.entry);
+    return DILOCO_OK;
+}

@@ -1,0 +1,18 @@
+/* replay.h - the log read from a snapshot on, by the same machine that replicas live by; but
+ * this one never trains, sends or decides. Verifying, evaluating and exporting are replays. */
+#ifndef DL_RUN_REPLAY_H
+#define DL_RUN_REPLAY_H
+
+#include "run/exec.h"
+
+typedef struct dl_replay_report {
+    uint64_t replayed, commits, aborts, voids;
+} dl_replay_report;
+
+/* Fold every entry behind exec's state. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
+ * contributions that are needed are gone. */
+DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
+                                      uint64_t entries, void (*progress)(void *user, uint64_t done),
+                                      void *user);
+
+#endif

@@ -1,0 +1,367 @@
+/* snapshot.c - snapshots and theta0 in the store (declared in state.h).
+ *
+ *     snap/<e>/<life>/state.safetensors   the image
+ *     snap/<e>/<life>/manifest.json       "diloco-snapshot", last: without it there is none
+ *
+ * A reader lists the manifests, sorts them, and takes the first that is whole: the manifest
+ * is this run's, the image has the length and digest that it names, and every fragment of the
+ * loaded state the digest that the log reached. What fails is skipped with a warning, because
+ * an older one, or theta0, gives the same run. An unreachable store is not skipped over. */
+#include "base/log.h"
+#include "run/fields.h"
+#include "run/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char format[] = "diloco-snapshot";
+enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
+
+/* ---- writing */
+
+static void write_control(dl_json *j, const dl_control *c)
+{
+    dl_json_u64(j, "entry", c->entry);
+    dl_json_hash(j, "prev", c->prev);
+    dl_json_u64(j, "aborts", c->n_aborts);
+    dl_json_u64(j, "snapshot", c->snapshot);
+    dl_json_f32_bits(j, "lr", c->lr);
+    dl_json_f32_bits(j, "mu", c->mu);
+    dl_json_bool(j, "last", c->last);
+    dl_roster_write(j, &c->roster);
+}
+
+static diloco_status write_manifest(dl_buf *out, const dl_state *state, const char *run,
+                                    const dl_life *life, size_t bytes, dl_hash digest)
+{
+    dl_json j;
+    size_t start;
+    dl_sealed_begin(&j, &start, out, format);
+    dl_json_str(&j, "run", run);
+    dl_json_life(&j, "life", life);
+    dl_json_hash(&j, "manifest_digest", state->manifest->digest);
+    dl_json_u64(&j, "bytes", bytes);
+    dl_json_hash(&j, "digest", digest);
+    write_control(&j, &state->control);
+    dl_json_array(&j, "fragments");
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        dl_json_object(&j, NULL);
+        dl_json_hash(&j, "digest", state->now[f].digest);
+        dl_json_u64(&j, "commits", state->now[f].n_commits);
+        dl_json_end(&j);
+    }
+    dl_json_end(&j);
+    return dl_sealed_end(&j, start);
+}
+
+static dl_hash digest_of(size_t *bytes, const dl_span *spans, size_t n)
+{
+    dl_digest_stream stream;
+    dl_digest_begin(&stream);
+    *bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        dl_digest_add(&stream, spans[i].data, spans[i].len);
+        *bytes += spans[i].len;
+    }
+    return dl_digest_end(&stream);
+}
+
+static diloco_status put(dl_store *store, const dl_state *state, const char *run,
+                         const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
+{
+    dl_key key;
+    dl_buf text;
+    size_t bytes;
+    dl_hash digest = digest_of(&bytes, spans, n_spans);
+    dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
+    DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
+
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = write_manifest(&text, state, run, life, bytes, digest);
+    dl_key_snapshot(key, state->control.entry, life, "manifest.json");
+    if (!status)
+        status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+diloco_status dl_snapshot_write(dl_store *store, const dl_state *state, const char *run,
+                                const dl_life *life, dl_time until)
+{
+    dl_buf header;
+    size_t n_spans, cap = dl_state_image_spans(state);
+    dl_span *spans = calloc(cap, sizeof *spans);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
+    dl_buf_init(&header, DL_ST_HEADER_MAX);
+    diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state);
+    if (!status) status = put(store, state, run, life, spans, n_spans, until);
+    dl_buf_deinit(&header);
+    free(spans);
+    return status ? dl_fail_context(status, "snapshot") : DILOCO_OK;
+}
+
+/* ---- reading a manifest */
+
+typedef struct found {
+    uint64_t entry;
+    dl_life life;
+} found;
+
+/* The manifest as JSON in *text, when it is this snapshot's of this run and model. */
+static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *store,
+                                   const found *which, const dl_manifest *manifest, const char *run,
+                                   dl_time until)
+{
+    dl_key key;
+    char theirs[DL_HASH_HEX + 1];
+    uint64_t entry;
+    dl_life life;
+    dl_hash model;
+    dl_key_snapshot(key, which->entry, &which->life, "manifest.json");
+    DL_TRY(dl_store_get(store, text, key, until));
+    DL_TRY(dl_sealed_open(root, text->data, text->len, format));
+    DL_TRY(dl_json_read_run(theirs, *root));
+    DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_life(&life, *root, "life"));
+    DL_TRY(dl_json_read_hash(&model, *root, "manifest_digest"));
+    if (strcmp(theirs, run) != 0)
+        return dl_fail(DILOCO_EPROTO, "it belongs to run %s, this is run %s", theirs, run);
+    if (entry != which->entry || !dl_life_equal(&life, &which->life))
+        return dl_fail(DILOCO_EPROTO, "it is another snapshot's manifest");
+    if (!dl_hash_equal(model, manifest->digest))
+        return dl_fail(DILOCO_EPROTO, "it is of another model");
+    if (dl_json_count(dl_json_get(*root, "fragments")) != (size_t)manifest->n_fragments)
+        return dl_fail(DILOCO_EPROTO, "it does not have %d fragments", manifest->n_fragments);
+    return DILOCO_OK;
+}
+
+/* Does the image that was read have the length and digest that the manifest names? */
+static diloco_status check_image(dl_json_value root, size_t bytes, dl_hash digest)
+{
+    uint64_t told_bytes;
+    dl_hash told;
+    DL_TRY(dl_json_read_u64(&told_bytes, root, "bytes", SIZE_MAX));
+    DL_TRY(dl_json_read_hash(&told, root, "digest"));
+    if (bytes == told_bytes && dl_hash_equal(digest, told)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO,
+                   "state.safetensors is damaged: it is not what the manifest names");
+}
+
+static diloco_status read_control(dl_control *c, dl_json_value root)
+{
+    DL_TRY(dl_json_read_u64(&c->entry, root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_hash(&c->prev, root, "prev"));
+    DL_TRY(dl_json_read_u64(&c->n_aborts, root, "aborts", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&c->snapshot, root, "snapshot", UINT64_MAX));
+    DL_TRY(dl_json_read_finite_bits(&c->lr, root, "lr"));
+    DL_TRY(dl_json_read_finite_bits(&c->mu, root, "mu"));
+    DL_TRY(dl_json_read_bool(&c->last, root, "last"));
+    if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
+    return dl_roster_read(&c->roster, root);
+}
+
+static diloco_status read_commits(dl_state *state, dl_json_value root)
+{
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
+        DL_TRY(dl_json_read_u64(&state->now[it.index].n_commits, it.value, "commits", UINT64_MAX));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status check_digests(const dl_state *state, dl_json_value root)
+{
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
+        dl_hash told;
+        DL_TRY(dl_json_read_hash(&told, it.value, "digest"));
+        if (!dl_hash_equal(told, state->now[it.index].digest))
+            return dl_fail(DILOCO_EPROTO, "fragment %zu has not the digest that the manifest names",
+                           it.index);
+    }
+    return DILOCO_OK;
+}
+
+/* ---- reading a state */
+
+static diloco_status read_image(dl_state *state, size_t *bytes, dl_hash *digest, dl_store *store,
+                                const char *key, dl_time until)
+{
+    dl_image_reader r;
+    dl_image_reader_init(&r, state);
+    diloco_status status = dl_store_read(store, key, dl_image_sink(&r), until);
+    if (!status) status = dl_image_reader_end(&r, digest);
+    *bytes = r.total;
+    dl_image_reader_deinit(&r);
+    return status;
+}
+
+static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, const found *which,
+                          dl_pool *pool, dl_time until)
+{
+    dl_key key;
+    size_t bytes;
+    dl_hash digest;
+    DL_TRY(read_control(&state->control, root));
+    DL_TRY(read_commits(state, root));
+    dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
+    DL_TRY(read_image(state, &bytes, &digest, store, key, until));
+    DL_TRY(check_image(root, bytes, digest));
+    dl_state_rehash(state, pool);
+    return check_digests(state, root);
+}
+
+static diloco_status read_snapshot(dl_state *state, dl_store *store, const found *which,
+                                   const char *run, dl_pool *pool, dl_time until)
+{
+    dl_buf text;
+    dl_json_value root;
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = open_manifest(&root, &text, store, which, state->manifest, run, until);
+    if (!status) status = load(state, root, store, which, pool, until);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,
+                                 dl_hash run_digest, dl_pool *pool, dl_time until)
+{
+    dl_key key;
+    size_t bytes;
+    dl_hash digest;
+    dl_roster roster = state->control.roster;
+    roster.n = 0;
+    state->control = (dl_control){.prev = run_digest,
+                                  .roster = roster,
+                                  .lr = (float)run->config.outer_lr,
+                                  .mu = (float)run->config.outer_mu};
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        state->now[f].n_commits = 0;
+    dl_key_theta0(key, run->theta0_file);
+    diloco_status status = read_image(state, &bytes, &digest, store, key, until);
+    if (status) return dl_fail_context(status, "%s", key);
+    if (!dl_hash_equal(digest, run->theta0_file))
+        return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is not its name", key);
+    dl_state_rehash(state, pool);
+    if (!dl_hash_equal(dl_state_digest_all(state), run->theta0))
+        return dl_fail(DILOCO_EPROTO, "%s is not the first state that run.json names", key);
+    return DILOCO_OK;
+}
+
+/* ---- choosing one */
+
+typedef struct listing {
+    dl_buf found; /* of struct found */
+    uint64_t before;
+} listing;
+
+static diloco_status on_key(void *context, const char *key, size_t len)
+{
+    (void)len;
+    listing *list = context;
+    found f = {0};
+    if (!dl_key_parse_snapshot(&f.entry, &f.life, key) || f.entry > list->before) return DILOCO_OK;
+    return dl_buf_add(&list->found, &f, sizeof f);
+}
+
+static int older_first(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
+    return dl_life_compare(&x->life, &y->life);
+}
+
+/* Something is wrong with the object, not with the way to it? */
+static bool is_damage(diloco_status status)
+{
+    return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
+           status == DILOCO_EIO;
+}
+
+/* Try all that were found in turn. DILOCO_ENOENT: none is whole. */
+static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
+                              const char *run, dl_pool *pool, dl_time until)
+{
+    const found *all = (const void *)list->found.data;
+    size_t n = list->found.len / sizeof *all;
+    for (size_t i = 0; i < n; i++) {
+        const found *which = &all[newest ? n - 1 - i : i];
+        diloco_status status = read_snapshot(state, store, which, run, pool, until);
+        if (!is_damage(status)) return status;
+        dl_log(DILOCO_LOG_WARN, "snapshot of entry %llu by %s.%04u skipped: %s",
+               (unsigned long long)which->entry, which->life.replica,
+               (unsigned)which->life.generation, diloco_error_text());
+    }
+    return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
+}
+
+static diloco_status read_from(dl_state *state, bool newest, uint64_t before, dl_store *store,
+                               const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
+                               dl_time until)
+{
+    listing list = {.before = before};
+    dl_buf_init(&list.found, FOUND_MAX);
+    diloco_status status = dl_store_list(store, "snap/", NULL, on_key, &list, until);
+    if (list.found.len)
+        qsort(list.found.data, list.found.len / sizeof(found), sizeof(found), older_first);
+    if (!status) {
+        status = read_any(state, &list, newest, store, run->id, pool, until);
+        if (status == DILOCO_ENOENT)
+            status = read_theta0(state, store, run, run_digest, pool, until);
+    }
+    dl_buf_deinit(&list.found);
+    return status;
+}
+
+diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store, const dl_runfile *run,
+                                      dl_hash run_digest, uint64_t before, dl_pool *pool,
+                                      dl_time until)
+{
+    return read_from(state, true, before, store, run, run_digest, pool, until);
+}
+
+diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl_runfile *run,
+                                      dl_hash run_digest, dl_pool *pool, dl_time until)
+{
+    return read_from(state, false, UINT64_MAX, store, run, run_digest, pool, until);
+}
+
+/* ---- verifying */
+
+typedef struct passing {
+    dl_digest_stream stream;
+    size_t bytes;
+} passing;
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    passing *p = context;
+    dl_digest_add(&p->stream, data, len);
+    p->bytes += len;
+    return DILOCO_OK;
+}
+
+static diloco_status verify_image(dl_json_value root, dl_store *store, const char *key,
+                                  dl_time until)
+{
+    passing p = {.bytes = 0};
+    dl_digest_begin(&p.stream);
+    DL_TRY(dl_store_read(store, key, (dl_sink){&p, NULL, on_piece}, until));
+    return check_image(root, p.bytes, dl_digest_end(&p.stream));
+}
+
+diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
+                                 const dl_manifest *manifest, const char *run, dl_time until)
+{
+    dl_buf text;
+    dl_json_value root;
+    dl_key key;
+    found which = {entry, *life};
+    dl_buf_init(&text, TEXT_MAX);
+    dl_key_snapshot(key, entry, life, "state.safetensors");
+    diloco_status status = open_manifest(&root, &text, store, &which, manifest, run, until);
+    if (!status) status = verify_image(root, store, key, until);
+    dl_buf_deinit(&text);
+    return status ? dl_fail_context(status, "snapshot of entry %llu", (unsigned long long)entry)
+                  : DILOCO_OK;
+}
