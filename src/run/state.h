@@ -48,24 +48,28 @@ DL_MUST_CHECK diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_
                                            size_t *n_spans, const dl_state *state);
 size_t dl_state_image_spans(const dl_state *state); /* cap that suffices */
 
-/* Read such an image (theta0, a snapshot) into `now` and rehash; DILOCO_EPROTO: truncated, foreign,
- * a tensor missing or of another shape, a value not finite. */
+/* Read such an image (theta0, a snapshot) into `now` and rehash; n_commits, which an image does
+ * not have, stay. DILOCO_EPROTO: truncated, foreign, a tensor missing or of another shape, a
+ * value not finite; the tensors are unspecified then. */
 DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *bytes, size_t len,
                                                 dl_pool *pool);
 
-/* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. */
+/* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. Store
+ * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. */
 DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *state,
                                               const char *run, const dl_life *life, dl_time until);
 /* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own digests, else theta0.
- * Sets state->now and control. Damaged ones are skipped with a warning. */
+ * Sets state->now and control. Damaged ones are skipped with a warning. DILOCO_EPROTO,
+ * DILOCO_ENOENT: theta0 is damaged or gone too; store errors as they are: the state is
+ * unspecified then. `oldest`: likewise from the other end. */
 DL_MUST_CHECK diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t before, dl_pool *pool, dl_time until);
 DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     dl_pool *pool, dl_time until);
-/* Read one back and compare its digests with those of its manifest: PROTOCOL P25. Streams; takes
- * no memory of the model's size. */
+/* Read one back and compare length and digest with those of its manifest: PROTOCOL P25. Streams;
+ * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign; DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
                                                const dl_manifest *manifest, const char *run,
                                                dl_time until);
