@@ -276,20 +276,24 @@ diloco_status dl_options_digest(dl_hash *out, dl_option_table table, const void 
 
 /* ---- misspelt names */
 
-/* Levenshtein's distance, one row at a time; NEAR_MAX for names that are longer. */
+/* Edits between two names: a letter put in, left out, changed, or swapped with its neighbour
+ * (optimal string alignment), row by row; NEAR_MAX for names that are longer. */
 static size_t distance(const char *a, const char *b)
 {
-    size_t row[NEAR_MAX + 1], n = strlen(b);
+    size_t rows[3][NEAR_MAX + 1], *above = rows[0], *last = rows[1], *row = rows[2];
+    size_t n = strlen(b);
     if (strlen(a) >= NEAR_MAX || n >= NEAR_MAX) return NEAR_MAX;
     for (size_t j = 0; j <= n; j++)
         row[j] = j;
-    for (size_t i = 0; a[i]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < n; j++) {
-            size_t change = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            row[j + 1] = dl_size_min(change, 1 + dl_size_min(row[j], row[j + 1]));
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t *spare = above;
+        above = last, last = row, row = spare;
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = dl_size_min(change, 1 + dl_size_min(last[j], row[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = dl_size_min(row[j], above[j - 2] + 1);
         }
     }
     return row[n];
@@ -311,6 +315,7 @@ const char *dl_option_nearest(dl_option_table table, const char *name)
         size_t d =
             dl_size_min(distance(name, row->name), distance(last, last_component(row->name)) + 1);
         if (row->alias) d = dl_size_min(d, distance(name, row->alias));
+        if (row->alias && last != name) d = dl_size_min(d, distance(last, row->alias) + 1);
         if (d < best) best = d, nearest = row->name;
     }
     return best <= dl_size_max(strlen(last) / 3, 1) ? nearest : NULL;

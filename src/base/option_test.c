@@ -155,6 +155,8 @@ TEST(nearest_looks_at_names_aliases_and_last_components)
     CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "outer_lt"));
     CHECK_STR("run.steps", dl_option_nearest(table, "evry"));
     CHECK_STR("run.path", dl_option_nearest(table, "run_path"));
+    CHECK_STR("run.path", dl_option_nearest(table, "run.ptah")); /* neighbours swapped */
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "trainer.outer_lr"));
     CHECK(!dl_option_nearest(table, "xyz"));
     CHECK(!dl_option_nearest(table, ""));
     char long_name[300];
