@@ -3,6 +3,7 @@
 #include "run/entry.h"
 
 #include "check.h"
+#include "count_alloc.h"
 #include "run/fields.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
@@ -258,6 +259,27 @@ TEST(every_flipped_bit_and_every_cut_is_found)
     dl_entry_deinit(&e);
 }
 
+TEST(reading_and_writing_again_allocate_nothing)
+{
+    if (!count_alloc_works()) {
+        print_message("left out: a sanitizer counts for itself\n");
+        skip();
+    }
+    dl_entry e = an_entry(), back;
+    dl_buf text = written(&e);
+    const dl_outer *outer = nesterov();
+    CHECK_OK(dl_entry_init(&back, 4));
+    size_t before = count_alloc();
+    diloco_status status = dl_entry_read(&back, text.data, text.len, outer);
+    dl_buf_clear(&text);
+    if (!status) status = dl_entry_write(&text, &back, outer);
+    CHECK_INT(before, count_alloc());
+    CHECK_OK(status);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
 /* ---- rosters */
 
 TEST(a_roster_keeps_its_order_and_its_size)
@@ -319,4 +341,5 @@ TEST_MAIN(a_commit_reads_back_equal, an_abort_reads_back_with_its_reason,
           what_no_reader_would_take_is_not_written,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
           more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
-          a_roster_keeps_its_order_and_its_size, a_thousand_members_fit_into_the_longest_text)
+          reading_and_writing_again_allocate_nothing, a_roster_keeps_its_order_and_its_size,
+          a_thousand_members_fit_into_the_longest_text)

@@ -182,6 +182,32 @@ static diloco_status check_digests(const dl_state *state, dl_json_value root)
     return DILOCO_OK;
 }
 
+/* A snapshot follows the log when prev is the digest of the entry before it, and that entry is
+ * one that gave this state. One that was taken behind a void entry is passed over: it may be
+ * the void's own (P7). */
+static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
+{
+    const dl_control *c = &state->control;
+    if (c->entry == 0) return dl_fail(DILOCO_EPROTO, "it is of no entry");
+    dl_key key;
+    dl_buf text;
+    dl_entry before;
+    dl_key_entry(key, c->entry - 1);
+    DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = dl_store_get(store, &text, key, until);
+    if (!status && !dl_hash_equal(dl_hash_bytes(text.data, text.len), c->prev))
+        status = dl_fail(DILOCO_EPROTO, "prev is not the digest of %s", key);
+    if (!status) status = dl_entry_read(&before, text.data, text.len, state->outer);
+    if (!status && before.fragment >= (uint32_t)state->manifest->n_fragments)
+        status = dl_fail(DILOCO_EPROTO, "%s is of fragment %u", key, (unsigned)before.fragment);
+    if (!status && !dl_hash_equal(before.result, state->now[before.fragment].digest))
+        status = dl_fail(DILOCO_EPROTO, "it is not the result of %s", key);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&before);
+    return status;
+}
+
 /* ---- reading a state */
 
 static diloco_status read_image(dl_state *state, size_t *bytes, dl_hash *digest, dl_store *store,
@@ -208,7 +234,8 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     DL_TRY(read_image(state, &bytes, &digest, store, key, until));
     DL_TRY(check_image(root, bytes, digest));
     dl_state_rehash(state, pool);
-    return check_digests(state, root);
+    DL_TRY(check_digests(state, root));
+    return check_log(state, store, until);
 }
 
 static diloco_status read_snapshot(dl_state *state, dl_store *store, const found *which,

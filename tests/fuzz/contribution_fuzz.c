@@ -1,0 +1,76 @@
+/* contribution_fuzz.c - a contribution's header: what is read must write to the same bytes,
+ * and a whole object is fetched or refused, never half. Half of the inputs are sealed first,
+ * or no input would come past the seal. */
+#include "run/contribution.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SEAL_AT = DL_CONTRIBUTION_HEADER - 16, MOST = 4096 };
+
+static void seal(unsigned char *header)
+{
+    static const unsigned char start[16] = "DLCONTR1\1\0\0\0\0\2\0";
+    memcpy(header, start, sizeof start);
+    dl_hash hash = dl_hash_bytes(header, SEAL_AT);
+    memcpy(header + SEAL_AT, hash.bytes, sizeof hash.bytes);
+}
+
+/* Expect what the header says of itself, so that the reader goes on to sizes and body. */
+static void fetch(const unsigned char *object, size_t size, const dl_contribution *told)
+{
+    static const diloco_tensor tensors[] = {{"w", NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {9}, 0},
+                                            {"n", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {1}, 0},
+                                            {"b", NULL, DILOCO_BOOL, DILOCO_BUFFER, 1, {2}, 0}};
+    dl_manifest manifest;
+    dl_store *store;
+    dl_slot *slot;
+    dl_contribution facts = {.entry = 0};
+    dl_contribution_data got = {.len = 0};
+    const char *reason;
+    if (dl_manifest_init(&manifest, tensors, 3, false) || dl_store_open(&store, "mem://fuzz", true))
+        abort();
+    dl_contribution_expect expect = {
+        told->run,      told->entry,           told->fragment,       told->life, told->base,
+        told->manifest, manifest.fragments[0], dl_codec_find("f32"), 100,        &manifest};
+    expect.fragment = 0;
+    if (dl_slot_create(&slot, dl_contribution_body_max(expect.codec, expect.shape), NULL)) abort();
+    if (dl_store_delete(store, "c/fuzz", DL_NEVER) ||
+        dl_store_create(store, "c/fuzz", &(dl_span){object, size}, 1, NULL, DL_NEVER))
+        abort();
+    diloco_status status =
+        dl_contribution_fetch(&facts, &got, &reason, slot, store, "c/fuzz", &expect, DL_NEVER);
+    if (status && (*reason == 0 || got.len != 0)) abort();
+    if (!status && got.len + 10 + DL_CONTRIBUTION_HEADER != size) abort();
+    dl_slot_destroy(slot);
+    dl_store_close(store);
+    dl_manifest_deinit(&manifest);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    unsigned char object[MOST], again[DL_CONTRIBUTION_HEADER];
+    dl_contribution c;
+    if (size == 0 || size > MOST) return 0;
+    memcpy(object, data, size);
+    if (size >= DL_CONTRIBUTION_HEADER && object[size - 1] & 1) seal(object);
+    if (dl_contribution_read_header(&c, object, size)) return 0;
+    dl_contribution_write_header(again, &c);
+    if (memcmp(again, object, sizeof again) != 0) abort();
+    fetch(object, size, &c);
+    if (size > DL_CONTRIBUTION_HEADER) { /* and once with a body that fits */
+        c.body = dl_digest_bytes(object + DL_CONTRIBUTION_HEADER, size - DL_CONTRIBUTION_HEADER);
+        c.fragment = 0;
+        c.n_floats = 9;
+        c.n_integers = 1;
+        c.n_booleans = 2;
+        c.payload_len =
+            size - DL_CONTRIBUTION_HEADER - (size > DL_CONTRIBUTION_HEADER + 10 ? 10 : 0);
+        strcpy(c.codec, "f32");
+        dl_contribution_write_header(object, &c);
+        fetch(object, size, &c);
+    }
+    return 0;
+}
