@@ -36,6 +36,7 @@ typedef struct dl_combiner {
     const char *summary;
     size_t min_members;
     bool ignores_weights;
+    bool linear; /* G is the weighted sum of the members: outer rows take it on their way */
 
     /* G[n] from the members' decoded blocks g[m][n], n at most DL_BLOCK; m ascending. An
      * element x counts as x + 0.0f: a block may be a codec's view (codec.h). */

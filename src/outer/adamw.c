@@ -10,34 +10,35 @@
  * Square roots and divisions are rounded correctly everywhere, so bits agree. The
  * corrections are of the rounded b1 and b2: they undo exactly what the recurrences do. */
 #include "outer/rows.h"
-
-#include <math.h>
+#include "outer/tile.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, CORRECTION1, CORRECTION2, N_SCALARS };
 
-static inline DL_BODY void adamw_body(float *theta_out, float *m_out, float *v_out,
-                                      const float *theta, const float *m, const float *v,
-                                      const float *G, const float *s, float decay, size_t n)
+static inline DL_BODY void adamw_tile(const dl_outer_block *b, const float *G, size_t at, size_t n)
 {
-    float b1 = s[BETA1], b2 = s[BETA2], eps = s[EPS];
-    float rest1 = 1 - b1, rest2 = 1 - b2;
+    const float *theta = b->theta + at, *m = b->state[0] + at, *v = b->state[1] + at;
+    float *out = b->theta_out + at, *m_out = b->state_out[0] + at, *v_out = b->state_out[1] + at;
+    const float *s = b->scalars;
+    float b1 = s[BETA1], b2 = s[BETA2], eps = s[EPS], rest1 = 1 - b1, rest2 = 1 - b2;
     float step = s[LR] / s[CORRECTION1], root = sqrtf(s[CORRECTION2]);
+    float decay = b->decay ? s[LR] * s[WEIGHT_DECAY] : 0;
     DL_EACH
     for (size_t i = 0; i < n; i++) {
-        float g = G[i];
-        float m_new = fmaf(b1, m[i], rest1 * g);
-        float v_new = fmaf(b2, v[i], rest2 * g * g);
+        float m_new = fmaf(b1, m[i], rest1 * G[i]);
+        float v_new = fmaf(b2, v[i], rest2 * G[i] * G[i]);
         float d = sqrtf(v_new) / root + eps;
         float kept = fmaf(-decay, theta[i], theta[i]);
         m_out[i] = m_new;
         v_out[i] = v_new;
-        theta_out[i] = fmaf(-step, m_new / d, kept);
+        out[i] = fmaf(-step, m_new / d, kept);
     }
 }
-DL_KERNEL(adamw,
-          (float *theta_out, float *m_out, float *v_out, const float *theta, const float *m,
-           const float *v, const float *G, const float *s, float decay, size_t n),
-          adamw_body(theta_out, m_out, v_out, theta, m, v, G, s, decay, n))
+DL_OUTER_KERNEL(adamw, 2)
+
+static void block(dl_outer_block *b)
+{
+    dl_isa_call(adamw)(b);
+}
 
 /* 1 - x^t by squaring: no pow, whose last bit differs between math libraries. */
 static double correction(double x, uint64_t t)
@@ -58,13 +59,6 @@ static void scalars(float *out, const dl_outer_settings *settings)
     out[WEIGHT_DECAY] = (float)settings->weight_decay;
     out[CORRECTION1] = (float)correction(out[BETA1], t);
     out[CORRECTION2] = (float)correction(out[BETA2], t);
-}
-
-static void block(float *theta_out, float *const *state_out, const float *theta,
-                  const float *const *state, const float *G, const float *s, bool decay, size_t n)
-{
-    dl_isa_call(adamw)(theta_out, state_out[0], state_out[1], theta, state[0], state[1], G, s,
-                       decay ? s[LR] * s[WEIGHT_DECAY] : 0, n);
 }
 
 const dl_outer dl_outer_adamw = {

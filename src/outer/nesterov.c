@@ -3,37 +3,33 @@
  *
  *     v <- fma(mu, v, G);  d = fma(mu, v, G);  theta <- fma(-lr, d, theta) */
 #include "outer/rows.h"
+#include "outer/tile.h"
 
-#include <math.h>
-
-static inline DL_BODY void nesterov_body(float *theta_out, float *v_out, const float *theta,
-                                         const float *v, const float *G, float lr, float mu,
+static inline DL_BODY void nesterov_tile(const dl_outer_block *b, const float *G, size_t at,
                                          size_t n)
 {
+    const float *theta = b->theta + at, *v = b->state[0] + at;
+    float *out = b->theta_out + at, *v_out = b->state_out[0] + at;
+    float lr = b->scalars[0], mu = b->scalars[1];
     DL_EACH
     for (size_t i = 0; i < n; i++) {
         float u = fmaf(mu, v[i], G[i]);
         float d = fmaf(mu, u, G[i]);
         v_out[i] = u;
-        theta_out[i] = fmaf(-lr, d, theta[i]);
+        out[i] = fmaf(-lr, d, theta[i]);
     }
 }
-DL_KERNEL(nesterov,
-          (float *theta_out, float *v_out, const float *theta, const float *v, const float *G,
-           float lr, float mu, size_t n),
-          nesterov_body(theta_out, v_out, theta, v, G, lr, mu, n))
+DL_OUTER_KERNEL(nesterov, 1)
+
+static void block(dl_outer_block *b)
+{
+    dl_isa_call(nesterov)(b);
+}
 
 static void scalars(float *out, const dl_outer_settings *settings)
 {
     out[0] = (float)settings->lr;
     out[1] = (float)settings->mu;
-}
-
-static void block(float *theta_out, float *const *state_out, const float *theta,
-                  const float *const *state, const float *G, const float *s, bool decay, size_t n)
-{
-    (void)decay;
-    dl_isa_call(nesterov)(theta_out, state_out[0], theta, state[0], G, s[0], s[1], n);
 }
 
 const dl_outer dl_outer_nesterov = {

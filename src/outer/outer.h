@@ -10,7 +10,7 @@
 
 #include "tensor/kernels.h"
 
-enum { DL_OUTER_MAX_STATE = 3, DL_OUTER_MAX_SCALARS = 8 };
+enum { DL_OUTER_MAX_STATE = 3, DL_OUTER_MAX_SCALARS = 8, DL_OUTER_MAX_SUMS = 3 };
 
 /* What the scalars are made from. */
 typedef struct dl_outer_settings {
@@ -18,6 +18,23 @@ typedef struct dl_outer_settings {
     double beta1, beta2, eps, weight_decay; /* rows that are inner optimizers too (P22) */
     uint64_t n_commits;                     /* commits of this fragment before this entry */
 } dl_outer_settings;
+
+/* One block of at most DL_BLOCK elements: combined, stepped and measured in one loop, because
+ * passes over a block in cache cost as much as its way from memory. */
+typedef struct dl_outer_block {
+    float *theta_out, *state_out[DL_OUTER_MAX_STATE]; /* may be the inputs */
+    const float *theta, *state[DL_OUTER_MAX_STATE];
+    const float *const *g; /* G is the weighted mean of these; with 0 members g[0] is G */
+    const float *weights[DL_OUTER_MAX_SUMS]; /* [0]: of G; the others' sums are only measured */
+    int n_sums;
+    size_t n_members, n;
+    const float *scalars;
+    bool decay;         /* weight decay applies, to all elements alike */
+    dl_leaf_hash *hash; /* NULL, or streams that theta_out and each of state_out are added to */
+
+    double norm2[DL_OUTER_MAX_SUMS]; /* result: of each sum (PROTOCOL B3) */
+    bool bad;                        /* result: in theta_out or state_out, not finite */
+} dl_outer_block;
 
 typedef struct dl_outer {
     const char *name;
@@ -29,11 +46,7 @@ typedef struct dl_outer {
 
     void (*scalars)(float *out, const dl_outer_settings *settings);
 
-    /* One block of at most DL_BLOCK elements; out may be in. decay: 1 where weight decay
-     * applies, all of the block alike (blocks do not cross tensors when needs_tensors). */
-    void (*block)(float *theta_out, float *const *state_out, const float *theta,
-                  const float *const *state, const float *G, const float *scalars, bool decay,
-                  size_t n);
+    void (*block)(dl_outer_block *block);
     bool needs_tensors; /* the row treats matrices and vectors differently */
 } dl_outer;
 

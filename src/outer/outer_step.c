@@ -7,7 +7,9 @@
  *     slot per block and is added in index order afterwards. So threads change no bit.
  *  2. A leaf belongs to one thread; its hash goes to its slot.
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
- *  4. A block with a result that is not finite is not adopted, and the step fails. */
+ *  4. From the first block with a result that is not finite on, a thread adopts nothing, and
+ *     the step fails. */
+#include "combine/rows.h"
 #include "outer/rows.h"
 #include "outer/scratch.h"
 #include "outer/state.h"
@@ -16,6 +18,9 @@
 #include <math.h>
 #include <string.h>
 
+/* The sums of members over a fragment: G, of unit vectors, of the members as they are. */
+enum sum { SUM_G, SUM_UNIT, SUM_PLAIN };
+
 typedef struct step {
     dl_fragment_state *out;
     const dl_fragment_state *in;
@@ -23,7 +28,7 @@ typedef struct step {
     dl_outer_scratch *scratch;
     dl_fragment_shape shape;
     size_t n_f32, n_local_f32;
-    bool spread; /* measure how the members differ: there are several */
+    int n_sums; /* of members, whose norms are measured: 1, or with several members all */
 } step;
 
 /* ---- one block */
@@ -40,90 +45,108 @@ static void gather(const step *s, dl_step_room *room, size_t at, size_t n)
     }
 }
 
-static void measure(const step *s, dl_step_room *room, size_t at, size_t n)
-{
-    const dl_outer_scratch *scratch = s->scratch;
-    size_t block = at / DL_BLOCK, n_members = s->args->n_members;
-    const dl_combiner *mean = s->spread ? dl_combiner_find("mean") : NULL;
+/* Elements that one rule moves alike. */
+typedef struct piece {
+    size_t begin, end;
+    const dl_outer *rule;
+    const float *scalars;
+    bool decay;
+} piece;
 
-    scratch->sums[DL_SUM_G][block] = dl_block_norm2(room->G, n);
-    if (!mean) return;
-    mean->block(room->other, room->members, scratch->unit, n_members, n);
-    scratch->sums[DL_SUM_UNIT][block] = dl_block_norm2(room->other, n);
-    mean->block(room->other, room->members, scratch->ones, n_members, n);
-    scratch->sums[DL_SUM_PLAIN][block] = dl_block_norm2(room->other, n);
-}
-
-/* The outer optimizer over trained elements [at, at + n), which decay alike. */
-static void train(const step *s, const float *G, size_t at, size_t n, bool decay)
-{
-    const dl_outer *outer = s->args->outer;
-    float *state_out[DL_OUTER_MAX_STATE];
-    const float *state[DL_OUTER_MAX_STATE];
-    for (int k = 0; k < outer->n_state; k++) {
-        state_out[k] = s->out->outer[k] + at;
-        state[k] = s->in->outer[k] + at;
-    }
-    outer->block(s->out->theta + at, state_out, s->in->theta + at, state, G, s->args->scalars,
-                 decay, n);
-}
-
-static void train_by_stretches(const step *s, const float *G, size_t at, size_t n)
+static piece piece_of_stretch(const step *s, piece trained)
 {
     const size_t *first = s->scratch->first_stretch + s->args->fragment;
-    const dl_stretch *low = s->scratch->stretches + first[0],
-                     *end = s->scratch->stretches + first[1];
-    for (const dl_stretch *high = end; low < high;) { /* the first stretch that ends behind at */
+    const dl_stretch *low = s->scratch->stretches + first[0];
+    const dl_stretch *high = s->scratch->stretches + first[1];
+    while (low < high) { /* the first stretch that ends behind trained.begin */
         const dl_stretch *middle = low + (high - low) / 2;
-        if (middle->end > at)
+        if (middle->end > trained.begin)
             high = middle;
         else
             low = middle + 1;
     }
-    for (; low < end && low->begin < at + n; low++) {
-        size_t from = dl_size_max(low->begin, at), to = dl_size_min(low->end, at + n);
-        train(s, G + (from - at), from, to - from, low->decay);
+    trained.end = dl_size_min(trained.end, low->end);
+    trained.decay = low->decay;
+    return trained;
+}
+
+/* The longest piece from `begin` on that does not pass `end`. */
+static piece piece_at(const step *s, size_t begin, size_t end)
+{
+    static const float one = 1; /* averaged: theta <- fma(-1, G, theta) */
+    piece averaged = {begin, end, &dl_outer_sgd, &one, false};
+    piece trained = {begin, dl_size_min(end, s->shape.n_trained), s->args->outer, s->args->scalars,
+                     true};
+    if (begin >= s->shape.n_trained) return averaged;
+    return s->args->outer->needs_tensors ? piece_of_stretch(s, trained) : trained;
+}
+
+/* Vector 0 is theta; the others are the rule's. Notes the first element that is not finite. */
+static void find_bad(const step *s, dl_step_room *room, piece p)
+{
+    for (int v = 0; v <= p.rule->n_state; v++) {
+        const float *x = v == 0 ? s->out->theta : s->out->outer[v - 1];
+        size_t bad = p.begin + dl_first_bad(x + p.begin, p.end - p.begin, FLT_MAX);
+        if (bad == p.end || bad >= room->bad) continue;
+        room->bad = bad;
+        room->bad_vector = v;
     }
 }
 
-static void update(const step *s, const float *G, size_t at, size_t n)
+/* Step one piece with G from the members, or, with n_members 0, with g[0] as G; norm2 becomes
+ * what the rule measured of the sums of members. */
+static void step_piece(const step *s, dl_step_room *room, piece p, const float *const *g,
+                       size_t n_members, double *norm2)
 {
-    size_t n_trained = s->shape.n_trained > at ? dl_size_min(s->shape.n_trained - at, n) : 0;
-    if (n_trained && s->args->outer->needs_tensors)
-        train_by_stretches(s, G, at, n_trained);
-    else if (n_trained)
-        train(s, G, at, n_trained, true);
-
-    static const float one = 1; /* averaged: theta <- fma(-1, G, theta) */
-    if (n_trained < n)
-        dl_outer_sgd.block(s->out->theta + at + n_trained, NULL, s->in->theta + at + n_trained,
-                           NULL, G + n_trained, &one, false, n - n_trained);
+    dl_outer_block b = {.theta_out = s->out->theta + p.begin,
+                        .theta = s->in->theta + p.begin,
+                        .g = g,
+                        .weights = {s->args->weight, s->scratch->unit, s->scratch->ones},
+                        .n_sums = s->n_sums,
+                        .n_members = n_members,
+                        .n = p.end - p.begin,
+                        .scalars = p.scalars,
+                        .decay = p.decay,
+                        .hash = s->args->no_digest ? NULL : room->hash};
+    for (int k = 0; k < p.rule->n_state; k++) {
+        b.state_out[k] = s->out->outer[k] + p.begin;
+        b.state[k] = s->in->outer[k] + p.begin;
+    }
+    p.rule->block(&b);
+    if (b.bad) find_bad(s, room, p);
+    if (norm2) memcpy(norm2, b.norm2, sizeof b.norm2);
 }
 
-/* Vector 0 is theta; the others cover only the trained elements. *n becomes how many of the
- * elements [at, at + *n) it has. */
-static const float *result(const step *s, int vector, size_t at, size_t *n)
+/* The sums of members one by one, G last, which stays in room->G. */
+static void combine(const step *s, dl_step_room *room, size_t n, double *norm2)
 {
-    if (vector == 0) return s->out->theta + at;
-    *n = at < s->shape.n_trained ? dl_size_min(*n, s->shape.n_trained - at) : 0;
-    return *n ? s->out->outer[vector - 1] + at : NULL;
+    const float *weights[] = {NULL, s->scratch->unit, s->scratch->ones};
+    for (int k = s->n_sums - 1; k > 0; k--) {
+        dl_combiner_mean.block(room->G, room->members, weights[k], s->args->n_members, n);
+        norm2[k] = dl_block_norm2(room->G, n);
+    }
+    s->args->combiner->block(room->G, room->members, s->args->weight, s->args->n_members, n);
+    norm2[0] = dl_block_norm2(room->G, n);
 }
 
-static bool all_finite(const step *s, dl_step_room *room, size_t at, size_t n)
+/* A block that is one piece, nearly every one, is combined and stepped in one loop; else G is
+ * laid down first. Both give the same bits. */
+static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
-    bool good = true;
-    for (int v = 0; v <= s->args->outer->n_state; v++) {
-        size_t covered = n;
-        const float *x = result(s, v, at, &covered);
-        size_t bad = covered ? dl_first_bad(x, covered, FLT_MAX) : covered;
-        if (bad == covered) continue;
-        good = false;
-        if (at + bad < room->bad) {
-            room->bad = at + bad;
-            room->bad_vector = v;
+    double norm2[DL_OUTER_MAX_SUMS];
+    piece p = piece_at(s, at, at + n);
+    if (p.end == at + n && s->args->combiner->linear) {
+        step_piece(s, room, p, room->members, s->args->n_members, norm2);
+    } else {
+        combine(s, room, n, norm2);
+        for (size_t from = at; from < at + n; from = p.end) {
+            const float *G = room->G + (from - at);
+            p = piece_at(s, from, at + n);
+            step_piece(s, room, p, &G, 0, NULL);
         }
     }
-    return good;
+    for (int k = 0; k < s->n_sums; k++)
+        s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
 }
 
 static void adopt(const step *s, size_t at, size_t n)
@@ -147,15 +170,8 @@ static void adopt(const step *s, size_t at, size_t n)
 static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
     gather(s, room, at, n);
-    s->args->combiner->block(room->G, room->members, s->args->weight, s->args->n_members, n);
-    measure(s, room, at, n);
-    update(s, room->G, at, n);
-    if (all_finite(s, room, at, n)) adopt(s, at, n);
-    for (int v = 0; v <= s->args->outer->n_state && !s->args->no_digest; v++) {
-        size_t covered = n;
-        const float *x = result(s, v, at, &covered);
-        if (covered) dl_leaf_add(&room->hash[v], x, covered * sizeof *x);
-    }
+    step_block(s, room, at, n);
+    if (s->args->local && room->bad >= at + n) adopt(s, at, n);
 }
 
 /* ---- one thread */
@@ -260,7 +276,7 @@ static double unit_weights(const step *s)
     return smallest;
 }
 
-static double total(const step *s, dl_step_sum which)
+static double total(const step *s, enum sum which)
 {
     double sum = 0;
     for (size_t block = 0; block * DL_BLOCK < s->n_f32; block++)
@@ -277,10 +293,10 @@ static void find_spread(const step *s, double smallest, dl_outer_step_facts *fac
         norm2 += s->args->members[m].norm2 / M;
         n_moved += s->args->members[m].norm2 > 0;
     }
-    double units = smallest > 0 ? total(s, DL_SUM_UNIT) / (smallest * smallest) : 0;
+    double units = smallest > 0 ? total(s, SUM_UNIT) / (smallest * smallest) : 0;
     double cosines = (units - n_moved) / (M * (M - 1));
     facts->similarity = fmax(-1, fmin(1, cosines));
-    facts->divergence = sqrt(fmax(0, norm2 - total(s, DL_SUM_PLAIN) / (M * M)));
+    facts->divergence = sqrt(fmax(0, norm2 - total(s, SUM_PLAIN) / (M * M)));
 }
 
 /* ---- the step */
@@ -324,7 +340,7 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     s.shape = args->manifest->fragments[args->fragment];
     s.n_f32 = s.shape.n_trained + s.shape.n_averaged;
     s.n_local_f32 = count_local_f32(args);
-    s.spread = args->n_members > 1;
+    s.n_sums = args->n_members > 1 ? DL_OUTER_MAX_SUMS : 1;
 
     double smallest = unit_weights(&s);
     dl_pool_run(pool, walk_part, &s);
@@ -333,7 +349,7 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     out->n_commits = in->n_commits + 1;
     finish_digest(&s);
 
-    *facts = (dl_outer_step_facts){sqrt(total(&s, DL_SUM_G)), NAN, 0};
-    if (s.spread) find_spread(&s, smallest, facts);
+    *facts = (dl_outer_step_facts){sqrt(total(&s, SUM_G)), NAN, 0};
+    if (s.n_sums > 1) find_spread(&s, smallest, facts);
     return DILOCO_OK;
 }

@@ -36,12 +36,11 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
     for (int t = 0; t < s->n_threads; t++) {
         dl_step_room room = {0};
         room.G = DL_ARENA_ARRAY(arena, float, DL_BLOCK);
-        room.other = DL_ARENA_ARRAY(arena, float, DL_BLOCK);
         room.decoded = DL_ARENA_ARRAY(arena, float, s->max_members *DL_MEMBER_STRIDE);
         room.members = DL_ARENA_ARRAY(arena, const float *, s->max_members);
         if (s->rooms) s->rooms[t] = room;
     }
-    for (int k = 0; k < DL_N_SUMS; k++)
+    for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         s->sums[k] = DL_ARENA_ARRAY(arena, double, n_f32 / DL_BLOCK + 1);
     for (int v = 0; v < DL_STEP_VECTORS; v++)
         s->leaves[v] = DL_ARENA_ARRAY(arena, dl_hash, n_f32 / DL_LEAF_FLOATS + 1);

@@ -20,21 +20,18 @@ typedef struct dl_stretch {
 typedef struct dl_step_room {
     dl_leaf_hash hash[DL_STEP_VECTORS];
     float *G;              /* [DL_BLOCK] the combined update */
-    float *other;          /* [DL_BLOCK] other sums of the members, for the facts */
     float *decoded;        /* [max_members * DL_MEMBER_STRIDE] */
     const float **members; /* [max_members] this block of each: in `decoded`, or a view */
     size_t bad;            /* the first element with a result that is not finite; SIZE_MAX: none */
     int bad_vector;        /* which vector it is in */
 } dl_step_room;
 
-typedef enum dl_step_sum { DL_SUM_G, DL_SUM_UNIT, DL_SUM_PLAIN, DL_N_SUMS } dl_step_sum;
-
 struct dl_outer_scratch {
     dl_arena arena; /* holds all that follows */
     size_t max_members;
     int n_threads;
     dl_step_room *rooms;              /* [n_threads] */
-    double *sums[DL_N_SUMS];          /* a number for each block (PROTOCOL B3) */
+    double *sums[DL_OUTER_MAX_SUMS];  /* a number for each block (PROTOCOL B3) */
     dl_hash *leaves[DL_STEP_VECTORS]; /* a hash for each leaf (PROTOCOL B4) */
     float *unit, *ones;               /* [max_members] weights of the facts' sums */
     dl_stretch *stretches;            /* of all fragments, one after the other */

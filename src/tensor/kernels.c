@@ -93,25 +93,36 @@ double dl_norm2(const float *x, size_t n)
     return sum;
 }
 
-static inline DL_BODY void any_bad_body(int *bad, const float *x, float bound, size_t n)
+/* The bits of |x| as an integer are in the order of |x|, with the NaNs above infinity. */
+static inline DL_BODY uint32_t size_bits(float x)
 {
-    int any = 0;
-    for (size_t i = 0; i < n; i++)
-        any |= !(fabsf(x[i]) <= bound); /* true of a NaN too */
-    *bad = any;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffff;
 }
-DL_KERNEL(any_bad, (int *bad, const float *x, float bound, size_t n),
-          any_bad_body(bad, x, bound, n))
+
+static inline DL_BODY void largest_body(uint32_t *out, const float *x, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t size = size_bits(x[i]);
+        largest       = size > largest ? size : largest;
+    }
+    *out = largest;
+}
+DL_KERNEL(largest, (uint32_t *out, const float *x, size_t n), largest_body(out, x, n))
 
 size_t dl_first_bad(const float *x, size_t n, float bound)
 {
-    bound = fminf(bound, FLT_MAX);
+    uint32_t limit = size_bits(fminf(bound, FLT_MAX));
     for (size_t begin = 0; begin < n; begin += DL_BLOCK) {
-        size_t end = dl_size_min(n, begin + DL_BLOCK);
-        int bad;
-        dl_isa_call(any_bad)(&bad, x + begin, bound, end - begin);
-        for (size_t i = begin; bad && i < end; i++)
-            if (!(fabsf(x[i]) <= bound)) return i;
+        size_t   end = dl_size_min(n, begin + DL_BLOCK);
+        uint32_t most;
+        dl_isa_call(largest)(&most, x + begin, end - begin);
+        if (most <= limit) continue;
+        while (size_bits(x[begin]) <= limit)
+            begin++;
+        return begin;
     }
     return n;
 }
