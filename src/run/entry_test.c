@@ -108,6 +108,38 @@ TEST(an_abort_reads_back_with_its_reason)
     dl_entry_deinit(&e);
 }
 
+/* Written by the first program with format version 1: every later one reads it. */
+TEST(an_entry_of_version_1_is_still_read)
+{
+    static const char text[] =
+        "{\"format\":\"diloco-entry\",\"version\":1,\"kind\":\"commit\","
+        "\"run\":\"0123456789abcdef0123456789abcdef\",\"entry\":0,\"fragment\":0,"
+        "\"position\":0,\"committer\":\"r0.0000\","
+        "\"prev\":\"00000000000000000000000000000000\","
+        "\"base\":\"00000000000000000000000000000000\","
+        "\"result\":\"00000000000000000000000000000000\",\"members\":[{\"life\":\"r0.0000\","
+        "\"body\":\"00000000000000000000000000000000\",\"raw\":0,\"weight\":\"3f000000\","
+        "\"steps\":0,\"samples\":0,\"tokens\":0,\"bytes\":0,\"loss\":0},"
+        "{\"life\":\"r10.0000\",\"body\":\"00000000000000000000000000000000\",\"raw\":0,"
+        "\"weight\":\"00000000\",\"steps\":0,\"samples\":0,\"tokens\":0,\"bytes\":0,"
+        "\"loss\":0}],\"scalars\":{\"lr\":\"00000000\",\"mu\":\"00000000\"},\"loss\":0,"
+        "\"snapshot\":0,\"roster\":[\"r0\",\"r2\"],\"misses\":[1,0],\"next_lr\":\"00000000\","
+        "\"next_mu\":\"00000000\",\"last\":false,"
+        "\"check\":\"8b339b26401e98a58c2238c4aa2d8078\"}\n";
+    dl_entry back;
+    CHECK_OK(dl_entry_init(&back, 2));
+    CHECK_OK(dl_entry_read(&back, text, sizeof text - 1, nesterov()));
+    CHECK_INT(2, back.n_members);
+    CHECK_STR("r10", back.members[1].life.replica);
+    CHECK(back.members[0].weight == 0.5f);
+    CHECK_INT(1, back.roster.misses[0]);
+    dl_buf again = written(&back);
+    CHECK_INT(sizeof text - 1, again.len);
+    CHECK_BYTES(text, again.data, again.len);
+    dl_buf_deinit(&again);
+    dl_entry_deinit(&back);
+}
+
 /* ---- what the writer refuses */
 
 static void check_refused(dl_entry *e, const char *part)
@@ -337,8 +369,8 @@ TEST(a_thousand_members_fit_into_the_longest_text)
     dl_entry_deinit(&e);
 }
 
-TEST_MAIN(a_commit_reads_back_equal, an_abort_reads_back_with_its_reason,
-          what_no_reader_would_take_is_not_written,
+TEST_MAIN(a_commit_reads_back_equal, an_entry_of_version_1_is_still_read,
+          an_abort_reads_back_with_its_reason, what_no_reader_would_take_is_not_written,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
           more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
           reading_and_writing_again_allocate_nothing, a_roster_keeps_its_order_and_its_size,
