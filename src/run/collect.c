@@ -118,8 +118,9 @@ static diloco_status collect(sweep *s, lives *l)
     if (s->second == 0) return DILOCO_OK;
     s->floor = s->second;
     DL_TRY(lower_floor_to_heartbeats(s, l));
-    DL_TRY(remove_below(s, "c/"));
-    return remove_below(s, "snap/");
+    /* Snapshots first: one that stands has the contributions behind it. */
+    DL_TRY(remove_below(s, "snap/"));
+    return remove_below(s, "c/");
 }
 
 diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,

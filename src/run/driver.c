@@ -344,13 +344,22 @@ static bool try_again(dl_driver *d, const dl_event *event)
     return true;
 }
 
-static diloco_status rejoin(dl_driver *d)
+/* The answer to REJOIN is to begin again from the state that it loaded. */
+static dl_ask begin_machine(dl_driver *d, const dl_machine_start *start)
 {
-    dl_event event = {.now = dl_clock_now()};
-    dl_driver_settle(d);
-    dl_exec_do(d->a.exec, &d->open, &event, dl_time_after(event.now, SNAPSHOT_LIMIT));
-    DL_TRY(event.status);
-    return dl_driver_begin(d, &(dl_machine_start){.resumed = false});
+    const dl_state *state = dl_exec_state(d->a.exec);
+    dl_machine_start full = *start;
+    full.digest = state->now[0].digest;
+    full.n_commits = state->now[0].n_commits;
+    full.now = dl_clock_now();
+    return dl_machine_begin(d->machine, &full);
+}
+
+static dl_ask answer(dl_driver *d, const dl_event *event)
+{
+    if (d->open.kind == DL_ASK_REJOIN && !event->status)
+        return begin_machine(d, &(dl_machine_start){.resumed = false});
+    return dl_machine_next(d->machine, event);
 }
 
 static diloco_status finish(dl_driver *d)
@@ -379,7 +388,6 @@ static diloco_status drive(dl_driver *d)
     while (d->open.kind != DL_ASK_TRAIN) {
         if (d->open.kind == DL_ASK_DONE) return finish(d);
         if (d->open.kind == DL_ASK_FAIL) return d->open.status;
-        if (d->open.kind == DL_ASK_REJOIN) return rejoin(d);
         if (atomic_load(d->a.interrupted))
             return dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for entry %llu",
                            (unsigned long long)d->open.entry);
@@ -406,12 +414,7 @@ static diloco_status drive_and_place(dl_driver *d)
 
 diloco_status dl_driver_begin(dl_driver *d, const dl_machine_start *start)
 {
-    const dl_state  *state = dl_exec_state(d->a.exec);
-    dl_machine_start full  = *start;
-    full.digest            = state->now[0].digest;
-    full.n_commits         = state->now[0].n_commits;
-    full.now               = dl_clock_now();
-    d->open                = dl_machine_begin(d->machine, &full);
+    d->open = begin_machine(d, start);
     return drive_and_place(d);
 }
 

@@ -289,6 +289,8 @@ static diloco_status do_contribute(dl_exec *x, const dl_ask *ask, dl_event *even
     dl_key key;
     dl_key_contribution(key, ask->entry, &x->a.self);
     diloco_status status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
+    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+        status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
     x->facts.put_s       = dl_seconds(dl_clock_now() - encoded);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED, "%s holds other bytes: another process lives as %s; stop one",
@@ -460,8 +462,7 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
 
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
-    (void)ask;
-    DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest, UINT64_MAX,
+    DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest, ask->entry,
                                    x->a.pool, until));
     event->result = x->state.now[0].digest;
     return DILOCO_OK;

@@ -469,7 +469,7 @@ diloco_status diloco_theta_read(void **bytes, size_t *len, uint64_t *entry, cons
     *bytes = NULL;
     *len   = 0;
     DL_TRY(reader_open(&r, url));
-    dl_buf_init(&image, SIZE_MAX);
+    dl_buf_init(&image, PTRDIFF_MAX);
     diloco_status status = reader_exec(&r, dl_cores());
     if (!status) status = theta_image(&r, &image, entries);
     if (status) {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WATCHED = 4096, MAX_REJOINS = 3 };
+enum { MAX_WATCHED = 4096, MAX_REJOINS = 3, MAX_DOUBTS = 2 };
 
 static const double AUTO_DEADLINE_MIN_S = 10;
 static const dl_time POLL = DL_SECOND / 2; /* longest wait between looks */
@@ -50,7 +50,7 @@ typedef struct known {
     dl_life life;
     size_t len;
     worth           worth;
-    bool            doubted; /* refused once: read again before it is called bad (P7) */
+    unsigned n_doubts; /* how often it was refused: read again before it is called bad (P7) */
     dl_contribution facts;
     double norm2;
 } known;
@@ -89,11 +89,11 @@ struct dl_machine {
     float           *weight;
     bool drafted, created, computed; /* about control->entry */
     dl_hash draft_result;
-    dl_hash entry_digest;
+    dl_hash entry_digest, suspect; /* of its text; of a text that was read again before judging */
     unsigned n_recomputed; /* of the entry being folded */
     size_t fold_member;    /* next member to make sure of */
-    dl_hash disputed;      /* result of the last entry that we voided for it; else zero */
-    unsigned n_rejoins;
+    uint64_t rejoined_at;  /* 1 + the last entry that made us begin again; 0: none */
+    unsigned n_gone; /* fresh starts since an entry was folded, because of ENOENT */
 
     dl_time train_began, due_at, put_took, start_at;
     double round_s;
@@ -583,10 +583,7 @@ static void folded(dl_machine *m, bool valid)
 
 static dl_ask fold_abort(dl_machine *m, bool valid)
 {
-    if (valid) {
-        m->disputed = (dl_hash){{0}};
-        note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
-    }
+    if (valid) note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
     const bool timely = m->timely;
     folded(m, valid);
     clear_entry(m);
@@ -604,7 +601,7 @@ static dl_ask fold_commit(dl_machine *m)
 {
     const bool counted = counts_self(m, &m->entry);
     const bool adopt = counted || is(m->a.config->on_uncounted, "adopt");
-    m->disputed = (dl_hash){{0}};
+    m->n_gone = 0;
 
     dl_ask a = ask(m, DL_ASK_ADOPT, ADOPTING);
     a.swap = true;
@@ -628,7 +625,6 @@ static dl_ask dispute(dl_machine *m, dl_hash computed)
                       .entry = &m->entry,
                       .claimed = m->entry.result,
                       .computed = computed});
-    m->disputed = m->entry.result;
     return fold_void(m, "its result is not what its members give");
 }
 
@@ -668,14 +664,39 @@ static dl_ask fold_gather(dl_machine *m)
     return fold_compute(m);
 }
 
-static dl_ask rejoin(dl_machine *m)
+/* Begin again from a snapshot of `before` entries or fewer. */
+static dl_ask rejoin(dl_machine *m, uint64_t before)
 {
-    if (m->n_rejoins++ < MAX_REJOINS) return ask(m, DL_ASK_REJOIN, OVER);
-    dl_fail(DILOCO_EPROTO,
-            "entry %llu starts from a state that this replica does not reach, after "
-            "%d fresh starts: run 'diloco verify' on the store",
-            (unsigned long long)open_entry(m), MAX_REJOINS);
-    return fail(m, DILOCO_EPROTO);
+    dl_ask a = ask(m, DL_ASK_REJOIN, OVER);
+    a.entry = before;
+    return a;
+}
+
+/* What the entry names was collected behind a snapshot that we have not seen. */
+static dl_ask contribution_gone(dl_machine *m)
+{
+    if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
+    dl_fail(DILOCO_ENOENT, "entry %llu needs contributions that are gone from the store",
+            (unsigned long long)open_entry(m));
+    return fail(m, DILOCO_ENOENT);
+}
+
+/* Judge only what reads the same twice (P7): the first reading may be what is damaged. */
+static bool is_suspect(dl_machine *m)
+{
+    if (dl_hash_equal(m->suspect, m->entry_digest)) return false;
+    m->suspect = m->entry_digest;
+    return true;
+}
+
+/* An entry that nobody can read counts as an abort of nobody's. */
+static dl_ask fold_unreadable(dl_machine *m)
+{
+    m->entry.n_members = 0;
+    m->entry.committer = (dl_life){.generation = 0};
+    m->entry.entry = open_entry(m);
+    m->entry.commit = false;
+    return fold_void(m, diloco_error_text());
 }
 
 /* log/<e> is there: whoever wrote it decided. */
@@ -684,17 +705,18 @@ static dl_ask fold_text(dl_machine *m, const dl_event *event)
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
     m->fold_member = 0;
     m->n_recomputed = 0;
-    if (dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer)) {
-        m->entry.n_members = 0;
-        m->entry.committer = (dl_life){.generation = 0};
-        m->entry.entry = open_entry(m);
-        m->entry.commit = false;
-        return fold_void(m, diloco_error_text());
-    }
-    if (!dl_hash_is_zero(m->disputed) && dl_hash_equal(m->disputed, m->entry.base))
-        return rejoin(m); /* the others went on from what we called wrong (P7) */
+    const bool readable = !dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
+    const char *why =
+        readable ? dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest) : NULL;
+    if ((!readable || why) && is_suspect(m)) return ask(m, DL_ASK_READ, READING_BACK);
+    if (!readable) return fold_unreadable(m);
 
-    const char *why = dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest);
+    /* A base that is not ours: one of us is wrong, and a replay tells who (P7). */
+    const bool other_base = why && !dl_hash_equal(m->entry.base, m->digest);
+    if (other_base && !m->a.reader && m->rejoined_at <= open_entry(m)) {
+        m->rejoined_at = open_entry(m) + 1; /* once an entry, so this comes to an end */
+        return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
+    }
     if (why) return fold_void(m, why);
     if (!m->entry.commit) return fold_abort(m, true);
     if (m->computed && same_members(&m->entry, &m->draft) &&
@@ -763,7 +785,6 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     m->resumed_due = start->resumed && start->due;
     m->must_adopt = !start->resumed || start->resumed_entry < open_entry(m);
     m->missed = start->resumed && start->resumed_entry < open_entry(m);
-    m->disputed = (dl_hash){{0}};
     m->position = open_entry(m) ? dl_due(open_entry(m) - 1, m->a.interval) : 0;
     if (start->resumed && start->resumed_position > m->position &&
         start->resumed_entry >= open_entry(m))
@@ -829,7 +850,7 @@ static bool refused(diloco_status s)
     return s == DILOCO_EPROTO || s == DILOCO_ENUMERIC;
 }
 
-/* True when it has to be read once more. */
+/* True when it has to be read again: what is wrong may be the way here. */
 static bool judge(dl_machine *m, known *k, const dl_event *event)
 {
     if (!event->status) {
@@ -838,7 +859,7 @@ static bool judge(dl_machine *m, known *k, const dl_event *event)
         k->norm2 = event->norm2;
         return false;
     }
-    if (!k->doubted) return k->doubted = true;
+    if (k->n_doubts++ < MAX_DOUBTS) return true;
     k->worth = BAD;
     note(m, (dl_note){.kind = DL_NOTE_REJECT, .life = k->life, .text = event->reason});
     return false;
@@ -885,8 +906,7 @@ static dl_ask read_back(dl_machine *m, const dl_event *event)
 static dl_ask fold_fetched(dl_machine *m, const dl_event *event)
 {
     known *k = find_known(m, &m->entry.members[m->fold_member].life);
-    /* Collected behind a snapshot we have not seen: begin again from that one. */
-    if (event->status == DILOCO_ENOENT) return rejoin(m);
+    if (event->status == DILOCO_ENOENT) return contribution_gone(m);
     if (event->status && !refused(event->status)) return fail(m, event->status);
     if (judge(m, k, event)) return fetch(m, k, FOLD_FETCHING, true);
     if (k->worth == BAD || !dl_hash_equal(k->facts.body, m->entry.members[m->fold_member].body))
@@ -936,6 +956,8 @@ static bool phase_handles(phase p, diloco_status s)
     case DRAFTING:
     case FOLD_COMPUTING:
         return s == DILOCO_ENUMERIC;
+    case SNAPSHOTTING:
+        return true; /* there will be another */
     default:
         return false;
     }

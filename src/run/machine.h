@@ -39,7 +39,7 @@ typedef enum dl_ask_kind {
     DL_ASK_WATCH,      /* list hb/ with contents, and end/ */
     DL_ASK_WAIT,       /* until c/<entry>/ or log/ may have changed, at most to `until` */
     DL_ASK_SNAPSHOT,   /* write one of now, in the background */
-    DL_ASK_REJOIN,     /* load the newest snapshot, then dl_machine_restart */
+    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, then dl_machine_begin */
     DL_ASK_DONE,       /* the run is over for this replica: end/, final state */
     DL_ASK_FAIL        /* stop with `status`; the error text is set */
 } dl_ask_kind;
@@ -124,6 +124,7 @@ typedef struct dl_machine_args {
     size_t           snapshot_bytes; /* size of one: P25's rule */
     uint64_t         entries;        /* of the run */
     uint64_t         interval;       /* H */
+    bool reader; /* replays only: does not begin again, but says what is wrong */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void            *lr_user;
     dl_note_fn       note;

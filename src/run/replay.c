@@ -44,6 +44,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                     .max_members = state->control.roster.cap,
                                     .entries     = entries,
                                     .interval    = (uint64_t)run->config.local_steps,
+                                    .reader      = true,
                                     .note        = on_note,
                                     .note_user   = &r};
     const dl_machine_start start = {.digest    = state->now[0].digest,
@@ -53,17 +54,14 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
 
     dl_ask   ask = dl_machine_begin(machine, &start);
     dl_event event;
-    while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL &&
-           ask.kind != DL_ASK_REJOIN) {
+    while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL) {
         event.now = dl_clock_now();
         dl_exec_do(exec, &ask, &event, dl_time_after(event.now, 3600 * DL_SECOND));
         event.now = dl_clock_now();
         ask       = dl_machine_next(machine, &event);
     }
     dl_machine_destroy(machine);
-    if (ask.kind == DL_ASK_FAIL) return ask.status;
-    if (ask.kind == DL_ASK_REJOIN)
-        return dl_fail(DILOCO_ENOENT, "entry %llu needs contributions that are gone from the store",
-                       (unsigned long long)state->control.entry);
+    if (ask.kind == DL_ASK_FAIL)
+        return dl_fail_context(ask.status, "entry %llu", (unsigned long long)state->control.entry);
     return DILOCO_OK;
 }

@@ -44,6 +44,7 @@ struct diloco_run {
     uint64_t     step, position, tokens, next_sample;
     double       loss_sum;
     dl_exec_work work;
+    diloco_step_report last; /* as counted by the last step */
     dl_time      joined, trained_since;
     dl_time      training; /* time between exchanges */
 };
@@ -220,19 +221,22 @@ static diloco_status load_local(diloco_run *run, dl_machine_start *start)
     return DILOCO_OK;
 }
 
-static diloco_status save_local(diloco_run *run, uint64_t entry, uint64_t position, bool due)
+/* `undone`: as if the last step had not been counted. */
+static diloco_status save_local(diloco_run *run, uint64_t entry, uint64_t position, bool due,
+                                bool undone)
 {
     if (!run->local) return DILOCO_OK;
+    const diloco_step_report last = undone ? run->last : (diloco_step_report){0};
     dl_local_facts f = {.entry        = entry,
-                        .position     = position,
-                        .step         = run->step,
-                        .steps        = run->work.steps,
-                        .samples      = run->work.samples,
-                        .tokens       = run->work.tokens,
+                        .position     = position - undone,
+                        .step         = run->step - undone,
+                        .steps        = run->work.steps - undone,
+                        .samples      = run->work.samples - last.samples,
+                        .tokens       = run->work.tokens - last.tokens,
                         .shard        = run->work.shard,
                         .first_sample = run->work.first_sample,
-                        .next_sample  = run->next_sample,
-                        .loss_sum     = run->loss_sum,
+                        .next_sample  = run->next_sample - last.samples,
+                        .loss_sum     = run->loss_sum - last.loss,
                         .due          = due,
                         .base         = dl_exec_state(run->exec)->now[0].digest,
                         .manifest     = run->file.manifest.digest,
@@ -250,7 +254,7 @@ static diloco_status save_local(diloco_run *run, uint64_t entry, uint64_t positi
 static diloco_status save_at_due_point(void *user, uint64_t entry, uint64_t position)
 {
     diloco_run *run = user;
-    return run->has_gradients ? DILOCO_OK : save_local(run, entry, position, true);
+    return run->has_gradients ? DILOCO_OK : save_local(run, entry, position, true, false);
 }
 
 static diloco_status make_exec(diloco_run *run)
@@ -377,6 +381,7 @@ static void count(diloco_run *run, const diloco_step_report *report)
     run->tokens += report->tokens;
     run->next_sample += report->samples;
     run->loss_sum += report->loss;
+    run->last      = *report;
     run->work.step = run->step;
     run->work.steps++;
     run->work.samples += report->samples;
@@ -456,8 +461,7 @@ diloco_status diloco_run_save(diloco_run *run)
     const uint64_t entry = dl_exec_state(run->exec)->control.entry;
     if (run->due && !run->has_gradients) return DILOCO_OK; /* saved at the due point */
     /* With gradients a step that is under way is done again: it is a function of the position. */
-    const uint64_t redone = run->due ? 1 : 0;
-    return save_local(run, entry, run->position - redone, false);
+    return save_local(run, entry, run->position, false, run->due);
 }
 
 diloco_status diloco_run_leave(diloco_run *run)
