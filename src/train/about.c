@@ -1,0 +1,19 @@
+/* about.c - what this build is and where it runs. */
+#include "base/thread.h"
+#include "tensor/isa.h"
+#include <diloco/train.h>
+
+const char *diloco_version(void)
+{
+    return DILOCO_VERSION;
+}
+
+const char *diloco_isa(void)
+{
+    return dl_isa_name(dl_isa_chosen());
+}
+
+int diloco_cores(void)
+{
+    return dl_cores();
+}

@@ -1,0 +1,315 @@
+/* checks.c - refusals and warnings before training. Each is a function of the configuration
+ * alone and its sentence ends with the way out; the tables at their ends are the list. Data and
+ * model say themselves what they cannot do (dl_data_open, dl_model_plan_for). */
+#include "train/checks.h"
+
+#include "base/log.h"
+#include "combine/combine.h"
+#include "tensor/isa.h"
+#include "train/choices.h"
+#include "train/presets.h"
+#include "train/setup.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+uint64_t dl_positions(const dl_config *config)
+{
+    return (uint64_t)config->rounds * (uint64_t)config->local_steps;
+}
+
+static bool is(const char *value, const char *name)
+{
+    return strcmp(value, name) == 0;
+}
+
+/* Did a person write it: not a default, a preset's row, or what the run has? */
+static bool by_hand(const dl_config *config, const char *option)
+{
+    const char *origin = dl_config_origin(config, option);
+    return !is(origin, "default") && !is(origin, "run") && strncmp(origin, "preset ", 7) != 0;
+}
+
+/* ---- refusals */
+
+static diloco_status check_store(const dl_config *config)
+{
+    if (config->store[0]) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "run.store is empty: name the folder of the log, for example "
+                                  "run.store = \"runs/first\" or --store runs/first");
+}
+
+static diloco_status check_length(const dl_config *config)
+{
+    if (config->rounds <= INT64_MAX / config->local_steps) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.rounds x trainer.local_steps_per_round is more steps than can be "
+                   "counted: lower one of them");
+}
+
+static diloco_status check_faithful(const dl_config *config)
+{
+    if (config->preserve_optimizer_state) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.preserve_optimizer_state = false would reset the inner optimizer at "
+                   "every entry; DiLoCo (arXiv:2311.08105) keeps it, and so does every number "
+                   "published for it: leave it true");
+}
+
+static diloco_status check_heartbeat(const dl_config *config)
+{
+    if (config->heartbeat_s * 3 <= config->patience_s) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.heartbeat = %g s is more than a third of run.patience = %g s, so the "
+                   "living would look silent: set run.heartbeat to at most %g, or run.patience to "
+                   "at least %g",
+                   config->heartbeat_s, config->patience_s, config->patience_s / 3,
+                   config->heartbeat_s * 3);
+}
+
+static diloco_status check_counts(const dl_config *config)
+{
+    if (config->min_replicas > config->replicas)
+        return dl_fail(DILOCO_EINVAL,
+                       "run.min_replicas = %" PRId64 " is more than run.replicas = %" PRId64
+                       ": lower the one or raise the other",
+                       config->min_replicas, config->replicas);
+    if (config->local_replicas > config->replicas)
+        return dl_fail(DILOCO_EINVAL,
+                       "run.local_replicas = %" PRId64 " is more than run.replicas = %" PRId64
+                       ": a machine cannot run more replicas than there are shards for; raise "
+                       "run.replicas",
+                       config->local_replicas, config->replicas);
+    return DILOCO_OK;
+}
+
+static diloco_status check_quorum(const dl_config *config)
+{
+    if (!is(config->on_missing, "commit_partial") || config->quorum > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit entries "
+                   "of nobody: set a quorum above 0, such as 0.5");
+}
+
+static diloco_status check_members(const dl_config *config)
+{
+    const dl_combiner *combiner = dl_combiner_find(config->combiner);
+    if ((uint64_t)config->replicas >= combiner->min_members) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "combiner %s needs at least %zu members and run.replicas is %" PRId64
+                   ": raise it, or take the combiner mean",
+                   combiner->name, combiner->min_members, config->replicas);
+}
+
+static diloco_status check_max_members(const dl_config *config)
+{
+    if (config->replicas <= DL_MAX_MEMBERS) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "run.replicas = %" PRId64 ": an entry has at most %d members in this version",
+                   config->replicas, DL_MAX_MEMBERS);
+}
+
+/* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
+static diloco_status check_data_parallel(const dl_config *config)
+{
+    if (!dl_preset_is(config, "data_parallel")) {
+        if (!is(config->outer_optimizer, "adamw")) return DILOCO_OK;
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.outer_optimizer = \"adamw\" is the optimizer of preset "
+                       "data_parallel and takes gradients, not movements: use nesterov, momentum "
+                       "or sgd, or that preset");
+    }
+    if (config->local_steps != 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "preset data_parallel exchanges after every step, and "
+                       "trainer.local_steps_per_round is %" PRId64
+                       ": leave it 1, or take preset diloco",
+                       config->local_steps);
+    if (!is(config->outer_optimizer, "adamw") || !is(config->optimizer, "adamw"))
+        return dl_fail(DILOCO_EINVAL,
+                       "preset data_parallel trains with adamw, as inner optimizer and as the "
+                       "outer row that applies it; here trainer.optimizer is \"%s\" and "
+                       "server.diloco.outer_optimizer is \"%s\": leave both adamw",
+                       config->optimizer, config->outer_optimizer);
+    return DILOCO_OK;
+}
+
+static diloco_status check_single(const dl_config *config)
+{
+    if (!dl_preset_is(config, "single") || config->replicas == 1) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "preset single is one replica, and run.replicas is %" PRId64
+                   ": leave it 1, or take preset diloco",
+                   config->replicas);
+}
+
+static diloco_status check_optimizer(const dl_config *config)
+{
+    if (config->momentum == 0 || is(config->optimizer, "sgd")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.optimizer.momentum = %g is of sgd, and trainer.optimizer is \"%s\", "
+                   "which has beta1: set that, or take sgd",
+                   config->momentum, config->optimizer);
+}
+
+typedef diloco_status (*refusal)(const dl_config *config);
+static const refusal refusals[] = {
+    check_store,         check_length, check_faithful,  check_heartbeat,
+    check_counts,        check_quorum, check_members,   check_max_members,
+    check_data_parallel, check_single, check_optimizer,
+};
+
+diloco_status dl_check_config(const dl_config *config)
+{
+    DL_TRY(dl_isa_check());
+    DL_TRY(dl_preset_check(config->preset));
+    DL_TRY(dl_choices_check(config));
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        DL_TRY(refusals[i](config));
+    return DILOCO_OK;
+}
+
+/* ---- warnings: each writes its sentence, or nothing where there is no cause */
+
+typedef struct warning {
+    char text[512];
+} warning;
+
+static void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
+static void say(warning *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->text, sizeof out->text, format, args);
+    va_end(args);
+}
+
+static void warn_warmup(warning *out, const dl_config *config)
+{
+    if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
+    say(out,
+        "parameters.learning_rate.warmup_steps = %" PRId64 " is the whole run of %" PRIu64
+        " steps: the learning rate never reaches parameters.optimizer.lr",
+        config->warmup_steps, dl_positions(config));
+}
+
+static void warn_decay(warning *out, const dl_config *config)
+{
+    if (!is(config->lr_scheduler, "wsd") || (uint64_t)config->decay_steps <= dl_positions(config))
+        return;
+    say(out,
+        "parameters.learning_rate.decay_steps = %" PRId64 " is more than the run's %" PRIu64
+        " steps",
+        config->decay_steps, dl_positions(config));
+}
+
+static void warn_outer_lr(warning *out, const dl_config *config)
+{
+    if (dl_preset_is(config, "data_parallel")) {
+        if (by_hand(config, "server.diloco.outer_learning_rate"))
+            say(out, "server.diloco.outer_learning_rate has no effect in preset data_parallel: "
+                     "parameters.optimizer.lr and its schedule are the learning rate");
+    } else if (config->outer_lr > 1) {
+        say(out,
+            "server.diloco.outer_learning_rate = %g overshoots the mean of the replicas; "
+            "2311.08105 "
+            "found 0.7 best of 0.1 to 1",
+            config->outer_lr);
+    } else if (config->outer_lr == 0) {
+        say(out, "server.diloco.outer_learning_rate = 0: the shared model never moves");
+    }
+}
+
+static void warn_outer_momentum(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "server.diloco.outer_momentum") && config->outer_mu > 0 &&
+        (is(config->outer_optimizer, "sgd") || is(config->outer_optimizer, "adamw")))
+        say(out, "server.diloco.outer_momentum has no effect with outer optimizer %s",
+            config->outer_optimizer);
+}
+
+static void warn_eval(warning *out, const dl_config *config)
+{
+    if (config->test_fraction == 0 && !config->test_path[0])
+        say(out, "data.test_fraction is 0 and data.test_path is empty: nothing is held out, so "
+                 "the shared model will not be evaluated");
+}
+
+static void warn_quorum(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "run.quorum") && !is(config->on_missing, "commit_partial"))
+        say(out,
+            "run.quorum has no effect with run.on_missing = \"%s\": it is of \"commit_partial\"",
+            config->on_missing);
+}
+
+static void warn_threads(warning *out, const dl_config *config)
+{
+    int64_t wanted = config->threads * dl_local_replicas(config);
+    if (wanted > dl_cores())
+        say(out,
+            "run.threads = %" PRId64 " for %" PRId64 " local replicas is more than the %d cores "
+            "there are: they will fight each other; 0 divides the cores evenly",
+            config->threads, dl_local_replicas(config), dl_cores());
+}
+
+static const struct {
+    const char *code;
+    void (*check)(warning *out, const dl_config *config);
+} warnings[] = {
+    {"warmup", warn_warmup},
+    {"decay", warn_decay},
+    {"outer_learning_rate", warn_outer_lr},
+    {"outer_momentum", warn_outer_momentum},
+    {"no_validation", warn_eval},
+    {"quorum", warn_quorum},
+    {"threads", warn_threads},
+};
+
+void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
+{
+    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
+        warning out = {""};
+        warnings[i].check(&out, config);
+        if (out.text[0]) fn(user, warnings[i].code, out.text);
+    }
+}
+
+/* ---- the public checks */
+
+static void log_warning(void *user, const char *code, const char *text)
+{
+    (void)user, (void)code;
+    dl_log(DILOCO_LOG_WARN, "%s", text);
+}
+
+diloco_status diloco_train_check(const diloco_config *config)
+{
+    dl_data *data;
+    dl_model_plan plan;
+    DL_TRY(dl_check_config(config));
+    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    size_t vocab = dl_data_vocab(data);
+    dl_data_close(data);
+    DL_TRY(dl_model_plan_for(&plan, config, vocab, (size_t)config->batch_size, 1));
+    dl_check_warnings(config, log_warning, NULL);
+    return DILOCO_OK;
+}
+
+diloco_status diloco_data_check(diloco_data_report *out, const diloco_config *config)
+{
+    dl_data *data;
+    memset(out, 0, sizeof *out);
+    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    out->train_tokens = dl_data_train_tokens(data);
+    out->test_tokens = dl_data_test_tokens(data);
+    out->samples_per_shard = dl_data_samples(data);
+    out->shards = (uint64_t)config->replicas;
+    out->vocab = (uint32_t)dl_data_vocab(data);
+    out->context = (uint32_t)config->context;
+    snprintf(out->digest, sizeof out->digest, "%s", dl_data_digest(data));
+    dl_data_close(data);
+    return DILOCO_OK;
+}

@@ -1,0 +1,216 @@
+/* checks_test.c - everything refused or warned about before training, with its sentence. */
+#include "train/checks.h"
+
+#include "train_fixture.h"
+
+/* A sound configuration with one or two values changed is refused, and the text names the cause
+ * and the way out. */
+static void refused(diloco_status status, const char *part, const char *way_out, const char *preset,
+                    const char *const *changes)
+{
+    dl_config *config = fixture_config(preset);
+    CHECK_OK(dl_check_config(config));
+    for (; *changes; changes += 2)
+        set(config, changes[0], changes[1]);
+    CHECK_STATUS(status, dl_check_config(config));
+    CHECK_CONTAINS(part, diloco_error_text());
+    CHECK_CONTAINS(way_out, diloco_error_text());
+    free(config);
+}
+#define CHANGES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+TEST(unknown_names_are_told_the_nearest_and_where_they_stand)
+{
+    static const char *const rows[][3] = {
+        {"server.diloco.outer_optimizer", "nesterv", "did you mean nesterov;"},
+        {"server.diloco.combiner", "men", "did you mean mean;"},
+        {"server.diloco.codec", "f23", "f32"},
+        {"server.diloco.aggregation_weighting", "uniforn", "did you mean uniform;"},
+        {"trainer.optimizer", "adamv", "did you mean adamw;"},
+        {"trainer.lr_scheduler", "cosin", "did you mean cosine;"},
+        {"trainer.model_name", "gptt", "did you mean gpt;"},
+        {"data.datasource", "texts", "did you mean text;"},
+        {"data.tokenizer", "bytes", "did you mean byte;"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        refused(DILOCO_EINVAL, rows[i][0], rows[i][2], "diloco", CHANGES(rows[i][0], rows[i][1]));
+        CHECK_CONTAINS("test: ", diloco_error_text()); /* the origin */
+        CHECK_CONTAINS("there is: ", diloco_error_text());
+    }
+}
+
+TEST(a_preset_that_is_not_built_is_refused)
+{
+    refused(DILOCO_EREFUSED, "streaming", "not built yet", "diloco",
+            CHANGES("preset", "streaming"));
+}
+
+TEST(dropping_inner_moments_is_refused_as_unfaithful)
+{
+    refused(DILOCO_EREFUSED, "trainer.preserve_optimizer_state", "leave it true", "diloco",
+            CHANGES("trainer.preserve_optimizer_state", "false"));
+}
+
+TEST(a_run_without_a_store_is_refused)
+{
+    refused(DILOCO_EINVAL, "run.store is empty", "--store", "diloco", CHANGES("run.store", ""));
+}
+
+TEST(more_steps_than_can_be_counted_are_refused)
+{
+    refused(DILOCO_EINVAL, "trainer.rounds", "lower one", "diloco",
+            CHANGES("trainer.rounds", "1000000000000000", "trainer.local_steps_per_round",
+                    "1000000000000000"));
+}
+
+TEST(no_local_steps_are_refused_by_the_option_table)
+{
+    dl_config *config = fixture_config("diloco");
+    CHECK_STATUS(DILOCO_EINVAL,
+                 dl_config_set(config, "trainer.local_steps_per_round", "0", "run.toml:3:1"));
+    CHECK_CONTAINS("run.toml:3:1", diloco_error_text());
+    free(config);
+}
+
+TEST(a_heartbeat_slower_than_a_third_of_patience_is_refused)
+{
+    refused(DILOCO_EINVAL, "run.heartbeat", "at most 3", "diloco",
+            CHANGES("run.heartbeat", "4", "run.patience", "9"));
+}
+
+TEST(counts_of_replicas_that_contradict_are_refused)
+{
+    refused(DILOCO_EINVAL, "run.min_replicas", "run.replicas = 2", "diloco",
+            CHANGES("run.replicas", "2", "run.min_replicas", "3"));
+    refused(DILOCO_EINVAL, "run.local_replicas", "raise run.replicas", "diloco",
+            CHANGES("run.replicas", "2", "run.local_replicas", "3"));
+    refused(DILOCO_EREFUSED, "run.replicas = 5000", "at most 4096", "diloco",
+            CHANGES("run.replicas", "5000"));
+}
+
+TEST(a_quorum_of_nobody_is_refused)
+{
+    refused(DILOCO_EINVAL, "run.quorum = 0", "above 0", "diloco",
+            CHANGES("run.quorum", "0", "run.on_missing", "commit_partial"));
+}
+
+TEST(data_parallel_exchanges_every_step_with_adamw_or_not_at_all)
+{
+    refused(DILOCO_EINVAL, "trainer.local_steps_per_round is 7", "leave it 1", "data_parallel",
+            CHANGES("trainer.local_steps_per_round", "7"));
+    refused(DILOCO_EINVAL, "\"nesterov\"", "leave both adamw", "data_parallel",
+            CHANGES("server.diloco.outer_optimizer", "nesterov"));
+    refused(DILOCO_EINVAL, "\"sgd\"", "leave both adamw", "data_parallel",
+            CHANGES("trainer.optimizer", "sgd"));
+    refused(DILOCO_EREFUSED, "takes gradients", "or that preset", "diloco",
+            CHANGES("server.diloco.outer_optimizer", "adamw"));
+}
+
+TEST(preset_single_is_one_replica)
+{
+    refused(DILOCO_EINVAL, "run.replicas is 2", "take preset diloco", "single",
+            CHANGES("run.replicas", "2"));
+}
+
+TEST(momentum_of_an_optimizer_that_has_none_is_refused)
+{
+    refused(DILOCO_EINVAL, "parameters.optimizer.momentum", "take sgd", "diloco",
+            CHANGES("parameters.optimizer.momentum", "0.9"));
+}
+
+/* ---- warnings */
+
+typedef struct seen {
+    char codes[256], text[512];
+} seen;
+
+static void see(void *user, const char *code, const char *text)
+{
+    seen *s = user;
+    size_t len = strlen(s->codes);
+    snprintf(s->codes + len, sizeof s->codes - len, "%s ", code);
+    snprintf(s->text, sizeof s->text, "%s", text);
+}
+
+static void warned(const char *code, const char *part, const char *preset,
+                   const char *const *changes)
+{
+    seen s = {"", ""};
+    dl_config *config = fixture_config(preset);
+    dl_check_warnings(config, see, &s);
+    CHECK_STR("", s.codes);
+    for (; *changes; changes += 2)
+        set(config, changes[0], changes[1]);
+    CHECK_OK(dl_check_config(config));
+    dl_check_warnings(config, see, &s);
+    CHECK_STR(code, strtok(s.codes, " "));
+    CHECK_CONTAINS(part, s.text);
+    free(config);
+}
+
+TEST(what_is_hardly_meant_is_warned_about_once_each)
+{
+    warned("warmup", "the whole run of 8 steps", "diloco",
+           CHANGES("parameters.learning_rate.warmup_steps", "8"));
+    warned("decay", "more than the run's 8 steps", "diloco",
+           CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
+    warned("outer_learning_rate", "overshoots", "diloco",
+           CHANGES("server.diloco.outer_learning_rate", "1.5"));
+    warned("outer_learning_rate", "never moves", "diloco",
+           CHANGES("server.diloco.outer_learning_rate", "0"));
+    warned("outer_learning_rate", "no effect", "data_parallel",
+           CHANGES("server.diloco.outer_learning_rate", "0.5"));
+    warned("outer_momentum", "no effect", "fedavg", CHANGES("server.diloco.outer_momentum", "0.9"));
+    warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
+    warned("quorum", "no effect", "diloco", CHANGES("run.quorum", "0.7"));
+    warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
+}
+
+/* ---- data and model */
+
+static void train_check_refuses(const char *part, const char *name, const char *value)
+{
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_check(config));
+    set(config, name, value);
+    CHECK(diloco_train_check(config) != DILOCO_OK);
+    CHECK_CONTAINS(part, diloco_error_text());
+    free(config);
+}
+
+TEST(data_and_model_that_cannot_be_are_found_before_training)
+{
+    train_check_refuses("data.train_path", "data.train_path", "");
+    train_check_refuses("no-such-file", "data.train_path", "/no-such-file");
+    train_check_refuses("parameters.model.context", "parameters.model.context", "100000");
+    train_check_refuses("heads", "parameters.model.heads", "3");
+}
+
+TEST(data_is_reported_as_it_will_be_cut)
+{
+    diloco_data_report report;
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.replicas", "2");
+    CHECK_OK(diloco_data_check(&report, config));
+    CHECK_INT(2, report.shards);
+    CHECK_INT(256, report.vocab);
+    CHECK_INT(16, report.context);
+    CHECK_INT((report.train_tokens / 2 - 1) / 16, report.samples_per_shard);
+    CHECK(report.test_tokens > 0);
+    CHECK_INT(32, strlen(report.digest));
+    set(config, "data.train_path", "/no-such-file");
+    CHECK_STATUS(DILOCO_ENOENT, diloco_data_check(&report, config));
+    free(config);
+}
+
+TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
+          a_preset_that_is_not_built_is_refused, dropping_inner_moments_is_refused_as_unfaithful,
+          a_run_without_a_store_is_refused, more_steps_than_can_be_counted_are_refused,
+          no_local_steps_are_refused_by_the_option_table,
+          a_heartbeat_slower_than_a_third_of_patience_is_refused,
+          counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
+          data_parallel_exchanges_every_step_with_adamw_or_not_at_all, preset_single_is_one_replica,
+          momentum_of_an_optimizer_that_has_none_is_refused,
+          what_is_hardly_meant_is_warned_about_once_each,
+          data_and_model_that_cannot_be_are_found_before_training,
+          data_is_reported_as_it_will_be_cut)

@@ -1,0 +1,52 @@
+/* evaluate.c - validation windows in order, each target counted once. The losses are added up on
+ * the backend and read once. */
+#include "train/evaluate.h"
+
+#include <diloco/train.h>
+
+#include <math.h>
+
+/* The model's losses so far as a mean. */
+static diloco_status mean_loss(double *loss, uint64_t *n_targets, const dl_setup *s)
+{
+    double sum;
+    DL_TRY(dl_model_take_loss(s->model, &sum, n_targets));
+    *loss = sum / (double)*n_targets;
+    return DILOCO_OK;
+}
+
+diloco_status dl_evaluate(double *loss, uint64_t *n_targets, const dl_setup *s, uint64_t n_batches)
+{
+    if (dl_data_test_samples(s->data) == 0)
+        return dl_fail(DILOCO_EINVAL,
+                       "no validation data: data.test_fraction is 0 and data.test_path is empty");
+    uint64_t first = 0;
+    for (uint64_t batch = 0; n_batches == 0 || batch < n_batches; batch++) {
+        size_t rows = dl_data_test_batch(s->data, s->inputs, s->targets, first, s->max_rows);
+        if (rows == 0) break;
+        DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
+        first += rows;
+    }
+    return mean_loss(loss, n_targets, s);
+}
+
+diloco_status dl_evaluate_samples(double *loss, const dl_setup *s, size_t shard, uint64_t first,
+                                  size_t rows)
+{
+    uint64_t n_targets;
+    dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
+    DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
+    return mean_loss(loss, &n_targets, s);
+}
+
+diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
+{
+    enum { ROWS = 8 }; /* enough to fill the matrix products */
+    dl_setup s;
+    *out = (diloco_eval_result){.entry = 0};
+    DL_TRY(dl_setup_open_run(&s, &out->entry, config, ROWS));
+    diloco_status status = dl_evaluate(&out->loss, &out->targets, &s, 0);
+    out->perplexity = exp(out->loss);
+    dl_setup_close(&s);
+    return status;
+}

@@ -1,0 +1,98 @@
+/* plan.c - the memory of a replica, from the functions that will take it.
+ *
+ *     local, gradient     the model's two arrays
+ *     moments             of the inner optimizer
+ *     theta, momentum     the run's state as the log has decided it
+ *     staging             its second copy, where an entry is computed before it stands, and the
+ *                         replica's own encoded contribution
+ *     contributions       a slot for each member of an entry, where they are kept in memory
+ *     activations         the rest of the model's graph
+ *     data                batches, and the mapped pages of the shard and of the validation part
+ *     other               what this process has resident already (program, libraries), and
+ *                         RESERVE for stacks, tables and text
+ */
+#include "codec/codec.h"
+#include "nn/inner.h"
+#include "outer/outer.h"
+#include "run/contribution.h"
+#include "run/state.h"
+#include "train/checks.h"
+#include "train/presets.h"
+#include "train/setup.h"
+#include <diloco/train.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RESERVE = 8 << 20 };
+
+/* Bytes of this process in memory now; 0 where the system does not tell. */
+static uint64_t resident(void)
+{
+    unsigned long long total, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu %llu", &total, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config)
+{
+    const dl_outer *outer = dl_outer_find(config->outer_optimizer);
+    const dl_codec *codec = dl_codec_find(config->codec);
+    diloco_tensor all = {.name = "all", .n_dims = 1, .shape = {out->parameters}};
+    dl_manifest manifest;
+    DL_TRY(dl_manifest_init(&manifest, &all, 1, false));
+    size_t both = dl_state_bytes(&manifest, outer, 2), payload = codec->bound(out->parameters);
+    dl_manifest_deinit(&manifest);
+
+    out->theta = 4 * out->parameters;
+    out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
+    out->staging = both - out->theta - out->momentum + payload;
+    uint64_t slots = (uint64_t)config->replicas * (DL_CONTRIBUTION_HEADER + payload);
+    bool spooled = strcmp(config->spool, "disk") == 0 ||
+                   (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);
+    out->contributions = spooled ? 0 : slots;
+    return DILOCO_OK;
+}
+
+static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl_data *data)
+{
+    uint64_t T = (uint64_t)config->context;
+    uint64_t token_bytes = strcmp(config->datasource, "tokens") == 0 ? 2 : 1;
+    uint64_t mapped = dl_data_samples(data) * T + dl_data_test_tokens(data);
+    out->data = mapped * token_bytes + 2 * sizeof(int32_t) * (uint64_t)config->batch_size * T;
+}
+
+static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config, size_t vocab)
+{
+    dl_model_plan model;
+    DL_TRY(dl_model_plan_for(&model, config, vocab, (size_t)config->batch_size, out->threads));
+    out->parameters = model.n_parameters;
+    out->local = model.parameter_bytes;
+    out->gradient = model.gradient_bytes;
+    out->activations = model.activation_bytes;
+    out->flops_per_token = model.flops_per_token;
+    if (!dl_preset_is(config, "data_parallel"))
+        out->moments = model.n_parameters * dl_inner_state_bytes(config);
+    return DILOCO_OK;
+}
+
+diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *config)
+{
+    dl_data *data;
+    memset(out, 0, sizeof *out);
+    DL_TRY(dl_check_config(config));
+    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    out->threads = dl_setup_threads(config);
+    diloco_status status = plan_model(out, config, dl_data_vocab(data));
+    if (!status) status = plan_state(out, config);
+    if (!status) plan_data(out, config, data);
+    dl_data_close(data);
+    out->other = resident() + RESERVE;
+    out->total = out->local + out->gradient + out->moments + out->theta + out->momentum +
+                 out->activations + out->staging + out->contributions + out->data + out->other;
+    return status;
+}

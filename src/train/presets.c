@@ -1,0 +1,90 @@
+/* presets.c - named algorithms as rows of values. A new one is a new row. */
+#include "train/presets.h"
+
+#include "train/choices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define VALUES(...) ((const diloco_preset_value[]){__VA_ARGS__, {NULL, NULL}})
+
+static const diloco_preset presets[] = {
+    {"diloco", "local steps with AdamW, then one Nesterov step on the mean movement",
+     "Douillard et al. 2023, arXiv:2311.08105, algorithm 1 and section 3",
+     VALUES({"trainer.local_steps_per_round", "500"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
+    {"fedavg", "the mean of the replicas, weighted by the samples they trained on",
+     "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
+     VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
+            {"server.diloco.outer_momentum", "0"}, {"server.diloco.combiner", "mean"},
+            {"server.diloco.aggregation_weighting", "num_samples"},
+            {"server.diloco.codec", "f32"})},
+    /* The baseline. Each replica clips its own gradient to trainer.gradient_clip before it is
+     * sent; the mean of such gradients then is within that norm, too. (A trainer that holds all
+     * gradients would clip the mean itself, which no replica has before the entry; AdamW divides
+     * by the gradient's own size, so a factor between the two hardly moves it.) */
+    {"data_parallel", "AdamW on the mean gradient after every step: the baseline DiLoCo saves from",
+     "synchronous data-parallel AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101); each "
+     "replica clips its own gradient",
+     VALUES({"trainer.local_steps_per_round", "1"}, {"trainer.optimizer", "adamw"},
+            {"trainer.eval_every", "0"}, {"server.diloco.outer_optimizer", "adamw"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
+    {"single", "one replica that trains alone; its log is its checkpoints",
+     "plain training: outer SGD with learning rate 1 adopts what the replica has",
+     VALUES({"run.replicas", "1"}, {"server.diloco.outer_optimizer", "sgd"},
+            {"server.diloco.outer_learning_rate", "1"}, {"server.diloco.outer_momentum", "0"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
+};
+enum { N_PRESETS = sizeof presets / sizeof presets[0] };
+
+/* The other rows of docs/design.md section 3. */
+static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled", "sparse",
+                                      "muloco",    "swarm", "noloco", "federated"};
+
+const diloco_preset *diloco_preset_at(size_t i)
+{
+    return i < N_PRESETS ? &presets[i] : NULL;
+}
+
+static const diloco_preset *find(const char *name)
+{
+    for (size_t i = 0; i < N_PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+static const char *name_at(size_t i)
+{
+    return i < N_PRESETS ? presets[i].name : NULL;
+}
+
+diloco_status dl_preset_check(const char *name)
+{
+    for (size_t i = 0; i < sizeof unbuilt / sizeof unbuilt[0]; i++)
+        if (strcmp(unbuilt[i], name) == 0)
+            return dl_fail(DILOCO_EREFUSED,
+                           "preset %s is not built yet; 'diloco presets' shows those that are",
+                           name);
+    return dl_choice_in(name_at, "preset", name);
+}
+
+bool dl_preset_is(const dl_config *config, const char *name)
+{
+    return strcmp(config->preset, name) == 0;
+}
+
+diloco_status diloco_preset_apply(diloco_config *config, const char *name)
+{
+    char origin[64];
+    DL_TRY(dl_preset_check(name));
+    snprintf(origin, sizeof origin, "preset %s", name);
+    DL_TRY(dl_config_set(config, "preset", name, origin));
+    for (const diloco_preset_value *v = find(name)->values; v->name; v++)
+        DL_TRY(dl_config_set(config, v->name, v->value, origin));
+    return DILOCO_OK;
+}

@@ -1,0 +1,15 @@
+/* presets.h - the preset table, for what checks a configuration. */
+#ifndef DL_TRAIN_PRESETS_H
+#define DL_TRAIN_PRESETS_H
+
+#include "base/config.h"
+#include <diloco/train.h>
+
+/* DILOCO_EREFUSED: a preset of docs/design.md section 3 that is not built yet;
+ * DILOCO_EINVAL: no such preset, the nearest is named. */
+DL_MUST_CHECK diloco_status dl_preset_check(const char *name);
+
+/* Is the configuration one of this preset? */
+bool dl_preset_is(const dl_config *config, const char *name);
+
+#endif

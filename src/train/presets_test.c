@@ -1,0 +1,81 @@
+/* presets_test.c - presets set what they say, and names that are not there are told apart: not
+ * built yet, misspelt, unknown. */
+#include "train/presets.h"
+
+#include "check.h"
+#include "train/checks.h"
+
+static dl_config config;
+
+TEST(a_preset_sets_its_values_and_says_so)
+{
+    dl_config_init(&config);
+    CHECK_OK(diloco_preset_apply(&config, "fedavg"));
+    CHECK_STR("fedavg", config.preset);
+    CHECK_STR("sgd", config.outer_optimizer);
+    CHECK_STR("num_samples", config.weighting);
+    CHECK_NEAR(1, config.outer_lr, 0);
+    CHECK_STR("preset fedavg", dl_config_origin(&config, "server.diloco.aggregation_weighting"));
+    CHECK_STR("default", dl_config_origin(&config, "parameters.optimizer.lr"));
+}
+
+TEST(the_papers_values_are_those_of_preset_diloco)
+{
+    dl_config_init(&config);
+    CHECK_OK(diloco_preset_apply(&config, "diloco"));
+    CHECK_INT(500, config.local_steps);
+    CHECK_STR("nesterov", config.outer_optimizer);
+    CHECK_NEAR(0.7, config.outer_lr, 0);
+    CHECK_NEAR(0.9, config.outer_mu, 0);
+    CHECK_STR("f32", config.codec);
+}
+
+TEST(every_preset_passes_the_checks)
+{
+    for (size_t i = 0; diloco_preset_at(i); i++) {
+        const diloco_preset *preset = diloco_preset_at(i);
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "run.store", "somewhere", "test"));
+        CHECK_OK(diloco_preset_apply(&config, preset->name));
+        CHECK_OK(dl_check_config(&config));
+        CHECK(*preset->summary && *preset->citation);
+    }
+}
+
+TEST(a_preset_that_is_not_built_is_refused_by_name)
+{
+    static const char *const names[] = {"streaming", "eager", "async",  "decoupled", "sparse",
+                                        "muloco",    "swarm", "noloco", "federated"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        dl_config_init(&config);
+        CHECK_STATUS(DILOCO_EREFUSED, diloco_preset_apply(&config, names[i]));
+        CHECK_CONTAINS(names[i], diloco_error_text());
+        CHECK_CONTAINS("is not built yet", diloco_error_text());
+        CHECK_STR("diloco", config.preset); /* nothing was changed */
+    }
+    CHECK_INT(3, diloco_exit_code(DILOCO_EREFUSED));
+}
+
+TEST(a_misspelt_preset_is_told_the_nearest)
+{
+    dl_config_init(&config);
+    CHECK_STATUS(DILOCO_EINVAL, diloco_preset_apply(&config, "fedavgg"));
+    CHECK_CONTAINS("did you mean fedavg;", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, diloco_preset_apply(&config, "quantum"));
+    CHECK_CONTAINS("there is: diloco, fedavg, data_parallel, single", diloco_error_text());
+}
+
+TEST(options_tell_the_values_they_may_have)
+{
+    CHECK_STR("adamw", diloco_choice_at("trainer.optimizer", 0));
+    CHECK_STR("diloco", diloco_choice_at("preset", 0));
+    CHECK_STR("mean", diloco_choice_at("combiner", 0)); /* an alias */
+    CHECK_STR("gpt", diloco_choice_at("trainer.model_name", 0));
+    CHECK(diloco_choice_at("trainer.model_name", 99) == NULL);
+    CHECK(diloco_choice_at("trainer.batch_size", 0) == NULL);
+    CHECK(diloco_choice_at("no.such.option", 0) == NULL);
+}
+
+TEST_MAIN(a_preset_sets_its_values_and_says_so, the_papers_values_are_those_of_preset_diloco,
+          every_preset_passes_the_checks, a_preset_that_is_not_built_is_refused_by_name,
+          a_misspelt_preset_is_told_the_nearest, options_tell_the_values_they_may_have)

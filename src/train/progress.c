@@ -1,0 +1,46 @@
+/* progress.c - the rate is an average of the steps' rates that forgets with a time constant of
+ * WINDOW_S; the time left assumes that positions pass as fast as they did since the join,
+ * exchanges included. */
+#include "train/progress.h"
+
+#include <math.h>
+
+#define WINDOW_S 5.0
+
+void dl_meter_begin(dl_meter *meter, const diloco_run_info *now)
+{
+    *meter = (dl_meter){
+        .began = dl_clock_now(), .began_position = now->position, .rate = 0, .loss = NAN};
+}
+
+void dl_meter_step(dl_meter *meter, const dl_step_facts *step)
+{
+    double rate = (double)step->tokens / fmax(step->seconds, 1e-9);
+    double fresh = 1 - exp(-step->seconds / WINDOW_S);
+    meter->rate = meter->training_s > 0 ? meter->rate + fresh * (rate - meter->rate) : rate;
+    meter->training_s += step->seconds;
+    if (isfinite(step->loss)) meter->loss = step->loss;
+}
+
+double dl_meter_wall(const dl_meter *meter)
+{
+    return dl_seconds(dl_clock_now() - meter->began);
+}
+
+diloco_progress dl_meter_progress(const dl_meter *meter, const diloco_run_info *now,
+                                  const char *phase)
+{
+    uint64_t passed = now->position - meter->began_position;
+    uint64_t left = now->positions > now->position ? now->positions - now->position : 0;
+    return (diloco_progress){
+        .step = now->step,
+        .position = now->position,
+        .positions = now->positions,
+        .entry = now->entry,
+        .entries = now->entries,
+        .loss = meter->loss,
+        .tokens_per_s = meter->rate,
+        .eta_s = passed ? dl_meter_wall(meter) / (double)passed * (double)left : -1,
+        .phase = phase,
+    };
+}

@@ -1,0 +1,92 @@
+/* recorder.c - every line, whoever made it, passes `sink` on its way out of the run.
+ *
+ *     trainer: dl_recorder_end --> diloco_run_record --+--> rec/<life>/<k>.jsonl
+ *                                                      |
+ *     run: commit, abort, contribution, … -------------+--> sink --> run.record, hook
+ *
+ * A line goes to the file with one write on a descriptor opened O_APPEND, so replicas of one
+ * machine share a file without mixing lines. A record that cannot be written does not stop
+ * training: that is said once, and the lines are in the store, too. */
+#include "train/recorder.h"
+
+#include "base/file.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 1 << 20 };
+
+static void write_line(dl_recorder *recorder, const char *line, size_t len)
+{
+    char newline = '\n';
+    struct iovec parts[2] = {{(void *)(uintptr_t)line, len}, {&newline, 1}};
+    ssize_t written;
+    do
+        written = writev(recorder->fd, parts, 2);
+    while (written < 0 && errno == EINTR);
+    if (written == (ssize_t)len + 1 || recorder->told) return;
+    recorder->told = true;
+    dl_log(DILOCO_LOG_WARN, "cannot write to the record %s: %s; the run's rec/ has all lines",
+           recorder->path, written < 0 ? strerror(errno) : "no space left");
+}
+
+static void sink(void *user, const char *line, size_t len)
+{
+    dl_recorder *recorder = user;
+    const diloco_train_hooks *hooks = recorder->hooks;
+    if (recorder->fd >= 0) write_line(recorder, line, len);
+    if (hooks && hooks->on_record) hooks->on_record(hooks->user, line, len);
+}
+
+diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config, const char *replica,
+                               diloco_run *run, const diloco_train_hooks *hooks)
+{
+    *out = (dl_recorder){
+        .fd = -1, .path = config->record, .replica = replica, .run = run, .hooks = hooks};
+    dl_buf_init(&out->line, LINE_MAX_BYTES);
+    if (config->record[0]) {
+        out->fd = open(config->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (out->fd < 0) return dl_fail_errno(errno, "open the record", config->record);
+    }
+    diloco_run_on_record(run, sink, out);
+    return DILOCO_OK;
+}
+
+void dl_recorder_close(dl_recorder *recorder)
+{
+    if (!recorder->run) return;
+    diloco_run_on_record(recorder->run, NULL, NULL);
+    if (recorder->fd >= 0) close(recorder->fd);
+    dl_buf_deinit(&recorder->line);
+    *recorder = (dl_recorder){.fd = -1};
+}
+
+dl_json *dl_recorder_begin(dl_recorder *recorder, const char *event)
+{
+    dl_buf_clear(&recorder->line);
+    dl_json_init(&recorder->json, &recorder->line);
+    dl_json_object(&recorder->json, NULL);
+    dl_json_str(&recorder->json, "event", event);
+    dl_json_str(&recorder->json, "replica", recorder->replica);
+    return &recorder->json;
+}
+
+diloco_status dl_recorder_end(dl_recorder *recorder)
+{
+    dl_json_end(&recorder->json);
+    DL_TRY(dl_json_done(&recorder->json));
+    diloco_run_record(recorder->run, (const char *)recorder->line.data, recorder->line.len);
+    return DILOCO_OK;
+}
+
+diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code, const char *text)
+{
+    dl_json *j = dl_recorder_begin(recorder, "warn");
+    dl_json_str(j, "code", code);
+    dl_json_str(j, "text", text);
+    return dl_recorder_end(recorder);
+}

@@ -1,0 +1,44 @@
+/* recorder.h - the record of one replica (docs/design.md section 9): the run's events and the
+ * trainer's, as lines of JSON, in the order they happened, to the run's rec/, to the file
+ * run.record, and to the program's hook.
+ *
+ *     dl_json *j = dl_recorder_begin(recorder, "step");
+ *     dl_json_u64(j, "step", 12);
+ *     DL_TRY(dl_recorder_end(recorder));
+ *
+ * One thread at a time. Allocates nothing once the longest line was written. */
+#ifndef DL_TRAIN_RECORDER_H
+#define DL_TRAIN_RECORDER_H
+
+#include "base/config.h"
+#include "base/json.h"
+#include <diloco/train.h>
+
+typedef struct dl_recorder {
+    int fd;                          /* of run.record; -1: none */
+    bool told;                       /* that the file cannot be written */
+    const char *path;                /* borrowed */
+    const char *replica;             /* borrowed */
+    diloco_run *run;                 /* borrowed */
+    const diloco_train_hooks *hooks; /* borrowed; or NULL */
+    dl_buf line;
+    dl_json json;
+} dl_recorder;
+
+/* Open the file, if config names one, and listen to the run. Everything given is borrowed until
+ * dl_recorder_close, which comes before the run's close. DILOCO_EIO, DILOCO_ENOENT: the file. */
+DL_MUST_CHECK diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config,
+                                             const char *replica, diloco_run *run,
+                                             const diloco_train_hooks *hooks);
+void dl_recorder_close(dl_recorder *recorder); /* zeroed is fine */
+
+/* Begin an event; its members are put into the object returned until dl_recorder_end, which sends
+ * the line. After diloco_run_join. */
+dl_json *dl_recorder_begin(dl_recorder *recorder, const char *event);
+DL_MUST_CHECK diloco_status dl_recorder_end(dl_recorder *recorder);
+
+/* {"event":"warn","replica":…,"code":code,"text":text} */
+DL_MUST_CHECK diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code,
+                                             const char *text);
+
+#endif

@@ -1,0 +1,347 @@
+/* replica_test.c - the life of a replica: what it records, when it evaluates, how it stops, goes
+ * on, and refuses. */
+#include "nn/inner.h"
+#include "train_fixture.h"
+#include <diloco/inspect.h>
+
+#include <unistd.h>
+
+static dl_config *two_replicas(void)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.replicas", "2");
+    return config;
+}
+
+static diloco_status train(const dl_config *config, const char *name, fixture_record *record)
+{
+    diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                .on_record = fixture_on_record,
+                                .user = record,
+                                .stop = &record->stop};
+    return diloco_train(config, name, &hooks);
+}
+
+/* ---- two replicas */
+
+TEST(replicas_on_different_data_agree_after_every_entry_and_move)
+{
+    fixture_record records[2] = {{0}};
+    dl_config *config = two_replicas();
+    fixture_train(config, records, 2);
+    char last[33] = "";
+    for (size_t e = 0; e < 2; e++) {
+        char digest[2][33];
+        double norm =
+            fixture_number(fixture_nth(&records[0], "contribution", e), "pseudo_grad_norm");
+        for (size_t k = 0; k < 2; k++)
+            CHECK_OK(dl_json_read_str(digest[k], sizeof digest[k],
+                                      fixture_nth(&records[k], "commit", e), "digest"));
+        CHECK_STR(digest[0], digest[1]);
+        CHECK(strcmp(last, digest[0]) != 0);
+        snprintf(last, sizeof last, "%s", digest[0]);
+        CHECK(norm > 0);
+        CHECK(norm != fixture_number(fixture_nth(&records[1], "contribution", e),
+                                     "pseudo_grad_norm")); /* other data */
+    }
+    for (size_t k = 0; k < 2; k++)
+        fixture_record_free(&records[k]);
+    free(config);
+}
+
+TEST(each_due_entry_is_evaluated_by_one_replica_and_the_last_always)
+{
+    fixture_record records[2] = {{0}};
+    dl_config *config = two_replicas();
+    set(config, "trainer.rounds", "5");
+    set(config, "trainer.local_steps_per_round", "1");
+    set(config, "trainer.eval_every", "2");
+    fixture_train(config, records, 2);
+    bool evaluated[6] = {false};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < fixture_count(&records[k], "eval"); i++) {
+            uint64_t entry = fixture_whole(fixture_nth(&records[k], "eval", i), "entry");
+            CHECK(!evaluated[entry]);
+            evaluated[entry] = true;
+        }
+    static const bool expected[6] = {false, false, true, false, true, true};
+    CHECK_BYTES(expected, evaluated, sizeof expected);
+    for (size_t k = 0; k < 2; k++)
+        fixture_record_free(&records[k]);
+    free(config);
+}
+
+/* ---- the record */
+
+TEST(the_record_has_the_fields_of_the_design)
+{
+    static const struct {
+        const char *event;
+        const char *fields[24];
+    } rows[] = {
+        {"run", {"run", "config_digest", "preset", "params", "fragments"}},
+        {"trainer", {"replica", "shard", "threads", "isa", "program", "data_digest", "resumed"}},
+        {"step",
+         {"replica", "step", "tokens", "samples", "loss", "lr", "grad_norm", "tokens_per_s"}},
+        {"contribution",
+         {"replica", "entry", "fragment", "step", "pseudo_grad_norm", "bytes", "encode_s", "put_s",
+          "codec"}},
+        {"commit",
+         {"entry", "fragment", "members", "missing", "weights", "inner_loss",
+          "aggregated_grad_norm", "peer_grad_similarity", "weight_divergence", "bytes_sent",
+          "bytes_received", "wait_s", "exchange_s", "outer_s", "digest"}},
+        {"eval", {"entry", "step", "loss", "perplexity", "loss_after_sync"}},
+        {"end",
+         {"entry", "steps", "tokens", "bytes_sent", "bytes_received", "data_parallel_bytes",
+          "reduction", "utilization", "digest"}},
+    };
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    fixture_train(config, &record, 1);
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        dl_json_value event = fixture_nth(&record, rows[r].event, 0);
+        for (size_t f = 0; rows[r].fields[f]; f++)
+            if (dl_json_get(event, rows[r].fields[f]).type == DL_JSON_MISSING)
+                CHECK_FAIL("\"%s\" has no \"%s\"", rows[r].event, rows[r].fields[f]);
+    }
+    dl_json_value eval = fixture_nth(&record, "eval", 1);
+    CHECK_NEAR(exp(fixture_number(eval, "loss")), fixture_number(eval, "perplexity"), 1e-4);
+    double after = fixture_number(eval, "loss_after_sync");
+    CHECK(after > 1 && after < 6); /* ln 256 = 5.5 at the start */
+    double utilization = fixture_number(fixture_nth(&record, "end", 0), "utilization");
+    CHECK(utilization > 0 && utilization <= 1);
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(the_record_file_has_the_same_lines)
+{
+    fixture_record record = {0};
+    dl_buf file;
+    char *path = scratch_path("record.jsonl");
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.record", path);
+    fixture_train(config, &record, 1);
+    dl_buf_init(&file, 1 << 20);
+    CHECK_OK(dl_file_read(&file, path));
+    size_t at = 0;
+    for (size_t i = 0; i < record.n; i++) {
+        size_t len = strlen(record.lines[i]);
+        CHECK(at + len < file.len);
+        CHECK_BYTES(record.lines[i], file.data + at, len);
+        CHECK(file.data[at + len] == '\n');
+        at += len + 1;
+    }
+    CHECK_INT(file.len, at);
+    dl_buf_deinit(&file);
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(a_record_that_cannot_be_opened_stops_before_training)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.record", scratch_path("no-such-folder/record.jsonl"));
+    CHECK_STATUS(DILOCO_ENOENT, train(config, "r0", &record));
+    CHECK_CONTAINS("no-such-folder", diloco_error_text());
+    free(config);
+}
+
+TEST(warnings_stand_in_the_record)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "server.diloco.outer_learning_rate", "1.5");
+    fixture_train(config, &record, 1);
+    CHECK(dl_json_is(dl_json_get(fixture_nth(&record, "warn", 0), "code"), "outer_learning_rate"));
+    fixture_record_free(&record);
+    free(config);
+}
+
+/* ---- the schedule */
+
+TEST(the_schedule_goes_by_position_and_continues_across_entries)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "parameters.learning_rate.warmup_steps", "3");
+    fixture_train(config, &record, 1);
+    for (uint64_t i = 0; i < 8; i++) {
+        double lr;
+        CHECK_OK(dl_schedule_lr(&lr, config, i, 8));
+        CHECK_NEAR(lr, fixture_number(fixture_nth(&record, "step", i), "lr"), 1e-12);
+    }
+    fixture_record_free(&record);
+    free(config);
+}
+
+/* ---- stopping and going on */
+
+static void check_resumes_bitwise(const char *preset, const char *H, const char *rounds,
+                                  uint64_t stop_at)
+{
+    fixture_record whole = {0}, first = {.stop_at = stop_at}, second = {0};
+    dl_config *a = fixture_config(preset), *b = fixture_config(preset);
+    for (int k = 0; k < 2; k++) {
+        set(k ? b : a, "trainer.rounds", rounds);
+        set(k ? b : a, "trainer.local_steps_per_round", H);
+    }
+    fixture_train(a, &whole, 1);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &first));
+    CHECK_CONTAINS("the same command goes on", diloco_error_text());
+    CHECK_OK(train(b, "r0", &second));
+
+    uint64_t n_first = fixture_count(&first, "step"), n_second = fixture_count(&second, "step");
+    CHECK_INT(stop_at, n_first);
+    /* A data-parallel step that is stopped while it is exchanged is done again. */
+    uint64_t again = n_first + n_second - fixture_count(&whole, "step");
+    CHECK(again <= (strcmp(preset, "data_parallel") == 0));
+    size_t n;
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
+}
+
+TEST(a_run_stopped_between_entries_resumes_bitwise)
+{
+    check_resumes_bitwise("diloco", "4", "2", 6);
+}
+
+TEST(a_run_stopped_before_its_first_entry_resumes_bitwise)
+{
+    check_resumes_bitwise("diloco", "4", "2", 1);
+}
+
+TEST(a_run_stopped_at_a_due_point_resumes_bitwise)
+{
+    check_resumes_bitwise("diloco", "4", "2", 4);
+}
+
+TEST(data_parallel_resumes_bitwise)
+{
+    check_resumes_bitwise("data_parallel", "1", "6", 3);
+}
+
+TEST(a_run_that_has_ended_is_done_at_once)
+{
+    fixture_record record = {0}, again = {0};
+    dl_config *config = fixture_config("diloco");
+    fixture_train(config, &record, 1);
+    fixture_train(config, &again, 1);
+    CHECK_INT(0, fixture_count(&again, "step"));
+    fixture_record_free(&record), fixture_record_free(&again);
+    free(config);
+}
+
+/* r0 waits for r1, which comes only after r0 was stopped. */
+static void check_stopped_while_waiting(const char *preset)
+{
+    fixture_record whole[2] = {{0}}, waiting = {0}, rest[2] = {{0}};
+    dl_config *a = fixture_config(preset), *b = fixture_config(preset);
+    set(a, "run.replicas", "2"), set(b, "run.replicas", "2");
+    fixture_train(a, whole, 2);
+    waiting.stop_at = (uint64_t)b->local_steps;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &waiting));
+    CHECK_CONTAINS("the same command goes on", diloco_error_text());
+    fixture_train(b, rest, 2);
+    size_t n;
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&waiting);
+    for (int k = 0; k < 2; k++)
+        fixture_record_free(&whole[k]), fixture_record_free(&rest[k]);
+    free(a), free(b);
+}
+
+TEST(a_replica_stopped_while_it_waits_for_others_resumes_bitwise)
+{
+    check_stopped_while_waiting("diloco");
+}
+
+TEST(a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise)
+{
+    check_stopped_while_waiting("data_parallel");
+}
+
+/* ---- creating and joining */
+
+TEST(a_run_can_be_created_before_anyone_trains)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_create(config));
+    CHECK_OK(diloco_train_create(config)); /* it is there */
+    fixture_train(config, &record, 1);
+    CHECK_INT(8, fixture_count(&record, "step"));
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(another_run_in_the_store_is_refused_and_said_how_it_differs)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_create(config));
+    set(config, "trainer.local_steps_per_round", "5");
+    CHECK_STATUS(DILOCO_EDIFFERS, diloco_train_create(config));
+    CHECK_STATUS(DILOCO_EDIFFERS, train(config, "r0", &record));
+    CHECK_CONTAINS("trainer.local_steps_per_round", diloco_error_text());
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(settings_that_nobody_gave_are_the_runs)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco"), *bare = malloc(sizeof *bare);
+    set(config, "trainer.gradient_accumulation_steps", "2");
+    CHECK_OK(diloco_train_create(config));
+    dl_config_init(bare);
+    set(bare, "run.store", config->store);
+    set(bare, "data.train_path", config->train_path);
+    fixture_train(bare, &record, 1);
+    CHECK_INT(8, fixture_count(&record, "step"));
+    CHECK_INT(4, fixture_whole(fixture_nth(&record, "step", 0), "samples"));
+    fixture_record_free(&record);
+    free(config), free(bare);
+}
+
+/* ---- a number gone wrong */
+
+TEST(steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.local_steps_per_round", "200");
+    set(config, "trainer.optimizer", "sgd");
+    set(config, "trainer.gradient_clip", "0");
+    set(config, "trainer.lr_scheduler", "constant");
+    set(config, "parameters.optimizer.lr", "1e6");
+    set(config, "parameters.optimizer.weight_decay", "1e3"); /* x -1e9 a step: soon infinite */
+    CHECK_STATUS(DILOCO_ENUMERIC, train(config, "r0", &record));
+    CHECK_CONTAINS("100 steps in a row", diloco_error_text());
+    CHECK_INT(100, fixture_count(&record, "warn"));
+    CHECK(dl_json_is(dl_json_get(fixture_nth(&record, "warn", 0), "code"), "gradient"));
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
+          each_due_entry_is_evaluated_by_one_replica_and_the_last_always,
+          the_record_has_the_fields_of_the_design, the_record_file_has_the_same_lines,
+          a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
+          the_schedule_goes_by_position_and_continues_across_entries,
+          a_run_stopped_between_entries_resumes_bitwise,
+          a_run_stopped_before_its_first_entry_resumes_bitwise,
+          a_run_stopped_at_a_due_point_resumes_bitwise, data_parallel_resumes_bitwise,
+          a_run_that_has_ended_is_done_at_once,
+          a_replica_stopped_while_it_waits_for_others_resumes_bitwise,
+          a_data_parallel_replica_stopped_while_it_waits_resumes_bitwise,
+          a_run_can_be_created_before_anyone_trains,
+          another_run_in_the_store_is_refused_and_said_how_it_differs,
+          settings_that_nobody_gave_are_the_runs,
+          steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)

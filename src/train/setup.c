@@ -1,0 +1,168 @@
+/* setup.c - opening in order, closing in the reverse one. */
+#include "train/setup.h"
+
+#include "base/safetensors.h"
+#include <diloco/inspect.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int64_t dl_local_replicas(const dl_config *config)
+{
+    return config->local_replicas ? config->local_replicas : config->replicas;
+}
+
+int dl_setup_threads(const dl_config *config)
+{
+    int64_t each = dl_cores() / dl_local_replicas(config);
+    if (config->threads) return (int)config->threads;
+    return each > 1 ? (int)each : 1;
+}
+
+/* ---- settings */
+
+static diloco_status copy_agreed(dl_config *to, const dl_config *run)
+{
+    dl_buf text;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&text, 2 * DL_PATH_MAX);
+    for (size_t i = 0; !status && i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!(row->flags & DL_OPTION_AGREE) || dl_config_given(to, row->name)) continue;
+        dl_buf_clear(&text);
+        status = dl_option_text(&text, row, run);
+        const char *value = status ? NULL : dl_buf_str(&text);
+        if (!status && !value) status = dl_fail(DILOCO_ENOMEM, "no memory for an option's text");
+        if (!status) status = dl_config_set(to, row->name, value, "run");
+    }
+    dl_buf_deinit(&text);
+    return status;
+}
+
+diloco_status dl_setup_take_run(dl_config *config, bool all)
+{
+    if (all) return diloco_run_config(config, config->store);
+    dl_config *run = malloc(sizeof *run);
+    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    *run = *config;
+    diloco_status status = diloco_run_config(run, config->store);
+    if (!status) status = copy_agreed(config, run);
+    free(run);
+    return status;
+}
+
+/* ---- opening */
+
+static diloco_status resolve_vocab(dl_setup *s)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", dl_data_vocab(s->data));
+    if (s->config.vocab) return DILOCO_OK;
+    return dl_config_set(&s->config, "parameters.model.vocab", text, "data");
+}
+
+static diloco_status take_memory(dl_setup *s)
+{
+    size_t n_tensors, bytes;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    bool fits = dl_size_mul(&bytes, s->max_rows * sizeof(int32_t), (size_t)s->config.context);
+    s->inputs = fits ? malloc(bytes) : NULL;
+    s->targets = fits ? malloc(bytes) : NULL;
+    s->places = calloc(n_tensors, sizeof *s->places);
+    if (!s->inputs || !s->targets || !s->places)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a batch of %zu sequences", s->max_rows);
+    for (size_t i = 0; i < n_tensors; i++)
+        s->places[i] = tensors[i].data;
+    return DILOCO_OK;
+}
+
+static diloco_status open_all(dl_setup *s, size_t n_shards)
+{
+    DL_TRY(dl_data_open(&s->data, &s->config, n_shards));
+    DL_TRY(resolve_vocab(s));
+    DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
+    DL_TRY(dl_backend_create(&s->backend, "cpu"));
+    DL_TRY(dl_model_create(&s->model, &s->config, dl_data_vocab(s->data), s->max_rows, s->backend,
+                           s->pool));
+    return take_memory(s);
+}
+
+diloco_status dl_setup_open(dl_setup *out, const dl_config *config, size_t n_shards,
+                            size_t max_rows)
+{
+    *out = (dl_setup){.config = *config, .max_rows = max_rows};
+    out->config.threads = dl_setup_threads(config);
+    diloco_status status = open_all(out, n_shards);
+    if (status) dl_setup_close(out);
+    return status;
+}
+
+void dl_setup_close(dl_setup *s)
+{
+    free(s->inputs);
+    free(s->targets);
+    free(s->places);
+    dl_model_destroy(s->model);
+    dl_backend_destroy(s->backend);
+    dl_pool_destroy(s->pool);
+    dl_data_close(s->data);
+    *s = (dl_setup){.data = NULL};
+}
+
+/* ---- the shared model of a run */
+
+static size_t count_of(const diloco_tensor *tensor)
+{
+    size_t n = 1;
+    for (int d = 0; d < tensor->n_dims; d++)
+        n *= tensor->shape[d];
+    return n;
+}
+
+static diloco_status load(const dl_setup *s, const dl_st *theta)
+{
+    size_t n_tensors;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    for (size_t i = 0; i < n_tensors; i++) {
+        const dl_st_tensor *found = dl_st_find(theta, tensors[i].name);
+        size_t bytes = count_of(&tensors[i]) * sizeof(float);
+        if (!found || strcmp(found->dtype, "F32") != 0 || found->end - found->begin != bytes)
+            return dl_fail(DILOCO_EPROTO, "the run's model has no tensor %s of %zu float32",
+                           tensors[i].name, bytes / sizeof(float));
+        dl_backend_copy_in(s->backend, s->places[i], theta->data + found->begin, bytes);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status load_theta(const dl_setup *s, uint64_t *entry)
+{
+    void *bytes;
+    size_t len;
+    dl_st theta;
+    DL_TRY(diloco_theta_read(&bytes, &len, entry, s->config.store, UINT64_MAX));
+    diloco_status status = dl_st_open(&theta, bytes, len);
+    if (!status) {
+        status = load(s, &theta);
+        dl_st_close(&theta);
+    }
+    diloco_free(bytes);
+    return status;
+}
+
+diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry, const dl_config *config,
+                                size_t max_rows)
+{
+    dl_config *merged = malloc(sizeof *merged);
+    if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    *merged = *config;
+    /* One model on the whole machine, over the data as one piece. */
+    merged->local_replicas = 1;
+    diloco_status status = dl_setup_take_run(merged, true);
+    if (!status) status = dl_setup_open(out, merged, 1, max_rows);
+    free(merged);
+    if (status) return status;
+    status = load_theta(out, entry);
+    if (status) dl_setup_close(out);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* setup.h - what training, evaluation and sampling share: the settings that hold, the data, the
+ * model and the threads it runs on. */
+#ifndef DL_TRAIN_SETUP_H
+#define DL_TRAIN_SETUP_H
+
+#include "base/config.h"
+#include "data/data.h"
+#include "model/model.h"
+
+typedef struct dl_setup {
+    dl_config config; /* with run.threads and parameters.model.vocab resolved */
+    dl_data *data;
+    dl_pool *pool;
+    dl_backend *backend;
+    dl_model *model;
+    size_t max_rows;
+    int32_t *inputs, *targets; /* [max_rows][T] */
+    void **places;             /* [n_tensors] where each parameter lies */
+} dl_setup;
+
+/* Replicas that this machine runs. */
+int64_t dl_local_replicas(const dl_config *config);
+
+/* Threads of one replica: run.threads, or cores / local replicas, at least 1. */
+int dl_setup_threads(const dl_config *config);
+
+/* config's AGREE options become those of the run at run.store: all of them, or only those that
+ * nobody gave (`all` false; a run that says otherwise is refused when it is joined).
+ * DILOCO_ENOENT: no run there. */
+DL_MUST_CHECK diloco_status dl_setup_take_run(dl_config *config, bool all);
+
+/* Open data for n_shards and a model for at most max_rows sequences. The parameters are zero.
+ * On error nothing needs to be closed. */
+DL_MUST_CHECK diloco_status dl_setup_open(dl_setup *out, const dl_config *config, size_t n_shards,
+                                          size_t max_rows);
+void dl_setup_close(dl_setup *setup);
+
+/* Open the model of the run at run.store, with the shared parameters after its last entry. */
+DL_MUST_CHECK diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry,
+                                              const dl_config *config, size_t max_rows);
+
+#endif

@@ -1,0 +1,97 @@
+/* step.c - the inner loop's body.
+ *
+ *     for each micro-batch: gradient += 1/n grad mean loss        n micro-batches of equal size
+ *     inner optimizer: norm, clip factor, update                  one fused pass of the backend
+ *     loss, norm -> host                                          the only wait
+ *
+ * For data_parallel the second line is clipping alone, by this replica's own norm. */
+#include "train/step.h"
+
+#include "base/clock.h"
+#include "tensor/kernels.h"
+
+#include <math.h>
+
+uint64_t dl_step_samples(const dl_config *config)
+{
+    return (uint64_t)config->batch_size * (uint64_t)config->accumulation;
+}
+
+diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
+{
+    size_t n_tensors;
+    *out = (dl_step){.setup = s};
+    if (data_parallel) return DILOCO_OK;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    return dl_inner_create(&out->inner, &s->config, tensors, n_tensors,
+                           dl_model_parameters(s->model), dl_model_gradients(s->model), s->backend,
+                           s->pool);
+}
+
+void dl_step_deinit(dl_step *step)
+{
+    dl_inner_destroy(step->inner);
+    step->inner = NULL;
+}
+
+static diloco_status gradient(const dl_setup *s, size_t shard, uint64_t first)
+{
+    size_t rows = (size_t)s->config.batch_size;
+    float scale = 1.0f / (float)s->config.accumulation;
+    for (int64_t i = 0; i < s->config.accumulation; i++, first += rows) {
+        dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
+        DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
+    }
+    return DILOCO_OK;
+}
+
+/* Gradient to at most gradient_clip, on the host; to zero when it is not finite, so that the
+ * mean of the replicas goes without it. */
+static diloco_status clip(double *norm, const dl_setup *s)
+{
+    size_t n = dl_model_n_parameters(s->model);
+    double most = s->config.gradient_clip;
+    DL_TRY(dl_backend_sync(s->backend));
+    dl_backend_enter(s->backend);
+    dl_fp_state saved = dl_fp_enter();
+    float *g = dl_model_gradients(s->model);
+    *norm = sqrt(dl_norm2(g, n));
+    size_t bad = isfinite(*norm) ? n : dl_first_bad(g, n, INFINITY);
+    float factor = most > 0 && *norm > most ? (float)(most / *norm) : 1;
+    for (size_t i = 0; i < n && factor != 1; i++)
+        g[i] *= factor;
+    dl_fp_leave(saved);
+    dl_backend_leave(s->backend);
+    if (isfinite(*norm)) return DILOCO_OK;
+    dl_backend_zero(s->backend, g, n * sizeof *g);
+    return dl_fail(DILOCO_ENUMERIC, "the gradient is not finite, first in element %zu of %zu", bad,
+                   n);
+}
+
+/* Update and norm; DILOCO_ENUMERIC as dl_inner_norm. */
+static diloco_status apply(double *norm, dl_step *step, double lr)
+{
+    if (!step->inner) return clip(norm, step->setup);
+    DL_TRY(dl_inner_step(step->inner, lr));
+    return dl_inner_norm(step->inner, norm);
+}
+
+diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint64_t first,
+                           double lr)
+{
+    const dl_setup *s = step->setup;
+    dl_time begin = dl_clock_now();
+    double sum;
+    uint64_t n_targets;
+    DL_TRY(gradient(s, shard, first));
+    diloco_status status = apply(&out->grad_norm, step, lr);
+    if (status && status != DILOCO_ENUMERIC) return status;
+    out->applied = !status;
+    if (status) out->grad_norm = NAN;
+    DL_TRY(dl_model_take_loss(s->model, &sum, &n_targets));
+    out->loss = sum / (double)n_targets;
+    out->samples = dl_step_samples(&s->config);
+    out->tokens = out->samples * (uint64_t)s->config.context;
+    out->seconds = dl_seconds(dl_clock_now() - begin);
+    return DILOCO_OK;
+}

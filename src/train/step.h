@@ -1,0 +1,36 @@
+/* step.h - one optimizer step of a replica: micro-batches, gradient, update. Knows no run.
+ *
+ * H counts these steps, never micro-batches: a step is gradient_accumulation_steps micro-batches
+ * of batch_size samples, whose mean gradient is applied once. */
+#ifndef DL_TRAIN_STEP_H
+#define DL_TRAIN_STEP_H
+
+#include "nn/inner.h"
+#include "train/setup.h"
+
+typedef struct dl_step {
+    const dl_setup *setup; /* borrowed */
+    dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
+} dl_step;
+
+typedef struct dl_step_facts {
+    uint64_t samples, tokens;
+    double loss;      /* mean over the step's targets, nats */
+    double grad_norm; /* before clipping; NaN when it was not finite */
+    double seconds;
+    bool applied; /* false: the gradient was not finite, the parameters are as they were, and the
+                     error text says where */
+} dl_step_facts;
+
+/* config: of the setup. data_parallel: no inner optimizer. */
+DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bool data_parallel);
+void dl_step_deinit(dl_step *step); /* zeroed is fine */
+
+/* Take a step on samples first, first + 1, … of a shard, with learning rate lr. The host waits
+ * for the backend once, at the end. Allocates nothing. */
+DL_MUST_CHECK diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard,
+                                         uint64_t first, double lr);
+
+uint64_t dl_step_samples(const dl_config *config); /* of one step */
+
+#endif

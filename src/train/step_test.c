@@ -1,0 +1,254 @@
+/* step_test.c - what the replicas of a run end with, against loops written out here that know no
+ * run: they take steps (step.h) and do the outer step's arithmetic by hand. */
+#include "train/step.h"
+
+#include "train_fixture.h"
+
+/* A model at its initial parameters, with an inner optimizer, and samples from `shard`. */
+typedef struct hand {
+    dl_setup setup;
+    dl_step step;
+    size_t n, shard;
+    uint64_t sample, position;
+} hand;
+
+static void hand_open(hand *h, const dl_config *config, size_t shard)
+{
+    *h = (hand){.shard = shard};
+    CHECK_OK(
+        dl_setup_open(&h->setup, config, (size_t)config->replicas, (size_t)config->batch_size));
+    CHECK_OK(dl_step_init(&h->step, &h->setup, false));
+    h->n = dl_model_n_parameters(h->setup.model);
+    dl_model_initial(h->setup.model, dl_model_parameters(h->setup.model), (uint64_t)config->seed);
+}
+
+static void hand_close(hand *h)
+{
+    dl_step_deinit(&h->step);
+    dl_setup_close(&h->setup);
+}
+
+static dl_step_facts hand_step(hand *h)
+{
+    double lr;
+    dl_step_facts facts;
+    const dl_config *config = &h->setup.config;
+    uint64_t positions = (uint64_t)(config->rounds * config->local_steps);
+    CHECK_OK(dl_schedule_lr(&lr, config, h->position++, positions));
+    CHECK_OK(dl_step_take(&facts, &h->step, h->shard, h->sample, lr));
+    h->sample += facts.samples;
+    return facts;
+}
+
+/* The run's theta, against expected[n]. Tolerance 1e-6: the outer step rounds theta - (theta -
+ * local) once more than the hand does. */
+static void check_theta(const dl_config *config, const float *expected, double tolerance)
+{
+    size_t n;
+    float *theta = fixture_theta(config, &n);
+    CHECK_NEAR(0, fixture_distance(theta, expected, n), tolerance);
+    free(theta);
+}
+
+static void check_single(dl_config *config)
+{
+    fixture_record record = {0};
+    hand h;
+    fixture_train(config, &record, 1);
+    hand_open(&h, config, 0);
+    for (int64_t i = 0; i < config->rounds * config->local_steps; i++)
+        hand_step(&h);
+    check_theta(config, dl_model_parameters(h.setup.model), 1e-6);
+    hand_close(&h);
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_adamw)
+{
+    check_single(fixture_config("single"));
+}
+
+TEST(one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_momentum)
+{
+    dl_config *config = fixture_config("single");
+    set(config, "trainer.optimizer", "sgd");
+    set(config, "parameters.optimizer.momentum", "0.9");
+    set(config, "parameters.optimizer.lr", "0.05");
+    check_single(config);
+}
+
+/* Each step: the mean of what two replicas, from the same parameters, make of their shards. With
+ * SGD that is the step along the mean gradient. */
+TEST(one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd)
+{
+    fixture_record records[2] = {{0}};
+    hand h[2];
+    dl_config *config = fixture_config("fedavg");
+    set(config, "run.replicas", "2");
+    set(config, "trainer.rounds", "6");
+    set(config, "trainer.local_steps_per_round", "1");
+    set(config, "trainer.optimizer", "sgd");
+    set(config, "trainer.gradient_clip", "0");
+    set(config, "parameters.optimizer.lr", "0.1");
+    set(config, "parameters.optimizer.weight_decay", "0");
+    fixture_train(config, records, 2);
+
+    hand_open(&h[0], config, 0);
+    hand_open(&h[1], config, 1);
+    float *p[2] = {dl_model_parameters(h[0].setup.model), dl_model_parameters(h[1].setup.model)};
+    const float *g[2] = {dl_model_gradients(h[0].setup.model),
+                         dl_model_gradients(h[1].setup.model)};
+    for (int64_t step = 0; step < config->rounds; step++) {
+        double lr;
+        size_t n = h[0].n;
+        float *before = fixture_parameters(&h[0].setup);
+        CHECK_OK(dl_schedule_lr(&lr, config, (uint64_t)step, (uint64_t)config->rounds));
+        hand_step(&h[0]);
+        hand_step(&h[1]);
+        for (size_t i = 0; i < n; i++)
+            p[0][i] = p[1][i] = before[i] - (float)lr * (0.5f * g[0][i] + 0.5f * g[1][i]);
+        free(before);
+    }
+    check_theta(config, p[0], 1e-6);
+    for (int k = 0; k < 2; k++)
+        hand_close(&h[k]), fixture_record_free(&records[k]);
+    free(config);
+}
+
+/* One entry of FedAvg over exactly H steps each: a step too many on either side would show. */
+TEST(outer_sgd_of_lr_1_ends_at_the_mean_of_the_replicas_after_exactly_h_steps)
+{
+    fixture_record records[2] = {{0}};
+    hand h[2];
+    dl_config *config = fixture_config("fedavg");
+    set(config, "run.replicas", "2");
+    set(config, "trainer.rounds", "1");
+    set(config, "trainer.local_steps_per_round", "7");
+    fixture_train(config, records, 2);
+    for (size_t k = 0; k < 2; k++) {
+        hand_open(&h[k], config, k);
+        for (int i = 0; i < 7; i++)
+            hand_step(&h[k]);
+    }
+    float *mean = fixture_parameters(&h[0].setup);
+    const float *other = dl_model_parameters(h[1].setup.model);
+    for (size_t i = 0; i < h[0].n; i++)
+        mean[i] = 0.5f * mean[i] + 0.5f * other[i];
+    check_theta(config, mean, 1e-6);
+    free(mean);
+    for (int k = 0; k < 2; k++)
+        hand_close(&h[k]), fixture_record_free(&records[k]);
+    free(config);
+}
+
+/* 4 micro-batches of 2 are the same samples as one of 8, and as many steps. */
+TEST(gradient_accumulation_makes_one_step_of_many_micro_batches)
+{
+    fixture_record record = {0};
+    hand h;
+    dl_config *config = fixture_config("single");
+    set(config, "trainer.local_steps_per_round", "3");
+    set(config, "trainer.gradient_accumulation_steps", "4");
+    fixture_train(config, &record, 1);
+    CHECK_INT(6, fixture_count(&record, "step")); /* 2 entries of 3 */
+    for (size_t i = 0; i < 6; i++) {
+        dl_json_value step = fixture_nth(&record, "step", i);
+        CHECK_INT(4 * 2, fixture_whole(step, "samples"));
+        CHECK_INT(4 * 2 * 16, fixture_whole(step, "tokens"));
+        CHECK_INT(i + 1, fixture_whole(step, "step"));
+    }
+    dl_config *large = malloc(sizeof *large);
+    *large = *config;
+    set(large, "trainer.gradient_accumulation_steps", "1");
+    set(large, "trainer.batch_size", "8");
+    hand_open(&h, large, 0);
+    for (int i = 0; i < 6; i++)
+        hand_step(&h);
+    /* Sums in another order, through AdamW's division: 1e-5 is a hundredth of one step. */
+    check_theta(config, dl_model_parameters(h.setup.model), 1e-5);
+    hand_close(&h);
+    fixture_record_free(&record);
+    free(large), free(config);
+}
+
+/* The outer row adamw on one replica's clipped gradient is AdamW with the same clipping. */
+TEST(data_parallel_on_one_replica_is_plain_adamw)
+{
+    fixture_record record = {0};
+    hand h;
+    dl_config *config = fixture_config("data_parallel");
+    set(config, "trainer.rounds", "8");
+    set(config, "trainer.gradient_clip", "0.5");
+    fixture_train(config, &record, 1);
+    hand_open(&h, config, 0);
+    for (int64_t i = 0; i < config->rounds; i++)
+        hand_step(&h);
+    check_theta(config, dl_model_parameters(h.setup.model), 1e-5);
+    hand_close(&h);
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing)
+{
+    hand h;
+    dl_config *config = fixture_config("single");
+    hand_open(&h, config, 0);
+    dl_step_facts facts = hand_step(&h);
+    CHECK(facts.applied);
+    CHECK_INT(2, facts.samples);
+    CHECK_INT(32, facts.tokens);
+    CHECK_NEAR(log(256), facts.loss, 0.5); /* nothing learnt yet */
+    CHECK(facts.grad_norm > 0);
+
+    float *parameters = dl_model_parameters(h.setup.model);
+    parameters[0] = NAN;
+    float *before = fixture_parameters(&h.setup);
+    facts = hand_step(&h);
+    CHECK(!facts.applied);
+    CHECK(isnan(facts.grad_norm));
+    CHECK_BYTES(before, parameters, h.n * sizeof *before);
+    free(before);
+    hand_close(&h);
+    free(config);
+}
+
+TEST(without_an_optimizer_the_clipped_gradient_is_left_and_a_bad_one_is_zero)
+{
+    dl_setup s;
+    dl_step step;
+    dl_step_facts facts;
+    dl_config *config = fixture_config("data_parallel");
+    set(config, "trainer.gradient_clip", "0.01");
+    CHECK_OK(dl_setup_open(&s, config, 1, 2));
+    CHECK_OK(dl_step_init(&step, &s, true));
+    float *parameters = dl_model_parameters(s.model), *gradients = dl_model_gradients(s.model);
+    size_t n = dl_model_n_parameters(s.model);
+    dl_model_initial(s.model, parameters, 1);
+    CHECK_OK(dl_step_take(&facts, &step, 0, 0, 0.1));
+    CHECK(facts.applied && facts.grad_norm > 0.01);
+    double norm2 = 0;
+    for (size_t i = 0; i < n; i++)
+        norm2 += (double)gradients[i] * gradients[i];
+    CHECK_NEAR(0.01, sqrt(norm2), 1e-6);
+
+    parameters[0] = NAN;
+    CHECK_OK(dl_step_take(&facts, &step, 0, 0, 0.1));
+    CHECK(!facts.applied);
+    CHECK_CONTAINS("not finite", diloco_error_text());
+    for (size_t i = 0; i < n; i++)
+        CHECK(gradients[i] == 0);
+    dl_step_deinit(&step);
+    dl_setup_close(&s);
+    free(config);
+}
+
+TEST_MAIN(one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_adamw,
+          one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_momentum,
+          one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd,
+          outer_sgd_of_lr_1_ends_at_the_mean_of_the_replicas_after_exactly_h_steps,
+          gradient_accumulation_makes_one_step_of_many_micro_batches,
+          data_parallel_on_one_replica_is_plain_adamw,
+          a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing,
+          without_an_optimizer_the_clipped_gradient_is_left_and_a_bad_one_is_zero)

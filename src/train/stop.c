@@ -1,0 +1,88 @@
+/* stop.c - a thread that looks at the flag. A signal handler can do little more than set one,
+ * and does not know the run. */
+#include "train/stop.h"
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct dl_stop {
+    const volatile int *flag;
+    diloco_run *run;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards over */
+    pthread_cond_t end;
+    bool over;
+};
+
+static struct timespec after(dl_time duration)
+{
+    dl_time t = dl_clock_now() + duration;
+    return (struct timespec){.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
+}
+
+static void *watch(void *user)
+{
+    dl_stop *stop = user;
+    pthread_mutex_lock(&stop->lock);
+    while (!stop->over && !*stop->flag) {
+        struct timespec until = after(50 * DL_MILLISECOND);
+        pthread_cond_timedwait(&stop->end, &stop->lock, &until);
+    }
+    bool interrupt = !stop->over;
+    pthread_mutex_unlock(&stop->lock);
+    if (interrupt) diloco_run_interrupt(stop->run);
+    return NULL;
+}
+
+/* With all signals blocked, so that they go to the program's own threads. */
+static int start(dl_stop *stop)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&stop->thread, NULL, watch, stop);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}
+
+diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run *run)
+{
+    *out = NULL;
+    if (!flag) return DILOCO_OK;
+    dl_stop *stop = calloc(1, sizeof *stop);
+    if (!stop) return dl_fail(DILOCO_ENOMEM, "no memory for a thread");
+    stop->flag = flag;
+    stop->run = run;
+
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
+    pthread_cond_init(&stop->end, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&stop->lock, NULL);
+    if (start(stop) != 0) {
+        pthread_cond_destroy(&stop->end);
+        pthread_mutex_destroy(&stop->lock);
+        free(stop);
+        return dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+    }
+    *out = stop;
+    return DILOCO_OK;
+}
+
+void dl_stop_destroy(dl_stop *stop)
+{
+    if (!stop) return;
+    pthread_mutex_lock(&stop->lock);
+    stop->over = true;
+    pthread_cond_signal(&stop->end);
+    pthread_mutex_unlock(&stop->lock);
+    pthread_join(stop->thread, NULL);
+    pthread_cond_destroy(&stop->end);
+    pthread_mutex_destroy(&stop->lock);
+    free(stop);
+}

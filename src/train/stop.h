@@ -1,0 +1,17 @@
+/* stop.h - carries hooks->stop, which a signal handler sets, into a run that may be waiting for
+ * its store. */
+#ifndef DL_TRAIN_STOP_H
+#define DL_TRAIN_STOP_H
+
+#include "base/status.h"
+#include <diloco/run.h>
+
+typedef struct dl_stop dl_stop;
+
+/* Watch *flag until dl_stop_destroy: once it is set, diloco_run_interrupt within 50 ms. The
+ * flag and the run are borrowed. NULL flag: *out is NULL, which is fine below. */
+DL_MUST_CHECK diloco_status dl_stop_create(dl_stop **out, const volatile int *flag,
+                                           diloco_run *run);
+void dl_stop_destroy(dl_stop *stop);
+
+#endif
