@@ -55,7 +55,7 @@ typedef struct replica {
 typedef struct sim {
     uint64_t      seed;
     dl_rng        rng;
-    double        now;
+    double        now, p_crash;
     dl_config     config;
     dl_store     *store; /* without faults: for the referee */
     dl_runfile    file;
@@ -341,10 +341,10 @@ static void carry_out(replica *r, dl_event *event)
 static void act(replica *r)
 {
     sim *s = r->sim;
-    if (chance(s, 0.003)) return crash(r);
+    if (chance(s, s->p_crash)) return crash(r);
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
-    if (chance(s, 0.003)) return crash(r);
+    if (chance(s, s->p_crash)) return crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
         r->next = s->now + uniform(s, 0.1, 2);
         return;
@@ -491,6 +491,7 @@ static void begin(sim *s, uint64_t seed, size_t n)
     s->seed = seed;
     s->n    = n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
+    s->p_crash = dl_rng_below(&s->rng, 2) ? 0.003 : 0.0005;
     configure(s);
     snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)seed);
     set(&s->config, "run.store", url);

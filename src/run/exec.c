@@ -347,12 +347,16 @@ static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     return DILOCO_OK;
 }
 
+/* The newest life of each replica: keys are in order, so its lives follow each other. */
 static diloco_status found_heartbeat(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
     dl_seen  s = {.ended = false};
     (void)len;
-    if (x->n_seen < x->cap_seen && dl_key_parse_life(&s.life, key, "hb/")) x->seen[x->n_seen++] = s;
+    if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
+    const bool same = x->n_seen && !strcmp(x->seen[x->n_seen - 1].life.replica, s.life.replica);
+    if (same) x->n_seen--;
+    if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
     return DILOCO_OK;
 }
 
