@@ -395,7 +395,7 @@ static diloco_status drive(dl_driver *d)
         carry_out(d, &d->open, &event);
         if (try_again(d, &event)) continue;
         after(d, &d->open, &event);
-        d->open       = dl_machine_next(d->machine, &event);
+        d->open = answer(d, &event);
         d->beat_entry = dl_exec_state(d->a.exec)->control.entry;
     }
     return to_training(d);
