@@ -1,0 +1,37 @@
+# A thin front for CMake. `make demo` and `make test` do everything on a fresh machine: they
+# install what is missing and say so first.
+BUILD ?= build/release
+PREFIX ?= /usr/local
+
+.PHONY: all demo test bench check format install deb clean
+
+all: packages-build
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
+	@cmake --build $(BUILD)
+
+packages-%:
+	@scripts/packages.sh $*
+
+demo: all ## train four replicas on English text and compare
+	@examples/demo.sh $(BUILD)/diloco
+
+test: packages-build packages-test all ## every test this machine can run
+	@scripts/test.sh $(BUILD)
+
+bench: all ## what is measured, against what: bench/*.md
+	@bench/run.sh $(BUILD)
+
+check: packages-build packages-test packages-check ## formatting, linting, both compilers, sanitizers
+	@scripts/check.sh
+
+format: packages-check
+	@git ls-files '*.c' '*.h' '*.cc' | xargs clang-format -i
+
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+deb: all
+	@cmake --build $(BUILD) --target deb
+
+clean:
+	@rm -rf build
