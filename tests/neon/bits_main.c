@@ -1,0 +1,156 @@
+/* bits_main.c - the digests that fixed inputs give, on every instruction set of this machine.
+ *
+ * The numbers below were made by plain C; gcc, clang, AVX2, AVX-512 and NEON must all give
+ * them (docs/design.md section 2). No test library, so that it can be built for another
+ * processor and run under qemu-user; CTest does both. Exit 0: all equal. */
+#include "base/rng.h"
+#include "outer/outer_step.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_TRAINED = 300007, N_AVERAGED = 1001, N = N_TRAINED + N_AVERAGED, MEMBERS = 3 };
+
+static float theta[N], state[DL_OUTER_MAX_STATE][N], g[MEMBERS][N], local[N];
+static unsigned char payload[MEMBERS][4 * N];
+
+/* Finite floats: every eighth a denormal, every ninth a zero of either sign. */
+static void fill(float *x, size_t n, uint64_t seed)
+{
+    dl_rng rng;
+    dl_rng_init(&rng, seed, DL_STREAM(DL_STREAM_TEST, 5), 0);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = dl_rng_u32(&rng);
+        bits = (bits & 0x807fffff) | (96 + (bits >> 23 & 31)) << 23;
+        if (i % 8 == 1) bits &= 0x807fffff;
+        if (i % 9 == 2) bits &= 0x80000000;
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+}
+
+static const struct golden {
+    const char *outer, *state, *adopted; /* digests after the step */
+} goldens[] = {
+    {"sgd", "edbb33d663e644abc7e7b1adc22075b9", "4944c794660ed0885013e0f9589dee20"},
+    {"momentum", "da9e33744efc12ca1991188981d81f2f", "4080dd949a719012c84c34f2000cceec"},
+    {"nesterov", "9cd550ae35455c68b53465cacfb7a363", "61f3901881143236107bd74164959289"},
+    {"adamw", "cb39c87c6b35dde865f58dd379e0ab1c", "818c82b48a2ca2a987bb3895f41d36f8"},
+};
+
+static const char facts_golden[] =
+    "aabc920d438108c2e40ca8c4d642d711"; /* of G alone: the same for every rule */
+
+static int check(const char *what, dl_hash got, const char *want)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, got);
+    if (strcmp(hex, want) == 0) return 0;
+    printf("%s, %s: expected %s, got %s\n", dl_isa_name(dl_isa_chosen()), what, want, hex);
+    return 1;
+}
+
+static void fail(void)
+{
+    printf("%s\n", diloco_error_text());
+    exit(1);
+}
+
+static int check_kernels(void)
+{
+    double sums[2];
+    fill(theta, N, 1);
+    fill(local, N, 2);
+    dl_fp_state saved = dl_fp_enter();
+    dl_delta(g[0], theta, local, N);
+    dl_adopt(local, theta, 0.3f, N);
+    sums[0] = dl_norm2(theta, N);
+    sums[1] = dl_dot(theta, local, N);
+    dl_fp_leave(saved);
+    return check("delta", dl_digest_bytes(g[0], sizeof g[0]), "ed7116a9e3df9ce0e20d74036237bc18") +
+           check("adopt", dl_digest_bytes(local, sizeof local),
+                 "d1e43b840954c900f5dd1c906ad31b3c") +
+           check("sums", dl_hash_bytes(sums, sizeof sums), "388f4af4b589835519fbec20f97b6df0");
+}
+
+/* The whole step: state, local tensors and facts. */
+static int check_step(const dl_manifest *manifest, dl_outer_scratch *scratch,
+                      const struct golden *want)
+{
+    static const uint64_t raw[MEMBERS] = {3, 1, 7};
+    static const float weight[MEMBERS] = {(float)(3.0 / 11), (float)(1.0 / 11), (float)(7.0 / 11)};
+    dl_contribution_data members[MEMBERS];
+    dl_local_tensor where = {local, 0, N, DL_TRAINED};
+    dl_fragment_state s = {.theta = theta, .n_commits = 3};
+    dl_outer_step_facts facts;
+    dl_outer_settings settings = {.lr = 0.7,
+                                  .mu = 0.9,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.95,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.1,
+                                  .n_commits = 3};
+    dl_outer_step_args args = {.manifest = manifest,
+                               .codec = dl_codec_find("f32"),
+                               .combiner = dl_combiner_find("mean"),
+                               .outer = dl_outer_find(want->outer),
+                               .n_members = MEMBERS,
+                               .members = members,
+                               .weight = weight,
+                               .raw = raw,
+                               .local = &where,
+                               .n_local = 1,
+                               .local_mix = 0.25f};
+    fill(theta, N, 1);
+    fill(local, N, 2);
+    for (int k = 0; k < args.outer->n_state; k++) {
+        fill(state[k], N, 3 + (uint64_t)k);
+        for (size_t i = 0; i < N && k == 1; i++)
+            state[k][i] = fabsf(state[k][i]); /* a second moment */
+        s.outer[k] = state[k];
+    }
+    for (size_t m = 0; m < MEMBERS; m++) {
+        size_t len, index;
+        double norm2;
+        fill(g[m], N, 10 + m);
+        args.codec->encode(payload[m], &len, g[m], N);
+        if (args.codec->check(payload[m], len, N, INFINITY, &index, &norm2)) fail();
+        members[m] = (dl_contribution_data){.payload = payload[m], .len = len, .norm2 = norm2};
+    }
+    args.outer->scalars(args.scalars, &settings);
+    if (dl_outer_step(&s, &s, &args, &facts, scratch, NULL)) fail();
+    double numbers[] = {facts.aggregated_norm, facts.similarity, facts.divergence};
+    char name[64];
+    snprintf(name, sizeof name, "%s, state", want->outer);
+    int wrong = check(name, s.digest, want->state);
+    snprintf(name, sizeof name, "%s, adopted", want->outer);
+    wrong += check(name, dl_digest_bytes(local, sizeof local), want->adopted);
+    snprintf(name, sizeof name, "%s, facts", want->outer);
+    return wrong + check(name, dl_hash_bytes(numbers, sizeof numbers), facts_golden);
+}
+
+int main(void)
+{
+    diloco_tensor tensors[] = {
+        {.name = "b", .n_dims = 1, .shape = {7}},
+        {.name = "w", .n_dims = 2, .shape = {300, 1000}},
+        {.name = "f", .role = DILOCO_FROZEN, .n_dims = 1, .shape = {N_AVERAGED}}};
+    dl_manifest manifest;
+    dl_outer_scratch *scratch;
+    int wrong = 0;
+    if (dl_manifest_init(&manifest, tensors, 3, false) ||
+        dl_outer_scratch_create(&scratch, &manifest, MEMBERS, 1))
+        fail();
+    for (int isa = 0; isa < DL_N_ISA; isa++) {
+        if (!dl_isa_available((dl_isa)isa)) continue;
+        dl_isa_use((dl_isa)isa);
+        wrong += check_kernels();
+        for (size_t k = 0; k < sizeof goldens / sizeof goldens[0]; k++)
+            wrong += check_step(&manifest, scratch, &goldens[k]);
+        printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
+    }
+    dl_outer_scratch_destroy(scratch);
+    dl_manifest_deinit(&manifest);
+    return wrong != 0;
+}
