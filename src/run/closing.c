@@ -1,0 +1,94 @@
+/* closing.c - see closing.h for the table. */
+#include "run/closing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_DOUBLINGS = 16 };
+static const double SHORTEST_DEADLINE_S = 10; /* of those that derive themselves */
+
+dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time from,
+                            double round_s, double upload_s)
+{
+    const double s = config->deadline_s > 0 ? config->deadline_s
+                                            : fmax(SHORTEST_DEADLINE_S, round_s) + 4 * upload_s;
+    const uint64_t doublings = n_aborts < MAX_DOUBLINGS ? n_aborts : MAX_DOUBLINGS;
+    return dl_time_after(from, dl_time_from_seconds(s * (double)(UINT64_C(1) << doublings)));
+}
+
+static bool has_roster(const dl_closing *c)
+{
+    return c->control->entry > 0;
+}
+
+static bool all_there(const dl_closing *c)
+{
+    const size_t n = dl_known_n_counting(c->known);
+    if (n == 0) return false;
+    if (has_roster(c)) return dl_known_n_missing(c->known, &c->control->roster) == 0;
+    if (n >= (size_t)c->config->replicas) return true;
+    const dl_time timeout = dl_time_from_seconds(c->config->start_timeout_s);
+    return c->now >= dl_time_after(c->began, timeout) && n >= (size_t)c->config->min_replicas;
+}
+
+static dl_verdict commit(void)
+{
+    return (dl_verdict){.kind = DL_VERDICT_COMMIT};
+}
+
+static dl_verdict wait_until(dl_time until)
+{
+    return (dl_verdict){.kind = DL_VERDICT_WAIT, .until = until};
+}
+
+static dl_verdict abort_because(const char *reason)
+{
+    dl_verdict v = {.kind = DL_VERDICT_ABORT};
+    snprintf(v.reason, sizeof v.reason, "%s", reason);
+    return v;
+}
+
+/* Names of the silent for the reason, as many as fit. */
+static dl_verdict abort_of_silent(const dl_closing *c)
+{
+    dl_verdict v = abort_because("silent:");
+    size_t len = strlen(v.reason);
+    for (size_t i = 0; i < c->control->roster.n && len < sizeof v.reason; i++)
+        if (c->silent[i])
+            len += (size_t)snprintf(v.reason + len, sizeof v.reason - len, " %s",
+                                    c->control->roster.names[i]);
+    return v;
+}
+
+dl_verdict dl_closing_look(const dl_closing *c)
+{
+    if (all_there(c)) return commit();
+    if (!has_roster(c)) return wait_until(DL_NEVER);
+    if (c->now < c->deadline) return wait_until(c->deadline);
+    return (dl_verdict){.kind = DL_VERDICT_WATCH};
+}
+
+static dl_verdict with_quorum(const dl_closing *c)
+{
+    const double needed = ceil(c->config->quorum * (double)c->control->roster.n);
+    if ((double)dl_known_n_counting(c->known) >= fmax(needed, 1)) return commit();
+    return abort_because("no quorum at the deadline");
+}
+
+static bool waits_for_the_silent_only(const dl_closing *c)
+{
+    const dl_roster *roster = &c->control->roster;
+    for (size_t i = 0; i < roster->n; i++)
+        if (!c->silent[i] && !dl_known_is_there(c->known, roster->names[i])) return false;
+    return true;
+}
+
+dl_verdict dl_closing_watched(const dl_closing *c)
+{
+    const char *rule = c->config->on_missing;
+    if (!strcmp(rule, "commit_partial")) return with_quorum(c);
+    if (!strcmp(rule, "abort")) return abort_because("not all were there at the deadline");
+    if (waits_for_the_silent_only(c)) return abort_of_silent(c);
+    return wait_until(dl_time_after(c->now, dl_time_from_seconds(c->config->patience_s / 4)));
+}

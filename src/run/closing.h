@@ -1,0 +1,43 @@
+/* closing.h - when an entry closes, and how: P9, P10, P11. Pure.
+ *
+ *     all of the roster are there                     commit
+ *     before the deadline                             wait
+ *     past it, once the heartbeats are looked at
+ *         on_missing = commit_partial                 commit with a quorum, else abort
+ *         on_missing = abort                          abort
+ *         on_missing = wait                           abort if all who miss are silent, else wait
+ *
+ * Entry 0 has no roster (L = 1): it waits for `replicas` contributions, or from start_timeout
+ * on for `min_replicas`, and has no deadline. */
+#ifndef DL_RUN_CLOSING_H
+#define DL_RUN_CLOSING_H
+
+#include "base/config.h"
+#include "run/known.h"
+#include "run/state.h"
+
+typedef struct dl_closing {
+    const dl_config *config;
+    const dl_control *control;
+    const dl_known_table *known;
+    const bool *silent;           /* of control's roster */
+    dl_time now, began, deadline; /* began: when this replica did */
+} dl_closing;
+
+typedef struct dl_verdict {
+    enum { DL_VERDICT_COMMIT, DL_VERDICT_ABORT, DL_VERDICT_WAIT, DL_VERDICT_WATCH } kind;
+    dl_time until;                  /* WAIT */
+    char reason[DL_REASON_MAX + 1]; /* ABORT */
+} dl_verdict;
+
+/* COMMIT, WAIT, or WATCH: ask again with dl_closing_watched when the heartbeats are seen. */
+dl_verdict dl_closing_look(const dl_closing *c);
+/* COMMIT, ABORT or WAIT. */
+dl_verdict dl_closing_watched(const dl_closing *c);
+
+/* When an entry that was contributed to at `from` may close without the missing: the option,
+ * or a round's and four uploads' time; doubled by each abort in a row. */
+dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time from,
+                            double round_s, double upload_s);
+
+#endif

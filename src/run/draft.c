@@ -1,0 +1,132 @@
+/* draft.c - see draft.h. */
+#include "run/draft.h"
+
+#include "run/fold.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members)
+{
+    draft->slots = DL_ARENA_ARRAY(arena, size_t, max_members);
+    draft->facts = DL_ARENA_ARRAY(arena, dl_member_facts, max_members);
+    draft->raw = DL_ARENA_ARRAY(arena, uint64_t, max_members);
+    draft->weight = DL_ARENA_ARRAY(arena, float, max_members);
+}
+
+/* Into its place by life; an insertion, since qsort may allocate. */
+static void put_member(dl_entry *d, const dl_member *member)
+{
+    size_t at = d->n_members++;
+    for (; at > 0 && dl_life_compare(&d->members[at - 1].life, &member->life) > 0; at--)
+        d->members[at] = d->members[at - 1];
+    d->members[at] = *member;
+}
+
+static void put_members(dl_draft *draft, const dl_known_table *known)
+{
+    dl_entry *d = &draft->entry;
+    d->n_members = 0;
+    for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
+        const dl_known *k = &known->at[i];
+        if (!dl_known_counts(known, k)) continue;
+        put_member(d, &(dl_member){.life = k->life,
+                                   .body = k->facts.body,
+                                   .steps = k->facts.steps,
+                                   .samples = k->facts.samples,
+                                   .tokens = k->facts.tokens,
+                                   .bytes = k->len,
+                                   .loss = k->facts.loss});
+    }
+    dl_known_slots(draft->slots, known, d);
+}
+
+static double mean_loss(const dl_entry *d)
+{
+    double sum = 0;
+    for (size_t i = 0; i < d->n_members; i++)
+        sum += d->members[i].loss;
+    return d->n_members ? sum / (double)d->n_members : NAN;
+}
+
+/* What a commit and an abort both carry; lr, mu and the roster are those of entry e + 1 (P9). */
+static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
+{
+    dl_entry *d = &draft->entry;
+    const dl_machine_args *a = from->args;
+    d->commit = commit;
+    d->entry = a->control->entry;
+    d->fragment = 0;
+    d->position = dl_due(d->entry, a->interval);
+    d->committer = a->self;
+    d->prev = a->control->prev;
+    d->base = d->result = from->base;
+    d->snapshot = from->snapshot;
+    d->next_lr = (float)(a->lr ? a->lr(a->lr_user, d->entry + 1) : a->config->outer_lr);
+    d->next_mu = (float)a->config->outer_mu;
+    d->last = d->entry + 1 >= a->entries;
+    d->reason[0] = 0;
+    snprintf(d->run, sizeof d->run, "%s", a->run);
+    put_members(draft, from->known);
+    d->loss = mean_loss(d);
+    dl_fold_next_roster(&d->roster, a->control, d, from->silent);
+}
+
+static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
+{
+    dl_entry *d = &draft->entry;
+    for (size_t i = 0; i < d->n_members; i++) {
+        const dl_member *m = &d->members[i];
+        draft->facts[i] = (dl_member_facts){m->samples, m->steps, m->tokens,
+                                            from->known->at[draft->slots[i]].norm2};
+    }
+    DL_TRY(
+        dl_weights(draft->raw, draft->weight, from->args->weighting, draft->facts, d->n_members));
+    for (size_t i = 0; i < d->n_members; i++) {
+        d->members[i].raw = draft->raw[i];
+        d->members[i].weight = draft->weight[i];
+    }
+    return DILOCO_OK;
+}
+
+static void put_scalars(dl_entry *d, const dl_draft_source *from)
+{
+    const dl_config *c = from->args->config;
+    const dl_outer_settings s = {.lr = (double)from->args->control->lr,
+                                 .mu = (double)from->args->control->mu,
+                                 .beta1 = c->beta1,
+                                 .beta2 = c->beta2,
+                                 .eps = c->eps,
+                                 .weight_decay = c->weight_decay,
+                                 .n_commits = from->n_commits};
+    memset(d->scalars, 0, sizeof d->scalars);
+    from->args->outer->scalars(d->scalars, &s);
+}
+
+diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from)
+{
+    begin(draft, from, true);
+    DL_TRY(put_weights(draft, from));
+    put_scalars(&draft->entry, from);
+    return DILOCO_OK;
+}
+
+void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *reason)
+{
+    begin(draft, from, false);
+    snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s", reason);
+}
+
+bool dl_draft_same_step(const dl_entry *a, const dl_entry *b)
+{
+    if (a->commit != b->commit || a->n_members != b->n_members) return false;
+    if (memcmp(a->scalars, b->scalars, sizeof a->scalars) != 0) return false;
+    for (size_t i = 0; i < a->n_members; i++) {
+        const dl_member *x = &a->members[i], *y = &b->members[i];
+        if (!dl_hash_equal(x->body, y->body) || x->raw != y->raw ||
+            memcmp(&x->weight, &y->weight, sizeof x->weight) != 0)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,38 @@
+/* draft.h - composing an entry: what log/<e> would say if this replica creates it.
+ *
+ * A draft is nothing until its bytes are read back from the store (P5). */
+#ifndef DL_RUN_DRAFT_H
+#define DL_RUN_DRAFT_H
+
+#include "base/arena.h"
+#include "run/known.h"
+#include "run/machine.h"
+
+typedef struct dl_draft {
+    dl_entry entry;
+    size_t *slots; /* [max_members] of entry's members, and what their weights are made of: */
+    dl_member_facts *facts;
+    uint64_t *raw;
+    float *weight;
+} dl_draft;
+
+typedef struct dl_draft_source {
+    const dl_machine_args *args; /* control tells which entry */
+    const dl_known_table *known;
+    const bool *silent; /* of control's roster */
+    dl_hash base;       /* of the fragment now */
+    uint64_t n_commits, snapshot;
+} dl_draft_source;
+
+/* Takes its arrays from the arena (measuring: none); the entry is initialised by the caller. */
+void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members);
+
+/* Everything but the result, which is to be computed. DILOCO_ENUMERIC: no weights. */
+DL_MUST_CHECK diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from);
+void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *reason);
+
+/* Do both commit the same members with the same weights and scalars? Then they give the same
+ * result, and who lost the race for the name need not compute again. */
+bool dl_draft_same_step(const dl_entry *a, const dl_entry *b);
+
+#endif

@@ -1,0 +1,265 @@
+/* follow.c - an entry stands: judge it, compute what it says, fold it, adopt it.
+ *
+ *     text --unreadable, void--> read again, then fold as void (P7)
+ *       |  --abort------------> fold
+ *       |  --commit-----------> fetch its members --> compute --> adopt --> fold
+ *       |                         (none of it when the draft computed the same step)
+ *       +-- a base not ours --> begin again once, from before it
+ *
+ * Whoever wrote the entry decided (P5): nothing here depends on whether it was us, but for the
+ * snapshot, which one replica has to write. */
+#include "run/machine_parts.h"
+
+#include "run/fold.h"
+
+#include <string.h>
+
+enum { MAX_REJOINS = 3 };
+
+static uint64_t open_entry(const dl_machine *m)
+{
+    return m->a.control->entry;
+}
+
+/* ---- moving on --------------------------------------------------------------------------- */
+
+static bool counts_self(const dl_machine *m, const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return true;
+    return false;
+}
+
+/* After an entry is folded and adopted as it has to be. */
+static dl_ask after_fold(dl_machine *m, bool timely)
+{
+    if (timely && open_entry(m) < m->a.entries) return dl_machine_train(m);
+    return dl_machine_look_on(m);
+}
+
+static bool snapshot_is_due(const dl_machine *m)
+{
+    if (open_entry(m) >= m->a.entries) return true;
+    const dl_time every = dl_time_from_seconds(m->a.config->snapshot_s);
+    if (m->now - m->snapshot_at >= every) return true;
+    /* Not more often than sixty a period, however small the model (P25). */
+    return m->bytes_since_snapshot > 2 * m->a.snapshot_bytes &&
+           m->now - m->snapshot_at >= every / 60;
+}
+
+static dl_ask snapshot(dl_machine *m)
+{
+    m->snapshot_known = open_entry(m);
+    m->bytes_since_snapshot = 0;
+    m->snapshot_at = m->now;
+    dl_ask a = dl_machine_ask(m, DL_ASK_SNAPSHOT, DL_SNAPSHOTTING);
+    a.final = open_entry(m) >= m->a.entries;
+    return a;
+}
+
+/* What an entry means for the next snapshot: one that is named is as good as our own. */
+static void count_towards_snapshot(dl_machine *m)
+{
+    for (size_t i = 0; i < m->entry.n_members; i++)
+        m->bytes_since_snapshot += m->entry.members[i].bytes;
+    if (m->entry.snapshot <= m->snapshot_known) return;
+    m->snapshot_known = m->entry.snapshot;
+    m->bytes_since_snapshot = 0;
+    m->snapshot_at = m->now;
+}
+
+/* Invariant 1: the only place where the log moves on. */
+static void folded(dl_machine *m, bool valid)
+{
+    if (valid) {
+        dl_fold(m->a.control, &m->entry, m->entry_digest);
+        count_towards_snapshot(m);
+    } else {
+        dl_fold_void(m->a.control, &m->entry, m->entry_digest);
+    }
+    if (valid && m->entry.commit) {
+        m->n_commits++;
+        m->digest = m->entry.result;
+    }
+    const uint64_t due = dl_due(m->entry.entry, m->a.interval);
+    if (due > m->position) m->position = due;
+}
+
+static dl_ask fold_abort(dl_machine *m, bool valid)
+{
+    if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
+    const bool timely = m->timely;
+    folded(m, valid);
+    dl_machine_clear_entry(m);
+    return after_fold(m, timely);
+}
+
+static dl_ask fold_void(dl_machine *m, const char *why)
+{
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->entry, .text = why});
+    return fold_abort(m, false);
+}
+
+/* ---- a commit: make sure, compute, take ---------------------------------------------------- */
+
+/* The computed state is the entry's: take it. */
+static dl_ask fold_commit(dl_machine *m)
+{
+    const bool counted = counts_self(m, &m->entry);
+    const bool adopt = counted || !strcmp(m->a.config->on_uncounted, "adopt");
+    m->n_gone = 0;
+
+    dl_ask a = dl_machine_ask(m, DL_ASK_ADOPT, DL_ADOPTING);
+    a.swap = true;
+    if (m->timely) {
+        a.to_local = adopt;
+    } else if (!m->local_valid || m->entry.entry >= m->local_entry) {
+        m->must_adopt |= adopt;
+        m->missed |= !counted;
+    }
+    if (!counted && m->local_valid && m->entry.entry >= m->local_entry) {
+        a.missed = true;
+        dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
+    }
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
+    return a;
+}
+
+static dl_ask dispute(dl_machine *m, dl_hash computed)
+{
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
+                                 .entry = &m->entry,
+                                 .claimed = m->entry.result,
+                                 .computed = computed});
+    return fold_void(m, "its result is not what its members give");
+}
+
+static dl_ask fold_compute(dl_machine *m)
+{
+    dl_known_slots(m->slots, &m->known, &m->entry);
+    dl_ask a = dl_machine_ask(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
+    a.draft = &m->entry;
+    a.slots = m->slots;
+    return a;
+}
+
+/* Make sure of each member's contribution, then compute. */
+static dl_ask fold_gather(dl_machine *m)
+{
+    for (; m->fold_member < m->entry.n_members; m->fold_member++) {
+        const dl_member *member = &m->entry.members[m->fold_member];
+        const dl_known *k = dl_known_add(&m->known, &member->life, member->bytes);
+        if (!k)
+            return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
+                                              "entry %llu names more contributions than fit",
+                                              (unsigned long long)m->entry.entry));
+        const bool ready = k->worth == DL_VALID && dl_hash_equal(k->facts.body, member->body);
+        if (!ready || m->n_recomputed)
+            return dl_machine_fetch(m, k, DL_FOLD_FETCHING, m->n_recomputed > 0);
+    }
+    return fold_compute(m);
+}
+
+/* Begin again from a snapshot of `before` entries or fewer. */
+static dl_ask rejoin(dl_machine *m, uint64_t before)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
+    a.entry = before;
+    return a;
+}
+
+/* What the entry names was collected behind a snapshot that we have not seen. */
+static dl_ask contribution_gone(dl_machine *m)
+{
+    if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
+    return dl_machine_fail(m, dl_fail(DILOCO_ENOENT,
+                                      "entry %llu needs contributions that are gone from the store",
+                                      (unsigned long long)m->entry.entry));
+}
+
+/* ---- judging what was read ---------------------------------------------------------------- */
+
+/* Judge only what reads the same twice (P7): the first reading may be what is damaged. */
+static bool is_suspect(dl_machine *m)
+{
+    if (dl_hash_equal(m->suspect, m->entry_digest)) return false;
+    m->suspect = m->entry_digest;
+    return true;
+}
+
+/* An entry that nobody can read counts as an abort of nobody's. */
+static dl_ask fold_unreadable(dl_machine *m)
+{
+    m->entry.n_members = 0;
+    m->entry.committer = (dl_life){.generation = 0};
+    m->entry.entry = open_entry(m);
+    m->entry.commit = false;
+    return fold_void(m, diloco_error_text());
+}
+
+/* log/<e> is there: whoever wrote it decided. */
+dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
+{
+    m->entry_digest = dl_hash_bytes(event->text, event->text_len);
+    m->fold_member = 0;
+    m->n_recomputed = 0;
+    const bool readable = !dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
+    const char *why =
+        readable ? dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest) : NULL;
+    if ((!readable || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    if (!readable) return fold_unreadable(m);
+
+    /* A base that is not ours: one of us is wrong, and a replay tells who (P7). */
+    const bool other_base = why && !dl_hash_equal(m->entry.base, m->digest);
+    if (other_base && !m->a.reader && m->rejoined_at <= open_entry(m)) {
+        m->rejoined_at = open_entry(m) + 1; /* once an entry, so this comes to an end */
+        return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
+    }
+    if (why) return fold_void(m, why);
+    if (!m->entry.commit) return fold_abort(m, true);
+    if (m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
+        dl_hash_equal(m->entry.result, m->draft_result))
+        return fold_commit(m);
+    return fold_gather(m);
+}
+
+dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
+{
+    const dl_member *member = &m->entry.members[m->fold_member];
+    dl_known *k = dl_known_find(&m->known, &member->life);
+    if (event->status == DILOCO_ENOENT) return contribution_gone(m);
+    if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    if (k->worth == DL_INVALID || !dl_hash_equal(k->facts.body, member->body))
+        return fold_void(m, "a contribution that it counts is not valid");
+    m->fold_member++;
+    return fold_gather(m);
+}
+
+dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
+    if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);
+    if (m->n_recomputed++) return dispute(m, event->result);
+    m->fold_member = 0; /* P7: judge from freshly read bytes */
+    return fold_gather(m);
+}
+
+dl_ask dl_follow_adopted(dl_machine *m)
+{
+    const bool timely = m->timely, ours = m->created;
+    folded(m, true);
+    dl_machine_clear_entry(m);
+    if (timely) m->local_entry = open_entry(m);
+    if (ours && snapshot_is_due(m)) {
+        m->timely = timely; /* kept for after the snapshot */
+        return snapshot(m);
+    }
+    return after_fold(m, timely);
+}
+
+dl_ask dl_follow_snapshotted(dl_machine *m)
+{
+    const bool timely = m->timely;
+    m->timely = false;
+    return after_fold(m, timely);
+}

@@ -1,0 +1,98 @@
+/* known.c - see known.h. A few dozen rows: every question is a walk over the table. */
+#include "run/known.h"
+
+#include <string.h>
+
+enum { DOUBTS_ALLOWED = 2 }; /* refused readings before one is believed */
+
+dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (dl_life_equal(&table->at[i].life, life)) return &table->at[i];
+    return NULL;
+}
+
+dl_known *dl_known_add(dl_known_table *table, const dl_life *life, size_t len)
+{
+    dl_known *k = dl_known_find(table, life);
+    if (k || table->n == table->cap) return k;
+    k = &table->at[table->n++];
+    *k = (dl_known){.life = *life, .len = len};
+    return k;
+}
+
+size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
+{
+    return (size_t)(known - table->at);
+}
+
+void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        slots[i] = dl_known_slot(table, dl_known_find(table, &entry->members[i].life));
+}
+
+void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2)
+{
+    known->worth = DL_VALID;
+    known->facts = *facts;
+    known->norm2 = norm2;
+}
+
+bool dl_known_doubt(dl_known *known)
+{
+    if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
+    known->worth = DL_INVALID;
+    return false;
+}
+
+static bool is_of(const dl_known *known, const char *replica)
+{
+    return strcmp(known->life.replica, replica) == 0;
+}
+
+static bool is_superseded(const dl_known_table *table, const dl_known *known)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        const dl_known *other = &table->at[i];
+        if (other->worth == DL_VALID && is_of(other, known->life.replica) &&
+            other->life.generation > known->life.generation)
+            return true;
+    }
+    return false;
+}
+
+bool dl_known_counts(const dl_known_table *table, const dl_known *known)
+{
+    return known->worth == DL_VALID && known->facts.samples > 0 && !is_superseded(table, known);
+}
+
+size_t dl_known_n_counting(const dl_known_table *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++)
+        n += dl_known_counts(table, &table->at[i]);
+    return n;
+}
+
+bool dl_known_is_there(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (is_of(&table->at[i], replica) && dl_known_counts(table, &table->at[i])) return true;
+    return false;
+}
+
+size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < roster->n; i++)
+        n += !dl_known_is_there(table, roster->names[i]);
+    return n;
+}
+
+bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->at[i].worth == DL_INVALID && is_of(&table->at[i], replica)) return true;
+    return false;
+}

@@ -1,0 +1,47 @@
+/* known.h - the contributions of the open entry that this replica knows of.
+ *
+ * A contribution's index in the table is its slot: where its decoded bytes are kept. Which of
+ * them count is a function of the table alone: the newest valid one of each replica (P15) that
+ * has trained on anything. */
+#ifndef DL_RUN_KNOWN_H
+#define DL_RUN_KNOWN_H
+
+#include "run/contribution.h"
+#include "run/entry.h"
+
+typedef enum dl_worth { DL_UNREAD, DL_VALID, DL_INVALID } dl_worth;
+
+typedef struct dl_known {
+    dl_life life;
+    size_t len;
+    dl_worth worth;
+    unsigned n_doubts;     /* readings that were refused */
+    dl_contribution facts; /* of a valid one */
+    double norm2;
+} dl_known;
+
+typedef struct dl_known_table {
+    dl_known *at; /* [cap], the owner's */
+    size_t n, cap;
+} dl_known_table;
+
+dl_known *dl_known_find(const dl_known_table *table, const dl_life *life);
+/* The one of that life, put in if need be; NULL: no room. */
+dl_known *dl_known_add(dl_known_table *table, const dl_life *life, size_t len);
+size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
+/* slots[i] is the slot of entry's member i; each is in the table. */
+void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);
+
+/* What a reading of it gave. A refusal may be the way's fault, so it takes three to call a
+ * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. */
+void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
+bool dl_known_doubt(dl_known *known);
+
+bool dl_known_counts(const dl_known_table *table, const dl_known *known);
+size_t dl_known_n_counting(const dl_known_table *table);
+bool dl_known_is_there(const dl_known_table *table, const char *replica);
+size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
+/* It has put a contribution that will never be valid: no use in waiting for it. */
+bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);
+
+#endif

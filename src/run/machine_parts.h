@@ -1,0 +1,104 @@
+/* machine_parts.h - the inside of the machine, which its two halves share and nobody else sees.
+ *
+ *     machine.c   up to the entry: train, contribute, collect, close, create
+ *     follow.c    the entry stands: judge it, compute it, fold it, adopt it */
+#ifndef DL_RUN_MACHINE_PARTS_H
+#define DL_RUN_MACHINE_PARTS_H
+
+#include "base/arena.h"
+#include "run/draft.h"
+#include "run/known.h"
+#include "run/machine.h"
+#include "run/watch.h"
+
+typedef enum dl_phase {
+    DL_CATCHING_UP, /* reading entries that are there already */
+    DL_TRAINING,
+    DL_SAVING,
+    DL_LATE_CHECK, /* at the due point: does the entry stand without us? */
+    DL_CONTRIBUTING,
+    DL_LISTING,
+    DL_FETCHING, /* what the listing found */
+    DL_LOOKING,  /* at log/<e>, between listings */
+    DL_WATCHING,
+    DL_WAITING,
+    DL_DRAFTING, /* computing the draft */
+    DL_CREATING,
+    DL_READING_BACK,
+    DL_FOLD_FETCHING, /* what the entry names and we do not have */
+    DL_FOLD_COMPUTING,
+    DL_ADOPTING,
+    DL_CATCH_UP_ADOPTING,
+    DL_SNAPSHOTTING,
+    DL_ENDING,
+    DL_OVER
+} dl_phase;
+
+struct dl_machine {
+    dl_machine_args a;
+    dl_arena arena;
+    dl_time now;
+    dl_phase phase;
+
+    /* what the log has decided */
+    dl_hash digest; /* of the fragment now */
+    uint64_t n_commits;
+
+    /* the replica's own training */
+    uint64_t position;
+    uint64_t local_entry; /* local tensors are valid before this entry */
+    bool local_valid;     /* there is local training worth keeping */
+    bool must_adopt;      /* caught-up entries have left the local tensors behind */
+    bool missed;          /* a commit passed this replica over since it last adopted */
+    bool resumed_due;     /* saved at the due point of local_entry */
+    dl_time start_at, train_began, due_at, put_took;
+    double round_s;
+
+    /* the open entry, cleared when it moves */
+    dl_known_table known;
+    dl_watch watch;
+    bool *silent;    /* [max_members], of the roster */
+    size_t fetching; /* the listed one that is being read */
+    dl_draft draft;
+    dl_hash draft_result;
+    bool computed; /* draft_result is the draft's, and the state's free copy holds it */
+    bool created;  /* the draft won its name */
+    bool timely;   /* contributed at the due point, and still there */
+
+    /* the entry being followed */
+    dl_entry entry;
+    size_t *slots;         /* [max_members] of its members */
+    dl_hash entry_digest;  /* of its text */
+    dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
+    size_t fold_member;    /* next member to make sure of */
+    unsigned n_recomputed; /* from freshly read bytes */
+    uint64_t rejoined_at;  /* 1 + the last entry that made us begin again; 0: none */
+    unsigned n_gone;       /* fresh starts in a row since contributions are gone */
+
+    /* P25: when is a snapshot due? */
+    uint64_t bytes_since_snapshot, snapshot_known;
+    dl_time snapshot_at;
+};
+
+/* ---- of machine.c ---- */
+
+/* An ask of the open entry, after whose answer the machine is in `next`. */
+dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next);
+dl_ask dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
+dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
+dl_ask dl_machine_train(dl_machine *m);
+dl_ask dl_machine_look_on(dl_machine *m); /* read the next entry, or end */
+void dl_machine_note(dl_machine *m, dl_note note);
+void dl_machine_clear_entry(dl_machine *m);
+/* Take in a reading of a contribution; true: it has to be read again (P7). */
+bool dl_machine_judge(dl_machine *m, dl_known *known, const dl_event *event);
+
+/* ---- of follow.c: answers of its phases ---- */
+
+dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
+dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_adopted(dl_machine *m);
+dl_ask dl_follow_snapshotted(dl_machine *m);
+
+#endif
