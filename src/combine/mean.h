@@ -18,6 +18,7 @@ static inline DL_BODY void dl_mean_body(float *sum, const float *const *g, const
                                         size_t n_members, size_t at, size_t n)
 {
     size_t whole = n - n % DL_MEAN_GROUP;
+    DL_ROLLED
     for (size_t i = 0; i < whole; i += DL_MEAN_GROUP) {
         float acc[DL_MEAN_GROUP] = {0};
         for (size_t m = 0; m < n_members; m++) {

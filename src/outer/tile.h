@@ -24,21 +24,26 @@ enum {
 
 typedef struct dl_tile_sums {
     double norm2[DL_OUTER_MAX_SUMS][DL_LANES]; /* PROTOCOL B3; kernels.c: why no fma is needed */
-    float bad[DL_LANES];                       /* 0, or NaN once a result was not finite */
+    float bad[DL_TILE];                        /* 0, or NaN once a result was not finite */
 } dl_tile_sums;
 
 static inline DL_BODY void dl_tile_norm2(double *lane, const float *G, size_t n)
 {
-    for (size_t i = 0; i < n; i += DL_LANES)
-        for (size_t l = 0; l < DL_LANES && i + l < n; l++)
+    size_t whole = n - n % DL_LANES;
+    DL_ROLLED
+    for (size_t i = 0; i < whole; i += DL_LANES)
+        for (size_t l = 0; l < DL_LANES; l++)
             lane[l] += (double)G[i + l] * (double)G[i + l];
+    for (size_t l = 0; whole + l < n; l++)
+        lane[l] += (double)G[whole + l] * (double)G[whole + l];
 }
 
-static inline DL_BODY void dl_tile_check(float *lane, const float *x, size_t n)
+/* x - x is 0, or NaN of a NaN or an infinity. */
+static inline DL_BODY void dl_tile_check(float *bad, const float *x, size_t n)
 {
-    for (size_t i = 0; i < n; i += DL_LANES)
-        for (size_t l = 0; l < DL_LANES && i + l < n; l++)
-            lane[l] += x[i + l] - x[i + l]; /* 0, or NaN of a NaN or an infinity */
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
+        bad[i] += x[i] - x[i];
 }
 
 /* G of the tile, and the norms of all sums. */
@@ -65,10 +70,11 @@ static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
         for (size_t l = 0; l < stride; l++) {
             for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
                 sums->norm2[k][l] += sums->norm2[k][l + stride];
-            sums->bad[l] += sums->bad[l + stride];
         }
     for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         b->norm2[k] = sums->norm2[k][0];
+    for (size_t i = 1; i < DL_TILE; i++)
+        sums->bad[0] += sums->bad[i];
     b->bad = isnan(sums->bad[0]);
 }
 
