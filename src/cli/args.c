@@ -1,0 +1,170 @@
+/* args.c - the flags of all commands in one table, and a command line read with it. */
+#include "cli/cli.h"
+
+#include "base/option.h"
+#include "base/text.h"
+
+#include <string.h>
+
+const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
+    [DL_FLAG_HELP] = {"--help", NULL, NULL, "this text"},
+    [DL_FLAG_REPLICAS] = {"--replicas", "N", "run.local_replicas",
+                          "replicas to run on this machine, one process each"},
+    [DL_FLAG_STORE] = {"--store", "URL", "run.store", "where the run's log lives"},
+    [DL_FLAG_SEED] = {"--seed", "S", "run.seed", "key of every random draw"},
+    [DL_FLAG_PRESET] = {"--preset", "NAME", "preset", "row of values to start from"},
+    [DL_FLAG_RECORD] = {"--record", "FILE", "run.record", "append the record to this file"},
+    [DL_FLAG_SET] = {"--set", "KEY=VALUE", NULL, "set one option; may be repeated"},
+    [DL_FLAG_PRINT_CONFIG] = {"--print-config", NULL, NULL,
+                              "show every value and where it came from, and stop"},
+    [DL_FLAG_JSON] = {"--json", NULL, NULL, "one JSON object (log: one a line) on stdout"},
+    [DL_FLAG_QUIET] = {"--quiet", NULL, NULL, "no progress, only errors"},
+    [DL_FLAG_VERBOSE] = {"--verbose", NULL, NULL, "also what the library has to say"},
+    [DL_FLAG_FROM] = {"--from", "E", NULL, "first entry to show"},
+    [DL_FLAG_PROMPT] = {"--prompt", "TEXT", NULL, "text to go on from"},
+    [DL_FLAG_TOKENS] = {"--tokens", "N", NULL, "tokens to sample (default 200)"},
+    [DL_FLAG_TEMPERATURE] = {"--temperature", "X", NULL,
+                             "0: always the likeliest token (default 0.8)"},
+    [DL_FLAG_SAMPLE_SEED] = {"--seed", "S", NULL, "of the draws (default 1)"},
+    [DL_FLAG_MARKDOWN] = {"--markdown", NULL, NULL, "as the page docs/options.md"},
+};
+
+/* ---- misspelt names: the option table's search, over a table of names alone */
+
+enum { NAMES_MAX = 32 };
+
+const char *dl_nearest(const char *const *names, size_t n, const char *name)
+{
+    dl_option rows[NAMES_MAX];
+    DL_ASSERT(n <= NAMES_MAX);
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (dl_option){.name = names[i]};
+    return dl_option_nearest((dl_option_table){rows, n}, name);
+}
+
+static diloco_status unknown_flag(const dl_command *command, const char *flag, size_t len)
+{
+    const char *names[DL_N_FLAGS], *nearest;
+    char given[64];
+    size_t n = 0;
+    for (size_t i = 0; i < DL_N_FLAGS; i++)
+        if (command->flags & DL_FLAG_BIT(i)) names[n++] = dl_flag_rows[i].name;
+    snprintf(given, sizeof given, "%.*s", (int)dl_size_min(len, sizeof given - 1), flag);
+    nearest = dl_nearest(names, n, given);
+    if (nearest)
+        return dl_fail(DILOCO_EINVAL, "%s has no flag %s; did you mean %s?", command->name, given,
+                       nearest);
+    return dl_fail(DILOCO_EINVAL, "%s has no flag %s; see diloco %s --help", command->name, given,
+                   command->name);
+}
+
+/* ---- reading */
+
+/* The flag that `text` ("--seed", "--seed=3") names among the command's; DL_N_FLAGS: none. */
+static size_t find_flag(const dl_command *command, const char *text, size_t len)
+{
+    unsigned taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
+    if (strcmp(text, "-h") == 0) return DL_FLAG_HELP;
+    for (size_t i = 0; i < DL_N_FLAGS; i++)
+        if (taken & DL_FLAG_BIT(i) && strlen(dl_flag_rows[i].name) == len &&
+            !memcmp(dl_flag_rows[i].name, text, len))
+            return i;
+    return DL_N_FLAGS;
+}
+
+static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
+{
+    const char *name = dl_flag_rows[flag].name;
+    if (flag == DL_FLAG_SET) {
+        if (!strchr(value, '='))
+            return dl_fail(DILOCO_EINVAL, "--set %.100s: write it as --set KEY=VALUE", value);
+        if (args->n_sets == DL_ARGS_MAX_SETS)
+            return dl_fail(DILOCO_EINVAL, "at most %d --set; put them into a file",
+                           DL_ARGS_MAX_SETS);
+        args->sets[args->n_sets++] = value;
+        return DILOCO_OK;
+    }
+    if (args->flags[flag] && strcmp(args->flags[flag], value) != 0)
+        return dl_fail(DILOCO_EINVAL, "%s is given twice: %.100s and %.100s", name,
+                       args->flags[flag], value);
+    args->flags[flag] = value;
+    return DILOCO_OK;
+}
+
+/* argv[*at] is a flag; *at stays at the last argument that belongs to it. */
+static diloco_status read_flag(dl_args *args, int *at)
+{
+    const char *text = args->argv[*at];
+    size_t len = strcspn(text, "=");
+    size_t flag = find_flag(args->command, text, len);
+    if (flag == DL_N_FLAGS) return unknown_flag(args->command, text, len);
+
+    const dl_flag_row *row = &dl_flag_rows[flag];
+    const char *value = text[len] && strcmp(text, "-h") != 0 ? text + len + 1 : NULL;
+    if (!row->value) {
+        if (value) return dl_fail(DILOCO_EINVAL, "%s takes no value", row->name);
+        return take_flag(args, flag, "");
+    }
+    if (!value && *at + 1 == args->argc)
+        return dl_fail(DILOCO_EINVAL, "%s needs a value: %s %s", row->name, row->name, row->value);
+    return take_flag(args, flag, value ? value : args->argv[++*at]);
+}
+
+static diloco_status read_target(dl_args *args, const char *text)
+{
+    if (!args->command->target)
+        return dl_fail(DILOCO_EINVAL, "%s takes no argument, but \"%.100s\" is given",
+                       args->command->name, text);
+    if (args->target)
+        return dl_fail(DILOCO_EINVAL, "%s takes one %s, but \"%.100s\" and \"%.100s\" are given",
+                       args->command->name, args->command->target, args->target, text);
+    args->target = text;
+    return DILOCO_OK;
+}
+
+diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, char **argv,
+                            int first)
+{
+    bool flags_end = false;
+    *out = (dl_args){.command = command, .argc = argc, .argv = argv};
+    for (int at = first; at < argc; at++) {
+        const char *text = argv[at];
+        if (!flags_end && strcmp(text, "--") == 0)
+            flags_end = true;
+        else if (!flags_end && text[0] == '-' && text[1])
+            DL_TRY(read_flag(out, &at));
+        else
+            DL_TRY(read_target(out, text));
+        if (out->flags[DL_FLAG_HELP]) return DILOCO_OK;
+    }
+    if (!out->target && command->target && command->target[0] != '[')
+        return dl_fail(DILOCO_EINVAL, "%s needs a %s; see diloco %s --help", command->name,
+                       command->target, command->name);
+    return DILOCO_OK;
+}
+
+bool dl_args_has(const dl_args *args, dl_flag flag)
+{
+    return args->flags[flag] != NULL;
+}
+
+diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag, uint64_t fallback,
+                          uint64_t max)
+{
+    const char *text = args->flags[flag];
+    *out = fallback;
+    if (!text || (dl_text_to_u64(out, text, strlen(text)) && *out <= max)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s %.100s is not a whole number from 0 to %llu",
+                   dl_flag_rows[flag].name, text, (unsigned long long)max);
+}
+
+diloco_status dl_args_f64(double *out, const dl_args *args, dl_flag flag, double fallback,
+                          double max)
+{
+    const char *text = args->flags[flag];
+    *out = fallback;
+    if (!text || (dl_text_to_f64(out, text, strlen(text)) && *out >= 0 && *out <= max))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s %.100s is not a number from 0 to %g", dl_flag_rows[flag].name,
+                   text, max);
+}

@@ -1,0 +1,124 @@
+/* args_test.c - command lines: flags, values, targets, and what is wrong with them. */
+#include "cli/cli.h"
+
+#include "check.h"
+
+static dl_args args;
+
+/* "train --seed 3 x" as a command line of at most 15 words. */
+static diloco_status parse(const char *line)
+{
+    static char text[256];
+    static char *words[16];
+    int n = 1;
+    char *next = NULL;
+    snprintf(text, sizeof text, "%s", line);
+    for (char *word = strtok_r(text, " ", &next); word && n < 16; word = strtok_r(NULL, " ", &next))
+        words[n++] = word;
+    const dl_command *command = dl_command_find(words[1]);
+    CHECK(command != NULL);
+    return dl_args_parse(&args, command, n, words, 2);
+}
+
+static void check_refused(const char *part, const char *line)
+{
+    CHECK_STATUS(DILOCO_EINVAL, parse(line));
+    CHECK_CONTAINS(part, diloco_error_text());
+}
+
+TEST(flags_take_their_value_from_the_next_word_or_behind_an_equals_sign)
+{
+    CHECK_OK(parse("train run.toml --seed 3 --store=a=b --set x=1 --json --set=y=2"));
+    CHECK_STR("run.toml", args.target);
+    CHECK_STR("3", args.flags[DL_FLAG_SEED]);
+    CHECK_STR("a=b", args.flags[DL_FLAG_STORE]);
+    CHECK(dl_args_has(&args, DL_FLAG_JSON));
+    CHECK(!dl_args_has(&args, DL_FLAG_QUIET));
+    CHECK_INT(2, args.n_sets);
+    CHECK_STR("x=1", args.sets[0]);
+    CHECK_STR("y=2", args.sets[1]);
+}
+
+TEST(a_flag_of_two_commands_is_the_one_of_its_command)
+{
+    CHECK_OK(parse("sample url --seed 9"));
+    CHECK_STR("9", args.flags[DL_FLAG_SAMPLE_SEED]);
+    CHECK(!dl_args_has(&args, DL_FLAG_SEED));
+}
+
+TEST(behind_two_dashes_everything_is_a_target)
+{
+    CHECK_OK(parse("train -- --odd.toml"));
+    CHECK_STR("--odd.toml", args.target);
+}
+
+TEST(unknown_flags_are_told_the_nearest_of_their_command)
+{
+    check_refused("did you mean --replicas?", "train --replcas 3");
+    check_refused("did you mean --json?", "status url --jsno");
+    check_refused("train has no flag --zzzzzzzz; see diloco train --help", "train --zzzzzzzz");
+    check_refused("status has no flag --replicas", "status url --replicas 3");
+}
+
+TEST(wrong_values_and_targets_are_refused)
+{
+    check_refused("--seed needs a value", "train --seed");
+    check_refused("--json takes no value", "train --json=1");
+    check_refused("--seed is given twice: 1 and 2", "train --seed 1 --seed 2");
+    check_refused("--set KEY=VALUE", "train --set x");
+    check_refused("status needs a URL", "status");
+    check_refused("\"a\" and \"b\"", "status a b");
+    check_refused("options takes no argument", "options a");
+    CHECK_OK(parse("train --seed 1 --seed 1"));
+}
+
+TEST(asking_for_help_asks_for_nothing_else)
+{
+    CHECK_OK(parse("status --help"));
+    CHECK(dl_args_has(&args, DL_FLAG_HELP));
+    CHECK_OK(parse("status -h"));
+    CHECK(dl_args_has(&args, DL_FLAG_HELP));
+}
+
+TEST(number_flags_say_their_range)
+{
+    uint64_t n;
+    double x;
+    CHECK_OK(parse("sample url --tokens 12 --temperature 0.5"));
+    CHECK_OK(dl_args_u64(&n, &args, DL_FLAG_TOKENS, 200, 100));
+    CHECK_INT(12, n);
+    CHECK_OK(dl_args_f64(&x, &args, DL_FLAG_TEMPERATURE, 1, 10));
+    CHECK_NEAR(0.5, x, 0);
+    CHECK_OK(dl_args_u64(&n, &args, DL_FLAG_SAMPLE_SEED, 7, 100));
+    CHECK_INT(7, n);
+    CHECK_STATUS(DILOCO_EINVAL, dl_args_u64(&n, &args, DL_FLAG_TOKENS, 200, 11));
+    CHECK_CONTAINS("--tokens 12 is not a whole number from 0 to 11", diloco_error_text());
+    CHECK_OK(parse("sample url --tokens 1.5 --temperature -1"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_args_u64(&n, &args, DL_FLAG_TOKENS, 200, 100));
+    CHECK_STATUS(DILOCO_EINVAL, dl_args_f64(&x, &args, DL_FLAG_TEMPERATURE, 1, 10));
+}
+
+TEST(near_names_are_found_and_far_ones_are_not)
+{
+    const char *const names[] = {"train", "join", "status", "verify"};
+    CHECK_STR("train", dl_nearest(names, 4, "trian"));
+    CHECK_STR("status", dl_nearest(names, 4, "statsu"));
+    CHECK(!dl_nearest(names, 4, "quux"));
+    CHECK(!dl_nearest(names, 0, "train"));
+}
+
+TEST(text_from_outside_cannot_steer_a_terminal)
+{
+    char out[16];
+    dl_printable(out, sizeof out, "a\x1b[2Jb\xff\xc2\x9b\nc");
+    CHECK_STR("a?[2Jb??\nc", out);
+    dl_printable(out, 4, "ab\xc3\xa9");
+    CHECK_STR("ab", out);
+}
+
+TEST_MAIN(flags_take_their_value_from_the_next_word_or_behind_an_equals_sign,
+          a_flag_of_two_commands_is_the_one_of_its_command,
+          behind_two_dashes_everything_is_a_target,
+          unknown_flags_are_told_the_nearest_of_their_command, wrong_values_and_targets_are_refused,
+          asking_for_help_asks_for_nothing_else, number_flags_say_their_range,
+          near_names_are_found_and_far_ones_are_not, text_from_outside_cannot_steer_a_terminal)

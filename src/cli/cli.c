@@ -1,0 +1,108 @@
+/* cli.c - from the command line to a command, and from its status to the exit code. */
+#include "cli/cli.h"
+
+#include "base/text.h"
+#include "cli/help.h"
+#include <diloco/log.h>
+#include <diloco/train.h>
+
+#include <errno.h>
+#include <string.h>
+
+enum { NAMES_MAX = 32 };
+
+void dl_printable(char *out, size_t cap, const char *text)
+{
+    size_t len = strlen(text), used = 0, n;
+    uint32_t code = 0;
+    for (size_t at = 0; at < len; at += n) {
+        n = dl_utf8_char(&code, text + at, len - at);
+        bool control = (code < 0x20 && code != '\n') || (code >= 0x7F && code < 0xA0);
+        if (used + dl_size_max(n, 1) >= cap) break;
+        if (n == 0 || control)
+            out[used++] = '?', n = dl_size_max(n, 1);
+        else
+            memcpy(out + used, text + at, n), used += n;
+    }
+    out[used] = '\0';
+}
+
+diloco_status dl_print_json(dl_json *json, dl_buf *buf)
+{
+    diloco_status status = dl_json_done(json);
+    if (!status) printf("%.*s\n", (int)buf->len, (const char *)buf->data);
+    dl_buf_deinit(buf);
+    return status;
+}
+
+static void log_line(void *user, diloco_log_level level, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "diloco: %s%s\n", level == DILOCO_LOG_WARN ? "warning: " : "", line);
+}
+
+void dl_log_to_stderr(bool verbose)
+{
+    diloco_log_set(log_line, NULL, verbose ? DILOCO_LOG_DEBUG : DILOCO_LOG_WARN);
+}
+
+static diloco_status unknown_command(const char *name)
+{
+    const char *names[NAMES_MAX], *nearest;
+    size_t n = 0;
+    for (const dl_command *c = dl_commands; c->name && n < NAMES_MAX; c++)
+        if (c->summary) names[n++] = c->name;
+    nearest = dl_nearest(names, n, name);
+    if (nearest)
+        return dl_fail(DILOCO_EINVAL, "there is no command %.60s; did you mean %s?", name, nearest);
+    return dl_fail(DILOCO_EINVAL, "there is no command %.60s; see diloco help", name);
+}
+
+diloco_status dl_cmd_help(const dl_args *args)
+{
+    const dl_command *command = args->target ? dl_command_find(args->target) : NULL;
+    if (args->target && !command) return unknown_command(args->target);
+    if (command)
+        dl_help_command(stdout, command);
+    else
+        dl_help_program(stdout);
+    return DILOCO_OK;
+}
+
+static diloco_status run(int argc, char **argv)
+{
+    const char *name = argv[1];
+    dl_args args;
+    if (strcmp(name, "--version") == 0) {
+        printf("diloco %s\n", diloco_version());
+        return DILOCO_OK;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+
+    const dl_command *command = dl_command_find(name);
+    if (!command) return unknown_command(name);
+    DL_TRY(dl_args_parse(&args, command, argc, argv, 2));
+    if (dl_args_has(&args, DL_FLAG_HELP)) {
+        dl_help_command(stdout, command);
+        return DILOCO_OK;
+    }
+    dl_log_to_stderr(dl_args_has(&args, DL_FLAG_VERBOSE));
+    return command->run(&args);
+}
+
+int dl_cli_main(int argc, char **argv)
+{
+    if (argc < 2) {
+        dl_help_program(stderr);
+        return diloco_exit_code(DILOCO_EINVAL);
+    }
+    diloco_status status = run(argc, argv);
+    if (fflush(stdout) && !status)
+        status = dl_fail(DILOCO_EIO, "writing the output: %s", strerror(errno));
+    if (status) {
+        char text[2048];
+        dl_printable(text, sizeof text, diloco_error_text());
+        fprintf(stderr, "diloco: %s\n", text);
+    }
+    return diloco_exit_code(status);
+}

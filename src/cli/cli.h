@@ -1,0 +1,125 @@
+/* cli.h - the program: a table of subcommands, a table of flags, and what commands share.
+ *
+ * The program speaks to the libraries through include/diloco only, and uses src/base beside.
+ * A subcommand is a file cmd_*.c and a row in commands.c; a flag is a row in args.c. */
+#ifndef DL_CLI_CLI_H
+#define DL_CLI_CLI_H
+
+#include "base/json.h"
+
+#include <stdio.h>
+
+/* ---- flags */
+
+typedef enum dl_flag {
+    DL_FLAG_HELP,
+    DL_FLAG_REPLICAS,
+    DL_FLAG_STORE,
+    DL_FLAG_SEED,
+    DL_FLAG_PRESET,
+    DL_FLAG_RECORD,
+    DL_FLAG_SET,
+    DL_FLAG_PRINT_CONFIG,
+    DL_FLAG_JSON,
+    DL_FLAG_QUIET,
+    DL_FLAG_VERBOSE,
+    DL_FLAG_FROM,
+    DL_FLAG_PROMPT,
+    DL_FLAG_TOKENS,
+    DL_FLAG_TEMPERATURE,
+    DL_FLAG_SAMPLE_SEED,
+    DL_FLAG_MARKDOWN,
+    DL_N_FLAGS
+} dl_flag;
+
+#define DL_FLAG_BIT(flag) (1u << (flag))
+
+typedef struct dl_flag_row {
+    const char *name;   /* "--replicas" */
+    const char *value;  /* "N"; NULL: a switch */
+    const char *option; /* the option it is short for, or NULL */
+    const char *help;
+} dl_flag_row;
+extern const dl_flag_row dl_flag_rows[DL_N_FLAGS];
+
+/* ---- subcommands */
+
+typedef struct dl_args dl_args;
+
+/* Which options a command's --set takes. */
+typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
+
+typedef struct dl_command {
+    const char *name;
+    const char *target;  /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
+    const char *summary; /* one line; NULL: hidden */
+    const char *details; /* more for --help, or NULL */
+    unsigned flags;      /* DL_FLAG_BIT of each it takes; --help is always taken */
+    dl_sets sets;        /* with DL_FLAG_SET */
+    diloco_status (*run)(const dl_args *args);
+} dl_command;
+extern const dl_command dl_commands[]; /* ends with a NULL name */
+
+const dl_command *dl_command_find(const char *name); /* NULL: none */
+
+diloco_status dl_cmd_train(const dl_args *args);
+diloco_status dl_cmd_join(const dl_args *args);
+diloco_status dl_cmd_replica(const dl_args *args);
+diloco_status dl_cmd_status(const dl_args *args);
+diloco_status dl_cmd_log(const dl_args *args);
+diloco_status dl_cmd_verify(const dl_args *args);
+diloco_status dl_cmd_eval(const dl_args *args);
+diloco_status dl_cmd_sample(const dl_args *args);
+diloco_status dl_cmd_presets(const dl_args *args);
+diloco_status dl_cmd_doctor(const dl_args *args);
+diloco_status dl_cmd_data(const dl_args *args);
+diloco_status dl_cmd_options(const dl_args *args);
+diloco_status dl_cmd_help(const dl_args *args);
+
+/* ---- arguments */
+
+enum { DL_ARGS_MAX_SETS = 128 };
+
+struct dl_args {
+    const dl_command *command;
+    const char *target;                 /* NULL: not given */
+    const char *flags[DL_N_FLAGS];      /* the text of each; "" for a switch; NULL: not given */
+    const char *sets[DL_ARGS_MAX_SETS]; /* "key=value", in order */
+    size_t n_sets;
+    int argc; /* the whole command line, to be said again */
+    char **argv;
+};
+
+/* argv[first] … of a command; texts stay argv's. DILOCO_EINVAL: an unknown flag (the nearest is
+ * named), one without its value, one given twice, a missing target or one too many. With --help
+ * nothing else is asked for. */
+DL_MUST_CHECK diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc,
+                                          char **argv, int first);
+bool dl_args_has(const dl_args *args, dl_flag flag);
+/* A number flag, `fallback` when not given. DILOCO_EINVAL with the range. */
+DL_MUST_CHECK diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag,
+                                        uint64_t fallback, uint64_t max);
+DL_MUST_CHECK diloco_status dl_args_f64(double *out, const dl_args *args, dl_flag flag,
+                                        double fallback, double max);
+
+/* The name nearest to a misspelt one, or NULL when none is near. */
+const char *dl_nearest(const char *const *names, size_t n, const char *name);
+
+/* ---- the program */
+
+/* Run the command line; the exit code. Errors go to stderr as one line. */
+int dl_cli_main(int argc, char **argv);
+
+/* ---- output */
+
+/* Finish the JSON and write it to stdout as one line; frees the buffer either way. */
+DL_MUST_CHECK diloco_status dl_print_json(dl_json *json, dl_buf *buf);
+
+/* Text from outside for a terminal or for JSON: control characters but newlines, and what is
+ * not UTF-8, become '?'. Cut at cap, between characters. */
+void dl_printable(char *out, size_t cap, const char *text);
+
+/* Lines of the library's log to stderr, warnings and errors only, or all with verbose. */
+void dl_log_to_stderr(bool verbose);
+
+#endif

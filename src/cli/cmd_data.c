@@ -1,0 +1,42 @@
+/* cmd_data.c - what the data of a configuration is. */
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/train.h>
+
+#include <inttypes.h>
+
+static diloco_status print_json(const diloco_data_report *r)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_u64(&json, "train_tokens", r->train_tokens);
+    dl_json_u64(&json, "test_tokens", r->test_tokens);
+    dl_json_u64(&json, "shards", r->shards);
+    dl_json_u64(&json, "samples_per_shard", r->samples_per_shard);
+    dl_json_u64(&json, "vocab", r->vocab);
+    dl_json_u64(&json, "context", r->context);
+    dl_json_str(&json, "digest", r->digest);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_data(const dl_args *args)
+{
+    dl_config config;
+    diloco_data_report r;
+    dl_unit_text train, test, samples;
+    DL_TRY(dl_settings_load(&config, args));
+    DL_TRY(diloco_data_check(&r, &config));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r);
+    printf("train     %s tokens (%s)\n", dl_count_text(train, r.train_tokens), config.train_path);
+    printf("test      %s tokens (%s)\n", dl_count_text(test, r.test_tokens),
+           *config.test_path ? config.test_path : "the end of the training data");
+    printf("shards    %" PRIu64 ", of %s samples of %u tokens each\n", r.shards,
+           dl_count_text(samples, r.samples_per_shard), (unsigned)r.context);
+    printf("vocab     %u (tokenizer %s)\n", (unsigned)r.vocab, config.tokenizer);
+    printf("digest    %s\n", r.digest);
+    return DILOCO_OK;
+}

@@ -1,0 +1,166 @@
+/* cmd_doctor.c - look before training: the machine; a store; the memory a run will take.
+ *
+ * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
+#include "cli/crew.h"
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+#include <diloco/train.h>
+
+#include <inttypes.h>
+#include <unistd.h>
+
+typedef struct checkup {
+    uint64_t memory, memory_free; /* bytes; of the machine */
+    bool has_store, has_plan;
+    diloco_store_report store;
+    diloco_memory_plan plan;
+    int64_t local_replicas;
+} checkup;
+
+static void look_at_machine(checkup *c)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    c->memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    c->memory_free = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+}
+
+static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
+{
+    look_at_machine(c);
+    if (!args->target) return DILOCO_OK;
+    if (!dl_is_config_file(args->target)) {
+        if (args->n_sets)
+            return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
+        c->has_store = true;
+        return diloco_store_check(&c->store, args->target);
+    }
+    DL_TRY(dl_settings_load(config, args));
+    DL_TRY(dl_crew_fill_in(config));
+    DL_TRY(diloco_train_check(config));
+    c->has_plan = true;
+    c->local_replicas = config->local_replicas;
+    return diloco_train_plan(&c->plan, config);
+}
+
+/* ---- lines */
+
+static void print_bytes(const char *name, uint64_t bytes, uint64_t parameters)
+{
+    dl_unit_text text;
+    printf("  %-14s %10s", name, dl_bytes_text(text, (double)bytes));
+    if (parameters) printf("  %5.1f bytes a parameter", (double)bytes / (double)parameters);
+    putchar('\n');
+}
+
+static void print_plan(const checkup *c)
+{
+    const diloco_memory_plan *p = &c->plan;
+    dl_unit_text n, all, memory;
+    printf("\na replica: %s parameters, %d thread%s, %.3g flops a token\n",
+           dl_count_text(n, p->parameters), p->threads, p->threads == 1 ? "" : "s",
+           p->flops_per_token);
+    print_bytes("local", p->local, p->parameters);
+    print_bytes("gradient", p->gradient, p->parameters);
+    print_bytes("moments", p->moments, p->parameters);
+    print_bytes("theta", p->theta, p->parameters);
+    print_bytes("momentum", p->momentum, p->parameters);
+    print_bytes("activations", p->activations, 0);
+    print_bytes("staging", p->staging, 0);
+    print_bytes("contributions", p->contributions, 0);
+    print_bytes("data", p->data, 0);
+    print_bytes("other", p->other, 0);
+    print_bytes("total", p->total, p->parameters);
+    uint64_t together = p->total * (uint64_t)c->local_replicas;
+    printf("%" PRId64 " here: %s of %s%s\n", c->local_replicas,
+           dl_bytes_text(all, (double)together), dl_bytes_text(memory, (double)c->memory),
+           together > c->memory ? ": MORE THAN THIS MACHINE HAS" : "");
+}
+
+static void print_store(const diloco_store_report *s, const char *url)
+{
+    printf("\nstore %s\n", url);
+    printf("  create-once    %d of 8 concurrent creates of one name won: %s\n", s->winners,
+           s->winners == 1 ? "right" : "WRONG, it cannot hold a run");
+    printf("  latency        create %.3g ms, read %.3g ms\n", s->create_ms, s->read_ms);
+    printf("  throughput     write %.3g MB/s, read %.3g MB/s\n", s->write_mb_per_s,
+           s->read_mb_per_s);
+}
+
+static void print_machine(const checkup *c)
+{
+    dl_unit_text memory, left;
+    printf("diloco %s\n", diloco_version());
+    printf("  cores          %d that this process may use\n", diloco_cores());
+    printf("  vector kernels %s\n", diloco_isa());
+    printf("  memory         %s, %s free\n", dl_bytes_text(memory, (double)c->memory),
+           dl_bytes_text(left, (double)c->memory_free));
+}
+
+/* ---- JSON */
+
+static void add_store(dl_json *json, const diloco_store_report *s)
+{
+    dl_json_object(json, "store");
+    dl_json_i64(json, "winners", s->winners);
+    dl_json_bool(json, "create_once", s->winners == 1);
+    dl_json_f64(json, "create_ms", s->create_ms);
+    dl_json_f64(json, "read_ms", s->read_ms);
+    dl_json_f64(json, "write_mb_per_s", s->write_mb_per_s);
+    dl_json_f64(json, "read_mb_per_s", s->read_mb_per_s);
+    dl_json_end(json);
+}
+
+static void add_plan(dl_json *json, const checkup *c)
+{
+    const diloco_memory_plan *p = &c->plan;
+    dl_json_object(json, "plan");
+    dl_json_u64(json, "parameters", p->parameters);
+    dl_json_u64(json, "local", p->local);
+    dl_json_u64(json, "gradient", p->gradient);
+    dl_json_u64(json, "moments", p->moments);
+    dl_json_u64(json, "theta", p->theta);
+    dl_json_u64(json, "momentum", p->momentum);
+    dl_json_u64(json, "activations", p->activations);
+    dl_json_u64(json, "staging", p->staging);
+    dl_json_u64(json, "contributions", p->contributions);
+    dl_json_u64(json, "data", p->data);
+    dl_json_u64(json, "other", p->other);
+    dl_json_u64(json, "total", p->total);
+    dl_json_i64(json, "threads", p->threads);
+    dl_json_i64(json, "local_replicas", c->local_replicas);
+    dl_json_f64(json, "flops_per_token", p->flops_per_token);
+    dl_json_end(json);
+}
+
+static diloco_status print_json(const checkup *c)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "version", diloco_version());
+    dl_json_i64(&json, "cores", diloco_cores());
+    dl_json_str(&json, "isa", diloco_isa());
+    dl_json_u64(&json, "memory", c->memory);
+    dl_json_u64(&json, "memory_free", c->memory_free);
+    if (c->has_store) add_store(&json, &c->store);
+    if (c->has_plan) add_plan(&json, c);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_doctor(const dl_args *args)
+{
+    dl_config config;
+    checkup c = {.has_store = false};
+    diloco_status status = look(&c, args, &config);
+    if (!status && dl_args_has(args, DL_FLAG_JSON)) return print_json(&c);
+    if (dl_args_has(args, DL_FLAG_JSON)) return status;
+    print_machine(&c);
+    if (status) return status;
+    if (c.has_store) print_store(&c.store, args->target);
+    if (c.has_plan) print_plan(&c);
+    return DILOCO_OK;
+}

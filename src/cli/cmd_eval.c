@@ -1,0 +1,39 @@
+/* cmd_eval.c - the loss of a run's model on its validation data. */
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/train.h>
+
+#include <inttypes.h>
+
+static diloco_status print_json(const diloco_eval_result *r, const char *store)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "store", store);
+    dl_json_u64(&json, "entries", r->entry);
+    dl_json_u64(&json, "targets", r->targets);
+    dl_json_f64(&json, "loss", r->loss);
+    dl_json_f64(&json, "perplexity", r->perplexity);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_eval(const dl_args *args)
+{
+    dl_config config;
+    diloco_eval_result result;
+    dl_unit_text targets;
+    DL_TRY(dl_settings_of_run(&config, args));
+    if (!*config.train_path && !*config.test_path)
+        return dl_fail(DILOCO_EINVAL,
+                       "the run does not hold its data: add --set data.train_path=FILE (or "
+                       "data.test_path)");
+    DL_TRY(diloco_eval(&result, &config));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&result, config.store);
+    printf("after %" PRIu64 " entries: validation loss %.4f, perplexity %.3f, over %s tokens\n",
+           result.entry, result.loss, result.perplexity, dl_count_text(targets, result.targets));
+    return DILOCO_OK;
+}

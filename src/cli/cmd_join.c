@@ -1,0 +1,32 @@
+/* cmd_join.c - take part in a run that is there. What must agree comes from the run. */
+#include "cli/crew.h"
+#include "cli/settings.h"
+#include <diloco/train.h>
+
+static diloco_status check_data(const dl_config *config)
+{
+    if (*config->train_path) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "where this machine's copy of the data is, the run cannot know: "
+                                  "add --set data.train_path=FILE");
+}
+
+static diloco_status set_local_replicas(dl_config *config, const dl_args *args)
+{
+    const char *n = args->flags[DL_FLAG_REPLICAS];
+    if (n) DL_TRY(dl_config_set(config, "run.local_replicas", n, "--replicas"));
+    if (config->local_replicas > 0) return DILOCO_OK;
+    if (n) return dl_fail(DILOCO_EINVAL, "--replicas %.20s: at least one is needed", n);
+    return dl_config_set(config, "run.local_replicas", "1", "default of join");
+}
+
+diloco_status dl_cmd_join(const dl_args *args)
+{
+    dl_config config;
+    DL_TRY(dl_settings_of_run(&config, args));
+    DL_TRY(set_local_replicas(&config, args));
+    if (dl_args_has(args, DL_FLAG_PRINT_CONFIG))
+        return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
+    DL_TRY(check_data(&config));
+    DL_TRY(diloco_train_check(&config));
+    return dl_crew_run(&config, args, true);
+}

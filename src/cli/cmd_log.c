@@ -1,0 +1,77 @@
+/* cmd_log.c - the entries of a log, a line each. */
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+
+static void print_members(const diloco_log_entry *e)
+{
+    for (size_t i = 0; i < e->n_members; i++)
+        printf("%s%s", i ? "," : "", e->members[i]);
+}
+
+static diloco_status print_line(void *user, const diloco_log_entry *e)
+{
+    dl_unit_text bytes;
+    (void)user;
+    printf("%6" PRIu64 "  %-6s  ", e->entry, e->commit ? "commit" : "abort");
+    if (e->commit) {
+        printf("loss %-8.4f %9s  %.16s  ", e->loss, dl_bytes_text(bytes, (double)e->bytes),
+               e->result);
+    } else {
+        char reason[128];
+        dl_printable(reason, sizeof reason, e->reason ? e->reason : "");
+        printf("%s; there: ", reason);
+    }
+    print_members(e);
+    printf("  by %s\n", e->committer);
+    return DILOCO_OK;
+}
+
+static void add_names(dl_json *json, const char *key, const char *const *names, size_t n)
+{
+    dl_json_array(json, key);
+    for (size_t i = 0; i < n; i++)
+        dl_json_str(json, NULL, names[i]);
+    dl_json_end(json);
+}
+
+static diloco_status print_json(void *user, const diloco_log_entry *e)
+{
+    dl_buf out;
+    dl_json json;
+    (void)user;
+    dl_buf_init(&out, 8 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_u64(&json, "entry", e->entry);
+    dl_json_str(&json, "kind", e->commit ? "commit" : "abort");
+    dl_json_u64(&json, "fragment", e->fragment);
+    dl_json_u64(&json, "position", e->position);
+    dl_json_str(&json, "committer", e->committer);
+    if (!e->commit) dl_json_str(&json, "reason", e->reason);
+    add_names(&json, "members", e->members, e->n_members);
+    dl_json_array(&json, "weights");
+    for (size_t i = 0; e->weights && i < e->n_members; i++)
+        dl_json_f64(&json, NULL, (double)e->weights[i]);
+    dl_json_end(&json);
+    add_names(&json, "roster", e->roster, e->n_roster);
+    dl_json_f64(&json, "loss", e->loss);
+    dl_json_u64(&json, "bytes", e->bytes);
+    dl_json_str(&json, "base", e->base);
+    dl_json_str(&json, "result", e->result);
+    dl_json_str(&json, "prev", e->prev);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_log(const dl_args *args)
+{
+    dl_config_path store;
+    uint64_t from;
+    DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
+    DL_TRY(dl_settings_store(store, args->target));
+    return diloco_log_walk(store, from, dl_args_has(args, DL_FLAG_JSON) ? print_json : print_line,
+                           NULL);
+}

@@ -1,0 +1,148 @@
+/* cmd_replica.c - one replica, as a process that train or join started (launch.h).
+ *
+ * Its parent listens; when nobody does any more, it stops as if asked to. Lines come from
+ * several threads (the log), so each is one write under a lock. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/launch.h"
+#include "cli/settings.h"
+#include <diloco/log.h>
+#include <diloco/train.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+enum { LINE_MAX_BYTES = 1 << 16, SETTINGS_MAX = 1 << 20 };
+
+#define PROGRESS_EVERY (100 * DL_MILLISECOND)
+
+static volatile int stop;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writing to the events */
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    stop = 1;
+}
+
+static void take_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- telling the parent */
+
+static void send_line(const void *line, size_t len)
+{
+    const dl_span spans[] = {{line, len}, {"\n", 1}};
+    pthread_mutex_lock(&lock);
+    if (dl_fd_write(DL_EVENTS_FD, spans, 2, "the parent process")) stop = 1; /* it is gone */
+    pthread_mutex_unlock(&lock);
+}
+
+static void send_json(dl_json *json, dl_buf *buf)
+{
+    dl_json_end(json);
+    if (!dl_json_done(json)) send_line(buf->data, buf->len);
+    dl_buf_deinit(buf);
+}
+
+static void begin(dl_json *json, dl_buf *buf, const char *event)
+{
+    dl_buf_init(buf, LINE_MAX_BYTES);
+    dl_json_init(json, buf);
+    dl_json_object(json, NULL);
+    dl_json_str(json, "event", event);
+}
+
+static void on_log(void *user, diloco_log_level level, const char *line)
+{
+    dl_buf buf;
+    dl_json json;
+    char said[2048];
+    (void)user;
+    dl_printable(said, sizeof said, line);
+    begin(&json, &buf, "log");
+    dl_json_u64(&json, "level", level);
+    dl_json_str(&json, "text", said);
+    send_json(&json, &buf);
+}
+
+static void on_record(void *user, const char *line, size_t len)
+{
+    (void)user;
+    send_line(line, len);
+}
+
+typedef struct shown {
+    dl_time at;
+    char phase[16];
+} shown;
+
+/* Ten times a second is enough for eyes; a change of phase is told at once. */
+static void on_progress(void *user, const diloco_progress *p)
+{
+    shown *last = user;
+    dl_time now = dl_clock_now();
+    dl_buf buf;
+    dl_json json;
+    if (now - last->at < PROGRESS_EVERY && strcmp(last->phase, p->phase) == 0) return;
+    last->at = now;
+    snprintf(last->phase, sizeof last->phase, "%s", p->phase);
+    begin(&json, &buf, "progress");
+    dl_json_u64(&json, "step", p->step);
+    dl_json_u64(&json, "position", p->position);
+    dl_json_u64(&json, "positions", p->positions);
+    dl_json_u64(&json, "entry", p->entry);
+    dl_json_u64(&json, "entries", p->entries);
+    dl_json_f64(&json, "loss", p->loss);
+    dl_json_f64(&json, "tokens_per_s", p->tokens_per_s);
+    dl_json_f64(&json, "eta_s", p->eta_s);
+    dl_json_str(&json, "phase", p->phase);
+    send_json(&json, &buf);
+}
+
+static void send_exit(diloco_status status)
+{
+    dl_buf buf;
+    dl_json json;
+    begin(&json, &buf, "exit");
+    dl_json_u64(&json, "status", status);
+    dl_json_str(&json, "text", status ? diloco_error_text() : "");
+    send_json(&json, &buf);
+}
+
+/* ---- */
+
+static diloco_status receive_settings(dl_config *config)
+{
+    dl_buf text;
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", DL_SETTINGS_FD);
+    dl_buf_init(&text, SETTINGS_MAX);
+    diloco_status status = dl_file_read(&text, path);
+    if (!status) status = dl_settings_read(config, text.data, text.len);
+    dl_buf_deinit(&text);
+    return status ? dl_fail_context(DILOCO_EINVAL, "a replica is started by train or join")
+                  : DILOCO_OK;
+}
+
+diloco_status dl_cmd_replica(const dl_args *args)
+{
+    dl_config config;
+    shown last = {.at = 0};
+    const diloco_train_hooks hooks = {
+        .on_progress = on_progress, .on_record = on_record, .user = &last, .stop = &stop};
+    take_signals();
+    DL_TRY(receive_settings(&config));
+    diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
+    diloco_status status = diloco_train(&config, args->target, &hooks);
+    send_exit(status);
+    return DILOCO_OK; /* the parent has been told, and words it */
+}

@@ -1,0 +1,40 @@
+/* cmd_sample.c - text from a run's model, as it comes. */
+#include "cli/settings.h"
+#include <diloco/train.h>
+
+#include <string.h>
+#include <unistd.h>
+
+enum { TOKENS_MAX = 1 << 24 };
+
+/* A byte model may write anything, so what goes to a terminal cannot steer it. */
+static void on_text(void *user, const char *text, size_t len)
+{
+    const bool *terminal = user;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool control = (c < ' ' && c != '\n' && c != '\t') || c == 127;
+        putchar(*terminal && control ? '?' : c);
+    }
+    fflush(stdout);
+}
+
+diloco_status dl_cmd_sample(const dl_args *args)
+{
+    dl_config config;
+    uint64_t n_tokens, seed;
+    double temperature;
+    bool terminal = isatty(STDOUT_FILENO);
+    const char *prompt = dl_args_has(args, DL_FLAG_PROMPT) ? args->flags[DL_FLAG_PROMPT] : "";
+    DL_TRY(dl_args_u64(&n_tokens, args, DL_FLAG_TOKENS, 200, TOKENS_MAX));
+    DL_TRY(dl_args_u64(&seed, args, DL_FLAG_SAMPLE_SEED, 1, UINT64_MAX));
+    DL_TRY(dl_args_f64(&temperature, args, DL_FLAG_TEMPERATURE, 0.8, 100));
+    DL_TRY(dl_settings_of_run(&config, args));
+
+    const diloco_sample_args sample = {
+        .prompt = prompt, .n_tokens = n_tokens, .temperature = temperature, .seed = seed};
+    on_text(&terminal, prompt, strlen(prompt));
+    diloco_status status = diloco_sample(&config, &sample, on_text, &terminal);
+    putchar('\n');
+    return status;
+}

@@ -1,0 +1,121 @@
+/* cmd_status.c - what a run is, how far, who takes part. */
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Two of the default heartbeats, so that a living replica is seen to live. */
+#define WATCH_S 11.0
+#define LOOK_S  0.3 /* to see whether there is anything to watch for */
+
+static const char *state_of(const diloco_replica_status *r)
+{
+    return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
+}
+
+static void print_replicas(const diloco_run_status *run)
+{
+    if (run->n_replicas == 0) return;
+    printf("\n%-12s %-4s %-9s %10s %10s %8s  %s\n", "replica", "life", "state", "step", "entry",
+           "steps/s", "host");
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        const diloco_replica_status *r = &run->replicas[i];
+        char host[64];
+        dl_printable(host, sizeof host, r->host);
+        printf("%-12s %-4u %-9s %10" PRIu64 " %10" PRIu64 " %8.2f  %s\n", r->replica,
+               (unsigned)r->generation, state_of(r), r->step, r->entry, r->steps_per_s, host);
+    }
+}
+
+static void print_status(const diloco_run_status *run, const char *store)
+{
+    dl_unit_text parameters;
+    printf("run        %s in %s\n", run->run, store);
+    printf("what       preset %s, model %s, %s parameters, made by diloco %s\n", run->preset,
+           run->model, dl_count_text(parameters, run->parameters), run->program);
+    printf("config     %s\n", run->config_digest);
+    printf("entries    %" PRIu64 " of %" PRIu64 " (%" PRIu64 " commits, %" PRIu64
+           " aborts); newest snapshot: %" PRIu64 "%s\n",
+           run->entries, run->entries_total, run->commits, run->aborts, run->snapshot,
+           run->done ? "; the run is complete" : "");
+    print_replicas(run);
+}
+
+static void add_replica(dl_json *json, const diloco_replica_status *r)
+{
+    char host[64];
+    dl_printable(host, sizeof host, r->host);
+    dl_json_object(json, NULL);
+    dl_json_str(json, "replica", r->replica);
+    dl_json_u64(json, "generation", r->generation);
+    dl_json_str(json, "state", state_of(r));
+    dl_json_bool(json, "alive", r->alive);
+    dl_json_bool(json, "ended", r->ended);
+    dl_json_u64(json, "step", r->step);
+    dl_json_u64(json, "entry", r->entry);
+    dl_json_u64(json, "position", r->position);
+    dl_json_f64(json, "steps_per_s", r->steps_per_s);
+    dl_json_str(json, "host", host);
+    dl_json_end(json);
+}
+
+static diloco_status print_json(const diloco_run_status *run, const char *store)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 4 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "run", run->run);
+    dl_json_str(&json, "store", store);
+    dl_json_str(&json, "preset", run->preset);
+    dl_json_str(&json, "program", run->program);
+    dl_json_str(&json, "model", run->model);
+    dl_json_u64(&json, "parameters", run->parameters);
+    dl_json_str(&json, "config_digest", run->config_digest);
+    dl_json_u64(&json, "entries", run->entries);
+    dl_json_u64(&json, "entries_total", run->entries_total);
+    dl_json_u64(&json, "commits", run->commits);
+    dl_json_u64(&json, "aborts", run->aborts);
+    dl_json_u64(&json, "snapshot", run->snapshot);
+    dl_json_bool(&json, "done", run->done);
+    dl_json_array(&json, "replicas");
+    for (size_t i = 0; i < run->n_replicas; i++)
+        add_replica(&json, &run->replicas[i]);
+    dl_json_end(&json);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+/* Is there a replica that may be alive, and is not known to be? */
+static bool worth_watching(const diloco_run_status *run)
+{
+    for (size_t i = 0; i < run->n_replicas; i++)
+        if (!run->replicas[i].ended && !run->replicas[i].alive) return !run->done;
+    return false;
+}
+
+static diloco_status read_status(diloco_run_status *run, const char *store)
+{
+    DL_TRY(diloco_run_status_read(run, store, LOOK_S));
+    if (!worth_watching(run)) return DILOCO_OK;
+    fprintf(stderr, "watching heartbeats for %.0f s …\n", WATCH_S);
+    return diloco_run_status_read(run, store, WATCH_S);
+}
+
+diloco_status dl_cmd_status(const dl_args *args)
+{
+    dl_config_path store;
+    DL_TRY(dl_settings_store(store, args->target));
+    diloco_run_status *run = malloc(sizeof *run);
+    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
+    diloco_status status = read_status(run, store);
+    if (!status && dl_args_has(args, DL_FLAG_JSON))
+        status = print_json(run, store);
+    else if (!status)
+        print_status(run, store);
+    free(run);
+    return status;
+}

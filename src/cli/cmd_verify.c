@@ -1,0 +1,84 @@
+/* cmd_verify.c - replay a log and compare every digest. */
+#include "base/clock.h"
+#include "cli/screen.h"
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+#include <diloco/train.h>
+
+#include <inttypes.h>
+
+/* Between lines where they cannot be drawn over. */
+#define LINE_EVERY (5 * DL_SECOND)
+#define DRAW_EVERY (100 * DL_MILLISECOND)
+
+typedef struct watch {
+    dl_screen screen;
+    dl_time begun, told;
+} watch;
+
+static void on_progress(void *user, uint64_t done, uint64_t total)
+{
+    watch *w = user;
+    char lines[1][DL_SCREEN_LINE];
+    dl_unit_text rate, left;
+    dl_time now = dl_clock_now();
+    if (now - w->told < (w->screen.live ? DRAW_EVERY : LINE_EVERY)) return;
+    w->told = now;
+    double seconds = dl_seconds(now - w->begun);
+    double per_s = seconds > 0 ? (double)done / seconds : 0;
+    snprintf(lines[0], sizeof lines[0],
+             "verify: %" PRIu64 " of %" PRIu64 " entries, %s entries/s, %s left", done, total,
+             dl_rate_text(rate, per_s),
+             dl_time_text(left, per_s > 0 ? (double)(total - done) / per_s : -1));
+    if (w->screen.live)
+        dl_screen_draw(&w->screen, (const char(*)[DL_SCREEN_LINE])lines, 1);
+    else
+        dl_screen_say(&w->screen, lines[0]);
+}
+
+static diloco_status print_json(const diloco_verify_report *r, const char *store)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "status", "verified");
+    dl_json_str(&json, "store", store);
+    dl_json_u64(&json, "entries", r->entries);
+    dl_json_u64(&json, "chained", r->chained);
+    dl_json_u64(&json, "first_replayed", r->first_replayed);
+    dl_json_u64(&json, "replayed", r->replayed);
+    dl_json_u64(&json, "commits", r->commits);
+    dl_json_u64(&json, "aborts", r->aborts);
+    dl_json_u64(&json, "voids", r->voids);
+    dl_json_bool(&json, "complete", r->complete);
+    dl_json_str(&json, "digest", r->digest);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+static void print_report(const diloco_verify_report *r)
+{
+    printf("verified: %" PRIu64 " entries chained (%" PRIu64 " commits, %" PRIu64
+           " aborts, %" PRIu64 " void), %" PRIu64 " replayed from entry %" PRIu64 "%s\n",
+           r->chained, r->commits, r->aborts, r->voids, r->replayed, r->first_replayed,
+           r->complete ? "; the run is complete" : "");
+    printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
+}
+
+diloco_status dl_cmd_verify(const dl_args *args)
+{
+    dl_config_path store;
+    diloco_verify_report report;
+    watch w = {.begun = dl_clock_now(), .told = dl_clock_now()};
+    DL_TRY(dl_settings_store(store, args->target));
+    dl_screen_open(&w.screen, stderr);
+    diloco_status status = diloco_verify(&report, store, diloco_cores(), on_progress, &w);
+    dl_screen_draw(&w.screen, NULL, 0);
+    if (status) return status;
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&report, store);
+    print_report(&report);
+    return DILOCO_OK;
+}

@@ -1,0 +1,54 @@
+/* commands.c - the subcommands, one row each, in the order help shows them. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define BIT DL_FLAG_BIT
+
+const dl_command dl_commands[] = {
+    {"train", "[CONFIG]", "start a run, or resume it: the same command again goes on",
+     "CONFIG is a TOML file; values come from the defaults, the preset, the file and the flags,\n"
+     "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
+     "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
+     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) |
+         BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) |
+         BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     DL_SETS_ALL, dl_cmd_train},
+    {"join", "URL", "take part in a run; its settings come from the run itself",
+     "The data is this machine's own copy: --set data.train_path=FILE.",
+     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) |
+         BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     DL_SETS_MACHINE, dl_cmd_join},
+    {"status", "URL", "what a run is, how far it is, who takes part", NULL, BIT(DL_FLAG_JSON),
+     DL_SETS_NONE, dl_cmd_status},
+    {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests", NULL,
+     BIT(DL_FLAG_JSON) | BIT(DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
+    {"verify", "URL", "replay a run's log and compare every digest", NULL,
+     BIT(DL_FLAG_JSON) | BIT(DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
+    {"eval", "URL|CONFIG", "loss of a run's model on its validation data",
+     "With a CONFIG, its run.store names the run and its data.* the data.",
+     BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_eval},
+    {"sample", "URL", "text from a run's model", NULL,
+     BIT(DL_FLAG_PROMPT) | BIT(DL_FLAG_TOKENS) | BIT(DL_FLAG_TEMPERATURE) |
+         BIT(DL_FLAG_SAMPLE_SEED) | BIT(DL_FLAG_SET),
+     DL_SETS_MACHINE, dl_cmd_sample},
+    {"presets", "[NAME]", "named algorithms: citation and values", NULL, BIT(DL_FLAG_JSON),
+     DL_SETS_NONE, dl_cmd_presets},
+    {"doctor", "[CONFIG|URL]", "look at this machine, at a store, or at the memory a run takes",
+     NULL, BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_doctor},
+    {"data", "CONFIG", "what the data is: tokens, shards, samples, digest", NULL,
+     BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
+    {"options", NULL, "every option: range, unit, default, meaning", NULL, BIT(DL_FLAG_MARKDOWN),
+     DL_SETS_NONE, dl_cmd_options},
+    {"help", "[COMMAND]", "this text, or that of a command", NULL, 0, DL_SETS_NONE, dl_cmd_help},
+    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", 0, DL_SETS_NONE,
+     dl_cmd_replica},
+    {0},
+};
+
+const dl_command *dl_command_find(const char *name)
+{
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (strcmp(c->name, name) == 0) return c;
+    return NULL;
+}

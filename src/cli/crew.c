@@ -1,0 +1,169 @@
+/* crew.c - names, threads, settings; then launch.c runs the processes and report.c tells. */
+#include "cli/crew.h"
+
+#include "cli/launch.h"
+#include "cli/names.h"
+#include "cli/report.h"
+#include "cli/settings.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+#include <diloco/train.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SETTINGS_MAX = 1 << 20, TICK_MS = 100 };
+
+typedef struct crew {
+    dl_config *config;
+    const dl_args *args;
+    size_t n;
+    dl_replica_name *names;
+    dl_buf settings;
+    dl_report report;
+} crew;
+
+static diloco_status set_number(dl_config *config, const char *name, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return dl_config_set(config, name, text, "chosen");
+}
+
+diloco_status dl_crew_fill_in(dl_config *config)
+{
+    if (config->local_replicas == 0)
+        DL_TRY(set_number(config, "run.local_replicas", config->replicas));
+    if (config->threads > 0) return DILOCO_OK;
+    int64_t threads = diloco_cores() / config->local_replicas;
+    return set_number(config, "run.threads", threads > 1 ? threads : 1);
+}
+
+/* ---- the first line */
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static diloco_status say_start(crew *c)
+{
+    char line[512];
+    dl_unit_text parameters;
+    const dl_config *config = c->config;
+    diloco_run_status *run = malloc(sizeof *run);
+    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
+    diloco_status status = diloco_run_status_read(run, config->store, 0);
+    if (!status) {
+        snprintf(line, sizeof line,
+                 "run %.8s in %.200s: preset %s, %s parameters, %" PRIu64 " of %" PRIu64
+                 " entries done",
+                 run->run, config->store, run->preset, dl_count_text(parameters, run->parameters),
+                 run->entries, run->entries_total);
+        dl_report_say(&c->report, line);
+        snprintf(line, sizeof line,
+                 "%zu replica%s here of %" PRId64 ", %" PRId64 " thread%s each on %d core%s (%s)",
+                 c->n, plural((int64_t)c->n), config->replicas, config->threads,
+                 plural(config->threads), diloco_cores(), plural(diloco_cores()), diloco_isa());
+        dl_report_say(&c->report, line);
+    }
+    free(run);
+    return status;
+}
+
+/* ---- while they run */
+
+static void on_event(void *user, size_t replica, dl_json_value event)
+{
+    crew *c = user;
+    dl_report_event(&c->report, replica, event);
+}
+
+static void on_notice(void *user, const char *line)
+{
+    crew *c = user;
+    dl_report_say(&c->report, line);
+}
+
+static void on_tick(void *user)
+{
+    crew *c = user;
+    dl_report_draw(&c->report);
+}
+
+static diloco_status launch(crew *c)
+{
+    static const char *const command[] = {"/proc/self/exe", "replica", NULL};
+    const dl_launch plan = {
+        .command = command,
+        .names = c->names,
+        .n = c->n,
+        .settings = &c->settings,
+        .restarts = c->config->restarts,
+        .tick_ms = c->report.screen.live ? TICK_MS : 0,
+        .user = c,
+        .on_event = on_event,
+        .on_notice = on_notice,
+        .on_tick = on_tick,
+    };
+    return dl_launch_run(&plan);
+}
+
+/* The command line as it was, for somebody to type again. */
+static void say_again(char *out, size_t cap, const dl_args *args)
+{
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < args->argc && used < cap; i++) {
+        bool plain = !strpbrk(args->argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!") && *args->argv[i];
+        const char *quote = plain ? "" : "'";
+        used += (size_t)snprintf(out + used, cap - used, "%s%s%s%s", i ? " " : "", quote,
+                                 args->argv[i], quote);
+    }
+}
+
+static diloco_status finish(crew *c, diloco_status status)
+{
+    char again[1024];
+    dl_screen_draw(&c->report.screen, NULL, 0);
+    if (status == DILOCO_EINTERRUPTED) {
+        say_again(again, sizeof again, c->args);
+        dl_fail(status, "stopped; nothing is lost, and the same command goes on: %s", again);
+    }
+    if (!status) dl_report_summary(&c->report, c->config->store);
+    if (dl_args_has(c->args, DL_FLAG_JSON)) {
+        diloco_status printed = dl_report_json(&c->report, c->config->store, status);
+        if (!status) status = printed;
+    }
+    return status;
+}
+
+static diloco_status run_named(crew *c, bool join)
+{
+    const dl_args *args = c->args;
+    FILE *out = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout;
+    DL_TRY(dl_names_choose(c->names, c->n, c->config, join));
+    DL_TRY(dl_settings_write(&c->settings, c->config));
+    DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
+                          dl_args_has(args, DL_FLAG_QUIET), dl_args_has(args, DL_FLAG_VERBOSE)));
+    DL_TRY(say_start(c));
+    return finish(c, launch(c));
+}
+
+diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
+{
+    DL_TRY(dl_crew_fill_in(config));
+    crew c = {.config = config, .args = args, .n = (size_t)config->local_replicas};
+    if (c.n > DL_LAUNCH_MAX)
+        return dl_fail(DILOCO_EINVAL, "%zu replicas on one machine are more than %d", c.n,
+                       DL_LAUNCH_MAX);
+    c.names = calloc(c.n, sizeof *c.names);
+    dl_buf_init(&c.settings, SETTINGS_MAX);
+    diloco_status status =
+        c.names ? run_named(&c, join) : dl_fail(DILOCO_ENOMEM, "no memory for %zu names", c.n);
+    dl_report_close(&c.report);
+    dl_buf_deinit(&c.settings);
+    free(c.names);
+    return status;
+}

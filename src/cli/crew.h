@@ -1,0 +1,17 @@
+/* crew.h - the replicas of one machine, from their settings to the last line: what train and
+ * join do once the run is there. */
+#ifndef DL_CLI_CREW_H
+#define DL_CLI_CREW_H
+
+#include "base/config.h"
+#include "cli/cli.h"
+
+/* run.local_replicas (0: all of run.replicas) replicas of the run in config->store, each in a
+ * process, to the end; progress, summary and --json as args say. Fills in run.local_replicas
+ * and run.threads. DILOCO_EINTERRUPTED: stopped on request; the text says how to resume. */
+DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join);
+
+/* run.local_replicas and run.threads as they will be. */
+DL_MUST_CHECK diloco_status dl_crew_fill_in(dl_config *config);
+
+#endif

@@ -1,0 +1,208 @@
+/* help.c - every line comes from a row of a table: commands, flags, options. A section of
+ * options is the name up to its last dot. */
+#include "cli/help.h"
+
+#include "base/config.h"
+#include "base/text.h"
+#include <diloco/train.h>
+
+#include <string.h>
+
+enum { WIDTH = 100, RANGE_MAX = 400 };
+
+/* Words of the text, wrapped, every line indented; the first begins at column `at`. */
+static void wrap(FILE *out, int at, int indent, const char *text)
+{
+    int column = at;
+    for (bool first = true; *text; first = false) {
+        int len = (int)strcspn(text, " ");
+        if (!first && column + 1 + len > WIDTH)
+            fprintf(out, "\n%*s", indent, ""), column = indent;
+        else if (!first)
+            fputc(' ', out), column++;
+        fprintf(out, "%.*s", len, text);
+        column += len;
+        text += len;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+/* ---- options */
+
+static int section_len(const dl_option *row)
+{
+    const char *dot = strrchr(row->name, '.');
+    return dot ? (int)(dot - row->name) : 0;
+}
+
+static bool begins_section(const dl_option *row, const dl_option *before)
+{
+    int len = section_len(row);
+    return !before || len != section_len(before) || strncmp(row->name, before->name, (size_t)len);
+}
+
+static void add_text(char *out, const char *text)
+{
+    size_t used = strlen(out);
+    snprintf(out + used, RANGE_MAX - used, "%s", text);
+}
+
+static void add_choices(char *out, const dl_option *row)
+{
+    const char *c;
+    for (const char *at = row->choices; at && *at;) {
+        size_t len = strcspn(at, "|"), used = strlen(out);
+        snprintf(out + used, RANGE_MAX - used, "%s%.*s", at == row->choices ? "" : ", ", (int)len,
+                 at);
+        at += len + (at[len] == '|');
+    }
+    for (size_t i = 0; !row->choices && (c = diloco_choice_at(row->name, i)); i++) {
+        if (i) add_text(out, ", ");
+        add_text(out, c);
+    }
+}
+
+static void add_range(char *out, const dl_option *row)
+{
+    char min[32], max[32];
+    size_t used = strlen(out);
+    dl_text_from_f64(min, row->min);
+    dl_text_from_f64(max, row->max);
+    snprintf(out + used, RANGE_MAX - used, "%s to %s%s%s", min, max, *row->unit ? " " : "",
+             row->unit);
+}
+
+/* "whole number, 1 to 1024 replicas", "one of wait, abort", … */
+static void describe_type(char out[RANGE_MAX], const dl_option *row)
+{
+    out[0] = '\0';
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        add_text(out, "true or false");
+        break;
+    case DL_OPTION_INT:
+        add_text(out, "whole number, ");
+        add_range(out, row);
+        break;
+    case DL_OPTION_REAL:
+        add_text(out, "number, ");
+        add_range(out, row);
+        break;
+    case DL_OPTION_TEXT:
+        add_text(out, *row->unit ? row->unit : "text");
+        break;
+    case DL_OPTION_NAME:
+        add_text(out, "one of ");
+        add_choices(out, row);
+        break;
+    }
+}
+
+static void print_option(FILE *out, const dl_option *row)
+{
+    char text[RANGE_MAX], line[RANGE_MAX + 256];
+    describe_type(text, row);
+    int at = fprintf(out, "  %s", row->name);
+    if (row->alias) at += fprintf(out, " (also %s)", row->alias);
+    fprintf(out, "%s\n", row->flags & DL_OPTION_AGREE ? "" : "   [this machine]");
+    fprintf(out, "      ");
+    wrap(out, 6, 6, row->help);
+    snprintf(line, sizeof line, "%s; default %s", text, *row->fallback ? row->fallback : "empty");
+    fprintf(out, "      ");
+    wrap(out, 6, 6, line);
+}
+
+void dl_help_options(FILE *out, bool machine)
+{
+    const dl_option *before = NULL;
+    fprintf(out, machine ? "Options of this machine, for --set:\n"
+                         : "Options, for CONFIG and --set; all must agree between replicas but "
+                           "those of [this machine]:\n");
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (machine && row->flags & DL_OPTION_AGREE) continue;
+        if (begins_section(row, before) && section_len(row))
+            fprintf(out, "\n[%.*s]\n", section_len(row), row->name);
+        print_option(out, row);
+        before = row;
+    }
+}
+
+static void page_row(FILE *out, const dl_option *row)
+{
+    char type[RANGE_MAX];
+    describe_type(type, row);
+    fprintf(out, "| `%s`", row->name);
+    if (row->alias) fprintf(out, " (`%s`)", row->alias);
+    fprintf(out, " | %s | `%s` | %s | %s%s%s |\n", type, *row->fallback ? row->fallback : "\"\"",
+            row->help, row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
+            row->flags & DL_OPTION_LIVE ? ", live" : "",
+            row->flags & DL_OPTION_SECRET ? ", secret" : "");
+}
+
+void dl_help_options_page(FILE *out)
+{
+    const dl_option *before = NULL;
+    fputs("# Options\n\n"
+          "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
+          "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
+          "joins it, or of this machine alone; *live*: may change while the run goes on.\n\n"
+          "This page is `diloco options --markdown`, written from the table in\n"
+          "src/base/config.c; a test compares the two.\n",
+          out);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (begins_section(row, before)) {
+            if (section_len(row)) fprintf(out, "\n## %.*s\n", section_len(row), row->name);
+            fputs("\n| option | values | default | meaning | agree |\n|---|---|---|---|---|\n",
+                  out);
+        }
+        page_row(out, row);
+        before = row;
+    }
+}
+
+/* ---- commands */
+
+void dl_help_program(FILE *out)
+{
+    fprintf(out,
+            "diloco %s: training on machines that can barely talk to each other\n\n"
+            "usage: diloco COMMAND …\n\n",
+            diloco_version());
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary)
+            fprintf(out, "  %-9s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
+    fputs("\ndiloco COMMAND --help says more. A URL is file:///folder or a plain path; a CONFIG\n"
+          "file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"
+          "configuration, 3 refused as unfaithful or unsupported, 4 store or peer out of reach,\n"
+          "130 interrupted (the same command resumes).\n",
+          out);
+}
+
+static void print_flags(FILE *out, const dl_command *command)
+{
+    fputs("\nFlags:\n", out);
+    for (size_t i = 0; i < DL_N_FLAGS; i++) {
+        const dl_flag_row *row = &dl_flag_rows[i];
+        if (!(command->flags & DL_FLAG_BIT(i)) && i != DL_FLAG_HELP) continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", row->name, row->value ? " " : "",
+                 row->value ? row->value : "");
+        fprintf(out, "  %-18s %s%s%s%s\n", name, row->help, row->option ? " (" : "",
+                row->option ? row->option : "", row->option ? ")" : "");
+    }
+}
+
+void dl_help_command(FILE *out, const dl_command *command)
+{
+    fprintf(out, "usage: diloco %s%s%s%s\n\n%s\n", command->name, command->target ? " " : "",
+            command->target ? command->target : "", command->flags ? " [FLAGS]" : "",
+            command->summary ? command->summary : "");
+    if (command->details) fprintf(out, "\n%s\n", command->details);
+    print_flags(out, command);
+    if (command->sets == DL_SETS_NONE) return;
+    fputc('\n', out);
+    dl_help_options(out, command->sets == DL_SETS_MACHINE);
+}

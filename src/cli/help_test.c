@@ -1,0 +1,102 @@
+/* help_test.c - help is complete and fits a window. */
+#include "cli/help.h"
+
+#include "base/config.h"
+#include "base/text.h"
+#include "check.h"
+
+static char *text; /* of the last call; freed by the next */
+
+static FILE *begin(void)
+{
+    static size_t len;
+    free(text);
+    text = NULL;
+    FILE *out = open_memstream(&text, &len);
+    CHECK(out != NULL);
+    return out;
+}
+
+static void check_width(const char *what)
+{
+    size_t len = strlen(text), n;
+    uint32_t code;
+    int column = 0;
+    for (size_t at = 0; at < len; at += n) {
+        n = dl_utf8_char(&code, text + at, len - at);
+        CHECK(n > 0);
+        column = code == '\n' ? 0 : column + 1;
+        if (column > 100) CHECK_FAIL("%s: a line is wider than 100: …%.60s", what, text + at - 60);
+    }
+}
+
+TEST(every_command_has_help_no_wider_than_100_columns)
+{
+    for (const dl_command *c = dl_commands; c->name; c++) {
+        FILE *out = begin();
+        dl_help_command(out, c);
+        fclose(out);
+        check_width(c->name);
+        CHECK_CONTAINS(c->name, text);
+        CHECK_CONTAINS("--help", text);
+    }
+}
+
+TEST(the_overview_names_every_command_that_is_not_hidden)
+{
+    FILE *out = begin();
+    dl_help_program(out);
+    fclose(out);
+    check_width("help");
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary) CHECK_CONTAINS(c->summary, text);
+}
+
+static void check_has_options(bool machine_only)
+{
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        char line[128];
+        snprintf(line, sizeof line, "\n  %s", row->name);
+        bool expected = !machine_only || !(row->flags & DL_OPTION_AGREE);
+        if ((strstr(text, line) != NULL) != expected)
+            CHECK_FAIL("%s is %s", row->name, expected ? "not in the help" : "in the help");
+        if (expected && row->alias) CHECK_CONTAINS(row->alias, text);
+    }
+}
+
+TEST(train_shows_every_option_and_join_those_of_the_machine)
+{
+    FILE *out = begin();
+    dl_help_command(out, dl_command_find("train"));
+    fclose(out);
+    check_has_options(false);
+    CHECK_CONTAINS("one of wait, commit_partial, abort; default wait", text);
+    CHECK_CONTAINS("whole number, 1 to 65536 replicas; default 1", text);
+    CHECK_CONTAINS("one of diloco", text); /* from the library's tables */
+
+    out = begin();
+    dl_help_command(out, dl_command_find("join"));
+    fclose(out);
+    check_has_options(true);
+}
+
+TEST(the_page_has_a_row_for_every_option)
+{
+    FILE *out = begin();
+    dl_help_options_page(out);
+    fclose(out);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        char cell[128];
+        snprintf(cell, sizeof cell, "\n| `%s`", dl_config_table.rows[i].name);
+        CHECK_CONTAINS(cell, text);
+        CHECK_CONTAINS(dl_config_table.rows[i].help, text);
+    }
+    free(text);
+    text = NULL;
+}
+
+TEST_MAIN(every_command_has_help_no_wider_than_100_columns,
+          the_overview_names_every_command_that_is_not_hidden,
+          train_shows_every_option_and_join_those_of_the_machine,
+          the_page_has_a_row_for_every_option)

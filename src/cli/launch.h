@@ -1,0 +1,45 @@
+/* launch.h - replicas as processes: started, listened to, started again, stopped.
+ *
+ * A replica is this program again, `diloco replica NAME`, in a process group of its own (a
+ * terminal's Ctrl-C reaches only the parent, which passes it on). It finds its settings
+ * (dl_settings_read) at descriptor 3 and writes what happens to descriptor 4, one JSON object
+ * a line:
+ *
+ *     {"event":"progress","step":…,"phase":"train",…}    diloco_progress, at most 10 a second
+ *     {"event":"log","level":1,"text":"…"}               a line of the library's log
+ *     {"event":"step"|"commit"|"eval"|…}                 the record, as it is
+ *     {"event":"exit","status":4,"text":"…"}             how it ended: a diloco_status
+ *
+ *     killed by a signal   started again, up to `restarts` times each
+ *     ended with an error  the others are stopped; its error becomes the launch's
+ *     SIGINT, SIGTERM, SIGHUP to the parent: first, all are asked to stop (SIGTERM) and save;
+ *     again, all are killed at once. A replica whose parent dies is sent SIGTERM. */
+#ifndef DL_CLI_LAUNCH_H
+#define DL_CLI_LAUNCH_H
+
+#include "base/json.h"
+
+enum { DL_LAUNCH_MAX = 1024, DL_SETTINGS_FD = 3, DL_EVENTS_FD = 4, DL_REPLICA_NAME_MAX = 31 };
+
+typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];
+
+typedef struct dl_launch {
+    const char *const *command; /* program and arguments before the name; ends with NULL */
+    const dl_replica_name *names;
+    size_t n;
+    const dl_buf *settings;
+    int64_t restarts;
+    int tick_ms; /* how often on_tick is called; 0: never */
+
+    void *user; /* of these, called on the caller's thread: */
+    void (*on_event)(void *user, size_t replica, dl_json_value event);
+    void (*on_notice)(void *user, const char *line); /* for a person: "r1 was killed …" */
+    void (*on_tick)(void *user);
+} dl_launch;
+
+/* Run all to their end. DILOCO_EINTERRUPTED: stopped on request, or killed at the second one.
+ * Otherwise the first replica's error that came, with its name before its text; DILOCO_EIO:
+ * killed too often, or the system gave no process. Takes over the three signals meanwhile. */
+DL_MUST_CHECK diloco_status dl_launch_run(const dl_launch *launch);
+
+#endif

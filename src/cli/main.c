@@ -1,0 +1,7 @@
+/* main.c - the program; all of it is in cli.c and behind, where tests can reach it. */
+#include "cli/cli.h"
+
+int main(int argc, char **argv)
+{
+    return dl_cli_main(argc, argv);
+}

@@ -1,0 +1,110 @@
+/* names.c - a listing of the state folder, and one of the run's replicas.
+ *
+ * Two machines that join in the same moment may choose the same new name; the later one then
+ * takes the earlier one's place (it is fenced and says so), and nothing false is counted. */
+#include "cli/names.h"
+
+#include <diloco/inspect.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { NUMBERS_MAX = 1 << 20 };
+
+/* "r12" -> 12; false: not one of our names. */
+static bool number_of(uint64_t *out, const char *name)
+{
+    char *end;
+    if (name[0] != 'r' || name[1] < '0' || name[1] > '9' || (name[1] == '0' && name[2]))
+        return false;
+    *out = strtoull(name + 1, &end, 10);
+    return !*end && *out < NUMBERS_MAX;
+}
+
+/* Does a process hold the lock of this name's folder (run/local.h)? */
+static bool runs_here(const char *state_dir, const char *name)
+{
+    char path[DL_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s/lock", state_dir, name);
+    int lock = open(path, O_RDWR | O_CLOEXEC);
+    if (lock < 0) return false;
+    bool held = flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(lock);
+    return held;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Numbers of the names in the state folder, ascending, at most cap. */
+static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_dir)
+{
+    size_t n = 0;
+    DIR *dir = opendir(state_dir);
+    if (!dir) return 0; /* no replica was here yet */
+    for (struct dirent *entry; n < cap && (entry = readdir(dir));)
+        n += number_of(&numbers[n], entry->d_name);
+    closedir(dir);
+    qsort(numbers, n, sizeof *numbers, by_number);
+    return n;
+}
+
+static bool has(const dl_replica_name *names, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
+/* Is a new replica here kept from this name by one that the run has? */
+static bool taken(const diloco_run_status *run, const char *name, bool join)
+{
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        const diloco_replica_status *r = &run->replicas[i];
+        if (strcmp(r->replica, name) == 0) return join || (*r->host && strcmp(r->host, host) != 0);
+    }
+    return false;
+}
+
+static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t n_known,
+                   const char *state_dir, const diloco_run_status *run, bool join)
+{
+    size_t chosen = 0;
+    for (size_t i = 0; i < n_known && chosen < n; i++) {
+        snprintf(out[chosen], sizeof *out, "r%llu", (unsigned long long)known[i]);
+        chosen += !join || !runs_here(state_dir, out[chosen]);
+    }
+    for (uint64_t number = 0; chosen < n; number++) {
+        char name[sizeof *out];
+        snprintf(name, sizeof name, "r%llu", (unsigned long long)number);
+        if (has(out, chosen, name) || taken(run, name, join)) continue;
+        if (join && runs_here(state_dir, name)) continue;
+        memcpy(out[chosen++], name, sizeof name);
+    }
+}
+
+diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config, bool join)
+{
+    uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
+    diloco_run_status *run = malloc(sizeof *run);
+    diloco_status status = DILOCO_OK;
+    if (!known || !run) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
+    if (!status) status = diloco_run_status_read(run, config->store, 0);
+    if (!status)
+        choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, config->state_dir),
+               config->state_dir, run, join);
+    free(known);
+    free(run);
+    return status;
+}

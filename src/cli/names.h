@@ -1,0 +1,17 @@
+/* names.h - what the replicas on this machine are called: r0, r1, …
+ *
+ * A name's private state is in run.state_dir/<name>/, so the names found there come first: they
+ * resume. Then the smallest free ones. */
+#ifndef DL_CLI_NAMES_H
+#define DL_CLI_NAMES_H
+
+#include "base/config.h"
+#include "cli/launch.h"
+
+/* n names for the run in config's store, which is there already. `join`: names that live on
+ * other machines, or in another process here, are passed over; otherwise (train, the same
+ * command again) only those of other machines are. DILOCO_EUNREACHABLE, …: the store. */
+DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config,
+                                            bool join);
+
+#endif

@@ -1,0 +1,347 @@
+/* report.c - events into a small model, and the model into lines. */
+#include "cli/report.h"
+
+#include "cli/cli.h"
+#include "cli/units.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DRAW_EVERY (100 * DL_MILLISECOND)
+
+enum { TEXT_MAX = 1024 };
+
+diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, size_t n, FILE *out,
+                             bool quiet, bool verbose)
+{
+    *report = (dl_report){.quiet = quiet, .verbose = verbose, .names = names, .n = n};
+    report->loss = report->eval_loss = report->perplexity = report->loss_after_sync = NAN;
+    report->begun = dl_clock_now();
+    dl_screen_open(&report->screen, out);
+    if (quiet) report->screen.live = false;
+    report->views = calloc(n, sizeof *report->views);
+    if (!report->views) return dl_fail(DILOCO_ENOMEM, "no memory for %zu replicas' lines", n);
+    for (size_t i = 0; i < n; i++) {
+        report->views[i] = (dl_replica_view){.loss = NAN, .eta_s = -1};
+        strcpy(report->views[i].phase, "start");
+    }
+    return DILOCO_OK;
+}
+
+void dl_report_close(dl_report *report)
+{
+    free(report->views);
+    report->views = NULL;
+}
+
+/* ---- the live lines */
+
+/* A field's text, or "-" for a number that is not known yet. */
+static const char *known(char out[32], int digits, double value)
+{
+    if (isfinite(value))
+        snprintf(out, 32, "%.*f", digits, value);
+    else
+        strcpy(out, "-");
+    return out;
+}
+
+void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
+                    int columns)
+{
+    dl_unit_text position, positions, rate, eta;
+    char loss[32], steps[80];
+    dl_count_text(position, view->position);
+    dl_count_text(positions, view->positions);
+    snprintf(steps, sizeof steps, "%s/%s", position, positions);
+    int used = snprintf(out, DL_SCREEN_LINE,
+                        "%-4s step %-13s loss %-6s %6s tok/s  entry %*" PRIu64 "/%" PRIu64 "  %-8s",
+                        name, view->positions ? steps : "-", known(loss, 3, view->loss),
+                        dl_rate_text(rate, view->tokens_per_s),
+                        snprintf(NULL, 0, "%" PRIu64, view->entries), view->entry, view->entries,
+                        view->phase);
+    if (used + 24 <= columns && view->eta_s >= 0)
+        snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "  %s left",
+                 dl_time_text(eta, view->eta_s));
+}
+
+void dl_report_draw(dl_report *report)
+{
+    char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
+    int columns, rows, n = 0;
+    dl_time now = dl_clock_now();
+    if (!report->screen.live || now - report->drawn < DRAW_EVERY) return;
+    report->drawn = now;
+    dl_screen_size(&report->screen, &columns, &rows);
+    int room = rows - 2 < DL_SCREEN_MAX_LINES ? rows - 2 : DL_SCREEN_MAX_LINES;
+    for (; n < room && (size_t)n < report->n; n++)
+        dl_report_line(lines[n], report->names[n], &report->views[n], columns);
+    if ((size_t)n < report->n && n > 0)
+        snprintf(lines[n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - (size_t)n + 1);
+    dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines, n);
+}
+
+void dl_report_say(dl_report *report, const char *line)
+{
+    if (!report->quiet) dl_screen_say(&report->screen, line);
+    report->drawn = 0;
+}
+
+/* ---- events */
+
+/* A member of an event; what is absent or null reads as 0, NAN or "". */
+static uint64_t u64(dl_json_value event, const char *key)
+{
+    uint64_t value = 0;
+    return dl_json_as_u64(&value, dl_json_get(event, key), UINT64_MAX) ? 0 : value;
+}
+
+static double f64(dl_json_value event, const char *key)
+{
+    double value = NAN;
+    return dl_json_as_f64(&value, dl_json_get(event, key)) ? NAN : value;
+}
+
+static void text(char *out, size_t cap, dl_json_value event, const char *key)
+{
+    char whole[TEXT_MAX] = "";
+    if (dl_json_as_str(whole, sizeof whole, dl_json_get(event, key))) whole[0] = '\0';
+    dl_printable(out, cap, whole);
+}
+
+static void on_progress(dl_report *report, size_t replica, dl_json_value e)
+{
+    dl_replica_view *view = &report->views[replica];
+    view->step = u64(e, "step");
+    view->position = u64(e, "position");
+    view->positions = u64(e, "positions");
+    view->entry = u64(e, "entry");
+    view->entries = u64(e, "entries");
+    view->loss = f64(e, "loss");
+    view->tokens_per_s = f64(e, "tokens_per_s");
+    view->eta_s = f64(e, "eta_s");
+    text(view->phase, sizeof view->phase, e, "phase");
+}
+
+/* Every replica tells of every entry; the first one is heard. */
+static bool is_new(uint64_t *said, uint64_t entry)
+{
+    if (entry < *said) return false;
+    *said = entry + 1;
+    return true;
+}
+
+static void on_commit(dl_report *report, dl_json_value e)
+{
+    char line[256], missing[64] = "", loss[32];
+    dl_unit_text sent, wait;
+    uint64_t entry = u64(e, "entry");
+    size_t n_missing = dl_json_count(dl_json_get(e, "missing"));
+    if (!is_new(&report->entries_said, entry)) return;
+    report->commits++;
+    report->loss = f64(e, "inner_loss");
+    text(report->digest, sizeof report->digest, e, "digest");
+    if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
+    snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replicas%s, loss %s, %s sent, %s", entry,
+             dl_json_count(dl_json_get(e, "members")), missing, known(loss, 4, report->loss),
+             dl_bytes_text(sent, f64(e, "bytes_sent")),
+             dl_time_text(wait, f64(e, "exchange_s") + f64(e, "wait_s")));
+    dl_report_say(report, line);
+}
+
+static void on_abort(dl_report *report, dl_json_value e)
+{
+    char line[256], reason[128];
+    uint64_t entry = u64(e, "entry");
+    if (!is_new(&report->entries_said, entry)) return;
+    report->aborts++;
+    text(reason, sizeof reason, e, "reason");
+    snprintf(line, sizeof line, "entry %" PRIu64 ": aborted, %s; %zu replicas were there", entry,
+             reason, dl_json_count(dl_json_get(e, "present")));
+    dl_report_say(report, line);
+}
+
+static void on_eval(dl_report *report, dl_json_value e)
+{
+    char line[256], loss[32], perplexity[32];
+    uint64_t entry = u64(e, "entry");
+    if (!is_new(&report->evals_said, entry)) return;
+    report->eval_loss = f64(e, "loss");
+    report->perplexity = f64(e, "perplexity");
+    report->loss_after_sync = f64(e, "loss_after_sync");
+    snprintf(line, sizeof line, "after %" PRIu64 " entries: validation loss %s, perplexity %s",
+             entry, known(loss, 4, report->eval_loss), known(perplexity, 3, report->perplexity));
+    dl_report_say(report, line);
+}
+
+/* Was this said before? Remembers it. */
+static bool said_before(dl_report *report, const char *line)
+{
+    dl_hash hash = dl_hash_bytes(line, strlen(line));
+    enum { MAX = sizeof report->warned / sizeof *report->warned };
+    size_t kept = report->n_warned < MAX ? report->n_warned : MAX;
+    for (size_t i = 0; i < kept; i++)
+        if (dl_hash_equal(report->warned[i], hash)) return true;
+    report->warned[report->n_warned++ % MAX] = hash;
+    return false;
+}
+
+/* A line of a replica's log, or a warning of its record: once, whoever says it. Warnings come
+ * also when quiet. */
+static void on_log(dl_report *report, dl_json_value e, uint64_t level)
+{
+    char line[TEXT_MAX], said[TEXT_MAX + 16];
+    bool warning = level <= 1;
+    text(line, sizeof line, e, "text");
+    if ((!warning && !report->verbose) || said_before(report, line)) return;
+    snprintf(said, sizeof said, "%s%s", warning ? "warning: " : "", line);
+    if (warning && report->quiet)
+        fprintf(stderr, "diloco: %s\n", said);
+    else
+        dl_report_say(report, said);
+}
+
+static void on_reject(dl_report *report, dl_json_value e)
+{
+    char line[TEXT_MAX], who[64], reason[512];
+    text(who, sizeof who, e, "replica");
+    text(reason, sizeof reason, e, "reason");
+    snprintf(line, sizeof line, "entry %" PRIu64 ": what %s sent was refused: %s", u64(e, "entry"),
+             who, reason);
+    if (!said_before(report, line)) dl_report_say(report, line);
+}
+
+static void on_dispute(dl_report *report, dl_json_value e)
+{
+    char line[256], claimed[40], computed[40];
+    text(claimed, sizeof claimed, e, "claimed");
+    text(computed, sizeof computed, e, "computed");
+    snprintf(line, sizeof line,
+             "entry %" PRIu64 ": void, its committer claims the digest %s; it is %s",
+             u64(e, "entry"), claimed, computed);
+    if (!said_before(report, line)) dl_report_say(report, line);
+}
+
+static void on_end(dl_report *report, size_t replica, dl_json_value e)
+{
+    dl_replica_view *view = &report->views[replica];
+    double parallel = f64(e, "data_parallel_bytes");
+    view->steps = u64(e, "steps");
+    view->tokens = u64(e, "tokens");
+    view->bytes_sent = u64(e, "bytes_sent");
+    view->bytes_received = u64(e, "bytes_received");
+    view->data_parallel_bytes = parallel >= 0 && parallel < 1e18 ? (uint64_t)parallel : 0;
+    text(report->digest, sizeof report->digest, e, "digest");
+}
+
+void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
+{
+    dl_json_value kind = dl_json_get(event, "event");
+    if (dl_json_is(kind, "progress"))
+        on_progress(report, replica, event);
+    else if (dl_json_is(kind, "commit"))
+        on_commit(report, event);
+    else if (dl_json_is(kind, "abort"))
+        on_abort(report, event);
+    else if (dl_json_is(kind, "eval"))
+        on_eval(report, event);
+    else if (dl_json_is(kind, "log"))
+        on_log(report, event, u64(event, "level"));
+    else if (dl_json_is(kind, "reject"))
+        on_reject(report, event);
+    else if (dl_json_is(kind, "dispute"))
+        on_dispute(report, event);
+    else if (dl_json_is(kind, "trainer"))
+        report->views[replica].first_step = u64(event, "step");
+    else if (dl_json_is(kind, "end"))
+        on_end(report, replica, event);
+    dl_report_draw(report);
+}
+
+/* ---- the end */
+
+/* Sums over the replicas, of this life only; bytes_sent would else be held against the steps
+ * of lives that sent other bytes. */
+static dl_replica_view sum(const dl_report *report)
+{
+    dl_replica_view all = {.step = 0};
+    for (size_t i = 0; i < report->n; i++) {
+        const dl_replica_view *view = &report->views[i];
+        uint64_t here = view->steps > view->first_step ? view->steps - view->first_step : 0;
+        all.steps += here;
+        all.tokens += view->tokens;
+        all.bytes_sent += view->bytes_sent;
+        all.bytes_received += view->bytes_received;
+        if (here) all.data_parallel_bytes += view->data_parallel_bytes / view->steps * here;
+        if (view->entry > all.entry) all.entry = view->entry;
+        if (view->entries > all.entries) all.entries = view->entries;
+    }
+    return all;
+}
+
+static void say_traffic(dl_report *report, const dl_replica_view *all)
+{
+    char line[256];
+    dl_unit_text sent, received, parallel;
+    if (!all->bytes_sent || !all->steps) return;
+    snprintf(line, sizeof line,
+             "sent %s, received %s; a data-parallel run sends %s for as many steps, %.3g times "
+             "as much",
+             dl_bytes_text(sent, (double)all->bytes_sent),
+             dl_bytes_text(received, (double)all->bytes_received),
+             dl_bytes_text(parallel, (double)all->data_parallel_bytes),
+             (double)all->data_parallel_bytes / (double)all->bytes_sent);
+    dl_report_say(report, line);
+}
+
+void dl_report_summary(dl_report *report, const char *store)
+{
+    char line[DL_SCREEN_LINE + 1024];
+    dl_unit_text steps, tokens, wall;
+    const dl_replica_view all = sum(report);
+    dl_screen_draw(&report->screen, NULL, 0);
+    snprintf(line, sizeof line, "done: %" PRIu64 " entries, %s steps and %s tokens here, %s",
+             all.entry, dl_count_text(steps, all.steps), dl_count_text(tokens, all.tokens),
+             dl_time_text(wall, dl_seconds(dl_clock_now() - report->begun)));
+    dl_report_say(report, line);
+    say_traffic(report, &all);
+    if (*report->digest) {
+        snprintf(line, sizeof line, "state %s; check it: diloco verify %s", report->digest, store);
+        dl_report_say(report, line);
+    }
+}
+
+diloco_status dl_report_json(const dl_report *report, const char *store, diloco_status status)
+{
+    dl_buf out;
+    dl_json json;
+    const dl_replica_view all = sum(report);
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "status", status ? diloco_status_name(status) : "done");
+    dl_json_str(&json, "store", store);
+    dl_json_array(&json, "replicas");
+    for (size_t i = 0; i < report->n; i++)
+        dl_json_str(&json, NULL, report->names[i]);
+    dl_json_end(&json);
+    dl_json_u64(&json, "entries", all.entry);
+    dl_json_u64(&json, "entries_total", all.entries);
+    dl_json_u64(&json, "commits", report->commits);
+    dl_json_u64(&json, "aborts", report->aborts);
+    dl_json_u64(&json, "steps", all.steps);
+    dl_json_u64(&json, "tokens", all.tokens);
+    dl_json_f64(&json, "loss", report->loss);
+    dl_json_f64(&json, "validation_loss", report->eval_loss);
+    dl_json_f64(&json, "perplexity", report->perplexity);
+    dl_json_f64(&json, "loss_after_sync", report->loss_after_sync);
+    dl_json_u64(&json, "bytes_sent", all.bytes_sent);
+    dl_json_u64(&json, "bytes_received", all.bytes_received);
+    dl_json_u64(&json, "data_parallel_bytes", all.data_parallel_bytes);
+    dl_json_f64(&json, "wall_s", dl_seconds(dl_clock_now() - report->begun));
+    dl_json_str(&json, "digest", report->digest);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}

@@ -1,0 +1,58 @@
+/* report.h - what a run's replicas on this machine are doing, from their events, as lines for
+ * people and one object for programs.
+ *
+ * On a terminal each replica has a live line; besides, one line an entry, one an evaluation,
+ * and warnings once each. All of it goes to one stream. */
+#ifndef DL_CLI_REPORT_H
+#define DL_CLI_REPORT_H
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "cli/launch.h"
+#include "cli/screen.h"
+
+typedef struct dl_replica_view {
+    char phase[16];
+    uint64_t step, position, positions, entry, entries;
+    double loss, tokens_per_s, eta_s;
+    /* Of its "trainer" and "end": steps of earlier lives and of all; the rest of this life,
+     * but data_parallel_bytes, which are of all. */
+    uint64_t first_step, steps, tokens, bytes_sent, bytes_received, data_parallel_bytes;
+} dl_replica_view;
+
+typedef struct dl_report {
+    dl_screen screen;
+    bool quiet, verbose;
+    const dl_replica_name *names;
+    size_t n;
+    dl_replica_view *views; /* owned */
+    dl_time begun, drawn;
+
+    /* Of the run, from whichever replica says it first. */
+    uint64_t entries_said, evals_said; /* entries below are said already */
+    uint64_t commits, aborts;
+    double loss, eval_loss, perplexity, loss_after_sync; /* NAN: not known */
+    char digest[40];
+    dl_hash warned[32]; /* of warnings that were said */
+    size_t n_warned;
+} dl_report;
+
+/* Progress goes to `out`. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_report_open(dl_report *report, const dl_replica_name *names,
+                                           size_t n, FILE *out, bool quiet, bool verbose);
+void dl_report_close(dl_report *report); /* zeroed is fine */
+
+void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
+void dl_report_say(dl_report *report, const char *line); /* unless quiet */
+void dl_report_draw(dl_report *report);
+
+/* A replica's live line for a terminal of that many columns. */
+void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
+                    int columns);
+
+/* After the end: a few lines; or the object {"status":…}. */
+void dl_report_summary(dl_report *report, const char *store);
+DL_MUST_CHECK diloco_status dl_report_json(const dl_report *report, const char *store,
+                                           diloco_status status);
+
+#endif

@@ -1,0 +1,143 @@
+/* report_test.c - what people see for what replicas say. */
+#include "cli/report.h"
+
+#include "check.h"
+
+static const dl_replica_name names[2] = {"r0", "r1"};
+static dl_report report;
+static char *text;
+static size_t len;
+static FILE *out;
+
+static void begin(bool quiet, bool verbose)
+{
+    out = open_memstream(&text, &len);
+    CHECK(out != NULL);
+    CHECK_OK(dl_report_open(&report, names, 2, out, quiet, verbose));
+}
+
+/* What was printed. */
+static void end(const char *expected)
+{
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_STR(expected, text);
+    free(text);
+}
+
+static void say(size_t replica, const char *event)
+{
+    dl_json_value value;
+    CHECK_OK(dl_json_parse(&value, event, strlen(event)));
+    dl_report_event(&report, replica, value);
+}
+
+TEST(an_entry_is_one_line_whoever_tells_of_it)
+{
+    const char commit[] = "{\"event\":\"commit\",\"entry\":3,\"members\":[\"r0\",\"r1\"],"
+                          "\"missing\":[\"r2\"],\"inner_loss\":2.5,\"bytes_sent\":1600000,"
+                          "\"wait_s\":1.5,\"exchange_s\":0.5,\"digest\":\"ab\"}";
+    begin(false, false);
+    say(0, commit);
+    say(1, commit);
+    say(1, "{\"event\":\"eval\",\"entry\":4,\"loss\":2.25,\"perplexity\":9.4877}");
+    say(0, "{\"event\":\"eval\",\"entry\":4,\"loss\":2.25,\"perplexity\":9.4877}");
+    say(0, "{\"event\":\"abort\",\"entry\":4,\"reason\":\"quorum\",\"present\":[\"r0\"]}");
+    say(1, "{\"event\":\"abort\",\"entry\":4,\"reason\":\"quorum\",\"present\":[\"r0\"]}");
+    CHECK_INT(1, report.commits);
+    CHECK_INT(1, report.aborts);
+    CHECK_NEAR(2.25, report.eval_loss, 0);
+    end("entry 3: 2 replicas (1 missing), loss 2.5000, 1.6 MB sent, 2.0 s\n"
+        "after 4 entries: validation loss 2.2500, perplexity 9.488\n"
+        "entry 4: aborted, quorum; 1 replicas were there\n");
+}
+
+TEST(a_warning_comes_once_and_information_only_when_asked_for)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"log\",\"level\":1,\"text\":\"slow\"}");
+    say(1, "{\"event\":\"log\",\"level\":1,\"text\":\"slow\"}");
+    say(1, "{\"event\":\"log\",\"level\":2,\"text\":\"joined\"}");
+    end("warning: slow\n");
+
+    begin(false, true);
+    say(1, "{\"event\":\"log\",\"level\":2,\"text\":\"joined\"}");
+    end("joined\n");
+}
+
+TEST(damage_is_told)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"reject\",\"entry\":1,\"replica\":\"r7.0000\",\"reason\":\"its "
+           "checksum\"}");
+    say(0, "{\"event\":\"dispute\",\"entry\":2,\"claimed\":\"aa\",\"computed\":\"bb\"}");
+    end("entry 1: what r7.0000 sent was refused: its checksum\n"
+        "entry 2: void, its committer claims the digest aa; it is bb\n");
+}
+
+TEST(quiet_is_quiet)
+{
+    begin(true, false);
+    say(0, "{\"event\":\"commit\",\"entry\":0,\"members\":[]}");
+    dl_report_say(&report, "a line");
+    dl_report_summary(&report, "store");
+    end("");
+}
+
+TEST(strange_events_change_nothing)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"later\"}");
+    say(0, "{}");
+    say(0, "[]");
+    say(0, "{\"event\":\"progress\",\"step\":\"x\",\"phase\":7}");
+    CHECK_INT(0, report.views[0].step);
+    CHECK_STR("", report.views[0].phase);
+    end("");
+}
+
+TEST(the_summary_counts_this_life_only)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"trainer\",\"step\":50}");
+    say(0, "{\"event\":\"progress\",\"entry\":10,\"entries\":10}");
+    say(0, "{\"event\":\"end\",\"steps\":100,\"tokens\":1000,\"bytes_sent\":1000000,"
+           "\"bytes_received\":3000000,\"data_parallel_bytes\":40000000,\"digest\":\"abc\"}");
+    dl_report_summary(&report, "runs/x");
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_CONTAINS("done: 10 entries, 50 steps and 1,000 tokens here, ", text);
+    CHECK_CONTAINS("sent 1.0 MB, received 3.0 MB; a data-parallel run sends 20.0 MB for as many "
+                   "steps, 20 times as much\n",
+                   text);
+    CHECK_CONTAINS("state abc; check it: diloco verify runs/x\n", text);
+    free(text);
+}
+
+TEST(a_live_line_has_all_that_fits)
+{
+    char line[DL_SCREEN_LINE];
+    dl_replica_view view = {.phase = "train",
+                            .position = 1240,
+                            .positions = 5000,
+                            .entry = 4,
+                            .entries = 10,
+                            .loss = 2.3104,
+                            .tokens_per_s = 34120,
+                            .eta_s = 80};
+    dl_report_line(line, "r0", &view, 120);
+    CHECK_STR("r0   step 1,240/5,000   loss 2.310   34.1k tok/s  entry  4/10  train     1 min 20 s "
+              "left",
+              line);
+    dl_report_line(line, "r0", &view, 60);
+    CHECK(!strstr(line, "left"));
+    view = (dl_replica_view){.phase = "join", .loss = (double)NAN, .eta_s = -1};
+    dl_report_line(line, "r0", &view, 120);
+    CHECK_CONTAINS("step -             loss -", line);
+    CHECK(!strstr(line, "left"));
+}
+
+TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
+          a_warning_comes_once_and_information_only_when_asked_for, damage_is_told, quiet_is_quiet,
+          strange_events_change_nothing, the_summary_counts_this_life_only,
+          a_live_line_has_all_that_fits)

@@ -1,0 +1,37 @@
+/* screen.h - the last lines of a terminal, drawn again and again in place.
+ *
+ * A frame is one write: up over the old lines, each new line and "clear to its end", so that
+ * nothing flickers. Lines are cut to the width of the terminal as it is at the moment. Where
+ * the output is no terminal nothing is drawn and dl_screen_say only prints. */
+#ifndef DL_CLI_SCREEN_H
+#define DL_CLI_SCREEN_H
+
+#include "base/buf.h"
+
+#include <stdio.h>
+
+enum { DL_SCREEN_MAX_LINES = 64, DL_SCREEN_LINE = 256 };
+
+typedef struct dl_screen {
+    FILE *out;
+    bool live;                       /* a terminal that can move its cursor */
+    int drawn;                       /* lines of the last frame */
+    int widths[DL_SCREEN_MAX_LINES]; /* of its lines, in columns */
+} dl_screen;
+
+void dl_screen_open(dl_screen *screen, FILE *out);
+
+/* Columns and lines of the terminal; 80 and 24 where it does not say. */
+void dl_screen_size(const dl_screen *screen, int *columns, int *lines);
+
+/* Replace the last frame by n lines (at most DL_SCREEN_MAX_LINES are shown). */
+void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n);
+
+/* A line that stays, above the frame, which the next draw brings back. */
+void dl_screen_say(dl_screen *screen, const char *line);
+
+/* One frame as bytes: what dl_screen_draw writes. */
+DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
+                                            const char (*lines)[DL_SCREEN_LINE], int n);
+
+#endif

@@ -1,0 +1,38 @@
+/* settings.h - the configuration of a command, from where its values come:
+ *
+ *     default < preset < file < flags
+ *
+ * and every value remembers its place: "preset diloco", "run.toml:12:8", "--set". */
+#ifndef DL_CLI_SETTINGS_H
+#define DL_CLI_SETTINGS_H
+
+#include "base/config.h"
+#include "cli/cli.h"
+
+/* args->target (a TOML file, or NULL) and the flags. run.store and run.state_dir are filled
+ * in where nobody gave them. DILOCO_EINVAL with file:line:column, or the flag: what is not an
+ * option (the nearest is named), of another type, out of range, not a choice, or said twice and
+ * differently. DILOCO_ENOENT, DILOCO_EIO: the file. */
+DL_MUST_CHECK diloco_status dl_settings_load(dl_config *out, const dl_args *args);
+
+/* The settings of the run that args->target (a URL, or a TOML file that names one) leads to:
+ * what must agree comes from the run, the rest from the file and --set. DILOCO_EINVAL: --set
+ * of what must agree. */
+DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *args);
+
+/* The store that a URL or a TOML file (its run.store) names. */
+DL_MUST_CHECK diloco_status dl_settings_store(dl_config_path out, const char *target);
+bool dl_is_config_file(const char *target);
+
+/* --replicas N: N on this machine, and run.replicas = N where the file or --set do not give
+ * it; a smaller one in the file gives way, in --set it is a contradiction. */
+DL_MUST_CHECK diloco_status dl_settings_replicas(dl_config *config, const char *text);
+
+/* All values with their places, as TOML that reads back, or as one JSON object. */
+DL_MUST_CHECK diloco_status dl_settings_print(const dl_config *config, bool json);
+
+/* All values and places to another process of this program, and back. */
+DL_MUST_CHECK diloco_status dl_settings_write(dl_buf *out, const dl_config *config);
+DL_MUST_CHECK diloco_status dl_settings_read(dl_config *out, const void *text, size_t len);
+
+#endif

@@ -1,0 +1,204 @@
+/* settings_test.c - where values come from, which one wins, and what is refused with its place. */
+#include "cli/settings.h"
+
+#include "check.h"
+#include "scratch.h"
+#include <diloco/train.h>
+
+static dl_config config;
+
+/* Load a file of this text with the flags of a command line behind "train run.toml". */
+static diloco_status load(const char *toml, const char *flags)
+{
+    static char words[512];
+    static char *argv[16];
+    dl_args args;
+    int n = 3;
+    char *next = NULL;
+    argv[2] = (char[]){"run.toml"};
+    scratch_write("run.toml", toml, strlen(toml));
+    CHECK_INT(0, chdir(scratch_root)); /* places then read "run.toml:…" */
+    snprintf(words, sizeof words, "%s", flags);
+    for (char *word = strtok_r(words, " ", &next); word; word = strtok_r(NULL, " ", &next))
+        argv[n++] = word;
+    CHECK_OK(dl_args_parse(&args, dl_command_find("train"), n, argv, 2));
+    return dl_settings_load(&config, &args);
+}
+
+static void check_refused(const char *part, const char *toml, const char *flags)
+{
+    CHECK_STATUS(DILOCO_EINVAL, load(toml, flags));
+    CHECK_CONTAINS(part, diloco_error_text());
+}
+
+static void check_origin(const char *expected, const char *name)
+{
+    CHECK_STR(expected, dl_config_origin(&config, name));
+}
+
+TEST(later_places_win_and_every_value_remembers_its_own)
+{
+    CHECK_OK(load("preset = \"fedavg\"\n[trainer]\nrounds = 7\nbatch_size = 3\n",
+                  "--set trainer.batch_size=4 --seed 9"));
+    CHECK_INT(7, config.rounds);
+    CHECK_INT(4, config.batch_size);
+    CHECK_INT(9, config.seed);
+    CHECK_STR("sgd", config.outer_optimizer);
+    check_origin("run.toml:1:10", "preset");
+    check_origin("run.toml:3:10", "trainer.rounds");
+    check_origin("--set", "trainer.batch_size");
+    check_origin("--seed", "run.seed");
+    check_origin("preset fedavg", "server.diloco.outer_optimizer");
+    check_origin("default", "trainer.optimizer");
+}
+
+TEST(the_file_outranks_its_preset_and_a_flag_outranks_the_files_preset)
+{
+    CHECK_OK(load("server.diloco.outer_learning_rate = 0.5\npreset = \"fedavg\"\n", ""));
+    CHECK_NEAR(0.5, config.outer_lr, 0);
+    CHECK_STR("fedavg", config.preset);
+    CHECK_OK(load("preset = \"fedavg\"\n", "--preset single"));
+    CHECK_STR("single", config.preset);
+    check_origin("--preset", "preset");
+    check_origin("preset single", "server.diloco.outer_optimizer");
+    CHECK_OK(load("preset = \"fedavg\"\n", "--set preset=single"));
+    CHECK_STR("single", config.preset);
+    check_origin("preset single", "run.replicas");
+}
+
+TEST(the_defaults_are_the_values_of_preset_diloco)
+{
+    dl_config defaults, preset;
+    dl_buf a, b;
+    dl_config_init(&defaults);
+    dl_config_init(&preset);
+    CHECK_OK(diloco_preset_apply(&preset, "diloco"));
+    dl_buf_init(&a, 4096), dl_buf_init(&b, 4096);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        dl_buf_clear(&a), dl_buf_clear(&b);
+        CHECK_OK(dl_option_text(&a, &dl_config_table.rows[i], &defaults));
+        CHECK_OK(dl_option_text(&b, &dl_config_table.rows[i], &preset));
+        CHECK_STR(dl_buf_str(&a), dl_buf_str(&b));
+    }
+    dl_buf_deinit(&a), dl_buf_deinit(&b);
+}
+
+TEST(unknown_names_are_told_with_line_column_and_the_nearest)
+{
+    check_refused("run.toml:3:1: there is no option trainer.bacth_size; did you mean "
+                  "trainer.batch_size?",
+                  "[trainer]\nrounds = 2\nbacth_size = 3\n", "");
+    check_refused("--set: there is no option trainer.bacth_size; did you mean", "",
+                  "--set trainer.bacth_size=3");
+}
+
+TEST(values_out_of_range_or_of_another_type_are_refused_with_their_place)
+{
+    check_refused("run.toml:2:25: trainer.local_steps_per_round = \"0\" is not a whole number",
+                  "[trainer]\nlocal_steps_per_round = 0\n", "");
+    check_refused("run.toml:1:22: trainer.batch_size is a whole number, without quotes",
+                  "trainer.batch_size = \"8\"\n", "");
+    check_refused("a whole number, without quotes", "trainer.batch_size = 8.5\n", "");
+    check_refused("text in quotes", "run.store = 3\n", "");
+    check_refused("true or false", "parameters.model.tied = 1\n", "");
+    check_refused("text in quotes", "run.store = [\"a\"]\n", "");
+    check_refused("is not one of wait", "run.on_missing = \"wiat\"\n", "");
+    CHECK_OK(load("parameters.optimizer.lr = 1\n", "")); /* a whole number is a number */
+}
+
+TEST(text_that_is_not_toml_is_refused_with_its_place)
+{
+    check_refused("run.toml:2:", "[trainer]\nrounds = = 3\n", "");
+    check_refused("run.toml:1:13: dates and times", "run.store = 2024-01-01\n", "");
+}
+
+TEST(a_list_of_paths_becomes_one_text)
+{
+    CHECK_OK(load("data.train_path = [\"a.txt\", \"b\"]\n", ""));
+    CHECK_STR("a.txt,b", config.train_path);
+}
+
+TEST(an_option_and_its_alias_cannot_both_be_in_the_file)
+{
+    check_refused("run.toml:3:25: trainer.local_steps_per_round is given already as "
+                  "trainer.local_steps_per_round at run.toml:1:14; keep one",
+                  "sync_every = 5\n[trainer]\nlocal_steps_per_round = 5\n", "");
+}
+
+TEST(flags_that_contradict_each_other_are_refused)
+{
+    check_refused("--store and --set run.store contradict", "", "--set run.store=a --store b");
+    check_refused("--preset and --set preset contradict", "",
+                  "--set preset=fedavg --preset single");
+    CHECK_OK(load("", "--set run.seed=5 --seed 5"));
+    check_refused("--replicas and --set run.local_replicas contradict", "",
+                  "--set run.local_replicas=2 --replicas 3");
+}
+
+TEST(replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given)
+{
+    CHECK_OK(load("", "--replicas 4"));
+    CHECK_INT(4, config.replicas);
+    CHECK_INT(4, config.local_replicas);
+    CHECK_OK(load("run.replicas = 8\n", "--replicas 4"));
+    CHECK_INT(8, config.replicas);
+    CHECK_INT(4, config.local_replicas);
+    CHECK_OK(load("run.replicas = 2\n", "--replicas 4"));
+    CHECK_INT(4, config.replicas);
+    check_origin("--replicas", "run.replicas");
+    CHECK_OK(load("preset = \"single\"\n", "--replicas 4"));
+    CHECK_INT(4, config.replicas);
+    check_refused("contradict", "", "--set run.replicas=2 --replicas 4");
+    check_refused("at least one", "", "--replicas 0");
+    check_refused("is not a whole number", "", "--replicas x");
+}
+
+TEST(the_store_is_named_after_the_file_and_the_private_state_lies_beside_it)
+{
+    CHECK_OK(load("", ""));
+    CHECK_STR("runs/run", config.store);
+    CHECK_STR("runs/run.local", config.state_dir);
+    CHECK_OK(load("run.store = \"file:///data/x/\"\n", ""));
+    CHECK_STR("/data/x.local", config.state_dir);
+    CHECK_OK(load("run.state_dir = \"here\"\n", ""));
+    CHECK_STR("here", config.state_dir);
+}
+
+TEST(a_file_that_is_not_there_is_said_so)
+{
+    dl_args args = {.command = dl_command_find("train"), .target = "none.toml"};
+    CHECK_STATUS(DILOCO_EINVAL, dl_settings_load(&config, &args));
+    CHECK_CONTAINS("none.toml: there is no such configuration file", diloco_error_text());
+    CHECK(dl_is_config_file("none.toml"));
+    CHECK(!dl_is_config_file("none"));
+    CHECK(!dl_is_config_file("."));
+}
+
+TEST(settings_reach_another_process_with_their_places)
+{
+    dl_buf text;
+    dl_config copy;
+    CHECK_OK(load("[trainer]\nrounds = 7\n[parameters.optimizer]\nlr = 1.1e-3\n",
+                  "--set run.store=a\"b"));
+    dl_buf_init(&text, 1 << 20);
+    CHECK_OK(dl_settings_write(&text, &config));
+    CHECK_OK(dl_settings_read(&copy, text.data, text.len));
+    CHECK_BYTES(&config, &copy, offsetof(dl_config, origins));
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        CHECK_STR(config.origins[i].text, copy.origins[i].text);
+    CHECK_STATUS(DILOCO_EPROTO, dl_settings_read(&copy, text.data, text.len - 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_settings_read(&copy, "[[\"run.sed\",\"1\",\"x\"]]", 21));
+    dl_buf_deinit(&text);
+}
+
+TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
+          the_file_outranks_its_preset_and_a_flag_outranks_the_files_preset,
+          the_defaults_are_the_values_of_preset_diloco,
+          unknown_names_are_told_with_line_column_and_the_nearest,
+          values_out_of_range_or_of_another_type_are_refused_with_their_place,
+          text_that_is_not_toml_is_refused_with_its_place, a_list_of_paths_becomes_one_text,
+          an_option_and_its_alias_cannot_both_be_in_the_file,
+          flags_that_contradict_each_other_are_refused,
+          replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given,
+          the_store_is_named_after_the_file_and_the_private_state_lies_beside_it,
+          a_file_that_is_not_there_is_said_so, settings_reach_another_process_with_their_places)

@@ -1,0 +1,124 @@
+/* settings_text.c - a configuration as text: for people, for programs, and for a process that
+ * this one starts. */
+#include "cli/settings.h"
+
+#include <string.h>
+
+enum { ALL_MAX = 1 << 20 };
+
+static const void *field(const dl_config *config, const dl_option *row)
+{
+    return (const char *)config + row->offset;
+}
+
+static diloco_status print_json(const dl_config *config)
+{
+    dl_buf out, value;
+    dl_json json;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&out, ALL_MAX), dl_buf_init(&value, ALL_MAX);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    for (size_t i = 0; i < dl_config_table.n && !status; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        bool text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+        dl_buf_clear(&value);
+        status = dl_option_text(&value, row, config);
+        dl_json_object(&json, row->name);
+        if (text)
+            dl_json_strn(&json, "value", (const char *)value.data, value.len);
+        else if (row->type == DL_OPTION_BOOL)
+            dl_json_bool(&json, "value", *(const bool *)field(config, row));
+        else if (row->type == DL_OPTION_INT)
+            dl_json_i64(&json, "value", *(const int64_t *)field(config, row));
+        else
+            dl_json_f64(&json, "value", *(const double *)field(config, row));
+        dl_json_str(&json, "origin", config->origins[i].text);
+        dl_json_end(&json);
+    }
+    dl_json_end(&json);
+    dl_buf_deinit(&value);
+    if (!status) return dl_print_json(&json, &out);
+    dl_buf_deinit(&out);
+    return status;
+}
+
+/* A value as TOML writes it: text as a JSON string, which is a basic string of TOML. */
+static diloco_status add_toml(dl_buf *out, const dl_option *row, const dl_config *config)
+{
+    dl_buf value;
+    dl_json json;
+    bool text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    if (!text) return dl_option_text(out, row, config);
+    dl_buf_init(&value, ALL_MAX);
+    diloco_status status = dl_option_text(&value, row, config);
+    if (!status) {
+        dl_json_init(&json, out);
+        dl_json_strn(&json, NULL, (const char *)value.data, value.len);
+        status = dl_json_done(&json);
+    }
+    dl_buf_deinit(&value);
+    return status;
+}
+
+diloco_status dl_settings_print(const dl_config *config, bool json)
+{
+    if (json) return print_json(config);
+    dl_buf line;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&line, ALL_MAX);
+    for (size_t i = 0; i < dl_config_table.n && !status; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        dl_buf_clear(&line);
+        status = dl_buf_addf(&line, "%s = ", row->name);
+        if (!status) status = add_toml(&line, row, config);
+        if (!status)
+            printf("%-48.*s # %s\n", (int)line.len, (const char *)line.data,
+                   config->origins[i].text);
+    }
+    dl_buf_deinit(&line);
+    return status;
+}
+
+/* An array of [name, value, origin]. No option is a secret that would be lost on the way. */
+diloco_status dl_settings_write(dl_buf *out, const dl_config *config)
+{
+    dl_buf value;
+    dl_json json;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&value, ALL_MAX);
+    dl_json_init(&json, out);
+    dl_json_array(&json, NULL);
+    for (size_t i = 0; i < dl_config_table.n && !status; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        DL_ASSERT(!(row->flags & DL_OPTION_SECRET));
+        dl_buf_clear(&value);
+        status = dl_option_text(&value, row, config);
+        dl_json_array(&json, NULL);
+        dl_json_str(&json, NULL, row->name);
+        dl_json_strn(&json, NULL, (const char *)value.data, value.len);
+        dl_json_str(&json, NULL, config->origins[i].text);
+        dl_json_end(&json);
+    }
+    dl_json_end(&json);
+    dl_buf_deinit(&value);
+    return status ? status : dl_json_done(&json);
+}
+
+static diloco_status read_setting(dl_config *config, dl_json_value row)
+{
+    char text[3][DL_PATH_MAX + 1] = {"", "", ""};
+    for (dl_json_iter it = dl_json_each(row); dl_json_next(&it) && it.index < 3;)
+        DL_TRY(dl_json_as_str(text[it.index], sizeof text[0], it.value));
+    return dl_config_set(config, text[0], text[1], text[2]);
+}
+
+diloco_status dl_settings_read(dl_config *out, const void *text, size_t len)
+{
+    dl_json_value all;
+    dl_config_init(out);
+    DL_TRY(dl_json_parse(&all, text, len));
+    for (dl_json_iter it = dl_json_each(all); dl_json_next(&it);)
+        DL_TRY(read_setting(out, it.value));
+    return DILOCO_OK;
+}

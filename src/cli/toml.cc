@@ -1,0 +1,134 @@
+/* toml.cc - toml++ behind toml.h. Its tables are sorted by name, so all values are collected
+ * first and handed out by their places; a refusal therefore comes before any call. No
+ * exception leaves this file. */
+#include "cli/toml.h"
+
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+struct item {
+    std::string key, text;
+    dl_toml_type type;
+    dl_toml_place key_at, at;
+};
+
+struct refusal {
+    std::string text;
+    dl_toml_place at;
+};
+
+dl_toml_place place_of(const toml::source_region &region)
+{
+    return {static_cast<unsigned>(region.begin.line), static_cast<unsigned>(region.begin.column)};
+}
+
+std::string text_of(double value, dl_toml_place at)
+{
+    if (!(value - value == 0)) throw refusal{"infinities and nan are no values here", at};
+    char text[64];
+    auto end = std::to_chars(text, text + sizeof text, value); /* shortest that reads back */
+    return std::string(text, end.ptr);
+}
+
+std::string checked(const std::string &text, dl_toml_place at)
+{
+    if (text.find('\0') != std::string::npos) throw refusal{"the text holds a zero byte", at};
+    return text;
+}
+
+std::string joined(const toml::array &array)
+{
+    std::string all;
+    for (const toml::node &node : array) {
+        const auto *text = node.as_string();
+        dl_toml_place at = place_of(node.source());
+        if (!text) throw refusal{"an array may hold only strings", at};
+        if (text->get().find(',') != std::string::npos)
+            throw refusal{"a comma separates the strings of a list, so none may hold one", at};
+        if (&node != &array.front()) all += ',';
+        all += checked(text->get(), at);
+    }
+    return all;
+}
+
+void set_value(item &item, const toml::node &node)
+{
+    if (const auto *text = node.as_string()) {
+        item.type = DL_TOML_STRING, item.text = checked(text->get(), item.at);
+    } else if (const auto *integer = node.as_integer()) {
+        item.type = DL_TOML_INTEGER, item.text = std::to_string(integer->get());
+    } else if (const auto *real = node.as_floating_point()) {
+        item.type = DL_TOML_FLOAT, item.text = text_of(real->get(), item.at);
+    } else if (const auto *truth = node.as_boolean()) {
+        item.type = DL_TOML_BOOL, item.text = truth->get() ? "true" : "false";
+    } else if (const auto *array = node.as_array()) {
+        item.type = DL_TOML_LIST, item.text = joined(*array);
+    } else {
+        throw refusal{"dates and times are no values here", item.at};
+    }
+}
+
+void collect(std::vector<item> &items, const toml::table &table, const std::string &prefix)
+{
+    for (auto &&[key, node] : table) {
+        dl_toml_place key_at = place_of(key.source());
+        std::string name = prefix + checked(std::string(key.str()), key_at);
+        if (const toml::table *inner = node.as_table()) {
+            collect(items, *inner, name + ".");
+            continue;
+        }
+        item found{name, "", DL_TOML_STRING, key_at, place_of(node.source())};
+        set_value(found, node);
+        items.push_back(found);
+    }
+}
+
+std::vector<item> parse(const char *text, size_t len)
+{
+    toml::parse_result result = toml::parse(std::string_view(text, len));
+    if (!result)
+        throw refusal{std::string(result.error().description()), place_of(result.error().source())};
+    std::vector<item> items;
+    collect(items, result.table(), "");
+    std::stable_sort(items.begin(), items.end(), [](const item &a, const item &b) {
+        return a.key_at.line != b.key_at.line ? a.key_at.line < b.key_at.line
+                                              : a.key_at.column < b.key_at.column;
+    });
+    return items;
+}
+
+void put_error(dl_toml_error *error, const char *text, dl_toml_place at)
+{
+    std::snprintf(error->text, sizeof error->text, "%s", text);
+    error->at = at;
+}
+
+} // namespace
+
+bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_toml_error *error)
+{
+    try {
+        for (const item &item : parse(text, len)) {
+            dl_toml_value value = {item.key.c_str(), item.text.c_str(), item.type, item.key_at,
+                                   item.at};
+            if (!fn(user, &value)) break;
+        }
+        return true;
+    } catch (const refusal &why) {
+        put_error(error, why.text.c_str(), why.at);
+    } catch (const std::bad_alloc &) {
+        put_error(error, "no memory to read it", {1, 1});
+    }
+    return false;
+}

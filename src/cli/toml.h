@@ -1,0 +1,56 @@
+/* toml.h - a TOML 1.0 file as a row of flat options.
+ *
+ * The one C++ file of the project is behind this header (toml.cc over toml++), so that the
+ * rest is C. Tables and dotted keys are joined by dots:
+ *
+ *     [trainer]
+ *     batch_size = 8          ->  "trainer.batch_size", "8", DL_TOML_INTEGER, line 2
+ *
+ * An array of strings comes as one text, joined by commas (DL_TOML_LIST). Dates, infinities,
+ * other arrays, and text with a zero byte are refused with their place. */
+#ifndef DL_CLI_TOML_H
+#define DL_CLI_TOML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum dl_toml_type {
+    DL_TOML_STRING,
+    DL_TOML_INTEGER,
+    DL_TOML_FLOAT,
+    DL_TOML_BOOL,
+    DL_TOML_LIST
+} dl_toml_type;
+
+typedef struct dl_toml_place {
+    unsigned line, column; /* from 1; the column in characters */
+} dl_toml_place;
+
+/* Texts are valid during the call. */
+typedef struct dl_toml_value {
+    const char *key;
+    const char *text;
+    dl_toml_type type;
+    dl_toml_place key_at, at;
+} dl_toml_value;
+
+/* false stops the walk. */
+typedef bool (*dl_toml_fn)(void *user, const dl_toml_value *value);
+
+typedef struct dl_toml_error {
+    char text[256]; /* without the place */
+    dl_toml_place at;
+} dl_toml_error;
+
+/* Call fn for every value, in the order of the text. false: the text is not what is said above
+ * (nothing was called then), or there is no memory; *error says why. Stopping is no error. */
+bool dl_toml_walk(const char *text, size_t len, dl_toml_fn fn, void *user, dl_toml_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

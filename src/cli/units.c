@@ -1,0 +1,60 @@
+/* units.c - three digits are enough for a person; a count is exact. */
+#include "cli/units.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *scaled(dl_unit_text out, double value, const char *space, const char *unit)
+{
+    static const char *const prefixes[] = {"", "k", "M", "G", "T", "P"};
+    size_t i = 0;
+    if (!(value >= 0)) value = 0;
+    for (; value >= 999.5 && i + 1 < sizeof prefixes / sizeof *prefixes; i++)
+        value /= 1000;
+    int digits = i == 0 || value >= 99.95 ? 0 : 1;
+    snprintf(out, sizeof(dl_unit_text), "%.*f%s%s%s", digits, value, space, prefixes[i], unit);
+    return out;
+}
+
+const char *dl_bytes_text(dl_unit_text out, double bytes)
+{
+    return scaled(out, bytes, " ", "B");
+}
+
+const char *dl_rate_text(dl_unit_text out, double per_second)
+{
+    return scaled(out, per_second, "", "");
+}
+
+const char *dl_count_text(dl_unit_text out, uint64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    char *to = out;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0) *to++ = ',';
+        *to++ = digits[i];
+    }
+    *to = '\0';
+    return out;
+}
+
+const char *dl_time_text(dl_unit_text out, double seconds)
+{
+    if (!(seconds >= 0) || isinf(seconds)) return strcpy(out, "-");
+    if (seconds < 0.0995)
+        snprintf(out, sizeof(dl_unit_text), "%.0f ms", seconds * 1000);
+    else if (seconds < 9.95)
+        snprintf(out, sizeof(dl_unit_text), "%.1f s", seconds);
+    else if (seconds < 59.5)
+        snprintf(out, sizeof(dl_unit_text), "%.0f s", seconds);
+    else if (seconds < 3599.5)
+        snprintf(out, sizeof(dl_unit_text), "%.0f min %02.0f s", floor((seconds + 0.5) / 60),
+                 floor(fmod(seconds + 0.5, 60)));
+    else
+        snprintf(out, sizeof(dl_unit_text), "%.0f h %02.0f min", floor((seconds + 30) / 3600),
+                 floor(fmod(seconds + 30, 3600) / 60));
+    return out;
+}

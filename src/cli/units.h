@@ -1,0 +1,15 @@
+/* units.h - numbers for people: "9.7 MB", "34.1k", "1 min 20 s", "1,240". */
+#ifndef DL_CLI_UNITS_H
+#define DL_CLI_UNITS_H
+
+#include <stdint.h>
+
+typedef char dl_unit_text[32];
+
+/* Each writes into out and returns it. */
+const char *dl_bytes_text(dl_unit_text out, double bytes);     /* decimal: 1 kB is 1000 */
+const char *dl_rate_text(dl_unit_text out, double per_second); /* 950, 34.1k, 2.1M; no unit */
+const char *dl_count_text(dl_unit_text out, uint64_t n);       /* thousands separated */
+const char *dl_time_text(dl_unit_text out, double seconds);    /* "-" below 0 or not a number */
+
+#endif
