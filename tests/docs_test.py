@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""docs_test.py: what docs/ and README.md say of the tree is so.
+
+Every `src/….c` or other path in backquotes exists; a function named beside a file
+("`src/run/exec.c`: `do_read`", or a bare `dl_name` anywhere) is defined somewhere in the tree;
+relative links lead to files."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PATH = re.compile(r"`((?:src|tests|bench|include|examples|docs|scripts|cmake)/[\w./-]+\.\w+)`")
+NAMED = re.compile(r"`((?:src|tests)/[\w./-]+\.(?:c|h))`: `(\w+)`")
+NAME = re.compile(r"`((?:dl|diloco|do|snap|beat|save)_\w+)`")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def problems():
+    sources = {p: p.read_text(errors="replace") for p in ROOT.glob("src/**/*.[ch]")}
+    sources.update({p: p.read_text(errors="replace") for p in ROOT.glob("include/**/*.h")})
+    everything = "\n".join(sources.values())
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if not page.exists():
+            yield f"{page.relative_to(ROOT)} is missing"
+            continue
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            where = f"{page.relative_to(ROOT)}:{number}"
+            for path in PATH.findall(line):
+                if not (ROOT / path).exists():
+                    yield f"{where}: there is no {path}"
+            for path, name in NAMED.findall(line):
+                text = sources.get(ROOT / path, "")
+                if not re.search(rf"\b{name}\b", text):
+                    yield f"{where}: {path} has no {name}"
+            for name in NAME.findall(line):
+                if not re.search(rf"\b{name}\b", everything):
+                    yield f"{where}: nothing is called {name}"
+            for link in LINK.findall(line):
+                if not (page.parent / link).exists():
+                    yield f"{where}: the link to {link} leads nowhere"
+
+
+found = list(problems())
+print("\n".join(found + [f"{len(found)} problems in the documentation"]))
+sys.exit(1 if found else 0)
