@@ -59,14 +59,3 @@ if(TARGET dl_train AND TARGET dl_cli)
 endif()
 
 include(cmake/install.cmake)
-
-if(DILOCO_TESTS)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  add_test(NAME include_graph COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/include_graph.py)
-  add_test(NAME include_graph_self_test
-           COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/include_graph.py --self-test)
-  add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install_test.sh ${PROJECT_BINARY_DIR})
-endif()
-if(DILOCO_BENCH)
-  add_subdirectory(bench)
-endif()
