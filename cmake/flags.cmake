@@ -18,6 +18,9 @@ target_compile_options(dl_flags INTERFACE
 if(DILOCO_WERROR)
   target_compile_options(dl_flags INTERFACE -Werror)
 endif()
+if(DILOCO_FUZZ)
+  target_compile_options(dl_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 if(DILOCO_SANITIZE)
   target_compile_options(dl_flags INTERFACE -fsanitize=${DILOCO_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
