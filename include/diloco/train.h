@@ -50,13 +50,15 @@ typedef struct diloco_train_hooks {
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create(const diloco_config *config);
 
 /* Live one replica to the end of the run: create or join, train, exchange, evaluate, record.
- * n_threads 0: as run.threads says. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. */
+ * Options that nobody gave are those of the run. Warnings of diloco_train_check stand in the
+ * record. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. DILOCO_ENUMERIC: 100 steps in
+ * a row had no finite gradient. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train(const diloco_config *config,
                                                         const char *replica,
                                                         const diloco_train_hooks *hooks);
 
-/* Evaluate the run's shared model after its last entry on its validation data (data.* from
- * config). */
+/* Evaluate the run's shared model after its last entry on all of its validation data (data.*
+ * from config). DILOCO_ENOENT: no run there. DILOCO_EINVAL: no validation data. */
 typedef struct diloco_eval_result {
     uint64_t entry, targets;
     double   loss, perplexity;
@@ -64,7 +66,9 @@ typedef struct diloco_eval_result {
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
                                                        const diloco_config *config);
 
-/* Text from the run's shared model, piece by piece. temperature 0: the likeliest token. */
+/* Text from the run's shared model, piece by piece. temperature 0: the likeliest token. No or an
+ * empty prompt: a new line is one. The tokenizer is that of the run's data, which has to be
+ * here. */
 typedef struct diloco_sample_args {
     const char *prompt;
     size_t      n_tokens;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "combine/combine.h"
+#include "run/open.h"
 #include "tensor/isa.h"
 #include "train/choices.h"
 #include "train/presets.h"
@@ -58,30 +59,18 @@ static diloco_status check_faithful(const dl_config *config)
                    "published for it: leave it true");
 }
 
-static diloco_status check_heartbeat(const dl_config *config)
-{
-    if (config->heartbeat_s * 3 <= config->patience_s) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "run.heartbeat = %g s is more than a third of run.patience = %g s, so the "
-                   "living would look silent: set run.heartbeat to at most %g, or run.patience to "
-                   "at least %g",
-                   config->heartbeat_s, config->patience_s, config->patience_s / 3,
-                   config->heartbeat_s * 3);
-}
-
 static diloco_status check_counts(const dl_config *config)
 {
-    if (config->min_replicas > config->replicas)
-        return dl_fail(DILOCO_EINVAL,
-                       "run.min_replicas = %" PRId64 " is more than run.replicas = %" PRId64
-                       ": lower the one or raise the other",
-                       config->min_replicas, config->replicas);
     if (config->local_replicas > config->replicas)
         return dl_fail(DILOCO_EINVAL,
                        "run.local_replicas = %" PRId64 " is more than run.replicas = %" PRId64
                        ": a machine cannot run more replicas than there are shards for; raise "
                        "run.replicas",
                        config->local_replicas, config->replicas);
+    if (config->replicas > DL_MAX_MEMBERS)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.replicas = %" PRId64 ": an entry has at most %d members",
+                       config->replicas, DL_MAX_MEMBERS);
     return DILOCO_OK;
 }
 
@@ -91,24 +80,6 @@ static diloco_status check_quorum(const dl_config *config)
     return dl_fail(DILOCO_EINVAL,
                    "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit entries "
                    "of nobody: set a quorum above 0, such as 0.5");
-}
-
-static diloco_status check_members(const dl_config *config)
-{
-    const dl_combiner *combiner = dl_combiner_find(config->combiner);
-    if ((uint64_t)config->replicas >= combiner->min_members) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "combiner %s needs at least %zu members and run.replicas is %" PRId64
-                   ": raise it, or take the combiner mean",
-                   combiner->name, combiner->min_members, config->replicas);
-}
-
-static diloco_status check_max_members(const dl_config *config)
-{
-    if (config->replicas <= DL_MAX_MEMBERS) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "run.replicas = %" PRId64 ": an entry has at most %d members in this version",
-                   config->replicas, DL_MAX_MEMBERS);
 }
 
 /* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
@@ -156,9 +127,8 @@ static diloco_status check_optimizer(const dl_config *config)
 
 typedef diloco_status (*refusal)(const dl_config *config);
 static const refusal refusals[] = {
-    check_store,         check_length, check_faithful,  check_heartbeat,
-    check_counts,        check_quorum, check_members,   check_max_members,
-    check_data_parallel, check_single, check_optimizer,
+    check_store,  check_length,        check_faithful, check_counts,
+    check_quorum, check_data_parallel, check_single,   check_optimizer,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -166,6 +136,7 @@ diloco_status dl_check_config(const dl_config *config)
     DL_TRY(dl_isa_check());
     DL_TRY(dl_preset_check(config->preset));
     DL_TRY(dl_choices_check(config));
+    DL_TRY(dl_run_check(config)); /* what concerns the outer loop alone */
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         DL_TRY(refusals[i](config));
     return DILOCO_OK;

@@ -74,13 +74,13 @@ TEST(no_local_steps_are_refused_by_the_option_table)
 
 TEST(a_heartbeat_slower_than_a_third_of_patience_is_refused)
 {
-    refused(DILOCO_EINVAL, "run.heartbeat", "at most 3", "diloco",
+    refused(DILOCO_EINVAL, "run.heartbeat", "at most a third", "diloco",
             CHANGES("run.heartbeat", "4", "run.patience", "9"));
 }
 
 TEST(counts_of_replicas_that_contradict_are_refused)
 {
-    refused(DILOCO_EINVAL, "run.min_replicas", "run.replicas = 2", "diloco",
+    refused(DILOCO_EINVAL, "run.min_replicas", "run.replicas (2)", "diloco",
             CHANGES("run.replicas", "2", "run.min_replicas", "3"));
     refused(DILOCO_EINVAL, "run.local_replicas", "raise run.replicas", "diloco",
             CHANGES("run.replicas", "2", "run.local_replicas", "3"));

@@ -1,6 +1,8 @@
 /* plan_test.c - the plan of a replica's memory, before it is taken. */
 #include "train_fixture.h"
 
+#include <sys/wait.h>
+
 TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
 {
     diloco_memory_plan p;
@@ -23,6 +25,59 @@ TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
     free(config);
 }
 
+/* ---- against a process that trains */
+
+static uint64_t high_water(void)
+{
+    char line[128];
+    unsigned long long kb = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1) break;
+    if (f) fclose(f);
+    return (uint64_t)kb << 10;
+}
+
+/* Train in a process of its own; the most memory it had. */
+static uint64_t measure(const dl_config *config)
+{
+    int ends[2];
+    uint64_t most = 0;
+    CHECK_INT(0, pipe(ends));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (diloco_train(config, "r0", NULL)) _exit(1);
+        most = high_water();
+        _exit(write(ends[1], &most, sizeof most) == sizeof most ? 0 : 1);
+    }
+    close(ends[1]);
+    CHECK_INT(sizeof most, read(ends[0], &most, sizeof most));
+    close(ends[0]);
+    CHECK_INT(child, waitpid(child, NULL, 0));
+    return most;
+}
+
+TEST(the_plan_is_what_a_training_process_takes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* whose shadow memory would be measured */
+#endif
+    diloco_memory_plan p;
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.local_steps_per_round", "2");
+    set(config, "trainer.eval_batches", "2");
+    set(config, "parameters.model.layers", "4");
+    set(config, "parameters.model.heads", "4");
+    set(config, "parameters.model.channels", "256");
+    set(config, "parameters.model.context", "64");
+    CHECK_OK(diloco_train_plan(&p, config));
+    double taken = (double)measure(config), planned = (double)p.total;
+    if (taken > planned || taken < 0.8 * planned)
+        CHECK_FAIL("planned %.1f MB, taken %.1f MB", planned * 1e-6, taken * 1e-6);
+    free(config);
+}
+
 TEST(the_library_says_what_it_is)
 {
     CHECK(strlen(diloco_version()) > 0);
@@ -30,4 +85,5 @@ TEST(the_library_says_what_it_is)
     CHECK(diloco_cores() >= 1);
 }
 
-TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, the_library_says_what_it_is)
+TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter,
+          the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)

@@ -1,0 +1,111 @@
+/* memory_test.c - a training step and a sync allocate nothing after the first rounds.
+ *
+ * malloc and its kin are replaced here, in front of the C library's, and count. What the C
+ * library takes from the system by itself does not pass through them. */
+#include "train_fixture.h"
+
+#include <stdatomic.h>
+
+#if !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
+#define COUNTED 1
+static atomic_bool counting;
+static atomic_size_t n_calls;
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+void *aligned_alloc(size_t align, size_t n);
+int posix_memalign(void **out, size_t align, size_t n);
+
+static void note(void)
+{
+    if (atomic_load(&counting)) atomic_fetch_add(&n_calls, 1);
+}
+
+void *malloc(size_t n)
+{
+    note();
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    note();
+    return __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+    note();
+    return __libc_realloc(p, n);
+}
+
+void *aligned_alloc(size_t align, size_t n)
+{
+    note();
+    return __libc_memalign(align, n);
+}
+
+int posix_memalign(void **out, size_t align, size_t n)
+{
+    note();
+    *out = __libc_memalign(align, n);
+    return *out ? 0 : 12;
+}
+#endif
+
+#ifdef COUNTED
+/* Replicas between the end of their third entry and their last step but one; while both are
+ * there, calls are counted. */
+static atomic_int n_inside;
+
+typedef struct life {
+    const dl_config *config;
+    const char *name;
+    bool inside;
+    diloco_status status;
+} life;
+
+static void watch(void *user, const diloco_progress *p)
+{
+    life *l = user;
+    bool inside = p->entry >= 3 && p->position + 1 < p->positions;
+    if (inside != l->inside) atomic_fetch_add(&n_inside, inside ? 1 : -1);
+    l->inside = inside;
+    atomic_store(&counting, atomic_load(&n_inside) == 2);
+}
+
+static void *live(void *user)
+{
+    life *l = user;
+    diloco_train_hooks hooks = {.on_progress = watch, .user = l};
+    l->status = diloco_train(l->config, l->name, &hooks);
+    return NULL;
+}
+
+TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
+{
+    pthread_t thread;
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.replicas", "2");
+    set(config, "run.threads", "2");
+    set(config, "trainer.rounds", "12");
+    life a = {.config = config, .name = "r0"}, b = {.config = config, .name = "r1"};
+    CHECK_INT(0, pthread_create(&thread, NULL, live, &b));
+    live(&a);
+    pthread_join(thread, NULL);
+    atomic_store(&counting, false);
+    CHECK_OK(a.status);
+    CHECK_OK(b.status);
+    CHECK_INT(0, atomic_load(&n_calls));
+    free(config);
+}
+#else
+TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
+{
+    skip(); /* a sanitizer's malloc is in the way */
+}
+#endif
+
+TEST_MAIN(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
