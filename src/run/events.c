@@ -1,3 +1,5 @@
+/* events.c - see events.h. A line is built in one buffer, handed to the sink, and gathered in
+ * another, which goes to the store as one object now and then. */
 #include "run/events.h"
 
 #include "base/clock.h"
@@ -6,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LINE_MAX = 4 << 20, PART_MAX = 16 << 20, PART_ENOUGH = 256 << 10 };
+enum { LINE_MAX = 4 << 20, PART_MAX = 16 << 20, PART_ENOUGH = 256 << 10, PART_KEPT = 4 << 20 };
 static const dl_time PART_AGE = 30 * DL_SECOND;
 
 void dl_record_init(dl_record *record)
@@ -14,6 +16,8 @@ void dl_record_init(dl_record *record)
     memset(record, 0, sizeof *record);
     dl_buf_init(&record->line, LINE_MAX);
     dl_buf_init(&record->part, PART_MAX);
+    if (dl_buf_reserve(&record->part, 2 * PART_ENOUGH)) /* now, not between steps */
+        dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
     record->flushed = dl_clock_now();
 }
 
@@ -44,12 +48,15 @@ void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bo
 
     dl_key key;
     dl_key_record(key, life, record->n_parts);
-    const dl_span span = {record->part.data, record->part.len};
-    if (dl_store_create(store, key, &span, 1, NULL, until))
+    const dl_span       span   = {record->part.data, record->part.len};
+    const diloco_status status = dl_store_create(store, key, &span, 1, NULL, until);
+    record->flushed            = now;
+    /* EEXIST: a try whose outcome was not known has put the first of these lines there. */
+    if (!status || status == DILOCO_EEXIST) record->n_parts++;
+    if (status && record->part.len < PART_KEPT) return;
+    if (status)
         dl_log(DILOCO_LOG_WARN, "%zu bytes of the record are not in the store: %s",
                record->part.len, diloco_error_text());
-    record->n_parts++;
-    record->flushed = now;
     dl_buf_clear(&record->part);
 }
 
@@ -211,7 +218,7 @@ void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, co
 
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
 {
-    const double per_step = 4.0 * (double)f->n_floats * (double)f->steps;
+    const double per_step = 4.0 * (double)f->n_floats, here = per_step * (double)f->life_steps;
     dl_json      j        = begin(r, "end");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", f->entry);
@@ -219,8 +226,10 @@ void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f
     dl_json_u64(&j, "tokens", f->tokens);
     dl_json_u64(&j, "bytes_sent", f->bytes_sent);
     dl_json_u64(&j, "bytes_received", f->bytes_received);
-    dl_json_f64(&j, "data_parallel_bytes", per_step);
-    dl_json_f64(&j, "reduction", f->bytes_sent ? per_step / (double)f->bytes_sent : NAN);
+    dl_json_u64(&j, "background_bytes_sent", f->background_sent);
+    dl_json_u64(&j, "background_bytes_received", f->background_received);
+    dl_json_f64(&j, "data_parallel_bytes", per_step * (double)f->steps);
+    dl_json_f64(&j, "reduction", f->bytes_sent ? here / (double)f->bytes_sent : NAN);
     dl_json_f64(&j, "utilization", f->utilization);
     put_hash(&j, "digest", f->digest);
     finish(r, &j);

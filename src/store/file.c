@@ -314,6 +314,7 @@ static diloco_status file_open(void *self, const char *place, bool create,
     for (size_t len = strlen(fs->root); len > 1 && fs->root[len - 1] == '/'; len--)
         fs->root[len - 1] = '\0';
     DL_TRY(find_root(fs, create));
+    DL_TRY(dl_buf_reserve(&fs->watched, 4 * DL_KEY_MAX)); /* now, not in the middle of a round */
     return find_tmp(fs, create);
 }
 
