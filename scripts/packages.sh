@@ -5,7 +5,7 @@ set -eu
 
 list() {
     case $1 in
-    build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev libdnnl-dev \
+    build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev \
                 libtomlplusplus-dev ;;
     test)  echo libcmocka-dev python3 ;;
     check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \

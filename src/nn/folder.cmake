@@ -1,7 +1,8 @@
 # The engine's own loops may contract a * b + c: its results need not agree between
-# machines (docs/design.md, section 8), only between runs on one. -Wno-psabi: its vectors
-# are never passed between separately compiled functions.
+# machines (docs/design.md, section 8), only between runs on one. -fopenmp-simd reads the
+# simd pragmas of cpu/vec.h and links nothing. -Wno-psabi: vectors are never passed between
+# separately compiled functions.
 foreach(source ${sources})
   set_source_files_properties(${source} PROPERTIES
-    COMPILE_OPTIONS "-ffp-contract=fast;-Wno-psabi")
+    COMPILE_OPTIONS "-ffp-contract=fast;-fopenmp-simd;-Wno-psabi")
 endforeach()

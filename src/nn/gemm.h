@@ -1,29 +1,39 @@
 /* gemm.h - the one matrix product.
  *
- * Row-major, as in BLAS: C[m][n] = op(A)[m][k] op(B)[k][n] + beta C, where op transposes when
- * the letter is 'T' ('N' does not) and beta is 0 or 1. */
+ * C[m][n] = op(A)[m][k] op(B)[k][n] (+ C), all row-major without gaps, where op transposes when
+ * the letter is 'T' ('N' does not). An element of C is the same sum however a pool split the
+ * rows. */
 #ifndef DL_NN_GEMM_H
 #define DL_NN_GEMM_H
 
 #include "base/thread.h"
 
+#include <stdbool.h>
+
 typedef struct dl_gemm_args {
     char trans_a, trans_b;
     size_t m, n, k;
+    float *c;       /* [m][n] */
     const float *a; /* [m][k], or [k][m] when 'T' */
     const float *b; /* [k][n], or [n][k] when 'T' */
-    float *c;
-    size_t lda, ldb, ldc; /* elements from row to row */
-    float beta;
+    bool add;       /* to what C holds */
 } dl_gemm_args;
 
-/* On the calling thread alone, whatever OpenMP's settings are. Safe inside a pool. */
-void dl_gemm(const dl_gemm_args *args);
+enum { DL_GEMM_K = 384, DL_GEMM_N = 384, DL_GEMM_ROWS = 12 }; /* blocks; see gemm.c */
+enum {
+    DL_GEMM_WORKSPACE =
+        (DL_GEMM_K + 1) * DL_GEMM_N + DL_GEMM_ROWS * (DL_GEMM_K + 16) + DL_GEMM_ROWS * 32
+};
 
-/* Rows begin … end of C: what a part of a pool computes. */
-void dl_gemm_rows(const dl_gemm_args *args, size_t begin, size_t end);
+/* Rows [begin, end) of C, on the calling thread. Allocates nothing: workspace is
+ * DL_GEMM_WORKSPACE elements that no other thread uses meanwhile. */
+void dl_gemm(const dl_gemm_args *args, size_t begin, size_t end, float *workspace);
 
-/* Borders of such parts are multiples of this. */
-enum { DL_GEMM_GRAIN = 16 };
+/* What part `part` of a pool does: its share of the rows, with its share of
+ * f32[n_parts][DL_GEMM_WORKSPACE]. */
+void dl_gemm_part(const dl_gemm_args *args, int part, int n_parts, float *workspaces);
+
+/* That share of n rows: for work on C that follows on the same part. */
+void dl_gemm_range(size_t *begin, size_t *end, size_t n, int part, int n_parts);
 
 #endif

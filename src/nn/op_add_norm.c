@@ -49,20 +49,16 @@ static size_t scratch(const dl_graph *g, const dl_node *node)
 static inline DL_BODY void forward_body(float *y, float *r, float *s, const float *x,
                                         const float *delta, const float *w, size_t n, float eps)
 {
-    dl_vec squares = {0};
-    size_t i = 0;
-    float rest = 0;
-    for (; i + DL_LANES <= n; i += DL_LANES) {
-        dl_vec v = DL_CVEC(x + i);
-        if (delta) v += DL_CVEC(delta + i), DL_VEC(s + i) = v;
-        squares += v * v;
+    float squares = 0;
+    if (delta) DL_SUM(squares)
+    for (size_t i = 0; i < n; i++) {
+        s[i] = x[i] + delta[i];
+        squares += s[i] * s[i];
     }
-    for (; i < n; i++) {
-        if (delta) s[i] = x[i] + delta[i];
-        rest += s[i] * s[i];
-    }
-    float scale = 1.0f / sqrtf((dl_vec_sum(&squares) + rest) / (float)n + eps);
-    for (i = 0; i < n; i++)
+    else DL_SUM(squares) for (size_t i = 0; i < n; i++) squares += s[i] * s[i];
+    float scale = 1.0f / sqrtf(squares / (float)n + eps);
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
         y[i] = s[i] * scale * w[i];
     *r = scale;
 }
@@ -75,25 +71,16 @@ DL_KERNEL(forward_row,
 static inline DL_BODY void backward_body(float *ds, float *dw, const float *dy, const float *s,
                                          const float *w, size_t n, float r, bool add)
 {
-    dl_vec dots = {0};
-    size_t i = 0;
-    float rest = 0;
-    for (; i + DL_LANES <= n; i += DL_LANES) {
-        dl_vec dy_s = DL_CVEC(dy + i) * DL_CVEC(s + i);
-        dots += dy_s * DL_CVEC(w + i);
-        DL_VEC(dw + i) += dy_s * r;
-    }
-    for (; i < n; i++) {
-        rest += dy[i] * s[i] * w[i];
+    float dot = 0;
+    DL_SUM(dot)
+    for (size_t i = 0; i < n; i++) {
+        dot += dy[i] * s[i] * w[i];
         dw[i] += dy[i] * s[i] * r;
     }
-    float back = r * r * r * (dl_vec_sum(&dots) + rest) / (float)n;
-    if (add)
-        for (i = 0; i < n; i++)
-            ds[i] += r * w[i] * dy[i] - back * s[i];
-    else
-        for (i = 0; i < n; i++)
-            ds[i] = r * w[i] * dy[i] - back * s[i];
+    float back = r * r * r * dot / (float)n;
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
+        ds[i] = (add ? ds[i] : 0) + r * w[i] * dy[i] - back * s[i];
 }
 DL_KERNEL(backward_row,
           (float *ds, float *dw, const float *dy, const float *s, const float *w, size_t n, float r,

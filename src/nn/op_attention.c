@@ -12,10 +12,11 @@
  * Gradients are written over qkv: a task reads all of its columns before it writes them, and
  * no other task touches them. Threads split the tasks. */
 #include "nn/cpu/tile.h"
+#include "nn/cpu/vec.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
-enum { QUERIES = 32, KEYS = 256 };
+enum { QUERIES = 16, KEYS = 256 };
 _Static_assert(KEYS % QUERIES == 0, "the first key after a tile's queries is in its last chunk");
 
 typedef struct attributes {
@@ -71,7 +72,7 @@ static void prepare(const dl_pass *p)
 
 typedef struct task {
     size_t length, padded;     /* positions; the same up to a multiple of QUERIES */
-    size_t dim, width;         /* of a head; up to a multiple of a vector */
+    size_t dim, width;         /* of a head; up to a multiple of DL_TILE_N */
     size_t stride, out_stride; /* elements from position to position in qkv and out */
     const float *cosine, *sine;
     float scale;
@@ -109,7 +110,7 @@ static size_t carve(task *t, float *base)
                   {&t->lse, t->padded}};
     for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
         if (base) *pieces[i].at = base + n;
-        n += dl_size_round_up(pieces[i].n, DL_LANES);
+        n += dl_size_round_up(pieces[i].n, DL_TILE_N);
     }
     return n;
 }
@@ -119,7 +120,7 @@ static task task_of(const attributes *a, size_t length)
     return (task){.length = length,
                   .padded = dl_size_round_up(length, QUERIES),
                   .dim = a->dim,
-                  .width = dl_size_round_up(a->dim, DL_LANES),
+                  .width = dl_size_round_up(a->dim, DL_TILE_N),
                   .stride = (a->heads + 2 * a->kv_heads) * a->dim,
                   .out_stride = a->heads * a->dim,
                   .scale = 1.0f / sqrtf((float)a->dim)};
@@ -174,9 +175,9 @@ static inline DL_BODY void unpack(float *restrict to, size_t stride, const float
 
 static inline DL_BODY void transpose(float *restrict to, const float *restrict from, const task *t)
 {
-    for (size_t i = 0; i < t->padded; i += DL_LANES)
+    for (size_t i = 0; i < t->padded; i += DL_TILE_N)
         for (size_t d = 0; d < t->dim; d++)
-            for (size_t l = 0; l < DL_LANES; l++)
+            for (size_t l = 0; l < DL_TILE_N; l++)
                 to[d * t->padded + i + l] = from[(i + l) * t->width + d];
 }
 
@@ -190,7 +191,7 @@ static inline DL_BODY size_t chunk(size_t first, size_t key)
 }
 
 static inline DL_BODY void scores(const task *t, float *to, const float *rows, const float *columns,
-                                  size_t first, size_t key, size_t n, bool wide)
+                                  size_t first, size_t key, size_t n, int lanes)
 {
     dl_tile_product(&(dl_tile){.c = to,
                                .c_row = KEYS,
@@ -202,7 +203,7 @@ static inline DL_BODY void scores(const task *t, float *to, const float *rows, c
                                .a_col = 1,
                                .b = columns + key,
                                .b_row = t->padded},
-                    wide);
+                    lanes);
 }
 
 /* Keys behind each query get -infinity. */
@@ -214,39 +215,27 @@ static inline DL_BODY void mask(float *score, size_t first, size_t key, size_t n
             score[i * KEYS + j] = -INFINITY;
 }
 
-static inline DL_BODY float row_max(const float *x, size_t n)
-{
-    float m[DL_LANES];
-    for (size_t l = 0; l < DL_LANES; l++)
-        m[l] = x[l];
-    for (size_t j = DL_LANES; j < n; j += DL_LANES)
-        for (size_t l = 0; l < DL_LANES; l++)
-            m[l] = x[j + l] > m[l] ? x[j + l] : m[l];
-    for (size_t l = 1; l < DL_LANES; l++)
-        m[0] = m[l] > m[0] ? m[l] : m[0];
-    return m[0];
-}
-
 /* x = exp(x - top); gives the sum. */
 static inline DL_BODY float row_exp(float *x, size_t n, float top)
 {
-    dl_vec sum = {0};
-    for (size_t j = 0; j < n; j++)
-        x[j] = dl_exp(x[j] - top);
-    for (size_t j = 0; j < n; j += DL_LANES)
-        sum += DL_CVEC(x + j);
-    return dl_vec_sum(&sum);
+    float sum = 0;
+    DL_SUM(sum)
+    for (size_t j = 0; j < n; j++) {
+        x[j] = dl_exp_negative(x[j] - top);
+        sum += x[j];
+    }
+    return sum;
 }
 
 /* Scores become exp(score - the largest so far), and what was added up before is scaled to it. */
-static inline DL_BODY void online_softmax(task *t, size_t n, bool begin)
+static inline DL_BODY void online_softmax(task *t, size_t n, bool begin, int lanes)
 {
     for (size_t i = 0; i < QUERIES; i++) {
-        float *row = t->score + i * KEYS, top = row_max(row, n);
+        float *row = t->score + i * KEYS, top = dl_row_max(row, n, lanes);
         if (!begin && t->top[i] > top) top = t->top[i];
         float sum = row_exp(row, n, top);
         if (!begin) {
-            float shrink = dl_exp(t->top[i] - top);
+            float shrink = dl_exp_negative(t->top[i] - top);
             sum += shrink * t->sum[i];
             for (size_t d = 0; d < t->width; d++)
                 t->out[i * t->width + d] *= shrink;
@@ -258,13 +247,13 @@ static inline DL_BODY void online_softmax(task *t, size_t n, bool begin)
 
 /* ---- forward ------------------------------------------------------------------------- */
 
-static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size_t first, bool wide)
+static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size_t first, int lanes)
 {
     for (size_t key = 0; key < first + QUERIES; key += KEYS) {
         size_t n = chunk(first, key);
-        scores(t, t->score, t->q, t->kt, first, key, n, wide);
+        scores(t, t->score, t->q, t->kt, first, key, n, lanes);
         mask(t->score, first, key, n);
-        online_softmax(t, n, key == 0);
+        online_softmax(t, n, key == 0, lanes);
         dl_tile_product(&(dl_tile){.c = t->out,
                                    .c_row = t->width,
                                    .m = QUERIES,
@@ -276,7 +265,7 @@ static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size
                                    .b = t->v + key * t->width,
                                    .b_row = t->width,
                                    .add = key > 0},
-                        wide);
+                        lanes);
     }
     for (size_t i = 0; i < QUERIES && first + i < t->length; i++) {
         float share = 1.0f / t->sum[i];
@@ -289,7 +278,7 @@ static inline DL_BODY void queries_forward(task *t, float *out, float *lse, size
 /* One head of keys and values and the `group` query heads that share it. out and lse belong
  * to the first of these. */
 static inline DL_BODY void forward_body(task *t, float *out, float *lse, const float *q,
-                                        const float *k, const float *v, size_t group, bool wide)
+                                        const float *k, const float *v, size_t group, int lanes)
 {
     pack(t->k, k, t->stride, t, 1.0f, true);
     transpose(t->kt, t->k, t);
@@ -297,24 +286,24 @@ static inline DL_BODY void forward_body(task *t, float *out, float *lse, const f
     for (size_t h = 0; h < group; h++) {
         pack(t->q, q + h * t->dim, t->stride, t, t->scale, true);
         for (size_t first = 0; first < t->length; first += QUERIES)
-            queries_forward(t, out + h * t->dim, lse + h * t->length, first, wide);
+            queries_forward(t, out + h * t->dim, lse + h * t->length, first, lanes);
     }
 }
 
 /* ---- backward ------------------------------------------------------------------------ */
 
-static inline DL_BODY void queries_backward(task *t, size_t first, bool wide)
+static inline DL_BODY void queries_backward(task *t, size_t first, int lanes)
 {
     for (size_t key = 0; key < first + QUERIES; key += KEYS) {
         size_t n = chunk(first, key);
-        scores(t, t->score, t->q, t->kt, first, key, n, wide);
+        scores(t, t->score, t->q, t->kt, first, key, n, lanes);
         mask(t->score, first, key, n);
-        scores(t, t->dscore, t->dout, t->vt, first, key, n, wide);
+        scores(t, t->dscore, t->dout, t->vt, first, key, n, lanes);
         for (size_t i = 0; i < QUERIES; i++) {
             float *p = t->score + i * KEYS, *ds = t->dscore + i * KEYS;
             float lse = t->lse[first + i], delta = t->delta[first + i];
             for (size_t j = 0; j < n; j++) {
-                p[j] = dl_exp(p[j] - lse);
+                p[j] = dl_exp_negative(p[j] - lse);
                 ds[j] = p[j] * (ds[j] - delta);
             }
         }
@@ -329,11 +318,11 @@ static inline DL_BODY void queries_backward(task *t, size_t first, bool wide)
         product.c = t->dv + key * t->width;
         product.a = t->score;
         product.b = t->dout + first * t->width;
-        dl_tile_product(&product, wide);
+        dl_tile_product(&product, lanes);
         product.c = t->dk + key * t->width;
         product.a = t->dscore;
         product.b = t->q + first * t->width;
-        dl_tile_product(&product, wide);
+        dl_tile_product(&product, lanes);
         dl_tile_product(&(dl_tile){.c = t->dq + first * t->width,
                                    .c_row = t->width,
                                    .m = QUERIES,
@@ -345,26 +334,30 @@ static inline DL_BODY void queries_backward(task *t, size_t first, bool wide)
                                    .b = t->k + key * t->width,
                                    .b_row = t->width,
                                    .add = key > 0},
-                        wide);
+                        lanes);
     }
 }
 
 /* delta[position] = sum(dout * out), and the logsumexp, for one query head. */
 static inline DL_BODY void load_rows(task *t, const float *out, const float *lse)
 {
-    for (size_t i = 0; i < t->padded; i++) {
+    for (size_t i = 0; i < t->length; i++) {
+        const float *x = t->dout + i * t->width, *y = out + i * t->out_stride;
         float sum = 0;
-        for (size_t d = 0; i < t->length && d < t->dim; d++)
-            sum += t->dout[i * t->width + d] * out[i * t->out_stride + d];
+        DL_SUM(sum)
+        for (size_t d = 0; d < t->dim; d++)
+            sum += x[d] * y[d];
         t->delta[i] = sum;
-        t->lse[i] = i < t->length ? lse[i] : 0;
+        t->lse[i] = lse[i];
     }
+    for (size_t i = t->length; i < t->padded; i++)
+        t->delta[i] = t->lse[i] = 0;
 }
 
 /* q, k and v hold the data and become the gradients. */
 static inline DL_BODY void backward_body(task *t, float *q, float *k, float *v, const float *out,
                                          const float *dout, const float *lse, size_t group,
-                                         bool wide)
+                                         int lanes)
 {
     pack(t->k, k, t->stride, t, 1.0f, true);
     transpose(t->kt, t->k, t);
@@ -377,7 +370,7 @@ static inline DL_BODY void backward_body(task *t, float *q, float *k, float *v, 
         pack(t->dout, dout + h * t->dim, t->out_stride, t, 1.0f, false);
         load_rows(t, out + h * t->dim, lse + h * t->length);
         for (size_t first = 0; first < t->length; first += QUERIES)
-            queries_backward(t, first, wide);
+            queries_backward(t, first, lanes);
         unpack(q + h * t->dim, t->stride, t->dq, t, t->scale, true);
     }
     unpack(k, t->stride, t->dk, t, 1.0f, true);
@@ -389,11 +382,11 @@ static inline DL_BODY void backward_body(task *t, float *q, float *k, float *v, 
 DL_TILE_KERNEL(head_forward,
                (task * t, float *out, float *lse, const float *q, const float *k, const float *v,
                 size_t group),
-               forward_body(t, out, lse, q, k, v, group, wide))
+               forward_body(t, out, lse, q, k, v, group, lanes))
 DL_TILE_KERNEL(head_backward,
                (task * t, float *q, float *k, float *v, const float *out, const float *dout,
                 const float *lse, size_t group),
-               backward_body(t, q, k, v, out, dout, lse, group, wide))
+               backward_body(t, q, k, v, out, dout, lse, group, lanes))
 
 static void run_tasks(const dl_pass *p, int part, int n_parts, bool back)
 {

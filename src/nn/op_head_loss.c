@@ -7,6 +7,7 @@
  *
  * A block's loss, d and dx are split over its positions, dW over the vocabulary. Losses are
  * kept by position and added up in float64 in their order. */
+#include "nn/cpu/tile.h"
 #include "nn/cpu/vec.h"
 #include "nn/gemm.h"
 #include "nn/op_rows.h"
@@ -27,14 +28,16 @@ static void shape(dl_graph *g, dl_node *node)
 static size_t block_positions(size_t vocab, size_t positions)
 {
     size_t wanted = dl_size_max(((size_t)1 << 21) / vocab, 128);
-    return dl_size_min(dl_size_round_up(wanted, DL_GEMM_GRAIN), positions);
+    return dl_size_min(dl_size_round_up(wanted, DL_GEMM_ROWS), positions);
 }
 
-/* Logits of a block, then a loss for every position. */
+/* Logits of a block, a loss for every position, the products' workspaces. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     size_t vocab = g->weights[node->weight].rows, positions = g->max_rows * g->max_length;
-    return (block_positions(vocab, positions) * vocab + positions) * sizeof(float);
+    return (block_positions(vocab, positions) * vocab + positions +
+            (size_t)g->n_threads * DL_GEMM_WORKSPACE) *
+           sizeof(float);
 }
 
 static double flops(const dl_graph *g, const dl_node *node)
@@ -43,54 +46,41 @@ static double flops(const dl_graph *g, const dl_node *node)
 }
 
 /* x becomes softmax(x) * gain, *lse the logsumexp. */
-static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float gain)
+static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float gain, int lanes)
 {
-    float lanes[DL_LANES], top = -INFINITY, rest = 0;
-    size_t i = 0;
-    for (size_t l = 0; l < DL_LANES; l++)
-        lanes[l] = -INFINITY;
-    for (; i + DL_LANES <= n; i += DL_LANES)
-        for (size_t l = 0; l < DL_LANES; l++)
-            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-    for (; i < n; i++)
-        top = x[i] > top ? x[i] : top;
-    for (size_t l = 0; l < DL_LANES; l++)
-        top = lanes[l] > top ? lanes[l] : top;
-
-    for (i = 0; i < n; i++)
-        x[i] = dl_exp(x[i] - top);
-    dl_vec sums = {0};
-    for (i = 0; i + DL_LANES <= n; i += DL_LANES)
-        sums += DL_CVEC(x + i);
-    for (; i < n; i++)
-        rest += x[i];
-    float sum = dl_vec_sum(&sums) + rest, share = gain / sum;
-    for (i = 0; i < n; i++)
+    float top = dl_row_max(x, n, lanes), sum = 0;
+    DL_SUM(sum)
+    for (size_t i = 0; i < n; i++) {
+        x[i] = dl_exp_negative(x[i] - top);
+        sum += x[i];
+    }
+    float share = gain / sum;
+    for (size_t i = 0; i < n; i++)
         x[i] *= share;
     *lse = top + logf(sum);
 }
-DL_KERNEL(softmax, (float *x, float *lse, size_t n, float gain), softmax_body(x, lse, n, gain))
+DL_TILE_KERNEL(softmax, (float *x, float *lse, size_t n, float gain),
+               softmax_body(x, lse, n, gain, lanes))
 
 typedef struct block {
     const dl_pass *pass;
     size_t first, n; /* positions */
     size_t vocab, channels;
-    float *logits; /* [n][vocab], later their gradient */
-    float *losses; /* [positions] */
+    float *logits;     /* [n][vocab], later their gradient */
+    float *losses;     /* [positions] */
+    float *workspaces; /* [threads][DL_GEMM_WORKSPACE] */
     const float *x, *weight;
 } block;
 
 static block block_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
-    block b = {.pass = p,
-               .vocab = w->rows,
-               .channels = w->columns,
-               .logits = p->scratch,
-               .x = dl_data(p, p->node->in[0]),
-               .weight = dl_weight_data(p)};
-    size_t max_positions = p->graph->max_rows * p->graph->max_length;
-    b.losses = b.logits + block_positions(b.vocab, max_positions) * b.vocab;
+    size_t positions = p->graph->max_rows * p->graph->max_length;
+    block b = {.pass = p, .vocab = w->rows, .channels = w->columns, .logits = p->scratch};
+    b.losses = b.logits + block_positions(b.vocab, positions) * b.vocab;
+    b.workspaces = b.losses + positions;
+    b.x = dl_data(p, p->node->in[0]);
+    b.weight = dl_weight_data(p);
     return b;
 }
 
@@ -111,58 +101,34 @@ static void losses_part(void *context, int part, int n_parts)
 {
     const block *b = context;
     const dl_pass *p = b->pass;
-    bool back = p->batch.mode == DL_TRAIN;
-    size_t begin, end;
-    dl_gemm_args logits = {.trans_a = 'N',
-                           .trans_b = 'T',
-                           .m = b->n,
-                           .n = b->vocab,
-                           .k = b->channels,
-                           .a = b->x + b->first * b->channels,
-                           .lda = b->channels,
-                           .b = b->weight,
-                           .ldb = b->channels,
-                           .c = b->logits,
-                           .ldc = b->vocab};
-    dl_part_range(&begin, &end, b->n, DL_GEMM_GRAIN, part, n_parts);
-    dl_gemm_rows(&logits, begin, end);
+    size_t begin, end, at = b->first * b->channels;
+    dl_gemm_args logits = {'N',       'T',       b->n,      b->vocab, b->channels,
+                           b->logits, b->x + at, b->weight, false};
+    dl_gemm_part(&logits, part, n_parts, b->workspaces);
+    dl_gemm_range(&begin, &end, b->n, part, n_parts);
     for (size_t i = begin; i < end; i++)
         b->losses[b->first + i] = position_loss(b->logits + i * b->vocab, b->vocab,
                                                 p->graph->targets[b->first + i], p->batch.gain);
-    if (!back) return;
-    dl_gemm_args dx = {.trans_a = 'N',
-                       .trans_b = 'N',
-                       .m = b->n,
-                       .n = b->channels,
-                       .k = b->vocab,
-                       .a = b->logits,
-                       .lda = b->vocab,
-                       .b = b->weight,
-                       .ldb = b->channels,
-                       .c = dl_grad(p, p->node->in[0]) + b->first * b->channels,
-                       .ldc = b->channels};
-    dl_gemm_rows(&dx, begin, end);
+    if (p->batch.mode != DL_TRAIN) return;
+    dl_gemm_args dx = {'N',         'N',       b->n,
+                       b->channels, b->vocab,  dl_grad(p, p->node->in[0]) + at,
+                       b->logits,   b->weight, false};
+    dl_gemm_part(&dx, part, n_parts, b->workspaces);
 }
 
 static void weight_part(void *context, int part, int n_parts)
 {
     const block *b = context;
-    bool adds = dl_weight_adds(b->pass) || b->first > 0;
-    size_t begin, end;
-    dl_gemm_args dw = {.trans_a = 'T',
-                       .trans_b = 'N',
-                       .m = b->vocab,
-                       .n = b->channels,
-                       .k = b->n,
-                       .a = b->logits,
-                       .lda = b->vocab,
-                       .b = b->x + b->first * b->channels,
-                       .ldb = b->channels,
-                       .c = dl_weight_grad(b->pass),
-                       .ldc = b->channels,
-                       .beta = adds ? 1.0f : 0.0f};
-    dl_part_range(&begin, &end, b->vocab, DL_GEMM_GRAIN, part, n_parts);
-    dl_gemm_rows(&dw, begin, end);
+    dl_gemm_args dw = {'T',
+                       'N',
+                       b->vocab,
+                       b->channels,
+                       b->n,
+                       dl_weight_grad(b->pass),
+                       b->logits,
+                       b->x + b->first * b->channels,
+                       dl_weight_adds(b->pass) || b->first > 0};
+    dl_gemm_part(&dw, part, n_parts, b->workspaces);
 }
 
 static void all_blocks(const dl_pass *p)
@@ -182,17 +148,16 @@ static void all_blocks(const dl_pass *p)
 static void predict(const dl_pass *p)
 {
     block b = block_of(p);
-    dl_gemm(&(dl_gemm_args){.trans_a = 'N',
-                            .trans_b = 'T',
-                            .m = 1,
-                            .n = b.vocab,
-                            .k = b.channels,
-                            .a = b.x + (p->positions - 1) * b.channels,
-                            .lda = b.channels,
-                            .b = b.weight,
-                            .ldb = b.channels,
-                            .c = p->graph->logits,
-                            .ldc = b.vocab});
+    dl_gemm_args logits = {'N',
+                           'T',
+                           1,
+                           b.vocab,
+                           b.channels,
+                           p->graph->logits,
+                           b.x + (p->positions - 1) * b.channels,
+                           b.weight,
+                           false};
+    dl_gemm(&logits, 0, 1, b.workspaces);
 }
 
 static void forward(const dl_pass *p)

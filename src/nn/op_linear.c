@@ -24,6 +24,12 @@ static void shape(dl_graph *g, dl_node *node)
     node->out[0] = dl_graph_value(g, out_width(g, node));
 }
 
+static size_t scratch(const dl_graph *g, const dl_node *node)
+{
+    (void)node;
+    return (size_t)g->n_threads * DL_GEMM_WORKSPACE * sizeof(float);
+}
+
 static double flops(const dl_graph *g, const dl_node *node)
 {
     return 2.0 * (double)g->values[node->in[0]].width * (double)g->values[node->out[0]].width;
@@ -32,20 +38,16 @@ static double flops(const dl_graph *g, const dl_node *node)
 static void product(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
-    size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]), begin, end;
-    dl_gemm_args y = {.trans_a = 'N',
-                      .trans_b = 'T',
-                      .m = p->positions,
-                      .n = out,
-                      .k = in,
-                      .a = dl_data(p, p->node->in[0]),
-                      .lda = in,
-                      .b = dl_weight_data(p),
-                      .ldb = in,
-                      .c = dl_data(p, p->node->out[0]),
-                      .ldc = out};
-    dl_part_range(&begin, &end, y.m, DL_GEMM_GRAIN, part, n_parts);
-    dl_gemm_rows(&y, begin, end);
+    dl_gemm_args y = {'N',
+                      'T',
+                      p->positions,
+                      dl_width(p, p->node->out[0]),
+                      dl_width(p, p->node->in[0]),
+                      dl_data(p, p->node->out[0]),
+                      dl_data(p, p->node->in[0]),
+                      dl_weight_data(p),
+                      false};
+    dl_gemm_part(&y, part, n_parts, p->scratch);
 }
 
 static void forward(const dl_pass *p)
@@ -57,35 +59,21 @@ static void forward(const dl_pass *p)
 static void gradients(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
-    size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]), begin, end;
+    size_t in = dl_width(p, p->node->in[0]), out = dl_width(p, p->node->out[0]);
     const float *dy = dl_grad(p, p->node->out[0]);
-    dl_gemm_args dx = {.trans_a = 'N',
-                       .trans_b = 'N',
-                       .m = p->positions,
-                       .n = in,
-                       .k = out,
-                       .a = dy,
-                       .lda = out,
-                       .b = dl_weight_data(p),
-                       .ldb = in,
-                       .c = dl_grad(p, p->node->in[0]),
-                       .ldc = in};
-    dl_gemm_args dw = {.trans_a = 'T',
-                       .trans_b = 'N',
-                       .m = out,
-                       .n = in,
-                       .k = p->positions,
-                       .a = dy,
-                       .lda = out,
-                       .b = dl_data(p, p->node->in[0]),
-                       .ldb = in,
-                       .c = dl_weight_grad(p),
-                       .ldc = in,
-                       .beta = dl_weight_adds(p) ? 1.0f : 0.0f};
-    dl_part_range(&begin, &end, dx.m, DL_GEMM_GRAIN, part, n_parts);
-    dl_gemm_rows(&dx, begin, end);
-    dl_part_range(&begin, &end, dw.m, DL_GEMM_GRAIN, part, n_parts);
-    dl_gemm_rows(&dw, begin, end);
+    dl_gemm_args dx = {
+        'N', 'N', p->positions, in, out, dl_grad(p, p->node->in[0]), dy, dl_weight_data(p), false};
+    dl_gemm_args dw = {'T',
+                       'N',
+                       out,
+                       in,
+                       p->positions,
+                       dl_weight_grad(p),
+                       dy,
+                       dl_data(p, p->node->in[0]),
+                       dl_weight_adds(p)};
+    dl_gemm_part(&dx, part, n_parts, p->scratch);
+    dl_gemm_part(&dw, part, n_parts, p->scratch);
 }
 
 static void backward(const dl_pass *p)
@@ -98,6 +86,7 @@ const dl_op dl_op_linear = {
     .name = "linear",
     .keeps = DL_KEEP_IN0,
     .shape = shape,
+    .scratch = scratch,
     .flops = flops,
     .forward = {[DL_DEVICE_CPU] = forward},
     .backward = {[DL_DEVICE_CPU] = backward},

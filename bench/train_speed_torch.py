@@ -1,0 +1,95 @@
+"""The model of train_speed.c in PyTorch, timed the same way.
+
+Written as a careful PyTorch user would: q/k/v and gate/up are one product each, attention is
+scaled_dot_product_attention, RMSNorm is the built-in, AdamW is the fused one. Prints one line
+of JSON with the seconds of each step. train_speed.py runs this and train_speed in turn.
+"""
+import argparse
+import json
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-b, a), dim=-1) * sin
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads, ffn):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.RMSNorm(channels, eps=1e-5)
+        self.norm2 = nn.RMSNorm(channels, eps=1e-5)
+        self.qkv = nn.Linear(channels, 3 * channels, bias=False)
+        self.out = nn.Linear(channels, channels, bias=False)
+        self.gate_up = nn.Linear(channels, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, channels, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, c = x.shape
+        q, k, v = (h.view(b, t, self.heads, -1).transpose(1, 2)
+                   for h in self.qkv(self.norm1(x)).split(c, dim=2))
+        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v,
+                                           is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+        gate, up = self.gate_up(self.norm2(x)).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class Gpt(nn.Module):
+    def __init__(self, layers, heads, channels, ffn, context, vocab):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, channels)
+        self.blocks = nn.ModuleList(Block(channels, heads, ffn) for _ in range(layers))
+        self.norm = nn.RMSNorm(channels, eps=1e-5)
+        d = channels // heads
+        angle = torch.outer(torch.arange(context).float(),
+                            10000.0 ** (-torch.arange(0, d, 2).float() / d)).repeat(1, 2)
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, tokens, targets):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin)
+        logits = F.linear(self.norm(x), self.embed.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def main():
+    p = argparse.ArgumentParser()
+    for name, value in dict(layers=6, heads=6, channels=384, ffn=0, context=256, batch=8,
+                            vocab=256, threads=1, steps=5).items():
+        p.add_argument("--" + name, type=int, default=value)
+    p.add_argument("--compile", action="store_true")
+    a = p.parse_args()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    ffn = a.ffn or -(-8 * a.channels // 3 // 32) * 32
+    model = Gpt(a.layers, a.heads, a.channels, ffn, a.context, a.vocab)
+    step_model = torch.compile(model) if a.compile else model
+    opt = torch.optim.AdamW(model.parameters(), lr=4e-4, weight_decay=0.1, fused=True)
+
+    seconds = []
+    for i in range(3 + a.steps):  # three to warm up and compile
+        text = torch.randint(a.vocab, (a.batch, a.context + 1))
+        begin = time.perf_counter()
+        opt.zero_grad(set_to_none=True)
+        loss = step_model(text[:, :-1], text[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.step()
+        seconds.append(time.perf_counter() - begin)
+    print(json.dumps({"torch": torch.__version__, "compiled": a.compile, "loss": loss.item(),
+                      "parameters": sum(p.numel() for p in model.parameters()),
+                      "tokens": a.batch * a.context, "seconds": seconds[3:]}))
+
+
+main()

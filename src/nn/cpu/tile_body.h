@@ -1,0 +1,85 @@
+/* tile_body.h - tile.h's functions for vectors of LANES floats. Included once for each width,
+ * because a compiler keeps only vectors of the machine's own width in registers. */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+#define VEC         JOIN(dl_vec, LANES)
+#define INTS        JOIN(dl_ints, LANES)
+
+typedef float VEC __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t INTS __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* rows x (vecs * LANES) of C from (i, j) on, in registers over all of k. */
+static inline DL_BODY void JOIN(dl_tile_block, LANES)(const dl_tile *t, size_t i, size_t j,
+                                                      int rows, int vecs)
+{
+    VEC acc[12][2];
+    float *c = t->c + i * t->c_row + j;
+    const float *a = t->a + i * t->a_row, *b = t->b + j;
+    size_t k = t->k, a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, c_row = t->c_row;
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++)
+            acc[r][v] = t->add ? *(const VEC *)(c + (size_t)r * c_row + v * LANES) : (VEC){0};
+    for (size_t l = 0; l < k; l++, a += a_col, b += b_row) {
+        VEC bv[2];
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++)
+            bv[v] = *(const VEC *)(b + v * LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+            for (int v = 0; v < vecs; v++)
+                acc[r][v] += a[(size_t)r * a_row] * bv[v];
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++)
+            *(VEC *)(c + (size_t)r * c_row + v * LANES) = acc[r][v];
+}
+
+/* All m rows of two columns of vectors (or one), `rows` at a time and then by smaller steps. */
+static inline DL_BODY void JOIN(dl_tile_strip, LANES)(const dl_tile *t, size_t j, int rows,
+                                                      int vecs)
+{
+    size_t i = 0;
+    for (; i + (size_t)rows <= t->m; i += (size_t)rows)
+        JOIN(dl_tile_block, LANES)(t, i, j, rows, vecs);
+    for (; i + 4 <= t->m; i += 4)
+        JOIN(dl_tile_block, LANES)(t, i, j, 4, vecs);
+    for (; i < t->m; i++)
+        JOIN(dl_tile_block, LANES)(t, i, j, 1, vecs);
+}
+
+static inline DL_BODY void JOIN(dl_tile_product, LANES)(const dl_tile *t, int rows)
+{
+    size_t j = 0;
+    for (; j + 2 * LANES <= t->n; j += 2 * LANES)
+        JOIN(dl_tile_strip, LANES)(t, j, rows, 2);
+    for (; j < t->n; j += LANES)
+        JOIN(dl_tile_strip, LANES)(t, j, rows, 1);
+}
+
+/* The largest of n, -infinity for none; a NaN may be passed over. */
+static inline DL_BODY float JOIN(dl_row_max, LANES)(const float *x, size_t n)
+{
+    float top = -INFINITY;
+    size_t i = 0;
+    VEC tops = (VEC){0} - INFINITY;
+    for (; i + LANES <= n; i += LANES) {
+        VEC v = *(const VEC *)(x + i);
+        INTS larger = v > tops;
+        tops = (VEC)((larger & (INTS)v) | (~larger & (INTS)tops));
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        top = tops[lane] > top ? tops[lane] : top;
+    for (; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+#undef VEC
+#undef INTS
+#undef JOIN
+#undef JOIN_
