@@ -197,30 +197,38 @@ static dl_ask fold_unreadable(dl_machine *m)
     return fold_void(m, diloco_error_text());
 }
 
+/* A base that is not ours: one of us is wrong, and a replay tells who (P7). Once an entry, so
+ * that it comes to an end; a reader has nobody to be wrong but the log. */
+static bool replay_may_tell(dl_machine *m)
+{
+    if (dl_hash_equal(m->entry.base, m->digest)) return false;
+    if (m->a.reader || m->rejoined_at > open_entry(m)) return false;
+    m->rejoined_at = open_entry(m) + 1;
+    return true;
+}
+
+static dl_ask follow_commit(dl_machine *m)
+{
+    const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
+                         dl_hash_equal(m->entry.result, m->draft_result);
+    return have_it ? fold_commit(m) : fold_gather(m);
+}
+
 /* log/<e> is there: whoever wrote it decided. */
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
     m->fold_member = 0;
     m->n_recomputed = 0;
-    const bool readable = !dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
+    const diloco_status unread = dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
+    if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const char *why =
-        readable ? dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest) : NULL;
-    if ((!readable || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
-    if (!readable) return fold_unreadable(m);
-
-    /* A base that is not ours: one of us is wrong, and a replay tells who (P7). */
-    const bool other_base = why && !dl_hash_equal(m->entry.base, m->digest);
-    if (other_base && !m->a.reader && m->rejoined_at <= open_entry(m)) {
-        m->rejoined_at = open_entry(m) + 1; /* once an entry, so this comes to an end */
-        return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
-    }
+        unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest);
+    if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    if (unread) return fold_unreadable(m);
+    if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
     if (why) return fold_void(m, why);
-    if (!m->entry.commit) return fold_abort(m, true);
-    if (m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
-        dl_hash_equal(m->entry.result, m->draft_result))
-        return fold_commit(m);
-    return fold_gather(m);
+    return m->entry.commit ? follow_commit(m) : fold_abort(m, true);
 }
 
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)

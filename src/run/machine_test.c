@@ -1,0 +1,407 @@
+/* machine_test.c - one replica up to the entry: begin, contribute, close, create (P5, P6, P9 to
+ * P16). What it does with an entry that stands is follow_test.c's. */
+#include "machine_world.h"
+
+static const dl_machine_start JOINING = {.resumed = false};
+
+/* ---- beginning -------------------------------------------------------------------------- */
+
+TEST(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point)
+{
+    world w;
+    make_world(&w, 3);
+    begin(&w, JOINING);
+    const dl_ask *a = until(&w, DL_ASK_TRAIN);
+    CHECK(w.adopted.to_local && !w.adopted.swap);
+    CHECK_INT(15, dl_machine_position(w.machine));
+    CHECK_INT(20, a->position);
+    end_world(&w);
+}
+
+TEST(p16_a_resumed_replica_trains_on_from_where_it_was_saved)
+{
+    world w;
+    make_world(&w, 3);
+    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 3, .resumed_position = 18});
+    const dl_ask *a = until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.asked[DL_ASK_ADOPT]);
+    CHECK_INT(18, dl_machine_position(w.machine));
+    CHECK_INT(20, a->position);
+    end_world(&w);
+}
+
+TEST(p16_a_replica_saved_at_the_due_point_contributes_without_training_again)
+{
+    world w;
+    make_world(&w, 3);
+    begin(&w, (dl_machine_start){
+                  .resumed = true, .due = true, .resumed_entry = 3, .resumed_position = 20});
+    until(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(0, w.asked[DL_ASK_TRAIN] + w.asked[DL_ASK_ADOPT]);
+    end_world(&w);
+}
+
+TEST(p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so)
+{
+    world w;
+    make_world(&w, 3);
+    begin(&w, (dl_machine_start){
+                  .resumed = true, .due = true, .resumed_entry = 1, .resumed_position = 10});
+    until(&w, DL_ASK_TRAIN);
+    CHECK(w.adopted.to_local && w.adopted.missed);
+    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(15, dl_machine_position(w.machine));
+    end_world(&w);
+}
+
+TEST(p4_saved_state_ahead_of_the_log_is_refused)
+{
+    world w;
+    make_world(&w, 3);
+    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 5, .resumed_position = 27});
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("lost entries", diloco_error_text());
+    end_world(&w);
+}
+
+static double lr_of_entry(void *user, uint64_t entry)
+{
+    (void)user;
+    return 0.25 + (double)entry;
+}
+
+TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
+{
+    world w;
+    make_world(&w, 0);
+    w.args.lr = lr_of_entry;
+    put(&w, 0, "r1", 0);
+    begin(&w, JOINING);
+    CHECK(w.control.lr == 0.25f);
+    CHECK(until(&w, DL_ASK_CREATE)->draft->next_lr == 1.25f); /* and of the next, entry by entry */
+    end_world(&w);
+}
+
+/* ---- contributing ----------------------------------------------------------------------- */
+
+TEST(p16_local_state_is_saved_before_the_contribution_is_put)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    until(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(1, w.asked[DL_ASK_SAVE]);
+    CHECK_INT(10, dl_machine_position(w.machine));
+    end_world(&w);
+}
+
+TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    put(&w, 1, "r0", 1);
+    CHECK_INT(DILOCO_EFENCED, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    end_world(&w);
+}
+
+TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
+{
+    world w;
+    make_world(&w, 1);
+    w.args.self = life_of("r0", 4);
+    w.taken = true;
+    put(&w, 1, "r0", 3);
+    put(&w, 1, "r1", 0);
+    begin(&w, (dl_machine_start){
+                  .resumed = true, .due = true, .resumed_entry = 1, .resumed_position = 10});
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK_INT(2, a->draft->n_members);
+    CHECK_INT(3, a->draft->members[0].life.generation);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(w.counted && w.adopted.to_local && !w.adopted.missed);
+    end_world(&w);
+}
+
+/* ---- collecting ------------------------------------------------------------------------- */
+
+TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    put(&w, 1, "r1", 0)->n_bad = 1;
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(1, w.n_fresh);
+    CHECK_INT(0, w.noted[DL_NOTE_REJECT]);
+    end_world(&w);
+}
+
+TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    put(&w, 1, "r1", 0)->n_bad = -1;
+    const dl_ask *a = until(&w, DL_ASK_CREATE); /* though its heartbeat goes on */
+    CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
+    CHECK_STR("checksum", w.said);
+    CHECK(!a->draft->commit);
+    CHECK_STR("silent: r1", a->draft->reason);
+    end_world(&w);
+}
+
+TEST(p9_a_contribution_from_outside_the_roster_counts)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "guest", 0);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK_INT(3, a->draft->n_members);
+    CHECK(dl_roster_has(&a->draft->roster, "guest", NULL));
+    end_world(&w);
+}
+
+/* ---- closing ---------------------------------------------------------------------------- */
+
+TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout)
+{
+    world w;
+    make_world(&w, 0);
+    option(&w, "run.start_timeout", "60");
+    begin(&w, JOINING);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
+    CHECK(a->draft->commit);
+    CHECK_INT(1, a->draft->n_members);
+    CHECK_INT(0, w.asked[DL_ASK_WATCH]); /* there is nobody to be silent yet */
+    end_world(&w);
+}
+
+TEST(p9_the_first_entry_closes_at_once_when_replicas_are_there)
+{
+    world w;
+    make_world(&w, 0);
+    put(&w, 0, "r1", 0);
+    begin(&w, JOINING);
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    end_world(&w);
+}
+
+TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
+{
+    world w;
+    make_world(&w, 1);
+    w.train_s = 500;
+    w.upload_s = 40;
+    begin(&w, JOINING);
+    until(&w, DL_ASK_WATCH);
+    CHECK_INT(500 + 40 + 100, w.now / DL_SECOND);
+    CHECK_NEAR(100, w.deadline_s, 1e-9);
+    end_world(&w);
+}
+
+TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
+{
+    world w;
+    make_world(&w, 1);
+    begin(&w, JOINING);
+    while (w.now < 5000 * DL_SECOND)
+        step(&w);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    put(&w, 1, "r1", 0); /* at last */
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    end_world(&w);
+}
+
+TEST(p10_wait_never_waits_for_the_silent)
+{
+    world w;
+    make_world(&w, 1);
+    w.beating = " r0 ";
+    begin(&w, JOINING);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit && a->draft->n_members == 1);
+    CHECK_INT(1, a->draft->roster.n);
+    CHECK_INT(1, w.noted[DL_NOTE_SILENT]);
+    CHECK(w.now < (2 + 100 + 30 + 1) * DL_SECOND);
+    end_world(&w);
+}
+
+TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "commit_partial"); /* quorum 0.5 of r0, r1 */
+    begin(&w, JOINING);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(a->draft->commit && a->draft->n_members == 1);
+    CHECK_INT(2, a->draft->roster.n); /* P9: r1 is waited for once more */
+    CHECK_INT(102, w.now / DL_SECOND);
+    end_world(&w);
+}
+
+TEST(p12_commit_partial_without_a_quorum_aborts)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "commit_partial");
+    option(&w, "run.quorum", "0.9");
+    begin(&w, JOINING);
+    CHECK(!until(&w, DL_ASK_CREATE)->draft->commit);
+    end_world(&w);
+}
+
+TEST(p10_an_abort_keeps_local_training_and_doubles_the_next_deadline)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "abort");
+    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 1, .resumed_position = 5});
+    until(&w, DL_ASK_CREATE);
+    const dl_ask *a = until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.asked[DL_ASK_ADOPT]);
+    CHECK_INT(10, dl_machine_position(w.machine));
+    CHECK_INT(15, a->position);
+    next(&w, DL_ASK_CREATE);
+    CHECK_NEAR(200, w.deadline_s, 1e-9);
+    end_world(&w);
+}
+
+/* ---- creating --------------------------------------------------------------------------- */
+
+TEST(p4_a_draft_continues_the_chain)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    begin(&w, JOINING);
+    const dl_entry *d = until(&w, DL_ASK_CREATE)->draft;
+    CHECK_INT(1, d->entry);
+    CHECK_INT(10, d->position);
+    CHECK(dl_hash_equal(d->prev, w.control.prev) && dl_hash_equal(d->base, w.digest[1]));
+    CHECK(dl_hash_equal(d->result, result_of(d)));
+    CHECK(d->members[0].weight == 0.5f && d->members[1].weight == 0.5f);
+    CHECK(d->next_lr == (float)w.config.outer_lr && !d->last);
+    end_world(&w);
+}
+
+TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.numeric = true;
+    begin(&w, JOINING);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit && a->draft->n_members == 2);
+    CHECK_CONTAINS("inf", a->draft->reason);
+    CHECK(dl_hash_equal(a->draft->result, a->draft->base));
+    end_world(&w);
+}
+
+TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.lossy = true;
+    begin(&w, JOINING);
+    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_ASK_FAIL)->status);
+    end_world(&w);
+}
+
+TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    begin(&w, JOINING);
+    dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
+    theirs.committer = life_of("r1", 0);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
+    CHECK(w.counted && w.adopted.swap && w.adopted.to_local);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p5_losing_the_race_with_other_members_computes_theirs)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    begin(&w, JOINING);
+    until(&w, DL_ASK_CREATE);
+    const char *members[] = {"r1"};
+    const dl_entry theirs = entry_by(&w, 1, "r1", true, members, 1);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
+    CHECK_INT(0, w.noted[DL_NOTE_DISPUTE]);
+    CHECK(!w.counted && w.adopted.missed && w.adopted.to_local);
+    end_world(&w);
+}
+
+TEST(p5_losing_the_race_to_an_abort_is_an_abort)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    begin(&w, JOINING);
+    until(&w, DL_ASK_CREATE);
+    const dl_entry theirs = entry_by(&w, 1, "r1", false, NULL, 0);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+    CHECK_INT(0, w.noted[DL_NOTE_COMMIT]);
+    CHECK(dl_hash_equal(w.digest[2], w.digest[1]));
+    end_world(&w);
+}
+
+TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
+{
+    const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_SAVE, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        world w;
+        make_world(&w, 1);
+        put(&w, 1, "r1", 0);
+        w.failing = DILOCO_EFULL;
+        w.failing_kind = kinds[i];
+        begin(&w, JOINING);
+        CHECK_INT(DILOCO_EFULL, until(&w, DL_ASK_FAIL)->status);
+        end_world(&w);
+    }
+}
+
+TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
+          p16_a_resumed_replica_trains_on_from_where_it_was_saved,
+          p16_a_replica_saved_at_the_due_point_contributes_without_training_again,
+          p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so,
+          p4_saved_state_ahead_of_the_log_is_refused,
+          p2_the_learning_rate_of_the_first_entry_is_the_schedules,
+          p16_local_state_is_saved_before_the_contribution_is_put,
+          p6_a_replica_that_sees_a_later_life_of_itself_stops,
+          p15_a_former_lifes_contribution_counts_for_the_new_life,
+          p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
+          p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
+          p9_a_contribution_from_outside_the_roster_counts,
+          p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
+          p9_the_first_entry_closes_at_once_when_replicas_are_there,
+          p11_the_deadline_runs_from_the_replicas_own_upload,
+          p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat,
+          p10_wait_never_waits_for_the_silent,
+          p10_commit_partial_commits_with_a_quorum_at_the_deadline,
+          p12_commit_partial_without_a_quorum_aborts,
+          p10_an_abort_keeps_local_training_and_doubles_the_next_deadline,
+          p4_a_draft_continues_the_chain, b2_a_step_that_is_not_finite_becomes_an_abort,
+          p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run,
+          p5_losing_the_race_with_the_same_members_costs_no_second_computation,
+          p5_losing_the_race_with_other_members_computes_theirs,
+          p5_losing_the_race_to_an_abort_is_an_abort,
+          a_failure_that_no_phase_expects_stops_the_replica_with_its_status)

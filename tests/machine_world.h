@@ -1,0 +1,347 @@
+/* machine_world.h - one machine in a small made-up world, for machine_test.c and follow_test.c.
+ *
+ * The world answers every ask as a healthy store and trainer would; a test begins it, changes
+ * what it wants changed, and runs to the next ask of some kind. Contributions are names, and a
+ * result is a hash of the base and the members' bodies: whoever computes it gets the same. */
+#ifndef DL_TESTS_MACHINE_WORLD_H
+#define DL_TESTS_MACHINE_WORLD_H
+
+#include "run/machine.h"
+
+#include "check.h"
+
+#define RUN "0123456789abcdef0123456789abcdef"
+
+enum {
+    WORLD_MEMBERS = 8,
+    WORLD_ENTRIES = 6,
+    WORLD_H = 5,
+    WORLD_PUT = 16,
+    WORLD_BYTES = 100 /* of a contribution */
+};
+
+typedef struct world_put { /* an object under c/ */
+    uint64_t entry;
+    dl_life life;
+    int n_bad; /* readings that will be refused; -1: all */
+    uint64_t samples;
+} world_put;
+
+typedef struct world {
+    dl_config config;
+    dl_control control;
+    dl_entry owner; /* of control's roster */
+    dl_machine_args args;
+    dl_machine *machine;
+    dl_ask ask;
+    dl_time now;
+
+    dl_buf log[WORLD_ENTRIES];
+    dl_hash digest[WORLD_ENTRIES + 1]; /* of the state after so many entries */
+    world_put put[WORLD_PUT];
+    size_t n_put;
+    const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
+    double train_s, upload_s;
+    int n_damaged_reads;   /* readings of log/ that come cut short */
+    bool numeric;          /* COMPUTE is not finite */
+    bool lossy;            /* CREATE keeps nothing */
+    bool taken;            /* CONTRIBUTE: a former life's counts */
+    diloco_status failing; /* of asks of kind `failing_kind` */
+    dl_ask_kind failing_kind;
+
+    unsigned asked[DL_ASK_FAIL + 1], noted[DL_NOTE_LATE + 1];
+    unsigned n_fresh, n_to_local;
+    dl_ask adopted; /* the last ADOPT */
+    char said[128]; /* text of the last note that had one */
+    double deadline_s;
+    bool counted;
+} world;
+
+static inline dl_life life_of(const char *replica, uint32_t generation)
+{
+    dl_life life = {.generation = generation};
+    snprintf(life.replica, sizeof life.replica, "%s", replica);
+    return life;
+}
+
+static inline dl_hash body_of(uint64_t entry, const dl_life *life)
+{
+    char text[DL_LIFE_TEXT + 32];
+    const int len = snprintf(text, sizeof text, "%llu/%s.%u", (unsigned long long)entry,
+                             life->replica, life->generation);
+    return dl_hash_bytes(text, (size_t)len);
+}
+
+static inline dl_hash result_of(const dl_entry *e)
+{
+    dl_hash all[WORLD_MEMBERS + 1] = {e->base};
+    for (size_t i = 0; i < e->n_members; i++)
+        all[i + 1] = e->members[i].body;
+    return dl_hash_bytes(all, (e->n_members + 1) * sizeof all[0]);
+}
+
+static inline void world_note(void *user, const dl_note *n)
+{
+    world *w = user;
+    w->noted[n->kind]++;
+    if (n->text) snprintf(w->said, sizeof w->said, "%s", n->text);
+    if (n->kind == DL_NOTE_DEADLINE) w->deadline_s = n->seconds;
+    if (n->kind == DL_NOTE_COMMIT) w->counted = n->counted;
+}
+
+/* Somebody's contribution appears. */
+static inline world_put *put(world *w, uint64_t entry, const char *replica, uint32_t generation)
+{
+    CHECK(w->n_put < WORLD_PUT);
+    world_put *p = &w->put[w->n_put++];
+    *p = (world_put){.entry = entry, .life = life_of(replica, generation), .samples = 5};
+    return p;
+}
+
+/* Somebody's entry appears. */
+static inline void write_entry(world *w, const dl_entry *e)
+{
+    CHECK_OK(dl_entry_write(&w->log[e->entry], e, w->args.outer));
+    w->digest[e->entry + 1] = e->result;
+}
+
+/* A correct entry on top of what the log has; its arrays are static: one at a time. */
+static inline dl_entry entry_by(world *w, uint64_t number, const char *committer, bool commit,
+                                const char *const *members, size_t n)
+{
+    static dl_entry e;
+    dl_entry_deinit(&e);
+    CHECK_OK(dl_entry_init(&e, WORLD_MEMBERS));
+    e.commit = commit;
+    e.entry = number;
+    e.position = dl_due(number, WORLD_H);
+    e.committer = life_of(committer, 0);
+    e.prev = w->args.control->prev;
+    if (number && w->log[number - 1].len)
+        e.prev = dl_hash_bytes(w->log[number - 1].data, w->log[number - 1].len);
+    e.base = w->digest[number];
+    strcpy(e.run, RUN);
+    for (; e.n_members < n; e.n_members++) {
+        dl_member *m = &e.members[e.n_members];
+        *m = (dl_member){.life = life_of(members[e.n_members], 0),
+                         .raw = 1,
+                         .weight = 1.0f / (float)n,
+                         .bytes = WORLD_BYTES};
+        m->body = body_of(number, &m->life);
+        CHECK(dl_roster_add(&e.roster, m->life.replica, 0));
+    }
+    for (int i = 0; i < w->args.outer->n_scalars; i++)
+        e.scalars[i] = 0.5f;
+    e.next_lr = 0.7f;
+    e.next_mu = 0.9f;
+    e.result = commit ? result_of(&e) : e.base;
+    if (!commit) strcpy(e.reason, "silent");
+    return e;
+}
+
+/* A commit of one other replica, which has contributed. */
+static inline void others_commit(world *w, uint64_t number, const char *replica)
+{
+    put(w, number, replica, 0);
+    const dl_entry e = entry_by(w, number, replica, true, &replica, 1);
+    write_entry(w, &e);
+}
+
+/* A run of r0 (self, life 0) and r1 at `entry`; options are set between this and begin. */
+static inline void make_world(world *w, uint64_t entry)
+{
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    CHECK_OK(dl_config_set(&w->config, "run.replicas", "2", "test"));
+    CHECK_OK(dl_config_set(&w->config, "run.deadline", "100", "test"));
+    CHECK_OK(dl_config_set(&w->config, "run.patience", "30", "test"));
+    CHECK_OK(dl_entry_init(&w->owner, WORLD_MEMBERS));
+    w->control = (dl_control){.entry = entry,
+                              .prev = dl_hash_bytes("run", 3),
+                              .roster = w->owner.roster,
+                              .lr = 0.7f,
+                              .mu = 0.9f};
+    if (entry) CHECK(dl_roster_add(&w->control.roster, "r0", 0));
+    if (entry) CHECK(dl_roster_add(&w->control.roster, "r1", 0));
+    for (int i = 0; i < WORLD_ENTRIES; i++)
+        dl_buf_init(&w->log[i], DL_ENTRY_TEXT_MAX);
+    w->digest[entry] = dl_hash_bytes("state", 5);
+    w->train_s = w->upload_s = 1;
+    w->beating = " r0 r1 ";
+    w->args = (dl_machine_args){.config = &w->config,
+                                .run = RUN,
+                                .self = life_of("r0", 0),
+                                .control = &w->control,
+                                .outer = dl_outer_find("nesterov"),
+                                .weighting = dl_weighting_find("uniform"),
+                                .combiner = dl_combiner_find("mean"),
+                                .max_members = WORLD_MEMBERS,
+                                .snapshot_bytes = 1 << 20,
+                                .entries = WORLD_ENTRIES,
+                                .interval = WORLD_H,
+                                .note = world_note,
+                                .note_user = w};
+}
+
+static inline void option(world *w, const char *name, const char *value)
+{
+    CHECK_OK(dl_config_set(&w->config, name, value, "test"));
+}
+
+/* Makes the machine, or has it begin again. The digest of `start` is the world's. */
+static inline void begin(world *w, dl_machine_start start)
+{
+    if (!w->machine) CHECK_OK(dl_machine_create(&w->machine, &w->args));
+    start.digest = w->digest[w->control.entry];
+    start.now = w->now;
+    w->ask = dl_machine_begin(w->machine, &start);
+    w->asked[w->ask.kind]++;
+}
+
+static inline void end_world(world *w)
+{
+    dl_machine_destroy(w->machine);
+    dl_entry_deinit(&w->owner);
+    for (int i = 0; i < WORLD_ENTRIES; i++)
+        dl_buf_deinit(&w->log[i]);
+}
+
+/* ---- answers ---------------------------------------------------------------------------- */
+
+static inline void answer_read(world *w, dl_event *event)
+{
+    const dl_buf *text = &w->log[w->ask.entry];
+    if (!text->len) return;
+    event->text = text->data;
+    event->text_len = text->len;
+    if (w->n_damaged_reads == 0) return;
+    w->n_damaged_reads--;
+    event->text_len = text->len / 2;
+}
+
+static inline void answer_list(world *w, dl_event *event)
+{
+    static dl_listed listed[WORLD_PUT];
+    event->listed = listed;
+    for (size_t i = 0; i < w->n_put; i++)
+        if (w->put[i].entry == w->ask.entry)
+            listed[event->n_listed++] = (dl_listed){.life = w->put[i].life, .len = WORLD_BYTES};
+}
+
+static inline void answer_fetch(world *w, dl_event *event)
+{
+    static dl_contribution facts;
+    event->status = DILOCO_ENOENT;
+    for (size_t i = 0; i < w->n_put; i++) {
+        world_put *p = &w->put[i];
+        if (p->entry != w->ask.entry || !dl_life_equal(&p->life, &w->ask.life)) continue;
+        event->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
+        event->reason = "checksum";
+        if (p->n_bad > 0) p->n_bad--;
+        facts = (dl_contribution){
+            .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};
+        event->facts = &facts;
+        event->norm2 = 1;
+    }
+    w->n_fresh += w->ask.fresh;
+}
+
+static inline void answer_create(world *w, dl_event *event)
+{
+    event->taken = w->log[w->ask.entry].len > 0;
+    if (!event->taken && !w->lossy) write_entry(w, w->ask.draft);
+}
+
+static inline void answer_watch(world *w, dl_event *event)
+{
+    static dl_seen seen[2];
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "r1" : "r0", *padded = i ? " r1 " : " r0 ";
+        const dl_time beat = strstr(w->beating, padded) ? w->now : 0;
+        seen[i] = (dl_seen){.life = life_of(name, 0), .content = dl_hash_bytes(&beat, sizeof beat)};
+    }
+    event->seen = seen;
+    event->n_seen = 2;
+}
+
+static inline void answer_compute(world *w, dl_event *event)
+{
+    event->status = w->numeric ? dl_fail(DILOCO_ENUMERIC, "theta[3] is inf") : DILOCO_OK;
+    event->result = result_of(w->ask.draft);
+}
+
+static inline void answer_adopt(world *w)
+{
+    w->adopted = w->ask;
+    w->n_to_local += w->ask.to_local;
+}
+
+/* Answer the open ask. */
+static inline void step(world *w)
+{
+    dl_event event = {.status = DILOCO_OK};
+    switch (w->ask.kind) {
+    case DL_ASK_TRAIN:
+        w->now += dl_time_from_seconds(w->train_s);
+        break;
+    case DL_ASK_CONTRIBUTE:
+        w->now += dl_time_from_seconds(w->upload_s);
+        event.taken = w->taken;
+        if (!w->taken) put(w, w->ask.entry, w->args.self.replica, w->args.self.generation);
+        break;
+    case DL_ASK_WAIT:
+        w->now = w->ask.until;
+        break;
+    case DL_ASK_READ:
+        answer_read(w, &event);
+        break;
+    case DL_ASK_LIST:
+        answer_list(w, &event);
+        break;
+    case DL_ASK_FETCH:
+        answer_fetch(w, &event);
+        break;
+    case DL_ASK_COMPUTE:
+        answer_compute(w, &event);
+        break;
+    case DL_ASK_CREATE:
+        answer_create(w, &event);
+        break;
+    case DL_ASK_WATCH:
+        answer_watch(w, &event);
+        break;
+    case DL_ASK_ADOPT:
+        answer_adopt(w);
+        break;
+    case DL_ASK_SAVE:
+    case DL_ASK_SNAPSHOT:
+        break;
+    case DL_ASK_REJOIN:
+    case DL_ASK_DONE:
+    case DL_ASK_FAIL:
+        CHECK_FAIL("ask %d has no answer: %s", (int)w->ask.kind, diloco_error_text());
+    }
+    if (w->failing && w->ask.kind == w->failing_kind) event.status = w->failing;
+    event.now = w->now;
+    w->ask = dl_machine_next(w->machine, &event);
+    w->asked[w->ask.kind]++;
+}
+
+/* Answer until an ask of that kind is open, one that is open already included. */
+static inline const dl_ask *until(world *w, dl_ask_kind kind)
+{
+    for (int i = 0; w->ask.kind != kind; i++) {
+        if (i == 100000) CHECK_FAIL("ask %d does not come", (int)kind);
+        step(w);
+    }
+    return &w->ask;
+}
+
+/* Answer the open one, and on. */
+static inline const dl_ask *next(world *w, dl_ask_kind kind)
+{
+    step(w);
+    return until(w, kind);
+}
+
+#endif
