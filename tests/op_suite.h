@@ -1,0 +1,217 @@
+/* op_suite.h - an operation alone in a graph, its gradients against central differences.
+ *
+ * A test builds a graph from sources (values that are weights, so that differences can be
+ * taken by them), its operation, and a sink:
+ *
+ *     loss = sum over i of sin(i * 0.37 + 1) * y_i,  added up in float64
+ *
+ * (dl_head_loss is its own end.) Then op_suite_check runs it on both backends, with one and
+ * two threads, on fewer rows and positions than were planned.
+ *
+ * Tolerance: a difference quotient with h = 1/64 errs by h^2 f'''/6, below 1e-4 for values
+ * near 1, and by the float32 rounding of the outputs, 6e-8 * sqrt(n) / h, below 3e-4 for
+ * the largest n here; 2e-3 of the largest gradient is beyond both. */
+#ifndef DL_TESTS_OP_SUITE_H
+#define DL_TESTS_OP_SUITE_H
+
+#include "base/rng.h"
+#include "check.h"
+#include "nn/op.h"
+#include "nn/ops.h"
+
+#include <stdlib.h>
+
+/* ---- source and sink ------------------------------------------------------------------ */
+
+static void source_shape(dl_graph *g, dl_node *node)
+{
+    node->out[0] = dl_graph_value(g, g->weights[node->weight].columns);
+}
+
+static void source_forward(const dl_pass *p)
+{
+    size_t n = p->positions * dl_width(p, p->node->out[0]);
+    memcpy(dl_data(p, p->node->out[0]), dl_weight_data(p), n * sizeof(float));
+}
+
+static void source_backward(const dl_pass *p)
+{
+    const dl_weight *w = &p->graph->weights[p->node->weight];
+    size_t n = p->positions * dl_width(p, p->node->out[0]);
+    float *to = dl_weight_grad(p);
+    for (size_t i = 0; i < w->rows * w->columns; i++)
+        to[i] = (dl_weight_adds(p) ? to[i] : 0) + (i < n ? dl_grad(p, p->node->out[0])[i] : 0);
+}
+
+static const dl_op source_op = {.name = "source",
+                                .shape = source_shape,
+                                .forward = {[DL_DEVICE_CPU] = source_forward},
+                                .backward = {[DL_DEVICE_CPU] = source_backward}};
+
+static inline int op_source(dl_graph *g, size_t width)
+{
+    int w = dl_graph_weight(g, g->max_rows * g->max_length, width, DL_INITIAL_NORMAL, 1, "source%d",
+                            g->n_weights);
+    return dl_graph_add(g, &source_op, DL_NO_VALUE, DL_NO_VALUE, w, 1, NULL, 0)->out[0];
+}
+
+static void sink_shape(dl_graph *g, dl_node *node)
+{
+    (void)g, (void)node;
+}
+
+static float sink_factor(size_t i)
+{
+    return sinf((float)i * 0.37f + 1);
+}
+
+static void sink_forward(const dl_pass *p)
+{
+    for (int k = 0; k < DL_NODE_MAX_IN; k++)
+        for (size_t i = 0; p->node->in[k] >= 0 && i < p->positions * dl_width(p, p->node->in[k]);
+             i++)
+            *p->graph->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
+}
+
+static void sink_backward(const dl_pass *p)
+{
+    for (int k = 0; k < DL_NODE_MAX_IN; k++)
+        for (size_t i = 0; p->node->in[k] >= 0 && i < p->positions * dl_width(p, p->node->in[k]);
+             i++)
+            dl_grad(p, p->node->in[k])[i] = sink_factor(i);
+}
+
+static const dl_op sink_op = {.name = "sink",
+                              .shape = sink_shape,
+                              .forward = {[DL_DEVICE_CPU] = sink_forward},
+                              .backward = {[DL_DEVICE_CPU] = sink_backward}};
+
+static inline void op_sink(dl_graph *g, int y, int z)
+{
+    dl_graph_add(g, &sink_op, y, z, DL_NO_WEIGHT, 0, NULL, 0);
+}
+
+/* ---- the rig -------------------------------------------------------------------------- */
+
+typedef struct op_case {
+    size_t rows, length, max_rows, max_length;
+    size_t width, vocab, heads, kv_heads, dim; /* what the operation at hand needs */
+} op_case;
+
+typedef void (*op_build)(dl_graph *g, const op_case *c);
+
+enum { OP_NODES = 8, OP_WEIGHTS = 8 };
+
+typedef struct op_rig {
+    dl_backend *backend;
+    dl_pool *pool;
+    dl_graph *graph;
+    dl_batch batch;
+    float *host, *gradient; /* f32[n] */
+    size_t n;
+} op_rig;
+
+static inline void op_open(op_rig *r, const op_case *c, op_build build, const char *backend,
+                           int threads)
+{
+    CHECK_OK(dl_backend_create(&r->backend, backend));
+    CHECK_OK(dl_pool_create(&r->pool, threads));
+    CHECK_OK(dl_graph_create(&r->graph, OP_NODES, OP_WEIGHTS, c->max_rows, c->max_length, threads));
+    build(r->graph, c);
+    CHECK_OK(dl_graph_allocate(r->graph, r->backend, r->pool));
+    r->batch = (dl_batch){.rows = c->rows, .length = c->length, .gain = 1};
+    r->n = r->graph->n_parameters;
+    r->host = malloc(r->n * sizeof(float));
+    r->gradient = malloc(r->n * sizeof(float));
+    for (size_t i = 0; i < r->n; i++)
+        r->host[i] = (float)sin((double)i * 1.7 + 0.3) + 0.1f;
+
+    /* Tokens repeat; every fifth target is not counted. */
+    int32_t *tokens = malloc(c->max_rows * c->max_length * sizeof *tokens);
+    for (size_t i = 0; c->vocab && i < c->rows * c->length; i++)
+        tokens[i] = (int32_t)((i * i * 3 + i) % c->vocab);
+    size_t bytes = c->rows * c->length * sizeof *tokens;
+    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->inputs, tokens, bytes);
+    for (size_t i = 4; i < c->rows * c->length; i += 5)
+        tokens[i] = -1;
+    if (c->vocab) dl_backend_copy_in(r->backend, r->graph->targets, tokens, bytes);
+    free(tokens);
+}
+
+static inline void op_close(op_rig *r)
+{
+    dl_graph_destroy(r->graph);
+    dl_pool_destroy(r->pool);
+    dl_backend_destroy(r->backend);
+    free(r->host);
+    free(r->gradient);
+}
+
+static inline double op_run(op_rig *r, dl_mode mode, bool accumulate)
+{
+    double loss = 0;
+    r->batch.mode = mode;
+    r->batch.accumulate = accumulate;
+    dl_backend_zero(r->backend, r->graph->loss, sizeof loss);
+    dl_backend_copy_in(r->backend, r->graph->parameters, r->host, r->n * sizeof(float));
+    dl_graph_run(r->graph, &r->batch);
+    dl_backend_copy_out(r->backend, &loss, r->graph->loss, sizeof loss);
+    return loss;
+}
+
+/* (loss(p + h e_i) - loss(p - h e_i)) / 2h */
+static inline double op_difference(op_rig *r, size_t i)
+{
+    const float h = 1.0f / 64, x = r->host[i];
+    r->host[i] = x + h;
+    double above = op_run(r, DL_EVAL, false);
+    r->host[i] = x - h;
+    double below = op_run(r, DL_EVAL, false);
+    r->host[i] = x;
+    return (above - below) / (2.0 * h);
+}
+
+static inline void op_check_on(const op_case *c, op_build build, const char *backend, int threads)
+{
+    op_rig r;
+    float largest = 0;
+    enum { DIFFERENCES = 60 };
+    op_open(&r, c, build, backend, threads);
+    op_run(&r, DL_TRAIN, false);
+    dl_backend_copy_out(r.backend, r.gradient, r.graph->gradients, r.n * sizeof(float));
+    for (size_t i = 0; i < r.n; i++)
+        largest = fmaxf(largest, fabsf(r.gradient[i]));
+    CHECK(largest > 0);
+    for (size_t k = 0; k < DIFFERENCES; k++) {
+        size_t i =
+            k * r.n / DIFFERENCES + dl_rng_permute(k, DIFFERENCES, 1, 1) % (r.n / DIFFERENCES + 1);
+        if (i >= r.n) continue;
+        double want = op_difference(&r, i), got = (double)r.gradient[i];
+        if (!(fabs(want - got) <= 2e-3 * (double)largest))
+            CHECK_FAIL(
+                "%s, %d threads, rows %zu of %zu, length %zu, width %zu, heads %zu/%zu x %zu:"
+                " gradient %zu of %zu is %g, the difference %g, the largest %g",
+                backend, threads, c->rows, c->max_rows, c->length, c->width, c->heads, c->kv_heads,
+                c->dim, i, r.n, got, want, (double)largest);
+    }
+    /* Once more, added: twice the gradient. */
+    float *twice = malloc(r.n * sizeof *twice);
+    op_run(&r, DL_TRAIN, false);
+    op_run(&r, DL_TRAIN, true);
+    dl_backend_copy_out(r.backend, twice, r.graph->gradients, r.n * sizeof(float));
+    for (size_t i = 0; i < r.n; i++)
+        CHECK_NEAR(2 * r.gradient[i], twice[i], 1e-5 * (double)largest);
+    free(twice);
+    op_close(&r);
+}
+
+static inline void op_suite_check(const op_case *cases, size_t n, op_build build)
+{
+    for (size_t i = 0; i < n; i++) {
+        op_check_on(&cases[i], build, "cpu", 1);
+        op_check_on(&cases[i], build, "cpu", 2);
+        op_check_on(&cases[i], build, "trap", 2);
+    }
+}
+
+#endif
