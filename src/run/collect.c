@@ -11,85 +11,118 @@
 enum { HEARTBEAT_MAX = 4096 };
 
 typedef struct sweep {
-    dl_collector     *collector;
-    dl_store         *store;
+    dl_collector *collector;
+    dl_store *store;
     const dl_runfile *run;
-    dl_time           until;
-    uint64_t          newest, second; /* snapshots' entries; second 0: none */
-    uint64_t          floor;
-    dl_key           *keys; /* a batch to delete */
-    size_t            n_keys;
+    dl_time until;
+    uint64_t second; /* entry of the newest snapshot below `floor`; 0: none */
+    dl_life second_life;
+    uint64_t floor;
+    dl_key *keys; /* a batch to delete */
+    size_t n_keys;
 } sweep;
+
+/* ---- the second-newest snapshot --------------------------------------------------------- */
 
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
-    sweep   *s = context;
+    sweep *s = context;
     uint64_t entry;
-    dl_life  life;
+    dl_life life;
     (void)len;
-    if (dl_key_parse_snapshot(&entry, &life, key) && entry < s->newest && entry > s->second)
+    if (dl_key_parse_snapshot(&entry, &life, key) && entry < s->floor && entry >= s->second) {
         s->second = entry;
+        s->second_life = life;
+    }
     return DILOCO_OK;
 }
 
-typedef struct lives {
-    dl_life life[DL_COLLECTOR_LIVES];
-    size_t  n;
-} lives;
+/* Lowers `floor` from the newest snapshot to the next one that reads back whole; 0: none does. */
+static diloco_status find_second(sweep *s)
+{
+    dl_collector *c = s->collector;
+    for (;;) {
+        s->second = 0;
+        DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
+        s->floor = s->second;
+        if (s->second == 0) return DILOCO_OK;
+        if (s->second == c->verified_entry && dl_life_equal(&s->second_life, &c->verified_life))
+            return DILOCO_OK;
+        const diloco_status status = dl_snapshot_verify(s->store, s->second, &s->second_life,
+                                                        &s->run->manifest, s->run->id, s->until);
+        if (status != DILOCO_EPROTO && status != DILOCO_ENOENT) return status;
+        dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
+    }
+}
+
+/* ---- heartbeats ------------------------------------------------------------------------- */
 
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
-    lives *l = context;
+    dl_collector *c = ((sweep *)context)->collector;
+    dl_life life;
+    size_t i = 0;
     (void)len;
-    if (l->n < DL_COLLECTOR_LIVES && dl_key_parse_life(&l->life[l->n], key, "hb/")) l->n++;
+    if (!dl_key_parse_life(&life, key, "hb/")) return DILOCO_OK;
+    while (i < c->n_seen && strcmp(c->seen[i].life.replica, life.replica) != 0)
+        i++;
+    if (i == DL_COLLECTOR_LIVES)
+        return dl_fail(DILOCO_EREFUSED, "more than %d replicas have heartbeats",
+                       DL_COLLECTOR_LIVES);
+    if (i < c->n_seen && c->seen[i].life.generation >= life.generation) return DILOCO_OK;
+    if (i == c->n_seen) c->n_seen++;
+    memset(&c->seen[i], 0, sizeof c->seen[i]);
+    c->seen[i].life = life;
     return DILOCO_OK;
 }
 
-/* Has this heartbeat changed since the last collection? Remembers it. */
-static bool is_live(dl_collector *c, const dl_life *life, dl_hash content)
+/* Reads the i-th heartbeat; false: it has said nothing new for run.patience, or is gone. */
+static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
 {
-    for (size_t i = 0; i < c->n_seen; i++) {
-        if (!dl_life_equal(&c->seen[i].life, life)) continue;
-        const bool changed = !dl_hash_equal(c->seen[i].content, content);
-        c->seen[i].content = content;
-        return changed;
-    }
-    if (c->n_seen < DL_COLLECTOR_LIVES) {
-        c->seen[c->n_seen].life      = *life;
-        c->seen[c->n_seen++].content = content;
-    }
-    return true;
-}
-
-static diloco_status lower_floor_to_heartbeats(sweep *s, lives *l)
-{
+    dl_collector *c = s->collector;
     unsigned char bytes[HEARTBEAT_MAX];
-    dl_buf        text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
-    l->n               = 0;
-    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_life, l, s->until));
-    for (size_t i = 0; i < l->n; i++) {
-        dl_key key;
-        dl_key_heartbeat(key, &l->life[i]);
-        dl_buf_clear(&text);
-        const diloco_status status = dl_store_get(s->store, &text, key, s->until);
-        if (status == DILOCO_ENOENT) continue;
-        DL_TRY(status);
-        dl_json_value json;
-        uint64_t      entry = 0; /* not readable: protect everything */
-        if (!is_live(s->collector, &l->life[i], dl_hash_bytes(text.data, text.len))) continue;
-        if (dl_json_parse(&json, text.data, text.len) == DILOCO_OK)
-            (void)!dl_json_read_u64(&entry, json, "entry", UINT64_MAX);
-        if (entry < s->floor) s->floor = entry;
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_key key;
+    dl_key_heartbeat(key, &c->seen[i].life);
+    const diloco_status status = dl_store_get(s->store, &text, key, s->until);
+    *live = false;
+    if (status == DILOCO_ENOENT || status == DILOCO_EPROTO) return DILOCO_OK;
+    DL_TRY(status);
+
+    const dl_hash content = dl_hash_bytes(text.data, text.len);
+    const dl_time now = dl_clock_now();
+    if (!c->seen[i].changed || !dl_hash_equal(content, c->seen[i].content)) {
+        c->seen[i].content = content;
+        c->seen[i].changed = now;
+    }
+    *live = now - c->seen[i].changed < dl_time_from_seconds(s->run->config.patience_s);
+    dl_json_value json;
+    *entry = 0; /* not readable: protect everything */
+    if (dl_json_parse(&json, text.data, text.len) == DILOCO_OK)
+        (void)!dl_json_read_u64(entry, json, "entry", UINT64_MAX);
+    return DILOCO_OK;
+}
+
+static diloco_status lower_floor_to_heartbeats(sweep *s)
+{
+    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_life, s, s->until));
+    for (size_t i = 0; i < s->collector->n_seen; i++) {
+        bool live;
+        uint64_t entry;
+        DL_TRY(look(s, i, &live, &entry));
+        if (live && entry < s->floor) s->floor = entry;
     }
     return DILOCO_OK;
 }
+
+/* ---- removing --------------------------------------------------------------------------- */
 
 enum { BATCH = 64 };
 
 /* The objects of an old entry; the walk stops at the first that stays, since keys ascend. */
 static diloco_status found_old(void *context, const char *key, size_t len)
 {
-    sweep   *s = context;
+    sweep *s = context;
     uint64_t entry;
     (void)len;
     if (!dl_key_entry_of(&entry, key)) return DILOCO_OK;
@@ -103,7 +136,7 @@ static diloco_status remove_below(sweep *s, const char *prefix)
     dl_key keys[BATCH];
     s->keys = keys;
     do {
-        s->n_keys                  = 0;
+        s->n_keys = 0;
         const diloco_status status = dl_store_list(s->store, prefix, NULL, found_old, s, s->until);
         if (status && status != DILOCO_ECLOSED) return status;
         for (size_t i = 0; i < s->n_keys; i++)
@@ -112,12 +145,11 @@ static diloco_status remove_below(sweep *s, const char *prefix)
     return DILOCO_OK;
 }
 
-static diloco_status collect(sweep *s, lives *l)
+static diloco_status collect(sweep *s)
 {
-    DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
-    if (s->second == 0) return DILOCO_OK;
-    s->floor = s->second;
-    DL_TRY(lower_floor_to_heartbeats(s, l));
+    DL_TRY(find_second(s));
+    if (s->floor == 0) return DILOCO_OK;
+    DL_TRY(lower_floor_to_heartbeats(s));
     /* Snapshots first: one that stands has the contributions behind it. */
     DL_TRY(remove_below(s, "snap/"));
     return remove_below(s, "c/");
@@ -132,9 +164,10 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
     DL_TRY(dl_snapshot_verify(store, entry, life, &run->manifest, run->id, until));
     if (strcmp(run->config.retain, "all") == 0) return DILOCO_OK;
 
-    lives l;
-    sweep s = {.collector = collector, .store = store, .run = run, .until = until, .newest = entry};
-    if (collect(&s, &l))
+    sweep s = {.collector = collector, .store = store, .run = run, .until = until, .floor = entry};
+    if (collect(&s))
         dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
+    collector->verified_entry = entry;
+    collector->verified_life = *life;
     return DILOCO_OK;
 }

@@ -48,9 +48,9 @@ void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bo
 
     dl_key key;
     dl_key_record(key, life, record->n_parts);
-    const dl_span       span   = {record->part.data, record->part.len};
+    const dl_span span = {record->part.data, record->part.len};
     const diloco_status status = dl_store_create(store, key, &span, 1, NULL, until);
-    record->flushed            = now;
+    record->flushed = now;
     /* EEXIST: a try whose outcome was not known has put the first of these lines there. */
     if (!status || status == DILOCO_EEXIST) record->n_parts++;
     if (status && record->part.len < PART_KEPT) return;
@@ -219,7 +219,7 @@ void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, co
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
 {
     const double per_step = 4.0 * (double)f->n_floats, here = per_step * (double)f->life_steps;
-    dl_json      j        = begin(r, "end");
+    dl_json j = begin(r, "end");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", f->entry);
     dl_json_u64(&j, "steps", f->steps);

@@ -8,11 +8,11 @@
 /* Where lines go: the program's sink at once, and the store's rec/ in parts. */
 typedef struct dl_record {
     diloco_record_fn sink;
-    void            *user;
-    dl_buf           line;   /* being written */
-    dl_buf           part;   /* lines not in the store yet */
-    uint64_t         n_parts;
-    dl_time          flushed;
+    void *user;
+    dl_buf line; /* being written */
+    dl_buf part; /* lines not in the store yet */
+    uint64_t n_parts;
+    dl_time flushed;
 } dl_record;
 
 void dl_record_init(dl_record *record);
@@ -21,17 +21,18 @@ void dl_record_deinit(dl_record *record);
 /* One finished line, without its newline. */
 void dl_record_line(dl_record *record, const char *line, size_t len);
 
-/* Put what has gathered under rec/ if there is much of it, or it is old, or `all`. Lines are
- * dropped with a warning when the store does not take them: the record never stops a run. */
+/* Put what has gathered under rec/ if there is much of it, or it is old, or `all`. What the
+ * store does not take is kept for the next time, and dropped with a warning when it is much:
+ * the record never stops a run. */
 void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
                      dl_time until);
 
 typedef struct dl_event_context {
     const char *replica;
     const char *codec;
-    double      wait_s, exchange_s;
-    uint64_t    bytes_sent, bytes_received; /* since the last commit's line */
-    uint64_t    step;
+    double wait_s, exchange_s;
+    uint64_t bytes_sent, bytes_received; /* since the last commit's line */
+    uint64_t step;
 } dl_event_context;
 
 void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry);
@@ -47,9 +48,13 @@ void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, co
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);
 
 typedef struct dl_end_facts {
-    uint64_t entry, steps, tokens, bytes_sent, bytes_received, n_floats;
-    double   utilization;
-    dl_hash  digest;
+    uint64_t entry, n_floats;
+    uint64_t steps; /* of all lives; all else is of this one */
+    uint64_t life_steps, tokens;
+    uint64_t bytes_sent, bytes_received;           /* by the exchange */
+    uint64_t background_sent, background_received; /* snapshots and heartbeats */
+    double utilization;
+    dl_hash digest;
 } dl_end_facts;
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *facts);
 

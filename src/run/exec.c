@@ -15,67 +15,62 @@
 static const float ELEMENT_BOUND = 1e18f; /* so that no sum or product below overflows */
 
 struct dl_exec {
-    dl_exec_args    a;
-    dl_state        state;
+    dl_exec_args a;
+    dl_state state;
     const dl_codec *codec;
-    dl_exec_work    work;
-    dl_exec_facts   facts;
+    dl_exec_work work;
+    dl_exec_facts facts;
 
     dl_local_tensor *local; /* [n_tensors], in fragment order */
     dl_outer_scratch *scratch;
-    unsigned char   *payload; /* own contribution's, bound bytes */
-    size_t           contribution_max;
+    unsigned char *payload; /* own contribution's, bound bytes */
+    bool contributed;       /* in this life: former lives have nothing open any more */
 
-    size_t                 n_slots;
-    dl_slot              **slots;   /* [n_slots], NULL until needed */
-    dl_contribution_data  *held;    /* [n_slots] */
-    dl_contribution_data  *members; /* [max_members] of the step, in order */
-    float                 *weight;
-    uint64_t              *raw;
-    dl_listed             *listed; /* [n_slots] */
-    size_t                 n_listed;
-    dl_seen               *seen; /* [cap_seen] */
-    size_t                 n_seen, cap_seen;
-    dl_span               *spans; /* header, payload, each integer and boolean tensor */
-    dl_contribution        fetched;
-    dl_collector           collector;
-    dl_buf                 text;
-    dl_arena               arena;
+    size_t n_slots;
+    dl_slot **slots;               /* [n_slots], NULL until needed */
+    dl_contribution_data *held;    /* [n_slots] */
+    dl_contribution_data *members; /* [max_members] of the step, in order */
+    float *weight;
+    uint64_t *raw;
+    dl_listed *listed; /* [n_slots] */
+    size_t n_listed;
+    dl_seen *seen; /* [cap_seen] */
+    size_t n_seen, cap_seen;
+    dl_span *spans; /* header, payload, each integer and boolean tensor */
+    dl_contribution fetched;
+    dl_collector collector;
+    dl_buf text;
+    dl_arena arena;
 };
 
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
-static size_t contribution_max(const dl_exec *x)
-{
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[0];
-    return DL_CONTRIBUTION_HEADER + x->codec->bound(s->n_trained + s->n_averaged) +
-           s->n_integers * sizeof(int64_t) + s->n_booleans;
-}
-
 static void layout(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[0];
-    const size_t             m = x->a.max_members;
+    const size_t m = x->a.max_members;
     if (x->a.tensors) {
-        x->local   = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
+        x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
         x->payload = dl_arena_take(arena, x->codec->bound(s->n_trained + s->n_averaged));
     }
-    x->slots   = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
-    x->held    = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
+    x->slots = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
+    x->held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
     x->members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
-    x->weight  = DL_ARENA_ARRAY(arena, float, m);
-    x->raw     = DL_ARENA_ARRAY(arena, uint64_t, m);
-    x->listed  = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
-    x->seen    = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
-    x->spans   = DL_ARENA_ARRAY(arena, dl_span, x->a.n_tensors + 2);
+    x->weight = DL_ARENA_ARRAY(arena, float, m);
+    x->raw = DL_ARENA_ARRAY(arena, uint64_t, m);
+    x->listed = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
+    x->seen = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
+    x->spans = DL_ARENA_ARRAY(arena, dl_span, x->a.n_tensors + 2);
 }
 
 static void list_local_tensors(dl_exec *x)
 {
     for (size_t i = 0; x->a.tensors && i < x->a.n_tensors; i++) {
         const dl_manifest_tensor *t = &x->a.run->manifest.tensors[i];
-        x->local[i]                 = (dl_local_tensor){
-                            .data = x->a.tensors[i].data, .begin = t->offset, .count = t->count, .region = t->region};
+        x->local[i] = (dl_local_tensor){.data = x->a.tensors[i].data,
+                                        .begin = t->offset,
+                                        .count = t->count,
+                                        .region = t->region};
     }
 }
 
@@ -97,13 +92,13 @@ static diloco_status take_memory(dl_exec *x)
 
 diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
 {
-    *out       = NULL;
+    *out = NULL;
     dl_exec *x = calloc(1, sizeof *x);
     if (!x) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
-    x->a        = *args;
-    x->n_slots  = 2 * args->max_members;
+    x->a = *args;
+    x->n_slots = 2 * args->max_members;
     x->cap_seen = 8 * args->max_members;
-    x->codec    = dl_codec_find(args->run->config.codec);
+    x->codec = dl_codec_find(args->run->config.codec);
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
     diloco_status status =
@@ -113,8 +108,7 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
         dl_exec_destroy(x);
         return status;
     }
-    x->contribution_max = contribution_max(x);
-    *out                = x;
+    *out = x;
     return DILOCO_OK;
 }
 
@@ -130,18 +124,27 @@ void dl_exec_destroy(dl_exec *x)
     free(x);
 }
 
-dl_state            *dl_exec_state(dl_exec *x) { return &x->state; }
-const dl_exec_facts *dl_exec_measured(const dl_exec *x) { return &x->facts; }
-void                 dl_exec_tell(dl_exec *x, const dl_exec_work *work) { x->work = *work; }
+dl_state *dl_exec_state(dl_exec *x)
+{
+    return &x->state;
+}
+const dl_exec_facts *dl_exec_measured(const dl_exec *x)
+{
+    return &x->facts;
+}
+void dl_exec_tell(dl_exec *x, const dl_exec_work *work)
+{
+    x->work = *work;
+}
 
 /* ---- contributing ----------------------------------------------------------------------- */
 
 /* g of the whole fragment into the free copy's theta: how far the tensors moved, or gradients. */
 static float *form_g(dl_exec *x)
 {
-    float       *g     = x->state.next[0].theta;
+    float *g = x->state.next[0].theta;
     const float *theta = x->state.now[0].theta;
-    dl_fp_state  fp    = dl_fp_enter();
+    dl_fp_state fp = dl_fp_enter();
     for (size_t i = 0; i < x->a.n_tensors; i++) {
         const dl_local_tensor *t = &x->local[i];
         if (t->region == DL_INTEGERS || t->region == DL_BOOLEANS) continue;
@@ -158,7 +161,7 @@ static diloco_status check_g(const dl_exec *x, const float *g, size_t n)
 {
     const size_t bad = dl_first_bad(g, n, ELEMENT_BOUND);
     if (bad == n) return DILOCO_OK;
-    size_t                    index;
+    size_t index;
     const dl_manifest_tensor *t = dl_manifest_locate(&x->a.run->manifest, 0, bad, &index);
     return dl_fail(DILOCO_ENUMERIC,
                    "the movement of %s[%zu] since entry %llu is %g: this replica's parameters are "
@@ -169,7 +172,7 @@ static diloco_status check_g(const dl_exec *x, const float *g, size_t n)
 /* The object's spans: header, payload, then integers and booleans where they lie. */
 static size_t contribution_spans(dl_exec *x, const unsigned char *header, size_t payload_len)
 {
-    size_t n      = 0;
+    size_t n = 0;
     x->spans[n++] = (dl_span){header, DL_CONTRIBUTION_HEADER};
     x->spans[n++] = (dl_span){x->payload, payload_len};
     for (int region = DL_INTEGERS; region <= DL_BOOLEANS; region++)
@@ -183,24 +186,24 @@ static size_t contribution_spans(dl_exec *x, const unsigned char *header, size_t
 static dl_contribution describe(const dl_exec *x, uint64_t entry, size_t payload_len)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[0];
-    dl_contribution          c = {.life         = x->a.self,
-                                  .entry        = entry,
-                                  .position     = x->work.position,
-                                  .step         = x->work.step,
-                                  .steps        = x->work.steps,
-                                  .samples      = x->work.samples,
-                                  .tokens       = x->work.tokens,
-                                  .shard        = x->work.shard,
-                                  .first_sample = x->work.first_sample,
-                                  .end_sample   = x->work.end_sample,
-                                  .loss         = x->work.loss,
-                                  .norm         = x->facts.norm,
-                                  .base         = x->state.now[0].digest,
-                                  .manifest     = x->a.run->manifest.digest,
-                                  .n_floats     = s->n_trained + s->n_averaged,
-                                  .n_integers   = s->n_integers,
-                                  .n_booleans   = s->n_booleans,
-                                  .payload_len  = payload_len};
+    dl_contribution c = {.life = x->a.self,
+                         .entry = entry,
+                         .position = x->work.position,
+                         .step = x->work.step,
+                         .steps = x->work.steps,
+                         .samples = x->work.samples,
+                         .tokens = x->work.tokens,
+                         .shard = x->work.shard,
+                         .first_sample = x->work.first_sample,
+                         .end_sample = x->work.end_sample,
+                         .loss = x->work.loss,
+                         .norm = x->facts.norm,
+                         .base = x->state.now[0].digest,
+                         .manifest = x->a.run->manifest.digest,
+                         .n_floats = s->n_trained + s->n_averaged,
+                         .n_integers = s->n_integers,
+                         .n_booleans = s->n_booleans,
+                         .payload_len = payload_len};
     memcpy(c.run, x->a.run->id, sizeof c.run);
     memcpy(c.codec, x->codec->name, strlen(x->codec->name) + 1);
     return c;
@@ -208,26 +211,26 @@ static dl_contribution describe(const dl_exec *x, uint64_t entry, size_t payload
 
 static dl_contribution_expect expectation(const dl_exec *x, uint64_t entry, const dl_life *life)
 {
-    return (dl_contribution_expect){.run      = x->a.run->id,
-                                    .entry    = entry,
+    return (dl_contribution_expect){.run = x->a.run->id,
+                                    .entry = entry,
                                     .fragment = 0,
-                                    .life     = *life,
-                                    .base     = x->state.now[0].digest,
+                                    .life = *life,
+                                    .base = x->state.now[0].digest,
                                     .manifest = x->a.run->manifest.digest,
-                                    .shape    = x->a.run->manifest.fragments[0],
-                                    .codec    = x->codec,
-                                    .bound    = ELEMENT_BOUND,
-                                    .tensors  = &x->a.run->manifest};
+                                    .shape = x->a.run->manifest.fragments[0],
+                                    .codec = x->codec,
+                                    .bound = ELEMENT_BOUND,
+                                    .tensors = &x->a.run->manifest};
 }
 
 typedef struct header_sink {
     unsigned char bytes[DL_CONTRIBUTION_HEADER];
-    size_t        len;
+    size_t len;
 } header_sink;
 
 static diloco_status take_header(void *context, const void *data, size_t len)
 {
-    header_sink *h    = context;
+    header_sink *h = context;
     const size_t want = dl_size_min(len, sizeof h->bytes - h->len);
     memcpy(h->bytes + h->len, data, want);
     h->len += want;
@@ -235,44 +238,44 @@ static diloco_status take_header(void *context, const void *data, size_t len)
     return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
-/* P15: did a former life of ours put the same contribution already? */
-static bool former_life_counts(dl_exec *x, uint64_t entry, const dl_contribution *ours,
-                               dl_event *event, dl_time until)
+/* P15: did a former life of ours put the same contribution already? Asked at the first of this
+ * life; none of its lives can have an older one open behind that. */
+static diloco_status find_former(dl_exec *x, uint64_t entry, const dl_contribution *ours,
+                                 dl_event *event, dl_time until)
 {
-    for (uint32_t g = x->a.self.generation; g-- > 0;) {
-        dl_life life    = x->a.self;
+    for (uint32_t g = x->a.self.generation; g-- > 0 && !event->taken;) {
+        dl_life life = x->a.self;
         life.generation = g;
         dl_key key;
         dl_key_contribution(key, entry, &life);
-        header_sink     h = {.len = 0};
+        header_sink h = {.len = 0};
         dl_contribution c;
-        dl_sink         sink = {.context = &h, .piece = take_header};
-        (void)!dl_store_read(x->a.store, key, sink, until);
+        const dl_sink sink = {.context = &h, .piece = take_header};
+        const diloco_status status = dl_store_read(x->a.store, key, sink, until);
+        if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
         if (dl_contribution_read_header(&c, h.bytes, h.len)) continue;
-        if (!dl_hash_equal(c.body, ours->body) || !dl_hash_equal(c.base, ours->base)) continue;
-        event->taken      = true;
+        event->taken = dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
         event->takes_over = life;
-        return true;
     }
-    return false;
+    return DILOCO_OK;
 }
 
 static diloco_status do_contribute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
-    const dl_fragment_shape *s     = &x->a.run->manifest.fragments[0];
-    const size_t             n     = s->n_trained + s->n_averaged;
-    const dl_time            began = dl_clock_now();
-    float                   *g     = form_g(x);
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[0];
+    const size_t n = s->n_trained + s->n_averaged;
+    const dl_time began = dl_clock_now();
+    float *g = form_g(x);
     DL_TRY(check_g(x, g, n));
     dl_fp_state fp = dl_fp_enter();
-    x->facts.norm  = sqrt(dl_norm2(g, n));
+    x->facts.norm = sqrt(dl_norm2(g, n));
     size_t payload_len;
     x->codec->encode(x->payload, &payload_len, g, n);
     dl_fp_leave(fp);
 
-    unsigned char    header[DL_CONTRIBUTION_HEADER];
-    const size_t     n_spans = contribution_spans(x, header, payload_len);
-    dl_contribution  c       = describe(x, ask->entry, payload_len);
+    unsigned char header[DL_CONTRIBUTION_HEADER];
+    const size_t n_spans = contribution_spans(x, header, payload_len);
+    dl_contribution c = describe(x, ask->entry, payload_len);
     dl_digest_stream digest;
     dl_digest_begin(&digest);
     x->facts.bytes = DL_CONTRIBUTION_HEADER;
@@ -283,18 +286,21 @@ static diloco_status do_contribute(dl_exec *x, const dl_ask *ask, dl_event *even
     c.body = dl_digest_end(&digest);
     dl_contribution_write_header(header, &c);
     const dl_time encoded = dl_clock_now();
-    x->facts.encode_s     = dl_seconds(encoded - began);
-    if (former_life_counts(x, ask->entry, &c, event, until)) return DILOCO_OK;
+    x->facts.encode_s = dl_seconds(encoded - began);
+    if (!x->contributed) DL_TRY(find_former(x, ask->entry, &c, event, until));
+    x->contributed = true;
+    if (event->taken) return DILOCO_OK;
 
     dl_key key;
     dl_key_contribution(key, ask->entry, &x->a.self);
     diloco_status status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
     if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
         status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
-    x->facts.put_s       = dl_seconds(dl_clock_now() - encoded);
+    x->facts.put_s = dl_seconds(dl_clock_now() - encoded);
     if (status == DILOCO_EEXIST)
-        return dl_fail(DILOCO_EFENCED, "%s holds other bytes: another process lives as %s; stop one",
-                       key, x->a.self.replica);
+        return dl_fail(DILOCO_EFENCED,
+                       "%s holds other bytes: another process lives as %s; stop one", key,
+                       x->a.self.replica);
     return status;
 }
 
@@ -307,16 +313,16 @@ static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     dl_buf_clear(&x->text);
     const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    event->text     = x->text.data;
+    event->text = x->text.data;
     event->text_len = x->text.len;
     return status;
 }
 
 static diloco_status found_contribution(void *context, const char *key, size_t len)
 {
-    dl_exec  *x = context;
+    dl_exec *x = context;
     dl_listed l = {.len = len};
-    uint64_t  entry;
+    uint64_t entry;
     if (x->n_listed < x->n_slots && dl_key_parse_contribution(&entry, &l.life, key))
         x->listed[x->n_listed++] = l;
     return DILOCO_OK;
@@ -328,7 +334,7 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     dl_key_contributions(prefix, ask->entry);
     x->n_listed = 0;
     DL_TRY(dl_store_list(x->a.store, prefix, NULL, found_contribution, x, until));
-    event->listed   = x->listed;
+    event->listed = x->listed;
     event->n_listed = x->n_listed;
     return DILOCO_OK;
 }
@@ -336,9 +342,12 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
 static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     dl_slot **slot = &x->slots[ask->slot];
-    if (!*slot) DL_TRY(dl_slot_create(slot, x->contribution_max, x->a.spool_dir));
+    if (!*slot)
+        DL_TRY(dl_slot_create(slot,
+                              dl_contribution_body_max(x->codec, x->a.run->manifest.fragments[0]),
+                              x->a.spool_dir));
     const dl_contribution_expect expect = expectation(x, ask->entry, &ask->life);
-    dl_key                       key;
+    dl_key key;
     dl_key_contribution(key, ask->entry, &ask->life);
     DL_TRY(dl_contribution_fetch(&x->fetched, &x->held[ask->slot], &event->reason, *slot,
                                  x->a.store, key, &expect, until));
@@ -347,23 +356,26 @@ static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     return DILOCO_OK;
 }
 
-/* The newest life of each replica: keys are in order, so its lives follow each other. */
+/* The newest life of each replica: its lives follow each other in a listing. */
 static diloco_status found_heartbeat(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
-    dl_seen  s = {.ended = false};
+    dl_seen s = {.ended = false};
     (void)len;
     if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
-    const bool same = x->n_seen && !strcmp(x->seen[x->n_seen - 1].life.replica, s.life.replica);
-    if (same) x->n_seen--;
-    if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+    dl_seen *last = x->n_seen ? &x->seen[x->n_seen - 1] : NULL;
+    if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
+        if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+    } else if (s.life.generation > last->life.generation) {
+        *last = s;
+    }
     return DILOCO_OK;
 }
 
 static diloco_status found_end(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
-    dl_seen  s = {.ended = true};
+    dl_seen s = {.ended = true};
     (void)len;
     if (!dl_key_parse_life(&s.life, key, "end/")) return DILOCO_OK;
     for (size_t i = 0; i < x->n_seen; i++)
@@ -385,11 +397,11 @@ static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
         dl_key_heartbeat(key, &x->seen[i].life);
         dl_buf_clear(&x->text);
         const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
-        if (status && status != DILOCO_ENOENT) return status;
+        if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
         x->seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
-    event->seen   = x->seen;
+    event->seen = x->seen;
     event->n_seen = x->n_seen;
     return DILOCO_OK;
 }
@@ -402,24 +414,24 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
     const dl_entry *e = ask->draft;
     for (size_t i = 0; i < e->n_members; i++) {
         x->members[i] = x->held[ask->slots[i]];
-        x->weight[i]  = e->members[i].weight;
-        x->raw[i]     = e->members[i].raw;
+        x->weight[i] = e->members[i].weight;
+        x->raw[i] = e->members[i].raw;
     }
-    dl_outer_step_args args = {.manifest  = &x->a.run->manifest,
-                               .fragment  = 0,
-                               .codec     = x->codec,
-                               .combiner  = dl_combiner_find(x->a.run->config.combiner),
-                               .outer     = x->state.outer,
+    dl_outer_step_args args = {.manifest = &x->a.run->manifest,
+                               .fragment = 0,
+                               .codec = x->codec,
+                               .combiner = dl_combiner_find(x->a.run->config.combiner),
+                               .outer = x->state.outer,
                                .n_members = e->n_members,
-                               .members   = x->members,
-                               .weight    = x->weight,
-                               .raw       = x->raw};
+                               .members = x->members,
+                               .weight = x->weight,
+                               .raw = x->raw};
     memcpy(args.scalars, e->scalars, sizeof args.scalars);
     dl_fragment_state *now = &x->state.now[0], *next = x->a.n_copies > 1 ? &x->state.next[0] : now;
-    const dl_time      began = dl_clock_now();
+    const dl_time began = dl_clock_now();
     DL_TRY(dl_outer_step(next, now, &args, &x->facts.outer, x->scratch, x->a.pool));
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
-    event->result      = next->digest;
+    event->result = next->digest;
     return DILOCO_OK;
 }
 
@@ -429,15 +441,15 @@ static diloco_status do_create(dl_exec *x, const dl_ask *ask, dl_event *event, d
     dl_key_entry(key, ask->entry);
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
-    const dl_span       span   = {x->text.data, x->text.len};
+    const dl_span span = {x->text.data, x->text.len};
     const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 }
 
 static void theta_to_local(dl_exec *x)
 {
-    const dl_fragment_state *s  = &x->state.now[0];
-    dl_fp_state              fp = dl_fp_enter();
+    const dl_fragment_state *s = &x->state.now[0];
+    dl_fp_state fp = dl_fp_enter();
     for (size_t i = 0; x->a.tensors && i < x->a.n_tensors; i++) {
         const dl_local_tensor *t = &x->local[i];
         if (t->region == DL_INTEGERS)
@@ -461,7 +473,8 @@ static diloco_status do_adopt(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     (void)ask, (void)event;
-    return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self, until);
+    return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
+                                   until);
 }
 
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
@@ -484,6 +497,6 @@ static const ask_fn asks[] = {
 void dl_exec_do(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     DL_ASSERT((size_t)ask->kind < sizeof asks / sizeof asks[0] && asks[ask->kind]);
-    *event        = (dl_event){.now = event->now};
+    *event = (dl_event){.now = event->now};
     event->status = asks[ask->kind](x, ask, event, until);
 }

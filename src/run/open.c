@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "run/fields.h"
+#include "store/kind.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,10 +14,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_GENERATION = 9999999 };
+enum { MAX_GENERATION = 9999999, SPARE_MEMBERS = 64 };
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
 
-static dl_time limit(void) { return dl_time_after(dl_clock_now(), LIMIT); }
+static dl_time limit(void)
+{
+    return dl_time_after(dl_clock_now(), LIMIT);
+}
 
 diloco_status dl_run_check(const dl_config *c)
 {
@@ -59,7 +63,7 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
 {
     for (size_t i = 0; i < n; i++) {
         const dl_manifest_tensor *t = &state->manifest->tensors[i];
-        dl_fragment_state        *f = &state->now[t->fragment];
+        dl_fragment_state *f = &state->now[t->fragment];
         void *to = t->region == DL_INTEGERS   ? (void *)(f->integers + t->offset)
                    : t->region == DL_BOOLEANS ? (void *)(f->booleans + t->offset)
                                               : (void *)(f->theta + t->offset);
@@ -70,11 +74,11 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
 static diloco_status must_be_finite(const dl_state *state)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
-        const dl_fragment_shape *s   = &state->manifest->fragments[f];
-        const size_t             n   = s->n_trained + s->n_averaged;
-        const size_t             bad = dl_first_bad(state->now[f].theta, n, 3e38f);
+        const dl_fragment_shape *s = &state->manifest->fragments[f];
+        const size_t n = s->n_trained + s->n_averaged;
+        const size_t bad = dl_first_bad(state->now[f].theta, n, 3e38f);
         if (bad == n) continue;
-        size_t                    index;
+        size_t index;
         const dl_manifest_tensor *t = dl_manifest_locate(state->manifest, f, bad, &index);
         return dl_fail(DILOCO_ENUMERIC, "the first value of %s[%zu] is not finite", t->name, index);
     }
@@ -83,12 +87,12 @@ static diloco_status must_be_finite(const dl_state *state)
 
 static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_state *state)
 {
-    dl_buf       header;
-    const size_t cap   = dl_state_image_spans(state);
-    dl_span     *spans = calloc(cap, sizeof *spans);
+    dl_buf header;
+    const size_t cap = dl_state_image_spans(state);
+    dl_span *spans = calloc(cap, sizeof *spans);
     if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for theta0's list of tensors");
     dl_buf_init(&header, DL_RUNFILE_MAX);
-    size_t        n      = 0;
+    size_t n = 0;
     diloco_status status = dl_state_image(&header, spans, cap, &n, state);
     if (!status) {
         dl_digest_stream digest;
@@ -96,7 +100,7 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
         for (size_t i = 0; i < n; i++)
             dl_digest_add(&digest, spans[i].data, spans[i].len);
         file->theta0_file = dl_digest_end(&digest);
-        file->theta0      = dl_state_digest_all(state);
+        file->theta0 = dl_state_digest_all(state);
         dl_key key;
         dl_key_theta0(key, file->theta0_file);
         status = dl_store_create(store, key, spans, n, NULL, limit());
@@ -109,7 +113,8 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
 static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl_run_creation *what)
 {
     dl_state state;
-    DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1));
+    DL_TRY(
+        dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1));
     tensors_to_state(&state, what->tensors, what->n_tensors);
     diloco_status status = must_be_finite(&state);
     if (!status) {
@@ -120,13 +125,15 @@ static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl
     return status;
 }
 
-static diloco_status must_create_once(dl_store *store)
+static diloco_status must_create_once(dl_store *store, dl_store **handles)
 {
-    dl_probe            probe;
-    const dl_time       until  = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
-    const diloco_status status = dl_store_probe(&probe, dl_store_url(store), until);
+    dl_probe probe;
+    const dl_time until = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
+    const diloco_status status = handles ? dl_store_probe_handles(&probe, handles, until)
+                                         : dl_store_probe(&probe, dl_store_url(store), until);
     if (!status)
-        dl_log(DILOCO_LOG_INFO, "store %s: create %.1f ms, read %.1f ms, %.0f MB/s out, %.0f MB/s in",
+        dl_log(DILOCO_LOG_INFO,
+               "store %s: create %.1f ms, read %.1f ms, %.0f MB/s out, %.0f MB/s in",
                dl_store_url(store), probe.create_ms, probe.read_ms, probe.write_mb_per_s,
                probe.read_mb_per_s);
     return status;
@@ -136,7 +143,7 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
                             const dl_manifest *manifest)
 {
     dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here */
-    DL_TRY(must_create_once(store));
+    DL_TRY(must_create_once(store, what->probe));
     DL_TRY(random_id(file.id));
     snprintf(file.program, sizeof file.program, "%s", DILOCO_VERSION);
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
@@ -147,7 +154,7 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
     dl_buf text;
     dl_buf_init(&text, DL_RUNFILE_MAX);
     diloco_status status = dl_runfile_write(&text, &file);
-    const dl_span span   = {text.data, text.len};
+    const dl_span span = {text.data, text.len};
     if (!status) status = dl_store_create(store, DL_KEY_RUN, &span, 1, NULL, limit());
     dl_buf_deinit(&text);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* somebody else's stands: it is read */
@@ -162,7 +169,7 @@ diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
         status = dl_fail(DILOCO_ENOENT, "there is no run in %s", dl_store_url(store));
     if (!status) {
         *digest = dl_hash_bytes(text.data, text.len);
-        status  = dl_runfile_read(out, text.data, text.len);
+        status = dl_runfile_read(out, text.data, text.len);
         if (status) status = dl_fail_context(status, "run.json in %s", dl_store_url(store));
     }
     dl_buf_deinit(&text);
@@ -190,7 +197,7 @@ diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what)
 {
     dl_manifest manifest;
-    const bool  all = strcmp(what->config->apply_to, "all_floating") == 0;
+    const bool all = strcmp(what->config->apply_to, "all_floating") == 0;
     memset(out, 0, sizeof *out);
     DL_TRY(dl_manifest_init(&manifest, what->tensors, what->n_tensors, all));
 
@@ -207,12 +214,12 @@ diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *
 
 typedef struct lives {
     const char *replica;
-    int64_t     newest; /* -1: none */
+    int64_t newest; /* -1: none */
 } lives;
 
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
-    lives  *l = context;
+    lives *l = context;
     dl_life life;
     (void)len;
     if (dl_key_parse_life(&life, key, "gen/") && !strcmp(life.replica, l->replica) &&
@@ -223,8 +230,8 @@ static diloco_status found_life(void *context, const char *key, size_t len)
 
 static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run)
 {
-    char    host[64] = "";
-    size_t  start;
+    char host[64] = "";
+    size_t start;
     dl_json j;
     (void)!gethostname(host, sizeof host - 1);
     dl_buf_clear(text);
@@ -244,7 +251,7 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
 diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                 const dl_runfile *run)
 {
-    lives  l = {.replica = replica, .newest = -1};
+    lives l = {.replica = replica, .newest = -1};
     dl_buf text;
     DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
     dl_buf_init(&text, 4096);
@@ -264,6 +271,11 @@ diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *repli
 
 /* ---- this machine's folders ------------------------------------------------------------- */
 
+size_t dl_run_max_members(const dl_config *config)
+{
+    return dl_size_min((size_t)config->replicas + SPARE_MEMBERS, DL_MAX_MEMBERS);
+}
+
 diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
 {
     if (config->state_dir[0]) {
@@ -271,10 +283,13 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
         return DILOCO_OK;
     }
     const char *place = config->store;
-    if (strncmp(place, "file://", 7) == 0) place += 7;
+    if (strncmp(place, "file://", 7) == 0)
+        place += 7;
     else if (strstr(place, "://"))
-        return dl_fail(DILOCO_EINVAL, "set run.state_dir (a folder, or \"none\"): %s has no place "
-                       "beside it for private state", config->store);
+        return dl_fail(DILOCO_EINVAL,
+                       "set run.state_dir (a folder, or \"none\"): %s has no place "
+                       "beside it for private state",
+                       config->store);
     char host[64] = "host";
     (void)!gethostname(host, sizeof host - 1);
     size_t len = strlen(place);
@@ -288,11 +303,11 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
 
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
-    const dl_fragment_shape *s     = &run->manifest.fragments[0];
-    const double             bytes = 4.0 * (double)(s->n_trained + s->n_averaged) *
-                         (double)config->replicas;
+    const dl_fragment_shape *s = &run->manifest.fragments[0];
+    const double bytes = 4.0 * (double)(s->n_trained + s->n_averaged) * (double)config->replicas;
     if (strcmp(config->spool, "memory") == 0) return NULL;
-    if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576) return NULL;
+    if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576)
+        return NULL;
     if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {
         const char *tmp = getenv("TMPDIR");
         snprintf(out, sizeof(dl_config_path), "%s", tmp && tmp[0] ? tmp : "/tmp");

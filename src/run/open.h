@@ -10,14 +10,16 @@
 DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
 
 typedef struct dl_run_creation {
-    const dl_config     *config;
+    const dl_config *config;
     const diloco_tensor *tensors; /* the first state is what they hold */
-    size_t               n_tensors;
-    const char          *data_digest;
+    size_t n_tensors;
+    const char *data_digest;
+    dl_store **probe; /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
 } dl_run_creation;
 
 /* Create run.json unless it is there, and read it. DILOCO_EDIFFERS: another run is there.
- * DILOCO_EREFUSED: the store does not keep "created exactly once". `digest` is of the file's bytes. */
+ * DILOCO_EREFUSED: the store does not keep "created exactly once". `digest` is of the file's bytes.
+ */
 DL_MUST_CHECK diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
                                                   const dl_run_creation *what);
 
@@ -31,6 +33,9 @@ DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, con
 /* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
  * another kind needs it to be set. */
 DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
+
+/* Most members of an entry; every reader has the same (an entry with more is void to all). */
+size_t dl_run_max_members(const dl_config *config);
 
 /* Where contributions wait for the outer step: NULL for memory (run.spool). */
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run);

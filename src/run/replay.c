@@ -1,8 +1,10 @@
+/* replay.c - see replay.h. A machine that is told that it is a reader asks only to read, fetch,
+ * compute and adopt; the first ask to train or to end is the end of the log. */
 #include "run/replay.h"
 
 #include "base/log.h"
 
-#include <string.h>
+#include <stdio.h>
 
 typedef struct replay {
     dl_replay_report *report;
@@ -14,14 +16,23 @@ static void on_note(void *user, const dl_note *n)
 {
     replay *r = user;
     switch (n->kind) {
-    case DL_NOTE_COMMIT: r->report->commits++; break;
-    case DL_NOTE_ABORT: r->report->aborts++; break;
+    case DL_NOTE_COMMIT:
+        r->report->commits++;
+        break;
+    case DL_NOTE_ABORT:
+        r->report->aborts++;
+        break;
     case DL_NOTE_VOID:
-        r->report->voids++;
+        if (r->report->voids++ == 0) {
+            r->report->first_void = n->entry->entry;
+            snprintf(r->report->first_void_reason, sizeof r->report->first_void_reason, "%s",
+                     n->text);
+        }
         dl_log(DILOCO_LOG_WARN, "entry %llu is void: %s", (unsigned long long)n->entry->entry,
                n->text);
         break;
-    default: return;
+    default:
+        return;
     }
     r->report->replayed++;
     if (r->progress) r->progress(r->user, n->entry->entry + 1);
@@ -30,35 +41,35 @@ static void on_note(void *user, const dl_note *n)
 diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
                         uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
 {
-    *out                          = (dl_replay_report){0};
-    replay                  r     = {.report = out, .progress = progress, .user = user};
-    dl_state               *state = dl_exec_state(exec);
-    dl_machine             *machine;
-    const dl_machine_args   args = {.config      = &run->config,
-                                    .run         = run->id,
-                                    .self        = {.generation = 0}, /* nobody: has no name */
-                                    .control     = &state->control,
-                                    .outer       = state->outer,
-                                    .weighting   = dl_weighting_find(run->config.weighting),
-                                    .combiner    = dl_combiner_find(run->config.combiner),
-                                    .max_members = state->control.roster.cap,
-                                    .entries     = entries,
-                                    .interval    = (uint64_t)run->config.local_steps,
-                                    .reader      = true,
-                                    .note        = on_note,
-                                    .note_user   = &r};
-    const dl_machine_start start = {.digest    = state->now[0].digest,
+    *out = (dl_replay_report){0};
+    replay r = {.report = out, .progress = progress, .user = user};
+    dl_state *state = dl_exec_state(exec);
+    dl_machine *machine;
+    const dl_machine_args args = {.config = &run->config,
+                                  .run = run->id,
+                                  .self = {.generation = 0}, /* nobody: has no name */
+                                  .control = &state->control,
+                                  .outer = state->outer,
+                                  .weighting = dl_weighting_find(run->config.weighting),
+                                  .combiner = dl_combiner_find(run->config.combiner),
+                                  .max_members = state->control.roster.cap,
+                                  .entries = entries,
+                                  .interval = (uint64_t)run->config.local_steps,
+                                  .reader = true,
+                                  .note = on_note,
+                                  .note_user = &r};
+    const dl_machine_start start = {.digest = state->now[0].digest,
                                     .n_commits = state->now[0].n_commits,
-                                    .now       = dl_clock_now()};
+                                    .now = dl_clock_now()};
     DL_TRY(dl_machine_create(&machine, &args));
 
-    dl_ask   ask = dl_machine_begin(machine, &start);
+    dl_ask ask = dl_machine_begin(machine, &start);
     dl_event event;
     while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL) {
         event.now = dl_clock_now();
         dl_exec_do(exec, &ask, &event, dl_time_after(event.now, 3600 * DL_SECOND));
         event.now = dl_clock_now();
-        ask       = dl_machine_next(machine, &event);
+        ask = dl_machine_next(machine, &event);
     }
     dl_machine_destroy(machine);
     if (ask.kind == DL_ASK_FAIL)

@@ -7,6 +7,8 @@
 
 typedef struct dl_replay_report {
     uint64_t replayed, commits, aborts, voids;
+    uint64_t first_void;
+    char first_void_reason[256]; /* "" while there is none */
 } dl_replay_report;
 
 /* Fold every entry behind exec's state. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:

@@ -1,0 +1,236 @@
+/* background.c - see background.h.
+ *
+ *     snapshot thread   idle --dl_background_snapshot--> busy --written--> idle
+ *
+ * `lock` guards stop and busy of its helper; the state is read by the snapshot thread only
+ * while busy, and changed by the replica's thread only when not (dl_background_settle). */
+#include "run/background.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "run/collect.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const dl_time SNAPSHOT_LIMIT = 3600 * DL_SECOND, BEAT_LIMIT = 10 * DL_SECOND;
+
+/* A thread that waits for work or for the end. */
+typedef struct helper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool started, stop, busy;
+    dl_store *store;
+    atomic_ullong sent, received; /* copies of the store's counters, for other threads */
+} helper;
+
+struct dl_background {
+    dl_background_args a;
+    helper beat, snap;
+    atomic_ullong step, position, entry;
+    dl_collector collector;
+};
+
+/* ---- helpers ---------------------------------------------------------------------------- */
+
+static void condition_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static diloco_status helper_start(helper *h, const char *url, void *(*body)(void *), void *context)
+{
+    DL_TRY(dl_store_open(&h->store, url, false));
+    pthread_mutex_init(&h->lock, NULL);
+    condition_init(&h->wake);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's business */
+    const int error = pthread_create(&h->thread, NULL, body, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the run: %s", strerror(error));
+    h->started = true;
+    return DILOCO_OK;
+}
+
+static void helper_stop(helper *h)
+{
+    if (h->started) {
+        pthread_mutex_lock(&h->lock);
+        h->stop = true;
+        pthread_cond_broadcast(&h->wake);
+        pthread_mutex_unlock(&h->lock);
+        pthread_join(h->thread, NULL);
+        pthread_cond_destroy(&h->wake);
+        pthread_mutex_destroy(&h->lock);
+    }
+    dl_store_close(h->store);
+}
+
+static void helper_count(helper *h)
+{
+    const dl_store_counters c = dl_store_counts(h->store);
+    atomic_store(&h->sent, c.bytes_sent);
+    atomic_store(&h->received, c.bytes_received);
+}
+
+/* Under the lock: sleep until woken or `until`. */
+static void helper_wait(helper *h, dl_time until)
+{
+    const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
+    pthread_cond_timedwait(&h->wake, &h->lock, &t);
+}
+
+/* ---- heartbeats ------------------------------------------------------------------------- */
+
+static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, double steps_per_s)
+{
+    dl_json j;
+    dl_buf_clear(text);
+    dl_json_init(&j, text);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "replica", b->a.self.replica);
+    dl_json_u64(&j, "generation", b->a.self.generation);
+    dl_json_u64(&j, "beat", n); /* changes even when nothing else does (P11) */
+    dl_json_u64(&j, "step", b->step);
+    dl_json_u64(&j, "position", b->position);
+    dl_json_u64(&j, "entry", b->entry);
+    dl_json_f64(&j, "steps_per_s", steps_per_s);
+    dl_json_f64(&j, "time", dl_clock_wall());
+    dl_json_end(&j);
+    return dl_json_done(&j);
+}
+
+static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_per_s)
+{
+    dl_key key;
+    dl_key_heartbeat(key, &b->a.self);
+    diloco_status status = write_beat(text, b, n, steps_per_s);
+    if (!status)
+        status = dl_store_put(b->beat.store, key, text->data, text->len,
+                              dl_time_after(dl_clock_now(), BEAT_LIMIT));
+    if (status) dl_log(DILOCO_LOG_DEBUG, "no heartbeat: %s", diloco_error_text());
+    helper_count(&b->beat);
+}
+
+static void *beat_body(void *context)
+{
+    dl_background *b = context;
+    const dl_time period = dl_time_from_seconds(b->a.run->config.heartbeat_s);
+    uint64_t last_step = b->step;
+    dl_time last = dl_clock_now();
+    unsigned char bytes[1024];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    pthread_mutex_lock(&b->beat.lock);
+    for (uint64_t n = 0; !b->beat.stop; n++) {
+        pthread_mutex_unlock(&b->beat.lock);
+        const dl_time now = dl_clock_now();
+        const uint64_t step = b->step;
+        const double gone = dl_seconds(now - last);
+        beat_once(b, &text, n, gone > 0 ? (double)(step - last_step) / gone : 0);
+        last = now;
+        last_step = step;
+        pthread_mutex_lock(&b->beat.lock);
+        if (!b->beat.stop) helper_wait(&b->beat, dl_time_after(now, period));
+    }
+    pthread_mutex_unlock(&b->beat.lock);
+    return NULL;
+}
+
+void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position)
+{
+    b->step = step;
+    b->position = position;
+}
+
+void dl_background_tell_entry(dl_background *b, uint64_t entry)
+{
+    b->entry = entry;
+}
+
+/* ---- snapshots -------------------------------------------------------------------------- */
+
+void dl_background_snapshot_here(dl_background *b, dl_store *store)
+{
+    const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
+    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &b->a.self, until))
+        dl_log(DILOCO_LOG_WARN, "no snapshot at entry %llu: %s",
+               (unsigned long long)b->a.state->control.entry, diloco_error_text());
+}
+
+static void *snap_body(void *context)
+{
+    dl_background *b = context;
+    pthread_mutex_lock(&b->snap.lock);
+    while (!b->snap.stop || b->snap.busy) {
+        if (!b->snap.busy) {
+            pthread_cond_wait(&b->snap.wake, &b->snap.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&b->snap.lock);
+        dl_background_snapshot_here(b, b->snap.store);
+        helper_count(&b->snap);
+        pthread_mutex_lock(&b->snap.lock);
+        b->snap.busy = false;
+        pthread_cond_broadcast(&b->snap.wake);
+    }
+    pthread_mutex_unlock(&b->snap.lock);
+    return NULL;
+}
+
+void dl_background_snapshot(dl_background *b)
+{
+    dl_background_settle(b);
+    pthread_mutex_lock(&b->snap.lock);
+    b->snap.busy = true;
+    pthread_cond_broadcast(&b->snap.wake);
+    pthread_mutex_unlock(&b->snap.lock);
+}
+
+void dl_background_settle(dl_background *b)
+{
+    pthread_mutex_lock(&b->snap.lock);
+    while (b->snap.busy)
+        pthread_cond_wait(&b->snap.wake, &b->snap.lock);
+    pthread_mutex_unlock(&b->snap.lock);
+}
+
+void dl_background_traffic(const dl_background *b, uint64_t *sent, uint64_t *received)
+{
+    *sent = b->beat.sent + b->snap.sent;
+    *received = b->beat.received + b->snap.received;
+}
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+diloco_status dl_background_create(dl_background **out, const dl_background_args *args)
+{
+    *out = NULL;
+    dl_background *b = calloc(1, sizeof *b);
+    if (!b) return dl_fail(DILOCO_ENOMEM, "no memory for heartbeats and snapshots");
+    b->a = *args;
+    diloco_status status = helper_start(&b->snap, args->url, snap_body, b);
+    if (!status) status = helper_start(&b->beat, args->url, beat_body, b);
+    if (status) {
+        dl_background_destroy(b);
+        return status;
+    }
+    *out = b;
+    return DILOCO_OK;
+}
+
+void dl_background_destroy(dl_background *b)
+{
+    if (!b) return;
+    helper_stop(&b->snap); /* first: a long snapshot is written by a replica that still beats */
+    helper_stop(&b->beat);
+    free(b);
+}

@@ -1,0 +1,41 @@
+/* background.h - what a replica does beside training: heartbeats and snapshots.
+ *
+ * A thread and a store handle each, so that a heartbeat never queues behind tensors and a
+ * snapshot is written while training goes on. */
+#ifndef DL_RUN_BACKGROUND_H
+#define DL_RUN_BACKGROUND_H
+
+#include "run/state.h"
+
+typedef struct dl_background dl_background;
+
+typedef struct dl_background_args {
+    const char *url;
+    const dl_runfile *run; /* borrowed, as all */
+    const dl_state *state;
+    dl_life self;
+} dl_background_args;
+
+/* Starts both threads. The first heartbeat names entry 0, which protects every object from
+ * collection until the state is loaded (P25). DILOCO_ENOMEM, errors of dl_store_open. */
+DL_MUST_CHECK diloco_status dl_background_create(dl_background **out,
+                                                 const dl_background_args *args);
+/* Finishes a snapshot under way, then stops both. NULL is fine. */
+void dl_background_destroy(dl_background *b);
+
+/* What heartbeats tell from now on. Any thread; allocates nothing. */
+void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position);
+void dl_background_tell_entry(dl_background *b, uint64_t entry);
+
+/* Write a snapshot of the state's `now`, read it back, collect. The state must not change
+ * until dl_background_settle returns. A failure is a warning: there will be another. */
+void dl_background_snapshot(dl_background *b);
+/* The same on the caller's thread and handle. */
+void dl_background_snapshot_here(dl_background *b, dl_store *store);
+/* Wait for the snapshot under way, if there is one. */
+void dl_background_settle(dl_background *b);
+
+/* Object bytes that both threads have moved so far. Any thread. */
+void dl_background_traffic(const dl_background *b, uint64_t *sent, uint64_t *received);
+
+#endif

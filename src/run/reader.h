@@ -1,0 +1,31 @@
+/* reader.h - a run opened for reading: what inspect.c, status.c and verify.c share. */
+#ifndef DL_RUN_READER_H
+#define DL_RUN_READER_H
+
+#include "run/exec.h"
+#include "run/open.h"
+#include <diloco/inspect.h>
+
+typedef struct dl_reader {
+    dl_store *store;
+    dl_runfile file;
+    dl_hash digest; /* of run.json */
+    dl_pool *pool;
+    dl_exec *exec; /* NULL until dl_reader_exec */
+} dl_reader;
+
+/* DILOCO_ENOENT: no run there. Close only what was opened. */
+DL_MUST_CHECK diloco_status dl_reader_open(dl_reader *r, const char *url);
+void dl_reader_close(dl_reader *r);
+/* What replaying needs: memory of the state's size. */
+DL_MUST_CHECK diloco_status dl_reader_exec(dl_reader *r, int n_threads);
+dl_time dl_reader_limit(void); /* for any one read */
+
+/* The number of entries in the log. */
+DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, dl_store *store);
+
+/* diloco_log_walk on an open reader. */
+DL_MUST_CHECK diloco_status dl_reader_walk(dl_reader *r, uint64_t from, diloco_log_entry_fn fn,
+                                           void *user);
+
+#endif

@@ -1,0 +1,497 @@
+/* run_test.c - whole runs through the public API, replicas as threads over mem://: that the
+ * arithmetic of docs/design.md section 2 is what comes out, and what registering refuses. */
+#include "toy_run.h"
+
+/* ---- goldens ---------------------------------------------------------------------------- */
+
+/* w moves by -1 in every interval, so g = 1. */
+static double fall_by_one(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] -= 1;
+    return 0;
+}
+
+/* Keeps what w was when each interval began. */
+static double fall_and_look(toy *t, const diloco_run_info *now)
+{
+    double *seen = t->user;
+    if (now->entry) seen[now->entry - 1] = (double)t->w[0];
+    return fall_by_one(t, now);
+}
+
+TEST(outer_nesterov_follows_the_worked_trace_through_real_commits)
+{
+    const double expected[] = {-1.33, -3.227, -5.6343, -8.50087};
+    double seen[4];
+    toy t = toy_of("r0", "mem://nesterov");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.local_steps_per_round", "1");
+    t.step = fall_and_look;
+    t.user = seen;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(4, t.end.entry);
+    seen[3] = (double)t.w[0];
+    for (int i = 0; i < 4; i++)
+        CHECK_NEAR(expected[i], seen[i], 2e-6);
+}
+
+TEST(one_replica_with_outer_sgd_of_lr_1_is_plain_training)
+{
+    toy plain = toy_of("r0", "mem://plain"), t = plain;
+    for (uint64_t k = 0; k < 12; k++)
+        toy_step(&plain, &(diloco_run_info){.sample = k});
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "server.diloco.outer_optimizer", "sgd");
+    toy_set(&t, "server.diloco.outer_learning_rate", "1");
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(12, t.end.step);
+    for (int i = 0; i < TOY_N; i++)
+        CHECK_NEAR((double)plain.w[i], (double)t.w[i], 1e-6);
+}
+
+/* One entry: r0 ends at 1 after 2 samples a step, r1 at 5 after 6. */
+static double go_to(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] = t->name[1] == '0' ? 1 : 5;
+    return 0;
+}
+
+static void check_mean(const char *weighting, const char *store, double expected)
+{
+    toy all[2];
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 2, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 2, "server.diloco.aggregation_weighting", weighting);
+    toy_set_all(all, 2, "trainer.rounds", "1");
+    for (int r = 0; r < 2; r++) {
+        all[r].step = go_to;
+        all[r].samples = r ? 6 : 2;
+    }
+    toy_live_all(all, 2);
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        for (int i = 0; i < TOY_N; i++)
+            CHECK_NEAR(expected, (double)all[r].w[i], 1e-6);
+    }
+}
+
+TEST(outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members)
+{
+    check_mean("uniform", "mem://uniform", 3);
+    check_mean("num_samples", "mem://samples", 0.25 * 1 + 0.75 * 5);
+    check_mean("steps", "mem://steps", 3);
+}
+
+/* ---- LIB-20: two replicas, four steps, two entries, different data ------------------------- */
+
+typedef struct digests {
+    char of[8][40];
+    size_t n;
+} digests;
+
+static void note_digest(toy *t, diloco_run *run, const char *line)
+{
+    digests *d = t->user;
+    const char *at = strstr(line, "\"digest\":\"");
+    (void)run;
+    if (strstr(line, "\"event\":\"commit\"") && at && d->n < 8)
+        snprintf(d->of[d->n++], sizeof d->of[0], "%.32s", at + 10);
+}
+
+TEST(two_replicas_of_different_data_agree_after_each_of_exactly_two_commits)
+{
+    toy all[2];
+    digests seen[2] = {{.n = 0}, {.n = 0}};
+    toy_keep("mem://lib20");
+    toy_crew(all, 2, "mem://lib20", "none");
+    toy_set_all(all, 2, "trainer.rounds", "2");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "4");
+    for (int r = 0; r < 2; r++) {
+        all[r].heard = note_digest;
+        all[r].user = &seen[r];
+    }
+    toy_live_all(all, 2);
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        CHECK_INT(2, all[r].end.entry);
+        CHECK_INT(8, all[r].end.step);
+        CHECK_INT(2, seen[r].n);
+        CHECK_STR(seen[0].of[0], seen[r].of[0]);
+        CHECK_STR(seen[0].of[1], seen[r].of[1]);
+        CHECK_BYTES(all[0].w, all[r].w, sizeof all[r].w);
+        CHECK_BYTES(all[r].theta, all[r].w, sizeof all[r].w);
+    }
+    CHECK(strcmp(seen[0].of[0], seen[0].of[1]) != 0);
+    for (int i = 0; i < TOY_N; i++)
+        CHECK(all[0].w[i] != 0);
+    CHECK(memcmp(all[0].moment, all[1].moment, sizeof all[0].moment) != 0); /* other data */
+
+    /* One momentum of the outer optimizer a tensor: theta's image has w and diloco.momentum.w. */
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, "mem://lib20", UINT64_MAX));
+    CHECK_INT(2, entry);
+    CHECK(len > 8 + 2 * sizeof all[0].w);
+    const size_t header = len - 2 * sizeof all[0].w;
+    char *text = strndup((char *)bytes + 8, header - 8);
+    CHECK_CONTAINS("\"diloco.momentum.w\"", text);
+    CHECK_CONTAINS("\"w\"", text);
+    free(text);
+    diloco_free(bytes);
+}
+
+/* ---- gradients -------------------------------------------------------------------------- */
+
+/* The gradient at w, plain. */
+static double gradient_only(toy *t, const diloco_run_info *now)
+{
+    for (int i = 0; i < TOY_N; i++)
+        t->moment[i] = t->w[i] - toy_target((uint64_t)now->shard, now->sample, i);
+    return 0;
+}
+
+TEST(h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd)
+{
+    enum { STEPS = 10 };
+    toy all[2];
+    float w[TOY_N] = {0};
+    toy_crew(all, 2, "mem://parallel", "none");
+    toy_set_all(all, 2, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 2, "server.diloco.outer_learning_rate", "0.1");
+    toy_set_all(all, 2, "trainer.rounds", "10");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    for (int r = 0; r < 2; r++) {
+        all[r].gradients = true;
+        all[r].step = gradient_only;
+    }
+    toy_live_all(all, 2);
+    for (uint64_t k = 0; k < STEPS; k++)
+        for (int i = 0; i < TOY_N; i++) {
+            const float a = w[i] - toy_target(0, k, i), b = w[i] - toy_target(1, k, i);
+            w[i] -= 0.1f * 0.5f * (a + b);
+        }
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        for (int i = 0; i < TOY_N; i++)
+            CHECK_NEAR((double)w[i], (double)all[r].w[i], 1e-6);
+    }
+}
+
+TEST(h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd)
+{
+    toy all[2];
+    float w[TOY_N] = {0};
+    toy_crew(all, 2, "mem://h1", "none");
+    toy_set_all(all, 2, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 2, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 2, "trainer.rounds", "10");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    for (int r = 0; r < 2; r++)
+        all[r].mu = 0;
+    toy_live_all(all, 2);
+    for (uint64_t k = 0; k < 10; k++)
+        for (int i = 0; i < TOY_N; i++) {
+            const float a = w[i] - toy_target(0, k, i), b = w[i] - toy_target(1, k, i);
+            w[i] -= 0.05f * 0.5f * (a + b);
+        }
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        for (int i = 0; i < TOY_N; i++)
+            CHECK_NEAR((double)w[i], (double)all[r].w[i], 1e-6);
+    }
+}
+
+/* ---- other kinds of tensors ------------------------------------------------------------- */
+
+typedef struct zoo {
+    float frozen[2], running[2];
+    int64_t counter[3];
+    uint8_t flag[3];
+} zoo;
+
+static diloco_status register_zoo(toy *t, diloco_run *run)
+{
+    zoo *z = t->user;
+
+    const diloco_tensor more[] = {
+        {"frozen", z->frozen, DILOCO_F32, DILOCO_FROZEN, 1, {2}, 0},
+        {"running", z->running, DILOCO_F32, DILOCO_BUFFER, 1, {2}, 0},
+        {"counter", z->counter, DILOCO_I64, DILOCO_BUFFER, 1, {3}, 0},
+        {"flag", z->flag, DILOCO_BOOL, DILOCO_BUFFER, 1, {3}, 0},
+    };
+    for (size_t i = 0; i < 4; i++) {
+        const diloco_status status = diloco_run_tensor(run, &more[i]);
+        if (status) return status;
+    }
+    return DILOCO_OK;
+}
+
+/* Each interval: w and running move by -1 (r0) or -3 (r1); counters end at 1 and 2, 2^53 + 1
+ * and 2^53 + 3, -1 and -2; flags at 1 and 0, 1 and 1, 0 and 0. */
+static double move_zoo(toy *t, const diloco_run_info *now)
+{
+    zoo *z = t->user;
+    const int other = t->name[1] == '1';
+    (void)now;
+    t->w[0] -= other ? 3 : 1;
+    z->running[0] -= other ? 3 : 1;
+    z->frozen[1] = 7;
+    z->counter[0] = other ? 2 : 1;
+    z->counter[1] = (INT64_C(1) << 53) + (other ? 3 : 1);
+    z->counter[2] = other ? -2 : -1;
+    z->flag[0] = !other;
+    z->flag[1] = 1;
+    z->flag[2] = 0;
+    return 0;
+}
+
+static void run_zoo(zoo z[2], toy all[2], const char *store, const char *apply_to)
+{
+    toy_keep(store);
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "server.diloco.apply_outer_optimizer_to", apply_to);
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 2, "trainer.rounds", "2");
+    for (int r = 0; r < 2; r++) {
+        z[r] = (zoo){.frozen = {5, 7}, .flag = {1, 1, 1}};
+        all[r].prepare = register_zoo;
+        all[r].step = move_zoo;
+        all[r].user = &z[r];
+    }
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_BYTES(&z[0], &z[1], sizeof z[0]);
+    CHECK_BYTES(all[0].w, all[1].w, sizeof all[0].w);
+}
+
+TEST(only_trained_tensors_have_momentum_and_the_others_take_the_mean)
+{
+    zoo z[2];
+    toy all[2];
+    run_zoo(z, all, "mem://zoo", "parameters");
+    CHECK_NEAR(2 * -3.227, (double)all[0].w[0], 2e-6); /* g = 2 twice, Nesterov .7 .9 */
+    CHECK_NEAR(-4, (double)z[0].running[0], 1e-6);     /* the mean moved by -2 twice */
+    CHECK_NEAR(5, (double)z[0].frozen[0], 0);
+    CHECK_NEAR(7, (double)z[0].frozen[1], 0);
+    CHECK_INT(2, z[0].counter[0]); /* 1.5, half up */
+    CHECK_INT((INT64_C(1) << 53) + 2, z[0].counter[1]);
+    CHECK_INT(-1, z[0].counter[2]); /* -1.5, half up */
+    CHECK_INT(1, z[0].flag[0]);     /* a tie is true */
+    CHECK_INT(1, z[0].flag[1]);
+    CHECK_INT(0, z[0].flag[2]);
+
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, "mem://zoo", UINT64_MAX));
+    char *text = strndup((char *)bytes + 8, len - 8);
+    CHECK_CONTAINS("diloco.momentum.w", text);
+    CHECK(!strstr(text, "diloco.momentum.running"));
+    CHECK(!strstr(text, "diloco.momentum.frozen"));
+    free(text);
+    diloco_free(bytes);
+}
+
+TEST(all_floating_gives_momentum_to_buffers_too)
+{
+    zoo z[2];
+    toy all[2];
+    run_zoo(z, all, "mem://zoo-all", "all_floating");
+    CHECK_NEAR(2 * -3.227, (double)all[0].w[0], 2e-6);
+    CHECK_NEAR(2 * -3.227, (double)z[0].running[0], 2e-6);
+    CHECK_INT(2, z[0].counter[0]);
+}
+
+/* ---- any number of runs in one process --------------------------------------------------- */
+
+TEST(two_runs_of_three_replicas_each_live_in_one_process)
+{
+    toy all[6];
+    toy_keep("mem://first");
+    toy_keep("mem://second");
+    toy_crew(all, 3, "mem://first", "none");
+    toy_crew(all + 3, 3, "mem://second", "none");
+    toy_set_all(all, 6, "run.snapshot_every", "0.001"); /* the snapshot threads work too */
+    toy_set_all(all, 6, "trainer.rounds", "8");
+    toy_set_all(all + 3, 3, "server.diloco.outer_learning_rate", "0.5");
+    toy_live_all(all, 6);
+    for (int r = 0; r < 6; r++) {
+        TOY_OK(all[r]);
+        CHECK_BYTES(all[r / 3 * 3].w, all[r].w, sizeof all[r].w);
+    }
+    CHECK(memcmp(all[0].w, all[3].w, sizeof all[0].w) != 0);
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify(&report, "mem://first", 1, NULL, NULL));
+    CHECK(report.complete);
+    CHECK_INT(8, report.entries);
+    CHECK_OK(diloco_verify(&report, "mem://second", 2, NULL, NULL));
+}
+
+TEST(a_replica_that_comes_late_is_given_the_shared_model_and_takes_part)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://late", "none");
+    toy_set_all(all, 2, "run.min_replicas", "1");
+    toy_set_all(all, 2, "run.start_timeout", "0");
+    toy_set_all(all, 2, "trainer.rounds", "40");
+    all[0].step_us = all[1].step_us = 2000;
+    CHECK_INT(0, pthread_create(&all[0].thread, NULL, toy_thread, &all[0]));
+    usleep(60000);
+    toy_live(&all[1]);
+    pthread_join(all[0].thread, NULL);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_BYTES(all[0].w, all[1].w, sizeof all[0].w);
+    CHECK_INT(120, all[0].end.step);
+    CHECK(all[1].end.step < 120); /* its own completed steps only (P13) */
+    CHECK_INT(120, all[1].end.position);
+}
+
+/* ---- registering ------------------------------------------------------------------------ */
+
+static diloco_config *config_of(const char *store)
+{
+    diloco_config *c = diloco_config_create();
+    CHECK(c != NULL);
+    if (store) CHECK_OK(diloco_config_set(c, "run.store", store, NULL));
+    return c;
+}
+
+TEST(what_cannot_be_a_run_is_refused_by_name)
+{
+    diloco_run *run;
+    diloco_config *c = config_of(NULL);
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
+    CHECK_CONTAINS("run.store", diloco_error_text());
+    CHECK(run == NULL);
+    CHECK_OK(diloco_config_set(c, "run.store", "mem://refused", NULL));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "a/b"));
+    CHECK_CONTAINS("a/b", diloco_error_text());
+    CHECK_OK(diloco_config_set(c, "run.heartbeat", "50", NULL));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
+    CHECK_CONTAINS("run.heartbeat", diloco_error_text());
+    CHECK_OK(diloco_config_set(c, "run.heartbeat", "5", NULL));
+    CHECK_OK(diloco_config_set(c, "run.min_replicas", "3", NULL));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
+    CHECK_CONTAINS("run.min_replicas", diloco_error_text());
+    diloco_config_destroy(c);
+}
+
+TEST(calls_out_of_order_and_tensors_that_cannot_be_are_refused)
+{
+    diloco_run *run;
+    float w[2] = {1, 2};
+    int64_t n = 0;
+    diloco_config *c = config_of("mem://order");
+    diloco_tensor good = {.name = "w", .data = w, .n_dims = 1, .shape = {2}}, bad = good;
+    diloco_tensor integer = {"n", &n, DILOCO_I64, DILOCO_BUFFER, 0, {0}, 0};
+    void *place = w;
+    CHECK_OK(diloco_config_set(c, "run.state_dir", "none", NULL));
+    CHECK_OK(diloco_run_open(&run, c, "r0"));
+    diloco_config_destroy(c);
+
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_join(run)); /* nothing to train */
+    CHECK_CONTAINS("no tensors", diloco_error_text());
+    bad.data = NULL;
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &bad));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_gradient(run, "w", w));
+    CHECK_CONTAINS("register tensor w", diloco_error_text());
+    CHECK_OK(diloco_run_tensor(run, &good));
+    CHECK_OK(diloco_run_tensor(run, &integer));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_gradient(run, "n", w));
+    CHECK_CONTAINS("not f32", diloco_error_text());
+
+    char long_name[300] = {0};
+    memset(long_name, 'x', sizeof long_name - 1);
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, long_name, w, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "", w, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", NULL, 4));
+    CHECK_OK(diloco_run_private(run, "p", w, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", w, 4));
+    CHECK_CONTAINS("twice", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_data_digest(run, "12"));
+
+    CHECK_STATUS(DILOCO_EINVAL, diloco_step(run, NULL));
+    CHECK_CONTAINS("before diloco_run_join", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_save(run));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_leave(run));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_theta(run, &place, 1));
+    CHECK_OK(diloco_run_join(run));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_join(run));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &good));
+    CHECK_CONTAINS("before", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "q", w, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_theta(run, &place, 1)); /* of two tensors */
+    CHECK_OK(diloco_run_leave(run));
+    CHECK_OK(diloco_run_leave(run));
+    diloco_run_close(run);
+    diloco_run_close(NULL);
+}
+
+TEST(a_tensor_named_twice_is_refused_when_the_run_is_made)
+{
+    diloco_run *run;
+    float w[2] = {1, 2};
+    diloco_config *c = config_of("mem://twice");
+    diloco_tensor t = {.name = "w", .data = w, .n_dims = 1, .shape = {2}};
+    CHECK_OK(diloco_run_open(&run, c, "r0"));
+    diloco_config_destroy(c);
+    CHECK_OK(diloco_run_tensor(run, &t));
+    CHECK_OK(diloco_run_tensor(run, &t));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_create(run));
+    diloco_run_close(run);
+}
+
+TEST(a_first_value_or_a_movement_that_is_not_finite_is_named)
+{
+    toy t = toy_of("r0", "mem://nan");
+    toy_set(&t, "run.state_dir", "none");
+    t.w[5] = NAN;
+    toy_live(&t);
+    CHECK_INT(DILOCO_ENUMERIC, t.status);
+    CHECK_CONTAINS("w[5]", t.text);
+    t.w[5] = 0;
+    t.inner_lr = INFINITY;
+    toy_live(&t);
+    CHECK_INT(DILOCO_ENUMERIC, t.status);
+    CHECK_CONTAINS("w[0]", t.text);
+}
+
+TEST(an_interval_without_samples_is_refused_and_not_waited_for)
+{
+    toy t = toy_of("r0", "mem://samples-none");
+    toy_set(&t, "run.state_dir", "none");
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_join(t.run));
+    const diloco_step_report none = {.loss = 1};
+    CHECK_OK(diloco_step(t.run, &none));
+    CHECK_OK(diloco_step(t.run, &none));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_step(t.run, &none));
+    CHECK_CONTAINS("no samples", diloco_error_text());
+    toy_close(&t);
+}
+
+TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
+          one_replica_with_outer_sgd_of_lr_1_is_plain_training,
+          outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
+          two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
+          h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
+          h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,
+          only_trained_tensors_have_momentum_and_the_others_take_the_mean,
+          all_floating_gives_momentum_to_buffers_too,
+          two_runs_of_three_replicas_each_live_in_one_process,
+          a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
+          what_cannot_be_a_run_is_refused_by_name,
+          calls_out_of_order_and_tensors_that_cannot_be_are_refused,
+          a_tensor_named_twice_is_refused_when_the_run_is_made,
+          a_first_value_or_a_movement_that_is_not_finite_is_named,
+          an_interval_without_samples_is_refused_and_not_waited_for)

@@ -1,0 +1,177 @@
+/* verify.c - diloco_verify: the chain of prev over the whole log, then a replay from the first
+ * state whose contributions are all kept, then every snapshot that is left. */
+#include "base/log.h"
+#include "run/reader.h"
+#include "run/replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the chain -------------------------------------------------------------------------- */
+
+/* An entry that cannot be read is void; its bytes are chained all the same. */
+static diloco_status check_link(const dl_buf *text, dl_entry *entry, uint64_t e, dl_hash before,
+                                const dl_outer *outer)
+{
+    const diloco_status status = dl_entry_read(entry, text->data, text->len, outer);
+    if (status == DILOCO_EPROTO) return DILOCO_OK; /* the replay finds it void, and says so */
+    if (status || dl_hash_equal(entry->prev, before)) return status;
+    return dl_fail(DILOCO_EPROTO, "entry %llu: prev is not the digest of the entry before it",
+                   (unsigned long long)e);
+}
+
+/* prev of every entry before `end` is the digest of the text before it. */
+static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64_t end)
+{
+    dl_buf text;
+    dl_entry entry;
+    DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    const dl_outer *outer = dl_outer_find(r->file.config.outer_optimizer);
+    dl_hash before = r->digest;
+    diloco_status status = DILOCO_OK;
+    for (uint64_t e = 0; e < end && !status; e++) {
+        dl_key key;
+        dl_key_entry(key, e);
+        dl_buf_clear(&text);
+        status = dl_store_get(r->store, &text, key, dl_reader_limit());
+        if (status == DILOCO_ENOENT)
+            status = dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
+                             (unsigned long long)e);
+        if (!status) status = check_link(&text, &entry, e, before, outer);
+        before = dl_hash_bytes(text.data, text.len);
+        out->chained += !status;
+    }
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&entry);
+    return status;
+}
+
+/* ---- the replay ------------------------------------------------------------------------- */
+
+typedef struct relay {
+    diloco_verify_fn fn;
+    void *user;
+    uint64_t total;
+} relay;
+
+static void on_progress(void *user, uint64_t done)
+{
+    relay *p = user;
+    if (p->fn) p->fn(p->user, done, p->total);
+}
+
+static diloco_status found_any(void *context, const char *key, size_t len)
+{
+    (void)key, (void)len;
+    *(bool *)context = true;
+    return DILOCO_ECLOSED; /* one is enough */
+}
+
+static diloco_status first_is_kept(dl_reader *r, bool *kept)
+{
+    dl_key prefix;
+    *kept = false;
+    dl_key_contributions(prefix, 0);
+    const diloco_status status =
+        dl_store_list(r->store, prefix, NULL, found_any, kept, dl_reader_limit());
+    return status == DILOCO_ECLOSED ? DILOCO_OK : status;
+}
+
+static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
+                            relay *progress)
+{
+    out->first_replayed = dl_exec_state(r->exec)->control.entry;
+    return dl_replay(replayed, r->exec, &r->file, out->entries, on_progress, progress);
+}
+
+/* From theta0 where the first contributions are kept, else from the oldest snapshot. */
+static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
+                                relay *progress)
+{
+    dl_state *state = dl_exec_state(r->exec);
+    bool kept;
+    DL_TRY(first_is_kept(r, &kept));
+    if (kept) {
+        DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, 0, r->pool,
+                                       dl_reader_limit()));
+        const diloco_status status = replay(r, out, replayed, progress);
+        if (status != DILOCO_ENOENT || !strcmp(r->file.config.retain, "all")) return status;
+        /* A straggler has put one behind the collection of the others. */
+        dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
+               diloco_error_text());
+    }
+    DL_TRY(
+        dl_snapshot_read_oldest(state, r->store, &r->file, r->digest, r->pool, dl_reader_limit()));
+    return replay(r, out, replayed, progress);
+}
+
+/* ---- snapshots -------------------------------------------------------------------------- */
+
+/* One listed snapshot at a time: the store is not to be used from within a listing. */
+typedef struct next_snapshot {
+    dl_key after;
+    bool found;
+    uint64_t entry;
+    dl_life life;
+} next_snapshot;
+
+static diloco_status found_snapshot(void *context, const char *key, size_t len)
+{
+    next_snapshot *n = context;
+    (void)len;
+    n->found = dl_key_parse_snapshot(&n->entry, &n->life, key);
+    memcpy(n->after, key, strlen(key) + 1);
+    return n->found ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+static diloco_status check_snapshots(dl_reader *r)
+{
+    next_snapshot n = {.after = ""};
+    for (;;) {
+        n.found = false;
+        diloco_status status = dl_store_list(r->store, "snap/", n.after[0] ? n.after : NULL,
+                                             found_snapshot, &n, dl_reader_limit());
+        if (status && status != DILOCO_ECLOSED) return status;
+        if (!n.found) return DILOCO_OK;
+        status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file.manifest, r->file.id,
+                                    dl_reader_limit());
+        if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
+        DL_TRY(status);
+    }
+}
+
+/* ---- all of it -------------------------------------------------------------------------- */
+
+static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threads, relay *progress)
+{
+    dl_replay_report replayed;
+    DL_TRY(dl_reader_exec(r, n_threads));
+    DL_TRY(dl_reader_length(&out->entries, r->store));
+    progress->total = out->entries;
+    DL_TRY(check_chain(r, out, out->entries));
+    DL_TRY(replay_all(r, out, &replayed, progress));
+    out->replayed = replayed.replayed;
+    out->commits = replayed.commits;
+    out->aborts = replayed.aborts;
+    out->voids = replayed.voids;
+    out->complete = out->entries >= (uint64_t)r->file.config.rounds;
+    dl_hash_to_hex(out->digest, dl_state_digest_all(dl_exec_state(r->exec)));
+    if (replayed.voids)
+        return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
+                       (unsigned long long)replayed.first_void, replayed.first_void_reason,
+                       (unsigned long long)replayed.voids);
+    return check_snapshots(r);
+}
+
+diloco_status diloco_verify(diloco_verify_report *out, const char *url, int n_threads,
+                            diloco_verify_fn progress, void *user)
+{
+    dl_reader r;
+    relay p = {.fn = progress, .user = user};
+    memset(out, 0, sizeof *out);
+    DL_TRY(dl_reader_open(&r, url));
+    const diloco_status status = verify(&r, out, n_threads, &p);
+    dl_reader_close(&r);
+    return status;
+}
