@@ -1,0 +1,77 @@
+/* schedule_test.c - learning rates at the corners of every schedule. */
+#include "check.h"
+#include "nn/inner.h"
+
+static dl_config config;
+
+static double lr_at(const char *name, uint64_t step)
+{
+    double lr = -1;
+    CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", name, "test"));
+    CHECK_OK(dl_schedule_lr(&lr, &config, step, 100));
+    return lr;
+}
+
+static void defaults(void)
+{
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "lr", "2", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.warmup_steps", "10", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.decay_steps", "20", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.min_ratio", "0.1", "test"));
+}
+
+TEST(warm_up_rises_to_the_full_rate_in_every_schedule)
+{
+    defaults();
+    for (size_t i = 0; dl_schedule_name_at(i); i++) {
+        const char *name = dl_schedule_name_at(i);
+        CHECK_NEAR(0.2, lr_at(name, 0), 1e-12);
+        CHECK_NEAR(1.0, lr_at(name, 4), 1e-12);
+        CHECK_NEAR(2.0, lr_at(name, 9), 1e-12);
+        CHECK_NEAR(2.0, lr_at(name, 10), 1e-12);
+    }
+}
+
+TEST(each_schedule_falls_as_its_name_says)
+{
+    defaults();
+    CHECK_NEAR(2.0, lr_at("constant", 99), 1e-12);
+    CHECK_NEAR(0.2 + 1.8 * 0.5, lr_at("linear", 55), 1e-12);
+    CHECK_NEAR(0.2, lr_at("linear", 100), 1e-12);
+    CHECK_NEAR(0.2 + 1.8 * 0.5, lr_at("cosine", 55), 1e-12);
+    CHECK_NEAR(0.2 + 0.9 * (1 + cos(3.14159265358979 * 10 / 90)), lr_at("cosine", 20), 1e-9);
+    CHECK_NEAR(2.0, lr_at("wsd", 80), 1e-12);
+    CHECK_NEAR(0.2 + 1.8 * (1 - sqrt(0.25)), lr_at("wsd", 85), 1e-12);
+    CHECK_NEAR(0.2, lr_at("wsd", 100), 1e-12);
+}
+
+TEST(behind_the_end_the_rate_stays_at_its_lowest)
+{
+    defaults();
+    CHECK_NEAR(0.2, lr_at("cosine", 1000), 1e-12);
+    CHECK_NEAR(0.2, lr_at("linear", 1000), 1e-12);
+    CHECK_NEAR(0.2, lr_at("wsd", 1000), 1e-12);
+}
+
+TEST(wsd_decays_over_a_tenth_unless_told)
+{
+    defaults();
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.decay_steps", "0", "test"));
+    CHECK_NEAR(2.0, lr_at("wsd", 90), 1e-12);
+    CHECK(lr_at("wsd", 91) < 2.0);
+}
+
+TEST(an_unknown_schedule_names_the_known_ones)
+{
+    double lr;
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", "zigzag", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_lr(&lr, &config, 0, 100));
+    for (size_t i = 0; dl_schedule_name_at(i); i++)
+        CHECK_CONTAINS(dl_schedule_name_at(i), diloco_error_text());
+}
+
+TEST_MAIN(warm_up_rises_to_the_full_rate_in_every_schedule, each_schedule_falls_as_its_name_says,
+          behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_unless_told,
+          an_unknown_schedule_names_the_known_ones)

@@ -1,0 +1,118 @@
+/* backend_test.c - every backend moves bytes alike; the trap backend kills whoever touches its
+ * memory from outside. The touching is done by a child process. */
+#include "check.h"
+#include "tensor/backend.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TEST(copies_and_zero_move_bytes_on_every_backend)
+{
+    for (size_t i = 0; dl_backend_name_at(i); i++) {
+        dl_backend *b;
+        void *x, *y;
+        unsigned char in[100], out[100] = {1};
+        CHECK_OK(dl_backend_create(&b, dl_backend_name_at(i)));
+        CHECK_OK(dl_backend_alloc(b, &x, 100));
+        CHECK_OK(dl_backend_alloc(b, &y, 3 << 20));
+        CHECK((uintptr_t)x % 64 == 0 && (uintptr_t)y % 64 == 0);
+        dl_backend_copy_out(b, out, (char *)y + (3 << 20) - 100, 100);
+        for (int k = 0; k < 100; k++) {
+            CHECK_INT(0, out[k]);
+            in[k] = (unsigned char)(k * 3);
+        }
+        dl_backend_copy_in(b, x, in, 100);
+        dl_backend_copy_within(b, (char *)y + 7, x, 100);
+        dl_backend_zero(b, (char *)y + 7 + 10, 5);
+        CHECK_OK(dl_backend_sync(b));
+        dl_backend_copy_out(b, out, (char *)y + 7, 100);
+        memset(in + 10, 0, 5);
+        CHECK_BYTES(in, out, 100);
+        dl_backend_release(b, x);
+        dl_backend_release(b, y);
+        dl_backend_destroy(b);
+    }
+}
+
+TEST(an_empty_piece_is_a_valid_pointer)
+{
+    for (size_t i = 0; dl_backend_name_at(i); i++) {
+        dl_backend *b;
+        void *x;
+        CHECK_OK(dl_backend_create(&b, dl_backend_name_at(i)));
+        CHECK_OK(dl_backend_alloc(b, &x, 0));
+        CHECK(x != NULL);
+        dl_backend_release(b, x);
+        dl_backend_release(b, NULL);
+        dl_backend_destroy(b);
+    }
+    dl_backend_destroy(NULL);
+}
+
+TEST(more_than_there_is_says_how_much)
+{
+    for (size_t i = 0; dl_backend_name_at(i); i++) {
+        dl_backend *b;
+        void *x;
+        CHECK_OK(dl_backend_create(&b, dl_backend_name_at(i)));
+        CHECK_STATUS(DILOCO_ENOMEM, dl_backend_alloc(b, &x, SIZE_MAX - 100));
+        CHECK_CONTAINS("18446744073709551515 bytes", diloco_error_text());
+        CHECK_STATUS(DILOCO_ENOMEM, dl_backend_alloc(b, &x, (size_t)1 << 60));
+        dl_backend_destroy(b);
+    }
+}
+
+TEST(an_unknown_backend_names_the_known_ones)
+{
+    dl_backend *b;
+    CHECK_STATUS(DILOCO_EINVAL, dl_backend_create(&b, "abacus"));
+    CHECK(b == NULL);
+    CHECK_CONTAINS("cpu", diloco_error_text());
+    CHECK_CONTAINS("trap", diloco_error_text());
+}
+
+/* How a child ends that reads a byte: by itself, or by a signal. */
+static int end_of_reader(dl_backend *b, const unsigned char *x, int depth)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        for (int i = 0; i < depth; i++)
+            dl_backend_enter(b);
+        for (int i = 0; i < depth - 1; i++)
+            dl_backend_leave(b);
+        _exit(*(const volatile unsigned char *)x == 42 ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(the_trap_backend_kills_a_host_that_looks_inside)
+{
+    dl_backend *b;
+    void *x, *y;
+    unsigned char byte = 42;
+    CHECK_OK(dl_backend_create(&b, "trap"));
+    CHECK_OK(dl_backend_alloc(b, &x, 1));
+    dl_backend_copy_in(b, x, &byte, 1);
+    CHECK_INT(SIGSEGV, end_of_reader(b, x, 0));
+    CHECK_INT(0, end_of_reader(b, x, 1)); /* inside an operation */
+    CHECK_INT(0, end_of_reader(b, x, 3)); /* they nest */
+    dl_backend_enter(b);
+    CHECK_OK(dl_backend_alloc(b, &y, 1)); /* open now, closed with the rest */
+    *(unsigned char *)y = 42;
+    dl_backend_leave(b);
+    CHECK_INT(SIGSEGV, end_of_reader(b, y, 0));
+    CHECK_INT(SIGSEGV, end_of_reader(b, x, 0));
+    dl_backend_release(b, x);
+    dl_backend_release(b, y);
+    dl_backend_destroy(b);
+}
+
+TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
+          more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
+          the_trap_backend_kills_a_host_that_looks_inside)
