@@ -1,0 +1,115 @@
+/* graph_test.c - the memory plan: what is alive together never overlaps, what is not shares;
+ * and the table of operations is complete. */
+#include "check.h"
+#include "nn/graph.h"
+#include "nn/op.h"
+#include "nn/ops.h"
+
+enum { LAYERS = 5, WIDTH = 24 };
+
+/* A chain of layers as in a model. */
+static dl_graph *chain(size_t max_rows)
+{
+    dl_graph *g;
+    CHECK_OK(dl_graph_create(&g, 4 * LAYERS + 2, 3 * LAYERS + 1, max_rows, 10, 2));
+    int table = dl_graph_weight(g, 17, WIDTH, DL_INITIAL_NORMAL, 1, "table");
+    int x = dl_embedding(g, table), delta = DL_NO_VALUE;
+    for (int i = 0; i < LAYERS; i++) {
+        int norm = dl_graph_weight(g, 0, WIDTH, DL_INITIAL_ONES, 0, "norm%d", i);
+        int up = dl_graph_weight(g, 4 * WIDTH, WIDTH, DL_INITIAL_NORMAL, 1, "up%d", i);
+        int down = dl_graph_weight(g, WIDTH, 2 * WIDTH, DL_INITIAL_NORMAL, 1, "down%d", i);
+        int y = dl_add_norm(g, &x, x, delta, norm, 1e-5f);
+        delta = dl_linear(g, dl_swiglu(g, dl_linear(g, y, up, 1)), down, 1);
+    }
+    dl_head_loss(g, delta, table);
+    return g;
+}
+
+TEST(buffers_alive_together_never_overlap)
+{
+    dl_graph *g = chain(3);
+    size_t bytes, activations, sum = 0;
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
+    for (int i = 0; i < g->n_buffers; i++) {
+        const dl_buffer *a = &g->buffers[i];
+        if (a->first > a->last) continue;
+        CHECK(a->offset % 64 == 0 && a->offset + a->bytes <= activations);
+        sum += a->bytes;
+        for (int k = 0; k < i; k++) {
+            const dl_buffer *b = &g->buffers[k];
+            bool together = a->first <= b->last && b->first <= a->last;
+            bool overlap = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+            CHECK(!(together && overlap));
+        }
+    }
+    CHECK(activations < sum); /* and others do share */
+    dl_graph_destroy(g);
+}
+
+TEST(data_kept_for_backward_lives_until_then)
+{
+    dl_graph *g = chain(3);
+    size_t bytes, activations;
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const dl_node *node = &g->nodes[i];
+        int backward = 2 * g->n_nodes - 1 - i;
+        if (!(node->op->keeps & DL_KEEP_IN0)) continue;
+        CHECK(g->buffers[g->values[node->in[0]].data].last >= backward);
+    }
+    dl_graph_destroy(g);
+}
+
+TEST(a_plan_takes_what_the_allocation_takes)
+{
+    dl_graph *g = chain(3);
+    dl_backend *b;
+    dl_pool *pool;
+    size_t bytes, activations;
+    CHECK_OK(dl_graph_plan(g, &bytes, &activations));
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    CHECK_OK(dl_pool_create(&pool, 2));
+    CHECK_OK(dl_graph_allocate(g, b, pool));
+    CHECK((unsigned char *)g->parameters == (unsigned char *)g->memory);
+    CHECK(g->scratch >= g->activations + activations);
+    CHECK(g->scratch < (unsigned char *)g->memory + bytes);
+    dl_graph_destroy(g);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+}
+
+TEST(a_shared_weight_is_added_to_by_the_later_of_its_gradients)
+{
+    dl_graph *g = chain(3);
+    CHECK(g->nodes[0].grad_adds);               /* embedding: last in the backward pass */
+    CHECK(!g->nodes[g->n_nodes - 1].grad_adds); /* head: first */
+    CHECK(!g->nodes[1].grad_adds);
+    dl_graph_destroy(g);
+}
+
+TEST(a_graph_too_large_for_any_machine_is_refused)
+{
+    dl_graph *g = chain(SIZE_MAX / 1000);
+    size_t bytes, activations;
+    CHECK_STATUS(DILOCO_EINVAL, dl_graph_plan(g, &bytes, &activations));
+    CHECK_CONTAINS("does not fit", diloco_error_text());
+    dl_graph_destroy(g);
+}
+
+TEST(every_operation_has_a_name_a_shape_and_both_ways_on_every_device)
+{
+    for (size_t i = 0; dl_op_at(i); i++) {
+        const dl_op *op = dl_op_at(i);
+        CHECK(op->name && op->shape);
+        for (int device = 0; device < DL_N_DEVICES; device++)
+            CHECK(op->forward[device] && op->backward[device]);
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(op->name, dl_op_at(k)->name) != 0);
+    }
+}
+
+TEST_MAIN(buffers_alive_together_never_overlap, data_kept_for_backward_lives_until_then,
+          a_plan_takes_what_the_allocation_takes,
+          a_shared_weight_is_added_to_by_the_later_of_its_gradients,
+          a_graph_too_large_for_any_machine_is_refused,
+          every_operation_has_a_name_a_shape_and_both_ways_on_every_device)

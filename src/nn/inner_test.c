@@ -1,0 +1,262 @@
+/* inner_test.c - the optimizers against their formulas in float64. That ten steps of a whole
+ * model are PyTorch's is in model/gpt_test.c.
+ *
+ * The tensors are small and of odd sizes but for one of 10000, so that blocks of the norm and
+ * parts of the update begin inside tensors. */
+#include "check.h"
+#include "nn/inner.h"
+
+#include <stdlib.h>
+
+enum { N = 7 + 15 + 10000 + 3 };
+
+static const diloco_tensor tensors[] = {
+    {.name = "vector", .n_dims = 1, .shape = {7}},
+    {.name = "matrix", .n_dims = 2, .shape = {5, 3}},
+    {.name = "large", .n_dims = 2, .shape = {100, 100}},
+    {.name = "last", .n_dims = 1, .shape = {3}},
+};
+
+static bool decays(size_t i)
+{
+    return i >= 7 && i < 7 + 15 + 10000;
+}
+
+typedef struct rig {
+    dl_config config;
+    dl_backend *backend;
+    dl_pool *pool;
+    dl_inner *inner;
+    float *parameters, *gradients; /* on the backend */
+    float p[N], g[N];              /* on the host */
+} rig;
+
+static void set(rig *r, const char *name, const char *value)
+{
+    CHECK_OK(dl_config_set(&r->config, name, value, "test"));
+}
+
+static rig *open_rig(const char *optimizer, const char *backend, int threads)
+{
+    rig *r = calloc(1, sizeof *r);
+    void *memory;
+    dl_config_init(&r->config);
+    set(r, "trainer.optimizer", optimizer);
+    set(r, "trainer.gradient_clip", "0");
+    set(r, "parameters.optimizer.weight_decay", "0.5");
+    set(r, "parameters.optimizer.momentum", "0.9");
+    CHECK_OK(dl_backend_create(&r->backend, backend));
+    CHECK_OK(dl_pool_create(&r->pool, threads));
+    CHECK_OK(dl_backend_alloc(r->backend, &memory, N * sizeof(float)));
+    r->parameters = memory;
+    CHECK_OK(dl_backend_alloc(r->backend, &memory, N * sizeof(float)));
+    r->gradients = memory;
+    return r;
+}
+
+static void create(rig *r)
+{
+    CHECK_OK(dl_inner_create(&r->inner, &r->config, tensors, 4, r->parameters, r->gradients,
+                             r->backend, r->pool));
+    for (size_t i = 0; i < N; i++)
+        r->p[i] = (float)sin((double)i);
+    dl_backend_copy_in(r->backend, r->parameters, r->p, sizeof r->p);
+}
+
+static void close_rig(rig *r)
+{
+    dl_inner_destroy(r->inner);
+    dl_backend_release(r->backend, r->parameters);
+    dl_backend_release(r->backend, r->gradients);
+    dl_pool_destroy(r->pool);
+    dl_backend_destroy(r->backend);
+    free(r);
+}
+
+static double gradient_at(size_t i, int step)
+{
+    return 0.01 * cos((double)i * 0.7 + step);
+}
+
+static void take_step(rig *r, int step, double lr)
+{
+    for (size_t i = 0; i < N; i++)
+        r->g[i] = (float)gradient_at(i, step);
+    dl_backend_copy_in(r->backend, r->gradients, r->g, sizeof r->g);
+    CHECK_OK(dl_inner_step(r->inner, lr));
+    dl_backend_copy_out(r->backend, r->p, r->parameters, sizeof r->p);
+}
+
+static double adamw_after(size_t i, int steps, double lr, double clip)
+{
+    double p = sin((double)i), m = 0, v = 0;
+    p = (double)(float)p;
+    for (int t = 1; t <= steps; t++) {
+        double g = gradient_at(i, t) * clip;
+        p *= decays(i) ? 1 - lr * 0.5 : 1;
+        m = 0.9 * m + 0.1 * g;
+        v = 0.999 * v + 0.001 * g * g;
+        p -= lr / (1 - pow(0.9, t)) * m / (sqrt(v) / sqrt(1 - pow(0.999, t)) + 1e-8);
+    }
+    return p;
+}
+
+TEST(adamw_follows_its_formula_and_decays_matrices_only)
+{
+    for (int threads = 1; threads <= 3; threads++) {
+        rig *r = open_rig("adamw", "trap", threads);
+        create(r);
+        for (int t = 1; t <= 5; t++)
+            take_step(r, t, 0.01);
+        for (size_t i = 0; i < N; i++)
+            if (fabs(gradient_at(i, 1)) > 1e-6)
+                CHECK_NEAR(adamw_after(i, 5, 0.01, 1), r->p[i], 2e-6);
+        CHECK_INT(5, dl_inner_steps(r->inner));
+        CHECK_INT(2, dl_inner_n_vectors(r->inner));
+        CHECK_STR("exp_avg", dl_inner_vector_name(r->inner, 0));
+        CHECK_STR("exp_avg_sq", dl_inner_vector_name(r->inner, 1));
+        CHECK_INT(8, dl_inner_state_bytes(&r->config));
+        close_rig(r);
+    }
+}
+
+TEST(sgd_follows_its_formula_with_and_without_momentum)
+{
+    for (int momentum = 0; momentum < 2; momentum++) {
+        rig *r = open_rig("sgd", "trap", 2);
+        set(r, "parameters.optimizer.momentum", momentum ? "0.9" : "0");
+        create(r);
+        CHECK_INT(momentum, dl_inner_n_vectors(r->inner));
+        CHECK_INT(4 * momentum, dl_inner_state_bytes(&r->config));
+        for (int t = 1; t <= 3; t++)
+            take_step(r, t, 0.1);
+        for (size_t i = 0; i < N; i++) {
+            double p = (double)(float)sin((double)i), b = 0;
+            for (int t = 1; t <= 3; t++) {
+                b = (momentum ? 0.9 : 0) * b + gradient_at(i, t);
+                p = p * (decays(i) ? 1 - 0.1 * 0.5 : 1) - 0.1 * b;
+            }
+            CHECK_NEAR(p, r->p[i], 1e-6);
+        }
+        close_rig(r);
+    }
+}
+
+TEST(a_long_gradient_is_clipped_and_its_norm_is_the_one_before)
+{
+    rig *r = open_rig("adamw", "trap", 2);
+    set(r, "trainer.gradient_clip", "0.25");
+    create(r);
+    double want = 0, norm;
+    take_step(r, 1, 0.01);
+    for (size_t i = 0; i < N; i++)
+        want += (double)r->g[i] * (double)r->g[i];
+    want = sqrt(want); /* about 0.7 */
+    CHECK_OK(dl_inner_norm(r->inner, &norm));
+    CHECK_NEAR(want, norm, 1e-12);
+    float m[N];
+    dl_backend_copy_out(r->backend, m, dl_inner_vector(r->inner, 0), sizeof m);
+    for (size_t i = 0; i < N; i++)
+        CHECK_NEAR(0.1 * (double)r->g[i] * 0.25 / (want + 1e-6), m[i], 1e-9);
+    close_rig(r);
+}
+
+TEST(a_short_gradient_is_left_alone)
+{
+    rig *r = open_rig("sgd", "cpu", 1);
+    set(r, "trainer.gradient_clip", "100");
+    set(r, "parameters.optimizer.momentum", "0");
+    set(r, "parameters.optimizer.weight_decay", "0");
+    create(r);
+    take_step(r, 1, 1);
+    for (size_t i = 0; i < N; i++)
+        CHECK_NEAR((double)(float)sin((double)i) - gradient_at(i, 1), r->p[i], 1e-7);
+    close_rig(r);
+}
+
+static void check_bad(float bad, size_t at, const char *text)
+{
+    rig *r = open_rig("adamw", "trap", 2);
+    double norm;
+    float before[N];
+    create(r);
+    take_step(r, 1, 0.01);
+    memcpy(before, r->p, sizeof before);
+    r->g[at] = bad;
+    dl_backend_copy_in(r->backend, r->gradients, r->g, sizeof r->g);
+    CHECK_OK(dl_inner_step(r->inner, 0.01));
+    /* The host reads late: by then the gradient may be another batch's. */
+    r->g[at] = 0;
+    dl_backend_copy_in(r->backend, r->gradients, r->g, sizeof r->g);
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_inner_norm(r->inner, &norm));
+    CHECK_CONTAINS(text, diloco_error_text());
+    CHECK(!isfinite(norm));
+    dl_backend_copy_out(r->backend, r->p, r->parameters, sizeof r->p);
+    CHECK_BYTES(before, r->p, sizeof before);
+    CHECK_INT(1, dl_inner_steps(r->inner));
+    take_step(r, 2, 0.01);
+    CHECK_OK(dl_inner_norm(r->inner, &norm));
+    CHECK_NEAR(adamw_after(100, 2, 0.01, 1), r->p[100], 1e-6);
+    close_rig(r);
+}
+
+TEST(a_gradient_that_is_not_finite_changes_nothing_and_is_named)
+{
+    check_bad(NAN, 0, "vector[0]");
+    check_bad(-INFINITY, 7 + 14, "matrix[14]");
+    check_bad(INFINITY, 7 + 15 + 5000, "large[5000]");
+    check_bad(NAN, N - 1, "last[2]");
+}
+
+TEST(any_number_of_threads_gives_the_same_bits)
+{
+    float one[N];
+    for (int threads = 1; threads <= 4; threads++) {
+        rig *r = open_rig("adamw", "cpu", threads);
+        set(r, "trainer.gradient_clip", "0.1");
+        create(r);
+        for (int t = 1; t <= 3; t++)
+            take_step(r, t, 0.01);
+        if (threads == 1) memcpy(one, r->p, sizeof one);
+        CHECK_BYTES(one, r->p, sizeof one);
+        close_rig(r);
+    }
+}
+
+TEST(state_that_is_saved_and_loaded_goes_on_to_the_same_bits)
+{
+    rig *r = open_rig("adamw", "trap", 1), *s = open_rig("adamw", "trap", 1);
+    float vector[N];
+    create(r), create(s);
+    for (int t = 1; t <= 3; t++)
+        take_step(r, t, 0.01);
+    dl_backend_copy_in(s->backend, s->parameters, r->p, sizeof r->p);
+    for (size_t i = 0; i < dl_inner_n_vectors(r->inner); i++) {
+        dl_backend_copy_out(r->backend, vector, dl_inner_vector(r->inner, i), sizeof vector);
+        dl_backend_copy_in(s->backend, dl_inner_vector(s->inner, i), vector, sizeof vector);
+    }
+    dl_inner_set_steps(s->inner, dl_inner_steps(r->inner));
+    take_step(r, 4, 0.01), take_step(s, 4, 0.01);
+    CHECK_BYTES(r->p, s->p, sizeof r->p);
+    close_rig(r), close_rig(s);
+}
+
+TEST(an_unknown_optimizer_names_the_known_ones)
+{
+    rig *r = open_rig("lion", "cpu", 1);
+    CHECK_STATUS(DILOCO_EINVAL, dl_inner_create(&r->inner, &r->config, tensors, 4, r->parameters,
+                                                r->gradients, r->backend, r->pool));
+    CHECK(r->inner == NULL);
+    for (size_t i = 0; dl_inner_name_at(i); i++)
+        CHECK_CONTAINS(dl_inner_name_at(i), diloco_error_text());
+    CHECK_INT(0, dl_inner_state_bytes(&r->config));
+    close_rig(r);
+}
+
+TEST_MAIN(adamw_follows_its_formula_and_decays_matrices_only,
+          sgd_follows_its_formula_with_and_without_momentum,
+          a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
+          a_gradient_that_is_not_finite_changes_nothing_and_is_named,
+          any_number_of_threads_gives_the_same_bits,
+          state_that_is_saved_and_loaded_goes_on_to_the_same_bits,
+          an_unknown_optimizer_names_the_known_ones)
