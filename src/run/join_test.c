@@ -1,0 +1,425 @@
+/* join_test.c - lives that end and begin again, as threads and as real processes over a
+ * folder: killed, interrupted, doubled, foreign. Where PROTOCOL P16 promises the same bits,
+ * the digest of the whole state is compared with that of a run nobody disturbed. */
+#include "toy_run.h"
+
+#include "base/file.h"
+#include "run/layout.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { CREW = 3 };
+
+/* Settings of every run here: six entries of four steps. */
+static void crew_of(toy *all, const char *store, const char *state)
+{
+    toy_crew(all, CREW, store, state);
+    toy_set_all(all, CREW, "trainer.rounds", "6");
+    toy_set_all(all, CREW, "trainer.local_steps_per_round", "4");
+    toy_set_all(all, CREW, "run.retain", "all");
+}
+
+static diloco_verify_report verified(const char *store)
+{
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK(report.complete);
+    return report;
+}
+
+/* The digest after a run that nobody disturbed. */
+static const char *undisturbed(void)
+{
+    static char digest[33];
+    if (!digest[0]) {
+        toy all[CREW];
+        toy_keep("mem://undisturbed");
+        crew_of(all, "mem://undisturbed", "none");
+        toy_live_all(all, CREW);
+        for (int r = 0; r < CREW; r++)
+            TOY_OK(all[r]);
+        memcpy(digest, verified("mem://undisturbed").digest, sizeof digest);
+    }
+    return digest;
+}
+
+/* ---- kill -9 ---------------------------------------------------------------------------- */
+
+static pid_t spawn(toy *t)
+{
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid > 0) return pid;
+    toy_live(t);
+    if (t->status) fprintf(stderr, "%s: %s\n", t->name, t->text);
+    _exit(t->status ? 1 : 0);
+}
+
+/* Is it over? It has to have ended well, or by our own signal. */
+static bool ended(pid_t *pid, int flags)
+{
+    int how;
+    const pid_t got = waitpid(*pid, &how, flags);
+    if (got == 0) return false;
+    CHECK(got == *pid);
+    *pid = 0;
+    if (WIFSIGNALED(how))
+        CHECK_INT(SIGKILL, WTERMSIG(how));
+    else
+        CHECK_INT(0, WEXITSTATUS(how));
+    return !WIFSIGNALED(how);
+}
+
+static void kill_and_resume(uint64_t seed)
+{
+    char name[32], state[40];
+    toy all[CREW];
+    pid_t pids[CREW];
+    bool done[CREW] = {false};
+    size_t n_done = 0, n_killed = 0;
+    dl_rng rng;
+    snprintf(name, sizeof name, "kill-%llu", (unsigned long long)seed);
+    snprintf(state, sizeof state, "%s.state", name);
+    const char *store = scratch_path(name);
+    crew_of(all, store, scratch_path(state));
+    dl_rng_init(&rng, seed, DL_STREAM(DL_STREAM_TEST, 0), 0);
+    for (int r = 0; r < CREW; r++) {
+        all[r].step_us = 500;
+        pids[r] = spawn(&all[r]);
+    }
+    for (int round = 0; n_done < CREW; round++) {
+        const bool kills = round < 12;
+        const uint64_t whom = 1 + dl_rng_below(&rng, (1 << CREW) - 1);
+        usleep((useconds_t)(1000 + dl_rng_below(&rng, 40000)));
+        for (int r = 0; r < CREW; r++)
+            if (kills && !done[r] && whom >> r & 1) n_killed += !kill(pids[r], SIGKILL);
+        for (int r = 0; r < CREW; r++) {
+            if (done[r]) continue;
+            const bool killed = kills && whom >> r & 1;
+            if (ended(&pids[r], killed || !kills ? 0 : WNOHANG))
+                n_done += done[r] = true;
+            else if (!pids[r])
+                pids[r] = spawn(&all[r]); /* the same command again */
+        }
+    }
+    if (n_killed == 0) print_message("seed %llu: nobody was killed\n", (unsigned long long)seed);
+    const diloco_verify_report report = verified(store);
+    if (strcmp(undisturbed(), report.digest) != 0)
+        CHECK_FAIL("seed %llu: %zu kills, another state than without", (unsigned long long)seed,
+                   n_killed);
+    CHECK_INT(6, report.commits);
+}
+
+TEST(killed_replicas_started_again_end_in_the_same_bits)
+{
+    (void)undisturbed();
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        kill_and_resume(seed);
+}
+
+/* ---- interrupts ------------------------------------------------------------------------- */
+
+/* Lives until done, each life stopped cleanly after stop_after steps. */
+static void *live_in_parts(void *context)
+{
+    toy *t = context;
+    do
+        toy_live(t);
+    while (!t->status && t->end.entry < t->end.entries);
+    return NULL;
+}
+
+TEST(replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits)
+{
+    toy all[CREW];
+    const char *store = scratch_path("stops");
+    crew_of(all, store, scratch_path("stops.state"));
+    for (int r = 0; r < CREW; r++) {
+        all[r].stop_after =
+            (uint64_t)(3 + 2 * r); /* 3: within; 7: within; 5: often at a due point */
+        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live_in_parts, &all[r]));
+    }
+    for (int r = 0; r < CREW; r++)
+        pthread_join(all[r].thread, NULL);
+    for (int r = 0; r < CREW; r++) {
+        TOY_OK(all[r]);
+        CHECK_INT(24, all[r].end.step); /* in all its lives */
+        CHECK(all[r].end.generation > 0);
+        CHECK(all[r].end.resumed);
+    }
+    CHECK_STR(undisturbed(), verified(store).digest);
+}
+
+static void wait_for(const char *store, const char *key)
+{
+    char *path;
+    CHECK(asprintf(&path, "%s/%s", store, key) > 0);
+    for (int i = 0; access(path, F_OK) && i < 5000; i++)
+        usleep(1000);
+    CHECK(access(path, F_OK) == 0);
+    free(path);
+}
+
+/* r0 reaches its first exchange alone and is interrupted there. */
+static void interrupt_first(toy *all, const char *store)
+{
+    CHECK_OK(toy_open(&all[0]));
+    CHECK_OK(diloco_run_join(all[0].run));
+    diloco_run *run = all[0].run;
+    CHECK_INT(0, pthread_create(&all[1].thread, NULL, toy_thread, &all[1])); /* will wait too */
+    for (int k = 0; k < 3; k++) {
+        const diloco_run_info now = diloco_run_now(run);
+        toy_step(&all[0], &now);
+        CHECK_OK(diloco_step(run, &(diloco_step_report){.samples = 1, .tokens = 10}));
+    }
+    const diloco_run_info now = diloco_run_now(run);
+    toy_step(&all[0], &now);
+    diloco_run_interrupt(run);
+    CHECK_STATUS(DILOCO_EINTERRUPTED,
+                 diloco_step(run, &(diloco_step_report){.samples = 1, .tokens = 10}));
+    CHECK_CONTAINS("entry 0", diloco_error_text());
+    CHECK(diloco_run_now(run).interrupted);
+    wait_for(store, "c/0000000000/r0.0000");
+    CHECK_STATUS(DILOCO_EINVAL, diloco_step(run, &(diloco_step_report){.samples = 1}));
+    CHECK_CONTAINS("NULL", diloco_error_text());
+}
+
+static void end_of_interrupted(toy *all, const char *store)
+{
+    pthread_join(all[1].thread, NULL);
+    pthread_join(all[2].thread, NULL);
+    for (int r = 0; r < CREW; r++)
+        TOY_OK(all[r]);
+    CHECK_STR(undisturbed(), verified(store).digest);
+}
+
+TEST(an_interrupted_exchange_goes_on_when_called_again)
+{
+    toy all[CREW];
+    const char *store = scratch_path("again");
+    crew_of(all, store, scratch_path("again.state"));
+    interrupt_first(all, store);
+    CHECK_INT(0, pthread_create(&all[2].thread, NULL, toy_thread, &all[2]));
+    CHECK_OK(diloco_step(all[0].run, NULL)); /* waits: the interrupt is spent */
+    CHECK_INT(1, diloco_run_now(all[0].run).entry);
+    all[0].status = toy_train(&all[0]);
+    toy_close(&all[0]);
+    end_of_interrupted(all, store);
+}
+
+TEST(an_interrupted_exchange_can_be_closed_and_resumed)
+{
+    toy all[CREW];
+    const char *store = scratch_path("resumed");
+    crew_of(all, store, scratch_path("resumed.state"));
+    interrupt_first(all, store);
+    CHECK_OK(diloco_run_save(all[0].run));
+    toy_close(&all[0]);
+    CHECK_INT(0, pthread_create(&all[2].thread, NULL, toy_thread, &all[2]));
+    toy_live(&all[0]);
+    CHECK_INT(1, all[0].end.generation);
+    end_of_interrupted(all, store);
+}
+
+TEST(a_finished_run_is_joined_and_found_done)
+{
+    toy t = toy_of("r0", scratch_path("finished"));
+    toy_set(&t, "run.state_dir", scratch_path("finished.state"));
+    toy_live(&t);
+    TOY_OK(t);
+    float w[TOY_N];
+    memcpy(w, t.w, sizeof w);
+    memset(t.w, 0, sizeof t.w);
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(12, t.end.step);
+    CHECK_BYTES(w, t.w, sizeof w);
+}
+
+/* ---- who does not belong ---------------------------------------------------------------- */
+
+TEST(another_run_in_the_same_store_is_refused_with_every_difference)
+{
+    toy t = toy_of("r0", scratch_path("two-runs"));
+    toy_set(&t, "run.state_dir", "none");
+    toy_live(&t);
+    TOY_OK(t);
+    toy other = t;
+    toy_set(&other, "trainer.local_steps_per_round", "5");
+    toy_set(&other, "server.diloco.outer_optimizer", "sgd");
+    toy_live(&other);
+    CHECK_INT(DILOCO_EDIFFERS, other.status);
+    CHECK_CONTAINS("another run", other.text);
+    CHECK_CONTAINS("trainer.local_steps_per_round is 3 in the run, 5 here", other.text);
+    CHECK_CONTAINS("server.diloco.outer_optimizer is nesterov in the run, sgd here", other.text);
+}
+
+static float other_tensor[3];
+
+static diloco_status one_more(toy *t, diloco_run *run)
+{
+    (void)t;
+    return diloco_run_tensor(
+        run, &(diloco_tensor){.name = "bias", .data = other_tensor, .n_dims = 1, .shape = {3}});
+}
+
+TEST(a_replica_of_another_model_is_refused)
+{
+    toy t = toy_of("r0", scratch_path("model"));
+    toy_set(&t, "run.state_dir", "none");
+    toy_live(&t);
+    TOY_OK(t);
+    t.prepare = one_more;
+    toy_live(&t);
+    CHECK_INT(DILOCO_EDIFFERS, t.status);
+    CHECK_CONTAINS("the run has 1 tensors, the model here has 2", t.text);
+}
+
+static void change_file(const char *path, size_t at, const char *bytes, size_t len)
+{
+    FILE *f = fopen(path, "r+b");
+    CHECK(f != NULL);
+    CHECK(fseek(f, (long)at, SEEK_SET) == 0 && fwrite(bytes, 1, len, f) == len);
+    CHECK_INT(0, fclose(f));
+}
+
+static char *read_whole(const char *path, size_t *len)
+{
+    FILE *f = fopen(path, "rb");
+    CHECK(f != NULL);
+    char *bytes = calloc(1, 1 << 20);
+    *len = fread(bytes, 1, (1 << 20) - 1, f);
+    fclose(f);
+    return bytes;
+}
+
+TEST(a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone)
+{
+    const char *store = scratch_path("damaged");
+    char *path;
+    size_t len;
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", "none");
+    t.stop_after = 1;
+    toy_live(&t);
+    TOY_OK(t);
+
+    CHECK(asprintf(&path, "%s/run.json", store) > 0);
+    char *text = read_whole(path, &len);
+    CHECK_INT(0, truncate(path, (off_t)len / 2));
+    toy_live(&t);
+    CHECK_INT(DILOCO_EPROTO, t.status);
+    CHECK_CONTAINS("run.json", t.text);
+    diloco_verify_report report;
+    CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_CONTAINS("run.json", diloco_error_text());
+    change_file(path, 0, text, len);
+    char *where = strstr(text, "\"theta0_file\"");
+    CHECK(where != NULL);
+    char hex[33] = "";
+    CHECK(sscanf(where, "\"theta0_file\": \"%32[0-9a-f]", hex) == 1 ||
+          sscanf(where, "\"theta0_file\":\"%32[0-9a-f]", hex) == 1);
+    free(path), free(text);
+
+    CHECK(asprintf(&path, "%s/theta0/%s.safetensors", store, hex) > 0);
+    text = read_whole(path, &len);
+    char flipped = (char)(text[len - 3] ^ 4);
+    change_file(path, len - 3, &flipped, 1);
+    toy_live(&t);
+    CHECK_INT(DILOCO_EPROTO, t.status);
+    CHECK_CONTAINS("theta0", t.text);
+    CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_CONTAINS("theta0", diloco_error_text());
+    change_file(path, 0, text, len);
+    free(path), free(text);
+
+    t.stop_after = 0;
+    toy_live(&t);
+    TOY_OK(t);
+    (void)verified(store);
+}
+
+TEST(damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost)
+{
+    const char *store = scratch_path("local"), *state = scratch_path("local.state");
+    char *path, *text;
+    size_t len;
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", state);
+    t.stop_after = 4;
+    toy_live(&t);
+    TOY_OK(t);
+    t.stop_after = 0;
+    CHECK(asprintf(&path, "%s/r0/local.safetensors", state) > 0);
+    text = read_whole(path, &len);
+    char flipped = (char)(text[len - 1] ^ 1);
+    change_file(path, len - 1, &flipped, 1);
+    toy_live(&t);
+    CHECK_INT(DILOCO_EPROTO, t.status);
+    CHECK_CONTAINS("move ", t.text);
+    CHECK_CONTAINS("/r0 away", t.text);
+    CHECK_INT(0, truncate(path, (off_t)len / 2));
+    toy_live(&t);
+    CHECK_INT(DILOCO_EPROTO, t.status);
+    CHECK_INT(0, truncate(path, 0));
+    change_file(path, 0, text, len);
+
+    toy foreign = toy_of("r0", scratch_path("local-other"));
+    toy_set(&foreign, "run.state_dir", state);
+    toy_live(&foreign);
+    CHECK_INT(DILOCO_EDIFFERS, foreign.status);
+    CHECK_CONTAINS("belongs to run", foreign.text);
+    toy_live(&t); /* the state itself is as it was */
+    TOY_OK(t);
+    CHECK(t.end.resumed);
+    free(path), free(text);
+}
+
+TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
+{
+    toy t = toy_of("r0", scratch_path("lock")), second = t;
+    toy_set(&t, "run.state_dir", scratch_path("lock.state"));
+    second = t;
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_join(t.run));
+    toy_live(&second);
+    CHECK_INT(DILOCO_EINVAL, second.status);
+    CHECK_CONTAINS("already runs here as process", second.text);
+    CHECK_OK(toy_train(&t));
+    toy_close(&t);
+}
+
+TEST(a_later_life_elsewhere_fences_the_one_before)
+{
+    toy all[2];
+    const char *store = scratch_path("fence");
+    toy_crew(all, 2, store, "none"); /* no lock: as on another machine */
+    toy first = all[0], later = all[0];
+    CHECK_OK(toy_open(&first));
+    CHECK_OK(diloco_run_join(first.run));
+    CHECK_INT(0, pthread_create(&later.thread, NULL, toy_thread, &later));
+    wait_for(store, "c/0000000000/r0.0001");
+    CHECK_STATUS(DILOCO_EFENCED, toy_train(&first));
+    CHECK_CONTAINS("later life", diloco_error_text());
+    CHECK_STATUS(DILOCO_EFENCED, diloco_step(first.run, NULL)); /* for good */
+    CHECK_CONTAINS("later life", diloco_error_text());
+    toy_close(&first);
+    toy_live(&all[1]);
+    pthread_join(later.thread, NULL);
+    TOY_OK(all[1]);
+    TOY_OK(later);
+    (void)verified(store);
+}
+
+TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
+          replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits,
+          an_interrupted_exchange_goes_on_when_called_again,
+          an_interrupted_exchange_can_be_closed_and_resumed,
+          a_finished_run_is_joined_and_found_done,
+          another_run_in_the_same_store_is_refused_with_every_difference,
+          a_replica_of_another_model_is_refused,
+          a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
+          damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
+          a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
+          a_later_life_elsewhere_fences_the_one_before)
