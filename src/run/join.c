@@ -74,7 +74,8 @@ static diloco_status load_local(diloco_run *run, dl_machine_start *start, dl_loc
     *start = (dl_machine_start){.resumed = true,
                                 .due = facts->due,
                                 .resumed_entry = facts->entry,
-                                .resumed_position = facts->position};
+                                .resumed_position = facts->position,
+                                .resumed_base = facts->base};
     run->resumed = true;
     run->at = progress_of(facts);
     return DILOCO_OK;

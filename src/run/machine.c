@@ -155,10 +155,22 @@ static dl_ask refuse_lost_log(dl_machine *m)
                    (unsigned long long)m->local_entry, (unsigned long long)open_entry(m)));
 }
 
+/* Movement from a state that the log does not have may not be sent as if from the one it has
+ * (P3): a former life had judged an entry otherwise. */
+static bool resumed_on_another_base(const dl_machine *m)
+{
+    static const dl_hash not_told;
+    return m->local_valid && !dl_hash_equal(m->local_base, not_told) &&
+           !dl_hash_equal(m->local_base, m->digest);
+}
+
 /* No entry to read any more: train, or send what was ready when the former life ended. */
 static dl_ask caught_up(dl_machine *m)
 {
     if (m->local_valid && m->local_entry > open_entry(m)) return refuse_lost_log(m);
+    m->missed |= resumed_on_another_base(m);
+    m->must_adopt |= resumed_on_another_base(m);
+    m->local_base = (dl_hash){{0}};
     if (m->must_adopt) {
         dl_ask a = adopt_caught_up(m);
         a.missed = m->missed;
@@ -191,6 +203,7 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     m->local_valid = start->resumed;
     m->local_entry = start->resumed_entry;
     m->resumed_due = start->resumed && start->due;
+    m->local_base = start->resumed ? start->resumed_base : (dl_hash){{0}};
     m->must_adopt = !start->resumed || behind;
     m->missed = behind;
     m->position = e ? dl_due(e - 1, m->a.interval) : 0;

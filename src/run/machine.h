@@ -143,6 +143,7 @@ typedef struct dl_machine_start {
     uint64_t n_commits;
     bool     resumed, due;
     uint64_t resumed_entry, resumed_position;
+    dl_hash  resumed_base; /* of the state it trained from; zero: not told */
     dl_time  now;
 } dl_machine_start;
 dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);

@@ -51,6 +51,7 @@ struct dl_machine {
     bool must_adopt;      /* caught-up entries have left the local tensors behind */
     bool missed;          /* a commit passed this replica over since it last adopted */
     bool resumed_due;     /* saved at the due point of local_entry */
+    dl_hash local_base;   /* what resumed training began from, until it is compared; else zero */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;
 

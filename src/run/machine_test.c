@@ -54,6 +54,24 @@ TEST(p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so)
     end_world(&w);
 }
 
+TEST(p3_saved_training_from_another_base_is_not_sent)
+{
+    for (int other = 0; other < 2; other++) {
+        world w;
+        make_world(&w, 3);
+        dl_machine_start start = {
+            .resumed = true, .due = true, .resumed_entry = 3, .resumed_position = 20};
+        start.resumed_base = w.digest[3];
+        start.resumed_base.bytes[7] ^= other;
+        begin(&w, start);
+        until(&w, other ? DL_ASK_TRAIN : DL_ASK_CONTRIBUTE);
+        CHECK_INT(other, w.n_to_local);
+        CHECK_INT(!other, w.asked[DL_ASK_CONTRIBUTE]);
+        CHECK_INT(other, w.adopted.missed);
+        end_world(&w);
+    }
+}
+
 TEST(p4_saved_state_ahead_of_the_log_is_refused)
 {
     world w;
@@ -383,6 +401,7 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p16_a_resumed_replica_trains_on_from_where_it_was_saved,
           p16_a_replica_saved_at_the_due_point_contributes_without_training_again,
           p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so,
+          p3_saved_training_from_another_base_is_not_sent,
           p4_saved_state_ahead_of_the_log_is_refused,
           p2_the_learning_rate_of_the_first_entry_is_the_schedules,
           p16_local_state_is_saved_before_the_contribution_is_put,
