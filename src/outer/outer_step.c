@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The sums of members over a fragment: G, of unit vectors, of the members as they are. */
+/* The sums of members over a fragment: G, of unit vectors, of the members as they are. One
+ * member needs only the first; where all weigh the same G is the last one, scaled. */
 enum sum { SUM_G, SUM_UNIT, SUM_PLAIN };
 
 typedef struct step {
@@ -28,7 +29,7 @@ typedef struct step {
     dl_outer_scratch *scratch;
     dl_fragment_shape shape;
     size_t n_f32, n_local_f32;
-    int n_sums; /* of members, whose norms are measured: 1, or with several members all */
+    int n_sums; /* how many of the sums are taken: 1, 2 or 3 */
 } step;
 
 /* ---- one block */
@@ -284,6 +285,11 @@ static double total(const step *s, enum sum which)
     return sum;
 }
 
+static double pow2(double x)
+{
+    return x * x;
+}
+
 /* With u_m = g_m / ||g_m||: ||sum u||^2 = M + sum over pairs of their cosines. With the plain
  * mean a: mean ||g_m - a||^2 = mean ||g_m||^2 - ||a||^2. */
 static void find_spread(const step *s, double smallest, dl_outer_step_facts *facts)
@@ -293,10 +299,12 @@ static void find_spread(const step *s, double smallest, dl_outer_step_facts *fac
         norm2 += s->args->members[m].norm2 / M;
         n_moved += s->args->members[m].norm2 > 0;
     }
+    double plain =
+        s->n_sums > SUM_PLAIN ? total(s, SUM_PLAIN) : total(s, SUM_G) / pow2(s->args->weight[0]);
     double units = smallest > 0 ? total(s, SUM_UNIT) / (smallest * smallest) : 0;
     double cosines = (units - n_moved) / (M * (M - 1));
     facts->similarity = fmax(-1, fmin(1, cosines));
-    facts->divergence = sqrt(fmax(0, norm2 - total(s, SUM_PLAIN) / (M * M)));
+    facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
 }
 
 /* ---- the step */
@@ -312,6 +320,14 @@ static size_t count_local_f32(const dl_outer_step_args *args)
         n += t->region <= DL_AVERAGED;
     }
     return n;
+}
+
+static int count_sums(const dl_outer_step_args *args)
+{
+    bool even = args->combiner->linear;
+    for (size_t m = 1; m < args->n_members; m++)
+        even = even && args->weight[m] == args->weight[0];
+    return args->n_members == 1 ? 1 : even ? 2 : 3;
 }
 
 static void finish_digest(const step *s)
@@ -340,7 +356,7 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     s.shape = args->manifest->fragments[args->fragment];
     s.n_f32 = s.shape.n_trained + s.shape.n_averaged;
     s.n_local_f32 = count_local_f32(args);
-    s.n_sums = args->n_members > 1 ? DL_OUTER_MAX_SUMS : 1;
+    s.n_sums = count_sums(args);
 
     double smallest = unit_weights(&s);
     dl_pool_run(pool, walk_part, &s);
