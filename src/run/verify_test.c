@@ -1,0 +1,413 @@
+/* verify_test.c - the readers of a run (inspect.h): what they tell of a sound one, and that each
+ * kind of damage is named. */
+#include "toy_run.h"
+
+#include "base/json.h"
+#include "base/safetensors.h"
+
+#include <sys/stat.h>
+
+enum { ENTRIES = 4, FILE_MAX = 1 << 20 };
+
+/* A finished run of two replicas that keeps everything, made once. */
+static toy crew[2];
+static const char *sound(void)
+{
+    static const char *store;
+    if (store) return store;
+    store = scratch_path("sound");
+    toy_crew(crew, 2, store, "none");
+    toy_set_all(crew, 2, "run.retain", "all");
+    toy_set_all(crew, 2, "run.snapshot_every", "0.001");
+    toy_live_all(crew, 2);
+    TOY_OK(crew[0]);
+    TOY_OK(crew[1]);
+    return store;
+}
+
+/* ---- what they tell --------------------------------------------------------------------- */
+
+typedef struct heard {
+    uint64_t n, first, last;
+} heard;
+
+static void on_progress(void *user, uint64_t done, uint64_t total)
+{
+    heard *h = user;
+    CHECK_INT(ENTRIES, total);
+    CHECK_INT(++h->n, done);
+}
+
+TEST(a_sound_run_verifies_from_its_beginning)
+{
+    diloco_verify_report report;
+    heard h = {.n = 0};
+    CHECK_OK(diloco_verify(&report, sound(), 2, on_progress, &h));
+    CHECK_INT(ENTRIES, h.n);
+    CHECK_INT(ENTRIES, report.entries);
+    CHECK_INT(ENTRIES, report.chained);
+    CHECK_INT(ENTRIES, report.replayed);
+    CHECK_INT(ENTRIES, report.commits);
+    CHECK_INT(0, report.aborts + report.voids + report.first_replayed);
+    CHECK(report.complete);
+    CHECK_INT(32, strlen(report.digest));
+}
+
+static diloco_status on_entry(void *user, const diloco_log_entry *e)
+{
+    heard *h = user;
+    if (h->n++ == 0) h->first = e->entry;
+    h->last = e->entry;
+    CHECK(e->commit);
+    CHECK_INT(2, e->n_members);
+    CHECK_STR("r0.0000", e->members[0]);
+    CHECK_STR("r1.0000", e->members[1]);
+    CHECK_NEAR(0.5, (double)e->weights[1], 0);
+    CHECK_INT(2, e->n_roster);
+    CHECK_STR("r0", e->roster[0]);
+    CHECK_INT(3 * (e->entry + 1), e->position);
+    CHECK_INT(2 * (512 + 4 * TOY_N), e->bytes);
+    CHECK_INT(32, strlen(e->prev));
+    return DILOCO_OK;
+}
+
+static diloco_status stop_at_once(void *user, const diloco_log_entry *e)
+{
+    (void)user, (void)e;
+    return DILOCO_ECLOSED;
+}
+
+TEST(the_log_is_walked_in_order_from_anywhere)
+{
+    heard h = {.n = 0};
+    CHECK_OK(diloco_log_walk(sound(), 0, on_entry, &h));
+    CHECK_INT(ENTRIES, h.n);
+    h = (heard){.n = 0};
+    CHECK_OK(diloco_log_walk(sound(), 2, on_entry, &h));
+    CHECK_INT(2, h.first);
+    CHECK_INT(3, h.last);
+    CHECK_OK(diloco_log_walk(sound(), 9, on_entry, &h));
+    CHECK_STATUS(DILOCO_ECLOSED, diloco_log_walk(sound(), 0, stop_at_once, NULL));
+}
+
+static void check_theta(uint64_t entries, uint64_t expected_entry, const float *w)
+{
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    dl_st st;
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, sound(), entries));
+    CHECK_INT(expected_entry, entry);
+    CHECK_OK(dl_st_open(&st, bytes, len));
+    const dl_st_tensor *t = dl_st_find(&st, "w");
+    CHECK(t != NULL);
+    CHECK_BYTES(w, st.data + t->begin, sizeof crew[0].w);
+    dl_st_close(&st);
+    diloco_free(bytes);
+}
+
+TEST(theta_is_read_as_it_was_after_any_number_of_entries)
+{
+    static const float zeros[TOY_N];
+    check_theta(0, 0, zeros);
+    (void)sound();
+    check_theta(ENTRIES, ENTRIES, crew[0].w);
+    check_theta(UINT64_MAX, ENTRIES, crew[0].w);
+}
+
+TEST(the_settings_of_a_run_are_read_from_it)
+{
+    diloco_config *config = diloco_config_create();
+    char value[64];
+    CHECK_OK(diloco_run_config(config, sound()));
+    CHECK_OK(diloco_config_get(config, "trainer.local_steps_per_round", value, sizeof value));
+    CHECK_STR("3", value);
+    CHECK_OK(diloco_config_get(config, "run.retain", value, sizeof value));
+    CHECK_STR("all", value);
+    CHECK_STR("run", diloco_config_origin(config, "run.retain"));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_config_get(config, "run.retain", value, 3));
+    CHECK_CONTAINS("3 bytes", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, diloco_config_get(config, "no.such", value, sizeof value));
+    diloco_config_destroy(config);
+}
+
+TEST(where_no_run_is_every_reader_says_so)
+{
+    const char *empty = scratch_folder("empty");
+    static diloco_run_status status;
+    diloco_verify_report report;
+    diloco_config *config = diloco_config_create();
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    CHECK_STATUS(DILOCO_ENOENT, diloco_log_walk(empty, 0, on_entry, NULL));
+    CHECK_CONTAINS("no run in", diloco_error_text());
+    CHECK_STATUS(DILOCO_ENOENT, diloco_verify(&report, empty, 1, NULL, NULL));
+    CHECK_STATUS(DILOCO_ENOENT, diloco_run_status_read(&status, empty, 0));
+    CHECK_STATUS(DILOCO_ENOENT, diloco_run_config(config, empty));
+    CHECK_STATUS(DILOCO_ENOENT, diloco_theta_read(&bytes, &len, &entry, empty, 0));
+    CHECK(bytes == NULL);
+    CHECK_STATUS(DILOCO_ENOENT, diloco_verify(&report, "/nonexistent/store", 1, NULL, NULL));
+    diloco_config_destroy(config);
+}
+
+TEST(a_store_is_checked)
+{
+    diloco_store_report report;
+    CHECK_OK(diloco_store_check(&report, sound()));
+    CHECK_INT(1, report.winners);
+    CHECK(report.create_ms > 0 && report.write_mb_per_s > 0);
+}
+
+/* ---- status ----------------------------------------------------------------------------- */
+
+TEST(the_status_of_a_finished_run_counts_and_names_everyone)
+{
+    static diloco_run_status s;
+    CHECK_OK(diloco_run_status_read(&s, sound(), 0));
+    CHECK_INT(ENTRIES, s.entries);
+    CHECK_INT(ENTRIES, s.entries_total);
+    CHECK_INT(ENTRIES, s.commits);
+    CHECK_INT(0, s.aborts);
+    CHECK_INT(ENTRIES, s.snapshot);
+    CHECK_INT(TOY_N, s.parameters);
+    CHECK(s.done);
+    CHECK_INT(2, s.n_replicas);
+    for (int r = 0; r < 2; r++) {
+        CHECK_INT('0' + r, s.replicas[r].replica[1]);
+        CHECK(s.replicas[r].ended && s.replicas[r].seen && !s.replicas[r].alive);
+        CHECK(s.replicas[r].host[0]);
+    }
+}
+
+TEST(the_living_are_told_from_the_dead_by_watching)
+{
+    static diloco_run_status s;
+    const char *store = scratch_path("watched");
+    toy all[2];
+    toy_crew(all, 2, store, "none");
+    CHECK_OK(toy_open(&all[0]));
+    CHECK_OK(diloco_run_join(all[0].run));
+    CHECK_OK(toy_open(&all[1]));
+    CHECK_OK(diloco_run_join(all[1].run));
+    usleep(100000);
+    toy_close(&all[1]); /* without a word */
+    CHECK_OK(diloco_run_status_read(&s, store, 0.5));
+    CHECK_INT(2, s.n_replicas);
+    CHECK(s.replicas[0].alive && !s.replicas[1].alive);
+    CHECK(s.replicas[1].seen && !s.replicas[1].ended && !s.done);
+    CHECK_INT(0, s.entries);
+    toy_close(&all[0]);
+}
+
+/* ---- damage ----------------------------------------------------------------------------- */
+
+typedef struct original {
+    char path[1024];
+    char *bytes;
+    size_t len;
+} original;
+
+static original keep(const char *key)
+{
+    original o = {.bytes = malloc(FILE_MAX)};
+    snprintf(o.path, sizeof o.path, "%s/%s", sound(), key);
+    FILE *f = fopen(o.path, "rb");
+    if (!f) CHECK_FAIL("%s: not there", o.path);
+    o.len = fread(o.bytes, 1, FILE_MAX, f);
+    fclose(f);
+    return o;
+}
+
+static void write_file(const char *path, const char *bytes, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    CHECK(f && fwrite(bytes, 1, len, f) == len && fclose(f) == 0);
+}
+
+static void restore(original *o)
+{
+    write_file(o->path, o->bytes, o->len);
+    free(o->bytes);
+}
+
+/* verify names the damage, and is content again when it is mended. */
+static void must_name(original *o, diloco_status expected, const char *part)
+{
+    diloco_verify_report report;
+    CHECK_STATUS(expected, diloco_verify(&report, sound(), 1, NULL, NULL));
+    CHECK_CONTAINS(part, diloco_error_text());
+    restore(o);
+    CHECK_OK(diloco_verify(&report, sound(), 1, NULL, NULL));
+}
+
+static void cut(const original *o)
+{
+    CHECK_INT(0, truncate(o->path, (off_t)o->len - 5));
+}
+
+static void flip(const original *o, size_t at)
+{
+    char *copy = malloc(o->len);
+    memcpy(copy, o->bytes, o->len);
+    copy[at] ^= 8;
+    write_file(o->path, copy, o->len);
+    free(copy);
+}
+
+TEST(a_damaged_contribution_is_named_by_its_entry)
+{
+    const char *key = "c/0000000001/r1.0000";
+    original o = keep(key);
+    cut(&o);
+    must_name(&o, DILOCO_EPROTO, "entry 1 ");
+    o = keep(key);
+    flip(&o, 100); /* its header */
+    must_name(&o, DILOCO_EPROTO, "entry 1 ");
+    o = keep(key);
+    flip(&o, 600); /* its payload */
+    must_name(&o, DILOCO_EPROTO, "entry 1 ");
+    o = keep(key);
+    original foreign = keep("c/0000000001/r0.0000");
+    write_file(o.path, foreign.bytes, foreign.len);
+    free(foreign.bytes);
+    must_name(&o, DILOCO_EPROTO, "entry 1 ");
+}
+
+TEST(a_contribution_that_is_gone_is_named_by_its_entry)
+{
+    original o = keep("c/0000000002/r0.0000");
+    CHECK_INT(0, unlink(o.path));
+    must_name(&o, DILOCO_ENOENT, "entry 2");
+}
+
+TEST(a_damaged_or_missing_entry_is_named)
+{
+    original o = keep("log/0000000001.json");
+    flip(&o, o.len / 2);
+    must_name(&o, DILOCO_EPROTO, "entry 2: prev"); /* its bytes are not what the next one names */
+    o = keep("log/0000000003.json");
+    flip(&o, o.len / 2);
+    must_name(&o, DILOCO_EPROTO, "entry 3 is void");
+    o = keep("log/0000000003.json");
+    cut(&o);
+    must_name(&o, DILOCO_EPROTO, "entry 3 is void");
+    o = keep("log/0000000002.json");
+    CHECK_INT(0, unlink(o.path));
+    must_name(&o, DILOCO_EPROTO, "entry 2 is missing");
+    o = keep("log/0000000000.json");
+    original foreign = keep("log/0000000001.json");
+    write_file(o.path, foreign.bytes, foreign.len);
+    free(foreign.bytes);
+    must_name(&o, DILOCO_EPROTO, "entry 0: prev");
+}
+
+static diloco_status on_void(void *user, const diloco_log_entry *e)
+{
+    if (e->entry == 3) {
+        CHECK(!e->commit);
+        CHECK_CONTAINS("void", e->reason);
+        *(bool *)user = true;
+    }
+    return DILOCO_OK;
+}
+
+TEST(status_and_log_go_on_behind_an_entry_that_cannot_be_read)
+{
+    static diloco_run_status s;
+    original o = keep("log/0000000003.json");
+    bool seen = false;
+    flip(&o, o.len / 2);
+    CHECK_OK(diloco_log_walk(sound(), 0, on_void, &seen));
+    CHECK(seen);
+    CHECK_OK(diloco_run_status_read(&s, sound(), 0));
+    CHECK_INT(3, s.commits);
+    CHECK_INT(1, s.aborts);
+    restore(&o);
+}
+
+static diloco_status note_first(void *context, const char *key, size_t len)
+{
+    (void)len;
+    if (!strstr(key, "state.safetensors")) return DILOCO_OK;
+    memcpy(context, key, strlen(key) + 1);
+    return DILOCO_ECLOSED;
+}
+
+TEST(a_damaged_snapshot_is_named_and_harms_nobody_who_joins)
+{
+    char key[DL_KEY_MAX + 1] = "", part[64];
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, sound(), false));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_store_list(store, "snap/", NULL, note_first, key, DL_NEVER));
+    dl_store_close(store);
+    snprintf(part, sizeof part, "snapshot of entry %d", atoi(key + strlen("snap/")));
+    original o = keep(key);
+    flip(&o, o.len - 2);
+    check_theta(ENTRIES, ENTRIES, crew[0].w); /* from another, or from theta0 */
+    must_name(&o, DILOCO_EPROTO, part);
+    o = keep(key);
+    cut(&o);
+    check_theta(ENTRIES, ENTRIES, crew[0].w);
+    must_name(&o, DILOCO_EPROTO, part);
+}
+
+/* ---- damage while the run lives ------------------------------------------------------------ */
+
+/* The store damages r0's contribution to entry 1 as soon as it is there. */
+static void damage_own(toy *t, diloco_run *run, const char *line)
+{
+    char path[1024];
+    (void)run;
+    if (!strstr(line, "\"event\":\"contribution\"") || !strstr(line, "\"entry\":1,")) return;
+    snprintf(path, sizeof path, "%s/c/0000000001/r0.0000", (const char *)t->user);
+    if (truncate(path, 530)) abort();
+}
+
+/* Not before r0's stands damaged, or the entry would close with it whole. */
+static double step_behind_damage(toy *t, const diloco_run_info *now)
+{
+    char path[1024];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/c/0000000001/r0.0000", (const char *)t->user);
+    while (now->entry == 1 && (stat(path, &st) || st.st_size != 530))
+        usleep(1000);
+    return toy_step(t, now);
+}
+
+TEST(a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
+{
+    toy all[2];
+    char *store = scratch_path("damages");
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "run.deadline", "0.1");
+    for (int r = 0; r < 2; r++) {
+        toy_keep_record(&all[r]);
+        all[r].user = store;
+    }
+    all[0].heard = damage_own;
+    all[1].step = step_behind_damage;
+    toy_live_all(all, 2);
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        CHECK_CONTAINS("\"event\":\"reject\",\"entry\":1,\"replica\":\"r0.0000\"", all[r].record);
+        CHECK_BYTES(all[0].w, all[r].w, sizeof all[r].w);
+        free(all[r].record);
+    }
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK(report.complete);
+    CHECK_INT(ENTRIES, report.commits + report.aborts);
+    CHECK(report.aborts >= 1);
+}
+
+TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_from_anywhere,
+          theta_is_read_as_it_was_after_any_number_of_entries,
+          the_settings_of_a_run_are_read_from_it, where_no_run_is_every_reader_says_so,
+          a_store_is_checked, the_status_of_a_finished_run_counts_and_names_everyone,
+          the_living_are_told_from_the_dead_by_watching,
+          a_damaged_contribution_is_named_by_its_entry,
+          a_contribution_that_is_gone_is_named_by_its_entry, a_damaged_or_missing_entry_is_named,
+          status_and_log_go_on_behind_an_entry_that_cannot_be_read,
+          a_damaged_snapshot_is_named_and_harms_nobody_who_joins,
+          a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
