@@ -90,7 +90,7 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
     DL_TRY(status);
 
     const dl_hash content = dl_hash_bytes(text.data, text.len);
-    const dl_time now = dl_clock_now();
+    const dl_time now = c->now ? c->now : dl_clock_now();
     if (!c->seen[i].changed || !dl_hash_equal(content, c->seen[i].content)) {
         c->seen[i].content = content;
         c->seen[i].changed = now;

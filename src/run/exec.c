@@ -472,7 +472,8 @@ static diloco_status do_adopt(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 
 static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
-    (void)ask, (void)event;
+    (void)ask;
+    x->collector.now = event->now;
     return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
                                    until);
 }

@@ -1,0 +1,105 @@
+/* sim.h - the parts of the cluster simulation: cluster_sim.c plays it, sim_referee.c judges it. */
+#ifndef DL_TESTS_SIM_H
+#define DL_TESTS_SIM_H
+
+#include "base/rng.h"
+#include "run/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_FLOATS = 24, ENTRIES = 8, H = 5, MAX_REPLICAS = 64 };
+
+/* What has to have happened, if the invariants are to mean anything: over many seeds each. */
+#define SIM_HAPPENINGS(X)                                                                          \
+    X(UNREACHABLE, "calls that the store did not answer")                                          \
+    X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
+    X(LATE_JOINER, "replicas that joined after the first entry")                                   \
+    X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
+    X(LOST_STATE, "replicas that lost their local state")                                          \
+    X(TAKEOVER, "contributions of a former life taken over")                                       \
+    X(LOST_RACE, "entries that somebody else had created first")                                   \
+    X(EARLY_START, "first entries with fewer than run.replicas")                                   \
+    X(PARTIAL, "commits without all of the roster (commit_partial)")                               \
+    X(NO_QUORUM, "aborts for want of a quorum (commit_partial)")                                   \
+    X(ABORT_RULE, "aborts because somebody was missing (abort)")                                   \
+    X(SILENT, "aborts because the missing were silent (wait)")                                     \
+    X(LATE_ADOPT, "replicas passed over that took the shared model (adopt)")                       \
+    X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
+    X(DISPUTE, "results disputed")                                                                 \
+    X(VOID, "entries found void")                                                                  \
+    X(REJECT, "contributions refused")                                                             \
+    X(REJOIN_BASE, "fresh starts because of an entry on another base")                             \
+    X(REJOIN_GONE, "fresh starts because contributions were collected")
+
+typedef enum sim_happening {
+#define X(name, text) SIM_##name,
+    SIM_HAPPENINGS(X)
+#undef X
+        SIM_N_HAPPENINGS
+} sim_happening;
+
+extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
+
+typedef struct local_state { /* what a replica's disk holds */
+    bool there, due;
+    dl_hash base;
+    float w[N_FLOATS];
+    uint64_t entry, position, next_sample, first_sample;
+    dl_exec_work work;
+} local_state;
+
+typedef struct replica {
+    char name[DL_REPLICA_MAX + 1];
+    bool alive, done, liar, sleeper, has_trained;
+    double next, beat, speed; /* virtual seconds; seconds a step */
+    dl_life life;
+    dl_store *store;
+    dl_exec *exec;
+    dl_machine *machine;
+    dl_ask ask;
+    float w[N_FLOATS];
+    uint64_t position, next_sample, beats, n_crashes;
+    dl_exec_work work;
+    local_state disk;
+    struct sim *sim;
+} replica;
+
+typedef struct sim {
+    uint64_t seed;
+    dl_rng rng;
+    double now, p_crash;
+    dl_config config;
+    dl_store *store; /* without faults: for the referee */
+    dl_runfile file;
+    dl_hash file_digest;
+    replica replicas[MAX_REPLICAS];
+    size_t n;
+    diloco_tensor tensor;        /* of the template; each replica has its own data */
+    dl_hash digest[ENTRIES + 1]; /* I1: after so many entries */
+    bool known[ENTRIES + 1];
+    dl_hash text[ENTRIES]; /* I2 */
+    bool read[ENTRIES];
+    dl_entry entry; /* read to see whether a text is damaged */
+    uint64_t commits, aborts, crashes;
+} sim;
+
+#define DIE(s, ...)                                                                                \
+    do {                                                                                           \
+        fprintf(stderr, "seed %llu at %.3f s: ", (unsigned long long)(s)->seed, (s)->now);         \
+        fprintf(stderr, __VA_ARGS__);                                                              \
+        fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu\n", (unsigned long long)(s)->seed,       \
+                (s)->n);                                                                           \
+        exit(1);                                                                                   \
+    } while (0)
+
+/* ---- sim_referee.c ---- */
+
+void sim_check_digest(const replica *r);                               /* I1, after adopting */
+void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
+void sim_check_log(sim *s);                                            /* I2, I3, at the end */
+void sim_audit(sim *s);                                                /* I5 */
+void sim_print_happenings(void);
+bool sim_all_happened(void); /* names what did not, on stderr */
+
+#endif

@@ -1,0 +1,130 @@
+/* sim_referee.c - what must hold of a simulated cluster (the list at the top of cluster_sim.c),
+ * and what must have happened to it. */
+#include "run/replay.h"
+#include "sim.h"
+
+#include <string.h>
+
+uint64_t sim_happened[SIM_N_HAPPENINGS];
+
+static const char *const happenings[] = {
+#define X(name, text) text,
+    SIM_HAPPENINGS(X)
+#undef X
+};
+
+void sim_print_happenings(void)
+{
+    for (int i = 0; i < SIM_N_HAPPENINGS; i++)
+        printf("%8llu %s\n", (unsigned long long)sim_happened[i], happenings[i]);
+}
+
+bool sim_all_happened(void)
+{
+    bool all = true;
+    for (int i = 0; i < SIM_N_HAPPENINGS; i++) {
+        if (sim_happened[i]) continue;
+        fprintf(stderr, "not once: %s\n", happenings[i]);
+        all = false;
+    }
+    return all;
+}
+
+void sim_check_digest(const replica *r)
+{
+    sim *s = r->sim;
+    const dl_state *state = dl_exec_state(r->exec);
+    const uint64_t e = state->control.entry;
+    if (r->liar || e > ENTRIES) return;
+    if (s->known[e] && !dl_hash_equal(s->digest[e], state->now[0].digest))
+        DIE(s, "I1: %s has another state after %llu entries", r->name, (unsigned long long)e);
+    s->known[e] = true;
+    s->digest[e] = state->now[0].digest;
+}
+
+void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
+{
+    const dl_hash digest = dl_hash_bytes(text, len);
+    if (e >= ENTRIES) return;
+    if (s->read[e] && !dl_hash_equal(s->text[e], digest))
+        DIE(s, "I2: entry %llu changed", (unsigned long long)e);
+    s->read[e] = true;
+    s->text[e] = digest;
+}
+
+void sim_audit(sim *s)
+{
+    dl_exec *exec;
+    dl_replay_report report;
+    const dl_exec_args args = {.store = s->store,
+                               .run = &s->file,
+                               .run_digest = s->file_digest,
+                               .max_members = MAX_REPLICAS,
+                               .n_copies = 2};
+    const bool all = strcmp(s->file.config.retain, "all") == 0;
+    if (dl_exec_create(&exec, &args)) DIE(s, "I5: %s", diloco_error_text());
+    dl_state *state = dl_exec_state(exec);
+    diloco_status got =
+        all ? dl_snapshot_read_newest(state, s->store, &s->file, s->file_digest, 0, NULL, DL_NEVER)
+            : dl_snapshot_read_oldest(state, s->store, &s->file, s->file_digest, NULL, DL_NEVER);
+    if (!got) got = dl_replay(&report, exec, &s->file, ENTRIES, NULL, NULL);
+    if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
+    if (state->control.entry != ENTRIES)
+        DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
+    if (!dl_hash_equal(state->now[0].digest, s->digest[ENTRIES]))
+        DIE(s, "I5: the audit gives another state");
+    dl_exec_destroy(exec);
+}
+
+/* I3: ranges of samples that counted, by shard, do not overlap. */
+typedef struct ranges {
+    sim *s;
+    uint64_t end[MAX_REPLICAS];
+} ranges;
+
+static void check_member(ranges *r, uint64_t e, const dl_life *life)
+{
+    sim *s = r->s;
+    dl_key key;
+    dl_buf bytes;
+    dl_contribution c;
+    dl_key_contribution(key, e, life);
+    dl_buf_init(&bytes, 1 << 20);
+    const diloco_status got = dl_store_get(s->store, &bytes, key, DL_NEVER);
+    if (got == DILOCO_OK) {
+        if (dl_contribution_read_header(&c, bytes.data, bytes.len))
+            DIE(s, "I3: %s", diloco_error_text());
+        if (c.first_sample < r->end[c.shard])
+            DIE(s,
+                "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
+                "before %llu",
+                (unsigned long long)c.shard, (unsigned long long)e,
+                (unsigned long long)c.first_sample, (unsigned long long)c.end_sample,
+                (unsigned long long)r->end[c.shard]);
+        r->end[c.shard] = c.end_sample;
+    }
+    dl_buf_deinit(&bytes);
+}
+
+void sim_check_log(sim *s)
+{
+    dl_entry *entry = &s->entry;
+    dl_buf text;
+    ranges r = {.s = s};
+    const dl_outer *outer = dl_outer_find("nesterov");
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    for (uint64_t e = 0; e < ENTRIES; e++) {
+        dl_key key;
+        dl_key_entry(key, e);
+        dl_buf_clear(&text);
+        if (dl_store_get(s->store, &text, key, DL_NEVER))
+            DIE(s, "I2: the log has a gap at %llu", (unsigned long long)e);
+        sim_check_text(s, e, text.data, text.len);
+        if (dl_entry_read(entry, text.data, text.len, outer)) DIE(s, "I2: %s", diloco_error_text());
+        const bool valid =
+            entry->commit && dl_hash_equal(entry->result, s->digest[e + 1]); /* not void */
+        for (size_t i = 0; valid && i < entry->n_members; i++)
+            check_member(&r, e, &entry->members[i].life);
+    }
+    dl_buf_deinit(&text);
+}
