@@ -24,7 +24,7 @@ static const dl_option rows[] = {
 {"run.store", NULL, TEXT, AT(store), "", 0, DL_PATH_MAX, "url", NULL, 0,
  "where the log lives: file:///shared/run, or a plain path"},
 {"run.state_dir", NULL, TEXT, AT(state_dir), "", 0, DL_PATH_MAX, "path", NULL, 0,
- "where replicas keep their private state; empty: <store>.local for a folder"},
+ "where replicas keep their private state; empty: <store>.local/<host> for a folder"},
 {"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "also append the record (JSON lines) of local replicas to this file"},
 {"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,

@@ -129,14 +129,27 @@ void dl_help_options(FILE *out, bool machine)
     }
 }
 
+/* Text in a table of Markdown. */
+static void put_markdown(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        if (strchr("<|*_", *text))
+            fprintf(out, "\\%c", *text);
+        else
+            fputc(*text, out);
+}
+
 static void page_row(FILE *out, const dl_option *row)
 {
     char type[RANGE_MAX];
     describe_type(type, row);
     fprintf(out, "| `%s`", row->name);
     if (row->alias) fprintf(out, " (`%s`)", row->alias);
-    fprintf(out, " | %s | `%s` | %s | %s%s%s |\n", type, *row->fallback ? row->fallback : "\"\"",
-            row->help, row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
+    fputs(" | ", out);
+    put_markdown(out, type);
+    fprintf(out, " | `%s` | ", *row->fallback ? row->fallback : "\"\"");
+    put_markdown(out, row->help);
+    fprintf(out, " | %s%s%s |\n", row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
             row->flags & DL_OPTION_LIVE ? ", live" : "",
             row->flags & DL_OPTION_SECRET ? ", secret" : "");
 }

@@ -11,7 +11,7 @@
 
 #define DRAW_EVERY (100 * DL_MILLISECOND)
 
-enum { TEXT_MAX = 1024 };
+enum { TEXT_MAX = 1024, MANY_ENTRIES = 100 };
 
 diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, size_t n, FILE *out,
                              bool quiet, bool verbose)
@@ -125,6 +125,16 @@ static void on_progress(dl_report *report, size_t replica, dl_json_value e)
     text(view->phase, sizeof view->phase, e, "phase");
 }
 
+/* A long run has entries faster than anybody reads: then at most one is told a second. */
+static bool worth_a_line(dl_report *report, size_t replica)
+{
+    dl_time now = dl_clock_now();
+    bool many = report->views[replica].entries > MANY_ENTRIES;
+    if (many && report->entry_told && now - report->entry_told < DL_SECOND) return false;
+    report->entry_told = now;
+    return true;
+}
+
 /* Every replica tells of every entry; the first one is heard. */
 static bool is_new(uint64_t *said, uint64_t entry)
 {
@@ -133,7 +143,7 @@ static bool is_new(uint64_t *said, uint64_t entry)
     return true;
 }
 
-static void on_commit(dl_report *report, dl_json_value e)
+static void on_commit(dl_report *report, size_t replica, dl_json_value e)
 {
     char line[256], missing[64] = "", loss[32];
     dl_unit_text sent, wait;
@@ -143,6 +153,7 @@ static void on_commit(dl_report *report, dl_json_value e)
     report->commits++;
     report->loss = f64(e, "inner_loss");
     text(report->digest, sizeof report->digest, e, "digest");
+    if (!worth_a_line(report, replica)) return;
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
     snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replicas%s, loss %s, %s sent, %s", entry,
              dl_json_count(dl_json_get(e, "members")), missing, known(loss, 4, report->loss),
@@ -242,7 +253,7 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
     if (dl_json_is(kind, "progress"))
         on_progress(report, replica, event);
     else if (dl_json_is(kind, "commit"))
-        on_commit(report, event);
+        on_commit(report, replica, event);
     else if (dl_json_is(kind, "abort"))
         on_abort(report, event);
     else if (dl_json_is(kind, "eval"))

@@ -26,7 +26,7 @@ typedef struct dl_report {
     const dl_replica_name *names;
     size_t n;
     dl_replica_view *views; /* owned */
-    dl_time begun, drawn;
+    dl_time begun, drawn, entry_told;
 
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said, evals_said; /* entries below are said already */

@@ -65,6 +65,21 @@ TEST(a_warning_comes_once_and_information_only_when_asked_for)
     end("joined\n");
 }
 
+TEST(of_very_many_entries_not_every_one_is_a_line)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"progress\",\"entries\":101}");
+    for (int i = 0; i < 3; i++) {
+        char commit[64];
+        snprintf(commit, sizeof commit, "{\"event\":\"commit\",\"entry\":%d}", i);
+        say(0, commit);
+    }
+    CHECK_INT(3, report.commits);
+    report.entry_told -= 2 * DL_SECOND;
+    say(0, "{\"event\":\"commit\",\"entry\":3}");
+    end("entry 0: 0 replicas, loss -, 0 B sent, -\nentry 3: 0 replicas, loss -, 0 B sent, -\n");
+}
+
 TEST(damage_is_told)
 {
     begin(false, false);
@@ -138,6 +153,7 @@ TEST(a_live_line_has_all_that_fits)
 }
 
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
-          a_warning_comes_once_and_information_only_when_asked_for, damage_is_told, quiet_is_quiet,
+          a_warning_comes_once_and_information_only_when_asked_for,
+          of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
           a_live_line_has_all_that_fits)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FILE_MAX = 1 << 20, ALL_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32 };
 
@@ -248,18 +249,21 @@ static diloco_status default_store(dl_config *config, const char *path)
     return dl_config_set(config, "run.store", store, "chosen");
 }
 
-/* Beside a folder: <folder>.local. Other stores have nothing beside them. */
+/* Beside a folder, for each machine its own: <folder>.local/<host>. Other stores have nothing
+ * beside them. */
 static diloco_status default_state_dir(dl_config *config)
 {
     dl_config_path dir;
+    char host[64] = "";
     const char *folder = begins(config->store, "file://") ? config->store + 7 : config->store;
     if (*config->state_dir || strstr(folder, "://")) return DILOCO_OK;
+    if (gethostname(host, sizeof host - 1) || !*host) strcpy(host, "host");
     size_t len = strlen(folder);
     while (len > 1 && folder[len - 1] == '/')
         len--;
-    if (len + sizeof ".local" > sizeof dir)
+    int n = snprintf(dir, sizeof dir, "%.*s.local/%s", (int)len, folder, host);
+    if (n < 0 || (size_t)n >= sizeof dir)
         return dl_fail(DILOCO_EINVAL, "run.store is too long a path; set run.state_dir");
-    snprintf(dir, sizeof dir, "%.*s.local", (int)len, folder);
     return dl_config_set(config, "run.state_dir", dir, "chosen");
 }
 

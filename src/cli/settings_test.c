@@ -153,13 +153,22 @@ TEST(replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given)
     check_refused("is not a whole number", "", "--replicas x");
 }
 
+/* A folder of this machine there. */
+static void check_beside(const char *folder, const char *path)
+{
+    char host[64] = "", expected[128];
+    CHECK_INT(0, gethostname(host, sizeof host - 1));
+    snprintf(expected, sizeof expected, "%s%s", folder, host);
+    CHECK_STR(expected, path);
+}
+
 TEST(the_store_is_named_after_the_file_and_the_private_state_lies_beside_it)
 {
     CHECK_OK(load("", ""));
     CHECK_STR("runs/run", config.store);
-    CHECK_STR("runs/run.local", config.state_dir);
+    check_beside("runs/run.local/", config.state_dir);
     CHECK_OK(load("run.store = \"file:///data/x/\"\n", ""));
-    CHECK_STR("/data/x.local", config.state_dir);
+    check_beside("/data/x.local/", config.state_dir);
     CHECK_OK(load("run.state_dir = \"here\"\n", ""));
     CHECK_STR("here", config.state_dir);
 }

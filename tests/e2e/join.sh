@@ -1,0 +1,30 @@
+#!/bin/sh
+# A second machine (here: another private folder) joins by URL: settings come from the run, a
+# free name is chosen, and both end with the same state.
+. "$(dirname "$0")/lib.sh"
+
+expect_error 2 'data.train_path' sh -c 'diloco train tiny.toml --store s --quiet && diloco join s'
+expect_error 2 "trainer.batch_size is the run's" diloco join s --set trainer.batch_size=3
+expect_error 2 'join needs a URL' diloco join
+rm -rf s s.local
+
+# One of two replicas here: the run waits for the other.
+diloco train tiny.toml --store s --replicas 1 --set trainer.rounds=30 >out 2>err &
+first=$!
+started=$first
+wait_for test -e s/gen/r0.0000
+code=0
+diloco join s --set data.train_path=text.txt --set run.state_dir=elsewhere --set run.threads=1 \
+    >joined 2>&1 || code=$?
+[ $code = 0 ] || fail "join: exit code $code: $(cat joined)"
+code=0
+wait $first || code=$?
+[ $code = 0 ] || fail "train: exit code $code"
+[ -d elsewhere/r1 ] || fail "the joiner is not r1: $(ls elsewhere)"
+[ -e s/gen/r1.0000 ] || fail "r1 did not live"
+grep -q '^entry .*: 2 replicas' joined || fail "the joiner did not take part"
+[ "$(diloco log s --json | grep -c '"r1.0000"')" -gt 0 ] || fail "no entry counts r1"
+
+# Both halves on one machine end in the same state.
+expect 0 diloco train tiny.toml --store whole --set trainer.rounds=30 --quiet
+[ "$(digest s)" = "$(digest whole)" ] || fail "two machines end elsewhere than one"

@@ -1,0 +1,126 @@
+# lib.sh - what the end-to-end tests share. A test is a script  NAME.sh PROGRAM  that begins with
+#
+#     . "$(dirname "$0")/lib.sh"
+#
+# It then stands in an empty folder of its own, which goes away with it, with the program as
+# `diloco` on its PATH, a text of 64 kB in text.txt and a tiny model in tiny.toml.
+set -eu
+export LC_ALL=C
+
+program=$(readlink -f "$1")
+project=$(readlink -f "$(dirname "$0")/../..")
+work=$(mktemp -d)
+mkdir "$work/bin" "$work/here"
+ln -s "$program" "$work/bin/diloco"
+PATH=$work/bin:$PATH
+cd "$work/here"
+
+# Processes that a test started and left must not outlive it.
+started=
+clean_up() {
+    status=$?
+    for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
+    rm -rf "$work"
+    exit $status
+}
+trap clean_up EXIT
+
+fail() {
+    echo "$(basename "$0"): $*" >&2
+    for log in out err; do
+        [ ! -s $log ] || sed "s/^/  $log: /" $log | tail -20 >&2
+    done
+    exit 1
+}
+
+# expect CODE COMMAND…: run it, its output in out and err, and compare the exit code.
+expect() {
+    code_wanted=$1
+    shift
+    code_got=0
+    "$@" >out 2>err </dev/null || code_got=$?
+    [ "$code_got" = "$code_wanted" ] || fail "expected exit code $code_wanted, got $code_got: $*"
+}
+
+# The last command's error says this, in one line that begins with the program's name.
+says() {
+    grep -qF -- "$1" err || fail "the error does not say \"$1\""
+    grep -q '^diloco: ' err || fail "the error does not begin with the program's name"
+}
+
+# expect_error CODE TEXT COMMAND…
+expect_error() {
+    code_wanted=$1
+    text_wanted=$2
+    shift 2
+    expect "$code_wanted" "$@"
+    says "$text_wanted"
+}
+
+# json KEY <file: the value of a key of an object, text without its quotes.
+json() {
+    tr ',{}' '\n\n\n' | sed -n "s/^\"$1\":\"\{0,1\}\([^\"]*\)\"\{0,1\}$/\1/p" | head -1
+}
+
+# digest STORE: of the state after the last entry, replayed from the log.
+digest() {
+    diloco verify "$1" --json >verify.json 2>verify.err || fail "verify $1: $(cat verify.err)"
+    json digest <verify.json
+}
+
+# wait_for COMMAND…: until it succeeds; a minute at most.
+wait_for() {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 1200 ] || fail "waited a minute for: $*"
+        sleep 0.05
+    done
+}
+
+# has_entry STORE E: entry E is in the log.
+has_entry() {
+    [ -e "$1/log/$(printf %010d "$2").json" ]
+}
+
+# children PID: the replica processes that a train or join started.
+children() {
+    cat "/proc/$1/task/$1/children" 2>/dev/null || true
+}
+
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+# A text that is the same on every machine, long enough for four shards.
+awk 'BEGIN {
+    split("the a one sea ship wind and of to king night old told sails deep home far", w, " ")
+    x = 7
+    while (n < 64000) {
+        x = (x * 1103515245 + 12345) % 2147483648
+        s = w[1 + int(x / 65536) % 17] (x % 11 ? " " : ".\n")
+        printf "%s", s
+        n += length(s)
+    }
+}' >text.txt
+
+cat >tiny.toml <<'TOML'
+preset = "diloco"
+[run]
+replicas = 2
+threads = 1
+heartbeat = 0.5
+patience = 5
+[trainer]
+rounds = 6
+local_steps_per_round = 20
+batch_size = 2
+eval_batches = 2
+[parameters.model]
+layers = 1
+heads = 2
+channels = 32
+context = 32
+[data]
+train_path = "text.txt"
+TOML

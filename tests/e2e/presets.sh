@@ -1,0 +1,18 @@
+#!/bin/sh
+# Every preset that is listed runs to its end, and its log verifies.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 diloco presets --json
+names=$(tr '{' '\n' <out | sed -n 's/.*"name":"\([a-z_]*\)".*/\1/p')
+[ "$(echo "$names" | wc -w)" -ge 4 ] || fail "no presets: $names"
+sed -i -e '/^preset/d' -e '/^replicas/d' -e '/^local_steps/d' tiny.toml
+for preset in $names; do
+    h=5
+    [ "$preset" != data_parallel ] || h=1
+    expect 0 diloco train tiny.toml --preset "$preset" --store "$preset" --quiet \
+        --set trainer.local_steps_per_round=$h --replicas "$([ "$preset" = single ] && echo 1 || echo 2)"
+    [ -n "$(digest "$preset")" ] || fail "$preset: no digest"
+    expect 0 diloco status "$preset" --json
+    [ "$(json preset <out)" = "$preset" ] || fail "$preset is not what the run says"
+    [ "$(json done <out)" = true ] || fail "$preset is not complete"
+done

@@ -1,0 +1,69 @@
+#!/bin/sh
+# A whole run by the program: the lines, the JSON, the record, and every command that reads it.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 diloco train tiny.toml --record record.jsonl
+grep -q '^run .* in runs/tiny: preset diloco, .* parameters, 0 of 6 entries done$' out || fail start
+grep -q '^2 replicas here of 2, 1 thread each on ' out || fail "the threads are not said"
+[ "$(grep -c '^entry ' out)" = 6 ] || fail "not one line an entry"
+[ "$(grep -c '^after .* entries: validation loss ' out)" = 6 ] || fail "not one line an evaluation"
+grep -q '^done: 6 entries, 240 steps and 15,360 tokens here, ' out || fail end
+grep -q 'check it: diloco verify runs/tiny$' out || fail "verifying is not offered"
+[ ! -s err ] || fail "something was said on stderr"
+for event in run step contribution commit eval end; do
+    grep -q "\"event\":\"$event\"" record.jsonl || fail "no $event in the record"
+done
+[ "$(grep -c '"event":"step"' record.jsonl)" = 240 ] || fail "not every step is in the record"
+
+# The same command again: nothing is left to do, and nothing changes.
+before=$(digest runs/tiny)
+expect 0 diloco train tiny.toml
+[ "$(digest runs/tiny)" = "$before" ] || fail "a finished run changed"
+
+expect 0 diloco status runs/tiny
+grep -q '^entries    6 of 6 (6 commits, 0 aborts).*the run is complete$' out || fail status
+grep -q '^r1 ' out || fail "status does not show r1"
+expect 0 diloco status tiny.toml --json
+[ "$(json entries <out)" = 6 ] || fail "status --json"
+
+expect 0 diloco log runs/tiny
+[ "$(wc -l <out)" = 6 ] || fail "log has not 6 lines"
+expect 0 diloco log runs/tiny --from 4 --json
+[ "$(wc -l <out)" = 2 ] && [ "$(json kind <out)" = commit ] || fail "log --from --json"
+
+expect 0 diloco verify runs/tiny
+grep -q '^verified: 6 entries chained (6 commits, 0 aborts, 0 void), 6 replayed' out || fail verify
+grep -q "$before" out || fail "verify does not say the digest"
+
+expect 0 diloco eval tiny.toml
+grep -q '^after 6 entries: validation loss [0-9]' out || fail eval
+expect 0 diloco eval runs/tiny --set data.train_path=text.txt --json
+[ -n "$(json perplexity <out)" ] || fail "eval --json"
+expect_error 2 'data.train_path' diloco eval runs/tiny
+
+expect 0 diloco sample tiny.toml --prompt 'the ' --tokens 40 --temperature 0
+[ "$(wc -c <out)" = 45 ] || fail "sample is not prompt, 40 bytes and a newline"
+cp out first
+expect 0 diloco sample tiny.toml --prompt 'the ' --tokens 40 --temperature 0
+cmp -s out first || fail "the likeliest text is not the same twice"
+
+expect 0 diloco data tiny.toml
+grep -q '^shards    2, of ' out || fail data
+expect 0 diloco doctor tiny.toml --json
+[ "$(json local_replicas <out)" = 2 ] || fail "doctor CONFIG --json"
+expect 0 diloco doctor runs/tiny
+grep -q '1 of 8 concurrent creates' out || fail "doctor STORE"
+[ ! -e runs/tiny/probe ] || [ -z "$(ls runs/tiny/probe)" ] || fail "the probe left something"
+
+# One object at the end on stdout, progress on stderr.
+expect 0 diloco train tiny.toml --store b --json
+[ "$(wc -l <out)" = 1 ] && [ "$(json status <out)" = done ] || fail "train --json"
+[ "$(json digest <out)" = "$before" ] || fail "the same command elsewhere ends elsewhere"
+[ "$(json steps <out)" = 240 ] || fail "steps in --json"
+grep -q '^entry ' err || fail "no progress on stderr"
+expect 0 diloco train tiny.toml --store c --quiet
+[ ! -s out ] && [ ! -s err ] || fail "quiet is not quiet"
+
+# Another seed is another run.
+expect 0 diloco train tiny.toml --store d --seed 2 --quiet
+[ "$(digest d)" != "$before" ] || fail "the seed changes nothing"
