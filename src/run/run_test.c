@@ -356,6 +356,20 @@ TEST(a_replica_that_comes_late_is_given_the_shared_model_and_takes_part)
     CHECK_INT(120, all[1].end.position);
 }
 
+TEST(contributions_may_wait_on_disk_for_the_outer_step)
+{
+    toy memory[2], disk[2];
+    toy_crew(memory, 2, "mem://spool-memory", "none");
+    toy_crew(disk, 2, "mem://spool-disk", scratch_path("spool"));
+    toy_set_all(disk, 2, "run.spool", "disk");
+    toy_live_all(memory, 2);
+    toy_live_all(disk, 2);
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(disk[r]);
+        CHECK_BYTES(memory[r].w, disk[r].w, sizeof disk[r].w);
+    }
+}
+
 /* ---- registering ------------------------------------------------------------------------ */
 
 static diloco_config *config_of(const char *store)
@@ -490,6 +504,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           all_floating_gives_momentum_to_buffers_too,
           two_runs_of_three_replicas_each_live_in_one_process,
           a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
+          contributions_may_wait_on_disk_for_the_outer_step,
           what_cannot_be_a_run_is_refused_by_name,
           calls_out_of_order_and_tensors_that_cannot_be_are_refused,
           a_tensor_named_twice_is_refused_when_the_run_is_made,

@@ -1,0 +1,162 @@
+/* open_test.c - how a run comes to be, and a life in it. */
+#include "check.h"
+#include "run/open.h"
+#include "store/kind.h"
+
+static float w[3] = {1, 2, 3};
+static const diloco_tensor tensor = {.name = "w", .data = w, .n_dims = 1, .shape = {3}};
+
+static dl_run_creation creation_of(dl_config *config)
+{
+    dl_config_init(config);
+    return (dl_run_creation){
+        .config = config, .tensors = &tensor, .n_tensors = 1, .data_digest = ""};
+}
+
+static bool holds(dl_store *store, const char *key)
+{
+    dl_buf text;
+    dl_buf_init(&text, 1 << 20);
+    const bool there = dl_store_get(store, &text, key, DL_NEVER) == DILOCO_OK;
+    dl_buf_deinit(&text);
+    return there;
+}
+
+TEST(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made)
+{
+    dl_config config;
+    dl_runfile file;
+    dl_hash digest;
+    dl_store *store, *handles[DL_PROBE_HANDLES], *inner;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://lies", true));
+    for (int i = 0; i < DL_PROBE_HANDLES; i++) {
+        CHECK_OK(dl_store_open(&inner, "mem://lies", true));
+        CHECK_OK(dl_store_faulty(&handles[i], inner, (dl_faults){.lie_on_create = true}));
+    }
+    what.probe = handles;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_run_create_or_read(&file, &digest, store, &what));
+    CHECK_CONTAINS("exactly one", diloco_error_text());
+    CHECK(!holds(store, DL_KEY_RUN));
+    for (int i = 0; i < DL_PROBE_HANDLES; i++)
+        dl_store_close(handles[i]);
+    what.probe = NULL;
+    CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
+    dl_runfile_deinit(&file);
+    dl_store_close(store);
+}
+
+TEST(the_first_creates_a_run_and_the_others_read_it)
+{
+    dl_config config;
+    dl_runfile first, second, third;
+    dl_hash digest[3];
+    dl_store *store;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://first", true));
+    CHECK_STATUS(DILOCO_ENOENT, dl_run_read(&first, &digest[0], store));
+    CHECK_CONTAINS("no run in mem://first", diloco_error_text());
+    CHECK_OK(dl_run_create_or_read(&first, &digest[0], store, &what));
+    CHECK_INT(32, strlen(first.id));
+    CHECK_STR(DILOCO_VERSION, first.program);
+    w[0] = 9; /* another replica's first values do not matter */
+    CHECK_OK(dl_run_create_or_read(&second, &digest[1], store, &what));
+    w[0] = 1;
+    CHECK_OK(dl_run_read(&third, &digest[2], store));
+    CHECK_STR(first.id, second.id);
+    CHECK_STR(first.id, third.id);
+    CHECK(dl_hash_equal(digest[0], digest[1]) && dl_hash_equal(digest[0], digest[2]));
+
+    dl_state state;
+    CHECK_OK(dl_state_init(&state, &third.manifest, dl_outer_find("nesterov"), 4, 1));
+    CHECK_OK(dl_snapshot_read_newest(&state, store, &third, digest[2], UINT64_MAX, NULL, DL_NEVER));
+    CHECK_BYTES(w, state.now[0].theta, sizeof w);
+    CHECK(dl_hash_equal(digest[2], state.control.prev));
+    dl_state_deinit(&state);
+    dl_runfile_deinit(&first);
+    dl_runfile_deinit(&second);
+    dl_runfile_deinit(&third);
+    dl_store_close(store);
+}
+
+TEST(a_life_takes_the_next_generation_of_its_own_name)
+{
+    dl_config config;
+    dl_runfile file;
+    dl_hash digest;
+    dl_life life;
+    dl_store *store;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://lives", true));
+    CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
+    for (uint32_t g = 0; g < 3; g++) {
+        CHECK_OK(dl_run_claim_life(&life, store, "r1", &file));
+        CHECK_STR("r1", life.replica);
+        CHECK_INT(g, life.generation);
+    }
+    CHECK_OK(dl_run_claim_life(&life, store, "r10", &file));
+    CHECK_INT(0, life.generation);
+    CHECK_OK(dl_store_create(store, "gen/r1.0007", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
+    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file));
+    CHECK_INT(8, life.generation);
+    CHECK(holds(store, "gen/r1.0008"));
+    dl_runfile_deinit(&file);
+    dl_store_close(store);
+}
+
+TEST(local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores)
+{
+    dl_config config;
+    dl_config_path dir;
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "run.store", "file:///shared/run/", "test"));
+    CHECK_OK(dl_run_state_dir(dir, &config));
+    CHECK_INT(0, strncmp(dir, "/shared/run.local/", strlen("/shared/run.local/")));
+    CHECK_OK(dl_config_set(&config, "run.store", "mem://x", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_run_state_dir(dir, &config));
+    CHECK_CONTAINS("run.state_dir", diloco_error_text());
+    CHECK_OK(dl_config_set(&config, "run.state_dir", "/tmp/here", "test"));
+    CHECK_OK(dl_run_state_dir(dir, &config));
+    CHECK_STR("/tmp/here", dir);
+}
+
+TEST(contributions_spool_to_disk_when_told_to_or_when_they_are_much)
+{
+    dl_config config;
+    dl_runfile file = {.id = ""};
+    dl_config_path dir;
+    dl_config_init(&config);
+    CHECK_OK(dl_manifest_init(&file.manifest, &tensor, 1, false));
+    CHECK_OK(dl_config_set(&config, "run.state_dir", "/tmp/here", "test"));
+    CHECK(dl_run_spool_dir(dir, &config, &file) == NULL);
+    CHECK_OK(dl_config_set(&config, "run.spool", "disk", "test"));
+    CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
+    CHECK_OK(dl_config_set(&config, "run.spool", "auto", "test"));
+    file.manifest.fragments[0].n_trained = (size_t)1 << 30;
+    CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
+    CHECK_OK(dl_config_set(&config, "run.spool", "memory", "test"));
+    CHECK(dl_run_spool_dir(dir, &config, &file) == NULL);
+    dl_manifest_deinit(&file.manifest);
+}
+
+TEST(names_that_nobody_knows_are_refused)
+{
+    static const char *const options[] = {"server.diloco.outer_optimizer", "server.diloco.combiner",
+                                          "server.diloco.codec",
+                                          "server.diloco.aggregation_weighting"};
+    dl_config config;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        dl_config_init(&config);
+        CHECK_OK(dl_run_check(&config));
+        CHECK_OK(dl_config_set(&config, options[i], "unheard-of", "test"));
+        CHECK_STATUS(DILOCO_EINVAL, dl_run_check(&config));
+        CHECK_CONTAINS("unheard-of", diloco_error_text());
+    }
+}
+
+TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
+          the_first_creates_a_run_and_the_others_read_it,
+          a_life_takes_the_next_generation_of_its_own_name,
+          local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores,
+          contributions_spool_to_disk_when_told_to_or_when_they_are_much,
+          names_that_nobody_knows_are_refused)
