@@ -64,7 +64,7 @@ void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica
                         view->phase);
     if (used + 24 <= columns && view->eta_s >= 0)
         snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "  %s left",
-                 dl_time_text(eta, view->eta_s));
+                 dl_time_text(eta, ceil(view->eta_s)));
 }
 
 void dl_report_draw(dl_report *report)
@@ -86,7 +86,6 @@ void dl_report_draw(dl_report *report)
 void dl_report_say(dl_report *report, const char *line)
 {
     if (!report->quiet) dl_screen_say(&report->screen, line);
-    report->drawn = 0;
 }
 
 /* ---- events */

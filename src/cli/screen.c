@@ -51,40 +51,51 @@ static int rows_drawn(const dl_screen *screen, int columns)
     return rows;
 }
 
-diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
-                              const char (*lines)[DL_SCREEN_LINE], int n)
+diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns, const char *said, int n)
 {
     int rows = rows_drawn(screen, columns);
-    if (n > DL_SCREEN_MAX_LINES) n = DL_SCREEN_MAX_LINES;
     DL_TRY(dl_buf_addf(out, HIDE));
     if (rows) DL_TRY(dl_buf_addf(out, "\x1b[%dA", rows));
     DL_TRY(dl_buf_addf(out, "\r"));
+    if (said) DL_TRY(dl_buf_addf(out, "%s" CLEAR "\n", said));
     for (int i = 0; i < n; i++) {
         /* One column stays free: a full line would move the cursor on some terminals. */
-        size_t len = cut(lines[i], columns - 1, &screen->widths[i]);
-        DL_TRY(dl_buf_addf(out, "%.*s" CLEAR "\n", (int)len, lines[i]));
+        size_t len = cut(screen->lines[i], columns - 1, &screen->widths[i]);
+        DL_TRY(dl_buf_addf(out, "%.*s" CLEAR "\n", (int)len, screen->lines[i]));
     }
     screen->drawn = n;
     return dl_buf_addf(out, BELOW SHOW);
 }
 
-void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n)
+static void show(dl_screen *screen, const char *said, int n)
 {
     int columns, rows;
     dl_buf frame;
-    if (!screen->live) return;
+    if (n == 0 && screen->drawn == 0 && !said) return;
     dl_screen_size(screen, &columns, &rows);
     dl_buf_init(&frame, FRAME_MAX);
-    if (!dl_screen_frame(&frame, screen, columns, lines, n < rows - 1 ? n : rows - 1)) {
+    if (n > rows - 1) n = rows - 1;
+    if (!dl_screen_frame(&frame, screen, columns, said, n)) {
         fwrite(frame.data, 1, frame.len, screen->out);
         fflush(screen->out);
     }
     dl_buf_deinit(&frame);
 }
 
+void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n)
+{
+    if (!screen->live) return;
+    if (n > DL_SCREEN_MAX_LINES) n = DL_SCREEN_MAX_LINES;
+    if (n > 0) memcpy(screen->lines, lines, (size_t)n * sizeof *lines);
+    show(screen, NULL, n);
+}
+
 void dl_screen_say(dl_screen *screen, const char *line)
 {
-    dl_screen_draw(screen, NULL, 0);
+    if (screen->live) {
+        show(screen, line, screen->drawn);
+        return;
+    }
     fprintf(screen->out, "%s\n", line);
     fflush(screen->out);
 }

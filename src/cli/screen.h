@@ -16,7 +16,8 @@ typedef struct dl_screen {
     FILE *out;
     bool live;                       /* a terminal that can move its cursor */
     int drawn;                       /* lines of the last frame */
-    int widths[DL_SCREEN_MAX_LINES]; /* of its lines, in columns */
+    int widths[DL_SCREEN_MAX_LINES]; /* of those, in columns */
+    char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
 } dl_screen;
 
 void dl_screen_open(dl_screen *screen, FILE *out);
@@ -24,14 +25,14 @@ void dl_screen_open(dl_screen *screen, FILE *out);
 /* Columns and lines of the terminal; 80 and 24 where it does not say. */
 void dl_screen_size(const dl_screen *screen, int *columns, int *lines);
 
-/* Replace the last frame by n lines (at most DL_SCREEN_MAX_LINES are shown). */
+/* Replace the last frame by n lines, of which as many are shown as fit. */
 void dl_screen_draw(dl_screen *screen, const char (*lines)[DL_SCREEN_LINE], int n);
 
-/* A line that stays, above the frame, which the next draw brings back. */
+/* A line that stays, above the frame, in the same write. */
 void dl_screen_say(dl_screen *screen, const char *line);
 
-/* One frame as bytes: what dl_screen_draw writes. */
+/* One frame as bytes, of screen->lines: what dl_screen_draw (said NULL) and _say write. */
 DL_MUST_CHECK diloco_status dl_screen_frame(dl_buf *out, dl_screen *screen, int columns,
-                                            const char (*lines)[DL_SCREEN_LINE], int n);
+                                            const char *said, int n);
 
 #endif

@@ -9,7 +9,8 @@ static dl_buf frame;
 static const char *draw(int columns, const char (*lines)[DL_SCREEN_LINE], int n)
 {
     dl_buf_clear(&frame);
-    CHECK_OK(dl_screen_frame(&frame, &screen, columns, lines, n));
+    if (n) memcpy(screen.lines, lines, (size_t)n * sizeof *lines);
+    CHECK_OK(dl_screen_frame(&frame, &screen, columns, NULL, n));
     return dl_buf_str(&frame);
 }
 
@@ -28,6 +29,17 @@ TEST(a_frame_goes_up_over_the_last_one_and_clears_what_it_does_not_cover)
     CHECK_STR("\x1b[?25l\x1b[2A\rone\x1b[K\n\x1b[J\x1b[?25h", draw(80, lines, 1));
     CHECK_STR("\x1b[?25l\x1b[1A\r\x1b[J\x1b[?25h", draw(80, NULL, 0));
     CHECK_STR("\x1b[?25l\r\x1b[J\x1b[?25h", draw(80, NULL, 0));
+    dl_buf_deinit(&frame);
+}
+
+TEST(what_is_said_stays_above_the_frame_in_the_same_write)
+{
+    const char lines[1][DL_SCREEN_LINE] = {"live"};
+    begin();
+    draw(80, lines, 1);
+    dl_buf_clear(&frame);
+    CHECK_OK(dl_screen_frame(&frame, &screen, 80, "stays", 1));
+    CHECK_STR("\x1b[?25l\x1b[1A\rstays\x1b[K\nlive\x1b[K\n\x1b[J\x1b[?25h", dl_buf_str(&frame));
     dl_buf_deinit(&frame);
 }
 
@@ -64,6 +76,7 @@ TEST(where_there_is_no_terminal_lines_are_only_printed)
 }
 
 TEST_MAIN(a_frame_goes_up_over_the_last_one_and_clears_what_it_does_not_cover,
+          what_is_said_stays_above_the_frame_in_the_same_write,
           lines_are_cut_between_characters_one_column_before_the_edge,
           a_terminal_made_narrower_has_wrapped_the_old_lines,
           where_there_is_no_terminal_lines_are_only_printed)
