@@ -29,7 +29,7 @@ static void begin(table *t)
     t->control = (dl_control){.entry = 3, .roster = t->owner.roster};
     t->known = (dl_known_table){.at = t->rows, .cap = ROOM};
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[DL_LIFE_TEXT];
         snprintf(name, sizeof name, "r%d", i);
         CHECK(dl_roster_add(&t->control.roster, name, 0));
     }
@@ -204,8 +204,8 @@ TEST(many_silent_names_are_cut_to_fit_the_reason)
     begin(&t);
     t.control.roster.n = 0;
     for (int i = 0; i < ROOM; i++) {
-        char name[DL_REPLICA_MAX + 1];
-        snprintf(name, sizeof name, "a-replica-with-a-long-name-%d", i);
+        char name[DL_LIFE_TEXT];
+        snprintf(name, sizeof name, "a-replica-of-a-long-name-%d", i);
         CHECK(dl_roster_add(&t.control.roster, name, 0));
         t.silent[i] = true;
     }

@@ -4,16 +4,16 @@
  * somebody (driver.c with a real store and threads, tests/cluster_sim.c with virtual time and
  * faults), whose event it turns into the next ask. One ask is open at a time.
  *
- *                     +--> TRAIN --due--> SAVE --> READ log/<e> --there--> FOLD
- *                     |                              | absent
- *                     |                          CONTRIBUTE --> LIST c/<e>/ --> FETCH each
- *                     |                                           ^   |
- *                     |                        WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
- *                     |                          (past the deadline: WATCH heartbeats)
- *                     |                                               | closes
- *                     |                                   COMPUTE --> CREATE log/<e> --> READ --> FOLD
- *                     |
- *                     +-- ADOPT <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
+ *         +--> TRAIN --due--> SAVE --> READ log/<e> --there--> FOLD
+ *         |                              | absent
+ *         |                          CONTRIBUTE --> LIST c/<e>/ --> FETCH each
+ *         |                                           ^   |
+ *         |                        WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
+ *         |                          (past the deadline: WATCH heartbeats)
+ *         |                                               | closes
+ *         |                                   COMPUTE --> CREATE log/<e> --> READ --> FOLD
+ *         |
+ *         +-- ADOPT <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
  * Rules cited as P1 … are docs/protocol.md's. This machine has one fragment, tau = 0, L = 1. */
 #ifndef DL_RUN_MACHINE_H
@@ -45,54 +45,54 @@ typedef enum dl_ask_kind {
 } dl_ask_kind;
 
 typedef struct dl_ask {
-    dl_ask_kind     kind;
-    uint64_t        entry, position;
-    dl_life         life;  /* FETCH */
-    size_t          slot;  /* FETCH */
-    bool            fresh; /* FETCH: from the store again, whatever is cached */
+    dl_ask_kind kind;
+    uint64_t entry, position;
+    dl_life life;          /* FETCH */
+    size_t slot;           /* FETCH */
+    bool fresh;            /* FETCH: from the store again, whatever is cached */
     const dl_entry *draft; /* COMPUTE, CREATE: borrowed until the answer */
-    const size_t   *slots; /* COMPUTE: of draft's members, in order */
-    bool            swap, to_local; /* ADOPT */
-    bool            missed;   /* ADOPT: what was trained since the base did not count */
-    bool            final;    /* SNAPSHOT: of the run's end: not in the background */
-    dl_time         until;    /* WAIT */
-    diloco_status   status;   /* FAIL */
+    const size_t *slots;   /* COMPUTE: of draft's members, in order */
+    bool swap, to_local;   /* ADOPT */
+    bool missed;           /* ADOPT: what was trained since the base did not count */
+    bool final;            /* SNAPSHOT: of the run's end: not in the background */
+    dl_time until;         /* WAIT */
+    diloco_status status;  /* FAIL */
 } dl_ask;
 
 /* A heartbeat as seen: whose, and a hash of its content. */
 typedef struct dl_seen {
     dl_life life;
     dl_hash content;
-    bool    ended; /* end/<life> is there */
+    bool ended; /* end/<life> is there */
 } dl_seen;
 
 typedef struct dl_listed {
     dl_life life;
-    size_t  len;
+    size_t len;
 } dl_listed;
 
 typedef struct dl_event {
-    dl_time       now;
+    dl_time now;
     diloco_status status; /* OK, or why the ask failed (its text is set) */
 
     const void *text; /* READ: the entry's bytes; NULL when there is none (status OK) */
-    size_t      text_len;
+    size_t text_len;
 
-    const dl_contribution *facts;    /* FETCH */
-    double                 norm2;    /* FETCH */
-    const char            *reason;   /* FETCH refused (EPROTO, ENUMERIC): short word */
-    const dl_listed       *listed;   /* LIST, in key order */
-    size_t                 n_listed;
-    const dl_seen         *seen;     /* WATCH */
-    size_t                 n_seen;
-    dl_hash                result;   /* COMPUTE */
-    bool                   taken;    /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
-    dl_life                takes_over; /* CONTRIBUTE with taken: whose */
+    const dl_contribution *facts; /* FETCH */
+    double norm2;                 /* FETCH */
+    const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
+    const dl_listed *listed;      /* LIST, in key order */
+    size_t n_listed;
+    const dl_seen *seen; /* WATCH */
+    size_t n_seen;
+    dl_hash result;     /* COMPUTE */
+    bool taken;         /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
+    dl_life takes_over; /* CONTRIBUTE with taken: whose */
 } dl_event;
 
 /* What the machine has to say for the record; called inside dl_machine_next. */
 typedef enum dl_note_kind {
-    DL_NOTE_COMMIT,   /* entry folded; `entry` */
+    DL_NOTE_COMMIT, /* entry folded; `entry` */
     DL_NOTE_ABORT,
     DL_NOTE_VOID,     /* an entry that proves itself wrong: text */
     DL_NOTE_DISPUTE,  /* claimed and computed differ */
@@ -102,49 +102,49 @@ typedef enum dl_note_kind {
     DL_NOTE_LATE      /* this replica missed `entry` */
 } dl_note_kind;
 typedef struct dl_note {
-    dl_note_kind    kind;
+    dl_note_kind kind;
     const dl_entry *entry;
-    dl_life         life;
-    const char     *text;
-    dl_hash         claimed, computed;
-    double          seconds;
-    bool            counted; /* COMMIT: this replica was a member */
+    dl_life life;
+    const char *text;
+    dl_hash claimed, computed;
+    double seconds;
+    bool counted; /* COMMIT: this replica was a member */
 } dl_note;
 typedef void (*dl_note_fn)(void *user, const dl_note *note);
 
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
-    const char      *run;
-    dl_life          self;
-    dl_control      *control; /* of the state, borrowed; the machine advances it */
-    const dl_outer  *outer;
+    const char *run;
+    dl_life self;
+    dl_control *control; /* of the state, borrowed; the machine advances it */
+    const dl_outer *outer;
     const dl_weighting *weighting;
-    const dl_combiner  *combiner;
-    size_t           max_members;
-    size_t           snapshot_bytes; /* size of one: P25's rule */
-    uint64_t         entries;        /* of the run */
-    uint64_t         interval;       /* H */
-    bool reader; /* replays only: does not begin again, but says what is wrong */
+    const dl_combiner *combiner;
+    size_t max_members;
+    size_t snapshot_bytes; /* size of one: P25's rule */
+    uint64_t entries;      /* of the run */
+    uint64_t interval;     /* H */
+    bool reader;           /* replays only: does not begin again, but says what is wrong */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
-    void            *lr_user;
-    dl_note_fn       note;
-    void            *note_user;
+    void *lr_user;
+    dl_note_fn note;
+    void *note_user;
 } dl_machine_args;
 
 /* Everything is taken here; nothing allocates later. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args);
-void                        dl_machine_destroy(dl_machine *machine);
+void dl_machine_destroy(dl_machine *machine);
 
 /* Begin, or begin again after REJOIN, from the state that control tells of: `digest` and
  * n_commits are its fragment's. `resumed`: local state was saved at `entry`'s due point
  * (due) or fits `entry` at `position`. */
 typedef struct dl_machine_start {
-    dl_hash  digest;
+    dl_hash digest;
     uint64_t n_commits;
-    bool     resumed, due;
+    bool resumed, due;
     uint64_t resumed_entry, resumed_position;
-    dl_hash  resumed_base; /* of the state it trained from; zero: not told */
-    dl_time  now;
+    dl_hash resumed_base; /* of the state it trained from; zero: not told */
+    dl_time now;
 } dl_machine_start;
 dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
 
