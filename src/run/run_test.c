@@ -1,5 +1,5 @@
 /* run_test.c - whole runs through the public API, replicas as threads over mem://: that the
- * arithmetic of docs/design.md section 2 is what comes out, and what registering refuses. */
+ * arithmetic of docs/design.md section 2 is what comes out. */
 #include "toy_run.h"
 
 /* ---- goldens ---------------------------------------------------------------------------- */
@@ -370,130 +370,6 @@ TEST(contributions_may_wait_on_disk_for_the_outer_step)
     }
 }
 
-/* ---- registering ------------------------------------------------------------------------ */
-
-static diloco_config *config_of(const char *store)
-{
-    diloco_config *c = diloco_config_create();
-    CHECK(c != NULL);
-    if (store) CHECK_OK(diloco_config_set(c, "run.store", store, NULL));
-    return c;
-}
-
-TEST(what_cannot_be_a_run_is_refused_by_name)
-{
-    diloco_run *run;
-    diloco_config *c = config_of(NULL);
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
-    CHECK_CONTAINS("run.store", diloco_error_text());
-    CHECK(run == NULL);
-    CHECK_OK(diloco_config_set(c, "run.store", "mem://refused", NULL));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "a/b"));
-    CHECK_CONTAINS("a/b", diloco_error_text());
-    CHECK_OK(diloco_config_set(c, "run.heartbeat", "50", NULL));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
-    CHECK_CONTAINS("run.heartbeat", diloco_error_text());
-    CHECK_OK(diloco_config_set(c, "run.heartbeat", "5", NULL));
-    CHECK_OK(diloco_config_set(c, "run.min_replicas", "3", NULL));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_open(&run, c, "r0"));
-    CHECK_CONTAINS("run.min_replicas", diloco_error_text());
-    diloco_config_destroy(c);
-}
-
-TEST(calls_out_of_order_and_tensors_that_cannot_be_are_refused)
-{
-    diloco_run *run;
-    float w[2] = {1, 2};
-    int64_t n = 0;
-    diloco_config *c = config_of("mem://order");
-    diloco_tensor good = {.name = "w", .data = w, .n_dims = 1, .shape = {2}}, bad = good;
-    diloco_tensor integer = {"n", &n, DILOCO_I64, DILOCO_BUFFER, 0, {0}, 0};
-    void *place = w;
-    CHECK_OK(diloco_config_set(c, "run.state_dir", "none", NULL));
-    CHECK_OK(diloco_run_open(&run, c, "r0"));
-    diloco_config_destroy(c);
-
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_join(run)); /* nothing to train */
-    CHECK_CONTAINS("no tensors", diloco_error_text());
-    bad.data = NULL;
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &bad));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_gradient(run, "w", w));
-    CHECK_CONTAINS("register tensor w", diloco_error_text());
-    CHECK_OK(diloco_run_tensor(run, &good));
-    CHECK_OK(diloco_run_tensor(run, &integer));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_gradient(run, "n", w));
-    CHECK_CONTAINS("not f32", diloco_error_text());
-
-    char long_name[300] = {0};
-    memset(long_name, 'x', sizeof long_name - 1);
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, long_name, w, 4));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "", w, 4));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", NULL, 4));
-    CHECK_OK(diloco_run_private(run, "p", w, 4));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", w, 4));
-    CHECK_CONTAINS("twice", diloco_error_text());
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_data_digest(run, "12"));
-
-    CHECK_STATUS(DILOCO_EINVAL, diloco_step(run, NULL));
-    CHECK_CONTAINS("before diloco_run_join", diloco_error_text());
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_save(run));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_leave(run));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_theta(run, &place, 1));
-    CHECK_OK(diloco_run_join(run));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_join(run));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &good));
-    CHECK_CONTAINS("before", diloco_error_text());
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "q", w, 4));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_theta(run, &place, 1)); /* of two tensors */
-    CHECK_OK(diloco_run_leave(run));
-    CHECK_OK(diloco_run_leave(run));
-    diloco_run_close(run);
-    diloco_run_close(NULL);
-}
-
-TEST(a_tensor_named_twice_is_refused_when_the_run_is_made)
-{
-    diloco_run *run;
-    float w[2] = {1, 2};
-    diloco_config *c = config_of("mem://twice");
-    diloco_tensor t = {.name = "w", .data = w, .n_dims = 1, .shape = {2}};
-    CHECK_OK(diloco_run_open(&run, c, "r0"));
-    diloco_config_destroy(c);
-    CHECK_OK(diloco_run_tensor(run, &t));
-    CHECK_OK(diloco_run_tensor(run, &t));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_run_create(run));
-    diloco_run_close(run);
-}
-
-TEST(a_first_value_or_a_movement_that_is_not_finite_is_named)
-{
-    toy t = toy_of("r0", "mem://nan");
-    toy_set(&t, "run.state_dir", "none");
-    t.w[5] = NAN;
-    toy_live(&t);
-    CHECK_INT(DILOCO_ENUMERIC, t.status);
-    CHECK_CONTAINS("w[5]", t.text);
-    t.w[5] = 0;
-    t.inner_lr = INFINITY;
-    toy_live(&t);
-    CHECK_INT(DILOCO_ENUMERIC, t.status);
-    CHECK_CONTAINS("w[0]", t.text);
-}
-
-TEST(an_interval_without_samples_is_refused_and_not_waited_for)
-{
-    toy t = toy_of("r0", "mem://samples-none");
-    toy_set(&t, "run.state_dir", "none");
-    CHECK_OK(toy_open(&t));
-    CHECK_OK(diloco_run_join(t.run));
-    const diloco_step_report none = {.loss = 1};
-    CHECK_OK(diloco_step(t.run, &none));
-    CHECK_OK(diloco_step(t.run, &none));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_step(t.run, &none));
-    CHECK_CONTAINS("no samples", diloco_error_text());
-    toy_close(&t);
-}
-
 TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
@@ -504,9 +380,4 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           all_floating_gives_momentum_to_buffers_too,
           two_runs_of_three_replicas_each_live_in_one_process,
           a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
-          contributions_may_wait_on_disk_for_the_outer_step,
-          what_cannot_be_a_run_is_refused_by_name,
-          calls_out_of_order_and_tensors_that_cannot_be_are_refused,
-          a_tensor_named_twice_is_refused_when_the_run_is_made,
-          a_first_value_or_a_movement_that_is_not_finite_is_named,
-          an_interval_without_samples_is_refused_and_not_waited_for)
+          contributions_may_wait_on_disk_for_the_outer_step)
