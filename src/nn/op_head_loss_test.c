@@ -7,7 +7,7 @@ static const op_case cases[] = {
     {2, 9, 3, 11, .width = 5, .vocab = 37},
     {1, 40, 1, 40, .width = 16, .vocab = 256},
 };
-static const op_case two_blocks = {3, 60, 3, 60, .width = 3, .vocab = 20011};
+static const op_case two_blocks = {2, 70, 2, 70, .width = 3, .vocab = 16400};
 
 static void build(dl_graph *g, const op_case *c)
 {
