@@ -40,18 +40,19 @@ static int stop(const char *what)
 int main(int argc, char **argv)
 {
     if (argc != 3) return fprintf(stderr, "usage: embed STORE REPLICA\n"), 2;
-    float          w[N]   = {0};
-    unsigned       random = (unsigned)atoi(argv[2] + 1) + 1;
+    float w[N] = {0};
+    unsigned random = (unsigned)atoi(argv[2] + 1) + 1;
     diloco_config *config = diloco_config_create();
-    diloco_run    *run;
-    diloco_tensor  tensor = {.name = "w", .data = w, .dtype = DILOCO_F32, .n_dims = 1, .shape = {N}};
+    diloco_run *run;
+    diloco_tensor tensor = {.name = "w", .data = w, .dtype = DILOCO_F32, .n_dims = 1, .shape = {N}};
 
     const char *settings[][2] = {{"run.store", argv[1]},
                                  {"run.replicas", "2"},
                                  {"trainer.rounds", "6"},
                                  {"trainer.local_steps_per_round", "20"}};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        if (diloco_config_set(config, settings[i][0], settings[i][1], NULL)) return stop("settings");
+        if (diloco_config_set(config, settings[i][0], settings[i][1], NULL))
+            return stop("settings");
 
     if (diloco_run_open(&run, config, argv[2])) return stop("open");
     if (diloco_run_tensor(run, &tensor)) return stop("register");

@@ -75,7 +75,7 @@
 #define CHECK_BYTES(expected, value, n)                                                            \
     do {                                                                                           \
         const unsigned char *want_ = (const void *)(expected), *got_ = (const void *)(value);      \
-        size_t               n_ = (n);                                                             \
+        size_t n_ = (n);                                                                           \
         for (size_t i_ = 0; i_ < n_; i_++)                                                         \
             if (want_[i_] != got_[i_])                                                             \
                 CHECK_FAIL("%s: byte %zu of %zu is %02x, expected %02x", #value, i_, n_, got_[i_], \
@@ -87,14 +87,14 @@
     int main(void)                                                                                 \
     {                                                                                              \
         static void (*const run_[])(void **) = {__VA_ARGS__};                                      \
-        static const char  names_[]          = #__VA_ARGS__;                                       \
-        static char        text_[sizeof names_];                                                   \
-        struct CMUnitTest  tests_[sizeof run_ / sizeof run_[0]];                                   \
+        static const char names_[] = #__VA_ARGS__;                                                 \
+        static char text_[sizeof names_];                                                          \
+        struct CMUnitTest tests_[sizeof run_ / sizeof run_[0]];                                    \
         memcpy(text_, names_, sizeof names_);                                                      \
         char *next_ = text_;                                                                       \
         for (size_t i_ = 0; i_ < sizeof run_ / sizeof run_[0]; i_++) {                             \
             char *name_ = strtok_r(i_ ? NULL : text_, ", \n", &next_);                             \
-            tests_[i_]  = (struct CMUnitTest){name_, run_[i_], NULL, NULL, NULL};                  \
+            tests_[i_] = (struct CMUnitTest){name_, run_[i_], NULL, NULL, NULL};                   \
         }                                                                                          \
         return cmocka_run_group_tests(tests_, NULL, NULL);                                         \
     }

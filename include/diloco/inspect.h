@@ -12,19 +12,19 @@ extern "C" {
 
 /* One entry as diloco_log tells it. Pointers are valid during the call. */
 typedef struct diloco_log_entry {
-    uint64_t    entry;
-    bool        commit;
-    uint32_t    fragment;
-    uint64_t    position;
-    const char *committer;            /* "r0.0000" */
-    const char *reason;               /* of an abort */
-    size_t      n_members;
-    const char *const *members;       /* lives */
-    const float       *weights;
-    const char *const *roster;        /* awaited at the next entry */
-    size_t      n_roster;
-    double      loss;
-    uint64_t    bytes;                /* of the members' contributions */
+    uint64_t entry;
+    bool commit;
+    uint32_t fragment;
+    uint64_t position;
+    const char *committer; /* "r0.0000" */
+    const char *reason;    /* of an abort */
+    size_t n_members;
+    const char *const *members; /* lives */
+    const float *weights;
+    const char *const *roster; /* awaited at the next entry */
+    size_t n_roster;
+    double loss;
+    uint64_t bytes;                   /* of the members' contributions */
     const char *base, *result, *prev; /* digests, hex */
 } diloco_log_entry;
 
@@ -36,24 +36,24 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint
                                                            diloco_log_entry_fn fn, void *user);
 
 typedef struct diloco_replica_status {
-    char     replica[32];
+    char replica[32];
     uint32_t generation;
-    bool     ended;      /* said that it leaves, or finished */
-    bool     alive;      /* its heartbeat changed while we watched */
-    bool     seen;       /* it has a heartbeat */
+    bool ended; /* said that it leaves, or finished */
+    bool alive; /* its heartbeat changed while we watched */
+    bool seen;  /* it has a heartbeat */
     uint64_t step, entry, position;
-    double   steps_per_s;
-    char     host[64];
+    double steps_per_s;
+    char host[64];
 } diloco_replica_status;
 
 typedef struct diloco_run_status {
-    char     run[33], preset[32], program[32], config_digest[33], model[32];
+    char run[33], preset[32], program[32], config_digest[33], model[32];
     uint64_t parameters;
     uint64_t entries, entries_total; /* folded; the run's length */
     uint64_t commits, aborts;
-    uint64_t snapshot;               /* newest */
-    bool     done;
-    size_t   n_replicas;
+    uint64_t snapshot; /* newest */
+    bool done;
+    size_t n_replicas;
     diloco_replica_status replicas[256]; /* the newest life of each, by name; at most 256 */
 } diloco_run_status;
 
@@ -62,7 +62,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_status_read(diloco_run_sta
                                                                   const char *url, double watch_s);
 
 /* The run's own settings into a configuration (its AGREE options; origin "run"). */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config, const char *url);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config,
+                                                             const char *url);
 
 typedef struct diloco_verify_report {
     uint64_t entries;        /* in the log */
@@ -70,14 +71,14 @@ typedef struct diloco_verify_report {
     uint64_t first_replayed; /* the snapshot it began from */
     uint64_t replayed;       /* recomputed from their contributions */
     uint64_t commits, aborts, voids;
-    bool     complete;       /* the run has ended */
-    char     digest[33];     /* of the state after the last entry */
+    bool complete;   /* the run has ended */
+    char digest[33]; /* of the state after the last entry */
 } diloco_verify_report;
 typedef void (*diloco_verify_fn)(void *user, uint64_t done, uint64_t total);
 
 /* Check the chain of the whole log, replay what can be replayed, compare every digest.
- * DILOCO_EPROTO: something does not fit; the text says which entry and what. Warns through the log about
- * contributions that are gone. */
+ * DILOCO_EPROTO: something does not fit; the text says which entry and what. Warns through the log
+ * about contributions that are gone. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify(diloco_verify_report *out, const char *url,
                                                          int n_threads, diloco_verify_fn progress,
                                                          void *user);
@@ -92,7 +93,7 @@ DILOCO_API void diloco_free(void *bytes);
 /* Ask a store what it can do: writes a few objects under probe/ and removes them. */
 typedef struct diloco_store_report {
     double create_ms, read_ms, write_mb_per_s, read_mb_per_s;
-    int    winners; /* of 8 concurrent creates of one name: 1 is right */
+    int winners; /* of 8 concurrent creates of one name: 1 is right */
 } diloco_store_report;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_check(diloco_store_report *out,
                                                               const char *url);

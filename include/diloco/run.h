@@ -30,9 +30,9 @@ extern "C" {
 
 typedef struct diloco_run diloco_run;
 
-/* Copies the configuration. run.store names the store; `replica` in the options below this
- * replica's name. Nothing is read or written yet. DILOCO_EINVAL, DILOCO_EREFUSED: a combination that
- * cannot be faithful, by name. */
+/* Copies the configuration, whose run.store names the store; `replica` is this replica's name
+ * and stays the same through all its lives. Nothing is read or written yet. DILOCO_EINVAL, DILOCO_EREFUSED: a combination
+ * that cannot be faithful, by name. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
                                                            const diloco_config *config,
                                                            const char *replica);
@@ -80,7 +80,7 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_create(diloco_run *run);
 
 typedef struct diloco_step_report {
-    double   loss;    /* mean loss of the step; NAN when not known */
+    double loss;      /* mean loss of the step; NAN when not known */
     uint64_t samples; /* samples the step was trained on; at least 1 to be eligible */
     uint64_t tokens;
 } diloco_step_report;
@@ -96,26 +96,26 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_step(diloco_run *run,
 DILOCO_API bool diloco_run_done(const diloco_run *run);
 
 typedef struct diloco_run_info {
-    char     run[33];       /* id */
-    uint32_t generation;    /* this life */
-    uint64_t entry;         /* next entry */
-    uint64_t entries;       /* of the whole run */
-    uint64_t position;      /* t of this replica */
-    uint64_t positions;     /* t at the end of the run */
-    uint64_t step;          /* optimizer steps this replica completed, in all its lives */
-    uint64_t sample;        /* next sample of its stream, counted over all its lives */
-    int      shard;         /* which shard of the data is this replica's */
-    bool     resumed;       /* diloco_run_join took up saved private state */
-    bool     interrupted;   /* diloco_run_interrupt was called */
+    char run[33];        /* id */
+    uint32_t generation; /* this life */
+    uint64_t entry;      /* next entry */
+    uint64_t entries;    /* of the whole run */
+    uint64_t position;   /* t of this replica */
+    uint64_t positions;  /* t at the end of the run */
+    uint64_t step;       /* optimizer steps this replica completed, in all its lives */
+    uint64_t sample;     /* next sample of its stream, counted over all its lives */
+    int shard;           /* which shard of the data is this replica's */
+    bool resumed;        /* diloco_run_join took up saved private state */
+    bool interrupted;    /* diloco_run_interrupt was called */
     uint64_t bytes_sent, bytes_received;
-    double   loss_mean;     /* over the members of the last commit; NAN before */
+    double loss_mean; /* over the members of the last commit; NAN before */
 } diloco_run_info;
 DILOCO_API diloco_run_info diloco_run_now(const diloco_run *run);
 
 /* The shared model theta as it is now: copied into data[i] for each registered tensor in order
  * (NULL: skipped). After join; between steps. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run, void *const *data,
-                                                            size_t n);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run,
+                                                            void *const *data, size_t n);
 
 /* Make a blocking call return DILOCO_EINTERRUPTED soon. Any thread; async-signal-safe. */
 DILOCO_API void diloco_run_interrupt(diloco_run *run);

@@ -33,15 +33,15 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_check(const diloco_confi
 /* What is going on in a replica, often. */
 typedef struct diloco_progress {
     uint64_t step, position, positions, entry, entries;
-    double   loss;         /* of the last step that is known */
-    double   tokens_per_s; /* over the last seconds */
-    double   eta_s;        /* until the end of the run; < 0: not known yet */
-    const char *phase;     /* "train", "exchange", "wait", "eval", "join", "done" */
+    double loss;         /* of the last step that is known */
+    double tokens_per_s; /* over the last seconds */
+    double eta_s;        /* until the end of the run; < 0: not known yet */
+    const char *phase;   /* "train", "exchange", "wait", "eval", "join", "done" */
 } diloco_progress;
 
 typedef struct diloco_train_hooks {
     void (*on_progress)(void *user, const diloco_progress *progress); /* or NULL */
-    diloco_record_fn on_record;                                        /* or NULL */
+    diloco_record_fn on_record;                                       /* or NULL */
     void *user;
     const volatile int *stop; /* or NULL; set it (a signal handler may) to stop after this step */
 } diloco_train_hooks;
@@ -61,7 +61,7 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train(const diloco_config *con
  * from config). DILOCO_ENOENT: no run there. DILOCO_EINVAL: no validation data. */
 typedef struct diloco_eval_result {
     uint64_t entry, targets;
-    double   loss, perplexity;
+    double loss, perplexity;
 } diloco_eval_result;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
                                                        const diloco_config *config);
@@ -71,16 +71,13 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
  * here. */
 typedef struct diloco_sample_args {
     const char *prompt;
-    size_t      n_tokens;
-    double      temperature;
-    uint64_t    seed;
+    size_t n_tokens;
+    double temperature;
+    uint64_t seed;
 } diloco_sample_args;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_sample(const diloco_config *config,
-                                                         const diloco_sample_args *args,
-                                                         void (*on_text)(void *user,
-                                                                         const char *text,
-                                                                         size_t len),
-                                                         void *user);
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_sample(const diloco_config *config, const diloco_sample_args *args,
+              void (*on_text)(void *user, const char *text, size_t len), void *user);
 
 /* The memory a replica will take, before it takes it (docs/design.md section 8; measured
  * against the process by a test). Bytes. */
@@ -89,8 +86,8 @@ typedef struct diloco_memory_plan {
     uint64_t local, gradient, moments, theta, momentum; /* at most 24 x parameters together */
     uint64_t activations, staging, contributions, data, other;
     uint64_t total;
-    int      threads;
-    double   flops_per_token;
+    int threads;
+    double flops_per_token;
 } diloco_memory_plan;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,
                                                              const diloco_config *config);
@@ -99,14 +96,14 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan 
 typedef struct diloco_data_report {
     uint64_t train_tokens, test_tokens, samples_per_shard, shards;
     uint32_t vocab, context;
-    char     digest[33];
+    char digest[33];
 } diloco_data_report;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check(diloco_data_report *out,
                                                              const diloco_config *config);
 
 DILOCO_API const char *diloco_version(void);
-DILOCO_API const char *diloco_isa(void);   /* the vector kernels in use: "avx512", … */
-DILOCO_API int         diloco_cores(void); /* that this process may use */
+DILOCO_API const char *diloco_isa(void); /* the vector kernels in use: "avx512", … */
+DILOCO_API int diloco_cores(void);       /* that this process may use */
 
 #ifdef __cplusplus
 }

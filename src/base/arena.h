@@ -19,14 +19,14 @@ enum { DL_ARENA_ALIGN = 64 }; /* a cache line, and the widest vector */
 
 typedef struct dl_arena {
     unsigned char *base; /* NULL: measuring */
-    size_t         size; /* bytes owned */
-    size_t         used; /* bytes handed out, each piece rounded up to DL_ARENA_ALIGN */
+    size_t size;         /* bytes owned */
+    size_t used;         /* bytes handed out, each piece rounded up to DL_ARENA_ALIGN */
 } dl_arena;
 
 /* Own `size` zeroed bytes, aligned to DL_ARENA_ALIGN, taken from the system at once
  * (mmap above 1 MiB, so untouched pages cost nothing). DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_arena_init(dl_arena *arena, size_t size);
-void                        dl_arena_deinit(dl_arena *arena); /* zeroed is fine */
+void dl_arena_deinit(dl_arena *arena); /* zeroed is fine */
 
 /* The next n bytes (n == 0: a valid pointer to nothing). NULL on a measuring arena.
  * Running over the end of a real one is a bug. */

@@ -7,13 +7,16 @@
 
 typedef struct dl_buf {
     unsigned char *data; /* owned; NULL while empty and never reserved */
-    size_t         len, cap;
-    size_t         max; /* never grows beyond; 0: the buffer was not initialised */
+    size_t len, cap;
+    size_t max; /* never grows beyond; 0: the buffer was not initialised */
 } dl_buf;
 
 void dl_buf_init(dl_buf *buf, size_t max); /* allocates nothing */
 void dl_buf_deinit(dl_buf *buf);           /* zeroed is fine */
-static inline void dl_buf_clear(dl_buf *buf) { buf->len = 0; } /* keeps the memory */
+static inline void dl_buf_clear(dl_buf *buf)
+{
+    buf->len = 0;
+} /* keeps the memory */
 
 /* Make room for n bytes in all. DILOCO_ENOMEM; DILOCO_EPROTO beyond max. */
 DL_MUST_CHECK diloco_status dl_buf_reserve(dl_buf *buf, size_t n);

@@ -6,14 +6,17 @@
 
 typedef int64_t dl_time; /* nanoseconds on this machine's monotonic clock */
 
-#define DL_SECOND ((dl_time)1000000000)
+#define DL_SECOND      ((dl_time)1000000000)
 #define DL_MILLISECOND ((dl_time)1000000)
-#define DL_NEVER ((dl_time)INT64_MAX)
+#define DL_NEVER       ((dl_time)INT64_MAX)
 
-dl_time        dl_clock_now(void);
-double         dl_clock_wall(void); /* seconds since 1970 */
-void           dl_clock_sleep(dl_time duration);
-static inline double dl_seconds(dl_time t) { return (double)t * 1e-9; }
+dl_time dl_clock_now(void);
+double dl_clock_wall(void); /* seconds since 1970 */
+void dl_clock_sleep(dl_time duration);
+static inline double dl_seconds(dl_time t)
+{
+    return (double)t * 1e-9;
+}
 /* `t` later, saturating at DL_NEVER. */
 static inline dl_time dl_time_after(dl_time t, dl_time duration)
 {

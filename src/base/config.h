@@ -18,35 +18,36 @@ typedef struct diloco_config {
 
     /* [run] the log, its store, who takes part */
     dl_config_path store, state_dir, record;
-    int64_t        seed, replicas, min_replicas, threads, local_replicas, restarts;
-    double         start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s, store_timeout_s;
+    int64_t seed, replicas, min_replicas, threads, local_replicas, restarts;
+    double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
+        store_timeout_s;
     dl_config_name on_missing, on_uncounted, retain, spool;
-    int64_t        spool_mb;
+    int64_t spool_mb;
 
     /* [server.diloco] the outer step */
     dl_config_name outer_optimizer, weighting, apply_to, combiner, codec;
-    double         outer_lr, outer_mu;
+    double outer_lr, outer_mu;
 
     /* [trainer] the inner loop */
     dl_config_name model, optimizer, lr_scheduler;
-    int64_t        rounds, local_steps, batch_size, accumulation, eval_every, eval_batches;
-    double         gradient_clip;
-    bool           preserve_optimizer_state;
+    int64_t rounds, local_steps, batch_size, accumulation, eval_every, eval_batches;
+    double gradient_clip;
+    bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */
-    double  lr, weight_decay, beta1, beta2, eps, momentum;
+    double lr, weight_decay, beta1, beta2, eps, momentum;
     int64_t warmup_steps, decay_steps;
-    double  min_lr_ratio;
+    double min_lr_ratio;
 
     /* [parameters.model] */
     int64_t layers, heads, kv_heads, channels, ffn, context, vocab;
-    bool    tied;
-    double  rope_theta, norm_eps;
+    bool tied;
+    double rope_theta, norm_eps;
 
     /* [data] */
     dl_config_name datasource, tokenizer, partition;
     dl_config_path train_path, test_path;
-    double         test_fraction;
+    double test_fraction;
 
     dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
 } dl_config;

@@ -11,7 +11,10 @@ diloco_config *diloco_config_create(void)
     return config;
 }
 
-void diloco_config_destroy(diloco_config *config) { free(config); }
+void diloco_config_destroy(diloco_config *config)
+{
+    free(config);
+}
 
 diloco_status diloco_config_set(diloco_config *config, const char *name, const char *value,
                                 const char *origin)
@@ -19,7 +22,8 @@ diloco_status diloco_config_set(diloco_config *config, const char *name, const c
     return dl_config_set(config, name, value, origin ? origin : "program");
 }
 
-diloco_status diloco_config_get(const diloco_config *config, const char *name, char *out, size_t cap)
+diloco_status diloco_config_get(const diloco_config *config, const char *name, char *out,
+                                size_t cap)
 {
     const dl_option *row = dl_option_find(dl_config_table, name);
     if (!row) return dl_fail(DILOCO_EINVAL, "there is no option %s", name);
@@ -27,7 +31,8 @@ diloco_status diloco_config_get(const diloco_config *config, const char *name, c
     dl_buf_init(&text, 65536);
     diloco_status status = dl_option_text(&text, row, config);
     if (!status && text.len >= cap)
-        status = dl_fail(DILOCO_EINVAL, "%s has %zu bytes, there is room for %zu", name, text.len, cap);
+        status =
+            dl_fail(DILOCO_EINVAL, "%s has %zu bytes, there is room for %zu", name, text.len, cap);
     if (!status) {
         memcpy(out, text.data, text.len);
         out[text.len] = 0;

@@ -7,7 +7,7 @@
 
 typedef struct dl_span {
     const void *data; /* borrowed */
-    size_t      len;
+    size_t len;
 } dl_span;
 
 /* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
@@ -26,15 +26,15 @@ DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_s
 DL_MUST_CHECK diloco_status dl_dir_make(const char *path); /* and its parents; there already: OK */
 /* fsync the folder itself; OK where a file system has nothing to sync in folders. */
 DL_MUST_CHECK diloco_status dl_dir_sync(const char *path);
-bool                        dl_file_exists(const char *path);
+bool dl_file_exists(const char *path);
 
 /* A whole file mapped for reading. data is NULL for an empty file. */
 typedef struct dl_map {
     const unsigned char *data;
-    size_t               len;
+    size_t len;
 } dl_map;
 DL_MUST_CHECK diloco_status dl_map_open(dl_map *out, const char *path);
-void                        dl_map_close(dl_map *map); /* zeroed is fine */
+void dl_map_close(dl_map *map); /* zeroed is fine */
 
 /* DILOCO_EFULL for ENOSPC and EDQUOT, DILOCO_ENOENT for ENOENT, else DILOCO_EIO; worded
  * "<what> <path>: <strerror>". */

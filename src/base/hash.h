@@ -37,8 +37,8 @@ bool dl_hash_from_hex(dl_hash *hash, const char *hex, size_t len);
 typedef struct dl_digest_stream {
     _Alignas(64) unsigned char state[1280];
 } dl_digest_stream;
-void    dl_digest_begin(dl_digest_stream *stream);
-void    dl_digest_add(dl_digest_stream *stream, const void *data, size_t n);
+void dl_digest_begin(dl_digest_stream *stream);
+void dl_digest_add(dl_digest_stream *stream, const void *data, size_t n);
 dl_hash dl_digest_end(dl_digest_stream *stream);
 
 #endif

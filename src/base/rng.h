@@ -12,12 +12,12 @@
 /* Who draws from what. A new user takes the next number; a number is never reused. The
  * low 32 bits of a stream are the user's own (a replica's or a tensor's index). */
 enum {
-    DL_STREAM_INIT    = 1, /* initial parameters, by tensor */
-    DL_STREAM_DATA    = 2, /* order of samples, by shard */
+    DL_STREAM_INIT = 1,    /* initial parameters, by tensor */
+    DL_STREAM_DATA = 2,    /* order of samples, by shard */
     DL_STREAM_DROPOUT = 3, /* by operation */
-    DL_STREAM_SAMPLE  = 4, /* text sampling */
-    DL_STREAM_JITTER  = 5, /* back-off; never in anything that must agree */
-    DL_STREAM_TEST    = 6
+    DL_STREAM_SAMPLE = 4,  /* text sampling */
+    DL_STREAM_JITTER = 5,  /* back-off; never in anything that must agree */
+    DL_STREAM_TEST = 6
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 
@@ -30,12 +30,12 @@ typedef struct dl_rng {
     unsigned left; /* words of `block` not used yet */
 } dl_rng;
 
-void     dl_rng_init(dl_rng *rng, uint64_t seed, uint64_t stream, uint64_t counter);
+void dl_rng_init(dl_rng *rng, uint64_t seed, uint64_t stream, uint64_t counter);
 uint32_t dl_rng_u32(dl_rng *rng);
 uint64_t dl_rng_u64(dl_rng *rng);
 uint64_t dl_rng_below(dl_rng *rng, uint64_t n); /* uniform in [0, n), no bias; n > 0 */
-float    dl_rng_f32(dl_rng *rng);               /* uniform in [0, 1), 24 bits */
-double   dl_rng_f64(dl_rng *rng);               /* uniform in [0, 1), 53 bits */
+float dl_rng_f32(dl_rng *rng);                  /* uniform in [0, 1), 24 bits */
+double dl_rng_f64(dl_rng *rng);                 /* uniform in [0, 1), 53 bits */
 
 /* Element i of a normal(0, 1) sequence by Box-Muller from block i/2. Uses log and cos,
  * so its last bit may differ between math libraries: never where machines must agree. */

@@ -17,8 +17,17 @@ static inline bool dl_size_mul(size_t *out, size_t a, size_t b)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-static inline size_t dl_size_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-static inline size_t dl_size_min(size_t a, size_t b) { return a < b ? a : b; }
-static inline size_t dl_size_max(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t dl_size_round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+static inline size_t dl_size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+static inline size_t dl_size_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
 
 #endif

@@ -15,8 +15,8 @@ typedef struct dl_pool dl_pool;
  * signals. Idle workers spin briefly (about 20 us, only when the machine has as many
  * cores as the pool has threads), then sleep. */
 DL_MUST_CHECK diloco_status dl_pool_create(dl_pool **out, int n_threads);
-void                        dl_pool_destroy(dl_pool *pool); /* NULL is fine */
-int                         dl_pool_size(const dl_pool *pool); /* NULL: 1 */
+void dl_pool_destroy(dl_pool *pool);   /* NULL is fine */
+int dl_pool_size(const dl_pool *pool); /* NULL: 1 */
 
 /* Call fn(context, part, n_parts) once for each part 0 … n_threads-1, each on its own
  * thread, part 0 on the caller; return when all are done. NULL pool: one part. One

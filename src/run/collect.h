@@ -15,7 +15,7 @@ typedef struct dl_collector {
         dl_time changed;        /* when this content was first seen */
     } seen[DL_COLLECTOR_LIVES]; /* the newest life of each replica */
     size_t n_seen;
-    dl_time now; /* 0: the clock's; else that of whoever plays with time */
+    dl_time now;             /* 0: the clock's; else that of whoever plays with time */
     uint64_t verified_entry; /* 0: none */
     dl_life verified_life;
 } dl_collector;

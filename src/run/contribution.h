@@ -15,22 +15,23 @@
 enum { DL_CONTRIBUTION_HEADER = 512 };
 
 typedef struct dl_contribution {
-    char     run[33];
-    dl_life  life;
+    char run[33];
+    dl_life life;
     uint64_t entry;
     uint32_t fragment;
-    char     codec[DL_REPLICA_MAX + 1];
-    uint64_t position;             /* of the due point it was taken at */
-    uint64_t step;                 /* completed optimizer steps of the replica, in all */
+    char codec[DL_REPLICA_MAX + 1];
+    uint64_t position;               /* of the due point it was taken at */
+    uint64_t step;                   /* completed optimizer steps of the replica, in all */
     uint64_t steps, samples, tokens; /* since its base */
-    uint64_t shard, first_sample, end_sample; /* what it trained on: samples [first, end) of shard */
-    double   loss;                 /* mean over its steps since the base; NaN: not told */
-    double   norm;                 /* of the pseudo-gradient before encoding */
-    dl_hash  base;                 /* state digest of the fragment it started from */
-    dl_hash  manifest;             /* digest of the model's manifest */
+    uint64_t shard, first_sample,
+        end_sample;   /* what it trained on: samples [first, end) of shard */
+    double loss;      /* mean over its steps since the base; NaN: not told */
+    double norm;      /* of the pseudo-gradient before encoding */
+    dl_hash base;     /* state digest of the fragment it started from */
+    dl_hash manifest; /* digest of the model's manifest */
     uint64_t n_floats, n_integers, n_booleans;
     uint64_t payload_len;
-    dl_hash  body;                 /* dl_digest_bytes of all bytes behind the header */
+    dl_hash body; /* dl_digest_bytes of all bytes behind the header */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
@@ -42,16 +43,16 @@ DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
 
 /* What a contribution must say to be used for this entry. */
 typedef struct dl_contribution_expect {
-    const char              *run;
-    uint64_t                 entry;
-    uint32_t                 fragment;
-    dl_life                  life; /* from the key */
-    dl_hash                  base;
-    dl_hash                  manifest;
-    dl_fragment_shape        shape;
-    const dl_codec          *codec;
-    float                    bound; /* largest size of an element */
-    const dl_manifest       *tensors; /* to name a bad element */
+    const char *run;
+    uint64_t entry;
+    uint32_t fragment;
+    dl_life life; /* from the key */
+    dl_hash base;
+    dl_hash manifest;
+    dl_fragment_shape shape;
+    const dl_codec *codec;
+    float bound;                /* largest size of an element */
+    const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
 
 /* Most bytes that can stand behind the header. */
@@ -63,7 +64,7 @@ size_t dl_contribution_body_max(const dl_codec *codec, dl_fragment_shape shape);
  * disk is met here and not while a contribution arrives. */
 typedef struct dl_slot dl_slot;
 DL_MUST_CHECK diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir);
-void                        dl_slot_destroy(dl_slot *slot);
+void dl_slot_destroy(dl_slot *slot);
 
 /* Read the object and check all of it: length before memory, header, every expected field, body
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
@@ -71,9 +72,9 @@ void                        dl_slot_destroy(dl_slot *slot);
  * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
  * "codec", "non-finite", "bound", "header"), else "". DILOCO_ENOENT. Store errors as they are.
  * A slot that is smaller than dl_contribution_body_max of what is expected is a bug. */
-DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
-                                                  const char **reason, dl_slot *slot,
-                                                  dl_store *store, const char *key,
+DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
+                                                  dl_contribution_data *data, const char **reason,
+                                                  dl_slot *slot, dl_store *store, const char *key,
                                                   const dl_contribution_expect *expect,
                                                   dl_time until);
 

@@ -6,8 +6,8 @@
 #ifndef DL_RUN_ENTRY_H
 #define DL_RUN_ENTRY_H
 
-#include "combine/combine.h"
 #include "base/json.h"
+#include "combine/combine.h"
 #include "outer/outer.h"
 #include "run/layout.h"
 #include "tensor/manifest.h"
@@ -15,44 +15,44 @@
 enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95 };
 
 typedef struct dl_member {
-    dl_life  life;
-    dl_hash  body;   /* the contribution's body digest */
-    uint64_t raw;    /* raw weight */
-    float    weight; /* normalised */
+    dl_life life;
+    dl_hash body; /* the contribution's body digest */
+    uint64_t raw; /* raw weight */
+    float weight; /* normalised */
     uint64_t steps, samples, tokens;
-    uint64_t bytes;  /* of the object */
-    double   loss;
+    uint64_t bytes; /* of the object */
+    double loss;
 } dl_member;
 
 typedef struct dl_roster {
-    char   (*names)[DL_REPLICA_MAX + 1]; /* in dl_replica_compare order */
-    uint32_t *misses;                    /* entries in a row that did not count it */
-    size_t   n, cap;
+    char (*names)[DL_REPLICA_MAX + 1]; /* in dl_replica_compare order */
+    uint32_t *misses;                  /* entries in a row that did not count it */
+    size_t n, cap;
 } dl_roster;
 
 typedef struct dl_entry {
-    bool     commit; /* else abort */
-    char     run[33];
+    bool commit; /* else abort */
+    char run[33];
     uint64_t entry;
     uint32_t fragment;
     uint64_t position;
-    dl_life  committer;
-    dl_hash  prev;         /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
-    dl_hash  base, result; /* state digests of the fragment; an abort has result = base */
-    dl_member *members;    /* [n_members], in dl_life_compare order; of an abort: who was there */
-    size_t   n_members, cap_members;
-    float    scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
-    char     reason[DL_REASON_MAX + 1]; /* of an abort */
-    double   loss;      /* mean of the members' */
-    uint64_t snapshot;  /* newest snapshot the committer knows of */
-    dl_roster roster;   /* for entry e + L */
-    float    next_lr, next_mu; /* for entry e + L */
-    bool     last;      /* no entry follows */
+    dl_life committer;
+    dl_hash prev;         /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
+    dl_hash base, result; /* state digests of the fragment; an abort has result = base */
+    dl_member *members;   /* [n_members], in dl_life_compare order; of an abort: who was there */
+    size_t n_members, cap_members;
+    float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
+    char reason[DL_REASON_MAX + 1];      /* of an abort */
+    double loss;                         /* mean of the members' */
+    uint64_t snapshot;                   /* newest snapshot the committer knows of */
+    dl_roster roster;                    /* for entry e + L */
+    float next_lr, next_mu;              /* for entry e + L */
+    bool last;                           /* no entry follows */
 } dl_entry;
 
 /* Room for max_members members and as many roster names, from one allocation. */
 DL_MUST_CHECK diloco_status dl_entry_init(dl_entry *out, size_t max_members);
-void                        dl_entry_deinit(dl_entry *entry);
+void dl_entry_deinit(dl_entry *entry);
 
 bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index);
 /* Put in (keeping the order) or reset its misses; false when full. */

@@ -14,38 +14,38 @@
 typedef struct dl_exec dl_exec;
 
 typedef struct dl_exec_args {
-    dl_store            *store; /* borrowed, as everything here */
-    const dl_runfile    *run;
-    dl_hash              run_digest; /* of run.json's bytes: prev of entry 0 */
-    dl_life              self;
-    const diloco_tensor *tensors; /* the trainer's, in manifest order; NULL: a reader */
-    const float *const  *gradients; /* [n_tensors] or NULL: contribute these, not movements */
-    size_t               n_tensors;
-    size_t               max_members;
-    const char          *spool_dir; /* NULL: memory */
-    int                  n_copies;  /* of the state: 2 for whoever commits */
-    dl_pool             *pool;
+    dl_store *store; /* borrowed, as everything here */
+    const dl_runfile *run;
+    dl_hash run_digest; /* of run.json's bytes: prev of entry 0 */
+    dl_life self;
+    const diloco_tensor *tensors;  /* the trainer's, in manifest order; NULL: a reader */
+    const float *const *gradients; /* [n_tensors] or NULL: contribute these, not movements */
+    size_t n_tensors;
+    size_t max_members;
+    const char *spool_dir; /* NULL: memory */
+    int n_copies;          /* of the state: 2 for whoever commits */
+    dl_pool *pool;
 } dl_exec_args;
 
 /* Takes all memory of the exchange. DILOCO_ENOMEM, DILOCO_EINVAL: an unknown codec, … */
 DL_MUST_CHECK diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args);
-void                        dl_exec_destroy(dl_exec *exec);
+void dl_exec_destroy(dl_exec *exec);
 
 dl_state *dl_exec_state(dl_exec *exec);
 
 /* What training has done since the base; told before CONTRIBUTE. */
 typedef struct dl_exec_work {
     uint64_t step, steps, samples, tokens, shard, first_sample, end_sample, position;
-    double   loss;
+    double loss;
 } dl_exec_work;
 void dl_exec_tell(dl_exec *exec, const dl_exec_work *work);
 
 /* Measured by the last ask of its kind, for the record. */
 typedef struct dl_exec_facts {
-    dl_outer_step_facts outer;       /* COMPUTE */
-    double              norm;        /* CONTRIBUTE */
-    size_t              bytes;       /* CONTRIBUTE: of the object */
-    double              encode_s, put_s, compute_s;
+    dl_outer_step_facts outer; /* COMPUTE */
+    double norm;               /* CONTRIBUTE */
+    size_t bytes;              /* CONTRIBUTE: of the object */
+    double encode_s, put_s, compute_s;
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);
 

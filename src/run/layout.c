@@ -269,7 +269,8 @@ bool dl_key_entry_of(uint64_t *entry, const char *key)
     if (!at || !is_digit(at[1])) return false;
     uint64_t n = 0;
     for (at++; is_digit(*at); at++)
-        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, (uint64_t)(*at - '0'), &n))
+        if (__builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*at - '0'), &n))
             return false;
     *entry = n;
     return *at == '/';

@@ -16,7 +16,7 @@ typedef char dl_key[DL_KEY_MAX + 1];
 
 /* One life of a replica (PROTOCOL: generation). */
 typedef struct dl_life {
-    char     replica[DL_REPLICA_MAX + 1];
+    char replica[DL_REPLICA_MAX + 1];
     uint32_t generation; /* 0 … 9999999 */
 } dl_life;
 
@@ -30,22 +30,26 @@ int dl_life_compare(const void *a, const void *b);
 int dl_replica_compare(const char *a, const char *b);
 
 #define DL_KEY_RUN "run.json"
-void dl_key_gen(dl_key out, const dl_life *life);                      /* gen/r0.0000 */
-void dl_key_end(dl_key out, const dl_life *life);                      /* end/r0.0000 */
-void dl_key_heartbeat(dl_key out, const dl_life *life);                /* hb/r0.0000 */
-void dl_key_entry(dl_key out, uint64_t entry);                         /* log/0000000012.json */
-void dl_key_contribution(dl_key out, uint64_t entry, const dl_life *life); /* c/0000000012/r0.0000 */
-void dl_key_contributions(dl_key out, uint64_t entry);                 /* c/0000000012/ */
+void dl_key_gen(dl_key out, const dl_life *life);       /* gen/r0.0000 */
+void dl_key_end(dl_key out, const dl_life *life);       /* end/r0.0000 */
+void dl_key_heartbeat(dl_key out, const dl_life *life); /* hb/r0.0000 */
+void dl_key_entry(dl_key out, uint64_t entry);          /* log/0000000012.json */
+void dl_key_contribution(dl_key out, uint64_t entry,
+                         const dl_life *life);         /* c/0000000012/r0.0000 */
+void dl_key_contributions(dl_key out, uint64_t entry); /* c/0000000012/ */
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
-                                                     /* snap/0000000012/r0.0000/<file> */
-void dl_key_theta0(dl_key out, dl_hash digest);                        /* theta0/<hex>.safetensors */
-void dl_key_record(dl_key out, const dl_life *life, uint64_t part);    /* rec/r0.0000/0000000000.jsonl */
+/* snap/0000000012/r0.0000/<file> */
+void dl_key_theta0(dl_key out, dl_hash digest); /* theta0/<hex>.safetensors */
+void dl_key_record(dl_key out, const dl_life *life,
+                   uint64_t part); /* rec/r0.0000/0000000000.jsonl */
 
 /* The parts of a listed key; false when it is none of that kind. */
-bool dl_key_parse_life(dl_life *out, const char *key, const char *folder); /* "gen/", "hb/", "end/" */
+bool dl_key_parse_life(dl_life *out, const char *key,
+                       const char *folder); /* "gen/", "hb/", "end/" */
 bool dl_key_parse_entry(uint64_t *entry, const char *key);
 bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key);
-bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key); /* manifest.json only */
+bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life,
+                           const char *key); /* manifest.json only */
 
 /* The entry number of any key "<folder>/<e>/…". */
 bool dl_key_entry_of(uint64_t *entry, const char *key);

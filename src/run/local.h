@@ -13,25 +13,25 @@
 /* Bytes that the trainer wants kept and never sent: name, place, length. */
 typedef struct dl_private {
     const char *name;
-    void       *data;
-    size_t      len; /* bytes; saved as U8[len], or F32[len/4] when f32 */
-    bool        f32;
+    void *data;
+    size_t len; /* bytes; saved as U8[len], or F32[len/4] when f32 */
+    bool f32;
 } dl_private;
 
 typedef struct dl_local_facts {
-    char     run[33];
-    char     replica[DL_REPLICA_MAX + 1];
-    uint64_t entry;      /* the entry it was saved for: the next one not yet folded */
+    char run[33];
+    char replica[DL_REPLICA_MAX + 1];
+    uint64_t entry; /* the entry it was saved for: the next one not yet folded */
     uint64_t position, step;
     uint64_t steps, samples, tokens; /* since the base */
     uint64_t shard, first_sample, next_sample;
-    double   loss_sum;               /* over the steps since the base */
-    bool     due;        /* saved at the due point of `entry`, before its contribution */
-    dl_hash  base;       /* digest of the state it trained from */
-    dl_hash  manifest;
-    char     isa[16];
+    double loss_sum; /* over the steps since the base */
+    bool due;        /* saved at the due point of `entry`, before its contribution */
+    dl_hash base;    /* digest of the state it trained from */
+    dl_hash manifest;
+    char isa[16];
     uint32_t threads;
-    char     program[32];
+    char program[32];
 } dl_local_facts;
 
 typedef struct dl_local dl_local;
@@ -39,16 +39,16 @@ typedef struct dl_local dl_local;
 /* Make the folder, take the lock. DILOCO_EINVAL: another process holds it (its pid is named). */
 DL_MUST_CHECK diloco_status dl_local_open(dl_local **out, const char *state_dir,
                                           const char *replica);
-void                        dl_local_close(dl_local *local);
+void dl_local_close(dl_local *local);
 
 /* Atomic; allocates nothing after the first. */
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates);
 
-/* DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata) or foreign: nothing
- * was written to the tensors. DILOCO_EDIFFERS: of another run or model. load_tensors false: only
- * the privates and the facts. */
+/* DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
+ * or foreign: nothing was written to the tensors. DILOCO_EDIFFERS: of another run or model.
+ * load_tensors false: only the privates and the facts. */
 DL_MUST_CHECK diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,
                                           dl_hash manifest, const diloco_tensor *tensors,
                                           size_t n_tensors, const dl_private *privates,

@@ -12,14 +12,14 @@
 enum { DL_RUNFILE_MAX = 64 << 20 };
 
 typedef struct dl_runfile {
-    char        id[33];      /* 128 random bits in hex: names the run */
-    char        program[32]; /* version that created it */
-    dl_config   config;      /* AGREE options set; the others at their defaults */
-    dl_hash     config_digest;
-    dl_manifest manifest;    /* owned */
-    dl_hash     theta0;      /* state digest of fragment 0 … folded: dl_hash_bytes of all digests */
-    dl_hash     theta0_file; /* dl_digest_bytes of the theta0 object, which its key names */
-    char        data_digest[DL_HASH_HEX + 1]; /* "" when nobody gave one */
+    char id[33];      /* 128 random bits in hex: names the run */
+    char program[32]; /* version that created it */
+    dl_config config; /* AGREE options set; the others at their defaults */
+    dl_hash config_digest;
+    dl_manifest manifest; /* owned */
+    dl_hash theta0;       /* state digest of fragment 0 … folded: dl_hash_bytes of all digests */
+    dl_hash theta0_file;  /* dl_digest_bytes of the theta0 object, which its key names */
+    char data_digest[DL_HASH_HEX + 1]; /* "" when nobody gave one */
 } dl_runfile;
 
 void dl_runfile_deinit(dl_runfile *file);
@@ -29,8 +29,9 @@ DL_MUST_CHECK diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file
 DL_MUST_CHECK diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len);
 
 /* Does this configuration and manifest belong to this run? Options that were not given (origin
- * "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that differs ("trainer.local_steps_per_round
- * is 50 in the run, 40 here (--set)"), then the first tensor that differs; at most 8 lines. */
+ * "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that differs
+ * ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), then the first tensor that
+ * differs; at most 8 lines. */
 DL_MUST_CHECK diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
                                                const dl_manifest *manifest);
 /* config's AGREE options become the run's (origin "run"). */

@@ -12,29 +12,29 @@
 #include "run/runfile.h"
 
 typedef struct dl_control {
-    uint64_t  entry;     /* the next entry: e entries are folded */
-    dl_hash   prev;      /* digest of log/<e-1>, of run.json at 0 */
-    uint64_t  n_aborts;  /* consecutive, just before */
-    uint64_t  snapshot;  /* newest known */
-    dl_roster roster;    /* of entry e (L = 1); empty before entry L */
-    float     lr, mu;    /* of entry e */
-    bool      last;      /* the run has ended */
+    uint64_t entry;    /* the next entry: e entries are folded */
+    dl_hash prev;      /* digest of log/<e-1>, of run.json at 0 */
+    uint64_t n_aborts; /* consecutive, just before */
+    uint64_t snapshot; /* newest known */
+    dl_roster roster;  /* of entry e (L = 1); empty before entry L */
+    float lr, mu;      /* of entry e */
+    bool last;         /* the run has ended */
 } dl_control;
 
 typedef struct dl_state {
     const dl_manifest *manifest; /* borrowed */
-    const dl_outer    *outer;
-    dl_control         control;
+    const dl_outer *outer;
+    dl_control control;
     dl_fragment_state *now, *next; /* [n_fragments] */
-    dl_arena           arena;
+    dl_arena arena;
 } dl_state;
 
 /* n_copies 2, or 1 for readers that never commit. DILOCO_ENOMEM. Zeroed tensors. */
 DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
                                           const dl_outer *outer, size_t max_members, int n_copies);
-void                        dl_state_deinit(dl_state *state);
+void dl_state_deinit(dl_state *state);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
-void   dl_state_swap(dl_state *state, int fragment); /* next becomes now */
+void dl_state_swap(dl_state *state, int fragment); /* next becomes now */
 
 /* All digests of `now` recomputed. */
 void dl_state_rehash(dl_state *state, dl_pool *pool);
@@ -58,10 +58,10 @@ DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *byt
  * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. */
 DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *state,
                                               const char *run, const dl_life *life, dl_time until);
-/* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own digests, else theta0.
- * Sets state->now and control. Damaged ones are skipped with a warning. DILOCO_EPROTO,
- * DILOCO_ENOENT: theta0 is damaged or gone too; store errors as they are: the state is
- * unspecified then. `oldest`: likewise from the other end. */
+/* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own
+ * digests, else theta0. Sets state->now and control. Damaged ones are skipped with a warning.
+ * DILOCO_EPROTO, DILOCO_ENOENT: theta0 is damaged or gone too; store errors as they are: the state
+ * is unspecified then. `oldest`: likewise from the other end. */
 DL_MUST_CHECK diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t before, dl_pool *pool, dl_time until);

@@ -106,17 +106,17 @@ static inline DL_BODY void largest_body(uint32_t *out, const float *x, size_t n)
     uint32_t largest = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t size = size_bits(x[i]);
-        largest       = size > largest ? size : largest;
+        largest = size > largest ? size : largest;
     }
     *out = largest;
 }
-DL_KERNEL(largest, (uint32_t *out, const float *x, size_t n), largest_body(out, x, n))
+DL_KERNEL(largest, (uint32_t * out, const float *x, size_t n), largest_body(out, x, n))
 
 size_t dl_first_bad(const float *x, size_t n, float bound)
 {
     uint32_t limit = size_bits(fminf(bound, FLT_MAX));
     for (size_t begin = 0; begin < n; begin += DL_BLOCK) {
-        size_t   end = dl_size_min(n, begin + DL_BLOCK);
+        size_t end = dl_size_min(n, begin + DL_BLOCK);
         uint32_t most;
         dl_isa_call(largest)(&most, x + begin, end - begin);
         if (most <= limit) continue;

@@ -32,8 +32,8 @@ size_t dl_first_bad(const float *x, size_t n, float bound);
 typedef struct dl_leaf_hash {
     _Alignas(64) unsigned char state[640];
 } dl_leaf_hash;
-void    dl_leaf_begin(dl_leaf_hash *h);
-void    dl_leaf_add(dl_leaf_hash *h, const void *data, size_t n);
+void dl_leaf_begin(dl_leaf_hash *h);
+void dl_leaf_add(dl_leaf_hash *h, const void *data, size_t n);
 dl_hash dl_leaf_end(dl_leaf_hash *h);
 
 #endif

@@ -20,18 +20,24 @@
 
 enum { DL_MAX_TENSORS = 65536, DL_MAX_FRAGMENTS = 4096 };
 
-typedef enum dl_region { DL_TRAINED, DL_AVERAGED, DL_INTEGERS, DL_BOOLEANS, DL_N_REGIONS } dl_region;
+typedef enum dl_region {
+    DL_TRAINED,
+    DL_AVERAGED,
+    DL_INTEGERS,
+    DL_BOOLEANS,
+    DL_N_REGIONS
+} dl_region;
 
 typedef struct dl_manifest_tensor {
-    char         name[DILOCO_NAME_MAX + 1];
+    char name[DILOCO_NAME_MAX + 1];
     diloco_dtype dtype;
-    diloco_role  role;
-    int          n_dims;
-    size_t       shape[DILOCO_MAX_DIMS];
-    size_t       count; /* elements */
-    int          fragment;
-    dl_region    region;
-    size_t       offset; /* elements from the region's start; f32: from the f32 array's start */
+    diloco_role role;
+    int n_dims;
+    size_t shape[DILOCO_MAX_DIMS];
+    size_t count; /* elements */
+    int fragment;
+    dl_region region;
+    size_t offset; /* elements from the region's start; f32: from the f32 array's start */
 } dl_manifest_tensor;
 
 typedef struct dl_fragment_shape {
@@ -40,11 +46,11 @@ typedef struct dl_fragment_shape {
 
 typedef struct dl_manifest {
     dl_manifest_tensor *tensors; /* owned */
-    size_t              n_tensors;
-    dl_fragment_shape  *fragments; /* owned */
-    int                 n_fragments;
-    size_t              n_parameters; /* elements of role PARAMETER */
-    dl_hash             digest;       /* of names, types, shapes, roles, fragments, in order */
+    size_t n_tensors;
+    dl_fragment_shape *fragments; /* owned */
+    int n_fragments;
+    size_t n_parameters; /* elements of role PARAMETER */
+    dl_hash digest;      /* of names, types, shapes, roles, fragments, in order */
 } dl_manifest;
 
 /* Copy the tensors' descriptions (data pointers are not looked at) and lay them out.
@@ -56,13 +62,14 @@ DL_MUST_CHECK diloco_status dl_manifest_init(dl_manifest *out, const diloco_tens
                                              size_t n, bool all_floating);
 void dl_manifest_deinit(dl_manifest *manifest); /* zeroed is fine */
 
-/* As the value of `key`: [{"name":…,"dtype":"F32","role":"parameter","shape":[…],"fragment":0},…] */
+/* As the value of `key`: [{"name":…,"dtype":"F32","role":"parameter","shape":[…],"fragment":0},…]
+ */
 void dl_manifest_write(dl_json *j, const char *key, const dl_manifest *manifest);
 /* From bytes of a stranger: DILOCO_EPROTO. Equal manifests have equal digests. */
 DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array,
                                              bool all_floating);
 
-size_t      dl_dtype_size(diloco_dtype dtype); /* 4, 8, 1 */
+size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1 */
 const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", "BOOL", as in safetensors */
 const char *dl_role_name(diloco_role role);    /* "parameter", "frozen", "buffer" */
 
