@@ -31,8 +31,8 @@ extern "C" {
 typedef struct diloco_run diloco_run;
 
 /* Copies the configuration, whose run.store names the store; `replica` is this replica's name
- * and stays the same through all its lives. Nothing is read or written yet. DILOCO_EINVAL, DILOCO_EREFUSED: a combination
- * that cannot be faithful, by name. */
+ * and stays the same through all its lives. Nothing is read or written yet. DILOCO_EINVAL,
+ * DILOCO_EREFUSED: a combination that cannot be faithful, by name. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
                                                            const diloco_config *config,
                                                            const char *replica);
