@@ -9,9 +9,9 @@
  *   node    one use of an operation (a row of op.h): inputs, outputs, a weight, attributes.
  *
  * A graph is planned for max_rows sequences of max_length positions; a pass works on
- * rows <= max_rows and length <= max_length. Data is row-major; a backend that keeps a
- * layout of its own converts where weights are loaded and read: dl_graph_weights is that
- * border. */
+ * rows <= max_rows and length <= max_length. Data is row-major. A backend that wants another
+ * layout of a weight keeps it in its operation's own memory and converts where the parameter
+ * array is copied in or out: that array is the manifest's and stays as it is. */
 #ifndef DL_NN_GRAPH_H
 #define DL_NN_GRAPH_H
 

@@ -11,7 +11,7 @@
  *          p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)      (arXiv:1711.05101)
  *   sgd    b = momentum b + g;  p -= lr b       as torch.optim.SGD but for the decoupled decay
  *
- * The arithmetic is torch.optim's, whose steps inner_test.c compares it with. */
+ * The arithmetic is torch.optim's: model/gpt_test.c takes ten steps beside it. */
 #include "nn/inner.h"
 
 #include "base/arena.h"
@@ -176,9 +176,8 @@ static void layout(dl_inner *o, dl_arena *arena)
     o->state = DL_ARENA_ARRAY(arena, state, 1);
 }
 
-static void fill_segments(dl_inner *o, const dl_config *config, const diloco_tensor *tensors)
+static void fill_segments(dl_inner *o, const diloco_tensor *tensors)
 {
-    (void)config;
     for (size_t i = 0; i < o->n_segments; i++) {
         segment *s = &o->segments[i];
         size_t count = 1;
@@ -197,7 +196,7 @@ static diloco_status set_up(dl_inner *o, const dl_config *config, const diloco_t
     o->segments = calloc(dl_size_max(n_tensors, 1), sizeof *o->segments);
     o->n_segments = n_tensors;
     if (!o->segments) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
-    fill_segments(o, config, tensors);
+    fill_segments(o, tensors);
     o->n_vectors = o->row->n_vectors(config);
     o->n_blocks = (o->n + DL_BLOCK - 1) / DL_BLOCK;
 
