@@ -10,10 +10,10 @@
 
 enum { WIDTH = 100, RANGE_MAX = 400 };
 
-/* Words of the text, wrapped, every line indented; the first begins at column `at`. */
-static void wrap(FILE *out, int at, int indent, const char *text)
+/* Words of the text, wrapped, every line indented. */
+static void wrap(FILE *out, int indent, const char *text)
 {
-    int column = at;
+    int column = fprintf(out, "%*s", indent, "");
     for (bool first = true; *text; first = false) {
         int len = (int)strcspn(text, " ");
         if (!first && column + 1 + len > WIDTH)
@@ -103,14 +103,12 @@ static void print_option(FILE *out, const dl_option *row)
 {
     char text[RANGE_MAX], line[RANGE_MAX + 256];
     describe_type(text, row);
-    int at = fprintf(out, "  %s", row->name);
-    if (row->alias) at += fprintf(out, " (also %s)", row->alias);
+    fprintf(out, "  %s", row->name);
+    if (row->alias) fprintf(out, " (also %s)", row->alias);
     fprintf(out, "%s\n", row->flags & DL_OPTION_AGREE ? "" : "   [this machine]");
-    fprintf(out, "      ");
-    wrap(out, 6, 6, row->help);
+    wrap(out, 6, row->help);
     snprintf(line, sizeof line, "%s; default %s", text, *row->fallback ? row->fallback : "empty");
-    fprintf(out, "      ");
-    wrap(out, 6, 6, line);
+    wrap(out, 6, line);
 }
 
 void dl_help_options(FILE *out, bool machine)
