@@ -2,6 +2,8 @@
  * arithmetic of docs/design.md section 2 is what comes out. */
 #include "toy_run.h"
 
+#include <stdatomic.h>
+
 /* ---- goldens ---------------------------------------------------------------------------- */
 
 /* w moves by -1 in every interval, so g = 1. */
@@ -336,16 +338,27 @@ TEST(two_runs_of_three_replicas_each_live_in_one_process)
     CHECK_OK(diloco_verify(&report, "mem://second", 2, NULL, NULL));
 }
 
+static void tell_of_entry_1(toy *t, diloco_run *run, const char *line)
+{
+    (void)run;
+    if (strstr(line, "\"event\":\"commit\"") && strstr(line, "\"entry\":1,"))
+        atomic_store((atomic_bool *)t->user, true);
+}
+
 TEST(a_replica_that_comes_late_is_given_the_shared_model_and_takes_part)
 {
     toy all[2];
+    atomic_bool committed = false;
     toy_crew(all, 2, "mem://late", "none");
     toy_set_all(all, 2, "run.min_replicas", "1");
     toy_set_all(all, 2, "run.start_timeout", "0");
     toy_set_all(all, 2, "trainer.rounds", "40");
     all[0].step_us = all[1].step_us = 2000;
+    all[0].heard = tell_of_entry_1;
+    all[0].user = &committed;
     CHECK_INT(0, pthread_create(&all[0].thread, NULL, toy_thread, &all[0]));
-    usleep(60000);
+    while (!committed)
+        usleep(1000);
     toy_live(&all[1]);
     pthread_join(all[0].thread, NULL);
     TOY_OK(all[0]);
