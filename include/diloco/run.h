@@ -43,7 +43,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor(diloco_run *run,
                                                              const diloco_tensor *tensor);
 
 /* Preset data_parallel: the gradient of a registered parameter, f32 of its shape, read at
- * each diloco_step instead of the tensor's movement. */
+ * each diloco_step instead of the tensor's movement. It has to follow from the tensors and
+ * diloco_run_now alone: a step that was under way at a stop is taken again on resume. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, const char *tensor,
                                                                const float *gradient);
 
@@ -73,7 +74,8 @@ DILOCO_API void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint6
 /* Create the run (its first state is the tensors' present values) or join it: read the newest
  * snapshot, replay the entries after it, take up this replica's saved private state. The
  * tensors then hold what training goes on from. DILOCO_EDIFFERS: the store holds another run,
- * and how it differs. DILOCO_EINVAL, DILOCO_EREFUSED, DILOCO_EUNREACHABLE, DILOCO_EINTERRUPTED. */
+ * and how it differs. DILOCO_EINVAL, DILOCO_EREFUSED, DILOCO_EUNREACHABLE, DILOCO_EINTERRUPTED.
+ * After an error nothing is held and join may be called again; the tensors are unspecified. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
 
 /* Only create the run if the store holds none; never join. */
@@ -117,7 +119,8 @@ DILOCO_API diloco_run_info diloco_run_now(const diloco_run *run);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run,
                                                             void *const *data, size_t n);
 
-/* Make a blocking call return DILOCO_EINTERRUPTED soon. Any thread; async-signal-safe. */
+/* Make the blocking call under way, or the next one that waits, return DILOCO_EINTERRUPTED soon;
+ * then it is spent. Any thread; async-signal-safe. */
 DILOCO_API void diloco_run_interrupt(diloco_run *run);
 
 /* Save the private state as it is now, so that a resume is bitwise. */
