@@ -23,7 +23,8 @@ enum {
 typedef struct world_put { /* an object under c/ */
     uint64_t entry;
     dl_life life;
-    int n_bad; /* readings that will be refused; -1: all */
+    int n_bad;       /* readings that will be refused; -1: all */
+    const char *why; /* NULL: "checksum" */
     uint64_t samples;
 } world_put;
 
@@ -236,7 +237,7 @@ static inline void answer_fetch(world *w, dl_event *event)
         world_put *p = &w->put[i];
         if (p->entry != w->ask.entry || !dl_life_equal(&p->life, &w->ask.life)) continue;
         event->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
-        event->reason = "checksum";
+        event->reason = p->why ? p->why : "checksum";
         if (p->n_bad > 0) p->n_bad--;
         facts = (dl_contribution){
             .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};

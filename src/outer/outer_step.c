@@ -225,6 +225,7 @@ static int64_t rounded_mean(const dl_outer_step_args *args, size_t i, uint64_t t
         memcpy(&x, args->members[m].integers + i * sizeof x, sizeof x);
         sum += (__int128)x * args->raw[m];
     }
+    DL_ASSERT(total > 0); /* dl_weights, and whoever reads an entry, saw to it */
     __int128 mean = sum / total, rest = sum % total;
     if (rest < 0) mean--, rest += total; /* now the mean is rounded down */
     return (int64_t)(rest >= total - rest ? mean + 1 : mean);

@@ -154,9 +154,20 @@ static diloco_status check_reason(const dl_entry *e, diloco_status status)
     return DILOCO_OK;
 }
 
+/* What an integer mean divides by, and its bound (outer_step.c). */
+static diloco_status check_raw(const dl_entry *e, diloco_status status)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < e->n_members; i++)
+        if (__builtin_add_overflow(sum, e->members[i].raw, &sum) || sum > INT64_MAX)
+            return dl_fail(status, "the raw weights sum to 2^63 or more");
+    return sum ? DILOCO_OK : dl_fail(status, "the raw weights sum to 0");
+}
+
 static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_status status)
 {
     DL_TRY(check_members(e, status));
+    if (e->commit && e->n_members) DL_TRY(check_raw(e, status));
     if (e->commit && e->n_members == 0) return dl_fail(status, "a commit without members");
     if (!e->commit && !dl_hash_equal(e->base, e->result))
         return dl_fail(status, "an abort whose result is not its base");

@@ -8,6 +8,9 @@
 
 #define RUN "0123456789abcdef0123456789abcdef"
 
+/* Needs all of 64-bit integers: no double holds it. */
+#define RAW ((UINT64_C(1) << 60) + 3)
+
 static const dl_outer *nesterov(void)
 {
     const dl_outer *outer = dl_outer_find("nesterov");
@@ -39,7 +42,7 @@ static dl_entry an_entry(void)
     for (size_t i = 0; i < 3; i++) {
         e.members[i] = (dl_member){.life = life_of(names[i], (uint32_t)i),
                                    .body = dl_hash_bytes(names[i], 2),
-                                   .raw = UINT64_MAX - i,
+                                   .raw = i == 2 ? RAW : i + 1,
                                    .weight = 1.0f / 3,
                                    .steps = 500,
                                    .samples = 4000,
@@ -78,7 +81,7 @@ TEST(a_commit_reads_back_equal)
     CHECK_STR("r2", back.roster.names[1]);
     CHECK_INT(0, back.roster.misses[2]); /* r10 was put in first */
     CHECK(isnan(back.members[0].loss) && back.members[1].loss == 1.0 / 3);
-    CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == UINT64_MAX - 2);
+    CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == RAW);
     CHECK(back.next_lr == 0.7f && back.next_mu == 0.9f && !back.last);
     again = written(&back); /* and everything else by its text */
     CHECK_INT(text.len, again.len);
@@ -118,14 +121,14 @@ TEST(an_entry_of_version_1_is_still_read)
         "\"prev\":\"00000000000000000000000000000000\","
         "\"base\":\"00000000000000000000000000000000\","
         "\"result\":\"00000000000000000000000000000000\",\"members\":[{\"life\":\"r0.0000\","
-        "\"body\":\"00000000000000000000000000000000\",\"raw\":0,\"weight\":\"3f000000\","
+        "\"body\":\"00000000000000000000000000000000\",\"raw\":1,\"weight\":\"3f000000\","
         "\"steps\":0,\"samples\":0,\"tokens\":0,\"bytes\":0,\"loss\":0},"
         "{\"life\":\"r10.0000\",\"body\":\"00000000000000000000000000000000\",\"raw\":0,"
         "\"weight\":\"00000000\",\"steps\":0,\"samples\":0,\"tokens\":0,\"bytes\":0,"
         "\"loss\":0}],\"scalars\":{\"lr\":\"00000000\",\"mu\":\"00000000\"},\"loss\":0,"
         "\"snapshot\":0,\"roster\":[\"r0\",\"r2\"],\"misses\":[1,0],\"next_lr\":\"00000000\","
         "\"next_mu\":\"00000000\",\"last\":false,"
-        "\"check\":\"8b339b26401e98a58c2238c4aa2d8078\"}\n";
+        "\"check\":\"aa59f246dda87b7cc4a3ffc8c337624e\"}\n";
     dl_entry back;
     CHECK_OK(dl_entry_init(&back, 2));
     CHECK_OK(dl_entry_read(&back, text, sizeof text - 1, nesterov()));
@@ -247,7 +250,7 @@ TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
     check_edited(DILOCO_EPROTO, "\"r2.0001\"", "\"r11.0001\"", "not behind");
     check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":\"7fc00000\"", "weight");
     check_edited(DILOCO_EPROTO, "\"weight\":\"3eaaaaab\"", "\"weight\":0.5", "weight");
-    check_edited(DILOCO_EPROTO, "\"raw\":18446744073709551615", "\"raw\":18446744073709551616",
+    check_edited(DILOCO_EPROTO, "\"raw\":1152921504606846979", "\"raw\":18446744073709551616",
                  "raw");
     check_edited(DILOCO_EPROTO, "\"scalars\":{\"lr\"", "\"scalars\":{\"rl\"", "lr");
     check_edited(DILOCO_EPROTO, "\"next_lr\":\"3f333333\"", "\"next_lr\":\"ff800000\"", "next");

@@ -168,13 +168,22 @@ static dl_ask rejoin(dl_machine *m, uint64_t before)
     return a;
 }
 
-/* What the entry names was collected behind a snapshot that we have not seen. */
-static dl_ask contribution_gone(dl_machine *m)
+/* What the entry names was collected behind a snapshot that we have not seen, or the store
+ * damaged it: a later snapshot does without it. It makes nothing void (P7). */
+static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char *how)
 {
     if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
-    return dl_machine_fail(m, dl_fail(DILOCO_ENOENT,
-                                      "entry %llu needs contributions that are gone from the store",
-                                      (unsigned long long)m->entry.entry));
+    return dl_machine_fail(
+        m, dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
+                   (unsigned long long)m->entry.entry,
+                   m->entry.members[m->fold_member].life.replica, how));
+}
+
+/* Did these bytes never leave their writer so? A header that fits its hash, with a body that fits
+ * the header, did: what is wrong in them was wrong from the first. */
+static bool is_damage(const char *reason)
+{
+    return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
 }
 
 /* ---- judging what was read ---------------------------------------------------------------- */
@@ -235,8 +244,10 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
 {
     const dl_member *member = &m->entry.members[m->fold_member];
     dl_known *k = dl_known_find(&m->known, &member->life);
-    if (event->status == DILOCO_ENOENT) return contribution_gone(m);
+    if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    if (event->status && is_damage(event->reason))
+        return contribution_lost(m, DILOCO_EPROTO, "damaged");
     if (k->worth == DL_INVALID || !dl_hash_equal(k->facts.body, member->body))
         return fold_void(m, "a contribution that it counts is not valid");
     m->fold_member++;

@@ -174,11 +174,24 @@ TEST(p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void)
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
     w.put[0].n_bad = -1;
+    w.put[0].why = "non-finite";
     begin(&w, JOINING);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("not valid", w.said);
     CHECK_INT(0, w.asked[DL_ASK_COMPUTE]);
+    end_world(&w);
+}
+
+TEST(p7_a_contribution_that_the_store_damaged_voids_nothing)
+{
+    world w;
+    make_world(&w, 1);
+    others_commit(&w, 1, "r1");
+    w.put[0].n_bad = -1;
+    begin(&w, JOINING);
+    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX); /* a later snapshot does without it */
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
 
@@ -404,6 +417,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           an_entry_of_another_format_version_stops_the_reader,
           p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void,
           p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void,
+          p7_a_contribution_that_the_store_damaged_voids_nothing,
           p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void,
           p7_a_step_that_is_not_finite_for_the_reader_is_disputed,
           p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void,
