@@ -188,9 +188,26 @@ static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl
     return dl_buf_addf(&r->text, " here");
 }
 
+/* Equal up to the second dot? Programs of one series compute alike and write the same formats. */
+static bool same_series(const char *a, const char *b)
+{
+    size_t n_dots = 0;
+    for (; *a && *a == *b; a++, b++)
+        if (*a == '.' && ++n_dots == 2) return true;
+    return *a == *b;
+}
+
+static diloco_status compare_program(report *r, const dl_runfile *file)
+{
+    if (same_series(file->program, DILOCO_VERSION) || r->n_lines++ >= MAX_LINES) return DILOCO_OK;
+    return dl_buf_addf(&r->text, "the run was begun by diloco %s, this program is %s",
+                       file->program, DILOCO_VERSION);
+}
+
 static diloco_status compare_all(report *r, const dl_runfile *file, const dl_config *config,
                                  const dl_manifest *manifest)
 {
+    DL_TRY(compare_program(r, file));
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (row->flags & DL_OPTION_AGREE && dl_config_given(config, row->name))

@@ -30,8 +30,8 @@ DL_MUST_CHECK diloco_status dl_runfile_read(dl_runfile *out, const void *text, s
 
 /* Does this configuration and manifest belong to this run? Options that were not given (origin
  * "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that differs
- * ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), then the first tensor that
- * differs; at most 8 lines. */
+ * ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), a program of another series
+ * (0.1 and 0.2), then the first tensor that differs; at most 8 lines. */
 DL_MUST_CHECK diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
                                                const dl_manifest *manifest);
 /* config's AGREE options become the run's (origin "run"). */

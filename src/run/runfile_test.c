@@ -16,7 +16,7 @@ enum { N_TENSORS = sizeof tensors / sizeof *tensors };
 
 static dl_runfile a_runfile(void)
 {
-    dl_runfile file = {.id = RUN, .program = "0.1.0"};
+    dl_runfile file = {.id = RUN, .program = DILOCO_VERSION};
     dl_config_init(&file.config);
     CHECK_OK(dl_config_set(&file.config, "trainer.local_steps_per_round", "50", "--set"));
     CHECK_OK(dl_config_set(&file.config, "server.diloco.outer_learning_rate", "0.1", "run.toml"));
@@ -188,6 +188,20 @@ TEST(options_that_differ_are_named_with_both_values_and_their_origin)
     dl_runfile_deinit(&file);
 }
 
+TEST(a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not)
+{
+    dl_runfile file = a_runfile();
+    dl_config here;
+    dl_config_init(&here);
+    strcpy(file.program, DILOCO_VERSION "7"); /* a later patch of this series */
+    CHECK_OK(dl_runfile_matches(&file, &here, &file.manifest));
+    strcpy(file.program, "77.0.0");
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_STR("the run was begun by diloco 77.0.0, this program is " DILOCO_VERSION,
+              diloco_error_text());
+    dl_runfile_deinit(&file);
+}
+
 TEST(at_most_8_lines_are_told)
 {
     static const char *const names[] = {
@@ -242,6 +256,7 @@ TEST_MAIN(a_run_reads_back_with_its_options_and_tensors, regions_follow_the_runs
           every_flipped_bit_and_every_cut_is_found,
           a_run_of_another_program_is_told_apart_from_damage,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
+          a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not,
           what_was_not_given_is_taken_from_the_run,
           options_that_differ_are_named_with_both_values_and_their_origin, at_most_8_lines_are_told,
           the_first_tensor_that_differs_is_named)

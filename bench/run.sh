@@ -1,0 +1,27 @@
+#!/bin/sh
+# run.sh BUILD: every benchmark, one after the other; what each measures is in its page bench/x.md.
+# The comparisons with PyTorch need one: TORCH_PYTHON=venv/bin/python make bench.
+set -eu
+build=$(readlink -f "$1")/bench
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "the fused outer step against streaming bandwidth (bench/outer_step.md)"
+"$build"/bench_outer_step
+step "a sync of eight replicas through a folder against plain files (bench/file_sync.md)"
+"$build"/bench_file_sync "$work"
+step "training speed (bench/train_speed.md)"
+"$build"/bench_train_speed --layers 5 --heads 4 --channels 128 --context 128 --detail
+"$build"/bench_train_speed --layers 6 --heads 6 --channels 384 --context 256 --detail
+
+if [ -n "${TORCH_PYTHON:-}" ]; then
+    step "against PyTorch"
+    "$TORCH_PYTHON" bench/outer_step_torch.py
+    python3 bench/train_speed.py "$build"/bench_train_speed "$TORCH_PYTHON"
+else
+    echo
+    echo "left out: the comparisons with PyTorch; set TORCH_PYTHON to a python that has it"
+fi
