@@ -61,9 +61,9 @@ static diloco_status print_json(const diloco_verify_report *r, const char *store
 
 static void print_report(const diloco_verify_report *r)
 {
-    printf("verified: %" PRIu64 " entries chained (%" PRIu64 " commits, %" PRIu64
-           " aborts, %" PRIu64 " void), %" PRIu64 " replayed from entry %" PRIu64 "%s\n",
-           r->chained, r->commits, r->aborts, r->voids, r->replayed, r->first_replayed,
+    printf("verified: %" PRIu64 " entries chained, %" PRIu64 " replayed from entry %" PRIu64
+           " (%" PRIu64 " commits, %" PRIu64 " aborts, %" PRIu64 " void)%s\n",
+           r->chained, r->replayed, r->first_replayed, r->commits, r->aborts, r->voids,
            r->complete ? "; the run is complete" : "");
     printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
 }

@@ -296,13 +296,14 @@ static void say_traffic(dl_report *report, const dl_replica_view *all)
     char line[256];
     dl_unit_text sent, received, parallel;
     if (!all->bytes_sent || !all->steps) return;
-    snprintf(line, sizeof line,
-             "sent %s, received %s; a data-parallel run sends %s for as many steps, %.3g times "
-             "as much",
-             dl_bytes_text(sent, (double)all->bytes_sent),
-             dl_bytes_text(received, (double)all->bytes_received),
-             dl_bytes_text(parallel, (double)all->data_parallel_bytes),
-             (double)all->data_parallel_bytes / (double)all->bytes_sent);
+    double ratio = (double)all->data_parallel_bytes / (double)all->bytes_sent;
+    int used = snprintf(line, sizeof line, "sent %s, received %s",
+                        dl_bytes_text(sent, (double)all->bytes_sent),
+                        dl_bytes_text(received, (double)all->bytes_received));
+    if (ratio > 1.5)
+        snprintf(line + used, sizeof line - (size_t)used,
+                 "; a data-parallel run sends %s for as many steps, %.3g times as much",
+                 dl_bytes_text(parallel, (double)all->data_parallel_bytes), ratio);
     dl_report_say(report, line);
 }
 

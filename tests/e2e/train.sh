@@ -32,7 +32,7 @@ expect 0 diloco log runs/tiny --from 4 --json
 [ "$(wc -l <out)" = 2 ] && [ "$(json kind <out)" = commit ] || fail "log --from --json"
 
 expect 0 diloco verify runs/tiny
-grep -q '^verified: 6 entries chained (6 commits, 0 aborts, 0 void), 6 replayed' out || fail verify
+grep -q '^verified: 6 entries chained, 6 replayed from entry 0 (6 commits, 0 aborts, 0 void)' out || fail verify
 grep -q "$before" out || fail "verify does not say the digest"
 
 expect 0 diloco eval tiny.toml
