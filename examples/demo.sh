@@ -89,6 +89,6 @@ awk -v b="$(of bytes_sent $work/b.json)" -v c="$(of bytes_sent $work/c.json)" \
     'BEGIN { printf "\nDiLoCo sent %.1f times less than data-parallel.\n", c / b }'
 
 printf '\n200 characters from b:\n\n'
-"$program" sample $work/b --set data.train_path="$text" --tokens 200
+"$program" sample $work/b --tokens 200
 printf '\n'
 "$program" verify $work/b

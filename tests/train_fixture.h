@@ -190,7 +190,7 @@ static inline float *fixture_theta(const dl_config *config, size_t *n)
 {
     dl_setup setup;
     uint64_t entry;
-    CHECK_OK(dl_setup_open_run(&setup, &entry, config, 1));
+    CHECK_OK(dl_setup_open_run(&setup, &entry, config, 1, 1));
     *n = dl_model_n_parameters(setup.model);
     float *theta = fixture_parameters(&setup);
     dl_setup_close(&setup);

@@ -67,12 +67,19 @@ static diloco_status find_row(size_t *row, const char *(*name_at)(size_t), const
     return dl_fail(DILOCO_EINVAL, "%s: \"%s\" is unknown; there is: %s", option, name, known);
 }
 
+static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
+{
+    size_t row;
+    DL_TRY(find_row(&row, dl_tokenizer_name_at, config->tokenizer, "data.tokenizer"));
+    data->tokenizer = tokenizers[row];
+    return DILOCO_OK;
+}
+
 static diloco_status open_corpora(dl_data *data, const dl_config *config)
 {
-    size_t source, tokenizer;
+    size_t source;
     DL_TRY(find_row(&source, dl_datasource_name_at, config->datasource, "data.datasource"));
-    DL_TRY(find_row(&tokenizer, dl_tokenizer_name_at, config->tokenizer, "data.tokenizer"));
-    data->tokenizer = tokenizers[tokenizer];
+    DL_TRY(find_tokenizer(data, config));
     DL_TRY(dl_corpus_open(&data->train, sources[source], config->train_path, "data.train_path"));
     if (!config->test_path[0]) return DILOCO_OK;
     return dl_corpus_open(&data->own_test, sources[source], config->test_path, "data.test_path");
@@ -161,6 +168,22 @@ diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shar
         dl_data_close(data);
         return status;
     }
+    *out = data;
+    return DILOCO_OK;
+}
+
+diloco_status dl_data_open_words(dl_data **out, const dl_config *config)
+{
+    *out = NULL;
+    dl_data *data = calloc(1, sizeof *data);
+    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for the data's table");
+    diloco_status status = find_tokenizer(data, config);
+    if (status) {
+        dl_data_close(data);
+        return status;
+    }
+    data->vocab = config->vocab ? (size_t)config->vocab : (size_t)data->tokenizer->n;
+    data->spoken = data->vocab <= (size_t)data->tokenizer->n;
     *out = data;
     return DILOCO_OK;
 }

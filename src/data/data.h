@@ -32,6 +32,9 @@ typedef struct dl_data dl_data;
  * validation part: worded with the path, the length there is and the length needed.
  * DILOCO_EPROTO: a token shard that is damaged or something else. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards);
+/* Only what its tokens mean: no file is opened, there is nothing to train or validate on. The
+ * vocabulary is parameters.model.vocab, or the tokenizer's. */
+DL_MUST_CHECK diloco_status dl_data_open_words(dl_data **out, const dl_config *config);
 void dl_data_close(dl_data *data); /* NULL is fine */
 
 /* parameters.model.vocab, or where that is 0 what the data needs: 256 for bytes, for token

@@ -380,7 +380,25 @@ TEST(the_digest_tells_other_data_apart)
     dl_data_close(a), dl_data_close(b), dl_data_close(NULL);
 }
 
-TEST_MAIN(every_window_comes_once_an_epoch_and_shards_are_disjoint,
+TEST(words_alone_need_no_files)
+{
+    dl_config config;
+    dl_data *data;
+    char text[64];
+    int32_t tokens[4];
+    dl_config_init(&config);
+    CHECK_OK(dl_data_open_words(&data, &config));
+    CHECK_INT(256, dl_data_vocab(data));
+    CHECK_INT(1, dl_data_token_text(data, text, 'x'));
+    CHECK_INT('x', text[0]);
+    CHECK_INT(2, dl_data_encode(data, tokens, 4, "ab", 2));
+    dl_data_close(data);
+    CHECK_OK(dl_config_set(&config, "data.tokenizer", "nobody", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_data_open_words(&data, &config));
+    CHECK_CONTAINS("byte", diloco_error_text());
+}
+
+TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards_are_disjoint,
           a_shard_of_exactly_one_sequence_will_do,
           the_order_differs_by_epoch_shard_and_seed_and_repeats_otherwise,
           a_position_is_all_that_is_needed,

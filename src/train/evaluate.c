@@ -44,7 +44,7 @@ diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
     enum { ROWS = 8 }; /* enough to fill the matrix products */
     dl_setup s;
     *out = (diloco_eval_result){.entry = 0};
-    DL_TRY(dl_setup_open_run(&s, &out->entry, config, ROWS));
+    DL_TRY(dl_setup_open_run(&s, &out->entry, config, 1, ROWS));
     diloco_status status = dl_evaluate(&out->loss, &out->targets, &s, 0);
     out->perplexity = exp(out->loss);
     dl_setup_close(&s);

@@ -84,7 +84,7 @@ diloco_status diloco_sample(const diloco_config *config, const diloco_sample_arg
     if (!(args->temperature >= 0) || isinf(args->temperature))
         return dl_fail(DILOCO_EINVAL, "temperature %g: give 0 for the likeliest token, or more",
                        args->temperature);
-    DL_TRY(dl_setup_open_run(&setup, &entry, config, 1));
+    DL_TRY(dl_setup_open_run(&setup, &entry, config, 0, 1));
     sampler s = {.setup = &setup, .T = (size_t)setup.config.context};
     s.vocab = dl_data_vocab(setup.data);
     s.tokens = malloc(s.T * sizeof *s.tokens);

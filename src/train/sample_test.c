@@ -50,6 +50,16 @@ TEST(at_temperature_0_the_seed_does_not_matter)
     CHECK_BYTES(a.bytes, b.bytes, 40);
 }
 
+TEST(the_data_is_not_needed_where_the_tokenizer_is_known)
+{
+    dl_config *bare = malloc(sizeof *bare);
+    *bare = *trained();
+    bare->train_path[0] = 0;
+    text a = sample(trained(), 1, 3), b = sample(bare, 1, 3);
+    CHECK_BYTES(a.bytes, b.bytes, 40);
+    free(bare);
+}
+
 TEST(a_negative_temperature_is_refused)
 {
     diloco_sample_args args = {.prompt = "a", .n_tokens = 1, .temperature = -1};
@@ -76,5 +86,6 @@ TEST(a_store_without_a_run_is_said_to_be_one)
 }
 
 TEST_MAIN(equal_arguments_give_equal_text_and_another_seed_another,
-          at_temperature_0_the_seed_does_not_matter, a_negative_temperature_is_refused,
+          at_temperature_0_the_seed_does_not_matter,
+          the_data_is_not_needed_where_the_tokenizer_is_known, a_negative_temperature_is_refused,
           without_a_prompt_there_is_text_too, a_store_without_a_run_is_said_to_be_one)

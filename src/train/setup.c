@@ -79,7 +79,8 @@ static diloco_status take_memory(dl_setup *s)
 
 static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
-    DL_TRY(dl_data_open(&s->data, &s->config, n_shards));
+    DL_TRY(n_shards ? dl_data_open(&s->data, &s->config, n_shards)
+                    : dl_data_open_words(&s->data, &s->config));
     DL_TRY(resolve_vocab(s));
     DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
     DL_TRY(dl_backend_create(&s->backend, "cpu"));
@@ -151,15 +152,15 @@ static diloco_status load_theta(const dl_setup *s, uint64_t *entry)
 }
 
 diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry, const dl_config *config,
-                                size_t max_rows)
+                                size_t n_shards, size_t max_rows)
 {
     dl_config *merged = malloc(sizeof *merged);
     if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
     *merged = *config;
-    /* One model on the whole machine, over the data as one piece. */
+    /* One model on the whole machine. */
     merged->local_replicas = 1;
     diloco_status status = dl_setup_take_run(merged, true);
-    if (!status) status = dl_setup_open(out, merged, 1, max_rows);
+    if (!status) status = dl_setup_open(out, merged, n_shards, max_rows);
     free(merged);
     if (status) return status;
     status = load_theta(out, entry);

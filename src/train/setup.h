@@ -29,14 +29,16 @@ int dl_setup_threads(const dl_config *config);
  * DILOCO_ENOENT: no run there. */
 DL_MUST_CHECK diloco_status dl_setup_take_run(dl_config *config, bool all);
 
-/* Open data for n_shards and a model for at most max_rows sequences. The parameters are zero.
- * On error nothing needs to be closed. */
+/* Open data for n_shards (0: only what its tokens mean) and a model for at most max_rows sequences.
+ * The parameters are zero. On error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_setup_open(dl_setup *out, const dl_config *config, size_t n_shards,
                                           size_t max_rows);
 void dl_setup_close(dl_setup *setup);
 
-/* Open the model of the run at run.store, with the shared parameters after its last entry. */
+/* Open the model of the run at run.store, with the shared parameters after its last entry.
+ * n_shards as above. */
 DL_MUST_CHECK diloco_status dl_setup_open_run(dl_setup *out, uint64_t *entry,
-                                              const dl_config *config, size_t max_rows);
+                                              const dl_config *config, size_t n_shards,
+                                              size_t max_rows);
 
 #endif
