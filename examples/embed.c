@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 
     const char *settings[][2] = {{"run.store", argv[1]},
                                  {"run.replicas", "2"},
-                                 {"trainer.rounds", "6"},
+                                 {"trainer.rounds", "40"},
                                  {"trainer.local_steps_per_round", "20"}};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         if (diloco_config_set(config, settings[i][0], settings[i][1], NULL))
