@@ -42,11 +42,6 @@ diloco_status dl_crew_fill_in(dl_config *config)
 
 /* ---- the first line */
 
-static const char *plural(int64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static diloco_status say_start(crew *c)
 {
     char line[512];
@@ -64,8 +59,9 @@ static diloco_status say_start(crew *c)
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
                  "%zu replica%s here of %" PRId64 ", %" PRId64 " thread%s each on %d core%s (%s)",
-                 c->n, plural((int64_t)c->n), config->replicas, config->threads,
-                 plural(config->threads), diloco_cores(), plural(diloco_cores()), diloco_isa());
+                 c->n, dl_plural(c->n), config->replicas, config->threads,
+                 dl_plural((uint64_t)config->threads), diloco_cores(),
+                 dl_plural((uint64_t)diloco_cores()), diloco_isa());
         dl_report_say(&c->report, line);
     }
     free(run);

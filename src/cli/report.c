@@ -152,10 +152,11 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     report->commits++;
     report->loss = f64(e, "inner_loss");
     text(report->digest, sizeof report->digest, e, "digest");
+    const size_t n_members = dl_json_count(dl_json_get(e, "members"));
     if (!worth_a_line(report, replica)) return;
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
-    snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replicas%s, loss %s, %s sent, %s", entry,
-             dl_json_count(dl_json_get(e, "members")), missing, known(loss, 4, report->loss),
+    snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replica%s%s, loss %s, %s sent, %s", entry,
+             n_members, dl_plural(n_members), missing, known(loss, 4, report->loss),
              dl_bytes_text(sent, f64(e, "bytes_sent")),
              dl_time_text(wait, f64(e, "exchange_s") + f64(e, "wait_s")));
     dl_report_say(report, line);
@@ -181,8 +182,9 @@ static void on_eval(dl_report *report, dl_json_value e)
     report->eval_loss = f64(e, "loss");
     report->perplexity = f64(e, "perplexity");
     report->loss_after_sync = f64(e, "loss_after_sync");
-    snprintf(line, sizeof line, "after %" PRIu64 " entries: validation loss %s, perplexity %s",
-             entry, known(loss, 4, report->eval_loss), known(perplexity, 3, report->perplexity));
+    snprintf(line, sizeof line, "after %" PRIu64 " entr%s: validation loss %s, perplexity %s",
+             entry, entry == 1 ? "y" : "ies", known(loss, 4, report->eval_loss),
+             known(perplexity, 3, report->perplexity));
     dl_report_say(report, line);
 }
 

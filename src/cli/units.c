@@ -58,3 +58,8 @@ const char *dl_time_text(dl_unit_text out, double seconds)
                  floor(fmod(seconds + 30, 3600) / 60));
     return out;
 }
+
+const char *dl_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}

@@ -11,5 +11,6 @@ const char *dl_bytes_text(dl_unit_text out, double bytes);     /* decimal: 1 kB 
 const char *dl_rate_text(dl_unit_text out, double per_second); /* 950, 34.1k, 2.1M; no unit */
 const char *dl_count_text(dl_unit_text out, uint64_t n);       /* thousands separated */
 const char *dl_time_text(dl_unit_text out, double seconds);    /* "-" below 0 or not a number */
+const char *dl_plural(uint64_t n);                             /* "" for 1, else "s" */
 
 #endif

@@ -65,7 +65,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     const dl_time now = dl_clock_now();
     take_traffic(d);
     d->context.wait_s = dl_seconds(d->waited);
-    d->context.exchange_s = dl_seconds(now - d->entry_began);
+    d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
     d->waited = 0;
     d->entry_began = now;
     d->loss = n->entry->loss;
@@ -74,7 +74,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, loss %.4f, %.1f MB out, %.1f MB in, %.2f s",
            (unsigned long long)n->entry->entry, n->entry->n_members, n->entry->loss,
            1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
-           d->context.exchange_s);
+           d->context.wait_s + d->context.exchange_s);
 }
 
 static void on_note(void *user, const dl_note *n)
