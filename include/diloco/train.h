@@ -89,6 +89,7 @@ typedef struct diloco_memory_plan {
     int threads;
     double flops_per_token;
 } diloco_memory_plan;
+/* Without data.train_path the data is not counted. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,
                                                              const diloco_config *config);
 

@@ -12,7 +12,7 @@
 
 typedef struct checkup {
     uint64_t memory, memory_free; /* bytes; of the machine */
-    bool has_store, has_plan;
+    bool has_store, has_plan, without_data;
     diloco_store_report store;
     diloco_memory_plan plan;
     int64_t local_replicas;
@@ -37,7 +37,9 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     }
     DL_TRY(dl_settings_load(config, args));
     DL_TRY(dl_crew_fill_in(config));
-    DL_TRY(diloco_train_check(config));
+    /* Memory can be told without the data, which may be on another machine. */
+    if (*config->train_path) DL_TRY(diloco_train_check(config));
+    c->without_data = !*config->train_path;
     c->has_plan = true;
     c->local_replicas = config->local_replicas;
     return diloco_train_plan(&c->plan, config);
@@ -69,6 +71,7 @@ static void print_plan(const checkup *c)
     print_bytes("staging", p->staging, 0);
     print_bytes("contributions", p->contributions, 0);
     print_bytes("data", p->data, 0);
+    if (c->without_data) puts("                 (of batches only: data.train_path is not set)");
     print_bytes("other", p->other, 0);
     print_bytes("total", p->total, p->parameters);
     uint64_t together = p->total * (uint64_t)c->local_replicas;

@@ -130,7 +130,9 @@ static void *beat_body(void *context)
     unsigned char bytes[1024];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     pthread_mutex_lock(&b->beat.lock);
-    for (uint64_t n = 0; !b->beat.stop; n++) {
+    bool last_word = false; /* told when all is over: where this life ended */
+    for (uint64_t n = 0; !last_word; n++) {
+        last_word = b->beat.stop;
         pthread_mutex_unlock(&b->beat.lock);
         const dl_time now = dl_clock_now();
         const uint64_t step = b->step;

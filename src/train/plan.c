@@ -87,7 +87,8 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
     dl_data *data;
     memset(out, 0, sizeof *out);
     DL_TRY(dl_check_config(config));
-    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    DL_TRY(config->train_path[0] ? dl_data_open(&data, config, (size_t)config->replicas)
+                                 : dl_data_open_words(&data, config));
     out->threads = dl_setup_threads(config);
     diloco_status status = plan_model(out, config, dl_data_vocab(data));
     if (!status) status = plan_state(out, config);
