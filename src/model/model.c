@@ -67,7 +67,7 @@ static diloco_status list_tensors(dl_model *model)
         *t = (diloco_tensor){.name = w->name,
                              .data = g->parameters + w->offset,
                              .dtype = DILOCO_F32,
-                             .role = DILOCO_PARAMETER,
+                             .role = w->role,
                              .n_dims = w->n_dims};
         if (w->n_dims == 2) t->shape[0] = w->rows;
         t->shape[w->n_dims - 1] = w->columns;

@@ -75,6 +75,12 @@ int dl_graph_weight(dl_graph *g, size_t rows, size_t columns, dl_initial initial
     return g->n_weights++;
 }
 
+void dl_graph_set_role(dl_graph *g, int weight, diloco_role role)
+{
+    DL_ASSERT(weight >= 0 && weight < g->n_weights);
+    g->weights[weight].role = role;
+}
+
 static int new_buffer(dl_graph *g)
 {
     g->buffers[g->n_buffers] = (dl_buffer){0};
@@ -312,6 +318,17 @@ diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
     return DILOCO_OK;
 }
 
+/* Operations write the gradient of every weight they use; of those that do not train nobody may
+ * see one, so that norms and clipping are the trained weights' own. */
+static void clear_untrained(dl_graph *g)
+{
+    for (int i = 0; i < g->n_weights; i++) {
+        const dl_weight *w = &g->weights[i];
+        if (w->role == DILOCO_PARAMETER) continue;
+        dl_backend_zero(g->backend, g->gradients + w->offset, w->rows * w->columns * sizeof(float));
+    }
+}
+
 void dl_graph_run(dl_graph *g, const dl_batch *batch)
 {
     dl_device device = g->backend->ops->device;
@@ -320,4 +337,5 @@ void dl_graph_run(dl_graph *g, const dl_batch *batch)
         run_one(g, batch, &g->nodes[i], g->nodes[i].op->forward[device], 0);
     for (int i = g->n_nodes - 1; i >= 0 && batch->mode == DL_TRAIN; i--)
         run_one(g, batch, &g->nodes[i], g->nodes[i].op->backward[device], 1);
+    if (batch->mode == DL_TRAIN) clear_untrained(g);
 }

@@ -44,7 +44,8 @@ typedef struct dl_weight {
     char name[DILOCO_NAME_MAX + 1];
     size_t offset; /* elements into the parameter array */
     size_t rows, columns;
-    int n_dims; /* 1: f32[columns], rows is 1 */
+    int n_dims;       /* 1: f32[columns], rows is 1 */
+    diloco_role role; /* of others than PARAMETER the gradient is zero */
     dl_initial initial;
     float deviation; /* of DL_INITIAL_NORMAL */
 } dl_weight;
@@ -115,6 +116,10 @@ void dl_graph_destroy(dl_graph *graph); /* NULL is fine */
 DL_PRINTF(6, 7)
 int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial initial,
                     float deviation, const char *name, ...);
+
+/* A weight that does not train (FROZEN), or that its operation itself writes (BUFFER). It is
+ * PARAMETER otherwise. */
+void dl_graph_set_role(dl_graph *graph, int weight, diloco_role role);
 
 /* The next node, with its outputs made by op->shape. n_weights adjacent weights from
  * `weight`. The attributes are copied. */

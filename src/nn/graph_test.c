@@ -108,7 +108,48 @@ TEST(every_operation_has_a_name_a_shape_and_both_ways_on_every_device)
     }
 }
 
-TEST_MAIN(buffers_alive_together_never_overlap, data_kept_for_backward_lives_until_then,
+TEST(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change)
+{
+    enum { UP0 = 2, ROWS = 2, LENGTH = 10 };
+    dl_graph *g = chain(ROWS);
+    dl_backend *backend;
+    dl_pool *pool;
+    CHECK_OK(dl_backend_create(&backend, "trap"));
+    CHECK_OK(dl_pool_create(&pool, 2));
+    CHECK_OK(dl_graph_allocate(g, backend, pool));
+    const size_t n = g->n_parameters, begin = g->weights[UP0].offset;
+    const size_t end = begin + g->weights[UP0].rows * g->weights[UP0].columns;
+    float *host = malloc(n * sizeof *host), *trained = malloc(n * sizeof *host);
+    int32_t tokens[ROWS * LENGTH];
+    for (size_t i = 0; i < n; i++)
+        host[i] = sinf((float)i);
+    for (int i = 0; i < ROWS * LENGTH; i++)
+        tokens[i] = i % 17;
+    dl_backend_copy_in(backend, g->parameters, host, n * sizeof *host);
+    dl_backend_copy_in(backend, g->inputs, tokens, sizeof tokens);
+    dl_backend_copy_in(backend, g->targets, tokens, sizeof tokens);
+
+    const dl_batch batch = {.rows = ROWS, .length = LENGTH, .mode = DL_TRAIN, .gain = 1};
+    dl_graph_run(g, &batch);
+    dl_backend_copy_out(backend, trained, g->gradients, n * sizeof *host);
+    dl_graph_set_role(g, UP0, DILOCO_FROZEN);
+    dl_graph_run(g, &batch);
+    dl_backend_copy_out(backend, host, g->gradients, n * sizeof *host);
+    double before = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool frozen = i >= begin && i < end;
+        CHECK(host[i] == (frozen ? 0 : trained[i]));
+        if (frozen) before += fabs((double)trained[i]);
+    }
+    CHECK(before > 0);
+    free(host), free(trained);
+    dl_graph_destroy(g);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(backend);
+}
+
+TEST_MAIN(the_gradient_of_a_weight_that_does_not_train_is_zero_and_the_others_do_not_change,
+          buffers_alive_together_never_overlap, data_kept_for_backward_lives_until_then,
           a_plan_takes_what_the_allocation_takes,
           a_shared_weight_is_added_to_by_the_later_of_its_gradients,
           a_graph_too_large_for_any_machine_is_refused,

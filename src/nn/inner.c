@@ -140,7 +140,7 @@ typedef struct state {
 
 typedef struct segment {
     size_t begin, end; /* elements of one tensor */
-    bool decays;
+    bool trains, decays;
     char name[DILOCO_NAME_MAX + 1];
 } segment;
 
@@ -185,6 +185,7 @@ static void fill_segments(dl_inner *o, const diloco_tensor *tensors)
             count *= tensors[i].shape[d];
         s->begin = o->n;
         s->end = o->n += count;
+        s->trains = tensors[i].role == DILOCO_PARAMETER;
         s->decays = tensors[i].n_dims >= 2;
         strncpy(s->name, tensors[i].name, sizeof s->name - 1);
     }
@@ -325,7 +326,7 @@ static void update_part(void *context, int part, int n_parts)
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         size_t first = dl_size_max(begin, s->begin), last = dl_size_min(end, s->end);
-        if (first >= last) continue;
+        if (first >= last || !s->trains) continue;
         float *vectors[MAX_VECTORS] = {0};
         for (size_t v = 0; v < o->n_vectors; v++)
             vectors[v] = o->vectors[v] + first;

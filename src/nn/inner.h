@@ -2,7 +2,8 @@
  *
  * One step: gradient norm, clip factor, update, fused, over the model's one parameter array.
  * The norm and the factor stay on the backend; the host reads them late. Decay is
- * decoupled and applies to matrices (two or more dimensions) only. */
+ * decoupled and applies to matrices (two or more dimensions) only. Tensors of another role than
+ * PARAMETER stay as they are; their gradients are expected to be zero. */
 #ifndef DL_NN_INNER_H
 #define DL_NN_INNER_H
 

@@ -142,6 +142,30 @@ TEST(sgd_follows_its_formula_with_and_without_momentum)
     }
 }
 
+TEST(frozen_tensors_and_buffers_stay_as_they_are)
+{
+    rig *r = open_rig("adamw", "trap", 2);
+    diloco_tensor some[4];
+    memcpy(some, tensors, sizeof some);
+    some[1].role = DILOCO_FROZEN;
+    some[3].role = DILOCO_BUFFER;
+    CHECK_OK(dl_inner_create(&r->inner, &r->config, some, 4, r->parameters, r->gradients,
+                             r->backend, r->pool));
+    for (size_t i = 0; i < N; i++) {
+        const bool trains = i < 7 || (i >= 7 + 15 && i < 7 + 15 + 10000);
+        r->p[i] = 1;
+        r->g[i] = trains ? 0.5f : 0;
+    }
+    dl_backend_copy_in(r->backend, r->parameters, r->p, sizeof r->p);
+    dl_backend_copy_in(r->backend, r->gradients, r->g, sizeof r->g);
+    CHECK_OK(dl_inner_step(r->inner, 0.1));
+    CHECK_OK(dl_backend_sync(r->backend));
+    dl_backend_copy_out(r->backend, r->p, r->parameters, sizeof r->p);
+    for (size_t i = 0; i < N; i++)
+        CHECK((r->p[i] == 1) == (r->g[i] == 0));
+    close_rig(r);
+}
+
 TEST(a_long_gradient_is_clipped_and_its_norm_is_the_one_before)
 {
     rig *r = open_rig("adamw", "trap", 2);
@@ -253,7 +277,8 @@ TEST(an_unknown_optimizer_names_the_known_ones)
     close_rig(r);
 }
 
-TEST_MAIN(adamw_follows_its_formula_and_decays_matrices_only,
+TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
+          adamw_follows_its_formula_and_decays_matrices_only,
           sgd_follows_its_formula_with_and_without_momentum,
           a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,
