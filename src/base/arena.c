@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HEAP_MAX = 1 << 20 }; /* beyond it mmap, whose zero pages cost nothing until used */
+enum { HEAP_MAX = 1 << 20 };  /* beyond it mmap, whose zero pages cost nothing until used */
+enum { HUGE_MIN = 32 << 20 }; /* from here on pages of 2 MiB are asked for: fewer TLB misses */
 
 /* n rounded up to the alignment, or SIZE_MAX. */
 static size_t round_up(size_t n)
@@ -28,6 +29,7 @@ diloco_status dl_arena_init(dl_arena *arena, size_t size)
     } else {
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base == MAP_FAILED) base = NULL;
+        if (base && bytes >= HUGE_MIN) (void)madvise(base, bytes, MADV_HUGEPAGE); /* advice */
     }
     if (!base) return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes", size);
     arena->base = base;
