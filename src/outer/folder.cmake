@@ -11,18 +11,17 @@ if(DILOCO_TESTS)
   find_file(DILOCO_XXHASH_H xxhash.h HINTS ${XXHASH_INCLUDE_DIRS})
   if(DILOCO_AARCH64_CC AND DILOCO_QEMU_AARCH64 AND DILOCO_XXHASH_H)
     configure_file(${DILOCO_XXHASH_H} ${PROJECT_BINARY_DIR}/neon/xxhash.h COPYONLY)
-    set(neon_sources ${bits})
-    foreach(unit base/arena base/buf base/clock base/cores base/hash base/json base/json_parse
-                 base/rng base/status base/text base/thread tensor/isa tensor/kernels
-                 tensor/manifest tensor/cpu/leaf_c codec/codec codec/f32 combine/combine
-                 combine/mean outer/adamw outer/momentum outer/nesterov outer/outer
-                 outer/outer_step outer/scratch outer/sgd outer/state)
-      list(APPEND neon_sources ${PROJECT_SOURCE_DIR}/src/${unit}.c)
+    # Whole folders, so that a new codec, combiner or outer optimizer is in by itself.
+    set(neon_sources)
+    set(neon_headers)
+    foreach(folder base tensor codec combine outer)
+      file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)
+      list(APPEND neon_sources ${found})
+      file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.h)
+      list(APPEND neon_headers ${found})
     endforeach()
-    file(GLOB neon_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/base/*.h
-         ${PROJECT_SOURCE_DIR}/src/tensor/*.h ${PROJECT_SOURCE_DIR}/src/tensor/cpu/*.h
-         ${PROJECT_SOURCE_DIR}/src/codec/*.h ${PROJECT_SOURCE_DIR}/src/combine/*.h
-         ${PROJECT_SOURCE_DIR}/src/outer/*.h)
+    list(FILTER neon_sources EXCLUDE REGEX "_test\\.c$|/leaf_avx[0-9]*\\.c$")
+    list(APPEND neon_sources ${bits})
     add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/neon/bits
       COMMAND ${DILOCO_AARCH64_CC} -std=c11 -O3 -static -D_GNU_SOURCE -DXXH_INLINE_ALL=
               -ffp-contract=off -fno-math-errno -fno-trapping-math
