@@ -2,7 +2,8 @@
 """docs_test.py: what docs/ and README.md say of the tree is so.
 
 Every `src/….c` or other path in backquotes exists; a function named beside a file
-("`src/run/exec.c`: `do_read`", or a bare `dl_name` anywhere) is defined somewhere in the tree;
+("`src/run/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
+somewhere in the tree;
 relative links lead to files."""
 import pathlib
 import re
@@ -11,6 +12,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATH = re.compile(r"`((?:src|tests|bench|include|examples|docs|scripts|cmake)/[\w./-]+\.\w+)`")
 NAMED = re.compile(r"`((?:src|tests)/[\w./-]+\.(?:c|h))`: `(\w+)`")
+IN_FILE = re.compile(r"`(\w+)`,? (?:in |\()?`((?:src|tests)/[\w./-]+\.c)`")
 NAME = re.compile(r"`((?:dl|diloco|do|snap|beat|save)_\w+)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -28,10 +30,10 @@ def problems():
             for path in PATH.findall(line):
                 if not (ROOT / path).exists():
                     yield f"{where}: there is no {path}"
-            for path, name in NAMED.findall(line):
+            for path, name in NAMED.findall(line) + [(p, n) for n, p in IN_FILE.findall(line)]:
                 text = sources.get(ROOT / path, "")
-                if not re.search(rf"\b{name}\b", text):
-                    yield f"{where}: {path} has no {name}"
+                if not re.search(rf"^[A-Za-z].*\b{name}\(|^}} {name};", text, re.M):
+                    yield f"{where}: {path} does not define {name}"
             for name in NAME.findall(line):
                 if not re.search(rf"\b{name}\b", everything):
                     yield f"{where}: nothing is called {name}"
