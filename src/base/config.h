@@ -8,7 +8,7 @@
 #include "base/option.h"
 #include <diloco/config.h>
 
-enum { DL_PATH_MAX = 1023, DL_CONFIG_MAX_OPTIONS = 96 };
+enum { DL_PATH_MAX = 1023, DL_CONFIG_MAX_OPTIONS = 256 };
 
 typedef char dl_config_path[DL_PATH_MAX + 1];
 typedef char dl_config_name[DL_OPTION_NAME_MAX + 1];
