@@ -29,6 +29,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_MARKDOWN] = {"--markdown", NULL, NULL, "as the page docs/options.md"},
 };
 
+_Static_assert(DL_N_FLAGS <= 64, "one bit each in dl_command.flags");
+
 /* ---- misspelt names: the option table's search, over a table of names alone */
 
 enum { NAMES_MAX = 32 };
@@ -63,7 +65,7 @@ static diloco_status unknown_flag(const dl_command *command, const char *flag, s
 /* The flag that `text` ("--seed", "--seed=3") names among the command's; DL_N_FLAGS: none. */
 static size_t find_flag(const dl_command *command, const char *text, size_t len)
 {
-    unsigned taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
+    uint64_t taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
     if (strcmp(text, "-h") == 0) return DL_FLAG_HELP;
     for (size_t i = 0; i < DL_N_FLAGS; i++)
         if (taken & DL_FLAG_BIT(i) && strlen(dl_flag_rows[i].name) == len &&

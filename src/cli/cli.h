@@ -32,7 +32,7 @@ typedef enum dl_flag {
     DL_N_FLAGS
 } dl_flag;
 
-#define DL_FLAG_BIT(flag) (1u << (flag))
+#define DL_FLAG_BIT(flag) (UINT64_C(1) << (flag)) /* at most 64 flags */
 
 typedef struct dl_flag_row {
     const char *name;   /* "--replicas" */
@@ -54,7 +54,7 @@ typedef struct dl_command {
     const char *target;  /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
     const char *summary; /* one line; NULL: hidden */
     const char *details; /* more for --help, or NULL */
-    unsigned flags;      /* DL_FLAG_BIT of each it takes; --help is always taken */
+    uint64_t flags;      /* DL_FLAG_BIT of each it takes; --help is always taken */
     dl_sets sets;        /* with DL_FLAG_SET */
     diloco_status (*run)(const dl_args *args);
 } dl_command;
