@@ -1,8 +1,8 @@
 /* file.c - a folder as a store: on one machine, or shared by several (NFS and its kin).
  *
- * The key is the path below the root. To publish: write <root>/.tmp/<unique>, fsync it,
- * link(2) it to its name, unlink the temporary one, fsync the folder. link either makes the
- * name or finds it taken, also over NFS; put uses rename(2), which replaces. Hence
+ * The key is the path below the root. An object is written under a temporary name and then
+ * given its own (file_upload.c), by link(2), which either makes the name or finds it taken, also
+ * over NFS; put uses rename(2), which replaces. Hence
  *  1. under a key there is at any moment nothing or one whole object;
  *  2. an object that create reported is on disk, and so is every folder above it;
  *  3. what a killed writer leaves behind is in .tmp/, which no listing shows and which
@@ -12,24 +12,17 @@
  * followed. Nothing here allocates after open, but for buffers that reach their size. */
 #include "store/file_store.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
     OPEN_FOLDER = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
     OPEN_OBJECT = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-    LEFTOVER_AGE_S = 3600,
-    NAME_TRIES = 1000,  /* temporary names; a taken one is a leftover of our own pid */
-    PUBLISH_TRIES = 32, /* a delete may remove the emptied folder under our feet */
     MAX_NAMES_BYTES = 1 << 28
 };
 
@@ -85,8 +78,7 @@ static diloco_status root_is_gone(const dl_file_store *fs)
 
 /* ---- folders */
 
-/* EINVAL: a file system with nothing to sync in folders. */
-static int sync_folder(int fd)
+int dl_file_store_sync_folder(int fd)
 {
     return fsync(fd) && errno != EINVAL ? -1 : 0;
 }
@@ -107,7 +99,7 @@ static diloco_status open_root(const dl_file_store *fs, int *out)
 static int make_folder(int dir, const char *name)
 {
     if (mkdirat(dir, name, 0777)) return errno == EEXIST ? 0 : -1;
-    return sync_folder(dir);
+    return dl_file_store_sync_folder(dir);
 }
 
 diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make, int *out,
@@ -139,20 +131,7 @@ diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make
     return DILOCO_OK;
 }
 
-/* ---- temporary files: <host>.<pid>.<number> */
-
-typedef struct tmp_file {
-    int dir; /* .tmp/; -1: nothing to discard */
-    char name[NAME_MAX + 1];
-} tmp_file;
-
-static void host_name(char host[HOST_NAME_MAX + 1])
-{
-    if (gethostname(host, HOST_NAME_MAX)) strcpy(host, "host");
-    host[HOST_NAME_MAX] = '\0';
-}
-
-static diloco_status open_tmp(dl_file_store *fs, const char *key, int *out)
+diloco_status dl_file_store_tmp(dl_file_store *fs, const char *key, int *out)
 {
     int root;
     DL_TRY(open_root(fs, &root));
@@ -164,93 +143,6 @@ static diloco_status open_tmp(dl_file_store *fs, const char *key, int *out)
     if (*out < 0) return dl_file_store_fail(fs, error, "write", key);
     fs->marked = true;
     return DILOCO_OK;
-}
-
-static int create_tmp(tmp_file *tmp)
-{
-    static atomic_uint number; /* of all handles of this process */
-    char host[HOST_NAME_MAX + 1];
-    int fd = -1;
-    host_name(host);
-    errno = EEXIST;
-    for (int i = 0; i < NAME_TRIES && fd < 0 && errno == EEXIST; i++) {
-        snprintf(tmp->name, sizeof tmp->name, "%s.%ld.%u", host, (long)getpid(),
-                 atomic_fetch_add(&number, 1));
-        fd = openat(tmp->dir, tmp->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    }
-    return fd;
-}
-
-static diloco_status write_spans(const dl_file_store *fs, int fd, const char *key,
-                                 const dl_span *spans, size_t n_spans, dl_time until)
-{
-    for (size_t i = 0; i < n_spans; i++) {
-        const unsigned char *at = spans[i].data;
-        for (size_t left = spans[i].len; left > 0;) {
-            DL_TRY(dl_store_check(fs->aborted, until, key));
-            ssize_t n = write(fd, at, dl_size_min(left, DL_STORE_PIECE));
-            if (n < 0 && errno == EINTR) continue;
-            if (n < 0) return dl_file_store_fail(fs, errno, "write", key);
-            at += n;
-            left -= (size_t)n;
-        }
-    }
-    return DILOCO_OK;
-}
-
-static void discard(tmp_file *tmp)
-{
-    if (tmp->dir < 0) return;
-    unlinkat(tmp->dir, tmp->name, 0); /* what stays is cleaned at some later open */
-    close(tmp->dir);
-    tmp->dir = -1;
-}
-
-/* The whole object, on disk, under a temporary name; discard it in any case. */
-static diloco_status write_tmp(dl_file_store *fs, tmp_file *tmp, const char *key,
-                               const dl_span *spans, size_t n_spans, dl_time until)
-{
-    tmp->dir = -1;
-    DL_TRY(open_tmp(fs, key, &tmp->dir));
-    int fd = create_tmp(tmp);
-    if (fd < 0) {
-        diloco_status status = dl_file_store_fail(fs, errno, "write", key);
-        close(tmp->dir);
-        tmp->dir = -1;
-        return status;
-    }
-    diloco_status status = write_spans(fs, fd, key, spans, n_spans, until);
-    if (!status && fsync(fd)) status = dl_file_store_fail(fs, errno, "sync", key);
-    if (close(fd) && !status) status = dl_file_store_fail(fs, errno, "close", key);
-    return status;
-}
-
-/* A leftover of this machine whose process lives is still being written, however slowly;
- * of other machines only the age is known. */
-static bool writer_lives(const char *name, const char *host)
-{
-    size_t len = strlen(host);
-    if (strncmp(name, host, len) || name[len] != '.') return false;
-    long pid = strtol(name + len + 1, NULL, 10);
-    return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
-}
-
-static void clean_leftovers(int tmp)
-{
-    char host[HOST_NAME_MAX + 1];
-    DIR *folder = fdopendir(tmp);
-    if (!folder) {
-        close(tmp);
-        return;
-    }
-    host_name(host);
-    for (struct dirent *d; (d = readdir(folder));) {
-        struct stat st;
-        if (fstatat(tmp, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
-        if (st.st_mtime + LEFTOVER_AGE_S < time(NULL) && !writer_lives(d->d_name, host))
-            unlinkat(tmp, d->d_name, 0); /* cannot: read-only, or another opener was faster */
-    }
-    closedir(folder);
 }
 
 /* ---- open and close */
@@ -265,7 +157,7 @@ static diloco_status sync_ancestors(const dl_file_store *fs)
         close(dir);
         if (up < 0) return DILOCO_OK; /* not readable: then we did not make anything in it */
         dir = up;
-        sync_folder(dir);
+        dl_file_store_sync_folder(dir);
     }
     close(dir);
     return DILOCO_OK;
@@ -294,8 +186,8 @@ static diloco_status find_tmp(dl_file_store *fs, bool create)
     fs->marked = faccessat(root, DL_FILE_TMP, F_OK, 0) == 0;
     close(root);
     if (!fs->marked && !create) return DILOCO_OK;
-    DL_TRY(open_tmp(fs, DL_FILE_TMP, &tmp));
-    clean_leftovers(tmp);
+    DL_TRY(dl_file_store_tmp(fs, DL_FILE_TMP, &tmp));
+    dl_upload_clean(tmp);
     return DILOCO_OK;
 }
 
@@ -350,44 +242,28 @@ static diloco_status look(dl_file_store *fs, const char *key, bool *there)
     return DILOCO_OK;
 }
 
-/* Give the temporary file its name. taken == NULL: replace. */
-static diloco_status publish_once(dl_file_store *fs, const tmp_file *tmp, const char *key,
-                                  bool *taken)
+/* The whole object under a temporary name, then its own; taken == NULL: replaces. */
+static diloco_status write_object(dl_file_store *fs, const char *key, const dl_span *spans,
+                                  size_t n_spans, bool *taken, dl_time until)
 {
-    int folder;
-    const char *leaf;
-    DL_TRY(dl_file_store_folder(fs, key, true, &folder, &leaf));
-    int failed = taken ? linkat(tmp->dir, tmp->name, folder, leaf, 0)
-                       : renameat(tmp->dir, tmp->name, folder, leaf);
-    int error = failed ? errno : 0;
-    if (taken) *taken = error == EEXIST;
-    if (taken && error == EEXIST) error = 0; /* a retry's own object is synced, too */
-    if (taken && !error && sync_folder(folder)) error = errno;
-    close(folder);
-    return error ? dl_file_store_fail(fs, error, "publish", key) : DILOCO_OK;
-}
-
-/* Again when a folder on the way was just removed because it was empty. */
-static diloco_status publish(dl_file_store *fs, const tmp_file *tmp, const char *key, bool *taken)
-{
-    diloco_status status = DILOCO_EUNREACHABLE;
-    for (int i = 0; i < PUBLISH_TRIES && status == DILOCO_EUNREACHABLE; i++)
-        status = publish_once(fs, tmp, key, taken);
+    dl_upload upload;
+    DL_TRY(dl_upload_begin(&upload, fs, key));
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; i < n_spans && !status; i++)
+        status = dl_upload_add(&upload, fs, key, spans[i].data, spans[i].len, until);
+    if (!status) status = dl_upload_finish(&upload, fs, key);
+    if (!status) status = dl_store_check(fs->aborted, until, key);
+    if (!status) status = dl_upload_publish(&upload, fs, key, taken);
+    dl_upload_discard(&upload);
     return status;
 }
 
 static diloco_status file_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
-    dl_file_store *fs = self;
-    tmp_file tmp;
-    DL_TRY(look(fs, key, taken)); /* spares the loser of a race the writing; link decides */
+    DL_TRY(look(self, key, taken)); /* spares the loser of a race the writing; link decides */
     if (*taken) return DILOCO_OK;
-    diloco_status status = write_tmp(fs, &tmp, key, spans, n_spans, until);
-    if (!status) status = dl_store_check(fs->aborted, until, key);
-    if (!status) status = publish(fs, &tmp, key, taken);
-    discard(&tmp);
-    return status;
+    return write_object(self, key, spans, n_spans, taken, until);
 }
 
 /* The file is synced before the rename, or a power cut could leave an empty one; that the
@@ -395,24 +271,36 @@ static diloco_status file_create(void *self, const char *key, const dl_span *spa
 static diloco_status file_put(void *self, const char *key, const void *data, size_t len,
                               dl_time until)
 {
-    dl_file_store *fs = self;
     dl_span span = {data, len};
-    tmp_file tmp;
-    diloco_status status = write_tmp(fs, &tmp, key, &span, 1, until);
-    if (!status) status = dl_store_check(fs->aborted, until, key);
-    if (!status) status = publish(fs, &tmp, key, NULL);
-    discard(&tmp); /* after the rename there is nothing left of it */
-    return status;
+    return write_object(self, key, &span, 1, NULL, until);
 }
 
 /* ---- reading and deleting */
 
-static diloco_status feed(dl_file_store *fs, int fd, const char *key, dl_sink sink, dl_time until)
+diloco_status dl_file_store_object(dl_file_store *fs, const char *key, int *out, struct stat *st)
 {
-    struct stat before, after;
-    if (fstat(fd, &before)) return dl_file_store_fail(fs, errno, "read", key);
-    if (!S_ISREG(before.st_mode)) return no_object(fs, key);
-    size_t len = (size_t)before.st_size;
+    int folder;
+    const char *leaf;
+    DL_TRY(dl_file_store_folder(fs, key, false, &folder, &leaf));
+    *out = openat(folder, leaf, OPEN_OBJECT);
+    int error = errno;
+    close(folder);
+    if (*out < 0 && (error == ENOENT || error == ELOOP)) return no_object(fs, key);
+    if (*out < 0) return dl_file_store_fail(fs, error, "read", key);
+    diloco_status status = DILOCO_OK;
+    if (fstat(*out, st))
+        status = dl_file_store_fail(fs, errno, "read", key);
+    else if (!S_ISREG(st->st_mode))
+        status = no_object(fs, key);
+    if (status) close(*out);
+    return status;
+}
+
+static diloco_status feed(dl_file_store *fs, int fd, const struct stat *before, const char *key,
+                          dl_sink sink, dl_time until)
+{
+    struct stat after;
+    size_t len = (size_t)before->st_size;
     DL_TRY(sink.begin(sink.context, len));
     for (size_t at = 0; at < len;) {
         DL_TRY(dl_store_check(fs->aborted, until, key));
@@ -424,7 +312,7 @@ static diloco_status feed(dl_file_store *fs, int fd, const char *key, dl_sink si
         at += (size_t)n;
     }
     if (fstat(fd, &after)) return dl_file_store_fail(fs, errno, "read", key);
-    if (after.st_size != before.st_size)
+    if (after.st_size != before->st_size)
         return dl_fail(DILOCO_EPROTO,
                        "%s in store %s changed while it was read; something else writes there", key,
                        fs->root);
@@ -434,15 +322,10 @@ static diloco_status feed(dl_file_store *fs, int fd, const char *key, dl_sink si
 static diloco_status file_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     dl_file_store *fs = self;
-    int folder;
-    const char *leaf;
-    DL_TRY(dl_file_store_folder(fs, key, false, &folder, &leaf));
-    int fd = openat(folder, leaf, OPEN_OBJECT);
-    int error = errno;
-    close(folder);
-    if (fd < 0 && (error == ENOENT || error == ELOOP)) return no_object(fs, key);
-    if (fd < 0) return dl_file_store_fail(fs, error, "read", key);
-    diloco_status status = feed(fs, fd, key, sink, until);
+    struct stat st;
+    int fd;
+    DL_TRY(dl_file_store_object(fs, key, &fd, &st));
+    diloco_status status = feed(fs, fd, &st, key, sink, until);
     close(fd);
     return status;
 }

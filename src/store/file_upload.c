@@ -1,0 +1,146 @@
+/* file_upload.c - one object on its way into a folder, in pieces.
+ *
+ *     begin   make <root>/.tmp/<host>.<pid>.<number>
+ *     add     write to it
+ *     finish  fsync it
+ *     publish link(2) it to its name (create) or rename(2) it (put); fsync the folder
+ *     discard unlink the temporary name, whatever came before
+ *
+ * What a killed process leaves in .tmp/ is cleaned when the folder is next opened. */
+#include "store/file_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LEFTOVER_AGE_S = 3600,
+    NAME_TRIES = 1000, /* temporary names; a taken one is a leftover of our own pid */
+    PUBLISH_TRIES = 32 /* a delete may remove the emptied folder under our feet */
+};
+
+static void host_name(char host[HOST_NAME_MAX + 1])
+{
+    if (gethostname(host, HOST_NAME_MAX)) strcpy(host, "host");
+    host[HOST_NAME_MAX] = '\0';
+}
+
+static int create_tmp(dl_upload *u)
+{
+    static atomic_uint number; /* of all handles of this process */
+    char host[HOST_NAME_MAX + 1];
+    int fd = -1;
+    host_name(host);
+    errno = EEXIST;
+    for (int i = 0; i < NAME_TRIES && fd < 0 && errno == EEXIST; i++) {
+        snprintf(u->name, sizeof u->name, "%s.%ld.%u", host, (long)getpid(),
+                 atomic_fetch_add(&number, 1));
+        fd = openat(u->dir, u->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return fd;
+}
+
+diloco_status dl_upload_begin(dl_upload *u, dl_file_store *fs, const char *key)
+{
+    u->dir = u->fd = -1;
+    DL_TRY(dl_file_store_tmp(fs, key, &u->dir));
+    u->fd = create_tmp(u);
+    if (u->fd >= 0) return DILOCO_OK;
+    diloco_status status = dl_file_store_fail(fs, errno, "write", key);
+    close(u->dir);
+    u->dir = -1;
+    return status;
+}
+
+diloco_status dl_upload_add(dl_upload *u, const dl_file_store *fs, const char *key,
+                            const void *data, size_t len, dl_time until)
+{
+    for (const unsigned char *at = data; len > 0;) {
+        DL_TRY(dl_store_check(fs->aborted, until, key));
+        ssize_t n = write(u->fd, at, dl_size_min(len, DL_STORE_PIECE));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return dl_file_store_fail(fs, errno, "write", key);
+        at += n;
+        len -= (size_t)n;
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_upload_finish(dl_upload *u, const dl_file_store *fs, const char *key)
+{
+    diloco_status status = DILOCO_OK;
+    if (fsync(u->fd)) status = dl_file_store_fail(fs, errno, "sync", key);
+    if (close(u->fd) && !status) status = dl_file_store_fail(fs, errno, "close", key);
+    u->fd = -1;
+    return status;
+}
+
+static diloco_status publish_once(const dl_upload *u, dl_file_store *fs, const char *key,
+                                  bool *taken)
+{
+    int folder;
+    const char *leaf;
+    DL_TRY(dl_file_store_folder(fs, key, true, &folder, &leaf));
+    int failed =
+        taken ? linkat(u->dir, u->name, folder, leaf, 0) : renameat(u->dir, u->name, folder, leaf);
+    int error = failed ? errno : 0;
+    if (taken) *taken = error == EEXIST;
+    if (taken && error == EEXIST) error = 0; /* a retry's own object is synced, too */
+    if (taken && !error && dl_file_store_sync_folder(folder)) error = errno;
+    close(folder);
+    return error ? dl_file_store_fail(fs, error, "publish", key) : DILOCO_OK;
+}
+
+/* Again when a folder on the way was just removed because it was empty. */
+diloco_status dl_upload_publish(const dl_upload *u, dl_file_store *fs, const char *key, bool *taken)
+{
+    diloco_status status = DILOCO_EUNREACHABLE;
+    for (int i = 0; i < PUBLISH_TRIES && status == DILOCO_EUNREACHABLE; i++)
+        status = publish_once(u, fs, key, taken);
+    return status;
+}
+
+void dl_upload_discard(dl_upload *u)
+{
+    if (u->dir < 0) return;
+    if (u->fd >= 0) close(u->fd);
+    unlinkat(u->dir, u->name, 0); /* not there any more after a rename */
+    close(u->dir);
+    u->dir = u->fd = -1;
+}
+
+/* ---- what killed processes left */
+
+/* A leftover of this machine whose process lives is still being written, however slowly;
+ * of other machines only the age is known. */
+static bool writer_lives(const char *name, const char *host)
+{
+    size_t len = strlen(host);
+    if (strncmp(name, host, len) || name[len] != '.') return false;
+    long pid = strtol(name + len + 1, NULL, 10);
+    return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+void dl_upload_clean(int tmp)
+{
+    char host[HOST_NAME_MAX + 1];
+    DIR *folder = fdopendir(tmp);
+    if (!folder) {
+        close(tmp);
+        return;
+    }
+    host_name(host);
+    for (struct dirent *d; (d = readdir(folder));) {
+        struct stat st;
+        if (fstatat(tmp, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
+        if (st.st_mtime + LEFTOVER_AGE_S < time(NULL) && !writer_lives(d->d_name, host))
+            unlinkat(tmp, d->d_name, 0); /* cannot: read-only, or another opener was faster */
+    }
+    closedir(folder);
+}
