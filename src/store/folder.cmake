@@ -1,3 +1,15 @@
+# What speaks to a network; -DDILOCO_CLOUD=OFF leaves it out.
+set(network web)
+if(DILOCO_CLOUD)
+  target_compile_definitions(dl_store PRIVATE DL_CLOUD=1)
+else()
+  target_compile_definitions(dl_store PRIVATE DL_CLOUD=0)
+  list(JOIN network "|" names)
+  list(FILTER tests EXCLUDE REGEX "/(${names})_test\\.c$")
+  list(FILTER sources EXCLUDE REGEX "/(${names})\\.c$")
+  set_property(TARGET dl_store PROPERTY SOURCES ${sources})
+endif()
+
 # The conformance suite and its helpers are linked into these tests (deferred: the targets
 # do not exist yet).
 if(DILOCO_TESTS)
