@@ -20,6 +20,7 @@ typedef struct bench {
     size_t n;
     dl_pool *pool;
     dl_manifest manifest;
+    dl_codec_form form;
     dl_arena arena;
     dl_fragment_state state;
     float *members[MEMBERS], *local;
@@ -98,7 +99,7 @@ static void outer(bench *b, size_t n_members, bool digest, bool adopt)
         raw[m] = 1;
     }
     dl_outer_step_args args = {.manifest = &b->manifest,
-                               .codec = dl_codec_find("f32"),
+                               .form = &b->form,
                                .combiner = dl_combiner_find("mean"),
                                .outer = dl_outer_find("nesterov"),
                                .scalars = {1e-6f, 0.5f},
@@ -177,11 +178,14 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static void set_up(bench *b, size_t n, int threads)
 {
+    static dl_config config;
     diloco_tensor tensor = {.name = "w", .n_dims = 1, .shape = {n}};
     dl_arena measure = {0};
     *b = (bench){.n = n};
+    dl_config_init(&config);
     if (dl_isa_check() || dl_pool_create(&b->pool, threads) ||
         dl_manifest_init(&b->manifest, &tensor, 1, false) ||
+        dl_codec_form_init(&b->form, &config, &b->manifest, 0) ||
         dl_outer_scratch_create(&b->scratch, &b->manifest, MEMBERS, threads))
         fail();
     for (dl_arena *arena = &measure;; arena = &b->arena) {

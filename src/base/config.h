@@ -25,8 +25,8 @@ typedef struct diloco_config {
     int64_t spool_mb;
 
     /* [server.diloco] the outer step */
-    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec;
-    double outer_lr, outer_mu;
+    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values;
+    double outer_lr, outer_mu, codec_keep, codec_prune, error_feedback;
 
     /* [trainer] the inner loop */
     dl_config_name model, optimizer, lr_scheduler;

@@ -1,6 +1,8 @@
-/* codec.c - the table of codecs. */
+/* codec.c - the table of codecs, the form they share, and the walk over decoded values that
+ * ends every check. */
 #include "codec/rows.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const dl_codec *const rows[] = {&dl_codec_f32};
@@ -16,4 +18,117 @@ const dl_codec *dl_codec_find(const char *name)
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i]->name, name) == 0) return rows[i];
     return NULL;
+}
+
+/* ---- the form */
+
+static bool in_array(const dl_manifest_tensor *t, int fragment, dl_region region)
+{
+    return t->fragment == fragment && t->region == region;
+}
+
+static dl_codec_tensor tensor_of(const dl_manifest_tensor *t)
+{
+    size_t rows_of = t->n_dims >= 2 ? t->shape[0] : 1;
+    return (dl_codec_tensor){
+        .begin = t->offset, .count = t->count, .rows = rows_of, .cols = t->count / rows_of};
+}
+
+static diloco_status list_tensors(dl_codec_form *form, const dl_manifest *manifest, int fragment)
+{
+    for (size_t i = 0; i < manifest->n_tensors; i++)
+        for (int region = DL_TRAINED; region <= DL_AVERAGED; region++)
+            form->n_tensors += in_array(&manifest->tensors[i], fragment, (dl_region)region);
+    form->tensors = calloc(dl_size_max(form->n_tensors, 1), sizeof *form->tensors);
+    if (!form->tensors)
+        return dl_fail(DILOCO_ENOMEM, "no memory to lay out %zu tensors", form->n_tensors);
+    dl_codec_tensor *next = form->tensors;
+    for (int region = DL_TRAINED; region <= DL_AVERAGED; region++)
+        for (size_t i = 0; i < manifest->n_tensors; i++)
+            if (in_array(&manifest->tensors[i], fragment, (dl_region)region))
+                *next++ = tensor_of(&manifest->tensors[i]);
+    return DILOCO_OK;
+}
+
+diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
+                                 const dl_manifest *manifest, int fragment)
+{
+    const dl_fragment_shape *shape = &manifest->fragments[fragment];
+    *out = (dl_codec_form){0};
+    dl_codec_form form = {.codec = dl_codec_find(config->codec),
+                          .options = {.keep = config->codec_keep, .prune = config->codec_prune},
+                          .n = shape->n_trained + shape->n_averaged};
+    memcpy(form.options.values, config->codec_values, sizeof form.options.values);
+    if (!form.codec) return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", config->codec);
+    diloco_status status = list_tensors(&form, manifest, fragment);
+    if (!status) status = form.codec->lay_out(&form);
+    if (status)
+        dl_codec_form_deinit(&form);
+    else
+        *out = form;
+    return status;
+}
+
+void dl_codec_form_deinit(dl_codec_form *form)
+{
+    free(form->tensors);
+    *form = (dl_codec_form){0};
+}
+
+const dl_codec_tensor *dl_codec_tensor_of(const dl_codec_form *form, size_t i)
+{
+    const dl_codec_tensor *low = form->tensors, *high = low + form->n_tensors;
+    DL_ASSERT(i < form->n);
+    while (high - low > 1) {
+        const dl_codec_tensor *middle = low + (high - low) / 2;
+        if (middle->begin <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- what holds for every codec */
+
+/* The block at `first`, in place or by way of room[DL_BLOCK]. */
+static const float *values(const dl_codec_form *form, float *room, const unsigned char *payload,
+                           size_t len, size_t first, size_t n)
+{
+    const float *view = form->codec->view ? form->codec->view(payload, first) : NULL;
+    if (view) return view;
+    form->codec->decode(form, room, payload, len, first, n);
+    return room;
+}
+
+diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload, size_t len,
+                             float bound, size_t *index, double *norm2)
+{
+    DL_TRY(form->codec->check(form, payload, len));
+    dl_fp_state saved = dl_fp_enter();
+    float room[DL_BLOCK];
+    double sum = 0;
+    *index = form->n;
+    for (size_t i = 0; i < form->n && *index == form->n; i += DL_BLOCK) {
+        size_t n = dl_size_min(form->n - i, DL_BLOCK);
+        const float *g = values(form, room, payload, len, i, n);
+        size_t bad = dl_first_bad(g, n, bound);
+        if (bad < n) *index = i + bad;
+        sum += dl_block_norm2(g, n);
+    }
+    dl_fp_leave(saved);
+    if (*index < form->n)
+        return dl_fail(DILOCO_ENUMERIC, "element %zu is not a number of size at most %g", *index,
+                       (double)bound);
+    *norm2 = sum;
+    return DILOCO_OK;
+}
+
+void dl_codec_round_trip(const dl_codec_form *form, float *out, const unsigned char *payload,
+                         size_t len)
+{
+    dl_fp_state saved = dl_fp_enter();
+    for (size_t i = 0; i < form->n; i += DL_BLOCK)
+        form->codec->decode(form, out + i, payload, len, i, dl_size_min(form->n - i, DL_BLOCK));
+    dl_fp_leave(saved);
 }

@@ -16,9 +16,10 @@ static inline DL_BODY void canonical_body(float *out, const float *in, size_t n)
 }
 DL_KERNEL(canonical, (float *out, const float *in, size_t n), canonical_body(out, in, n))
 
-static size_t bound(size_t n)
+static diloco_status lay_out(dl_codec_form *form)
 {
-    return n * sizeof(float);
+    form->bound = form->n * sizeof(float);
+    return DILOCO_OK;
 }
 
 static bool aligned(const void *p)
@@ -34,48 +35,32 @@ static const float *elements(const unsigned char *in, float *room, size_t n)
     return room;
 }
 
-static void encode(unsigned char *out, size_t *len, const float *g, size_t n)
+static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
 {
     dl_fp_state saved = dl_fp_enter();
     float room[DL_BLOCK];
-    for (size_t i = 0; i < n; i += DL_BLOCK) {
-        size_t block = dl_size_min(n - i, DL_BLOCK);
+    for (size_t i = 0; i < form->n; i += DL_BLOCK) {
+        size_t block = dl_size_min(form->n - i, DL_BLOCK);
         dl_isa_call(canonical)(room, g + i, block);
         memcpy(out + i * sizeof *room, room, block * sizeof *room);
     }
-    *len = n * sizeof *g;
+    *len = form->bound;
     dl_fp_leave(saved);
 }
 
-static diloco_status check(const unsigned char *payload, size_t len, size_t n, float largest,
-                           size_t *index, double *norm2)
+static diloco_status check(const dl_codec_form *form, const unsigned char *payload, size_t len)
 {
-    if (len / sizeof(float) != n || len % sizeof(float))
-        return dl_fail(DILOCO_EPROTO, "an f32 payload of %zu elements is not %zu bytes long", n,
-                       len);
-    dl_fp_state saved = dl_fp_enter();
-    float room[DL_BLOCK];
-    double sum = 0;
-    *index = n;
-    for (size_t i = 0; i < n && *index == n; i += DL_BLOCK) {
-        size_t block = dl_size_min(n - i, DL_BLOCK);
-        const float *g = elements(payload + i * sizeof *g, room, block);
-        size_t bad = dl_first_bad(g, block, largest);
-        if (bad < block) *index = i + bad;
-        sum += dl_block_norm2(g, block);
-    }
-    dl_fp_leave(saved);
-    if (*index < n)
-        return dl_fail(DILOCO_ENUMERIC, "element %zu is not a number of size at most %g", *index,
-                       (double)largest);
-    *norm2 = sum;
+    (void)payload;
+    if (len != form->bound)
+        return dl_fail(DILOCO_EPROTO, "an f32 payload of %zu elements is not %zu bytes long",
+                       form->n, len);
     return DILOCO_OK;
 }
 
-static void decode(float *out, const unsigned char *payload, size_t len, size_t n_all, size_t first,
-                   size_t n)
+static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
+                   size_t first, size_t n)
 {
-    (void)len, (void)n_all; /* known from the check */
+    (void)form, (void)len; /* known from the check */
     const unsigned char *in = payload + first * sizeof *out;
     dl_isa_call(canonical)(out, elements(in, out, n), n);
 }
@@ -88,7 +73,7 @@ static const float *view(const unsigned char *payload, size_t first)
 const dl_codec dl_codec_f32 = {
     .name = "f32",
     .summary = "4 bytes an element, exact",
-    .bound = bound,
+    .lay_out = lay_out,
     .encode = encode,
     .check = check,
     .decode = decode,

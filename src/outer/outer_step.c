@@ -36,12 +36,12 @@ typedef struct step {
 
 static void gather(const step *s, dl_step_room *room, size_t at, size_t n)
 {
-    const dl_codec *codec = s->args->codec;
+    const dl_codec_form *form = s->args->form;
     for (size_t m = 0; m < s->args->n_members; m++) {
         const dl_contribution_data *c = &s->args->members[m];
-        const float *view = codec->view ? codec->view(c->payload, at) : NULL;
+        const float *view = form->codec->view ? form->codec->view(c->payload, at) : NULL;
         float *own = room->decoded + m * DL_MEMBER_STRIDE;
-        if (!view) codec->decode(own, c->payload, c->len, s->n_f32, at, n);
+        if (!view) form->codec->decode(form, own, c->payload, c->len, at, n);
         room->members[m] = view ? view : own;
     }
 }

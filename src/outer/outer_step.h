@@ -50,13 +50,13 @@ typedef struct dl_contribution_data {
     size_t len;
     const unsigned char *integers;
     const unsigned char *booleans;
-    double norm2; /* of the decoded vector, from the codec's check */
+    double norm2; /* of the decoded vector, from dl_codec_check */
 } dl_contribution_data;
 
 typedef struct dl_outer_step_args {
     const dl_manifest *manifest;
     int fragment;
-    const dl_codec *codec;
+    const dl_codec_form *form; /* of the payloads */
     const dl_combiner *combiner;
     const dl_outer *outer;
     float scalars[DL_OUTER_MAX_SCALARS];

@@ -10,6 +10,7 @@ enum { MAX_MEMBERS = 5 };
 
 typedef struct world {
     dl_manifest manifest;
+    dl_codec_form form;
     dl_fragment_shape shape;
     size_t n_f32;
     dl_arena arena;
@@ -49,13 +50,16 @@ static void lay_out(world *w, dl_arena *arena)
 static void open_world(world *w, const diloco_tensor *tensors, size_t n, const char *outer,
                        int threads)
 {
+    static dl_config config;
     dl_arena measure = {0};
     *w = (world){0};
     CHECK_OK(dl_manifest_init(&w->manifest, tensors, n, false));
+    dl_config_init(&config);
+    CHECK_OK(dl_codec_form_init(&w->form, &config, &w->manifest, 0));
     w->shape = w->manifest.fragments[0];
     w->n_f32 = w->shape.n_trained + w->shape.n_averaged;
     w->args = (dl_outer_step_args){.manifest = &w->manifest,
-                                   .codec = dl_codec_find("f32"),
+                                   .form = &w->form,
                                    .combiner = dl_combiner_find("mean"),
                                    .outer = dl_outer_find(outer),
                                    .members = w->members,
@@ -90,6 +94,7 @@ static void close_world(world *w)
     dl_outer_scratch_destroy(w->scratch);
     dl_pool_destroy(w->pool);
     dl_arena_deinit(&w->arena);
+    dl_codec_form_deinit(&w->form);
     dl_manifest_deinit(&w->manifest);
 }
 
@@ -106,8 +111,8 @@ static void contribute(world *w, size_t n, const uint64_t *raw, size_t shift)
         *c = (dl_contribution_data){.payload = w->payload[m] + shift,
                                     .integers = w->integers[m],
                                     .booleans = w->booleans[m]};
-        w->args.codec->encode(w->payload[m] + shift, &c->len, w->g[m], w->n_f32);
-        CHECK_OK(w->args.codec->check(c->payload, c->len, w->n_f32, INFINITY, &index, &c->norm2));
+        w->form.codec->encode(&w->form, w->payload[m] + shift, &c->len, w->g[m]);
+        CHECK_OK(dl_codec_check(&w->form, c->payload, c->len, INFINITY, &index, &c->norm2));
         w->raw[m] = raw[m];
         w->weight[m] = (float)((double)raw[m] / sum);
     }

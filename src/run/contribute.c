@@ -73,7 +73,8 @@ static dl_contribution describe(const dl_exec *x, uint64_t entry, size_t payload
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len};
     memcpy(c.run, x->a.run->id, sizeof c.run);
-    memcpy(c.codec, x->codec->name, strlen(x->codec->name) + 1);
+    const char *codec = x->forms[0].codec->name;
+    memcpy(c.codec, codec, strlen(codec) + 1);
     return c;
 }
 
@@ -124,7 +125,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
     dl_fp_state fp = dl_fp_enter();
     x->facts.norm = sqrt(dl_norm2(g, n));
     size_t payload_len;
-    x->codec->encode(x->payload, &payload_len, g, n);
+    x->forms[0].codec->encode(&x->forms[0], x->payload, &payload_len, g);
     dl_fp_leave(fp);
 
     unsigned char header[DL_CONTRIBUTION_HEADER];

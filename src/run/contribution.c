@@ -191,10 +191,9 @@ struct dl_slot {
     size_t size;
 };
 
-size_t dl_contribution_body_max(const dl_codec *codec, dl_fragment_shape shape)
+size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape)
 {
-    return codec->bound(shape.n_trained + shape.n_averaged) + shape.n_integers * sizeof(int64_t) +
-           shape.n_booleans;
+    return form->bound + shape.n_integers * sizeof(int64_t) + shape.n_booleans;
 }
 
 /* A file without a name, of that size, with its space taken. */
@@ -266,7 +265,7 @@ typedef struct reader {
 static diloco_status on_begin(void *context, size_t len)
 {
     reader *r = context;
-    size_t most = dl_contribution_body_max(r->expect->codec, r->expect->shape);
+    size_t most = dl_contribution_body_max(r->expect->form, r->expect->shape);
     DL_ASSERT(most <= r->slot->size);
     if (len < DL_CONTRIBUTION_HEADER)
         return REJECT(r, "truncated", "%zu bytes are no contribution", len);
@@ -302,16 +301,16 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
 static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 {
     const dl_contribution *f = &r->facts;
-    if (strcmp(f->codec, e->codec->name) != 0)
-        return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, e->codec->name);
-    size_t n = e->shape.n_trained + e->shape.n_averaged;
-    if (f->n_floats != n || f->n_integers != e->shape.n_integers ||
+    const char *codec = e->form->codec->name;
+    if (strcmp(f->codec, codec) != 0)
+        return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, codec);
+    if (f->n_floats != e->form->n || f->n_integers != e->shape.n_integers ||
         f->n_booleans != e->shape.n_booleans)
         return REJECT(r, "shape",
                       "its numbers of floats, integers and booleans are another model's");
-    if (f->payload_len > e->codec->bound(n))
+    if (f->payload_len > e->form->bound)
         return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
-                      (unsigned long long)f->payload_len, f->codec, e->codec->bound(n));
+                      (unsigned long long)f->payload_len, codec, e->form->bound);
     size_t need = DL_CONTRIBUTION_HEADER + (size_t)f->payload_len +
                   e->shape.n_integers * sizeof(int64_t) + e->shape.n_booleans;
     if (need != r->total)
@@ -358,12 +357,11 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
 static diloco_status bad_element(reader *r, const dl_contribution_data *data, size_t index)
 {
     const dl_contribution_expect *e = r->expect;
-    size_t n_all = e->shape.n_trained + e->shape.n_averaged, in_tensor;
-    size_t first = index / DL_BLOCK * DL_BLOCK;
+    size_t in_tensor, first = index / DL_BLOCK * DL_BLOCK;
     float block[DL_BLOCK];
     dl_fp_state fp = dl_fp_enter();
-    e->codec->decode(block, data->payload, data->len, n_all, first,
-                     dl_size_min(DL_BLOCK, n_all - first));
+    e->form->codec->decode(e->form, block, data->payload, data->len, first,
+                           dl_size_min(DL_BLOCK, e->form->n - first));
     dl_fp_leave(fp);
     float value = block[index - first];
     const dl_manifest_tensor *tensor =
@@ -376,9 +374,9 @@ static diloco_status bad_element(reader *r, const dl_contribution_data *data, si
 static diloco_status check_payload(reader *r, dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
-    size_t index, n = e->shape.n_trained + e->shape.n_averaged;
+    size_t index;
     diloco_status status =
-        e->codec->check(data->payload, data->len, n, e->bound, &index, &data->norm2);
+        dl_codec_check(e->form, data->payload, data->len, e->bound, &index, &data->norm2);
     if (status == DILOCO_ENUMERIC) status = bad_element(r, data, index);
     if (status == DILOCO_EPROTO) r->reason = "codec";
     return status;

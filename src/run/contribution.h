@@ -50,13 +50,13 @@ typedef struct dl_contribution_expect {
     dl_hash base;
     dl_hash manifest;
     dl_fragment_shape shape;
-    const dl_codec *codec;
+    const dl_codec_form *form;
     float bound;                /* largest size of an element */
     const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
 
 /* Most bytes that can stand behind the header. */
-size_t dl_contribution_body_max(const dl_codec *codec, dl_fragment_shape shape);
+size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape);
 
 /* Space for one contribution's body: memory, or (spool_dir not NULL) an unlinked file in that
  * folder that is mapped. Sized once, for the largest fragment and codec. DILOCO_ENOMEM;

@@ -26,6 +26,7 @@ static const diloco_tensor tensors[] = {
 /* A contribution that is right in everything, and what is expected of it. */
 typedef struct scene {
     dl_manifest manifest;
+    dl_codec_form form;
     dl_store *store;
     dl_slot *slot;
     dl_key key;
@@ -57,10 +58,24 @@ static void make_object(scene *s)
     s->len = OBJECT;
 }
 
+static void make_manifest(scene *s, const diloco_tensor *of, size_t n)
+{
+    static dl_config config;
+    dl_config_init(&config);
+    CHECK_OK(dl_manifest_init(&s->manifest, of, n, false));
+    CHECK_OK(dl_codec_form_init(&s->form, &config, &s->manifest, 0));
+}
+
+static void drop_manifest(scene *s)
+{
+    dl_codec_form_deinit(&s->form);
+    dl_manifest_deinit(&s->manifest);
+}
+
 static void scene_begin(scene *s, const char *url, const char *spool_dir)
 {
     memset(s, 0, sizeof *s);
-    CHECK_OK(dl_manifest_init(&s->manifest, tensors, 4, false));
+    make_manifest(s, tensors, 4);
     CHECK_OK(dl_store_open(&s->store, url, true));
     for (int i = 0; i < N; i++)
         s->g[i] = 0.5f - (float)i;
@@ -93,10 +108,10 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
                                          .base = s->facts.base,
                                          .manifest = s->manifest.digest,
                                          .shape = s->manifest.fragments[0],
-                                         .codec = dl_codec_find("f32"),
+                                         .form = &s->form,
                                          .bound = 100,
                                          .tensors = &s->manifest};
-    CHECK_INT(BODY, dl_contribution_body_max(s->expect.codec, s->expect.shape));
+    CHECK_INT(BODY, dl_contribution_body_max(&s->form, s->expect.shape));
     CHECK_OK(dl_slot_create(&s->slot, BODY, spool_dir));
     dl_key_contribution(s->key, 12, &life);
     make_object(s);
@@ -107,7 +122,7 @@ static void scene_end(scene *s)
     CHECK_OK(dl_store_delete(s->store, s->key, DL_NEVER));
     dl_store_close(s->store);
     dl_slot_destroy(s->slot);
-    dl_manifest_deinit(&s->manifest);
+    drop_manifest(s);
 }
 
 /* Put the object as it is now and fetch it. */
@@ -274,8 +289,8 @@ TEST(a_large_contribution_arrives_in_pieces)
     dl_contribution_data data;
     diloco_tensor large = {"large", NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {LARGE}, 0};
     scene_begin(&s, scratch_path("large"), NULL);
-    dl_manifest_deinit(&s.manifest);
-    CHECK_OK(dl_manifest_init(&s.manifest, &large, 1, false));
+    drop_manifest(&s);
+    make_manifest(&s, &large, 1);
     dl_slot_destroy(s.slot);
     CHECK_OK(dl_slot_create(&s.slot, sizeof g, NULL));
     for (size_t i = 0; i < LARGE; i++)

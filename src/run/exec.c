@@ -15,11 +15,10 @@
 
 static void layout(dl_exec *x, dl_arena *arena)
 {
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[0];
     const size_t m = x->a.max_members;
     if (x->a.tensors) {
         x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
-        x->payload = dl_arena_take(arena, x->codec->bound(s->n_trained + s->n_averaged));
+        x->payload = dl_arena_take(arena, x->forms[0].bound);
     }
     x->slots = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
     x->held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
@@ -42,9 +41,20 @@ static void list_local_tensors(dl_exec *x)
     }
 }
 
+static diloco_status make_forms(dl_exec *x)
+{
+    const dl_manifest *manifest = &x->a.run->manifest;
+    x->forms = calloc((size_t)manifest->n_fragments, sizeof *x->forms);
+    if (!x->forms) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    for (int f = 0; f < manifest->n_fragments; f++)
+        DL_TRY(dl_codec_form_init(&x->forms[f], &x->a.run->config, manifest, f));
+    return DILOCO_OK;
+}
+
 static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
+    DL_TRY(make_forms(x));
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
@@ -66,12 +76,9 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     x->a = *args;
     x->n_slots = 2 * args->max_members;
     x->cap_seen = 8 * args->max_members;
-    x->codec = dl_codec_find(args->run->config.codec);
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
-    diloco_status status =
-        x->codec ? take_memory(x)
-                 : dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", args->run->config.codec);
+    diloco_status status = take_memory(x);
     if (status) {
         dl_exec_destroy(x);
         return status;
@@ -85,6 +92,9 @@ void dl_exec_destroy(dl_exec *x)
     if (!x) return;
     for (size_t i = 0; x->slots && i < x->n_slots; i++)
         dl_slot_destroy(x->slots[i]);
+    for (int f = 0; x->forms && f < x->a.run->manifest.n_fragments; f++)
+        dl_codec_form_deinit(&x->forms[f]);
+    free(x->forms);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
     dl_buf_deinit(&x->text);
@@ -149,7 +159,7 @@ static dl_contribution_expect expectation(const dl_exec *x, uint64_t entry, cons
                                     .base = x->state.now[0].digest,
                                     .manifest = x->a.run->manifest.digest,
                                     .shape = x->a.run->manifest.fragments[0],
-                                    .codec = x->codec,
+                                    .form = &x->forms[0],
                                     .bound = DL_ELEMENT_BOUND,
                                     .tensors = &x->a.run->manifest};
 }
@@ -158,9 +168,9 @@ static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 {
     dl_slot **slot = &x->slots[ask->slot];
     if (!*slot)
-        DL_TRY(dl_slot_create(slot,
-                              dl_contribution_body_max(x->codec, x->a.run->manifest.fragments[0]),
-                              x->a.spool_dir));
+        DL_TRY(dl_slot_create(
+            slot, dl_contribution_body_max(&x->forms[0], x->a.run->manifest.fragments[0]),
+            x->a.spool_dir));
     const dl_contribution_expect expect = expectation(x, ask->entry, &ask->life);
     dl_key key;
     dl_key_contribution(key, ask->entry, &ask->life);
@@ -234,7 +244,7 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                .fragment = 0,
-                               .codec = x->codec,
+                               .form = &x->forms[0],
                                .combiner = dl_combiner_find(x->a.run->config.combiner),
                                .outer = x->state.outer,
                                .n_members = e->n_members,

@@ -10,7 +10,7 @@
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
-    const dl_codec *codec;
+    dl_codec_form *forms; /* [n_fragments] */
     dl_exec_work work;
     dl_exec_facts facts;
 

@@ -4,6 +4,7 @@
 #include "train/checks.h"
 
 #include "base/log.h"
+#include "codec/codec.h"
 #include "combine/combine.h"
 #include "run/open.h"
 #include "tensor/isa.h"
@@ -201,6 +202,30 @@ static void warn_outer_momentum(warning *out, const dl_config *config)
             config->outer_optimizer);
 }
 
+static bool heeds(const dl_codec *codec, const char *option)
+{
+    for (const char *const *o = codec->options; o && *o; o++)
+        if (is(*o, option)) return true;
+    return false;
+}
+
+static void warn_codec(warning *out, const dl_config *config)
+{
+    const dl_codec *codec = dl_codec_find(config->codec);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *option = dl_config_table.rows[i].name;
+        if (strncmp(option, "server.diloco.codec_", 20) != 0 || !by_hand(config, option)) continue;
+        if (!heeds(codec, option)) say(out, "%s has no effect with codec %s", option, codec->name);
+    }
+}
+
+static void warn_error_feedback(warning *out, const dl_config *config)
+{
+    if (config->error_feedback > 0 && !dl_codec_find(config->codec)->lossy)
+        say(out, "server.diloco.error_feedback has no effect with codec %s, which is exact",
+            config->codec);
+}
+
 static void warn_eval(warning *out, const dl_config *config)
 {
     if (config->test_fraction == 0 && !config->test_path[0])
@@ -234,6 +259,8 @@ static const struct {
     {"decay", warn_decay},
     {"outer_learning_rate", warn_outer_lr},
     {"outer_momentum", warn_outer_momentum},
+    {"codec", warn_codec},
+    {"error_feedback", warn_error_feedback},
     {"no_validation", warn_eval},
     {"quorum", warn_quorum},
     {"threads", warn_threads},

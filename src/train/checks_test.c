@@ -161,6 +161,10 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("outer_learning_rate", "no effect", "data_parallel",
            CHANGES("server.diloco.outer_learning_rate", "0.5"));
     warned("outer_momentum", "no effect", "fedavg", CHANGES("server.diloco.outer_momentum", "0.9"));
+    warned("codec", "codec_keep has no effect with codec f32", "diloco",
+           CHANGES("server.diloco.codec_keep", "0.1"));
+    warned("error_feedback", "f32, which is exact", "diloco",
+           CHANGES("server.diloco.error_feedback", "0.95"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
     warned("quorum", "no effect", "diloco", CHANGES("run.quorum", "0.7"));
     warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));

@@ -43,12 +43,16 @@ static uint64_t resident(void)
 static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config)
 {
     const dl_outer *outer = dl_outer_find(config->outer_optimizer);
-    const dl_codec *codec = dl_codec_find(config->codec);
     diloco_tensor all = {.name = "all", .n_dims = 1, .shape = {out->parameters}};
     dl_manifest manifest;
+    dl_codec_form form;
     DL_TRY(dl_manifest_init(&manifest, &all, 1, false));
-    size_t both = dl_state_bytes(&manifest, outer, 2), payload = codec->bound(out->parameters);
+    size_t both = dl_state_bytes(&manifest, outer, 2);
+    diloco_status status = dl_codec_form_init(&form, config, &manifest, 0);
+    size_t payload = form.bound;
+    dl_codec_form_deinit(&form);
     dl_manifest_deinit(&manifest);
+    DL_TRY(status);
 
     out->theta = 4 * out->parameters;
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;

@@ -24,19 +24,24 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
     static const diloco_tensor tensors[] = {{"w", NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {9}, 0},
                                             {"n", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {1}, 0},
                                             {"b", NULL, DILOCO_BOOL, DILOCO_BUFFER, 1, {2}, 0}};
+    static dl_config config;
     dl_manifest manifest;
+    dl_codec_form form;
     dl_store *store;
     dl_slot *slot;
     dl_contribution facts = {.entry = 0};
     dl_contribution_data got = {.len = 0};
     const char *reason;
-    if (dl_manifest_init(&manifest, tensors, 3, false) || dl_store_open(&store, "mem://fuzz", true))
+    dl_config_init(&config);
+    if (dl_manifest_init(&manifest, tensors, 3, false) ||
+        dl_codec_form_init(&form, &config, &manifest, 0) ||
+        dl_store_open(&store, "mem://fuzz", true))
         abort();
-    dl_contribution_expect expect = {
-        told->run,      told->entry,           told->fragment,       told->life, told->base,
-        told->manifest, manifest.fragments[0], dl_codec_find("f32"), 100,        &manifest};
+    dl_contribution_expect expect = {told->run,  told->entry,    told->fragment,        told->life,
+                                     told->base, told->manifest, manifest.fragments[0], &form,
+                                     100,        &manifest};
     expect.fragment = 0;
-    if (dl_slot_create(&slot, dl_contribution_body_max(expect.codec, expect.shape), NULL)) abort();
+    if (dl_slot_create(&slot, dl_contribution_body_max(&form, expect.shape), NULL)) abort();
     if (dl_store_delete(store, "c/fuzz", DL_NEVER) ||
         dl_store_create(store, "c/fuzz", &(dl_span){object, size}, 1, NULL, DL_NEVER))
         abort();
@@ -46,6 +51,7 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
     if (!status && got.len + 10 + DL_CONTRIBUTION_HEADER != size) abort();
     dl_slot_destroy(slot);
     dl_store_close(store);
+    dl_codec_form_deinit(&form);
     dl_manifest_deinit(&manifest);
 }
 

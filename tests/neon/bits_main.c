@@ -75,8 +75,8 @@ static int check_kernels(void)
 }
 
 /* The whole step: state, local tensors and facts. */
-static int check_step(const dl_manifest *manifest, dl_outer_scratch *scratch,
-                      const struct golden *want)
+static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
+                      dl_outer_scratch *scratch, const struct golden *want)
 {
     static const uint64_t raw[MEMBERS] = {3, 1, 7};
     static const float weight[MEMBERS] = {(float)(3.0 / 11), (float)(1.0 / 11), (float)(7.0 / 11)};
@@ -92,7 +92,7 @@ static int check_step(const dl_manifest *manifest, dl_outer_scratch *scratch,
                                   .weight_decay = 0.1,
                                   .n_commits = 3};
     dl_outer_step_args args = {.manifest = manifest,
-                               .codec = dl_codec_find("f32"),
+                               .form = form,
                                .combiner = dl_combiner_find("mean"),
                                .outer = dl_outer_find(want->outer),
                                .n_members = MEMBERS,
@@ -114,8 +114,8 @@ static int check_step(const dl_manifest *manifest, dl_outer_scratch *scratch,
         size_t len, index;
         double norm2;
         fill(g[m], N, 10 + m);
-        args.codec->encode(payload[m], &len, g[m], N);
-        if (args.codec->check(payload[m], len, N, INFINITY, &index, &norm2)) fail();
+        form->codec->encode(form, payload[m], &len, g[m]);
+        if (dl_codec_check(form, payload[m], len, INFINITY, &index, &norm2)) fail();
         members[m] = (dl_contribution_data){.payload = payload[m], .len = len, .norm2 = norm2};
     }
     args.outer->scalars(args.scalars, &settings);
@@ -136,10 +136,14 @@ int main(void)
         {.name = "b", .n_dims = 1, .shape = {7}},
         {.name = "w", .n_dims = 2, .shape = {300, 1000}},
         {.name = "f", .role = DILOCO_FROZEN, .n_dims = 1, .shape = {N_AVERAGED}}};
+    static dl_config config;
     dl_manifest manifest;
+    dl_codec_form form;
     dl_outer_scratch *scratch;
     int wrong = 0;
+    dl_config_init(&config);
     if (dl_manifest_init(&manifest, tensors, 3, false) ||
+        dl_codec_form_init(&form, &config, &manifest, 0) ||
         dl_outer_scratch_create(&scratch, &manifest, MEMBERS, 1))
         fail();
     for (int isa = 0; isa < DL_N_ISA; isa++) {
@@ -147,10 +151,11 @@ int main(void)
         dl_isa_use((dl_isa)isa);
         wrong += check_kernels();
         for (size_t k = 0; k < sizeof goldens / sizeof goldens[0]; k++)
-            wrong += check_step(&manifest, scratch, &goldens[k]);
+            wrong += check_step(&manifest, &form, scratch, &goldens[k]);
         printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
     }
     dl_outer_scratch_destroy(scratch);
+    dl_codec_form_deinit(&form);
     dl_manifest_deinit(&manifest);
     return wrong != 0;
 }
