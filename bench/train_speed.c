@@ -75,8 +75,14 @@ static void set_up(rig *r)
     must(dl_pool_create(&r->pool, (int)r->threads));
     must(dl_model_create(&r->model, &r->config, r->vocab, r->batch, r->backend, r->pool));
     const diloco_tensor *tensors = dl_model_tensors(r->model, &n_tensors);
-    must(dl_inner_create(&r->inner, &r->config, tensors, n_tensors, dl_model_parameters(r->model),
-                         dl_model_gradients(r->model), r->backend, r->pool));
+    const dl_inner_model model = {.tensors = tensors,
+                                  .hidden = dl_model_hidden(r->model),
+                                  .n_tensors = n_tensors,
+                                  .parameters = dl_model_parameters(r->model),
+                                  .gradients = dl_model_gradients(r->model),
+                                  .backend = r->backend,
+                                  .pool = r->pool};
+    must(dl_inner_create(&r->inner, &r->config, &model));
     dl_model_initial(r->model, dl_model_parameters(r->model), 1);
 }
 

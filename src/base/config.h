@@ -35,7 +35,9 @@ typedef struct diloco_config {
     bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */
-    double lr, weight_decay, beta1, beta2, eps, momentum;
+    double lr, weight_decay, beta1, beta2, eps, momentum, muon_lr, muon_momentum;
+    bool muon_nesterov;
+    int64_t muon_steps;
     int64_t warmup_steps, decay_steps;
     double min_lr_ratio;
 

@@ -128,8 +128,14 @@ static void check_golden(const golden *g, const char *backend, int threads)
     open_rig(&r, backend, threads, GOLDEN_ROWS + 2); /* rows < max_rows */
     golden_parameters(&r);
     const diloco_tensor *tensors = dl_model_tensors(r.model, &n_tensors);
-    CHECK_OK(dl_inner_create(&inner, &r.config, tensors, n_tensors, dl_model_parameters(r.model),
-                             dl_model_gradients(r.model), r.backend, r.pool));
+    const dl_inner_model model = {.tensors = tensors,
+                                  .hidden = dl_model_hidden(r.model),
+                                  .n_tensors = n_tensors,
+                                  .parameters = dl_model_parameters(r.model),
+                                  .gradients = dl_model_gradients(r.model),
+                                  .backend = r.backend,
+                                  .pool = r.pool};
+    CHECK_OK(dl_inner_create(&inner, &r.config, &model));
     for (int step = 0; step < GOLDEN_STEPS; step++) {
         double norm;
         golden_tokens(inputs, targets, step);
@@ -150,6 +156,7 @@ static void check_golden(const golden *g, const char *backend, int threads)
     }
 static const golden goldens[] = {GOLDEN(tied_adamw, "true", "adamw", 2e-3),
                                  GOLDEN(untied_adamw, "false", "adamw", 2e-3),
+                                 GOLDEN(untied_muon, "false", "muon", 2e-3),
                                  GOLDEN(tied_sgd, "true", "sgd", 0.02)};
 enum { N_GOLDENS = sizeof goldens / sizeof goldens[0] };
 

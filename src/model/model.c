@@ -20,6 +20,7 @@ enum { N_MODELS = sizeof models / sizeof models[0] };
 struct dl_model {
     dl_graph *graph;        /* owned */
     diloco_tensor *tensors; /* owned; names and data are the graph's */
+    bool *hidden;           /* owned */
     uint64_t n_targets;     /* counted since the last take */
 };
 
@@ -38,6 +39,11 @@ static diloco_status build(dl_graph **out, const dl_config *config, size_t vocab
     return dl_fail(DILOCO_EINVAL, "trainer.model_name: there is no \"%s\"; use gpt", config->model);
 }
 
+static bool is_hidden(const dl_weight *w)
+{
+    return w->n_dims == 2 && !w->end;
+}
+
 diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config, size_t vocab,
                                 size_t max_rows, int n_threads)
 {
@@ -49,6 +55,9 @@ diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config, siz
     out->n_parameters = g->n_parameters;
     out->parameter_bytes = out->gradient_bytes = g->n_parameters * sizeof(float);
     out->activation_bytes = bytes - dl_size_min(bytes, 2 * out->parameter_bytes);
+    for (int i = 0; i < g->n_weights; i++)
+        dl_inner_sizes_add(&out->inner, g->weights[i].rows, g->weights[i].columns,
+                           is_hidden(&g->weights[i]));
     for (int i = 0; i < g->n_nodes; i++) /* backward takes two products for each forward one */
         if (g->nodes[i].op->flops)
             out->flops_per_token += 3 * g->nodes[i].op->flops(g, &g->nodes[i]);
@@ -60,7 +69,9 @@ static diloco_status list_tensors(dl_model *model)
 {
     const dl_graph *g = model->graph;
     model->tensors = calloc((size_t)g->n_weights, sizeof *model->tensors);
-    if (!model->tensors) return dl_fail(DILOCO_ENOMEM, "no memory for %d tensors", g->n_weights);
+    model->hidden = calloc((size_t)g->n_weights, sizeof *model->hidden);
+    if (!model->tensors || !model->hidden)
+        return dl_fail(DILOCO_ENOMEM, "no memory for %d tensors", g->n_weights);
     for (int i = 0; i < g->n_weights; i++) {
         const dl_weight *w = &g->weights[i];
         diloco_tensor *t = &model->tensors[i];
@@ -69,6 +80,7 @@ static diloco_status list_tensors(dl_model *model)
                              .dtype = DILOCO_F32,
                              .role = w->role,
                              .n_dims = w->n_dims};
+        model->hidden[i] = is_hidden(w);
         if (w->n_dims == 2) t->shape[0] = w->rows;
         t->shape[w->n_dims - 1] = w->columns;
     }
@@ -97,6 +109,7 @@ void dl_model_destroy(dl_model *model)
     if (!model) return;
     dl_graph_destroy(model->graph);
     free(model->tensors);
+    free(model->hidden);
     free(model);
 }
 
@@ -104,6 +117,11 @@ const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n)
 {
     *n = (size_t)model->graph->n_weights;
     return model->tensors;
+}
+
+const bool *dl_model_hidden(const dl_model *model)
+{
+    return model->hidden;
 }
 
 size_t dl_model_n_parameters(const dl_model *model)

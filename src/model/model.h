@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/thread.h"
+#include "nn/inner.h"
 #include "tensor/backend.h"
 #include <diloco/tensor.h>
 
@@ -28,6 +29,7 @@ typedef struct dl_model_plan {
     size_t n_parameters;
     size_t parameter_bytes, gradient_bytes; /* 4 x n_parameters each */
     size_t activation_bytes;                /* everything else of the graph */
+    dl_inner_sizes inner;                   /* for dl_inner_plan */
     double flops_per_token;                 /* matrix products of forward and backward */
 } dl_model_plan;
 DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
@@ -36,6 +38,8 @@ DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_confi
 /* The tensors in order; data is the parameter's place on the backend. Names as in Hugging
  * Face's Llama ("model.layers.0.self_attn.q_proj.weight"). */
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
+/* [n] of these, is it a matrix between others: neither vector nor one of the model's ends? */
+const bool *dl_model_hidden(const dl_model *model);
 size_t dl_model_n_parameters(const dl_model *model);
 float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
 float *dl_model_gradients(dl_model *model);

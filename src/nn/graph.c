@@ -81,6 +81,12 @@ void dl_graph_set_role(dl_graph *g, int weight, diloco_role role)
     g->weights[weight].role = role;
 }
 
+void dl_graph_set_end(dl_graph *g, int weight)
+{
+    DL_ASSERT(weight >= 0 && weight < g->n_weights);
+    g->weights[weight].end = true;
+}
+
 static int new_buffer(dl_graph *g)
 {
     g->buffers[g->n_buffers] = (dl_buffer){0};

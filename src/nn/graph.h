@@ -46,6 +46,7 @@ typedef struct dl_weight {
     size_t rows, columns;
     int n_dims;       /* 1: f32[columns], rows is 1 */
     diloco_role role; /* of others than PARAMETER the gradient is zero */
+    bool end;         /* takes tokens in or gives the answer: not a matrix between others */
     dl_initial initial;
     float deviation; /* of DL_INITIAL_NORMAL */
 } dl_weight;
@@ -120,6 +121,10 @@ int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial ini
 /* A weight that does not train (FROZEN), or that its operation itself writes (BUFFER). It is
  * PARAMETER otherwise. */
 void dl_graph_set_role(dl_graph *graph, int weight, diloco_role role);
+
+/* A weight at either end of the model. The operations that are one (embedding, head_loss) say it
+ * themselves. */
+void dl_graph_set_end(dl_graph *graph, int weight);
 
 /* The next node, with its outputs made by op->shape. n_weights adjacent weights from
  * `weight`. The attributes are copied. */

@@ -3,115 +3,38 @@
  * A step has two passes over the parameters. The first adds up the gradient's squares in
  * float64, a block of DL_BLOCK elements at a time, so that the sum is the same at any number
  * of threads, and writes norm and clip factor to backend memory. The second reads the factor there
- * and updates. A norm that is not finite makes the second pass do nothing.
+ * and updates, each tensor by the rule of its group. A norm that is not finite makes the second
+ * pass do nothing.
  *
  *   clip   g *= clip / (norm + 1e-6) where norm > clip, as torch.nn.utils.clip_grad_norm_
  *   decay  p *= 1 - lr * weight_decay, matrices only, before the update
- *   adamw  m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
- *          p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)      (arXiv:1711.05101)
- *   sgd    b = momentum b + g;  p -= lr b       as torch.optim.SGD but for the decoupled decay
  *
- * The arithmetic is torch.optim's: model/gpt_test.c takes ten steps beside it. */
-#include "nn/inner.h"
+ * The arithmetic of the rules is torch.optim's: model/gpt_test.c takes ten steps beside it.
+ *
+ * Invariant: tensor i is of one group; its elements lie in that group's vectors at segment.at. */
+#include "nn/inner_rows.h"
 
 #include "base/arena.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- rows ---------------------------------------------------------------------------- */
 
-/* What an update needs beside the vectors; by value, so that it lies on the device. */
-typedef struct hyper {
-    float lr, keep; /* keep: 1 - lr * weight_decay */
-    float clip_factor;
-    float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
-    float momentum;
-} hyper;
-
-static inline DL_BODY void adamw_body(float *restrict p, float *restrict m, float *restrict v,
-                                      const float *restrict g, size_t n, const hyper *restrict h,
-                                      float keep)
-{
-    float step = -h->step_size, b1 = h->one_minus_beta1, b2 = h->beta2, c2 = h->one_minus_beta2;
-    float root = h->root_bc2, eps = h->eps, clip = h->clip_factor;
-    for (size_t i = 0; i < n; i++) {
-        float x = g[i] * clip;
-        m[i] += b1 * (x - m[i]);
-        v[i] = b2 * v[i] + c2 * x * x;
-        p[i] = p[i] * keep + step * (m[i] / (sqrtf(v[i]) / root + eps));
-    }
-}
-DL_KERNEL(adamw_update,
-          (float *p, float *m, float *v, const float *g, size_t n, const hyper *h, float keep),
-          adamw_body(p, m, v, g, n, h, keep))
-
-static inline DL_BODY void sgd_body(float *restrict p, const float *restrict g, size_t n,
-                                    const hyper *restrict h, float keep)
-{
-    float lr = h->lr, clip = h->clip_factor;
-    for (size_t i = 0; i < n; i++)
-        p[i] = p[i] * keep - lr * (g[i] * clip);
-}
-DL_KERNEL(sgd_update, (float *p, const float *g, size_t n, const hyper *h, float keep),
-          sgd_body(p, g, n, h, keep))
-
-static inline DL_BODY void momentum_body(float *restrict p, float *restrict b,
-                                         const float *restrict g, size_t n, const hyper *restrict h,
-                                         float keep)
-{
-    float lr = h->lr, clip = h->clip_factor, mu = h->momentum;
-    for (size_t i = 0; i < n; i++) {
-        b[i] = mu * b[i] + g[i] * clip;
-        p[i] = p[i] * keep - lr * b[i];
-    }
-}
-DL_KERNEL(momentum_update,
-          (float *p, float *b, const float *g, size_t n, const hyper *h, float keep),
-          momentum_body(p, b, g, n, h, keep))
-
-enum { MAX_VECTORS = 2 };
-
-/* Update n elements of p from their gradient; vectors[] begin at the same element. */
-typedef void (*update_fn)(float *p, float *const vectors[], const float *g, size_t n,
-                          const hyper *h, float keep);
-
-static void adamw(float *p, float *const vectors[], const float *g, size_t n, const hyper *h,
-                  float keep)
-{
-    adamw_update[dl_isa_chosen()](p, vectors[0], vectors[1], g, n, h, keep);
-}
-static void sgd(float *p, float *const vectors[], const float *g, size_t n, const hyper *h,
-                float keep)
-{
-    if (vectors[0])
-        momentum_update[dl_isa_chosen()](p, vectors[0], g, n, h, keep);
-    else
-        sgd_update[dl_isa_chosen()](p, g, n, h, keep);
-}
-
-static size_t adamw_vectors(const dl_config *config)
-{
-    (void)config;
-    return 2;
-}
-static size_t sgd_vectors(const dl_config *config)
-{
-    return config->momentum > 0 ? 1 : 0;
-}
+enum { HIDDEN, REST, N_GROUPS };
 
 typedef struct row {
     const char *name;
-    size_t (*n_vectors)(const dl_config *config);
-    const char *vectors[MAX_VECTORS]; /* named as in torch.optim */
-    update_fn update;
+    const dl_rule *rules[N_GROUPS]; /* one for both: all tensors are of the group REST */
 } row;
 
 static const row rows[] = {
-    {"adamw", adamw_vectors, {"exp_avg", "exp_avg_sq"}, adamw},
-    {"sgd", sgd_vectors, {"momentum_buffer"}, sgd},
+    {"adamw", {&dl_rule_adamw, &dl_rule_adamw}},
+    {"sgd", {&dl_rule_sgd, &dl_rule_sgd}},
+    {"muon", {&dl_rule_muon, &dl_rule_adamw}},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
@@ -127,6 +50,15 @@ static const row *find_row(const char *name)
     return NULL;
 }
 
+static diloco_status unknown(const char *name)
+{
+    char known[128] = "";
+    for (size_t i = 0, len = 0; i < N_ROWS; i++, len = strlen(known))
+        snprintf(known + len, sizeof known - len, "%s%s", i ? ", " : "", rows[i].name);
+    return dl_fail(DILOCO_EINVAL, "trainer.optimizer: there is no \"%s\"; there is: %s", name,
+                   known);
+}
+
 /* ---- the handle ---------------------------------------------------------------------- */
 
 /* Results of a step, in backend memory. */
@@ -139,67 +71,129 @@ typedef struct state {
 } state;
 
 typedef struct segment {
-    size_t begin, end; /* elements of one tensor */
+    size_t begin, end;    /* elements of one tensor */
+    size_t at;            /* in its group's vectors */
+    size_t rows, columns; /* of a matrix */
+    int group;
     bool trains, decays;
     char name[DILOCO_NAME_MAX + 1];
 } segment;
 
+typedef struct group {
+    const dl_rule *rule;
+    size_t n, n_vectors; /* n: elements of its tensors */
+    float *vectors[DL_RULE_VECTORS];
+} group;
+
 struct dl_inner {
     const row *row;
-    double clip, weight_decay, beta1, beta2, eps, momentum, lr;
+    dl_config config; /* for its hyperparameters */
+    double lr;
 
     segment *segments;    /* owned */
     size_t n_segments, n; /* n: parameters */
+    dl_inner_sizes sizes;
 
     dl_backend *backend;
     dl_pool *pool;
     void *memory; /* backend memory: all below */
     float *parameters;
     const float *gradients;
-    float *vectors[MAX_VECTORS];
-    size_t n_vectors, n_blocks;
-    double *squares; /* [n_blocks] */
+    group groups[N_GROUPS];
+    double *squares; /* [blocks of n] */
     state *state;
+    void *scratch; /* of the rule for hidden matrices */
 };
 
-size_t dl_inner_state_bytes(const dl_config *config)
+static size_t n_blocks(const dl_inner *o)
 {
+    return (o->n + DL_BLOCK - 1) / DL_BLOCK;
+}
+
+static bool split(const row *r)
+{
+    return r->rules[HIDDEN] != r->rules[REST];
+}
+
+static void set_groups(group groups[N_GROUPS], const row *r, const dl_config *config,
+                       const dl_inner_sizes *sizes)
+{
+    size_t hidden = split(r) ? sizes->hidden : 0;
+    for (int k = 0; k < N_GROUPS; k++)
+        groups[k] = (group){.rule = r->rules[k],
+                            .n = k == HIDDEN ? hidden : sizes->parameters - hidden,
+                            .n_vectors = r->rules[k]->n_vectors(config)};
+    if (!split(r)) groups[HIDDEN].n_vectors = 0;
+}
+
+static size_t scratch_bytes(const row *r, const dl_inner_sizes *sizes, int n_threads)
+{
+    const dl_rule *rule = r->rules[HIDDEN];
+    return rule->scratch && sizes->hidden ? rule->scratch(sizes, n_threads) : 0;
+}
+
+void dl_inner_sizes_add(dl_inner_sizes *sizes, size_t n_rows, size_t columns, bool hidden)
+{
+    sizes->parameters += n_rows * columns;
+    if (!hidden) return;
+    sizes->hidden += n_rows * columns;
+    sizes->shorter = dl_size_max(sizes->shorter, dl_size_min(n_rows, columns));
+    sizes->longer = dl_size_max(sizes->longer, dl_size_max(n_rows, columns));
+}
+
+dl_inner_bytes dl_inner_plan(const dl_config *config, const dl_inner_sizes *sizes, int n_threads)
+{
+    dl_inner_bytes bytes = {0};
+    group groups[N_GROUPS];
     const row *r = find_row(config->optimizer);
-    return r ? r->n_vectors(config) * sizeof(float) : 0;
+    if (!r) return bytes;
+    set_groups(groups, r, config, sizes);
+    for (int k = 0; k < N_GROUPS; k++)
+        bytes.vectors += groups[k].n * groups[k].n_vectors * sizeof(float);
+    bytes.scratch = scratch_bytes(r, sizes, n_threads);
+    return bytes;
 }
 
 static void layout(dl_inner *o, dl_arena *arena)
 {
-    for (size_t i = 0; i < o->n_vectors; i++)
-        o->vectors[i] = DL_ARENA_ARRAY(arena, float, o->n);
-    o->squares = DL_ARENA_ARRAY(arena, double, o->n_blocks);
+    for (int k = 0; k < N_GROUPS; k++)
+        for (size_t i = 0; i < o->groups[k].n_vectors; i++)
+            o->groups[k].vectors[i] = DL_ARENA_ARRAY(arena, float, o->groups[k].n);
+    o->squares = DL_ARENA_ARRAY(arena, double, n_blocks(o));
     o->state = DL_ARENA_ARRAY(arena, state, 1);
+    o->scratch = dl_arena_take(arena, scratch_bytes(o->row, &o->sizes, dl_pool_size(o->pool)));
 }
 
-static void fill_segments(dl_inner *o, const diloco_tensor *tensors)
+static void fill_segments(dl_inner *o, const dl_inner_model *model)
 {
+    size_t used[N_GROUPS] = {0};
     for (size_t i = 0; i < o->n_segments; i++) {
+        const diloco_tensor *t = &model->tensors[i];
         segment *s = &o->segments[i];
         size_t count = 1;
-        for (int d = 0; d < tensors[i].n_dims; d++)
-            count *= tensors[i].shape[d];
+        for (int d = 0; d < t->n_dims; d++)
+            count *= t->shape[d];
+        bool hidden = model->hidden && model->hidden[i] && t->n_dims == 2;
         s->begin = o->n;
         s->end = o->n += count;
-        s->trains = tensors[i].role == DILOCO_PARAMETER;
-        s->decays = tensors[i].n_dims >= 2;
-        strncpy(s->name, tensors[i].name, sizeof s->name - 1);
+        s->group = hidden && split(o->row) ? HIDDEN : REST;
+        s->at = used[s->group];
+        used[s->group] += count;
+        s->rows = t->n_dims == 2 ? t->shape[0] : 1;
+        s->columns = count / dl_size_max(s->rows, 1);
+        s->trains = t->role == DILOCO_PARAMETER;
+        s->decays = t->n_dims >= 2;
+        strncpy(s->name, t->name, sizeof s->name - 1);
+        dl_inner_sizes_add(&o->sizes, s->rows, s->columns, hidden);
     }
 }
 
-static diloco_status set_up(dl_inner *o, const dl_config *config, const diloco_tensor *tensors,
-                            size_t n_tensors)
+static diloco_status set_up(dl_inner *o, const dl_inner_model *model)
 {
-    o->segments = calloc(dl_size_max(n_tensors, 1), sizeof *o->segments);
-    o->n_segments = n_tensors;
+    o->segments = calloc(dl_size_max(o->n_segments, 1), sizeof *o->segments);
     if (!o->segments) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
-    fill_segments(o, tensors);
-    o->n_vectors = o->row->n_vectors(config);
-    o->n_blocks = (o->n + DL_BLOCK - 1) / DL_BLOCK;
+    fill_segments(o, model);
+    set_groups(o->groups, o->row, &o->config, &o->sizes);
 
     dl_arena measure = {0};
     layout(o, &measure);
@@ -208,29 +202,21 @@ static diloco_status set_up(dl_inner *o, const dl_config *config, const diloco_t
     return DILOCO_OK;
 }
 
-diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const diloco_tensor *tensors,
-                              size_t n_tensors, float *parameters, const float *gradients,
-                              dl_backend *backend, dl_pool *pool)
+diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const dl_inner_model *model)
 {
     *out = NULL;
     const row *r = find_row(config->optimizer);
-    if (!r)
-        return dl_fail(DILOCO_EINVAL, "trainer.optimizer: there is no \"%s\"; use adamw or sgd",
-                       config->optimizer);
+    if (!r) return unknown(config->optimizer);
     dl_inner *o = calloc(1, sizeof *o);
     if (!o) return dl_fail(DILOCO_ENOMEM, "no memory for an optimizer");
-    *o = (dl_inner){.row = r,
-                    .clip = config->gradient_clip,
-                    .weight_decay = config->weight_decay,
-                    .beta1 = config->beta1,
-                    .beta2 = config->beta2,
-                    .eps = config->eps,
-                    .momentum = config->momentum,
-                    .backend = backend,
-                    .pool = pool,
-                    .parameters = parameters,
-                    .gradients = gradients};
-    diloco_status status = set_up(o, config, tensors, n_tensors);
+    o->row = r;
+    o->config = *config;
+    o->n_segments = model->n_tensors;
+    o->backend = model->backend;
+    o->pool = model->pool;
+    o->parameters = model->parameters;
+    o->gradients = model->gradients;
+    diloco_status status = set_up(o, model);
     if (status) {
         dl_inner_destroy(o);
         return status;
@@ -247,17 +233,32 @@ void dl_inner_destroy(dl_inner *o)
     free(o);
 }
 
+/* ---- what survives ------------------------------------------------------------------- */
+
 size_t dl_inner_n_vectors(const dl_inner *o)
 {
-    return o->n_vectors;
+    return o->groups[HIDDEN].n_vectors + o->groups[REST].n_vectors;
 }
+
+/* The group of vector *i, which becomes its number there. */
+static const group *group_of(const dl_inner *o, size_t *i)
+{
+    if (*i < o->groups[HIDDEN].n_vectors) return &o->groups[HIDDEN];
+    *i -= o->groups[HIDDEN].n_vectors;
+    return &o->groups[REST];
+}
+
 const char *dl_inner_vector_name(const dl_inner *o, size_t i)
 {
-    return o->row->vectors[i];
+    const group *g = group_of(o, &i);
+    return g->rule->vectors[i];
 }
-float *dl_inner_vector(dl_inner *o, size_t i)
+
+float *dl_inner_vector(dl_inner *o, size_t i, size_t *n)
 {
-    return o->vectors[i];
+    const group *g = group_of(o, &i);
+    *n = g->n;
+    return g->vectors[i];
 }
 
 uint64_t dl_inner_steps(const dl_inner *o)
@@ -280,7 +281,7 @@ static void square_part(void *context, int part, int n_parts)
     dl_inner *o = context;
     dl_fp_state saved = dl_fp_enter();
     size_t begin, end;
-    dl_part_range(&begin, &end, o->n_blocks, 1, part, n_parts);
+    dl_part_range(&begin, &end, n_blocks(o), 1, part, n_parts);
     for (size_t i = begin; i < end; i++)
         o->squares[i] =
             dl_block_norm2(o->gradients + i * DL_BLOCK, dl_size_min(o->n - i * DL_BLOCK, DL_BLOCK));
@@ -289,49 +290,83 @@ static void square_part(void *context, int part, int n_parts)
 
 static void judge(dl_inner *o)
 {
-    double sum = 0;
-    for (size_t i = 0; i < o->n_blocks; i++)
+    double sum = 0, clip = o->config.gradient_clip;
+    for (size_t i = 0; i < n_blocks(o); i++)
         sum += o->squares[i];
     state *s = o->state;
     s->norm = sqrt(sum);
     s->skipped = !isfinite(s->norm);
-    s->clip_factor = o->clip > 0 && s->norm > o->clip ? (float)(o->clip / (s->norm + 1e-6)) : 1.0f;
+    s->clip_factor = clip > 0 && s->norm > clip ? (float)(clip / (s->norm + 1e-6)) : 1.0f;
     if (s->skipped)
         s->bad = dl_first_bad(o->gradients, o->n, INFINITY);
     else
         s->steps++;
 }
 
-static hyper hyper_of(const dl_inner *o)
+static dl_hyper hyper_of(const dl_inner *o)
 {
+    const dl_config *c = &o->config;
     double t = (double)o->state->steps;
-    return (hyper){.lr = (float)o->lr,
-                   .keep = (float)(1 - o->lr * o->weight_decay),
-                   .clip_factor = o->state->clip_factor,
-                   .one_minus_beta1 = (float)(1 - o->beta1),
-                   .beta2 = (float)o->beta2,
-                   .one_minus_beta2 = (float)(1 - o->beta2),
-                   .root_bc2 = (float)sqrt(1 - pow(o->beta2, t)),
-                   .eps = (float)o->eps,
-                   .step_size = (float)(o->lr / (1 - pow(o->beta1, t))),
-                   .momentum = (float)o->momentum};
+    double muon_lr = c->muon_lr > 0 ? o->lr * c->muon_lr / c->lr : o->lr;
+    return (dl_hyper){.lr = (float)o->lr,
+                      .keep = (float)(1 - o->lr * c->weight_decay),
+                      .clip_factor = o->state->clip_factor,
+                      .one_minus_beta1 = (float)(1 - c->beta1),
+                      .beta2 = (float)c->beta2,
+                      .one_minus_beta2 = (float)(1 - c->beta2),
+                      .root_bc2 = (float)sqrt(1 - pow(c->beta2, t)),
+                      .eps = (float)c->eps,
+                      .step_size = (float)(o->lr / (1 - pow(c->beta1, t))),
+                      .momentum = (float)c->momentum,
+                      .muon_lr = (float)muon_lr,
+                      .muon_keep = (float)(1 - muon_lr * c->weight_decay),
+                      .muon_momentum = (float)c->muon_momentum,
+                      .muon_nesterov = c->muon_nesterov,
+                      .muon_steps = (int)c->muon_steps};
+}
+
+static void vectors_at(float *out[DL_RULE_VECTORS], const group *g, size_t at)
+{
+    for (size_t v = 0; v < DL_RULE_VECTORS; v++)
+        out[v] = v < g->n_vectors ? g->vectors[v] + at : NULL;
 }
 
 static void update_part(void *context, int part, int n_parts)
 {
     dl_inner *o = context;
-    hyper h = hyper_of(o);
+    dl_hyper h = hyper_of(o);
     size_t begin, end;
     dl_part_range(&begin, &end, o->n, DL_BLOCK, part, n_parts);
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
+        const group *g = &o->groups[s->group];
         size_t first = dl_size_max(begin, s->begin), last = dl_size_min(end, s->end);
-        if (first >= last || !s->trains) continue;
-        float *vectors[MAX_VECTORS] = {0};
-        for (size_t v = 0; v < o->n_vectors; v++)
-            vectors[v] = o->vectors[v] + first;
-        o->row->update(o->parameters + first, vectors, o->gradients + first, last - first, &h,
-                       s->decays ? h.keep : 1.0f);
+        if (first >= last || !s->trains || !g->rule->update) continue;
+        float *vectors[DL_RULE_VECTORS];
+        vectors_at(vectors, g, s->at + first - s->begin);
+        g->rule->update(o->parameters + first, vectors, o->gradients + first, last - first, &h,
+                        s->decays);
+    }
+}
+
+/* The tensors whose rule takes them whole, one after the other. */
+static void update_matrices(dl_inner *o)
+{
+    dl_hyper h = hyper_of(o);
+    for (size_t i = 0; i < o->n_segments; i++) {
+        const segment *s = &o->segments[i];
+        const group *g = &o->groups[s->group];
+        if (!s->trains || !g->rule->matrix) continue;
+        dl_inner_matrix m = {.p = o->parameters + s->begin,
+                             .g = o->gradients + s->begin,
+                             .rows = s->rows,
+                             .columns = s->columns,
+                             .hyper = &h,
+                             .sizes = &o->sizes,
+                             .scratch = o->scratch,
+                             .pool = o->pool};
+        vectors_at(m.vectors, g, s->at);
+        g->rule->matrix(&m);
     }
 }
 
@@ -341,7 +376,10 @@ diloco_status dl_inner_step(dl_inner *o, double lr)
     dl_backend_enter(o->backend);
     dl_pool_run(o->pool, square_part, o);
     judge(o);
-    if (!o->state->skipped) dl_pool_run(o->pool, update_part, o);
+    if (!o->state->skipped) {
+        dl_pool_run(o->pool, update_part, o);
+        update_matrices(o);
+    }
     dl_backend_leave(o->backend);
     return DILOCO_OK;
 }

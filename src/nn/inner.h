@@ -1,6 +1,6 @@
-/* inner.h - inner optimizers (AdamW, SGD with momentum) and learning-rate schedules.
+/* inner.h - inner optimizers (AdamW, SGD with momentum, Muon) and learning-rate schedules.
  *
- * One step: gradient norm, clip factor, update, fused, over the model's one parameter array.
+ * One step: gradient norm, clip factor, update, over the model's one parameter array.
  * The norm and the factor stay on the backend; the host reads them late. Decay is
  * decoupled and applies to matrices (two or more dimensions) only. Tensors of another role than
  * PARAMETER stay as they are; their gradients are expected to be zero. */
@@ -14,12 +14,22 @@
 
 typedef struct dl_inner dl_inner;
 
+/* What an optimizer works on. All but n_tensors is borrowed: the arrays until create returns, what
+ * is on the backend until destroy. */
+typedef struct dl_inner_model {
+    const diloco_tensor *tensors;
+    const bool *hidden; /* [n_tensors] is it a matrix between others? NULL: none is */
+    size_t n_tensors;
+    float *parameters; /* on the backend, in the order of the tensors */
+    const float *gradients;
+    dl_backend *backend;
+    dl_pool *pool;
+} dl_inner_model;
+
 /* By trainer.optimizer and parameters.optimizer.*; DILOCO_EINVAL names the known ones. */
 DL_MUST_CHECK diloco_status dl_inner_create(dl_inner **out, const dl_config *config,
-                                            const diloco_tensor *tensors, size_t n_tensors,
-                                            float *parameters, const float *gradients,
-                                            dl_backend *backend, dl_pool *pool);
-void dl_inner_destroy(dl_inner *inner);
+                                            const dl_inner_model *model);
+void dl_inner_destroy(dl_inner *inner); /* NULL is fine */
 
 /* One completed optimizer step with learning rate lr. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
@@ -28,17 +38,27 @@ DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
  * that step changed nothing; the text names the first bad tensor and element. */
 DL_MUST_CHECK diloco_status dl_inner_norm(dl_inner *inner, double *grad_norm);
 
-/* The state that survives: vectors as long as the parameters, and the count of steps (bias
- * correction). For saving and loading: names as in PyTorch ("exp_avg", "exp_avg_sq",
- * "momentum_buffer"), backend memory. */
+/* The state that survives: vectors, and the count of steps (bias correction). A vector has an
+ * element for each parameter that its rule updates, in the order of the tensors. For saving and
+ * loading: names as in PyTorch ("exp_avg", "exp_avg_sq", "momentum_buffer"), backend memory. */
 size_t dl_inner_n_vectors(const dl_inner *inner);
 const char *dl_inner_vector_name(const dl_inner *inner, size_t i);
-float *dl_inner_vector(dl_inner *inner, size_t i);
+float *dl_inner_vector(dl_inner *inner, size_t i, size_t *n); /* n: elements */
 uint64_t dl_inner_steps(const dl_inner *inner);
 void dl_inner_set_steps(dl_inner *inner, uint64_t steps);
 
-/* Bytes of state a parameter: 8 for adamw, 4 for sgd with momentum, 0 without. */
-size_t dl_inner_state_bytes(const dl_config *config);
+/* What the memory depends on, added up tensor by tensor (hidden: only of two dimensions). */
+typedef struct dl_inner_sizes {
+    size_t parameters, hidden; /* elements in all; those of hidden matrices */
+    size_t shorter, longer;    /* largest shorter side of a hidden matrix, largest longer one */
+} dl_inner_sizes;
+void dl_inner_sizes_add(dl_inner_sizes *sizes, size_t rows, size_t columns, bool hidden);
+
+/* Bytes of the vectors, and of what a step needs meanwhile; 0 for an unknown optimizer. */
+typedef struct dl_inner_bytes {
+    size_t vectors, scratch;
+} dl_inner_bytes;
+dl_inner_bytes dl_inner_plan(const dl_config *config, const dl_inner_sizes *sizes, int n_threads);
 const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the last */
 
 /* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run.

@@ -12,6 +12,7 @@ int dl_embedding(dl_graph *g, int table)
 
 static void shape(dl_graph *g, dl_node *node)
 {
+    dl_graph_set_end(g, node->weight);
     node->out[0] = dl_graph_value(g, g->weights[node->weight].columns);
 }
 

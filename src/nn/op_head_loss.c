@@ -21,6 +21,7 @@ void dl_head_loss(dl_graph *g, int x, int weight)
 static void shape(dl_graph *g, dl_node *node)
 {
     DL_ASSERT(g->values[node->in[0]].width == g->weights[node->weight].columns);
+    dl_graph_set_end(g, node->weight);
     g->n_logits = g->weights[node->weight].rows;
 }
 

@@ -6,7 +6,8 @@
  *     staging             its second copy, where an entry is computed before it stands, and the
  *                         replica's own encoded contribution
  *     contributions       a slot for each member of an entry, where they are kept in memory
- *     activations         the rest of the model's graph
+ *     activations         the rest of the model's graph, and what the inner optimizer needs
+ *                         during a step
  *     data                batches, and the mapped pages of the shard and of the validation part
  *     other               what this process has resident already (program, libraries); RESERVE
  *                         for stacks, tables and text; and a 50th of the rest for what the
@@ -81,8 +82,11 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     out->gradient = model.gradient_bytes;
     out->activations = model.activation_bytes;
     out->flops_per_token = model.flops_per_token;
-    if (!dl_preset_is(config, "data_parallel"))
-        out->moments = model.n_parameters * dl_inner_state_bytes(config);
+    if (!dl_preset_is(config, "data_parallel")) {
+        dl_inner_bytes inner = dl_inner_plan(config, &model.inner, out->threads);
+        out->moments = inner.vectors;
+        out->activations += inner.scratch;
+    }
     return DILOCO_OK;
 }
 

@@ -86,10 +86,12 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
 static diloco_status register_privates(replica *r)
 {
     dl_inner *inner = r->step.inner;
-    size_t bytes = dl_model_n_parameters(r->setup.model) * sizeof(float);
-    for (size_t i = 0; inner && i < dl_inner_n_vectors(inner); i++)
-        DL_TRY(diloco_run_private(r->run, dl_inner_vector_name(inner, i), dl_inner_vector(inner, i),
-                                  bytes));
+    for (size_t i = 0; inner && i < dl_inner_n_vectors(inner); i++) {
+        size_t n;
+        float *vector = dl_inner_vector(inner, i, &n);
+        DL_TRY(
+            diloco_run_private(r->run, dl_inner_vector_name(inner, i), vector, n * sizeof *vector));
+    }
     return diloco_run_private(r->run, "inner.steps", &r->inner_steps, sizeof r->inner_steps);
 }
 

@@ -23,9 +23,14 @@ diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
     *out = (dl_step){.setup = s};
     if (data_parallel) return DILOCO_OK;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-    return dl_inner_create(&out->inner, &s->config, tensors, n_tensors,
-                           dl_model_parameters(s->model), dl_model_gradients(s->model), s->backend,
-                           s->pool);
+    const dl_inner_model model = {.tensors = tensors,
+                                  .hidden = dl_model_hidden(s->model),
+                                  .n_tensors = n_tensors,
+                                  .parameters = dl_model_parameters(s->model),
+                                  .gradients = dl_model_gradients(s->model),
+                                  .backend = s->backend,
+                                  .pool = s->pool};
+    return dl_inner_create(&out->inner, &s->config, &model);
 }
 
 void dl_step_deinit(dl_step *step)

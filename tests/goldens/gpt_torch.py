@@ -88,37 +88,59 @@ def array(name, values):
     print(f"static const double {name}[] = {{{text}}};")
 
 
-def train(label, tied, optimizer):
+def by_decay(tensors):
+    """torch's parameter groups: decay is of matrices only"""
+    tensors = list(tensors)
+    return [{"params": [v for v in tensors if v.dim() > 1], "weight_decay": DECAY},
+            {"params": [v for v in tensors if v.dim() == 1], "weight_decay": 0.0}]
+
+
+def adamw(tensors):
+    # eps is large because a first AdamW step turns a gradient that is only rounding noise into lr.
+    return torch.optim.AdamW(by_decay(tensors), lr=LR, eps=1e-3)
+
+
+def muon(p):
+    """Muon on the matrices between embedding and head, AdamW on everything else"""
+    hidden = [v for n, v in p.items() if v.dim() > 1 and n.startswith("model.layers.")]
+    rest = [v for v in p.values() if all(v is not h for h in hidden)]
+    return [torch.optim.Muon(hidden, lr=LR, weight_decay=DECAY, adjust_lr_fn="match_rms_adamw"),
+            adamw(rest)]
+
+
+def train(label, tied, optimizers):
     p = {n: parameter(i, s) for i, (n, s) in enumerate(names_and_shapes(tied))}
-    groups = [{"params": [v for v in p.values() if v.dim() > 1], "weight_decay": DECAY},
-              {"params": [v for v in p.values() if v.dim() == 1], "weight_decay": 0.0}]
-    opt = optimizer(groups)
+    opts = optimizers(p)
     losses, norms = [], []
     for step in range(STEPS):
-        opt.zero_grad()
+        for v in p.values():
+            v.grad = None
         loss = loss_of(p, tied, *tokens(step))
         loss.backward()
         if step == 0:
             grads = [v.grad.clone() for v in p.values()]
         losses.append(loss.item())
         norms.append(torch.nn.utils.clip_grad_norm_(p.values(), CLIP).item())
-        opt.step()
+        for opt in opts:
+            opt.step()
     array(label + "_losses", losses)
     array(label + "_norms", norms)
     array(label + "_tensor_norms", (g.norm().item() for g in grads))
     array(label + "_elements", (g.flatten()[g.numel() * 2 // 3].item() for g in grads))
 
 
+# torch.optim.Muon iterates in bfloat16; here it is to stay in float64, as all else.
+torch.Tensor.bfloat16 = lambda self: self
 torch.set_num_threads(1)
 print(f"/* gpt_torch.h - written by gpt_torch.py with torch {torch.__version__}, python"
       f" {sys.version.split()[0]}. */\n/* clang-format off */")
 for key, value in dict(LAYERS=LAYERS, CHANNELS=CHANNELS, HEADS=HEADS, KV_HEADS=KV_HEADS, FFN=FFN,
                        T=T, VOCAB=VOCAB, ROWS=ROWS, STEPS=STEPS).items():
     print(f"#define GOLDEN_{key} {value}")
-# eps is large because a first AdamW step turns a gradient that is only rounding noise into lr.
-adamw = lambda groups: torch.optim.AdamW(groups, lr=LR, eps=1e-3)
-train("tied_adamw", True, adamw)
-train("untied_adamw", False, adamw)
+train("tied_adamw", True, lambda p: [adamw(p.values())])
+train("untied_adamw", False, lambda p: [adamw(p.values())])
+train("untied_muon", False, muon)
 # Decoupled decay, which torch's SGD does not have: see src/nn/inner.h.
 DECAY = 0.0
-train("tied_sgd", True, lambda groups: torch.optim.SGD(groups, lr=0.02, momentum=0.9))
+train("tied_sgd", True,
+      lambda p: [torch.optim.SGD(by_decay(p.values()), lr=0.02, momentum=0.9)])

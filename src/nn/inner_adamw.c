@@ -1,0 +1,44 @@
+/* inner_adamw.c - AdamW as torch.optim.AdamW (Loshchilov, Hutter, arXiv:1711.05101):
+ *
+ *     m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
+ *     p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps) */
+#include "nn/inner_rows.h"
+
+#include "tensor/kernels.h"
+
+#include <math.h>
+
+static inline DL_BODY void adamw_body(float *restrict p, float *restrict m, float *restrict v,
+                                      const float *restrict g, size_t n, const dl_hyper *restrict h,
+                                      float keep)
+{
+    float step = -h->step_size, b1 = h->one_minus_beta1, b2 = h->beta2, c2 = h->one_minus_beta2;
+    float root = h->root_bc2, eps = h->eps, clip = h->clip_factor;
+    for (size_t i = 0; i < n; i++) {
+        float x = g[i] * clip;
+        m[i] += b1 * (x - m[i]);
+        v[i] = b2 * v[i] + c2 * x * x;
+        p[i] = p[i] * keep + step * (m[i] / (sqrtf(v[i]) / root + eps));
+    }
+}
+DL_KERNEL(adamw_update,
+          (float *p, float *m, float *v, const float *g, size_t n, const dl_hyper *h, float keep),
+          adamw_body(p, m, v, g, n, h, keep))
+
+static void update(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
+                   bool decays)
+{
+    adamw_update[dl_isa_chosen()](p, vectors[0], vectors[1], g, n, h, decays ? h->keep : 1.0f);
+}
+
+static size_t n_vectors(const dl_config *config)
+{
+    (void)config;
+    return 2;
+}
+
+const dl_rule dl_rule_adamw = {
+    .n_vectors = n_vectors,
+    .vectors = {"exp_avg", "exp_avg_sq"},
+    .update = update,
+};

@@ -1,0 +1,51 @@
+/* inner_rows.h - what each optimizer's file gives to the table in inner.c.
+ *
+ * A rule updates tensors and says what state it keeps. An optimizer is two of them: one for
+ * hidden matrices, one for everything else; often the same. */
+#ifndef DL_NN_INNER_ROWS_H
+#define DL_NN_INNER_ROWS_H
+
+#include "nn/inner.h"
+
+enum { DL_RULE_VECTORS = 2 };
+
+/* What an update needs beside the vectors; by value, so that it lies on the device. */
+typedef struct dl_hyper {
+    float lr, keep; /* keep: 1 - lr * weight_decay, what decay leaves of a parameter */
+    float clip_factor;
+    float one_minus_beta1, beta2, one_minus_beta2, root_bc2, eps, step_size;
+    float momentum;
+    float muon_lr, muon_keep, muon_momentum;
+    bool muon_nesterov;
+    int muon_steps;
+} dl_hyper;
+
+/* A matrix f32[rows][columns] for a rule that takes it as a whole, on all threads. */
+typedef struct dl_inner_matrix {
+    float *p;
+    const float *g;
+    float *vectors[DL_RULE_VECTORS];
+    size_t rows, columns;
+    const dl_hyper *hyper;
+    const dl_inner_sizes *sizes; /* scratch is for these */
+    void *scratch;               /* rule->scratch bytes, anything in it */
+    dl_pool *pool;
+} dl_inner_matrix;
+
+typedef struct dl_rule {
+    size_t (*n_vectors)(const dl_config *config);
+    const char *vectors[DL_RULE_VECTORS]; /* named as in torch.optim */
+
+    /* n elements of p from their gradient; vectors[] begin at the same element (NULL beyond
+     * n_vectors). decays: h->keep applies. On one thread. */
+    void (*update)(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
+                   bool decays);
+
+    /* Instead of update, where a matrix is more than its elements. Allocates nothing. */
+    void (*matrix)(const dl_inner_matrix *m);
+    size_t (*scratch)(const dl_inner_sizes *sizes, int n_threads);
+} dl_rule;
+
+extern const dl_rule dl_rule_adamw, dl_rule_sgd, dl_rule_muon;
+
+#endif

@@ -1,0 +1,51 @@
+/* inner_sgd.c - SGD as torch.optim.SGD but for the decoupled decay, with momentum or without:
+ *
+ *     b = momentum b + g;  p -= lr b */
+#include "nn/inner_rows.h"
+
+#include "tensor/kernels.h"
+
+static inline DL_BODY void sgd_body(float *restrict p, const float *restrict g, size_t n,
+                                    const dl_hyper *restrict h, float keep)
+{
+    float lr = h->lr, clip = h->clip_factor;
+    for (size_t i = 0; i < n; i++)
+        p[i] = p[i] * keep - lr * (g[i] * clip);
+}
+DL_KERNEL(sgd_update, (float *p, const float *g, size_t n, const dl_hyper *h, float keep),
+          sgd_body(p, g, n, h, keep))
+
+static inline DL_BODY void momentum_body(float *restrict p, float *restrict b,
+                                         const float *restrict g, size_t n,
+                                         const dl_hyper *restrict h, float keep)
+{
+    float lr = h->lr, clip = h->clip_factor, mu = h->momentum;
+    for (size_t i = 0; i < n; i++) {
+        b[i] = mu * b[i] + g[i] * clip;
+        p[i] = p[i] * keep - lr * b[i];
+    }
+}
+DL_KERNEL(momentum_update,
+          (float *p, float *b, const float *g, size_t n, const dl_hyper *h, float keep),
+          momentum_body(p, b, g, n, h, keep))
+
+static void update(float *p, float *const vectors[], const float *g, size_t n, const dl_hyper *h,
+                   bool decays)
+{
+    float keep = decays ? h->keep : 1.0f;
+    if (vectors[0])
+        momentum_update[dl_isa_chosen()](p, vectors[0], g, n, h, keep);
+    else
+        sgd_update[dl_isa_chosen()](p, g, n, h, keep);
+}
+
+static size_t n_vectors(const dl_config *config)
+{
+    return config->momentum > 0 ? 1 : 0;
+}
+
+const dl_rule dl_rule_sgd = {
+    .n_vectors = n_vectors,
+    .vectors = {"momentum_buffer"},
+    .update = update,
+};
