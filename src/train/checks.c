@@ -122,14 +122,24 @@ static diloco_status check_optimizer(const dl_config *config)
     if (config->momentum == 0 || is(config->optimizer, "sgd")) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "parameters.optimizer.momentum = %g is of sgd, and trainer.optimizer is \"%s\", "
-                   "which has beta1: set that, or take sgd",
-                   config->momentum, config->optimizer);
+                   "which has %s: set that, or take sgd",
+                   config->momentum, config->optimizer,
+                   is(config->optimizer, "muon") ? "muon_momentum" : "beta1");
+}
+
+static diloco_status check_muon(const dl_config *config)
+{
+    if (config->muon_lr == 0 || config->lr > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.optimizer.muon_lr = %g follows the schedule of "
+                   "parameters.optimizer.lr, which is 0: set that above 0",
+                   config->muon_lr);
 }
 
 typedef diloco_status (*refusal)(const dl_config *config);
 static const refusal refusals[] = {
-    check_store,  check_length,        check_faithful, check_counts,
-    check_quorum, check_data_parallel, check_single,   check_optimizer,
+    check_store,         check_length, check_faithful,  check_counts, check_quorum,
+    check_data_parallel, check_single, check_optimizer, check_muon,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -175,6 +185,17 @@ static void warn_decay(warning *out, const dl_config *config)
         "parameters.learning_rate.decay_steps = %" PRId64 " is more than the run's %" PRIu64
         " steps",
         config->decay_steps, dl_positions(config));
+}
+
+static void warn_muon(warning *out, const dl_config *config)
+{
+    static const char *const options[] = {
+        "parameters.optimizer.muon_lr", "parameters.optimizer.muon_momentum",
+        "parameters.optimizer.muon_nesterov", "parameters.optimizer.muon_steps"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (by_hand(config, options[i]) && !is(config->optimizer, "muon"))
+            say(out, "%s has no effect with trainer.optimizer = \"%s\": it is of muon", options[i],
+                config->optimizer);
 }
 
 static void warn_outer_lr(warning *out, const dl_config *config)
@@ -257,6 +278,7 @@ static const struct {
 } warnings[] = {
     {"warmup", warn_warmup},
     {"decay", warn_decay},
+    {"muon", warn_muon},
     {"outer_learning_rate", warn_outer_lr},
     {"outer_momentum", warn_outer_momentum},
     {"codec", warn_codec},

@@ -114,8 +114,16 @@ TEST(preset_single_is_one_replica)
 
 TEST(momentum_of_an_optimizer_that_has_none_is_refused)
 {
+    refused(DILOCO_EINVAL, "which has muon_momentum", "take sgd", "muloco",
+            CHANGES("parameters.optimizer.momentum", "0.9"));
     refused(DILOCO_EINVAL, "parameters.optimizer.momentum", "take sgd", "diloco",
             CHANGES("parameters.optimizer.momentum", "0.9"));
+}
+
+TEST(muons_learning_rate_needs_the_schedule_it_follows)
+{
+    refused(DILOCO_EINVAL, "parameters.optimizer.muon_lr = 0.1", "above 0", "muloco",
+            CHANGES("parameters.optimizer.muon_lr", "0.1", "parameters.optimizer.lr", "0"));
 }
 
 /* ---- warnings */
@@ -154,6 +162,8 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
     warned("decay", "more than the run's 8 steps", "diloco",
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
+    warned("muon", "muon_steps has no effect with trainer.optimizer = \"adamw\"", "diloco",
+           CHANGES("parameters.optimizer.muon_steps", "3"));
     warned("outer_learning_rate", "overshoots", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "1.5"));
     warned("outer_learning_rate", "never moves", "diloco",
@@ -215,6 +225,7 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
           data_parallel_exchanges_every_step_with_adamw_or_not_at_all, preset_single_is_one_replica,
           momentum_of_an_optimizer_that_has_none_is_refused,
+          muons_learning_rate_needs_the_schedule_it_follows,
           what_is_hardly_meant_is_warned_about_once_each,
           data_and_model_that_cannot_be_are_found_before_training,
           data_is_reported_as_it_will_be_cut)

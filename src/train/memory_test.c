@@ -84,10 +84,10 @@ static void *live(void *user)
     return NULL;
 }
 
-TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
+static void check_preset(const char *preset)
 {
     pthread_t thread;
-    dl_config *config = fixture_config("diloco");
+    dl_config *config = fixture_config(preset);
     set(config, "run.replicas", "2");
     set(config, "run.threads", "2");
     set(config, "trainer.rounds", "12");
@@ -100,6 +100,12 @@ TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
     CHECK_OK(b.status);
     CHECK_INT(0, atomic_load(&n_calls));
     free(config);
+}
+
+TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)
+{
+    check_preset("diloco");
+    check_preset("muloco");
 }
 #else
 TEST(a_step_and_a_sync_allocate_nothing_after_the_first_rounds)

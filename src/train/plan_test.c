@@ -17,6 +17,9 @@ TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
     set(config, "trainer.optimizer", "sgd");
     CHECK_OK(diloco_train_plan(&p, config));
     CHECK_INT(0, p.moments);
+    set(config, "trainer.optimizer", "muon"); /* 8 bytes but for the block's matrices */
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(8 * p.parameters - 4 * (4 * 16 * 16 + 3 * 16 * 64), p.moments);
     set(config, "run.spool", "disk");
     CHECK_OK(diloco_train_plan(&p, config));
     CHECK_INT(0, p.contributions);
@@ -58,13 +61,10 @@ static uint64_t measure(const dl_config *config)
     return most;
 }
 
-TEST(the_plan_is_what_a_training_process_takes)
+static void check_plan(const char *preset)
 {
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* whose shadow memory would be measured */
-#endif
     diloco_memory_plan p;
-    dl_config *config = fixture_config("diloco");
+    dl_config *config = fixture_config(preset);
     set(config, "trainer.local_steps_per_round", "2");
     set(config, "trainer.eval_batches", "2");
     set(config, "parameters.model.layers", "4");
@@ -74,8 +74,17 @@ TEST(the_plan_is_what_a_training_process_takes)
     CHECK_OK(diloco_train_plan(&p, config));
     double taken = (double)measure(config), planned = (double)p.total;
     if (taken > planned || taken < 0.8 * planned)
-        CHECK_FAIL("planned %.1f MB, taken %.1f MB", planned * 1e-6, taken * 1e-6);
+        CHECK_FAIL("%s: planned %.1f MB, taken %.1f MB", preset, planned * 1e-6, taken * 1e-6);
     free(config);
+}
+
+TEST(the_plan_is_what_a_training_process_takes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* whose shadow memory would be measured */
+#endif
+    check_plan("diloco");
+    check_plan("muloco");
 }
 
 TEST(the_library_says_what_it_is)

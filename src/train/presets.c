@@ -16,6 +16,19 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
+    /* The outer values are the paper's; what it leaves open inside is as in the authors' code
+     * (facebookresearch/MuLoCo, config/diloco). Muon's scale is src/nn/inner_muon.c's, not theirs:
+     * docs/algorithms.md, "Inner optimizers". */
+    {"muloco", "DiLoCo with Muon inside for the matrices, AdamW for the rest",
+     "Therien et al. 2025, arXiv:2505.23725",
+     VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "muon"},
+            {"parameters.optimizer.muon_momentum", "0.9"},
+            {"parameters.optimizer.muon_nesterov", "false"},
+            {"parameters.optimizer.muon_steps", "5"}, {"parameters.optimizer.beta2", "0.99"},
+            {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.6"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
     {"fedavg", "the mean of the replicas, weighted by the samples they trained on",
      "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
      VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
@@ -43,8 +56,8 @@ static const diloco_preset presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 /* The other rows of docs/design.md section 3. */
-static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled", "sparse",
-                                      "muloco",    "swarm", "noloco", "federated"};
+static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled",
+                                      "sparse",    "swarm", "noloco", "federated"};
 
 const diloco_preset *diloco_preset_at(size_t i)
 {

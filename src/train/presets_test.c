@@ -30,6 +30,17 @@ TEST(the_papers_values_are_those_of_preset_diloco)
     CHECK_STR("f32", config.codec);
 }
 
+TEST(the_papers_values_are_those_of_preset_muloco)
+{
+    dl_config_init(&config);
+    CHECK_OK(diloco_preset_apply(&config, "muloco"));
+    CHECK_INT(30, config.local_steps);
+    CHECK_STR("muon", config.optimizer);
+    CHECK_STR("nesterov", config.outer_optimizer);
+    CHECK_NEAR(0.7, config.outer_lr, 0);
+    CHECK_NEAR(0.6, config.outer_mu, 0);
+}
+
 TEST(every_preset_passes_the_checks)
 {
     for (size_t i = 0; diloco_preset_at(i); i++) {
@@ -44,8 +55,8 @@ TEST(every_preset_passes_the_checks)
 
 TEST(a_preset_that_is_not_built_is_refused_by_name)
 {
-    static const char *const names[] = {"streaming", "eager", "async",  "decoupled", "sparse",
-                                        "muloco",    "swarm", "noloco", "federated"};
+    static const char *const names[] = {"streaming", "eager", "async",  "decoupled",
+                                        "sparse",    "swarm", "noloco", "federated"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         dl_config_init(&config);
         CHECK_STATUS(DILOCO_EREFUSED, diloco_preset_apply(&config, names[i]));
@@ -62,7 +73,7 @@ TEST(a_misspelt_preset_is_told_the_nearest)
     CHECK_STATUS(DILOCO_EINVAL, diloco_preset_apply(&config, "fedavgg"));
     CHECK_CONTAINS("did you mean fedavg;", diloco_error_text());
     CHECK_STATUS(DILOCO_EINVAL, diloco_preset_apply(&config, "quantum"));
-    CHECK_CONTAINS("there is: diloco, fedavg, data_parallel, single", diloco_error_text());
+    CHECK_CONTAINS("there is: diloco, muloco, fedavg, data_parallel, single", diloco_error_text());
 }
 
 TEST(options_tell_the_values_they_may_have)
@@ -77,5 +88,6 @@ TEST(options_tell_the_values_they_may_have)
 }
 
 TEST_MAIN(a_preset_sets_its_values_and_says_so, the_papers_values_are_those_of_preset_diloco,
-          every_preset_passes_the_checks, a_preset_that_is_not_built_is_refused_by_name,
-          a_misspelt_preset_is_told_the_nearest, options_tell_the_values_they_may_have)
+          the_papers_values_are_those_of_preset_muloco, every_preset_passes_the_checks,
+          a_preset_that_is_not_built_is_refused_by_name, a_misspelt_preset_is_told_the_nearest,
+          options_tell_the_values_they_may_have)
