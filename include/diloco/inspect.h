@@ -83,8 +83,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify(diloco_verify_report *o
                                                          int n_threads, diloco_verify_fn progress,
                                                          void *user);
 
-/* theta after the last entry (or after `entries` of them) as safetensors bytes: the model's tensors
- * under their names. The caller frees *bytes with diloco_free. */
+/* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
+ * model's tensors under their names, as they are to be evaluated: theta, or what the outer optimizer
+ * evaluates in its place (schedule_free: the mean). The caller frees *bytes with diloco_free. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_t *len,
                                                              uint64_t *entry, const char *url,
                                                              uint64_t entries);

@@ -114,8 +114,9 @@ typedef struct diloco_run_info {
 } diloco_run_info;
 DILOCO_API diloco_run_info diloco_run_now(const diloco_run *run);
 
-/* The shared model theta as it is now: copied into data[i] for each registered tensor in order
- * (NULL: skipped). After join; between steps. */
+/* The shared model as it is now and is to be evaluated (theta, or what the outer optimizer
+ * evaluates in its place): copied into data[i] for each registered tensor in order (NULL: skipped).
+ * After join; between steps. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run,
                                                             void *const *data, size_t n);
 

@@ -26,7 +26,11 @@ typedef struct diloco_config {
 
     /* [server.diloco] the outer step */
     dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values;
-    double outer_lr, outer_mu, codec_keep, codec_prune, error_feedback;
+    double codec_keep, codec_prune, error_feedback;
+    double outer_lr, outer_mu, outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta;
+    int64_t outer_buffer;
+    dl_config_name outer_lr_schedule;
+    double outer_min_ratio;
 
     /* [trainer] the inner loop */
     dl_config_name model, optimizer, lr_scheduler;

@@ -39,4 +39,6 @@ const dl_outer dl_outer_momentum = {
     .scalar_names = {"lr", "mu"},
     .scalars = scalars,
     .block = block,
+    .options = {DL_OUTER_OPTION("momentum")},
+    .most_lr = 1,
 };

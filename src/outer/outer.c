@@ -3,8 +3,10 @@
 
 #include <string.h>
 
-static const dl_outer *const rows[] = {&dl_outer_nesterov, &dl_outer_momentum, &dl_outer_sgd,
-                                       &dl_outer_adamw};
+static const dl_outer *const rows[] = {
+    &dl_outer_nesterov,      &dl_outer_momentum, &dl_outer_sgd,        &dl_outer_adam,
+    &dl_outer_fedadam,       &dl_outer_fedyogi,  &dl_outer_fedadagrad, &dl_outer_delayed_nesterov,
+    &dl_outer_schedule_free, &dl_outer_adamw};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_outer *dl_outer_at(size_t i)
@@ -17,4 +19,30 @@ const dl_outer *dl_outer_find(const char *name)
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i]->name, name) == 0) return rows[i];
     return NULL;
+}
+
+dl_outer_settings dl_outer_settings_of(const dl_config *config)
+{
+    return (dl_outer_settings){.lr = config->outer_lr,
+                               .mu = config->outer_mu,
+                               .beta1 = config->beta1,
+                               .beta2 = config->beta2,
+                               .eps = config->eps,
+                               .weight_decay = config->weight_decay,
+                               .outer_beta1 = config->outer_beta1,
+                               .outer_beta2 = config->outer_beta2,
+                               .outer_eps = config->outer_eps,
+                               .outer_c = config->outer_c,
+                               .outer_beta = config->outer_beta,
+                               .outer_buffer = (uint64_t)config->outer_buffer};
+}
+
+diloco_status dl_outer_check(const dl_config *config)
+{
+    const dl_outer *row = dl_outer_find(config->outer_optimizer);
+    if (!row)
+        return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
+                       config->outer_optimizer);
+    dl_outer_settings settings = dl_outer_settings_of(config);
+    return row->check ? row->check(&settings) : DILOCO_OK;
 }

@@ -8,16 +8,30 @@
 #ifndef DL_OUTER_OUTER_H
 #define DL_OUTER_OUTER_H
 
+#include "base/config.h"
 #include "tensor/kernels.h"
 
-enum { DL_OUTER_MAX_STATE = 3, DL_OUTER_MAX_SCALARS = 8, DL_OUTER_MAX_SUMS = 3 };
+enum {
+    DL_OUTER_MAX_STATE = 3,
+    DL_OUTER_MAX_SCALARS = 8,
+    DL_OUTER_MAX_SUMS = 3,
+    DL_OUTER_MAX_OPTIONS = 4
+};
 
 /* What the scalars are made from. */
 typedef struct dl_outer_settings {
-    double lr, mu;                          /* server.diloco.* */
-    double beta1, beta2, eps, weight_decay; /* rows that are inner optimizers too (P22) */
-    uint64_t n_commits;                     /* commits of this fragment before this entry */
+    double lr, mu;                          /* of the entry: server.diloco.* or a schedule */
+    double beta1, beta2, eps, weight_decay; /* parameters.optimizer.*, for adamw (P22) */
+    double outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta; /* server.diloco.* */
+    uint64_t outer_buffer;
+    uint64_t n_commits; /* commits of this fragment before this entry */
 } dl_outer_settings;
+
+/* All but n_commits, with lr and mu of the options. */
+dl_outer_settings dl_outer_settings_of(const dl_config *config);
+
+/* The outer learning rate of an entry by server.diloco.outer_lr_schedule. */
+double dl_outer_lr(const dl_config *config, uint64_t entry);
 
 /* One block of at most DL_BLOCK elements: combined, stepped and measured in one loop, because
  * passes over a block in cache cost as much as its way from memory. */
@@ -48,9 +62,24 @@ typedef struct dl_outer {
 
     void (*block)(dl_outer_block *block);
     bool needs_tensors; /* the row treats matrices and vectors differently */
+
+    /* What is evaluated, sampled from and exported: 0: theta; k: state vector k - 1 in place of
+     * theta's trained region, once there was a commit. Replicas always train from theta. */
+    int evaluated;
+
+    /* Options besides the learning rate that the row reads; others of other rows have no effect
+     * with it, and the program says so. */
+    const char *options[DL_OUTER_MAX_OPTIONS + 1]; /* up to NULL */
+    double most_lr; /* the largest learning rate its papers advise: above it the program warns */
+    /* Optional: do the values fit together? DILOCO_EINVAL, with the way out. */
+    diloco_status (*check)(const dl_outer_settings *settings);
 } dl_outer;
+#define DL_OUTER_OPTION(name) "server.diloco.outer_" name
 
 const dl_outer *dl_outer_find(const char *name);
 const dl_outer *dl_outer_at(size_t i);
+
+/* Is there such an optimizer, and do its options fit together? DILOCO_EINVAL. */
+DL_MUST_CHECK diloco_status dl_outer_check(const dl_config *config);
 
 #endif

@@ -1,5 +1,6 @@
-/* outer_test.c - the outer optimizers against hand-worked traces, and AdamW against PyTorch
- * (tests/goldens/outer_adamw.py); every instruction set against plain C.
+/* outer_test.c - the outer optimizers against hand-worked traces, the adaptive ones against
+ * PyTorch and their paper (tests/goldens/outer_adamw.py, outer_adaptive.py); every instruction
+ * set against plain C.
  *
  * Traces are worked in real numbers: 1e-5 leaves room for float32. */
 #include "base/rng.h"
@@ -7,7 +8,13 @@
 
 #include "check.h"
 
-static dl_outer_settings settings = {.lr = 0.7, .mu = 0.9};
+#define SETTINGS                                                                                   \
+    {                                                                                              \
+        .lr = 0.7, .mu = 0.9, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,       \
+        .outer_beta1 = 0.9, .outer_beta2 = 0.99, .outer_eps = 0.1, .outer_beta = 0.1,              \
+        .outer_buffer = 4                                                                          \
+    }
+static dl_outer_settings settings = SETTINGS;
 
 /* One step of one element by the row's own scalars, in place. */
 static void step1(const dl_outer *row, float *theta, float *state, float g)
@@ -38,6 +45,7 @@ static void trace(const char *name, double lr, double mu, int n, const float *g,
     float theta = (float)expected[0], state[DL_OUTER_MAX_STATE] = {0};
     settings.lr = lr, settings.mu = mu;
     for (int i = 0; i < n; i++) {
+        settings.n_commits = (uint64_t)i;
         step1(row, &theta, state, g[i]);
         CHECK_NEAR(expected[i + 1], theta, 1e-5);
     }
@@ -45,8 +53,10 @@ static void trace(const char *name, double lr, double mu, int n, const float *g,
 
 TEST(the_table_finds_by_name_and_ends)
 {
-    static const char *const names[] = {"sgd", "momentum", "nesterov", "adamw"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {
+        "sgd",        "momentum", "nesterov",         "adam",         "fedadam", "fedyogi",
+        "fedadagrad", "adamw",    "delayed_nesterov", "schedule_free"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         CHECK_STR(names[i], dl_outer_find(names[i])->name);
     CHECK(!dl_outer_find("adam of eden") && !dl_outer_at(1000));
     for (size_t i = 0; dl_outer_at(i); i++) {
@@ -55,6 +65,9 @@ TEST(the_table_finds_by_name_and_ends)
             CHECK(row->state_names[k]);
         for (int k = 0; k < row->n_scalars; k++)
             CHECK(row->scalar_names[k]);
+        for (const char *const *option = row->options; *option; option++)
+            CHECK(dl_option_find(dl_config_table, *option));
+        CHECK(row->evaluated <= row->n_state && row->most_lr > 0);
     }
 }
 
@@ -122,6 +135,132 @@ TEST(adamw_follows_pytorch)
     }
 }
 
+TEST(the_adaptive_rows_follow_pytorch_and_their_paper)
+{
+    const float g[] = {1, -0.5f, 2, 0.1f};
+    settings = (dl_outer_settings)SETTINGS;
+    trace("adam", 0.1, 0, 4, g,
+          (double[]){0.5, 0.4090909091, 0.3854196891, 0.3243793912, 0.2725249346});
+    trace("fedadam", 0.1, 0, 4, g,
+          (double[]){0.5, 0.4500000000, 0.4310745212, 0.3592633017, 0.2913990559});
+    trace("fedyogi", 0.1, 0, 4, g,
+          (double[]){0.5, 0.4500000000, 0.4311145618, 0.3594101072, 0.2917929210});
+    trace("fedadagrad", 0.1, 0, 4, g,
+          (double[]){0.5, 0.4909090909, 0.4876251103, 0.4777559513, 0.4684639989});
+}
+
+TEST(fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it)
+{
+    const float v[] = {4, 0.25f, 1};
+    const double expected[] = {4 - 0.01, 0.25 + 0.01, 1}; /* (1 - b2) g g = 0.01 */
+    settings = (dl_outer_settings)SETTINGS;
+    for (int i = 0; i < 3; i++) {
+        float theta = 0, state[] = {0, v[i]};
+        step1(dl_outer_find("fedyogi"), &theta, state, -1);
+        CHECK_NEAR(expected[i], state[1], 1e-6);
+    }
+}
+
+TEST(delayed_nesterov_follows_its_hand_traces)
+{
+    settings = (dl_outer_settings)SETTINGS;
+    /* N 4, c 0: .7 / 4 a push; push 4 adds .7 * .9 m, m = 1; push 8 with m = 1.9 */
+    trace("delayed_nesterov", 0.7, 0.9, 8, (float[]){1, 1, 1, 1, 1, 1, 1, 1},
+          (double[]){0, -0.175, -0.35, -0.525, -1.33, -1.505, -1.68, -1.855, -3.227});
+    /* N 2, c .1: m is 0, 2, 2, 1.5; between it pulls c mu = .05, at the second push .45 */
+    settings.outer_buffer = 2, settings.outer_c = 0.1;
+    trace("delayed_nesterov", 1, 0.5, 4, (float[]){1, 3, 2, -1},
+          (double[]){0, -0.5, -2.9, -4.0, -4.175});
+}
+
+TEST(n_pushes_of_delayed_nesterov_equal_one_nesterov_step_on_their_mean)
+{
+    const float g[] = {1, -2, 0.5f, 4, 3, 0.25f, -1, 2, 0, 1, 7, -3};
+    settings = (dl_outer_settings)SETTINGS;
+    settings.outer_buffer = 3;
+    float pushed = 1, at_once = 1, D_and_m[2] = {0}, v = 0;
+    for (int i = 0; i < 12; i++) {
+        settings.n_commits = (uint64_t)i;
+        step1(dl_outer_find("delayed_nesterov"), &pushed, D_and_m, g[i]);
+        if (i % 3 < 2) continue;
+        float mean = (g[i - 2] + g[i - 1] + g[i]) / 3;
+        step1(dl_outer_find("nesterov"), &at_once, &v, mean);
+        CHECK_NEAR(at_once, pushed, 1e-5);
+        CHECK(D_and_m[0] == 0);
+    }
+}
+
+TEST(nesterov_on_each_push_amplifies_what_delayed_nesterov_does_not)
+{
+    /* Section 3 of 2401.09135: four equal pushes g. Plain Nesterov moves theta by
+     * lr (4 + 4 mu + 3 mu^2 + 2 mu^3 + mu^4) g / 4, delayed Nesterov by lr (1 + mu) g. */
+    const float quarter[] = {0.25f, 0.25f, 0.25f, 0.25f};
+    settings = (dl_outer_settings)SETTINGS;
+    trace("nesterov", 0.7, 0.9, 4, quarter,
+          (double[]){0, -0.3325, -0.80675, -1.408575, -2.1252175});
+    const float one[] = {1, 1, 1, 1};
+    trace("delayed_nesterov", 0.7, 0.9, 4, one, (double[]){0, -0.175, -0.35, -0.525, -1.33});
+}
+
+TEST(schedule_free_follows_its_hand_trace)
+{
+    /* z: 0, -.5, 1.5; x, their mean: 0, -.25, 1/3; y = .9 z + .1 x */
+    const float g[] = {0.5f, 0.25f, -1};
+    const double y[] = {0, -0.475, 1.3833333}, x[] = {0, -0.25, 1.0 / 3};
+    const dl_outer *row = dl_outer_find("schedule_free");
+    float theta = 1, state[DL_OUTER_MAX_STATE] = {0};
+    settings = (dl_outer_settings)SETTINGS;
+    settings.lr = 2;
+    CHECK_STR("x", row->state_names[row->evaluated - 1]);
+    for (int i = 0; i < 3; i++) {
+        settings.n_commits = (uint64_t)i;
+        step1(row, &theta, state, g[i]);
+        CHECK_NEAR(y[i], theta, 1e-6);
+        CHECK_NEAR(x[i], state[1], 1e-6);
+    }
+}
+
+TEST(schedule_free_with_b_0_and_one_entry_is_sgd)
+{
+    settings = (dl_outer_settings)SETTINGS;
+    trace("schedule_free", 0.25, 0, 1, (float[]){-4}, (double[]){0, 1});
+}
+
+TEST(the_outer_learning_rate_is_constant_or_a_cosine_over_the_entries)
+{
+    static dl_config config;
+    dl_config_init(&config);
+    config.outer_lr = 0.8, config.rounds = 5, config.outer_min_ratio = 0.25;
+    CHECK(dl_outer_lr(&config, 0) == 0.8 && dl_outer_lr(&config, 4) == 0.8);
+    CHECK_OK(dl_config_set(&config, "outer_lr_schedule", "cosine", "test"));
+    const double expected[] = {0.8, 0.712132034, 0.5, 0.287867966, 0.2, 0.2}; /* .2 + .3 (1+cos) */
+    for (uint64_t e = 0; e < 6; e++)
+        CHECK_NEAR(expected[e], dl_outer_lr(&config, e), 1e-9);
+    config.rounds = 1; /* the first entry is the last */
+    CHECK(dl_outer_lr(&config, 0) == 0.8);
+}
+
+TEST(settings_come_from_their_options)
+{
+    static dl_config config;
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_buffer", "7", "test"));
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_c", "0.2", "test"));
+    dl_outer_settings s = dl_outer_settings_of(&config);
+    CHECK(s.lr == 0.7 && s.mu == 0.9 && s.beta2 == config.beta2 && s.eps == config.eps);
+    CHECK(s.outer_beta1 == 0.9 && s.outer_beta2 == 0.99 && s.outer_eps == 0.1);
+    CHECK(s.outer_buffer == 7 && s.outer_c == 0.2 && s.outer_beta == 0.1);
+    CHECK_OK(dl_outer_check(&config)); /* of another row */
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_optimizer", "delayed_nesterov", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_outer_check(&config));
+    CHECK_CONTAINS("leave it 0", diloco_error_text());
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_c", "0.125", "test"));
+    CHECK_OK(dl_outer_check(&config));
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_optimizer", "nobody", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_outer_check(&config));
+    CHECK_CONTAINS("nobody", diloco_error_text());
+}
+
 TEST(scalars_are_those_of_the_settings_rounded_once)
 {
     float s[DL_OUTER_MAX_SCALARS];
@@ -168,13 +307,8 @@ static void run_row(outcome *o, const dl_outer *row, size_t n, size_t shift)
     float scalars[DL_OUTER_MAX_SCALARS];
     const float *members[MEMBERS];
     dl_leaf_hash hash[1 + DL_OUTER_MAX_STATE];
-    settings = (dl_outer_settings){.lr = 0.7,
-                                   .mu = 0.9,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.95,
-                                   .eps = 1e-8,
-                                   .weight_decay = 0.1,
-                                   .n_commits = 4};
+    settings = (dl_outer_settings)SETTINGS;
+    settings.n_commits = shift; /* the fourth and others: delayed Nesterov's two kinds */
     row->scalars(scalars, &settings);
     memset(o, 0, sizeof *o);
     dl_outer_block b = {.g = members,
@@ -253,7 +387,14 @@ TEST(a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)
 
 TEST_MAIN(the_table_finds_by_name_and_ends, nesterov_follows_its_golden_traces,
           heavy_ball_follows_its_hand_trace, sgd_follows_its_hand_trace,
-          nesterov_without_momentum_is_sgd_and_heavy_ball_too, adamw_follows_pytorch,
-          scalars_are_those_of_the_settings_rounded_once,
+          the_adaptive_rows_follow_pytorch_and_their_paper,
+          fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it,
+          delayed_nesterov_follows_its_hand_traces,
+          n_pushes_of_delayed_nesterov_equal_one_nesterov_step_on_their_mean,
+          nesterov_on_each_push_amplifies_what_delayed_nesterov_does_not,
+          schedule_free_follows_its_hand_trace, schedule_free_with_b_0_and_one_entry_is_sgd,
+          the_outer_learning_rate_is_constant_or_a_cosine_over_the_entries,
+          settings_come_from_their_options, nesterov_without_momentum_is_sgd_and_heavy_ball_too,
+          adamw_follows_pytorch, scalars_are_those_of_the_settings_rounded_once,
           every_instruction_set_gives_the_bits_of_plain_c,
           a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)

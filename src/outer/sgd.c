@@ -29,4 +29,5 @@ const dl_outer dl_outer_sgd = {
     .scalar_names = {"lr"},
     .scalars = scalars,
     .block = block,
+    .most_lr = 1,
 };

@@ -63,7 +63,8 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->prev = a->control->prev;
     d->base = d->result = from->base;
     d->snapshot = from->snapshot;
-    d->next_lr = (float)(a->lr ? a->lr(a->lr_user, d->entry + 1) : a->config->outer_lr);
+    d->next_lr =
+        (float)(a->lr ? a->lr(a->lr_user, d->entry + 1) : dl_outer_lr(a->config, d->entry + 1));
     d->next_mu = (float)a->config->outer_mu;
     d->last = d->entry + 1 >= a->entries;
     d->reason[0] = 0;
@@ -92,14 +93,10 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
 
 static void put_scalars(dl_entry *d, const dl_draft_source *from)
 {
-    const dl_config *c = from->args->config;
-    const dl_outer_settings s = {.lr = (double)from->args->control->lr,
-                                 .mu = (double)from->args->control->mu,
-                                 .beta1 = c->beta1,
-                                 .beta2 = c->beta2,
-                                 .eps = c->eps,
-                                 .weight_decay = c->weight_decay,
-                                 .n_commits = from->n_commits};
+    dl_outer_settings s = dl_outer_settings_of(from->args->config);
+    s.lr = (double)from->args->control->lr;
+    s.mu = (double)from->args->control->mu;
+    s.n_commits = from->n_commits;
     memset(d->scalars, 0, sizeof d->scalars);
     from->args->outer->scalars(d->scalars, &s);
 }

@@ -207,6 +207,17 @@ static diloco_status copy_image(dl_buf *out, const dl_state *state)
     return status;
 }
 
+/* Whoever reads the model reads the one to evaluate. */
+static void put_evaluated(dl_state *state)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        const float *from = dl_state_evaluated(state, f);
+        if (from != state->now[f].theta)
+            memcpy(state->now[f].theta, from,
+                   state->manifest->fragments[f].n_trained * sizeof *from);
+    }
+}
+
 static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
 {
     DL_TRY(dl_reader_exec(r, dl_cores()));
@@ -215,6 +226,7 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, entries, r->pool,
                                    dl_reader_limit()));
     DL_TRY(dl_replay(&replayed, r->exec, &r->file, entries, NULL, NULL));
+    put_evaluated(state);
     return copy_image(out, state);
 }
 

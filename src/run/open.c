@@ -24,8 +24,7 @@ static dl_time limit(void)
 
 diloco_status dl_run_check(const dl_config *c)
 {
-    if (!dl_outer_find(c->outer_optimizer))
-        return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"", c->outer_optimizer);
+    DL_TRY(dl_outer_check(c));
     if (!dl_combiner_find(c->combiner))
         return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", c->combiner);
     if (!dl_codec_find(c->codec))

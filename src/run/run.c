@@ -235,13 +235,15 @@ diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t 
     DL_TRY(must_be_joined(run, "diloco_run_theta"));
     if (n != run->n_tensors)
         return dl_fail(DILOCO_EINVAL, "%zu places for %zu tensors", n, run->n_tensors);
-    const dl_fragment_state *s = dl_exec_state(run->exec)->now;
+    const dl_state *s = dl_exec_state(run->exec);
     for (size_t i = 0; i < n; i++) {
         const dl_manifest_tensor *t = &run->file.manifest.tensors[i];
-        const dl_fragment_state *f = &s[t->fragment];
+        const dl_fragment_state *f = &s->now[t->fragment];
         const void *from = t->region == DL_INTEGERS   ? (const void *)(f->integers + t->offset)
                            : t->region == DL_BOOLEANS ? (const void *)(f->booleans + t->offset)
-                                                      : (const void *)(f->theta + t->offset);
+                           : t->region == DL_TRAINED
+                               ? (const void *)(dl_state_evaluated(s, t->fragment) + t->offset)
+                               : (const void *)(f->theta + t->offset);
         if (data[i]) memcpy(data[i], from, t->count * dl_dtype_size(t->dtype));
     }
     return DILOCO_OK;

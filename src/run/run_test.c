@@ -1,5 +1,7 @@
 /* run_test.c - whole runs through the public API, replicas as threads over mem://: that the
  * arithmetic of docs/design.md section 2 is what comes out. */
+#include "base/safetensors.h"
+
 #include "toy_run.h"
 
 #include <stdatomic.h>
@@ -38,6 +40,62 @@ TEST(outer_nesterov_follows_the_worked_trace_through_real_commits)
     seen[3] = (double)t.w[0];
     for (int i = 0; i < 4; i++)
         CHECK_NEAR(expected[i], seen[i], 2e-6);
+}
+
+/* One replica that falls by 1 in each of four intervals; w at the entries' ends goes to seen. */
+static toy fall_alone(const char *store, double *seen, const char *outer, const char *lr)
+{
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.local_steps_per_round", "1");
+    toy_set(&t, "server.diloco.outer_optimizer", outer);
+    toy_set(&t, "server.diloco.outer_learning_rate", lr);
+    t.step = fall_and_look;
+    t.user = seen;
+    return t;
+}
+
+TEST(a_cosine_of_the_outer_learning_rate_goes_through_the_log)
+{
+    const double expected[] = {-1, -1.775, -2.1, -2.2}; /* lr: 1, .1 + .9 * .75, .1 + .9 / 4, .1 */
+    double seen[4];
+    toy t = fall_alone("mem://cosine", seen, "sgd", "1");
+    toy_set(&t, "server.diloco.outer_lr_schedule", "cosine");
+    toy_live(&t);
+    TOY_OK(t);
+    seen[3] = (double)t.w[0];
+    for (int i = 0; i < 4; i++)
+        CHECK_NEAR(expected[i], seen[i], 1e-6);
+}
+
+TEST(schedule_free_trains_from_y_and_shows_x)
+{
+    /* z: -2, -4, -6, -8; x: -2, -3, -4, -5; y = .9 z + .1 x */
+    const double expected[] = {-2, -3.9, -5.8, -7.7};
+    double seen[4];
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    dl_st image;
+    toy_keep("mem://free");
+    toy t = fall_alone("mem://free", seen, "schedule_free", "2");
+    toy_live(&t);
+    TOY_OK(t);
+    seen[3] = (double)t.w[0];
+    for (int i = 0; i < 4; i++)
+        CHECK_NEAR(expected[i], seen[i], 1e-5);
+    CHECK_NEAR(-5, (double)t.theta[0], 1e-5);
+
+    for (uint64_t entries = 0; entries <= 4; entries += 2) { /* before any commit x is theta(0) */
+        CHECK_OK(diloco_theta_read(&bytes, &len, &entry, "mem://free", entries));
+        CHECK_OK(dl_st_open(&image, bytes, len));
+        const dl_st_tensor *w = dl_st_find(&image, "w");
+        float first;
+        memcpy(&first, image.data + w->begin, sizeof first);
+        CHECK_NEAR(entries == 4 ? -5 : entries == 2 ? -3 : 0, (double)first, 1e-5);
+        dl_st_close(&image);
+        diloco_free(bytes);
+    }
 }
 
 TEST(one_replica_with_outer_sgd_of_lr_1_is_plain_training)
@@ -384,6 +442,8 @@ TEST(contributions_may_wait_on_disk_for_the_outer_step)
 }
 
 TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
+          a_cosine_of_the_outer_learning_rate_goes_through_the_log,
+          schedule_free_trains_from_y_and_shows_x,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,

@@ -63,6 +63,13 @@ void dl_state_swap(dl_state *state, int fragment)
     *next = kept;
 }
 
+const float *dl_state_evaluated(const dl_state *state, int fragment)
+{
+    const dl_fragment_state *now = &state->now[fragment];
+    const int vector = state->outer->evaluated;
+    return vector && now->n_commits ? now->outer[vector - 1] : now->theta;
+}
+
 void dl_state_rehash(dl_state *state, dl_pool *pool)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++)

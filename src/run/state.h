@@ -36,6 +36,9 @@ void dl_state_deinit(dl_state *state);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
 void dl_state_swap(dl_state *state, int fragment); /* next becomes now */
 
+/* The trained region that is evaluated: theta's, or what the outer optimizer names (outer.h). */
+const float *dl_state_evaluated(const dl_state *state, int fragment);
+
 /* All digests of `now` recomputed. */
 void dl_state_rehash(dl_state *state, dl_pool *pool);
 /* dl_hash_bytes of the fragments' digests in order: one number for "the same model". */

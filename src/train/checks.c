@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
+#include "outer/outer.h"
 #include "run/open.h"
 #include "tensor/isa.h"
 #include "train/choices.h"
@@ -204,30 +205,84 @@ static void warn_outer_lr(warning *out, const dl_config *config)
         if (by_hand(config, "server.diloco.outer_learning_rate"))
             say(out, "server.diloco.outer_learning_rate has no effect in preset data_parallel: "
                      "parameters.optimizer.lr and its schedule are the learning rate");
-    } else if (config->outer_lr > 1) {
+    } else if (config->outer_lr > dl_outer_find(config->outer_optimizer)->most_lr) {
         say(out,
             "server.diloco.outer_learning_rate = %g overshoots the mean of the replicas; "
-            "2311.08105 "
-            "found 0.7 best of 0.1 to 1",
-            config->outer_lr);
+            "for %s at most %g is advised (2311.08105 found 0.7 best of 0.1 to 1 for nesterov)",
+            config->outer_lr, config->outer_optimizer,
+            dl_outer_find(config->outer_optimizer)->most_lr);
     } else if (config->outer_lr == 0) {
         say(out, "server.diloco.outer_learning_rate = 0: the shared model never moves");
     }
 }
 
-static void warn_outer_momentum(warning *out, const dl_config *config)
+static bool lists(const char *const *options, const char *name)
 {
-    if (by_hand(config, "server.diloco.outer_momentum") && config->outer_mu > 0 &&
-        (is(config->outer_optimizer, "sgd") || is(config->outer_optimizer, "adamw")))
-        say(out, "server.diloco.outer_momentum has no effect with outer optimizer %s",
-            config->outer_optimizer);
+    for (; options && *options; options++)
+        if (is(*options, name)) return true;
+    return false;
 }
 
-static bool heeds(const dl_codec *codec, const char *option)
+/* A person set it, and not to 0, which asks for nothing. */
+static bool asked_for(const dl_config *config, const char *name)
 {
-    for (const char *const *o = codec->options; o && *o; o++)
-        if (is(*o, option)) return true;
+    const dl_option *row = dl_option_find(dl_config_table, name);
+    const char *field = (const char *)config + row->offset;
+    if (!by_hand(config, name)) return false;
+    if (row->type == DL_OPTION_REAL) return *(const double *)(const void *)field != 0;
+    if (row->type == DL_OPTION_INT) return *(const int64_t *)(const void *)field != 0;
+    return true;
+}
+
+/* The options that row i of a table reads; NULL behind the last row. */
+typedef const char *const *(*options_at)(size_t i);
+
+static bool listed_by_any(options_at at, const char *name)
+{
+    for (size_t i = 0; at(i); i++)
+        if (lists(at(i), name)) return true;
     return false;
+}
+
+/* One sentence about options of other rows, given for a row that does not read them. */
+static void warn_unread(warning *out, const dl_config *config, options_at at,
+                        const char *const *read, const char *of_row)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *name = dl_config_table.rows[i].name;
+        if (!listed_by_any(at, name) || lists(read, name) || !asked_for(config, name)) continue;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", name);
+    }
+    if (names[0]) say(out, "no effect with %s: %s", of_row, names);
+}
+
+static const char *const *outer_options_at(size_t i)
+{
+    const dl_outer *row = dl_outer_at(i);
+    return row ? row->options : NULL;
+}
+
+static void warn_outer_options(warning *out, const dl_config *config)
+{
+    char of_row[64];
+    snprintf(of_row, sizeof of_row, "outer optimizer %s", config->outer_optimizer);
+    warn_unread(out, config, outer_options_at, dl_outer_find(config->outer_optimizer)->options,
+                of_row);
+}
+
+static void warn_outer_schedule(warning *out, const dl_config *config)
+{
+    bool constant = is(config->outer_lr_schedule, "constant");
+    if (dl_preset_is(config, "data_parallel")) {
+        if (!constant)
+            say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
+                     "trainer.lr_scheduler is its schedule");
+    } else if (constant && by_hand(config, "server.diloco.outer_min_ratio")) {
+        say(out, "server.diloco.outer_min_ratio has no effect with "
+                 "server.diloco.outer_lr_schedule = \"constant\"");
+    }
 }
 
 static void warn_codec(warning *out, const dl_config *config)
@@ -236,7 +291,8 @@ static void warn_codec(warning *out, const dl_config *config)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *option = dl_config_table.rows[i].name;
         if (strncmp(option, "server.diloco.codec_", 20) != 0 || !by_hand(config, option)) continue;
-        if (!heeds(codec, option)) say(out, "%s has no effect with codec %s", option, codec->name);
+        if (!lists(codec->options, option))
+            say(out, "%s has no effect with codec %s", option, codec->name);
     }
 }
 
@@ -280,9 +336,10 @@ static const struct {
     {"decay", warn_decay},
     {"muon", warn_muon},
     {"outer_learning_rate", warn_outer_lr},
-    {"outer_momentum", warn_outer_momentum},
     {"codec", warn_codec},
     {"error_feedback", warn_error_feedback},
+    {"outer_options", warn_outer_options},
+    {"outer_lr_schedule", warn_outer_schedule},
     {"no_validation", warn_eval},
     {"quorum", warn_quorum},
     {"threads", warn_threads},

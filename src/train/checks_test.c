@@ -106,6 +106,13 @@ TEST(data_parallel_exchanges_every_step_with_adamw_or_not_at_all)
             CHANGES("server.diloco.outer_optimizer", "adamw"));
 }
 
+TEST(a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused)
+{
+    refused(DILOCO_EINVAL, "server.diloco.outer_c = 0.3", "at most 1 / N = 0.25", "diloco",
+            CHANGES("server.diloco.outer_optimizer", "delayed_nesterov", "outer_c", "0.3",
+                    "outer_buffer", "4"));
+}
+
 TEST(preset_single_is_one_replica)
 {
     refused(DILOCO_EINVAL, "run.replicas is 2", "take preset diloco", "single",
@@ -170,11 +177,26 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("server.diloco.outer_learning_rate", "0"));
     warned("outer_learning_rate", "no effect", "data_parallel",
            CHANGES("server.diloco.outer_learning_rate", "0.5"));
-    warned("outer_momentum", "no effect", "fedavg", CHANGES("server.diloco.outer_momentum", "0.9"));
     warned("codec", "codec_keep has no effect with codec f32", "diloco",
            CHANGES("server.diloco.codec_keep", "0.1"));
     warned("error_feedback", "f32, which is exact", "diloco",
            CHANGES("server.diloco.error_feedback", "0.95"));
+    warned("outer_learning_rate", "at most 2", "diloco",
+           CHANGES("server.diloco.outer_optimizer", "schedule_free",
+                   "server.diloco.outer_learning_rate", "2.1"));
+    warned("outer_options", "optimizer sgd: server.diloco.outer_momentum", "fedavg",
+           CHANGES("server.diloco.outer_momentum", "0.9"));
+    warned("outer_options", "adam: server.diloco.outer_momentum, server.diloco.outer_beta",
+           "diloco",
+           CHANGES("server.diloco.outer_optimizer", "adam", "server.diloco.outer_beta1", "0.8",
+                   "outer_beta", "0.2", "outer_momentum", "0.5"));
+    warned("outer_options", "fedadagrad: server.diloco.outer_beta2", "diloco",
+           CHANGES("server.diloco.outer_optimizer", "fedadagrad", "outer_beta2", "0.9"));
+    warned("outer_options", "adamw: server.diloco.outer_eps", "data_parallel",
+           CHANGES("outer_eps", "0.2"));
+    warned("outer_lr_schedule", "outer_min_ratio", "diloco", CHANGES("outer_min_ratio", "0.2"));
+    warned("outer_lr_schedule", "trainer.lr_scheduler", "data_parallel",
+           CHANGES("outer_lr_schedule", "cosine"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
     warned("quorum", "no effect", "diloco", CHANGES("run.quorum", "0.7"));
     warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
@@ -223,8 +245,9 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           no_local_steps_are_refused_by_the_option_table,
           a_heartbeat_slower_than_a_third_of_patience_is_refused,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
-          data_parallel_exchanges_every_step_with_adamw_or_not_at_all, preset_single_is_one_replica,
-          momentum_of_an_optimizer_that_has_none_is_refused,
+          data_parallel_exchanges_every_step_with_adamw_or_not_at_all,
+          a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused,
+          preset_single_is_one_replica, momentum_of_an_optimizer_that_has_none_is_refused,
           muons_learning_rate_needs_the_schedule_it_follows,
           what_is_hardly_meant_is_warned_about_once_each,
           data_and_model_that_cannot_be_are_found_before_training,

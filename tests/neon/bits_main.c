@@ -37,7 +37,14 @@ static const struct golden {
     {"momentum", "da9e33744efc12ca1991188981d81f2f", "4080dd949a719012c84c34f2000cceec"},
     {"nesterov", "9cd550ae35455c68b53465cacfb7a363", "61f3901881143236107bd74164959289"},
     {"adamw", "cb39c87c6b35dde865f58dd379e0ab1c", "818c82b48a2ca2a987bb3895f41d36f8"},
+    {"adam", "19ab6b5b70fe0929ec90560518203478", "59cbadbf387866678e3b91aa9852f13a"},
+    {"fedadam", "687d7b66cd57fb37d8716fcae2d2c47d", "9ae5663344f3373d0553ac84d491afc8"},
+    {"fedyogi", "3f1613ecfb580b8eeb5f1888d8c5bfc7", "788177ab60d1c633ec46ec507b63812a"},
+    {"fedadagrad", "7e9c0d4630b1a4d4d32cd2561feb1a2e", "e4d2af64b749d1e47575beebd36f2af6"},
+    {"delayed_nesterov", "2264f753e05e04a9f1329e58d00c204a", "c6b3cbc0085a727fb9dc8dd221ff2a89"},
+    {"schedule_free", "5ae49093555e24b1fe57b9edbfd8ca06", "897d5553b1312f3a196a9e276df1739d"},
 };
+enum { N_GOLDENS = sizeof goldens / sizeof goldens[0] };
 
 static const char facts_golden[] =
     "aabc920d438108c2e40ca8c4d642d711"; /* of G alone: the same for every rule */
@@ -74,6 +81,21 @@ static int check_kernels(void)
            check("sums", dl_hash_bytes(sums, sizeof sums), "388f4af4b589835519fbec20f97b6df0");
 }
 
+/* Every outer optimizer has its golden. */
+static int check_complete(void)
+{
+    int missing = 0;
+    for (size_t i = 0; dl_outer_at(i); i++) {
+        size_t k = 0;
+        while (k < N_GOLDENS && strcmp(goldens[k].outer, dl_outer_at(i)->name) != 0)
+            k++;
+        if (k < N_GOLDENS) continue;
+        printf("no golden for outer optimizer %s\n", dl_outer_at(i)->name);
+        missing++;
+    }
+    return missing;
+}
+
 /* The whole step: state, local tensors and facts. */
 static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                       dl_outer_scratch *scratch, const struct golden *want)
@@ -90,6 +112,12 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                                   .beta2 = 0.95,
                                   .eps = 1e-8,
                                   .weight_decay = 0.1,
+                                  .outer_beta1 = 0.9,
+                                  .outer_beta2 = 0.99,
+                                  .outer_eps = 0.1,
+                                  .outer_c = 0.05,
+                                  .outer_beta = 0.1,
+                                  .outer_buffer = 4,
                                   .n_commits = 3};
     dl_outer_step_args args = {.manifest = manifest,
                                .form = form,
@@ -140,7 +168,7 @@ int main(void)
     dl_manifest manifest;
     dl_codec_form form;
     dl_outer_scratch *scratch;
-    int wrong = 0;
+    int wrong = check_complete();
     dl_config_init(&config);
     if (dl_manifest_init(&manifest, tensors, 3, false) ||
         dl_codec_form_init(&form, &config, &manifest, 0) ||
@@ -150,7 +178,7 @@ int main(void)
         if (!dl_isa_available((dl_isa)isa)) continue;
         dl_isa_use((dl_isa)isa);
         wrong += check_kernels();
-        for (size_t k = 0; k < sizeof goldens / sizeof goldens[0]; k++)
+        for (size_t k = 0; k < N_GOLDENS; k++)
             wrong += check_step(&manifest, &form, scratch, &goldens[k]);
         printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
     }
