@@ -151,6 +151,10 @@ static const dl_option rows[] = {
 {"parameters.model.tied", NULL, BOOL, AT(tied), "true", 0, 0, "", NULL, AGREE, "the head uses the embedding's matrix"},
 {"parameters.model.rope_theta", NULL, REAL, AT(rope_theta), "10000", 1, 1e9, "", NULL, AGREE, "base of the rotary positions"},
 {"parameters.model.norm_eps", NULL, REAL, AT(norm_eps), "1e-5", 1e-12, 1, "", NULL, AGREE, "added under RMSNorm's root"},
+{"parameters.model.qk_norm", NULL, BOOL, AT(qk_norm), "false", 0, 0, "", NULL, AGREE,
+ "RMSNorm of each head's queries and keys, with a learned scale, before the rotary positions"},
+{"parameters.model.z_loss", NULL, REAL, AT(z_loss), "0", 0, 1, "", NULL, AGREE,
+ "weight of the squared log-sum-exp of the logits beside the loss; 1e-4 in 2501.18512"},
 
 {"data.datasource", NULL, NAME, AT(datasource), "text", 0, 0, "", NULL, AGREE, "kind of the training data"},
 {"data.train_path", NULL, TEXT, AT(train_path), "", 0, DL_PATH_MAX, "paths", NULL, 0,

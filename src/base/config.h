@@ -47,8 +47,8 @@ typedef struct diloco_config {
 
     /* [parameters.model] */
     int64_t layers, heads, kv_heads, channels, ffn, context, vocab;
-    bool tied;
-    double rope_theta, norm_eps;
+    bool tied, qk_norm;
+    double rope_theta, norm_eps, z_loss;
 
     /* [data] */
     dl_config_name datasource, tokenizer, partition;

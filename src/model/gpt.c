@@ -1,7 +1,8 @@
 /* gpt.c - a decoder as Llama is (Touvron et al. 2023, arXiv:2302.13971): RMSNorm before each
  * half, rotary positions, grouped-query attention, SwiGLU, no biases. Tensors are named and
  * shaped as Hugging Face's LlamaForCausalLM names and shapes them; q, k, v and gate, up follow
- * one another so that each group is one product.
+ * one another so that each group is one product. With qk_norm the scales are named as in Hugging
+ * Face's Qwen3.
  *
  * Initial values: normal with deviation 0.02, those of the products that end in the residual stream
  * divided by sqrt(2 layers) (GPT-2), norms 1. */
@@ -12,9 +13,9 @@
 
 typedef struct shape {
     size_t layers, heads, kv_heads, dim, channels, ffn, vocab;
-    float eps, deviation;
+    float eps, deviation, z_loss;
     double theta;
-    bool tied;
+    bool tied, qk_norm;
 } shape;
 
 enum { MAX_VOCAB = INT32_MAX, FFN_GRAIN = 32 };
@@ -29,8 +30,10 @@ static diloco_status read_shape(shape *out, const dl_config *c, size_t vocab)
                .vocab = c->vocab ? (size_t)c->vocab : vocab,
                .eps = (float)c->norm_eps,
                .deviation = 0.02f,
+               .z_loss = (float)c->z_loss,
                .theta = c->rope_theta,
-               .tied = c->tied};
+               .tied = c->tied,
+               .qk_norm = c->qk_norm};
     if (s.channels % s.heads)
         return dl_fail(
             DILOCO_EINVAL,
@@ -75,9 +78,15 @@ static void add_block(dl_graph *g, const shape *s, size_t layer, int *x, int *de
     int norm1 = dl_graph_weight(g, 0, s->channels, DL_INITIAL_ONES, 0, NAME("input_layernorm"));
     int norm2 =
         dl_graph_weight(g, 0, s->channels, DL_INITIAL_ONES, 0, NAME("post_attention_layernorm"));
-#undef NAME
     int y = dl_add_norm(g, x, *x, *delta, norm1, s->eps);
-    y = dl_attention(g, dl_linear(g, y, q, 3), s->heads, s->kv_heads, s->theta);
+    y = dl_linear(g, y, q, 3);
+    if (s->qk_norm) {
+        int norms = dl_graph_weight(g, 0, s->dim, DL_INITIAL_ONES, 0, NAME("self_attn.q_norm"));
+        dl_graph_weight(g, 0, s->dim, DL_INITIAL_ONES, 0, NAME("self_attn.k_norm"));
+        y = dl_qk_norm(g, y, norms, s->heads, s->kv_heads, s->eps);
+    }
+#undef NAME
+    y = dl_attention(g, y, s->heads, s->kv_heads, s->theta);
     *delta = dl_linear(g, y, o, 1);
     y = dl_add_norm(g, x, *x, *delta, norm2, s->eps);
     *delta = dl_linear(g, dl_swiglu(g, dl_linear(g, y, gate, 2)), down, 1);
@@ -87,7 +96,7 @@ diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, size_t vocab
                            int n_threads)
 {
     shape s = {0};
-    enum { NODES = 8, WEIGHTS = 9, ENDS = 3 }; /* of a block; and of both ends */
+    enum { NODES = 9, WEIGHTS = 11, ENDS = 3 }; /* of a block; and of both ends */
     DL_TRY(read_shape(&s, config, vocab));
     DL_TRY(dl_graph_create(out, NODES * (int)s.layers + ENDS, WEIGHTS * (int)s.layers + ENDS,
                            max_rows, (size_t)config->context, n_threads));
@@ -103,6 +112,6 @@ diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, size_t vocab
     int head = s.tied ? table
                       : dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, s.deviation,
                                         "lm_head.weight");
-    dl_head_loss(g, y, head);
+    dl_head_loss(g, y, head, s.z_loss);
     return DILOCO_OK;
 }

@@ -113,7 +113,7 @@ static void check_first_gradients(rig *r, const double *norms, const double *ele
 }
 
 typedef struct golden {
-    const char *tied, *optimizer;
+    const char *tied, *optimizer, *qk_norm, *z_loss;
     double lr;
     const double *losses, *norms, *tensor_norms, *elements;
 } golden;
@@ -125,6 +125,8 @@ static void check_golden(const golden *g, const char *backend, int threads)
     dl_inner *inner;
     size_t n_tensors;
     golden_options(&r, g->tied, g->optimizer);
+    set(&r, "parameters.model.qk_norm", g->qk_norm);
+    set(&r, "parameters.model.z_loss", g->z_loss);
     open_rig(&r, backend, threads, GOLDEN_ROWS + 2); /* rows < max_rows */
     golden_parameters(&r);
     const diloco_tensor *tensors = dl_model_tensors(r.model, &n_tensors);
@@ -150,14 +152,16 @@ static void check_golden(const golden *g, const char *backend, int threads)
     close_rig(&r);
 }
 
-#define GOLDEN(name, tied, optimizer, lr)                                                          \
+#define GOLDEN(name, tied, optimizer, lr, qk_norm, z_loss)                                         \
     {                                                                                              \
-        tied, optimizer, lr, name##_losses, name##_norms, name##_tensor_norms, name##_elements     \
+        tied, optimizer, qk_norm, z_loss, lr, name##_losses, name##_norms, name##_tensor_norms,    \
+            name##_elements                                                                        \
     }
-static const golden goldens[] = {GOLDEN(tied_adamw, "true", "adamw", 2e-3),
-                                 GOLDEN(untied_adamw, "false", "adamw", 2e-3),
-                                 GOLDEN(untied_muon, "false", "muon", 2e-3),
-                                 GOLDEN(tied_sgd, "true", "sgd", 0.02)};
+static const golden goldens[] = {GOLDEN(tied_adamw, "true", "adamw", 2e-3, "false", "0"),
+                                 GOLDEN(untied_adamw, "false", "adamw", 2e-3, "false", "0"),
+                                 GOLDEN(untied_muon, "false", "muon", 2e-3, "false", "0"),
+                                 GOLDEN(qk_norm_z_loss, "true", "adamw", 5e-4, "true", "0.1"),
+                                 GOLDEN(tied_sgd, "true", "sgd", 0.02, "false", "0")};
 enum { N_GOLDENS = sizeof goldens / sizeof goldens[0] };
 
 TEST(ten_steps_are_pytorchs_on_the_cpu)

@@ -285,6 +285,46 @@ TEST(tensors_are_named_and_shaped_as_in_hugging_faces_llama)
     close_rig(&r);
 }
 
+TEST(scales_of_queries_and_keys_are_named_as_in_hugging_faces_qwen3)
+{
+    rig r;
+    size_t n;
+    small_options(&r);
+    set(&r, "parameters.model.qk_norm", "true");
+    open_rig(&r, "cpu", 1, 1);
+    const diloco_tensor *t = dl_model_tensors(r.model, &n);
+    CHECK_INT(1 + 2 * 11 + 1, n);
+    CHECK_STR("model.layers.1.self_attn.q_norm.weight", t[21].name);
+    CHECK_STR("model.layers.1.self_attn.k_norm.weight", t[22].name);
+    CHECK_INT(1, t[21].n_dims);
+    CHECK_INT(6, t[21].shape[0]);
+    close_rig(&r);
+}
+
+TEST(hidden_are_the_matrices_between_the_ends)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        rig r;
+        size_t n, n_hidden = 0;
+        dl_model_plan plan;
+        small_options(&r);
+        set(&r, "parameters.model.tied", tied ? "true" : "false");
+        open_rig(&r, "cpu", 1, 1);
+        const diloco_tensor *t = dl_model_tensors(r.model, &n);
+        for (size_t i = 0; i < n; i++) {
+            bool block = strstr(t[i].name, "_proj.weight") != NULL;
+            CHECK(dl_model_hidden(r.model)[i] == block);
+            n_hidden += block ? t[i].shape[0] * t[i].shape[1] : 0;
+        }
+        CHECK_OK(dl_model_plan_for(&plan, &r.config, VOCAB, ROWS, 1));
+        CHECK_INT(n_hidden, plan.inner.hidden);
+        CHECK_INT(plan.n_parameters, plan.inner.parameters);
+        CHECK_INT(24, plan.inner.shorter);
+        CHECK_INT(64, plan.inner.longer);
+        close_rig(&r);
+    }
+}
+
 TEST(a_training_step_allocates_nothing)
 {
     if (!count_alloc_works()) {
@@ -400,6 +440,8 @@ TEST_MAIN(two_halves_accumulated_are_the_whole_batch,
           logits_are_those_that_the_loss_is_made_of, the_same_steps_give_the_same_bits,
           every_instruction_set_gives_nearly_the_same_gradient,
           initial_values_depend_on_the_seed_alone, initial_deviations_are_gpt2s_and_norms_are_one,
-          tensors_are_named_and_shaped_as_in_hugging_faces_llama, a_training_step_allocates_nothing,
+          tensors_are_named_and_shaped_as_in_hugging_faces_llama,
+          scales_of_queries_and_keys_are_named_as_in_hugging_faces_qwen3,
+          hidden_are_the_matrices_between_the_ends, a_training_step_allocates_nothing,
           one_thread_starts_no_other, the_plan_counts_what_create_takes,
           options_that_do_not_fit_are_named, batches_that_do_not_fit_are_refused_and_change_nothing)

@@ -21,7 +21,7 @@ static dl_graph *chain(size_t max_rows)
         int y = dl_add_norm(g, &x, x, delta, norm, 1e-5f);
         delta = dl_linear(g, dl_swiglu(g, dl_linear(g, y, up, 1)), down, 1);
     }
-    dl_head_loss(g, delta, table);
+    dl_head_loss(g, delta, table, 0);
     return g;
 }
 

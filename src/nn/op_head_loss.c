@@ -3,7 +3,8 @@
  *
  * When training, all is done in the backward call while a block is at hand:
  *
- *     logits = x W^T,  p = softmax(logits),  d = gain (p - onehot),  dx = d W,  dW += d^T x
+ *     logits = x W^T,  p = softmax(logits),  l = logsumexp(logits)
+ *     d = gain ((1 + 2 z_loss l) p - onehot),  dx = d W,  dW += d^T x
  *
  * A block's loss, d and dx are split over its positions, dW over the vocabulary. Losses are
  * kept by position and added up in float64 in their order. */
@@ -13,9 +14,14 @@
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
-void dl_head_loss(dl_graph *g, int x, int weight)
+typedef struct attributes {
+    float z_loss;
+} attributes;
+
+void dl_head_loss(dl_graph *g, int x, int weight, float z_loss)
 {
-    dl_graph_add(g, &dl_op_head_loss, x, DL_NO_VALUE, weight, 1, NULL, 0);
+    dl_graph_add(g, &dl_op_head_loss, x, DL_NO_VALUE, weight, 1, &(attributes){z_loss},
+                 sizeof(attributes));
 }
 
 static void shape(dl_graph *g, dl_node *node)
@@ -46,8 +52,9 @@ static double flops(const dl_graph *g, const dl_node *node)
     return 2.0 * (double)g->weights[node->weight].rows * (double)g->weights[node->weight].columns;
 }
 
-/* x becomes softmax(x) * gain, *lse the logsumexp. */
-static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float gain, int lanes)
+/* *lse is the logsumexp of x; x becomes softmax(x) * gain * (1 + 2 z lse). */
+static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float gain, float z,
+                                        int lanes)
 {
     float top = dl_row_max(x, n, lanes), sum = 0;
     DL_SUM(sum)
@@ -55,18 +62,19 @@ static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float ga
         x[i] = dl_exp_negative(x[i] - top);
         sum += x[i];
     }
-    float share = gain / sum;
+    *lse = top + logf(sum);
+    float share = gain * (1 + 2 * z * *lse) / sum;
     for (size_t i = 0; i < n; i++)
         x[i] *= share;
-    *lse = top + logf(sum);
 }
-DL_TILE_KERNEL(softmax, (float *x, float *lse, size_t n, float gain),
-               softmax_body(x, lse, n, gain, lanes))
+DL_TILE_KERNEL(softmax, (float *x, float *lse, size_t n, float gain, float z),
+               softmax_body(x, lse, n, gain, z, lanes))
 
 typedef struct block {
     const dl_pass *pass;
     size_t first, n; /* positions */
     size_t vocab, channels;
+    float z_loss;
     float *logits;     /* [n][vocab], later their gradient */
     float *losses;     /* [positions] */
     float *workspaces; /* [threads][DL_GEMM_WORKSPACE] */
@@ -77,7 +85,12 @@ static block block_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
     size_t positions = p->graph->max_rows * p->graph->max_length;
-    block b = {.pass = p, .vocab = w->rows, .channels = w->columns, .logits = p->scratch};
+    const attributes *a = (const void *)p->node->attributes;
+    block b = {.pass = p,
+               .vocab = w->rows,
+               .channels = w->columns,
+               .z_loss = a->z_loss,
+               .logits = p->scratch};
     b.losses = b.logits + block_positions(b.vocab, positions) * b.vocab;
     b.workspaces = b.losses + positions;
     b.x = dl_data(p, p->node->in[0]);
@@ -86,14 +99,14 @@ static block block_of(const dl_pass *p)
 }
 
 /* The loss of one position; its logits become their gradient. */
-static float position_loss(float *logits, size_t vocab, int32_t target, float gain)
+static float position_loss(float *logits, size_t vocab, int32_t target, float gain, float z)
 {
     if (target < 0) {
         memset(logits, 0, vocab * sizeof *logits);
         return 0;
     }
     float right = logits[target], lse;
-    softmax[dl_isa_chosen()](logits, &lse, vocab, gain);
+    softmax[dl_isa_chosen()](logits, &lse, vocab, gain, z);
     logits[target] -= gain;
     return lse - right;
 }
@@ -108,8 +121,9 @@ static void losses_part(void *context, int part, int n_parts)
     dl_gemm_part(&logits, part, n_parts, b->workspaces);
     dl_gemm_range(&begin, &end, b->n, part, n_parts);
     for (size_t i = begin; i < end; i++)
-        b->losses[b->first + i] = position_loss(b->logits + i * b->vocab, b->vocab,
-                                                p->graph->targets[b->first + i], p->batch.gain);
+        b->losses[b->first + i] =
+            position_loss(b->logits + i * b->vocab, b->vocab, p->graph->targets[b->first + i],
+                          p->batch.gain, b->z_loss);
     if (p->batch.mode != DL_TRAIN) return;
     dl_gemm_args dx = {'N',         'N',       b->n,
                        b->channels, b->vocab,  dl_grad(p, p->node->in[0]) + at,

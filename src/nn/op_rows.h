@@ -5,6 +5,6 @@
 #include "nn/op.h"
 
 extern const dl_op dl_op_embedding, dl_op_linear, dl_op_add_norm, dl_op_attention, dl_op_swiglu,
-    dl_op_head_loss;
+    dl_op_head_loss, dl_op_qk_norm;
 
 #endif

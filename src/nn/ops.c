@@ -2,8 +2,8 @@
 #include "nn/op_rows.h"
 
 static const dl_op *const rows[] = {
-    &dl_op_embedding, &dl_op_linear, &dl_op_add_norm,
-    &dl_op_attention, &dl_op_swiglu, &dl_op_head_loss,
+    &dl_op_embedding, &dl_op_linear,    &dl_op_add_norm, &dl_op_attention,
+    &dl_op_swiglu,    &dl_op_head_loss, &dl_op_qk_norm,
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 _Static_assert(sizeof rows / sizeof rows[0] <= DL_MAX_OPS, "grow dl_profile");

@@ -19,11 +19,19 @@ int dl_add_norm(dl_graph *graph, int *sum, int x, int delta, int weight, float e
  * heads / kv_heads query heads share one head of keys and values (arXiv:2305.13245). */
 int dl_attention(dl_graph *graph, int qkv, size_t heads, size_t kv_heads, double rope_theta);
 
+/* Between a projection qkv[heads + 2 kv_heads][head_dim] and its attention: each head of queries
+ * and of keys divided by the root of its mean square and scaled, as a whole vector of head_dim
+ * (Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, arXiv:2302.05442). weight: two
+ * adjacent f32[head_dim], of queries and of keys. */
+int dl_qk_norm(dl_graph *graph, int qkv, int weight, size_t heads, size_t kv_heads, float eps);
+
 /* y = silu(gate) * up of gate_up[2][width]. Shazeer 2020 (arXiv:2002.05202). */
 int dl_swiglu(dl_graph *graph, int gate_up);
 
 /* The end: logits = x W^T, loss = sum over counted targets of logsumexp(logits) -
- * logits[target]. Logits exist a block of positions at a time. */
-void dl_head_loss(dl_graph *graph, int x, int weight);
+ * logits[target]. Logits exist a block of positions at a time. The gradient is that of the loss
+ * + z_loss logsumexp(logits)^2 (Chowdhery et al. 2022, arXiv:2204.02311, section 5), which the
+ * loss itself, to stay comparable, does not show. */
+void dl_head_loss(dl_graph *graph, int x, int weight, float z_loss);
 
 #endif

@@ -199,6 +199,15 @@ static void warn_muon(warning *out, const dl_config *config)
                 config->optimizer);
 }
 
+static void warn_z_loss(warning *out, const dl_config *config)
+{
+    if (config->z_loss <= 0.01) return;
+    say(out,
+        "parameters.model.z_loss = %g pulls on the logits as hard as the loss does: 1e-4 is what "
+        "2501.18512 takes",
+        config->z_loss);
+}
+
 static void warn_outer_lr(warning *out, const dl_config *config)
 {
     if (dl_preset_is(config, "data_parallel")) {
@@ -335,6 +344,7 @@ static const struct {
     {"warmup", warn_warmup},
     {"decay", warn_decay},
     {"muon", warn_muon},
+    {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},
     {"codec", warn_codec},
     {"error_feedback", warn_error_feedback},

@@ -171,6 +171,7 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
     warned("muon", "muon_steps has no effect with trainer.optimizer = \"adamw\"", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
+    warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
     warned("outer_learning_rate", "overshoots", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "1.5"));
     warned("outer_learning_rate", "never moves", "diloco",

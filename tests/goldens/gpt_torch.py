@@ -19,6 +19,9 @@ LR, DECAY, CLIP, EPS = 2e-3, 0.1, 1.0, 1e-5
 D = CHANNELS // HEADS
 
 
+QK_NORM, Z_LOSS = False, 0.0
+
+
 def names_and_shapes(tied):
     yield "model.embed_tokens.weight", (VOCAB, CHANNELS)
     for i in range(LAYERS):
@@ -32,6 +35,9 @@ def names_and_shapes(tied):
         yield at + "mlp.down_proj.weight", (CHANNELS, FFN)
         yield at + "input_layernorm.weight", (CHANNELS,)
         yield at + "post_attention_layernorm.weight", (CHANNELS,)
+        if QK_NORM:
+            yield at + "self_attn.q_norm.weight", (D,)
+            yield at + "self_attn.k_norm.weight", (D,)
     yield "model.norm.weight", (CHANNELS,)
     if not tied:
         yield "lm_head.weight", (VOCAB, CHANNELS)
@@ -64,7 +70,8 @@ def rotate(x):
     return x * angle.cos() + half * angle.sin()
 
 
-def loss_of(p, tied, inputs, targets):
+def losses_of(p, tied, inputs, targets):
+    """the loss, and what z_loss adds to what is minimised"""
     x = p["model.embed_tokens.weight"][inputs]
     hidden = torch.triu(torch.ones(T, T, dtype=torch.bool), 1)
     for i in range(LAYERS):
@@ -72,6 +79,8 @@ def loss_of(p, tied, inputs, targets):
         y = rms(x, w("input_layernorm"))
         q, k, v = ((y @ w(f"self_attn.{n}_proj").T).view(ROWS, T, -1, D).transpose(1, 2)
                    for n in "qkv")
+        if QK_NORM:
+            q, k = rms(q, w("self_attn.q_norm")), rms(k, w("self_attn.k_norm"))
         k, v = (h.repeat_interleave(HEADS // KV_HEADS, dim=1) for h in (rotate(k), v))
         score = (rotate(q) @ k.transpose(2, 3) / math.sqrt(D)).masked_fill(hidden, -math.inf)
         y = (score.softmax(-1) @ v).transpose(1, 2).reshape(ROWS, T, CHANNELS)
@@ -80,7 +89,9 @@ def loss_of(p, tied, inputs, targets):
         x = x + (F.silu(y @ w("mlp.gate_proj").T) * (y @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
     head = p["model.embed_tokens.weight" if tied else "lm_head.weight"]
     logits = rms(x, p["model.norm.weight"]) @ head.T
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+    lse = logits.logsumexp(-1)[targets >= 0]
+    return (F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1),
+            Z_LOSS * lse.pow(2).mean())
 
 
 def array(name, values):
@@ -115,8 +126,8 @@ def train(label, tied, optimizers):
     for step in range(STEPS):
         for v in p.values():
             v.grad = None
-        loss = loss_of(p, tied, *tokens(step))
-        loss.backward()
+        loss, beside = losses_of(p, tied, *tokens(step))
+        (loss + beside).backward()
         if step == 0:
             grads = [v.grad.clone() for v in p.values()]
         losses.append(loss.item())
@@ -140,6 +151,10 @@ for key, value in dict(LAYERS=LAYERS, CHANNELS=CHANNELS, HEADS=HEADS, KV_HEADS=K
 train("tied_adamw", True, lambda p: [adamw(p.values())])
 train("untied_adamw", False, lambda p: [adamw(p.values())])
 train("untied_muon", False, muon)
+QK_NORM, Z_LOSS = True, 0.1  # z_loss a thousand times what is usual, so that it shows
+LR = 5e-4  # with 2e-3 the eighth step is another in float32, in PyTorch too
+train("qk_norm_z_loss", True, lambda p: [adamw(p.values())])
+QK_NORM, Z_LOSS = False, 0.0
 # Decoupled decay, which torch's SGD does not have: see src/nn/inner.h.
 DECAY = 0.0
 train("tied_sgd", True,
