@@ -117,6 +117,8 @@ static const dl_option rows[] = {
  "largest norm of a step's gradient; 0: no clipping"},
 {"trainer.preserve_optimizer_state", NULL, BOOL, AT(preserve_optimizer_state), "true", 0, 0, "", NULL, AGREE,
  "keep inner moments across entries; false is refused as unfaithful"},
+{"trainer.init_from", NULL, TEXT, AT(init_from), "", 0, DL_PATH_MAX, "path", NULL, 0,
+ "safetensors file that a new run begins from; empty: random values. Joining needs none"},
 {"trainer.eval_every", NULL, INT, AT(eval_every), "1", 0, BIG, "entries", NULL, AGREE,
  "evaluate the shared model after every so many entries; 0: only at the end"},
 {"trainer.eval_batches", NULL, INT, AT(eval_batches), "16", 0, BIG, "batches", NULL, AGREE,

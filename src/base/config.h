@@ -36,6 +36,7 @@ typedef struct diloco_config {
     dl_config_name model, optimizer, lr_scheduler;
     int64_t rounds, local_steps, batch_size, accumulation, eval_every, eval_batches;
     double gradient_clip;
+    dl_config_path init_from;
     bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */

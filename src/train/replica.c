@@ -19,6 +19,7 @@
 #include "train/setup.h"
 #include "train/step.h"
 #include "train/stop.h"
+#include "train/weights.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
@@ -34,6 +35,7 @@ typedef struct replica {
     const char *name;
     const diloco_train_hooks *hooks; /* or NULL */
     dl_setup setup;
+    bool exists; /* the run, when this replica looked for its settings */
     bool data_parallel;
     dl_step step;
     diloco_run *run;
@@ -95,28 +97,31 @@ static diloco_status register_privates(replica *r)
     return diloco_run_private(r->run, "inner.steps", &r->inner_steps, sizeof r->inner_steps);
 }
 
-/* What a run that begins here begins from. */
-static void set_initial(dl_setup *s)
+/* What a run that begins here begins from. One that is there has its own beginning. */
+static diloco_status set_initial(dl_setup *s, bool exists)
 {
+    if (s->config.init_from[0] && !exists) return dl_weights_init(s, s->config.init_from);
     dl_backend_enter(s->backend);
     dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
     dl_backend_leave(s->backend);
-}
-
-static diloco_status open_run(diloco_run **run, dl_setup *s, const char *name)
-{
-    DL_TRY(diloco_run_open(run, &s->config, name));
-    DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
-    set_initial(s);
     return DILOCO_OK;
 }
 
-static diloco_status open_setup(dl_setup *s, const dl_config *config, size_t max_rows)
+static diloco_status open_run(diloco_run **run, dl_setup *s, const char *name, bool exists)
+{
+    DL_TRY(diloco_run_open(run, &s->config, name));
+    DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
+    return set_initial(s, exists);
+}
+
+/* *exists: the run is there. */
+static diloco_status open_setup(dl_setup *s, bool *exists, const dl_config *config, size_t max_rows)
 {
     dl_config *merged = malloc(sizeof *merged);
     if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
     *merged = *config;
     diloco_status status = config->store[0] ? dl_setup_take_run(merged, false) : DILOCO_OK;
+    *exists = config->store[0] && !status;
     if (status == DILOCO_ENOENT) status = DILOCO_OK; /* this replica may be the first */
     if (!status) status = dl_check_config(merged);
     if (!max_rows) max_rows = (size_t)merged->batch_size;
@@ -335,7 +340,7 @@ static diloco_status join(replica *r)
 static diloco_status live(replica *r)
 {
     DL_TRY(dl_step_init(&r->step, &r->setup, r->data_parallel));
-    DL_TRY(open_run(&r->run, &r->setup, r->name));
+    DL_TRY(open_run(&r->run, &r->setup, r->name, r->exists));
     DL_TRY(register_privates(r));
     DL_TRY(dl_recorder_open(&r->recorder, &r->setup.config, r->name, r->run, r->hooks));
     DL_TRY(dl_stop_create(&r->stop, r->hooks ? r->hooks->stop : NULL, r->run));
@@ -349,7 +354,7 @@ diloco_status diloco_train(const diloco_config *config, const char *name,
                            const diloco_train_hooks *hooks)
 {
     replica r = {.name = name, .hooks = hooks, .meter = {.loss = NAN}};
-    DL_TRY(open_setup(&r.setup, config, 0));
+    DL_TRY(open_setup(&r.setup, &r.exists, config, 0));
     r.data_parallel = dl_preset_is(&r.setup.config, "data_parallel");
     diloco_status status = live(&r);
     char text[2048]; /* what went wrong, whatever goes wrong in closing */
@@ -366,8 +371,14 @@ diloco_status diloco_train_create(const diloco_config *config)
 {
     dl_setup s;
     diloco_run *run = NULL;
-    DL_TRY(open_setup(&s, config, 1));
-    diloco_status status = open_run(&run, &s, "create");
+    bool exists;
+    DL_TRY(open_setup(&s, &exists, config, 1));
+    if (exists && config->init_from[0])
+        dl_log(DILOCO_LOG_WARN,
+               "trainer.init_from has no effect: the run in %s is there and goes on from where it "
+               "is",
+               config->store);
+    diloco_status status = open_run(&run, &s, "create", exists);
     dl_backend_enter(s.backend);
     if (!status) status = diloco_run_create(run);
     dl_backend_leave(s.backend);

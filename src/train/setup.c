@@ -1,7 +1,7 @@
 /* setup.c - opening in order, closing in the reverse one. */
 #include "train/setup.h"
 
-#include "base/safetensors.h"
+#include "train/weights.h"
 #include <diloco/inspect.h>
 
 #include <stdio.h>
@@ -113,29 +113,6 @@ void dl_setup_close(dl_setup *s)
 
 /* ---- the shared model of a run */
 
-static size_t count_of(const diloco_tensor *tensor)
-{
-    size_t n = 1;
-    for (int d = 0; d < tensor->n_dims; d++)
-        n *= tensor->shape[d];
-    return n;
-}
-
-static diloco_status load(const dl_setup *s, const dl_st *theta)
-{
-    size_t n_tensors;
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-    for (size_t i = 0; i < n_tensors; i++) {
-        const dl_st_tensor *found = dl_st_find(theta, tensors[i].name);
-        size_t bytes = count_of(&tensors[i]) * sizeof(float);
-        if (!found || strcmp(found->dtype, "F32") != 0 || found->end - found->begin != bytes)
-            return dl_fail(DILOCO_EPROTO, "the run's model has no tensor %s of %zu float32",
-                           tensors[i].name, bytes / sizeof(float));
-        dl_backend_copy_in(s->backend, s->places[i], theta->data + found->begin, bytes);
-    }
-    return DILOCO_OK;
-}
-
 static diloco_status load_theta(const dl_setup *s, uint64_t *entry)
 {
     void *bytes;
@@ -144,7 +121,9 @@ static diloco_status load_theta(const dl_setup *s, uint64_t *entry)
     DL_TRY(diloco_theta_read(&bytes, &len, entry, s->config.store, UINT64_MAX));
     diloco_status status = dl_st_open(&theta, bytes, len);
     if (!status) {
-        status = load(s, &theta);
+        status = dl_weights_load(s, &theta);
+        if (status)
+            status = dl_fail_context(DILOCO_EPROTO, "the shared model of %s", s->config.store);
         dl_st_close(&theta);
     }
     diloco_free(bytes);

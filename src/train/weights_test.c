@@ -1,0 +1,203 @@
+/* weights_test.c - a run that begins from a file begins from exactly that, and every file that is
+ * not the model's is refused by name. */
+#include "train/weights.h"
+
+#include "train_fixture.h"
+#include <diloco/inspect.h>
+
+#include <dirent.h>
+
+/* The one file in theta0/ of a run's store; valid until the next but one is asked for. */
+static const char *theta0_of(const dl_config *config)
+{
+    static char paths[2][2 * DL_PATH_MAX];
+    static int next;
+    char *path = paths[next++ % 2];
+    bool found = false;
+    char folder[DL_PATH_MAX + 16];
+    snprintf(folder, sizeof folder, "%s/theta0", config->store);
+    DIR *dir = opendir(folder);
+    CHECK(dir != NULL);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;)
+        if (e->d_name[0] != '.') {
+            snprintf(path, sizeof paths[0], "%s/%s", folder, e->d_name);
+            found = true;
+        }
+    closedir(dir);
+    CHECK(found);
+    return path;
+}
+
+/* theta of a run in which nothing was trained yet, as a file's bytes. */
+static void read_theta(const dl_config *config, void **bytes, size_t *len)
+{
+    uint64_t entry;
+    CHECK_OK(diloco_theta_read(bytes, len, &entry, config->store, UINT64_MAX));
+}
+
+static void same_beginning(const dl_config *a, const dl_config *b, bool expected)
+{
+    void *x, *y;
+    size_t nx, ny;
+    read_theta(a, &x, &nx);
+    read_theta(b, &y, &ny);
+    CHECK_INT(nx, ny);
+    CHECK((memcmp(x, y, nx) == 0) == expected);
+    diloco_free(x);
+    diloco_free(y);
+}
+
+static dl_config *created(const char *seed, const char *init_from)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.seed", seed);
+    set(config, "trainer.init_from", init_from);
+    CHECK_OK(diloco_train_create(config));
+    return config;
+}
+
+TEST(a_run_begins_from_anothers_first_state)
+{
+    dl_config *first = created("1", ""), *other = created("2", "");
+    same_beginning(first, other, false);
+    dl_config *again = created("2", theta0_of(first));
+    same_beginning(first, again, true);
+    CHECK_STR(strrchr(theta0_of(first), '/'), strrchr(theta0_of(again), '/')); /* the digest */
+    free(first), free(other), free(again);
+}
+
+/* The parameters, not the outer momentum that lies beside them in the file. */
+TEST(a_run_begins_from_what_another_has_become)
+{
+    fixture_record record = {0};
+    dl_config *first = fixture_config("diloco");
+    fixture_train(first, &record, 1);
+    void *bytes;
+    size_t len, n, m;
+    read_theta(first, &bytes, &len);
+    dl_config *next = created("2", scratch_write("trained.safetensors", bytes, len));
+    float *trained = fixture_theta(first, &n), *begun = fixture_theta(next, &m);
+    CHECK_INT(n, m);
+    CHECK_BYTES(trained, begun, n * sizeof *trained);
+    free(trained), free(begun);
+    diloco_free(bytes);
+    fixture_record_free(&record);
+    free(first), free(next);
+}
+
+TEST(a_run_that_is_there_does_not_read_the_file)
+{
+    fixture_record records[2] = {{0}};
+    dl_config *first = created("1", "");
+    const char *copy = scratch_path("copy.safetensors");
+    CHECK_INT(0, link(theta0_of(first), copy));
+    dl_config *run = created("2", copy);
+    CHECK_INT(0, unlink(copy));
+    CHECK_OK(diloco_train_create(run)); /* the same command again */
+    fixture_train(run, records, 1);
+    fixture_record_free(&records[0]);
+    free(first), free(run);
+}
+
+TEST(a_replica_that_is_the_first_reads_the_file_itself)
+{
+    fixture_record record = {0};
+    dl_config *first = created("1", ""), *run = fixture_config("diloco");
+    set(run, "run.seed", "2");
+    set(run, "trainer.init_from", theta0_of(first));
+    fixture_train(run, &record, 1);
+    CHECK_STR(strrchr(theta0_of(first), '/'), strrchr(theta0_of(run), '/'));
+    fixture_record_free(&record);
+    free(first), free(run);
+}
+
+/* ---- refusals */
+
+static void refused(diloco_status status, const char *part, const char *path)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.init_from", path);
+    CHECK_STATUS(status, diloco_train_create(config));
+    CHECK_CONTAINS("trainer.init_from = ", diloco_error_text());
+    CHECK_CONTAINS(part, diloco_error_text());
+    dl_config *none = fixture_config("diloco");
+    set(none, "run.store", config->store);
+    CHECK_STATUS(DILOCO_ENOENT, diloco_run_config(none, config->store)); /* nothing was created */
+    free(config), free(none);
+}
+
+enum { MISSING, MISSHAPED, MISTYPED, SURPLUS, NOT_FINITE };
+
+/* A file with all tensors of the fixture's model but for one mistake in the second. */
+static const char *mistaken(int mistake, const char *file)
+{
+    dl_setup setup;
+    dl_buf header;
+    dl_st_tensor tensors[64];
+    dl_span spans[65];
+    size_t n, at = 0;
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(dl_setup_open(&setup, config, 1, 1));
+    const diloco_tensor *own = dl_model_tensors(setup.model, &n);
+    float *values = fixture_parameters(&setup);
+    for (size_t i = 0; i < n; i++) {
+        dl_st_tensor *t = &tensors[at];
+        size_t count = own[i].shape[0] * (own[i].n_dims == 2 ? own[i].shape[1] : 1);
+        *t = (dl_st_tensor){.name = own[i].name, .dtype = "F32", .n_dims = own[i].n_dims};
+        memcpy(t->shape, own[i].shape, sizeof own[i].shape);
+        if (i == 1 && mistake == MISSING) continue;
+        if (i == 1 && mistake == MISSHAPED) t->shape[0] /= 2, t->shape[1] *= 2;
+        if (i == 1 && mistake == MISTYPED) t->dtype = "I32";
+        spans[1 + at++] = (dl_span){values, count * sizeof(float)};
+    }
+    if (mistake == NOT_FINITE) values[0] = NAN;
+    if (mistake == SURPLUS) {
+        tensors[at] = (dl_st_tensor){.name = "lm_head.bias", .dtype = "F32", .n_dims = 1};
+        tensors[at].shape[0] = 3;
+        spans[1 + at++] = (dl_span){values, 3 * sizeof(float)};
+    }
+    const char *path = scratch_path(file);
+    dl_buf_init(&header, 1 << 20);
+    CHECK_OK(dl_st_write(path, &header, spans, tensors, at, NULL, 0));
+    dl_buf_deinit(&header);
+    dl_setup_close(&setup);
+    free(values), free(config);
+    return path;
+}
+
+TEST(a_file_that_is_not_the_models_is_refused_by_name)
+{
+    static const char second[] = "model.layers.0.self_attn.q_proj.weight";
+    char text[256];
+    snprintf(text, sizeof text, "there is no tensor %s, which the model has as F32 [16, 16]",
+             second);
+    refused(DILOCO_EINVAL, text, mistaken(MISSING, "missing"));
+    snprintf(text, sizeof text, "tensor %s is F32 [8, 32], and F32 [16, 16] in the model", second);
+    refused(DILOCO_EINVAL, text, mistaken(MISSHAPED, "misshaped"));
+    snprintf(text, sizeof text, "tensor %s is I32 [16, 16], and F32 [16, 16] in the model", second);
+    refused(DILOCO_EINVAL, text, mistaken(MISTYPED, "mistyped"));
+    refused(DILOCO_EINVAL, "tensor lm_head.bias is not one of the model's",
+            mistaken(SURPLUS, "surplus"));
+}
+
+TEST(a_file_that_cannot_be_read_is_refused)
+{
+    refused(DILOCO_ENOENT, "no-such-file", "/no-such-file");
+    refused(DILOCO_EPROTO, "", scratch_write("text", "not safetensors at all", 22));
+    refused(DILOCO_EPROTO, "", scratch_write("empty", "", 0));
+}
+
+TEST(values_that_are_not_finite_are_refused)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.init_from", mistaken(NOT_FINITE, "nan"));
+    CHECK_STATUS(DILOCO_ENUMERIC, diloco_train_create(config));
+    CHECK_CONTAINS("model.embed_tokens.weight[0] is not finite", diloco_error_text());
+    free(config);
+}
+
+TEST_MAIN(a_run_begins_from_anothers_first_state, a_run_begins_from_what_another_has_become,
+          a_run_that_is_there_does_not_read_the_file,
+          a_replica_that_is_the_first_reads_the_file_itself,
+          a_file_that_is_not_the_models_is_refused_by_name, a_file_that_cannot_be_read_is_refused,
+          values_that_are_not_finite_are_refused)
