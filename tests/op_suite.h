@@ -70,7 +70,7 @@ static void sink_forward(const dl_pass *p)
     for (int k = 0; k < DL_NODE_MAX_IN; k++)
         for (size_t i = 0; p->node->in[k] >= 0 && i < p->positions * dl_width(p, p->node->in[k]);
              i++)
-            *p->graph->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
+            p->graph->tally->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
 }
 
 static void sink_backward(const dl_pass *p)
@@ -96,7 +96,17 @@ static inline void op_sink(dl_graph *g, int y, int z)
 typedef struct op_case {
     size_t rows, length, max_rows, max_length;
     size_t width, vocab, heads, kv_heads, dim; /* what the operation at hand needs */
+    size_t high, wide, channels, out, size, stride, pad;
+    bool apart;  /* values at least 1/8 apart and 1/16 from 0: for operations with kinks */
+    bool trains; /* forward is another function in training: differences are taken of that */
 } op_case;
+
+/* A source that is an image of the case. */
+static inline dl_planes op_source_planes(dl_graph *g, const op_case *c)
+{
+    int value = op_source(g, c->high * c->wide * c->channels);
+    return (dl_planes){value, c->high, c->wide, c->channels};
+}
 
 typedef void (*op_build)(dl_graph *g, const op_case *c);
 
@@ -107,6 +117,7 @@ typedef struct op_rig {
     dl_pool *pool;
     dl_graph *graph;
     dl_batch batch;
+    dl_mode mode;           /* of differences */
     float *host, *gradient; /* f32[n] */
     size_t n;
 } op_rig;
@@ -120,11 +131,13 @@ static inline void op_open(op_rig *r, const op_case *c, op_build build, const ch
     build(r->graph, c);
     CHECK_OK(dl_graph_allocate(r->graph, r->backend, r->pool));
     r->batch = (dl_batch){.rows = c->rows, .length = c->length, .gain = 1};
+    r->mode = c->trains ? DL_TRAIN : DL_EVAL;
     r->n = r->graph->n_parameters;
     r->host = malloc(r->n * sizeof(float));
     r->gradient = malloc(r->n * sizeof(float));
     for (size_t i = 0; i < r->n; i++)
-        r->host[i] = (float)sin((double)i * 1.7 + 0.3) + 0.1f;
+        r->host[i] = c->apart ? (float)(i * 37 % 101) / 8 - 6.0625f
+                              : (float)sin((double)i * 1.7 + 0.3) + 0.1f;
 
     /* Tokens repeat; every fifth target is not counted. */
     int32_t *tokens = malloc(c->max_rows * c->max_length * sizeof *tokens);
@@ -149,14 +162,14 @@ static inline void op_close(op_rig *r)
 
 static inline double op_run(op_rig *r, dl_mode mode, bool accumulate)
 {
-    double loss = 0;
+    dl_tally tally;
     r->batch.mode = mode;
     r->batch.accumulate = accumulate;
-    dl_backend_zero(r->backend, r->graph->loss, sizeof loss);
+    dl_backend_zero(r->backend, r->graph->tally, sizeof tally);
     dl_backend_copy_in(r->backend, r->graph->parameters, r->host, r->n * sizeof(float));
     dl_graph_run(r->graph, &r->batch);
-    dl_backend_copy_out(r->backend, &loss, r->graph->loss, sizeof loss);
-    return loss;
+    dl_backend_copy_out(r->backend, &tally, r->graph->tally, sizeof tally);
+    return tally.loss;
 }
 
 /* (loss(p + h e_i) - loss(p - h e_i)) / 2h */
@@ -164,9 +177,9 @@ static inline double op_difference(op_rig *r, size_t i)
 {
     const float h = 1.0f / 64, x = r->host[i];
     r->host[i] = x + h;
-    double above = op_run(r, DL_EVAL, false);
+    double above = op_run(r, r->mode, false);
     r->host[i] = x - h;
-    double below = op_run(r, DL_EVAL, false);
+    double below = op_run(r, r->mode, false);
     r->host[i] = x;
     return (above - below) / (2.0 * h);
 }
@@ -189,10 +202,12 @@ static inline void op_check_on(const op_case *c, op_build build, const char *bac
         double want = op_difference(&r, i), got = (double)r.gradient[i];
         if (!(fabs(want - got) <= 2e-3 * (double)largest))
             CHECK_FAIL(
-                "%s, %d threads, rows %zu of %zu, length %zu, width %zu, heads %zu/%zu x %zu:"
-                " gradient %zu of %zu is %g, the difference %g, the largest %g",
+                "%s, %d threads, rows %zu of %zu, length %zu, width %zu, heads %zu/%zu x %zu, image"
+                " %zu x %zu x %zu, window %zu/%zu+%zu: gradient %zu of %zu is %g, the difference"
+                " %g, the largest %g",
                 backend, threads, c->rows, c->max_rows, c->length, c->width, c->heads, c->kv_heads,
-                c->dim, i, r.n, got, want, (double)largest);
+                c->dim, c->high, c->wide, c->channels, c->size, c->stride, c->pad, i, r.n, got,
+                want, (double)largest);
     }
     /* Once more, added: twice the gradient. */
     float *twice = malloc(r.n * sizeof *twice);

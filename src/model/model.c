@@ -146,7 +146,7 @@ void dl_model_initial(const dl_model *model, float *host, uint64_t seed)
         if (w->initial == DL_INITIAL_NORMAL)
             dl_rng_normal(to, n, seed, DL_STREAM(DL_STREAM_INIT, i));
         for (size_t k = 0; k < n; k++)
-            to[k] = w->initial == DL_INITIAL_NORMAL ? to[k] * w->deviation : 1.0f;
+            to[k] = w->initial == DL_INITIAL_NORMAL ? to[k] * w->spread : 1.0f;
     }
 }
 
@@ -211,8 +211,8 @@ diloco_status dl_model_take_loss(dl_model *model, double *sum, uint64_t *n_targe
 {
     dl_graph *g = model->graph;
     DL_TRY(dl_backend_sync(g->backend));
-    dl_backend_copy_out(g->backend, sum, g->loss, sizeof *sum);
-    dl_backend_zero(g->backend, g->loss, sizeof *sum);
+    dl_backend_copy_out(g->backend, sum, &g->tally->loss, sizeof *sum);
+    dl_backend_zero(g->backend, &g->tally->loss, sizeof *sum);
     *n_targets = model->n_targets;
     model->n_targets = 0;
     return DILOCO_OK;

@@ -15,7 +15,7 @@
  * starts OpenMP teams, and OpenBLAS starts threads when it is loaded. */
 #include "nn/gemm.h"
 
-#include "nn/cpu/tile.h"
+#include "nn/cpu/panel.h"
 
 #include <string.h>
 
@@ -50,27 +50,6 @@ static inline DL_BODY void prefetch_tile(const float *c, size_t c_row, size_t m,
             __builtin_prefetch(c + r * c_row + j, 1, 3);
 }
 
-/* A panel's part of C: t->m <= DL_GEMM_ROWS rows and a panel's width. */
-static inline DL_BODY void strip(const dl_tile *t, int lanes)
-{
-    if (lanes == 16) dl_tile_strip16(t, 0, 12, 2);
-    if (lanes == 8) dl_tile_strip8(t, 0, 6, 2);
-    if (lanes == 4) dl_tile_strip4(t, 0, 6, 2);
-}
-
-/* The last panel of C where it is narrower than a panel: by way of `beside`. */
-static inline DL_BODY void narrow_strip(const dl_tile *t, float *beside, size_t n, int lanes)
-{
-    dl_tile whole = *t;
-    whole.c = beside;
-    whole.c_row = 2 * (size_t)lanes;
-    for (size_t r = 0; r < t->m && t->add; r++)
-        memcpy(beside + r * whole.c_row, t->c + r * t->c_row, n * sizeof *beside);
-    strip(&whole, lanes);
-    for (size_t r = 0; r < t->m; r++)
-        memcpy(t->c + r * t->c_row, beside + r * whole.c_row, n * sizeof *beside);
-}
-
 /* rows is a tile but for its columns: c, a and the strides; b is the packed block. */
 static inline DL_BODY void all_panels(const dl_tile *rows, float *beside, size_t n, int lanes)
 {
@@ -81,10 +60,7 @@ static inline DL_BODY void all_panels(const dl_tile *rows, float *beside, size_t
         t.b = rows->b + p * panel_pitch(rows->k, width);
         prefetch_tile(t.c + width, t.c_row, t.m, width);
         prefetch_share(t.a + DL_GEMM_ROWS * t.a_row, t.a_row, t.a_col, p, n_panels, t.k);
-        if ((p + 1) * width <= n)
-            strip(&t, lanes);
-        else
-            narrow_strip(&t, beside, n - p * width, lanes);
+        dl_panel_product(&t, n - p * width, beside, lanes);
     }
 }
 

@@ -55,24 +55,57 @@ void dl_graph_destroy(dl_graph *g)
     free(g);
 }
 
-int dl_graph_weight(dl_graph *g, size_t rows, size_t columns, dl_initial initial, float deviation,
-                    const char *name, ...)
+DL_PRINTF(3, 0)
+static int next_weight(dl_graph *g, const dl_weight *what, const char *name, va_list args)
 {
     DL_ASSERT(g->n_weights < g->max_weights);
     dl_weight *w = &g->weights[g->n_weights];
-    *w = (dl_weight){.offset = g->n_parameters,
-                     .rows = dl_size_max(rows, 1),
-                     .columns = columns,
-                     .n_dims = rows ? 2 : 1,
-                     .initial = initial,
-                     .deviation = deviation};
+    size_t *offset = what->dtype == DILOCO_I64 ? &g->n_counters : &g->n_parameters;
+    *w = *what;
+    w->offset = *offset;
+    w->rows = w->n_dims > 1 ? w->shape[0] : 1;
+    w->columns = w->n_dims == 1 ? w->shape[0] : 1;
+    for (int d = 1; d < w->n_dims; d++)
+        w->columns *= w->shape[d];
+    int length = vsnprintf(w->name, sizeof w->name, name, args);
+    DL_ASSERT(length > 0 && (size_t)length < sizeof w->name);
+    *offset += w->rows * w->columns;
+    return g->n_weights++;
+}
+
+int dl_graph_weight(dl_graph *g, size_t rows, size_t columns, dl_initial initial, float spread,
+                    const char *name, ...)
+{
+    dl_weight w = {.n_dims = rows ? 2 : 1, .initial = initial, .spread = spread};
+    w.shape[0] = rows ? rows : columns;
+    if (rows) w.shape[1] = columns;
     va_list args;
     va_start(args, name);
-    int length = vsnprintf(w->name, sizeof w->name, name, args);
+    int index = next_weight(g, &w, name, args);
     va_end(args);
-    DL_ASSERT(length > 0 && (size_t)length < sizeof w->name);
-    g->n_parameters += w->rows * columns;
-    return g->n_weights++;
+    return index;
+}
+
+int dl_graph_weight4(dl_graph *g, const size_t shape[DILOCO_MAX_DIMS], dl_initial initial,
+                     float spread, const char *name, ...)
+{
+    dl_weight w = {.n_dims = DILOCO_MAX_DIMS, .initial = initial, .spread = spread};
+    memcpy(w.shape, shape, sizeof w.shape);
+    va_list args;
+    va_start(args, name);
+    int index = next_weight(g, &w, name, args);
+    va_end(args);
+    return index;
+}
+
+int dl_graph_counter(dl_graph *g, const char *name, ...)
+{
+    dl_weight w = {.dtype = DILOCO_I64, .role = DILOCO_BUFFER};
+    va_list args;
+    va_start(args, name);
+    int index = next_weight(g, &w, name, args);
+    va_end(args);
+    return index;
 }
 
 void dl_graph_set_role(dl_graph *g, int weight, diloco_role role)
@@ -160,7 +193,7 @@ static void live_inputs(dl_graph *g, int i)
         const dl_value *v = &g->values[node->in[k]];
         touch(&g->buffers[v->data], i);
         if (node->op->keeps & (DL_KEEP_IN0 << k)) touch(&g->buffers[v->data], backward_of(g, i));
-        touch(&g->buffers[v->grad], backward_of(g, i));
+        if (!v->constant) touch(&g->buffers[v->grad], backward_of(g, i));
     }
 }
 
@@ -172,7 +205,7 @@ static void live_outputs(dl_graph *g, int i)
         const dl_value *v = &g->values[node->out[k]];
         touch(&g->buffers[v->data], i);
         if (node->op->keeps & (DL_KEEP_OUT0 << k)) touch(&g->buffers[v->data], backward_of(g, i));
-        touch(&g->buffers[v->grad], backward_of(g, i));
+        if (!v->constant) touch(&g->buffers[v->grad], backward_of(g, i));
     }
     if (node->saved != DL_NO_VALUE) {
         touch(&g->buffers[g->values[node->saved].data], i);
@@ -265,10 +298,12 @@ static void layout(dl_graph *g, dl_arena *arena, size_t activation_bytes)
     }
     g->parameters = DL_ARENA_ARRAY(arena, float, g->n_parameters);
     g->gradients = DL_ARENA_ARRAY(arena, float, g->n_parameters);
+    g->counters = DL_ARENA_ARRAY(arena, int64_t, g->n_counters);
     g->inputs = DL_ARENA_ARRAY(arena, int32_t, positions);
     g->targets = DL_ARENA_ARRAY(arena, int32_t, positions);
+    g->images = dl_arena_take(arena, product(g->max_rows, g->image_bytes));
     g->logits = DL_ARENA_ARRAY(arena, float, g->n_logits);
-    g->loss = DL_ARENA_ARRAY(arena, double, 1);
+    g->tally = DL_ARENA_ARRAY(arena, dl_tally, 1);
     for (int i = 0; i < g->n_nodes; i++)
         g->nodes[i].constant = dl_arena_take(arena, g->nodes[i].constant_bytes);
     g->activations = dl_arena_take(arena, activation_bytes);
@@ -330,7 +365,7 @@ static void clear_untrained(dl_graph *g)
 {
     for (int i = 0; i < g->n_weights; i++) {
         const dl_weight *w = &g->weights[i];
-        if (w->role == DILOCO_PARAMETER) continue;
+        if (w->role == DILOCO_PARAMETER || w->dtype != DILOCO_F32) continue;
         dl_backend_zero(g->backend, g->gradients + w->offset, w->rows * w->columns * sizeof(float));
     }
 }

@@ -6,10 +6,12 @@
  *   value   f32[rows][length][width], what one node makes and at most one other uses. Its
  *           gradient has the same shape.
  *   weight  a named tensor; all weights together are one f32 array, all gradients another.
+ *           A counter is a weight too: one i64, in an array of their own, without a gradient.
  *   node    one use of an operation (a row of op.h): inputs, outputs, a weight, attributes.
  *
  * A graph is planned for max_rows sequences of max_length positions; a pass works on
- * rows <= max_rows and length <= max_length. Data is row-major. A backend that wants another
+ * rows <= max_rows and length <= max_length. Data is row-major. A row may be an image: then
+ * max_length is 1, and what is in a value's width is said by planes.h. A backend that wants another
  * layout of a weight keeps it in its operation's own memory and converts where the parameter
  * array is copied in or out: that array is the manifest's and stays as it is. */
 #ifndef DL_NN_GRAPH_H
@@ -36,19 +38,27 @@ typedef struct dl_value {
     size_t width;
     int data, grad;         /* buffers; an operation may merge them (op.h) */
     int producer, consumer; /* nodes; -1: none */
+    bool constant;          /* nothing that trains made it: it has no gradient */
 } dl_value;
 
-typedef enum dl_initial { DL_INITIAL_ONES, DL_INITIAL_NORMAL } dl_initial;
+typedef enum dl_initial {
+    DL_INITIAL_ZEROS,
+    DL_INITIAL_ONES,
+    DL_INITIAL_NORMAL, /* deviation `spread` */
+    DL_INITIAL_UNIFORM /* in [-spread, spread) */
+} dl_initial;
 
 typedef struct dl_weight {
     char name[DILOCO_NAME_MAX + 1];
-    size_t offset; /* elements into the parameter array */
-    size_t rows, columns;
-    int n_dims;       /* 1: f32[columns], rows is 1 */
+    diloco_dtype dtype;   /* F32, or I64 for a counter */
+    size_t offset;        /* elements into the parameter array, or into the counters */
+    size_t rows, columns; /* shape[0] and the product of the others; of a vector 1 and shape[0] */
+    int n_dims;
+    size_t shape[DILOCO_MAX_DIMS];
     diloco_role role; /* of others than PARAMETER the gradient is zero */
     bool end;         /* takes tokens in or gives the answer: not a matrix between others */
     dl_initial initial;
-    float deviation; /* of DL_INITIAL_NORMAL */
+    float spread;
 } dl_weight;
 
 typedef struct dl_node {
@@ -61,7 +71,7 @@ typedef struct dl_node {
     size_t constant_bytes; /* what op->prepare fills */
     void *constant;        /* backend memory */
     /* The operation's own struct. */
-    _Alignas(16) unsigned char attributes[48];
+    _Alignas(16) unsigned char attributes[80];
 } dl_node;
 
 typedef enum dl_mode {
@@ -70,13 +80,19 @@ typedef enum dl_mode {
     DL_PREDICT /* logits of the last position */
 } dl_mode;
 
-/* What one pass works on; tokens and targets are already on the backend. */
+/* What one pass works on; inputs and targets are already on the backend. */
 typedef struct dl_batch {
     size_t rows, length;
     dl_mode mode;
     float gain;      /* factor of the gradients: 1 / number of targets for the mean loss */
     bool accumulate; /* add to the weights' gradients */
 } dl_batch;
+
+/* What losses add up to. */
+typedef struct dl_tally {
+    double loss;        /* over all counted targets, nats */
+    uint64_t n_correct; /* targets that were the likeliest; of equals the first counts */
+} dl_tally;
 
 /* Seconds by operation, forward and backward: for benchmarks. */
 enum { DL_MAX_OPS = 32 };
@@ -94,17 +110,21 @@ typedef struct dl_graph {
     dl_weight *weights;
     int n_nodes, n_values, n_buffers, n_weights;
     int max_nodes, max_values, max_weights;
-    size_t n_parameters, n_logits; /* n_logits: width of what DL_PREDICT gives */
+    size_t n_parameters, n_counters;
+    size_t n_logits;    /* width of what DL_PREDICT gives */
+    size_t image_bytes; /* of one row, where rows are images; else 0 */
 
     /* Set by dl_graph_allocate; backend memory but for the first two, which are borrowed. */
     dl_backend *backend;
     dl_pool *pool;
     void *memory;
     float *parameters, *gradients;
+    int64_t *counters;
     unsigned char *activations, *scratch;
     int32_t *inputs, *targets; /* i32[max_rows][max_length] */
+    uint8_t *images;           /* u8[max_rows][image_bytes] */
     float *logits;             /* f32[n_logits], of DL_PREDICT */
-    double *loss;              /* sum over all targets since it was zeroed */
+    dl_tally *tally;           /* since it was zeroed */
     dl_profile *profile;       /* NULL: not measured */
 } dl_graph;
 
@@ -115,8 +135,14 @@ void dl_graph_destroy(dl_graph *graph); /* NULL is fine */
 
 /* The next weight; rows 0 makes a vector f32[columns]. Gives its index. */
 DL_PRINTF(6, 7)
-int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial initial,
-                    float deviation, const char *name, ...);
+int dl_graph_weight(dl_graph *graph, size_t rows, size_t columns, dl_initial initial, float spread,
+                    const char *name, ...);
+/* The next weight, f32[shape[0]]…[shape[3]]. */
+DL_PRINTF(5, 6)
+int dl_graph_weight4(dl_graph *graph, const size_t shape[DILOCO_MAX_DIMS], dl_initial initial,
+                     float spread, const char *name, ...);
+/* The next weight, an i64 without dimensions; a BUFFER that begins at 0. */
+DL_PRINTF(2, 3) int dl_graph_counter(dl_graph *graph, const char *name, ...);
 
 /* A weight that does not train (FROZEN), or that its operation itself writes (BUFFER). It is
  * PARAMETER otherwise. */

@@ -28,6 +28,7 @@ enum { DL_KEEP_IN0 = 1, DL_KEEP_IN1 = 2, DL_KEEP_OUT0 = 4, DL_KEEP_OUT1 = 8 };
 struct dl_op {
     const char *name;
     unsigned keeps;
+    bool in_place; /* overwrites its input's data, and its output's gradient becomes its input's */
 
     /* Make the outputs with dl_graph_value, and `saved` where needed. Two buffers that are
      * to be one (a gradient written over its data) are joined by giving both values the
@@ -76,6 +77,25 @@ static inline float *dl_weight_data(const dl_pass *p)
 static inline float *dl_weight_grad(const dl_pass *p)
 {
     return p->graph->gradients + p->graph->weights[p->node->weight].offset;
+}
+static inline const dl_weight *dl_weight_at(const dl_pass *p, int i)
+{
+    return &p->graph->weights[p->node->weight + i];
+}
+/* The operation that made a value; NULL: none yet. */
+static inline const dl_op *dl_producer(const dl_graph *g, int value)
+{
+    int node = g->values[value].producer;
+    return node < 0 ? NULL : g->nodes[node].op;
+}
+/* For op->shape: may the node write over a value's data? Not where its producer reads it again,
+ * or made two values in one memory. */
+static inline bool dl_may_overwrite(const dl_graph *g, int value)
+{
+    const dl_op *by = dl_producer(g, value);
+    int node = g->values[value].producer;
+    return by && !(by->keeps & (DL_KEEP_OUT0 | DL_KEEP_OUT1)) &&
+           g->nodes[node].out[1] == DL_NO_VALUE;
 }
 /* Add to the weight's gradient rather than write it? */
 static inline bool dl_weight_adds(const dl_pass *p)

@@ -8,11 +8,10 @@
  *
  * A block's loss, d and dx are split over its positions, dW over the vocabulary. Losses are
  * kept by position and added up in float64 in their order. */
-#include "nn/cpu/tile.h"
-#include "nn/cpu/vec.h"
 #include "nn/gemm.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
+#include "nn/softmax.h"
 
 typedef struct attributes {
     float z_loss;
@@ -42,9 +41,9 @@ static size_t block_positions(size_t vocab, size_t positions)
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
     size_t vocab = g->weights[node->weight].rows, positions = g->max_rows * g->max_length;
-    return (block_positions(vocab, positions) * vocab + positions +
-            (size_t)g->n_threads * DL_GEMM_WORKSPACE) *
-           sizeof(float);
+    return (block_positions(vocab, positions) * vocab + (size_t)g->n_threads * DL_GEMM_WORKSPACE) *
+               sizeof(float) +
+           positions * sizeof(dl_target_loss);
 }
 
 static double flops(const dl_graph *g, const dl_node *node)
@@ -52,32 +51,14 @@ static double flops(const dl_graph *g, const dl_node *node)
     return 2.0 * (double)g->weights[node->weight].rows * (double)g->weights[node->weight].columns;
 }
 
-/* *lse is the logsumexp of x; x becomes softmax(x) * gain * (1 + 2 z lse). */
-static inline DL_BODY void softmax_body(float *x, float *lse, size_t n, float gain, float z,
-                                        int lanes)
-{
-    float top = dl_row_max(x, n, lanes), sum = 0;
-    DL_SUM(sum)
-    for (size_t i = 0; i < n; i++) {
-        x[i] = dl_exp_negative(x[i] - top);
-        sum += x[i];
-    }
-    *lse = top + logf(sum);
-    float share = gain * (1 + 2 * z * *lse) / sum;
-    for (size_t i = 0; i < n; i++)
-        x[i] *= share;
-}
-DL_TILE_KERNEL(softmax, (float *x, float *lse, size_t n, float gain, float z),
-               softmax_body(x, lse, n, gain, z, lanes))
-
 typedef struct block {
     const dl_pass *pass;
     size_t first, n; /* positions */
     size_t vocab, channels;
     float z_loss;
-    float *logits;     /* [n][vocab], later their gradient */
-    float *losses;     /* [positions] */
-    float *workspaces; /* [threads][DL_GEMM_WORKSPACE] */
+    float *logits;          /* [n][vocab], later their gradient */
+    float *workspaces;      /* [threads][DL_GEMM_WORKSPACE] */
+    dl_target_loss *losses; /* [positions] */
     const float *x, *weight;
 } block;
 
@@ -91,24 +72,11 @@ static block block_of(const dl_pass *p)
                .channels = w->columns,
                .z_loss = a->z_loss,
                .logits = p->scratch};
-    b.losses = b.logits + block_positions(b.vocab, positions) * b.vocab;
-    b.workspaces = b.losses + positions;
+    b.workspaces = b.logits + block_positions(b.vocab, positions) * b.vocab;
+    b.losses = (void *)(b.workspaces + (size_t)p->graph->n_threads * DL_GEMM_WORKSPACE);
     b.x = dl_data(p, p->node->in[0]);
     b.weight = dl_weight_data(p);
     return b;
-}
-
-/* The loss of one position; its logits become their gradient. */
-static float position_loss(float *logits, size_t vocab, int32_t target, float gain, float z)
-{
-    if (target < 0) {
-        memset(logits, 0, vocab * sizeof *logits);
-        return 0;
-    }
-    float right = logits[target], lse;
-    softmax[dl_isa_chosen()](logits, &lse, vocab, gain, z);
-    logits[target] -= gain;
-    return lse - right;
 }
 
 static void losses_part(void *context, int part, int n_parts)
@@ -122,8 +90,8 @@ static void losses_part(void *context, int part, int n_parts)
     dl_gemm_range(&begin, &end, b->n, part, n_parts);
     for (size_t i = begin; i < end; i++)
         b->losses[b->first + i] =
-            position_loss(b->logits + i * b->vocab, b->vocab, p->graph->targets[b->first + i],
-                          p->batch.gain, b->z_loss);
+            dl_softmax_loss(b->logits + i * b->vocab, b->vocab, p->graph->targets[b->first + i],
+                            p->batch.gain, b->z_loss);
     if (p->batch.mode != DL_TRAIN) return;
     dl_gemm_args dx = {'N',         'N',       b->n,
                        b->channels, b->vocab,  dl_grad(p, p->node->in[0]) + at,
@@ -155,8 +123,7 @@ static void all_blocks(const dl_pass *p)
         dl_pool_run(p->pool, losses_part, &b);
         if (p->batch.mode == DL_TRAIN) dl_pool_run(p->pool, weight_part, &b);
     }
-    for (size_t i = 0; i < p->positions; i++)
-        *p->graph->loss += (double)b.losses[i];
+    dl_tally_add(p->graph->tally, b.losses, p->positions);
 }
 
 /* Logits of the last position of the one sequence. */

@@ -1,18 +1,42 @@
-/* op_linear.c - y = x W^T, dx = dy W, dW = dy^T x. Threads split the positions of y and dx
- * and the rows of dW. */
+/* op_linear.c - y = x W^T (+ bias), dx = dy W, dW = dy^T x, db = the sum of dy. Threads split the
+ * positions of y and dx, the rows of dW and the columns of db. Of a constant x there is no dx. */
+#include "nn/cpu/vec.h"
 #include "nn/gemm.h"
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 
+typedef struct attributes {
+    bool bias; /* the last weight */
+} attributes;
+
+static int add(dl_graph *g, int x, int weight, int n_weights, bool bias)
+{
+    attributes a = {bias};
+    return dl_graph_add(g, &dl_op_linear, x, DL_NO_VALUE, weight, n_weights, &a, sizeof a)->out[0];
+}
+
 int dl_linear(dl_graph *g, int x, int weight, int n_weights)
 {
-    return dl_graph_add(g, &dl_op_linear, x, DL_NO_VALUE, weight, n_weights, NULL, 0)->out[0];
+    return add(g, x, weight, n_weights, false);
+}
+
+int dl_linear_bias(dl_graph *g, int x, int weight)
+{
+    DL_ASSERT(g->weights[weight + 1].columns == g->weights[weight].rows);
+    return add(g, x, weight, 2, true);
+}
+
+static const dl_weight *bias_of(const dl_graph *g, const dl_node *node)
+{
+    const attributes *a = (const void *)node->attributes;
+    return a->bias ? &g->weights[node->weight + node->n_weights - 1] : NULL;
 }
 
 static size_t out_width(const dl_graph *g, const dl_node *node)
 {
     size_t rows = 0;
     for (int i = 0; i < node->n_weights; i++) {
+        if (&g->weights[node->weight + i] == bias_of(g, node)) break;
         DL_ASSERT(g->weights[node->weight + i].columns == g->values[node->in[0]].width);
         rows += g->weights[node->weight + i].rows;
     }
@@ -47,6 +71,12 @@ static void product(void *context, int part, int n_parts)
                       dl_data(p, p->node->in[0]),
                       dl_weight_data(p),
                       false};
+    const dl_weight *bias = bias_of(p->graph, p->node);
+    size_t begin, end;
+    dl_gemm_range(&begin, &end, y.m, part, n_parts);
+    for (size_t i = begin; bias && i < end; i++)
+        memcpy(y.c + i * y.n, p->graph->parameters + bias->offset, y.n * sizeof *y.c);
+    y.add = bias != NULL;
     dl_gemm_part(&y, part, n_parts, p->scratch);
 }
 
@@ -54,6 +84,26 @@ static void forward(const dl_pass *p)
 {
     dl_pass copy = *p;
     dl_pool_run(p->pool, product, &copy);
+}
+
+static inline DL_BODY void add_row_body(float *restrict sum, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] += x[i];
+}
+DL_KERNEL(add_row, (float *sum, const float *x, size_t n), add_row_body(sum, x, n))
+
+static void bias_gradient(const dl_pass *p, int part, int n_parts)
+{
+    const dl_weight *bias = bias_of(p->graph, p->node);
+    size_t begin, end, width = dl_width(p, p->node->out[0]);
+    if (!bias) return;
+    float *db = p->graph->gradients + bias->offset;
+    const float *dy = dl_grad(p, p->node->out[0]);
+    dl_part_range(&begin, &end, width, 16, part, n_parts);
+    if (!dl_weight_adds(p)) memset(db + begin, 0, (end - begin) * sizeof *db);
+    for (size_t i = 0; i < p->positions; i++)
+        dl_isa_call(add_row)(db + begin, dy + i * width + begin, end - begin);
 }
 
 static void gradients(void *context, int part, int n_parts)
@@ -72,8 +122,9 @@ static void gradients(void *context, int part, int n_parts)
                        dy,
                        dl_data(p, p->node->in[0]),
                        dl_weight_adds(p)};
-    dl_gemm_part(&dx, part, n_parts, p->scratch);
+    if (!p->graph->values[p->node->in[0]].constant) dl_gemm_part(&dx, part, n_parts, p->scratch);
     dl_gemm_part(&dw, part, n_parts, p->scratch);
+    bias_gradient(p, part, n_parts);
 }
 
 static void backward(const dl_pass *p)

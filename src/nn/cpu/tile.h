@@ -1,10 +1,11 @@
 /* tile.h - products of small blocks that already are in cache, and maxima, for inside other
  * kernels.
  *
- *     C[m][n] = (add ? C : 0) + A[m][k] B[k][n]
+ *     C[m][n] = (add ? C : 0) + A[m][k] B[k][n] + the same of each further pair
  *
  * A's element (i, l) is a[i * a_row + l * a_col], so it may be read transposed. n is a multiple
- * of DL_TILE_N; the caller pads. Each element of C is one sum in the order of k. */
+ * of DL_TILE_N; the caller pads. Each element of C is one sum in the order of k, then of the
+ * pairs: a convolution is such a sum, with a pair for each place of its kernel. */
 #ifndef DL_NN_CPU_TILE_H
 #define DL_NN_CPU_TILE_H
 
@@ -15,12 +16,18 @@
 
 enum { DL_TILE_N = 16 };
 
+typedef struct dl_tile_pair {
+    const float *a, *b;
+} dl_tile_pair;
+
 typedef struct dl_tile {
     float *c;
     const float *a, *b;
     size_t m, n, k;
     size_t c_row, a_row, a_col, b_row; /* strides in elements */
     bool add;
+    const dl_tile_pair *more; /* of the same k and strides; NULL when there are none */
+    size_t n_more;
 } dl_tile;
 
 #define LANES 16

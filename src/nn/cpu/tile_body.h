@@ -21,16 +21,21 @@ static inline DL_BODY void JOIN(dl_tile_block, LANES)(const dl_tile *t, size_t i
 #pragma GCC unroll 2
         for (int v = 0; v < vecs; v++)
             acc[r][v] = t->add ? *(const VEC *)(c + (size_t)r * c_row + v * LANES) : (VEC){0};
-    for (size_t l = 0; l < k; l++, a += a_col, b += b_row) {
-        VEC bv[2];
-#pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++)
-            bv[v] = *(const VEC *)(b + v * LANES);
-#pragma GCC unroll 12
-        for (int r = 0; r < rows; r++)
+    for (size_t pair = 0;; pair++) {
+        for (size_t l = 0; l < k; l++, a += a_col, b += b_row) {
+            VEC bv[2];
 #pragma GCC unroll 2
             for (int v = 0; v < vecs; v++)
-                acc[r][v] += a[(size_t)r * a_row] * bv[v];
+                bv[v] = *(const VEC *)(b + v * LANES);
+#pragma GCC unroll 12
+            for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+                for (int v = 0; v < vecs; v++)
+                    acc[r][v] += a[(size_t)r * a_row] * bv[v];
+        }
+        if (pair == t->n_more) break;
+        a = t->more[pair].a + i * a_row;
+        b = t->more[pair].b + j;
     }
 #pragma GCC unroll 12
     for (int r = 0; r < rows; r++)

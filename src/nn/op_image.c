@@ -1,0 +1,122 @@
+/* op_image.c - bytes become numbers: the input of a graph whose rows are images.
+ *
+ *     y[place][row][channel, tap] = (u8[row][channel][s(place, tap)] / 255 - mean) / deviation
+ *
+ * and 0 where the tap lies outside the image. With a window of size 1 these are the pixels. With a
+ * larger one the taps of the first convolution lie side by side, in the order of its weight, which
+ * so becomes a convolution of size 1 with long rows instead of one over 1 or 3 channels (each of
+ * its small products would have that many terms). Nothing trains before it. */
+#include "nn/op_rows.h"
+#include "nn/ops.h"
+#include "nn/planes.h"
+
+#include <string.h>
+
+typedef struct attributes {
+    dl_window window;
+    float factor[DL_SAMPLE_MAX_CHANNELS], shift[DL_SAMPLE_MAX_CHANNELS]; /* byte * factor + shift */
+} attributes;
+
+dl_planes dl_image(dl_graph *g, const dl_sample *sample, size_t size, size_t stride, size_t pad)
+{
+    dl_planes pixels = {DL_NO_VALUE, sample->height, sample->width, sample->channels};
+    size_t width = sample->channels * size * size;
+    attributes a = {.window = dl_window_over(pixels, width, size, stride, pad)};
+    DL_ASSERT(sample->kind == DL_IMAGES && sample->channels <= DL_SAMPLE_MAX_CHANNELS);
+    DL_ASSERT(g->max_length == 1);
+    for (size_t c = 0; c < sample->channels; c++) {
+        a.factor[c] = 1 / (255 * sample->deviation[c]);
+        a.shift[c] = -sample->mean[c] / sample->deviation[c];
+    }
+    g->image_bytes = dl_sample_bytes(sample);
+    const dl_node *node =
+        dl_graph_add(g, &dl_op_image, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, &a, sizeof a);
+    return (dl_planes){node->out[0], a.window.out_height, a.window.out_width, width};
+}
+
+static const attributes *attributes_of(const dl_node *node)
+{
+    return (const void *)node->attributes;
+}
+
+static void shape(dl_graph *g, dl_node *node)
+{
+    const dl_window *w = &attributes_of(node)->window;
+    node->out[0] = dl_graph_value(g, dl_window_out_places(w) * w->out_channels);
+    g->values[node->out[0]].constant = true;
+}
+
+/* Each part's image as numbers, with its margin of zeros. */
+static size_t padded_floats(const dl_window *w)
+{
+    return w->in_channels * (size_t)(w->in_height + 2 * w->pad) * (w->in_width + 2 * w->pad);
+}
+
+static size_t scratch(const dl_graph *g, const dl_node *node)
+{
+    return (size_t)g->n_threads * padded_floats(&attributes_of(node)->window) * sizeof(float);
+}
+
+/* The inside of the margin. */
+static void convert(float *padded, const uint8_t *image, const attributes *a)
+{
+    const dl_window *w = &a->window;
+    size_t pitch = w->in_width + 2 * (size_t)w->pad, height = w->in_height + 2 * (size_t)w->pad;
+    for (size_t c = 0; c < w->in_channels; c++)
+        for (size_t y = 0; y < w->in_height; y++) {
+            float *to = padded + (c * height + y + w->pad) * pitch + w->pad;
+            for (size_t x = 0; x < w->in_width; x++)
+                to[x] = (float)*image++ * a->factor[c] + a->shift[c];
+        }
+}
+
+/* All places of one image; `step` from one place to the next. */
+static void spread(float *to, size_t step, const float *padded, const dl_window *w)
+{
+    size_t pitch = w->in_width + 2 * (size_t)w->pad, height = w->in_height + 2 * (size_t)w->pad;
+    for (size_t y = 0; y < w->out_height; y++)
+        for (size_t x = 0; x < w->out_width; x++, to += step) {
+            float *at = to;
+            for (size_t c = 0; c < w->in_channels; c++)
+                for (size_t i = 0; i < w->size; i++) {
+                    size_t row = c * height + y * w->stride + i;
+                    const float *from = padded + row * pitch + x * w->stride;
+                    for (size_t j = 0; j < w->size; j++)
+                        *at++ = from[j];
+                }
+        }
+}
+
+static void images(void *context, int part, int n_parts)
+{
+    const dl_pass *p = context;
+    const attributes *a = attributes_of(p->node);
+    const dl_window *w = &a->window;
+    size_t begin, end, rows = p->batch.rows, width = w->out_channels;
+    float *padded = (float *)p->scratch + (size_t)part * padded_floats(w);
+    memset(padded, 0, padded_floats(w) * sizeof *padded);
+    dl_part_range(&begin, &end, rows, 1, part, n_parts);
+    for (size_t row = begin; row < end; row++) {
+        convert(padded, p->graph->images + row * p->graph->image_bytes, a);
+        spread(dl_data(p, p->node->out[0]) + row * width, rows * width, padded, w);
+    }
+}
+
+static void forward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, images, &copy);
+}
+
+static void backward(const dl_pass *p)
+{
+    (void)p; /* bytes do not train */
+}
+
+const dl_op dl_op_image = {
+    .name = "image",
+    .shape = shape,
+    .scratch = scratch,
+    .forward = {[DL_DEVICE_CPU] = forward},
+    .backward = {[DL_DEVICE_CPU] = backward},
+};

@@ -1,0 +1,114 @@
+/* op_max_pool.c - y = the largest of x under a window; its gradient goes to the first tap that
+ * has it, as in PyTorch. Taps outside the image do not take part.
+ *
+ * Forward takes whole matrices [rows][channels] at once. Backward finds the tap again by comparing
+ * x with y, so no index is kept; an output place is done before the next, so a place on which
+ * several windows lie gets the sum of theirs in a fixed order, and threads split the rows. */
+#include "nn/cpu/vec.h"
+#include "nn/op_rows.h"
+#include "nn/ops.h"
+
+dl_planes dl_max_pool(dl_graph *g, dl_planes x, size_t size, size_t stride, size_t pad)
+{
+    DL_ASSERT(2 * pad <= size); /* so that a window has a tap inside */
+    dl_window w = dl_window_over(x, x.channels, size, stride, pad);
+    const dl_node *node =
+        dl_graph_add(g, &dl_op_max_pool, x.value, DL_NO_VALUE, DL_NO_WEIGHT, 0, &w, sizeof w);
+    return (dl_planes){node->out[0], w.out_height, w.out_width, x.channels};
+}
+
+static const dl_window *window_of(const dl_node *node)
+{
+    return (const void *)node->attributes;
+}
+
+static void shape(dl_graph *g, dl_node *node)
+{
+    const dl_window *w = window_of(node);
+    DL_ASSERT(g->values[node->in[0]].width == dl_window_in_places(w) * w->in_channels);
+    node->out[0] = dl_graph_value(g, dl_window_out_places(w) * w->out_channels);
+}
+
+/* A NaN stays. */
+static inline DL_BODY void larger_body(float *restrict y, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+}
+DL_KERNEL(larger, (float *y, const float *x, size_t n), larger_body(y, x, n))
+
+/* Give dy to dx where x is y, and take it from `left`, so that no other tap gets it. */
+static inline DL_BODY void give_body(float *restrict dx, float *restrict left,
+                                     const float *restrict x, const float *restrict y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float given = x[i] == y[i] ? left[i] : 0;
+        dx[i] += given;
+        left[i] = x[i] == y[i] ? 0 : left[i];
+    }
+}
+DL_KERNEL(give, (float *dx, float *left, const float *x, const float *y, size_t n),
+          give_body(dx, left, x, y, n))
+
+/* A part of the rows of every place, as floats of its matrix. */
+static void range(size_t *begin, size_t *end, const dl_pass *p, int part, int n_parts)
+{
+    dl_part_range(begin, end, p->batch.rows * window_of(p->node)->in_channels, 16, part, n_parts);
+}
+
+static void forward_part(void *context, int part, int n_parts)
+{
+    const dl_pass *p = context;
+    const dl_window *w = window_of(p->node);
+    dl_tap taps[DL_WINDOW_MAX_TAPS];
+    size_t begin, end, matrix = p->batch.rows * w->in_channels;
+    const float *x = dl_data(p, p->node->in[0]);
+    range(&begin, &end, p, part, n_parts);
+    for (size_t place = 0; place < dl_window_out_places(w); place++) {
+        float *y = dl_data(p, p->node->out[0]) + place * matrix + begin;
+        size_t n = dl_window_list(taps, w, place);
+        memcpy(y, x + taps[0].place * matrix + begin, (end - begin) * sizeof *y);
+        for (size_t i = 1; i < n; i++)
+            dl_isa_call(larger)(y, x + taps[i].place * matrix + begin, end - begin);
+    }
+}
+
+static void forward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, forward_part, &copy);
+}
+
+static void backward_part(void *context, int part, int n_parts)
+{
+    const dl_pass *p = context;
+    const dl_window *w = window_of(p->node);
+    dl_tap taps[DL_WINDOW_MAX_TAPS];
+    size_t begin, end, matrix = p->batch.rows * w->in_channels;
+    const float *x = dl_data(p, p->node->in[0]), *y = dl_data(p, p->node->out[0]);
+    float *dx = dl_grad(p, p->node->in[0]), *dy = dl_grad(p, p->node->out[0]);
+    range(&begin, &end, p, part, n_parts);
+    for (size_t place = 0; place < dl_window_in_places(w); place++)
+        memset(dx + place * matrix + begin, 0, (end - begin) * sizeof *dx);
+    for (size_t place = 0; place < dl_window_out_places(w); place++) {
+        size_t out = place * matrix + begin, n = dl_window_list(taps, w, place);
+        for (size_t i = 0; i < n; i++) {
+            size_t in = taps[i].place * matrix + begin;
+            dl_isa_call(give)(dx + in, dy + out, x + in, y + out, end - begin);
+        }
+    }
+}
+
+static void backward(const dl_pass *p)
+{
+    dl_pass copy = *p;
+    dl_pool_run(p->pool, backward_part, &copy);
+}
+
+const dl_op dl_op_max_pool = {
+    .name = "max_pool",
+    .keeps = DL_KEEP_IN0 | DL_KEEP_OUT0,
+    .shape = shape,
+    .forward = {[DL_DEVICE_CPU] = forward},
+    .backward = {[DL_DEVICE_CPU] = backward},
+};
