@@ -2,7 +2,7 @@
 #
 #   libdiloco        base … run: embeds in anybody's trainer
 #   libdiloco-train  nn, model, data, train on top of it
-#   diloco           cli, with both in it
+#   diloco           plan and cli, with both in it
 #
 # A folder that has no sources yet is left out, and what needs it is not built.
 
@@ -51,8 +51,8 @@ if(TARGET dl_train)
   target_link_libraries(diloco_train_static PUBLIC diloco_diloco_static)
 endif()
 
-if(TARGET dl_train AND TARGET dl_cli)
-  add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli>)
+if(TARGET dl_train AND TARGET dl_plan AND TARGET dl_cli)
+  add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli> $<TARGET_OBJECTS:dl_plan>)
   target_link_libraries(diloco PRIVATE dl_flags diloco_train_static)
   set_property(TARGET diloco PROPERTY LINKER_LANGUAGE CXX)
   install(TARGETS diloco)

@@ -9,7 +9,8 @@ The dl_folder rows of CMakeLists.txt are the law:
   rows     a folder is one row, and uses only folders of rows above it (so there is no cycle)
   src      a quoted include is "folder/x.h", a file that is there, of the folder itself or one it
            uses; what is public comes as <diloco/x.h>. Tests may also use tests/.
-  cli      speaks to the libraries through <diloco/...>, and may use "base/..." and "cli/..."
+  cli      speaks to the libraries through <diloco/...>, and may use "base/...", "cli/..." and the
+           program's other folders
   public   include/diloco/*.h includes <diloco/...> and the C standard library, nothing else
 """
 
@@ -21,7 +22,7 @@ from pathlib import Path
 ROW = re.compile(r"^dl_folder\(\s*(\w+)\s+USES\s*([\w\s]*?)\s*(?:LINK\b[^)]*)?\)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
-CLI_USES = {"base", "cli"}
+CLI_USES = {"base", "cli", "plan"}
 C11_HEADERS = {
     f"{name}.h"
     for name in """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp

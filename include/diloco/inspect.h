@@ -35,6 +35,14 @@ typedef diloco_status (*diloco_log_entry_fn)(void *user, const diloco_log_entry 
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint64_t from,
                                                            diloco_log_entry_fn fn, void *user);
 
+/* The record that replicas left in the store (docs/design.md section 9), one line of JSON a call,
+ * without its newline: one life after the other, each in its order. A life's last lines may be
+ * missing: they are put there in parts. A status other than OK stops the walk and is returned.
+ * DILOCO_ENOENT: no run there, or no record of it. */
+typedef diloco_status (*diloco_record_line_fn)(void *user, const char *line, size_t len);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_record_walk(const char *url,
+                                                              diloco_record_line_fn fn, void *user);
+
 typedef struct diloco_replica_status {
     char replica[32];
     uint32_t generation;
@@ -84,8 +92,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify(diloco_verify_report *o
                                                          void *user);
 
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
- * model's tensors under their names, as they are to be evaluated: theta, or what the outer optimizer
- * evaluates in its place (schedule_free: the mean). The caller frees *bytes with diloco_free. */
+ * model's tensors under their names, as they are to be evaluated: theta, or what the outer
+ * optimizer evaluates in its place (schedule_free: the mean). The caller frees *bytes with
+ * diloco_free. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_t *len,
                                                              uint64_t *entry, const char *url,
                                                              uint64_t entries);

@@ -29,6 +29,27 @@ typedef enum dl_flag {
     DL_FLAG_TEMPERATURE,
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
+    DL_FLAG_PARAMS, /* from here on: of plan */
+    DL_FLAG_LAYERS,
+    DL_FLAG_STEP_SECONDS,
+    DL_FLAG_STEPS,
+    DL_FLAG_PLAN_REPLICAS,
+    DL_FLAG_GBIT,
+    DL_FLAG_LATENCY,
+    DL_FLAG_LINK,
+    DL_FLAG_PROBE,
+    DL_FLAG_COST,
+    DL_FLAG_ADVICE,
+    DL_FLAG_METHOD,
+    DL_FLAG_SYNC_EVERY,
+    DL_FLAG_FRAGMENT_LAYERS,
+    DL_FLAG_TAU,
+    DL_FLAG_BITS,
+    DL_FLAG_EXCHANGE,
+    DL_FLAG_UTILIZATION,
+    DL_FLAG_GRID,
+    DL_FLAG_REPLAY,
+    DL_FLAG_RECORDED_LINK,
     DL_N_FLAGS
 } dl_flag;
 
@@ -73,6 +94,7 @@ diloco_status dl_cmd_sample(const dl_args *args);
 diloco_status dl_cmd_presets(const dl_args *args);
 diloco_status dl_cmd_doctor(const dl_args *args);
 diloco_status dl_cmd_data(const dl_args *args);
+diloco_status dl_cmd_plan(const dl_args *args);
 diloco_status dl_cmd_options(const dl_args *args);
 diloco_status dl_cmd_help(const dl_args *args);
 

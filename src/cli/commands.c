@@ -38,6 +38,24 @@ const dl_command dl_commands[] = {
      NULL, BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_doctor},
     {"data", "CONFIG", "what the data is: tokens, shards, samples, digest", NULL,
      BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
+    {"plan", "[CONFIG]", "what a model, a link and machines come to, before they are paid for",
+     "How busy the machines will be with each method, how long the run takes, what it moves and\n"
+     "costs, and which to take. The model is CONFIG's, or --params and --layers; the link is "
+     "--gbit,\n"
+     "--link, or what --probe measures.\n"
+     "  diloco plan demo.toml --link 50mbit,100ms --replicas 4\n"
+     "  diloco plan --params 1e9 --layers 24 --step-seconds 0.5 --gbit 0.2 --cost prices.toml\n"
+     "--grid answers by the models that others published; --replay puts a measured run on a link.\n"
+     "  diloco plan --grid published --params 1e9 --layers 24 --step-seconds 0.1 \\\n"
+     "      --method streaming --sync-every 100 --tau 1 --bits 4 --utilization 0.5,0.9\n"
+     "  diloco plan --replay record.jsonl --link 50mbit,100ms",
+     BIT(DL_FLAG_PARAMS) | BIT(DL_FLAG_LAYERS) | BIT(DL_FLAG_STEP_SECONDS) | BIT(DL_FLAG_STEPS) |
+         BIT(DL_FLAG_PLAN_REPLICAS) | BIT(DL_FLAG_GBIT) | BIT(DL_FLAG_LATENCY) | BIT(DL_FLAG_LINK) |
+         BIT(DL_FLAG_PROBE) | BIT(DL_FLAG_COST) | BIT(DL_FLAG_ADVICE) | BIT(DL_FLAG_METHOD) |
+         BIT(DL_FLAG_SYNC_EVERY) | BIT(DL_FLAG_FRAGMENT_LAYERS) | BIT(DL_FLAG_TAU) |
+         BIT(DL_FLAG_BITS) | BIT(DL_FLAG_EXCHANGE) | BIT(DL_FLAG_UTILIZATION) | BIT(DL_FLAG_GRID) |
+         BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_RECORDED_LINK) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON),
+     DL_SETS_ALL, dl_cmd_plan},
     {"options", NULL, "every option: range, unit, default, meaning", NULL, BIT(DL_FLAG_MARKDOWN),
      DL_SETS_NONE, dl_cmd_options},
     {"help", "[COMMAND]", "this text, or that of a command", NULL, 0, DL_SETS_NONE, dl_cmd_help},

@@ -3,4 +3,4 @@
 get_target_property(cli_sources dl_cli SOURCES)
 list(FILTER cli_sources EXCLUDE REGEX "/main\\.c$")
 set_property(TARGET dl_cli PROPERTY SOURCES ${cli_sources})
-set(F_USES base tensor codec combine outer store run nn model data train)
+set(F_USES base tensor codec combine outer store run nn model data train plan)

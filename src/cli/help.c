@@ -192,16 +192,26 @@ void dl_help_program(FILE *out)
           out);
 }
 
+static void flag_name(char out[64], const dl_flag_row *row)
+{
+    snprintf(out, 64, "%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+}
+
 static void print_flags(FILE *out, const dl_command *command)
 {
+    uint64_t taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
+    char name[64];
+    int width = 18;
+    for (size_t i = 0; i < DL_N_FLAGS; i++) {
+        flag_name(name, &dl_flag_rows[i]);
+        if (taken & DL_FLAG_BIT(i) && (int)strlen(name) > width) width = (int)strlen(name);
+    }
     fputs("\nFlags:\n", out);
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         const dl_flag_row *row = &dl_flag_rows[i];
-        if (!(command->flags & DL_FLAG_BIT(i)) && i != DL_FLAG_HELP) continue;
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s", row->name, row->value ? " " : "",
-                 row->value ? row->value : "");
-        fprintf(out, "  %-18s %s%s%s%s\n", name, row->help, row->option ? " (" : "",
+        if (!(taken & DL_FLAG_BIT(i))) continue;
+        flag_name(name, row);
+        fprintf(out, "  %-*s %s%s%s%s\n", width, name, row->help, row->option ? " (" : "",
                 row->option ? row->option : "", row->option ? ")" : "");
     }
 }

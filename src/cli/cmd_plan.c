@@ -1,0 +1,74 @@
+/* cmd_plan.c - which of the three kinds of plan is asked for, and whether the flags fit it. */
+#include "cli/plan.h"
+
+#include <string.h>
+
+#define BIT DL_FLAG_BIT
+
+typedef struct plan_mode {
+    const char *flag; /* that asks for it; NULL: none does */
+    uint64_t takes;
+    bool target;
+    diloco_status (*run)(const dl_args *args);
+} plan_mode;
+
+static diloco_status forecast(const dl_args *args)
+{
+    static dl_plan_question question; /* too large for some stacks */
+    DL_TRY(dl_plan_ask(&question, args));
+    return dl_plan_answer(&question, args);
+}
+
+static const plan_mode modes[] = {
+    {"--grid",
+     BIT(DL_FLAG_GRID) | BIT(DL_FLAG_PARAMS) | BIT(DL_FLAG_LAYERS) | BIT(DL_FLAG_STEP_SECONDS) |
+         BIT(DL_FLAG_METHOD) | BIT(DL_FLAG_SYNC_EVERY) | BIT(DL_FLAG_FRAGMENT_LAYERS) |
+         BIT(DL_FLAG_TAU) | BIT(DL_FLAG_BITS) | BIT(DL_FLAG_UTILIZATION) |
+         BIT(DL_FLAG_PLAN_REPLICAS),
+     false, dl_plan_grid},
+    {"--replay",
+     BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_LINK) | BIT(DL_FLAG_RECORDED_LINK) | BIT(DL_FLAG_TAU), false,
+     dl_plan_replay},
+    {NULL, ~(BIT(DL_FLAG_GRID) | BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_RECORDED_LINK)), true, forecast},
+};
+
+static const plan_mode *mode_of(const dl_args *args)
+{
+    if (dl_args_has(args, DL_FLAG_GRID)) return &modes[0];
+    if (dl_args_has(args, DL_FLAG_REPLAY)) return &modes[1];
+    return &modes[2];
+}
+
+static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
+{
+    for (size_t i = 0; i < DL_N_FLAGS; i++) {
+        if (!args->flags[i] || i == DL_FLAG_JSON || mode->takes & BIT(i)) continue;
+        if (mode->flag)
+            return dl_fail(DILOCO_EINVAL, "%s does not go with %s", dl_flag_rows[i].name,
+                           mode->flag);
+        return dl_fail(DILOCO_EINVAL, "%s goes with --replay only", dl_flag_rows[i].name);
+    }
+    if (mode->target) return DILOCO_OK;
+    if (args->target)
+        return dl_fail(DILOCO_EINVAL, "%s takes no CONFIG, but \"%.100s\" is given", mode->flag,
+                       args->target);
+    return args->n_sets ? dl_fail(DILOCO_EINVAL, "--set does not go with %s", mode->flag)
+                        : DILOCO_OK;
+}
+
+diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag, uint32_t fallback,
+                            uint32_t max)
+{
+    uint64_t n;
+    DL_TRY(dl_args_u64(&n, args, flag, fallback, max));
+    if (!n) return dl_fail(DILOCO_EINVAL, "%s 0: at least 1", dl_flag_rows[flag].name);
+    *out = (uint32_t)n;
+    return DILOCO_OK;
+}
+
+diloco_status dl_cmd_plan(const dl_args *args)
+{
+    const plan_mode *mode = mode_of(args);
+    DL_TRY(check_flags(args, mode));
+    return mode->run(args);
+}

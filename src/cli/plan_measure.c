@@ -1,0 +1,104 @@
+/* plan_measure.c - how long a step takes here: train for a few seconds, alone, and look at the
+ * record.
+ *
+ * The run lives in a folder of its own that goes away with it; its only entry is never reached. The
+ * median of the steps after the first ones, which touch their memory for the first time. */
+#include "cli/crew.h"
+#include "cli/plan.h"
+#include <diloco/train.h>
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIRST_STEPS = 3, MIN_STEPS = 8, MAX_STEPS = 200 };
+static const double ENOUGH_S = 5;
+
+typedef struct meter {
+    double seconds[MAX_STEPS];
+    size_t n, seen;
+    double total;
+    volatile int stop;
+} meter;
+
+static void on_line(void *user, const char *line, size_t len)
+{
+    meter *m = user;
+    dl_json_value value;
+    char event[32];
+    double tokens, rate;
+    if (dl_json_parse(&value, line, len) || dl_json_read_str(event, sizeof event, value, "event") ||
+        strcmp(event, "step") != 0 || dl_json_read_f64(&tokens, value, "tokens") ||
+        dl_json_read_f64(&rate, value, "tokens_per_s") || !(rate > 0))
+        return;
+    m->total += tokens / rate;
+    if (m->seen++ >= FIRST_STEPS && m->n < MAX_STEPS) m->seconds[m->n++] = tokens / rate;
+    if (m->n == MAX_STEPS || (m->n >= MIN_STEPS && m->total > ENOUGH_S)) m->stop = 1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info, (void)kind, (void)where;
+    return remove(path);
+}
+
+/* One replica that trains alone, and never comes to an entry. */
+static diloco_status alone_in(dl_config *config, const char *folder)
+{
+    static const char *const values[][2] = {
+        {"trainer.rounds", "1"},     {"trainer.local_steps_per_round", "1000000"},
+        {"trainer.eval_every", "0"}, {"run.record", ""},
+        {"run.local_replicas", "1"},
+    };
+    char path[512];
+    DL_TRY(diloco_preset_apply(config, "single"));
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        DL_TRY(dl_config_set(config, values[i][0], values[i][1], "plan"));
+    snprintf(path, sizeof path, "%s/run", folder);
+    DL_TRY(dl_config_set(config, "run.store", path, "plan"));
+    snprintf(path, sizeof path, "%s/state", folder);
+    return dl_config_set(config, "run.state_dir", path, "plan");
+}
+
+static diloco_status train_in(meter *m, dl_config *config, const char *folder)
+{
+    const diloco_train_hooks hooks = {.on_record = on_line, .user = m, .stop = &m->stop};
+    DL_TRY(alone_in(config, folder));
+    diloco_status status = diloco_train_create(config);
+    if (!status) status = diloco_train(config, "r0", &hooks);
+    if (status == DILOCO_EINTERRUPTED && m->stop) status = DILOCO_OK;
+    if (!status && !m->n)
+        status = dl_fail(DILOCO_EINVAL, "no step was measured; give --step-seconds");
+    return status;
+}
+
+diloco_status dl_plan_measure(double *step_s, const dl_config *config)
+{
+    static meter m;
+    static dl_config own;
+    const char *tmp = getenv("TMPDIR");
+    char folder[256];
+    int len = snprintf(folder, sizeof folder, "%s/diloco-plan-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (len < 0 || (size_t)len >= sizeof folder || !mkdtemp(folder))
+        return dl_fail(DILOCO_EIO, "no folder for a short training run in %s: %s; set TMPDIR",
+                       tmp && *tmp ? tmp : "/tmp", strerror(errno));
+    m = (meter){.n = 0};
+    own = *config;
+    fprintf(stderr,
+            "diloco: training for some seconds to measure a step (or give --step-seconds)\n");
+    diloco_status status = train_in(&m, &own, folder);
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (status) return status;
+    qsort(m.seconds, m.n, sizeof m.seconds[0], ascending);
+    *step_s = m.seconds[m.n / 2];
+    return DILOCO_OK;
+}

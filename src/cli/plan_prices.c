@@ -1,0 +1,98 @@
+/* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row. */
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/plan.h"
+#include "cli/toml.h"
+
+#include <string.h>
+
+enum { FILE_MAX = 1 << 16 };
+
+#define AT(field) offsetof(dl_prices, field)
+static const struct {
+    const char *key;
+    size_t offset, cap; /* cap: of a text; 0: a number */
+} rows[] = {
+    {"date", AT(date), sizeof(((dl_prices *)0)->date)},
+    {"currency", AT(currency), sizeof(((dl_prices *)0)->currency)},
+    {"egress_per_gb", AT(egress_per_gb), 0},
+    {"ingress_per_gb", AT(ingress_per_gb), 0},
+    {"put_per_1000", AT(put_per_1000), 0},
+    {"get_per_1000", AT(get_per_1000), 0},
+    {"machine_hour", AT(machine_hour), 0},
+};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+typedef struct table {
+    dl_prices *out;
+    const char *path;
+    diloco_status status;
+} table;
+
+static diloco_status unknown_key(const table *t, const dl_toml_value *v)
+{
+    const char *names[N_ROWS];
+    for (size_t i = 0; i < N_ROWS; i++)
+        names[i] = rows[i].key;
+    const char *nearest = dl_nearest(names, N_ROWS, v->key);
+    return dl_fail(DILOCO_EINVAL, "%s:%u:%u: there is no price %.60s; did you mean %s?", t->path,
+                   v->key_at.line, v->key_at.column, v->key, nearest ? nearest : "egress_per_gb");
+}
+
+static diloco_status take(const table *t, const dl_toml_value *v)
+{
+    size_t i = 0;
+    double number;
+    while (i < N_ROWS && strcmp(rows[i].key, v->key) != 0)
+        i++;
+    if (i == N_ROWS) return unknown_key(t, v);
+    char *field = (char *)t->out + rows[i].offset;
+    if (rows[i].cap) {
+        if (v->type != DL_TOML_STRING || !*v->text || strlen(v->text) >= rows[i].cap)
+            return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s is text in quotes, below %zu bytes",
+                           t->path, v->at.line, v->at.column, v->key, rows[i].cap);
+        dl_printable(field, rows[i].cap, v->text);
+        return DILOCO_OK;
+    }
+    bool is_number = v->type == DL_TOML_INTEGER || v->type == DL_TOML_FLOAT;
+    if (!is_number || !dl_text_to_f64(&number, v->text, strlen(v->text)) || !(number >= 0))
+        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s is a number, at least 0", t->path, v->at.line,
+                       v->at.column, v->key);
+    memcpy(field, &number, sizeof number);
+    return DILOCO_OK;
+}
+
+static bool on_value(void *user, const dl_toml_value *value)
+{
+    table *t = user;
+    t->status = take(t, value);
+    return !t->status;
+}
+
+static diloco_status walk(table *t, const dl_buf *text)
+{
+    dl_toml_error error;
+    if (!dl_toml_walk((const char *)text->data, text->len, on_value, t, &error))
+        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", t->path, error.at.line, error.at.column,
+                       error.text);
+    if (t->status) return t->status;
+    if (!*t->out->date)
+        return dl_fail(DILOCO_EINVAL,
+                       "%s: prices need the day they were looked up: date = \"2026-01-31\"",
+                       t->path);
+    return DILOCO_OK;
+}
+
+diloco_status dl_plan_prices(dl_prices *out, const char *path)
+{
+    dl_buf text;
+    table t = {.out = out, .path = path};
+    *out = (dl_prices){.currency = ""};
+    dl_buf_init(&text, FILE_MAX);
+    diloco_status status = dl_file_read(&text, path);
+    if (status == DILOCO_ENOENT)
+        status = dl_fail(DILOCO_EINVAL, "%s: there is no such price table", path);
+    if (!status) status = walk(&t, &text);
+    dl_buf_deinit(&text);
+    return status;
+}

@@ -1,0 +1,169 @@
+/* plan_question.c - the planner's question: the model, the run, the link, the prices, and what
+ * the command line says over the methods' own values. */
+#include "cli/crew.h"
+#include "cli/plan.h"
+#include "cli/settings.h"
+#include "plan/published.h"
+#include <diloco/inspect.h>
+#include <diloco/train.h>
+
+#include <string.h>
+
+static bool has(const dl_args *args, dl_flag flag)
+{
+    return dl_args_has(args, flag);
+}
+
+/* A positive number flag; *out stays when it is not given. */
+static diloco_status positive(double *out, const dl_args *args, dl_flag flag, double max)
+{
+    if (!has(args, flag)) return DILOCO_OK;
+    DL_TRY(dl_args_f64(out, args, flag, 0, max));
+    if (*out > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s %s: more than 0", dl_flag_rows[flag].name, args->flags[flag]);
+}
+
+/* ---- the model */
+
+static diloco_status of_config(dl_plan_question *q, const dl_args *args)
+{
+    diloco_memory_plan memory;
+    if (has(args, DL_FLAG_PARAMS) || has(args, DL_FLAG_LAYERS))
+        return dl_fail(DILOCO_EINVAL, "CONFIG says what the model is; --params and --layers go "
+                                      "without one");
+    DL_TRY(dl_settings_load(&q->config, args));
+    DL_TRY(dl_crew_fill_in(&q->config));
+    DL_TRY(diloco_train_plan(&memory, &q->config));
+    q->has_config = true;
+    q->layers = (uint32_t)q->config.layers;
+    q->task.parameters = (double)memory.parameters;
+    q->task.steps = (double)q->config.rounds * (double)q->config.local_steps;
+    q->task.replicas = (uint32_t)q->config.replicas;
+    q->task.heartbeat_s = q->config.heartbeat_s;
+    q->task.snapshot_s = q->config.snapshot_s;
+    return DILOCO_OK;
+}
+
+static diloco_status of_flags(dl_plan_question *q, const dl_args *args)
+{
+    if (!has(args, DL_FLAG_PARAMS) || !has(args, DL_FLAG_LAYERS))
+        return dl_fail(DILOCO_EINVAL, "plan needs a model: a CONFIG, or --params N --layers L "
+                                      "--step-seconds S");
+    if (!has(args, DL_FLAG_STEP_SECONDS))
+        return dl_fail(DILOCO_EINVAL, "--step-seconds S is needed: without a CONFIG there is no "
+                                      "model to measure it with");
+    if (args->n_sets) return dl_fail(DILOCO_EINVAL, "--set changes a CONFIG, and there is none");
+    dl_config_init(&q->config);
+    DL_TRY(positive(&q->task.parameters, args, DL_FLAG_PARAMS, 1e18));
+    q->task.steps = 10000;
+    q->task.replicas = 2;
+    q->task.heartbeat_s = q->config.heartbeat_s;
+    q->task.snapshot_s = q->config.snapshot_s;
+    return dl_plan_count(&q->layers, args, DL_FLAG_LAYERS, 1, DL_PLAN_MAX_LAYERS);
+}
+
+/* A step is measured last, when all else is known to be right. */
+static diloco_status step_time(dl_plan_question *q, const dl_args *args)
+{
+    if (has(args, DL_FLAG_STEP_SECONDS))
+        return positive(&q->task.step_s, args, DL_FLAG_STEP_SECONDS, 1e9);
+    if (!*q->config.train_path)
+        return dl_fail(DILOCO_EINVAL, "measuring a step needs data.train_path in CONFIG; or give "
+                                      "--step-seconds S");
+    DL_TRY(diloco_train_check(&q->config));
+    q->measured_step = true;
+    return dl_plan_measure(&q->task.step_s, &q->config);
+}
+
+/* ---- the link */
+
+static diloco_status probe(dl_plan_link *link, const char *url)
+{
+    diloco_store_report report;
+    DL_TRY(diloco_store_check(&report, url));
+    if (!(report.write_mb_per_s > 0 && report.read_mb_per_s > 0))
+        return dl_fail(DILOCO_EIO, "--probe %s: the store was too fast or too slow to be measured",
+                       url);
+    *link = (dl_plan_link){.up_bps = 8e6 * report.write_mb_per_s,
+                           .down_bps = 8e6 * report.read_mb_per_s,
+                           .latency_s = (report.create_ms + report.read_ms) / 2000};
+    return DILOCO_OK;
+}
+
+static diloco_status link_of(dl_plan_link *link, const dl_args *args)
+{
+    double gbit = 0, latency_ms;
+    int n = has(args, DL_FLAG_GBIT) + has(args, DL_FLAG_LINK) + has(args, DL_FLAG_PROBE);
+    if (n != 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "plan needs %s link: --gbit X [--latency MS], --link "
+                       "50mbit,100ms, or --probe URL, which measures it",
+                       n ? "one" : "a");
+    if (has(args, DL_FLAG_LATENCY) && !has(args, DL_FLAG_GBIT))
+        return dl_fail(DILOCO_EINVAL, "--latency goes with --gbit");
+    if (has(args, DL_FLAG_PROBE)) return probe(link, args->flags[DL_FLAG_PROBE]);
+    if (has(args, DL_FLAG_LINK))
+        return dl_plan_link_parse(link, "--link", args->flags[DL_FLAG_LINK]);
+    DL_TRY(positive(&gbit, args, DL_FLAG_GBIT, 1e9));
+    DL_TRY(dl_args_f64(&latency_ms, args, DL_FLAG_LATENCY, 0, 1e9));
+    *link = (dl_plan_link){gbit * 1e9, gbit * 1e9, latency_ms / 1000};
+    return DILOCO_OK;
+}
+
+/* ---- what is said over the methods' values */
+
+static diloco_status exchange_of(dl_exchange *out, const dl_args *args)
+{
+    const char *name = args->flags[DL_FLAG_EXCHANGE];
+    *out = DL_ALLGATHER;
+    for (int e = 0; name && e < DL_N_EXCHANGES; e++)
+        if (strcmp(name, dl_exchange_names[e]) == 0) {
+            *out = (dl_exchange)e;
+            return DILOCO_OK;
+        }
+    if (!name) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "--exchange %.60s is unknown; there is: allgather, leader, sharded", name);
+}
+
+static diloco_status overrides(dl_plan_question *q, const dl_args *args)
+{
+    uint64_t n;
+    q->sync_every = q->tau = -1;
+    q->bits = -1;
+    if (has(args, DL_FLAG_METHOD))
+        DL_TRY(dl_plan_method_find(&q->method, args->flags[DL_FLAG_METHOD]));
+    if (has(args, DL_FLAG_SYNC_EVERY)) {
+        uint32_t H;
+        DL_TRY(dl_plan_count(&H, args, DL_FLAG_SYNC_EVERY, 1, DL_PLAN_MAX_SYNC));
+        q->sync_every = H;
+    }
+    DL_TRY(dl_args_u64(&n, args, DL_FLAG_TAU, 0, DL_PLAN_MAX_SYNC));
+    if (has(args, DL_FLAG_TAU)) q->tau = (int64_t)n;
+    DL_TRY(positive(&q->bits, args, DL_FLAG_BITS, 64));
+    DL_TRY(dl_plan_count(&q->fragment_layers, args, DL_FLAG_FRAGMENT_LAYERS,
+                         q->layers < 3 ? q->layers : 3, q->layers));
+    q->target = 0.95;
+    DL_TRY(positive(&q->target, args, DL_FLAG_UTILIZATION, 1));
+    return exchange_of(&q->exchange, args);
+}
+
+diloco_status dl_plan_ask(dl_plan_question *q, const dl_args *args)
+{
+    *q = (dl_plan_question){.has_config = false};
+    DL_TRY(args->target ? of_config(q, args) : of_flags(q, args));
+    DL_TRY(overrides(q, args));
+    DL_TRY(dl_plan_count(&q->task.replicas, args, DL_FLAG_PLAN_REPLICAS, q->task.replicas, 65536));
+    if (has(args, DL_FLAG_STEPS)) {
+        uint64_t steps;
+        DL_TRY(dl_args_u64(&steps, args, DL_FLAG_STEPS, 0, 1000000000000));
+        if (!steps) return dl_fail(DILOCO_EINVAL, "--steps 0: at least 1");
+        q->task.steps = (double)steps;
+    }
+    if (has(args, DL_FLAG_COST)) {
+        DL_TRY(dl_plan_prices(&q->prices, args->flags[DL_FLAG_COST]));
+        q->has_prices = true;
+    }
+    DL_TRY(link_of(&q->task.link, args));
+    return step_time(q, args);
+}

@@ -1,0 +1,109 @@
+/* methods.c - the tables of forecast.h. A method is a row; so is a codec. */
+#include "plan/forecast.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const dl_plan_codec codecs[] = {
+    {"f32", 32},
+    {"bf16", 16},
+    {"f16", 16},
+    {"int8", 8 + 32.0 / 256}, /* a scale of 32 bits for each block of 256 */
+    {"int4", 4 + 32.0 / 256},
+    {"e3m0", 4 + 32.0 / 256},
+    {"topk", 64 * (12 + 2) / 4096.0}, /* 64 of 4096: an index of 12 bits and a value of 2 each */
+};
+
+static const dl_plan_method methods[] = {
+    {.name = "data_parallel",
+     .preset = "data_parallel",
+     .codec = "f32",
+     .sync_every = 1,
+     .fragments = 1,
+     .summary = "gradients after every step: the baseline"},
+    {.name = "diloco",
+     .preset = "diloco",
+     .codec = "f32",
+     .sync_every = 500,
+     .fragments = 1,
+     .summary = "all at once every H steps, training waits (2311.08105)"},
+    {.name = "streaming_blocking",
+     .preset = "streaming",
+     .codec = "e3m0",
+     .sync_every = 100,
+     .summary = "a fragment at a time, training waits (2501.18512 with tau 0)"},
+    {.name = "streaming",
+     .preset = "streaming",
+     .codec = "e3m0",
+     .sync_every = 100,
+     .tau = 1,
+     .summary = "a fragment at a time while training goes on (2501.18512)"},
+    {.name = "eager",
+     .preset = "eager",
+     .codec = "f32",
+     .sync_every = 30,
+     .fragments = 1,
+     .delayed = true,
+     .summary = "all at once, adopted a round later (2502.12996)"},
+    {.name = "decoupled",
+     .preset = "decoupled",
+     .codec = "int4",
+     .sync_every = 24,
+     .fragments = 24,
+     .tau = 2,
+     .summary = "a fragment a step, nobody is waited for (2604.21428)"},
+    {.name = "sparse",
+     .preset = "sparse",
+     .codec = "topk",
+     .sync_every = 30,
+     .fragments = 1,
+     .summary = "64 of 4096 values, error feedback, training waits (2508.15706)"},
+    {.name = "muloco",
+     .preset = "muloco",
+     .codec = "f32",
+     .sync_every = 30,
+     .fragments = 1,
+     .summary = "all at once, Muon inside, training waits (2505.23725)"},
+};
+
+const char *const dl_exchange_names[DL_N_EXCHANGES] = {"allgather", "leader", "sharded"};
+
+const dl_plan_codec *dl_plan_codec_at(size_t i)
+{
+    return i < sizeof codecs / sizeof codecs[0] ? &codecs[i] : NULL;
+}
+
+const dl_plan_codec *dl_plan_codec_find(const char *name)
+{
+    const dl_plan_codec *c;
+    for (size_t i = 0; (c = dl_plan_codec_at(i)); i++)
+        if (strcmp(c->name, name) == 0) return c;
+    return NULL;
+}
+
+const dl_plan_method *dl_plan_method_at(size_t i)
+{
+    return i < sizeof methods / sizeof methods[0] ? &methods[i] : NULL;
+}
+
+diloco_status dl_plan_method_find(const dl_plan_method **out, const char *name)
+{
+    char known[256] = "";
+    for (size_t i = 0; (*out = dl_plan_method_at(i)); i++) {
+        if (strcmp((*out)->name, name) == 0) return DILOCO_OK;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", (*out)->name);
+    }
+    return dl_fail(DILOCO_EINVAL, "there is no method %.60s; there is: %s", name, known);
+}
+
+dl_plan_choice dl_plan_default(const dl_plan_method *method, uint32_t layers,
+                               uint32_t fragment_layers)
+{
+    dl_plan_choice c = {.sync_every = method->sync_every,
+                        .fragments = method->fragments,
+                        .tau = method->delayed ? method->sync_every : method->tau,
+                        .bits = dl_plan_codec_find(method->codec)->bits};
+    if (!c.fragments) c.fragments = (layers + fragment_layers - 1) / fragment_layers + 1;
+    return c;
+}

@@ -1,0 +1,51 @@
+/* playback.h - a measured run on another link: its record, replayed.
+ *
+ * From the record (docs/design.md section 9) come, for each replica, the seconds of every inner
+ * step, the bytes of every contribution and of every entry, and the seconds of local work in an
+ * exchange. They are put on a link again, in the same order:
+ *
+ *   a contribution   encode; then up the replica's link: 2 requests and its bytes
+ *   an entry         when all its members' contributions are up: down the replica's link: M + 3
+ *                    requests and its bytes; then the rest of the local work (outer step, saving)
+ *   training         waits for the entry tau steps after its contribution
+ *
+ * Up and down are two queues of each replica; the store is as fast as asked. Everything of a
+ * recorded exchange that its own link does not explain is local work. The record does not name its
+ * link: it is given, or estimated from put_s (the bytes of an exchange at the rate of its put).
+ * What the replica did besides (evaluation, start) is added as it was. */
+#ifndef DL_PLAN_PLAYBACK_H
+#define DL_PLAN_PLAYBACK_H
+
+#include "plan/forecast.h"
+
+typedef struct dl_playback dl_playback;
+
+DL_MUST_CHECK diloco_status dl_playback_create(dl_playback **out);
+void dl_playback_destroy(dl_playback *playback); /* NULL is fine */
+
+/* One line of the record, in its order; lines of several replicas may be mixed. Of a replica that
+ * was started again only its last life counts. Events that say nothing about time are passed over.
+ * DILOCO_EPROTO: not a line of a record. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_playback_line(dl_playback *playback, const char *line, size_t len);
+
+typedef struct dl_playback_args {
+    dl_plan_link link;
+    const dl_plan_link *recorded; /* the record's own; NULL: estimate it */
+    int64_t tau;                  /* < 0: as recorded, the steps between contribution and entry */
+} dl_playback_args;
+
+typedef struct dl_playback_result {
+    uint64_t replicas, entries, steps; /* steps: of all replicas */
+    uint64_t ended;                    /* replicas whose record has its end */
+    uint64_t absent;                   /* members of entries that no line is from */
+    uint64_t tau;
+    double bytes_sent, bytes_received;
+    double measured_s, measured_utilization; /* as recorded; 0: the record has no end */
+    double predicted_s, predicted_utilization;
+} dl_playback_result;
+
+/* DILOCO_EINVAL: the record has no steps or no entries. */
+DL_MUST_CHECK diloco_status dl_playback_predict(dl_playback_result *out, dl_playback *playback,
+                                                const dl_playback_args *args);
+
+#endif

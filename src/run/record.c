@@ -1,0 +1,55 @@
+/* record.c - diloco_record_walk: the parts rec/<life>/<k>.jsonl in the order of their names, which
+ * is that of their lines. */
+#include "run/reader.h"
+
+#include <string.h>
+
+enum { PART_MAX = 64 << 20, KEYS_MAX = 256 << 20 };
+
+/* Listing and reading are two: `found` must not use the handle. Keys are kept with their zero. */
+static diloco_status found_part(void *context, const char *key, size_t len)
+{
+    (void)len;
+    return dl_buf_add(context, key, strlen(key) + 1);
+}
+
+static diloco_status walk_lines(const dl_buf *part, diloco_record_line_fn fn, void *user)
+{
+    const char *at = (const char *)part->data, *end = at + part->len;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline ? newline : end;
+        if (stop > at) DL_TRY(fn(user, at, (size_t)(stop - at)));
+        at = newline ? newline + 1 : end;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *part,
+                                diloco_record_line_fn fn, void *user)
+{
+    const char *at = (const char *)keys->data, *end = at + keys->len;
+    for (; at < end; at += strlen(at) + 1) {
+        dl_buf_clear(part);
+        DL_TRY(dl_store_get(store, part, at, dl_reader_limit()));
+        DL_TRY(walk_lines(part, fn, user));
+    }
+    return DILOCO_OK;
+}
+
+diloco_status diloco_record_walk(const char *url, diloco_record_line_fn fn, void *user)
+{
+    dl_reader r;
+    dl_buf keys, part;
+    DL_TRY(dl_reader_open(&r, url));
+    dl_buf_init(&keys, KEYS_MAX);
+    dl_buf_init(&part, PART_MAX);
+    diloco_status status =
+        dl_store_list(r.store, "rec/", NULL, found_part, &keys, dl_reader_limit());
+    if (!status && !keys.len) status = dl_fail(DILOCO_ENOENT, "%s: the run has no record yet", url);
+    if (!status) status = walk_parts(r.store, &keys, &part, fn, user);
+    dl_buf_deinit(&keys);
+    dl_buf_deinit(&part);
+    dl_reader_close(&r);
+    return status;
+}
