@@ -6,12 +6,12 @@
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
  * spells, delays, unreachable calls (before or after their effect), bytes flipped on the way
  * in, crashes before or after any ask, lost local state, late joiners, close rules, and a
- * liar who commits a wrong result. After QUIET virtual seconds the faults stop.
+ * liar who commits a wrong result; and how many fragments, which schedule, how much overlap. After QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
  *   I1  equal digests at equal entries, in all lives of all replicas but a liar's
  *   I2  an entry that was read never reads otherwise later, and the log has no gap
- *   I3  no sample of a shard counts twice
+ *   I3  no sample of a shard counts twice (one fragment, tau = 0)
  *   I4  when faults stop, the run goes on to its end
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
@@ -48,7 +48,7 @@ static void count(sim_happening what, bool happened)
 
 static bool is_partial(const sim *s, const dl_control *control, const dl_entry *entry)
 {
-    if (control->entry == 0) return false;
+    if (control->entry <= control->n_later) return false;
     if (strcmp(s->config.on_missing, "commit_partial") != 0) return false;
     for (size_t i = 0; i < control->roster.n; i++) {
         bool there = false;
@@ -105,24 +105,26 @@ static void on_note(void *user, const dl_note *n)
 }
 
 /* Of an ask that was carried out, and of its answer. */
-static void count_answer(const dl_ask *a, const dl_event *event)
+static void count_answer(const replica *r, const dl_event *event)
 {
+    const dl_ask *a = &r->ask;
     count(SIM_UNREACHABLE, event->status == DILOCO_EUNREACHABLE);
     count(SIM_READ_AFRESH, a->kind == DL_ASK_FETCH && a->fresh);
     if (event->status) return;
-    count(SIM_TAKEOVER, a->kind == DL_ASK_CONTRIBUTE && event->taken);
+    const bool put = a->kind == DL_ASK_CONTRIBUTE;
+    const dl_take *take = put ? dl_pace_take(&r->pace, a->entry) : NULL;
+    count(SIM_TAKEOVER, put && event->taken);
+    count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
+    count(SIM_PASS, put && !event->taken && (!take || take->gone));
     count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
 }
 
 /* Of what a machine asks for next. */
-static void count_ask(replica *r)
+static void count_ask(const replica *r)
 {
     const dl_ask *a = &r->ask;
     count(SIM_REJOIN_GONE, a->kind == DL_ASK_REJOIN && a->entry == UINT64_MAX);
     count(SIM_REJOIN_BASE, a->kind == DL_ASK_REJOIN && a->entry != UINT64_MAX);
-    if (a->kind != DL_ASK_TRAIN) return;
-    count(SIM_LATE_JOINER, !r->has_trained && a->entry > 0);
-    r->has_trained = true;
 }
 
 /* ---- a replica's life ------------------------------------------------------------------- */
@@ -132,6 +134,7 @@ static void bury(replica *r)
     dl_machine_destroy(r->machine);
     dl_exec_destroy(r->exec);
     dl_store_close(r->store);
+    dl_arena_deinit(&r->arena);
     r->machine = NULL;
     r->exec = NULL;
     r->store = NULL;
@@ -149,6 +152,7 @@ static void crash(replica *r)
         r->disk.there = false;
     }
     r->next = s->now + uniform(s, 0.1, chance(s, 0.2) ? 400 : 20);
+    r->train_at = INFINITY;
 }
 
 static diloco_status open_faulty(replica *r)
@@ -167,16 +171,20 @@ static diloco_status open_faulty(replica *r)
 
 static void begin_machine(replica *r, bool resumed)
 {
-    const dl_state *state = dl_exec_state(r->exec);
-    const dl_machine_start start = {.digest = state->now[0].digest,
-                                    .n_commits = state->now[0].n_commits,
-                                    .resumed = resumed,
-                                    .due = resumed && r->disk.due,
-                                    .resumed_entry = r->disk.entry,
-                                    .resumed_position = r->disk.position,
-                                    .resumed_base = r->disk.base,
+    const dl_machine_start start = {.fragments = dl_exec_state(r->exec)->now,
+                                    .bases = resumed ? r->disk.bases : NULL,
                                     .now = clock_of(r->sim)};
     r->ask = dl_machine_begin(r->machine, &start);
+}
+
+static diloco_status make_pace(replica *r)
+{
+    dl_arena measure = {0};
+    dl_pace_layout(&r->pace, &measure, &r->sim->schedule);
+    DL_TRY(dl_arena_init(&r->arena, measure.used));
+    dl_pace_layout(&r->pace, &r->arena, &r->sim->schedule);
+    dl_pace_begin(&r->pace, &r->sim->config, ENTRIES, 0);
+    return DILOCO_OK;
 }
 
 static diloco_status make_machine(replica *r)
@@ -187,28 +195,52 @@ static diloco_status make_machine(replica *r)
                                   .run = s->file.id,
                                   .self = r->life,
                                   .control = &dl_exec_state(r->exec)->control,
+                                  .pace = &r->pace,
                                   .outer = state->outer,
                                   .weighting = dl_weighting_find("uniform"),
                                   .combiner = dl_combiner_find("mean"),
                                   .max_members = state->control.roster.cap,
                                   .snapshot_bytes = 1000,
-                                  .entries = ENTRIES,
-                                  .interval = H,
                                   .note = on_note,
                                   .note_user = r};
     return dl_machine_create(&r->machine, &args);
+}
+
+static void fresh(replica *r, uint32_t fragment)
+{
+    r->work[fragment] = (dl_exec_work){
+        .shard = r->shard, .step = r->step, .first_sample = r->next_sample};
+}
+
+/* What the disk holds, if there is something. */
+static void take_up(replica *r)
+{
+    r->step = r->next_sample = 0;
+    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
+        fresh(r, f);
+    if (!r->disk.there) return;
+    r->disk.pace.takes = r->disk.takes;
+    dl_pace_resume(&r->pace, &r->disk.pace);
+    count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
+    memcpy(r->w, r->disk.w, sizeof r->w);
+    memcpy(r->work, r->disk.work, sizeof r->work);
+    r->step = r->disk.step;
+    r->next_sample = r->disk.next_sample;
 }
 
 /* As diloco_run_join. */
 static diloco_status live(replica *r)
 {
     sim *s = r->sim;
-    s->tensor.data = r->w;
+    memcpy(r->tensors, s->tensors, sizeof r->tensors);
+    for (size_t f = 0; f < s->n_fragments; f++)
+        r->tensors[f].data = r->w + f * (N_FLOATS / s->n_fragments);
     dl_exec_args args = {.run = &s->file,
                          .run_digest = s->file_digest,
-                         .tensors = &s->tensor,
-                         .n_tensors = 1,
+                         .tensors = r->tensors,
+                         .n_tensors = s->n_fragments,
                          .max_members = MAX_REPLICAS,
+                         .beside = s->schedule.delay > 0,
                          .n_copies = 2};
     DL_TRY(open_faulty(r));
     DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file));
@@ -218,17 +250,12 @@ static diloco_status live(replica *r)
     DL_TRY(dl_snapshot_read_newest(dl_exec_state(r->exec), r->store, &s->file, s->file_digest,
                                    UINT64_MAX, NULL, DL_NEVER));
     count(SIM_FROM_SNAPSHOT, dl_exec_state(r->exec)->control.entry > 0);
+    DL_TRY(make_pace(r));
     DL_TRY(make_machine(r));
-    r->work = (dl_exec_work){.shard = (uint64_t)(r - s->replicas)};
-    r->position = r->next_sample = 0;
-    if (r->disk.there) {
-        memcpy(r->w, r->disk.w, sizeof r->w);
-        r->work = r->disk.work;
-        r->next_sample = r->disk.next_sample;
-        r->position = r->disk.position;
-    }
+    take_up(r);
     begin_machine(r, r->disk.there);
     r->alive = true;
+    r->training = false;
     return DILOCO_OK;
 }
 
@@ -244,6 +271,7 @@ static void come_alive(replica *r)
         return;
     }
     r->next = s->now;
+    r->train_at = INFINITY; /* once the log is read */
     r->beat = s->now;
 }
 
@@ -263,44 +291,142 @@ static void beat(replica *r)
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
     uint32_t block[4];
-    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, r->work.shard), sample * N_FLOATS + i);
+    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, r->shard), sample * N_FLOATS + i);
     return (float)block[0] / 4294967296.0f - 0.5f;
 }
 
-static void train_to(replica *r, uint64_t position)
+/* ---- the trainer: as run.c and driver.c, but for time and threads */
+
+static void train_a_step(replica *r)
 {
-    const uint64_t from = dl_machine_position(r->machine);
-    if (from > r->position) r->next_sample += from - r->position; /* skipped steps (P13) */
-    for (r->position = from; r->position < position; r->position++, r->next_sample++) {
-        for (size_t i = 0; i < N_FLOATS; i++)
-            r->w[i] -= 0.01f * (r->w[i] + pull(r, r->next_sample, i));
-        if (r->work.steps++ == 0) r->work.first_sample = r->next_sample;
-        r->work.samples++;
-        r->work.tokens += 3;
-        r->work.end_sample = r->next_sample + 1;
-        r->work.step++;
+    for (size_t i = 0; i < N_FLOATS; i++)
+        r->w[i] -= 0.01f * (r->w[i] + pull(r, r->next_sample, i));
+    r->pace.position++;
+    r->next_sample++;
+    r->step++;
+    count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_taken);
+    for (size_t f = 0; f < r->sim->n_fragments; f++) {
+        dl_exec_work *w = &r->work[f];
+        w->steps++;
+        w->samples++;
+        w->tokens += 3;
+        w->end_sample = r->next_sample;
+        w->step = r->step;
+        w->position = r->pace.position;
     }
-    r->work.position = r->position;
 }
 
-static void save(replica *r, const dl_ask *ask)
+static void save(replica *r)
 {
-    r->disk = (local_state){.there = true,
-                            .due = true,
-                            .base = dl_exec_state(r->exec)->now[0].digest,
-                            .entry = ask->entry,
-                            .position = ask->position,
-                            .next_sample = r->next_sample,
-                            .work = r->work};
+    r->disk.there = true;
+    r->disk.pace.takes = r->disk.takes;
+    dl_pace_save(&r->pace, &r->disk.pace);
+    for (size_t f = 0; f < r->sim->n_fragments; f++)
+        r->disk.bases[f] = dl_exec_state(r->exec)->now[f].digest;
+    r->disk.step = r->step;
+    r->disk.next_sample = r->next_sample;
     memcpy(r->disk.w, r->w, sizeof r->w);
+    memcpy(r->disk.work, r->work, sizeof r->work);
 }
 
-static void after_adopting(replica *r, const dl_ask *ask)
+static bool is_awaited(const replica *r, uint64_t entry)
 {
-    if (!ask->to_local) return;
-    const uint64_t shard = r->work.shard, step = r->work.step;
-    r->work = (dl_exec_work){.shard = shard, .step = step};
+    const dl_control *c = &dl_exec_state(r->exec)->control;
+    if (entry <= c->n_later || entry < c->entry) return true;
+    if (entry - c->entry > c->n_later) return true;
+    const dl_roster *roster =
+        entry == c->entry ? &c->roster : &c->later[entry - c->entry - 1].roster;
+    return dl_roster_has(roster, r->name, NULL);
 }
+
+/* False: it crashed. */
+static bool take(replica *r, uint64_t entry)
+{
+    sim *s = r->sim;
+    if (entry % s->n_fragments == 0) save(r);
+    if (chance(s, s->p_crash)) return crash(r), false;
+    const uint64_t commits = dl_state_commits(dl_exec_state(r->exec));
+    const uint32_t f = dl_schedule_fragment(&s->schedule, entry, commits);
+    const dl_take *t = dl_pace_taken(&r->pace, f, is_awaited(r, entry));
+    count(SIM_MUTE, t->mute);
+    if (!t->mute && dl_exec_take(r->exec, entry, f, &r->work[f]))
+        DIE(s, "%s: %s", r->name, diloco_error_text());
+    if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+    return true;
+}
+
+static void adopt(replica *r, uint64_t entry)
+{
+    const dl_take t = *dl_pace_take(&r->pace, entry);
+    const dl_adoption how = dl_pace_adoption(&r->pace, &t);
+    const float mix = how == DL_ADOPT_MIX ? (float)r->sim->config.local_mix : 0;
+    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(r->exec, t.fragment, mix);
+    dl_pace_adopted(&r->pace, &t, how);
+    if (how != DL_ADOPT_NOTHING) fresh(r, t.fragment);
+}
+
+static void jump(replica *r)
+{
+    const uint64_t from = r->pace.position;
+    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
+        if (r->pace.fragments[f].behind) {
+            dl_exec_adopt(r->exec, f, 0);
+            fresh(r, f);
+        }
+    dl_pace_jumped(&r->pace);
+    r->next_sample += r->pace.position - from; /* skipped steps (P13) */
+    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
+        if (r->work[f].steps == 0) r->work[f].first_sample = r->next_sample;
+}
+
+/* All that can be done at this position; then it trains on, or waits for an entry. */
+static void make_stops(replica *r)
+{
+    sim *s = r->sim;
+    r->train_at = INFINITY;
+    for (;;) {
+        const dl_stop stop = dl_pace_next(&r->pace);
+        if (stop.kind == DL_STOP_NONE) break;
+        if (stop.kind == DL_STOP_JUMP)
+            jump(r);
+        else if (!dl_pace_ready(&r->pace, stop))
+            return;
+        else if (stop.kind == DL_STOP_TAKE && !take(r, stop.entry))
+            return;
+        else if (stop.kind == DL_STOP_ADOPT)
+            adopt(r, stop.entry);
+    }
+    r->train_until = dl_pace_train_until(&r->pace);
+    if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */
+    const double steps = (double)(r->train_until - r->pace.position);
+    r->training = true;
+    count(SIM_LATE_JOINER, !r->has_trained && r->pace.folded > 0);
+    r->has_trained = true;
+    /* One that sleeps for so long finds what it missed collected (P25). */
+    if (r->sleeper && r->pace.folded > 0 && chance(s, 0.3))
+        r->train_at = s->now + uniform(s, 200, 900);
+    else
+        r->train_at =
+            s->now + steps * r->speed * (chance(s, 0.03) ? uniform(s, 5, 60) : uniform(s, 0.9, 1.2));
+}
+
+static void trainer_turn(replica *r)
+{
+    if (r->training && chance(r->sim, r->sim->p_crash)) return crash(r);
+    while (r->training && r->pace.position < r->train_until)
+        train_a_step(r);
+    r->training = false;
+    make_stops(r);
+}
+
+/* Behind every answer: is there something that the trainer waits for? */
+static void wake_trainer(replica *r)
+{
+    if (r->pace.reading || r->training || r->train_at <= r->sim->now) return;
+    r->train_at = r->sim->now;
+}
+
+/* ---- asks of the exchange */
 
 static void rejoin(replica *r)
 {
@@ -308,6 +434,7 @@ static void rejoin(replica *r)
     r->next = r->sim->now + 1;
     dl_exec_do(r->exec, &r->ask, &event, DL_NEVER);
     if (event.status) return; /* asked again */
+    dl_pace_restart(&r->pace);
     begin_machine(r, false);
 }
 
@@ -316,12 +443,8 @@ static double duration(replica *r)
 {
     sim *s = r->sim;
     switch (r->ask.kind) {
-    case DL_ASK_TRAIN: {
-        /* A machine that sleeps for so long finds what it missed collected (P25). */
-        if (r->sleeper && r->ask.entry > 0 && chance(s, 0.3)) return uniform(s, 200, 900);
-        const double steps = (double)(r->ask.position - dl_machine_position(r->machine));
-        return steps * r->speed * (chance(s, 0.03) ? uniform(s, 5, 60) : uniform(s, 0.9, 1.2));
-    }
+    case DL_ASK_TRAIN:
+        return r->pace.n_taken > r->pace.folded ? 0.001 : INFINITY;
     case DL_ASK_WAIT: {
         const double until = dl_seconds(r->ask.until) - 1 - s->now;
         return fmax(0.001, fmin(until, uniform(s, 0.05, 0.5)));
@@ -337,18 +460,11 @@ static void carry_out(replica *r, dl_event *event)
     event->now = clock_of(r->sim);
     switch (a->kind) {
     case DL_ASK_TRAIN:
-        train_to(r, a->position);
-        break;
-    case DL_ASK_SAVE:
-        save(r, a);
-        break;
     case DL_ASK_WAIT:
         break;
     case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
         if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
         break;
-    case DL_ASK_CONTRIBUTE:
-        dl_exec_tell(r->exec, &r->work); /* fall through */
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
     }
@@ -367,7 +483,7 @@ static void act(replica *r)
     if (chance(s, s->p_crash)) return crash(r);
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
-    count_answer(&r->ask, &event);
+    count_answer(r, &event);
     if (chance(s, s->p_crash)) return crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
         r->next = s->now + uniform(s, 0.1, 2);
@@ -376,10 +492,46 @@ static void act(replica *r)
     const dl_ask done = r->ask;
     r->ask = dl_machine_next(r->machine, &event);
     count_ask(r);
-    if (done.kind == DL_ASK_ADOPT) {
-        after_adopting(r, &done);
-        sim_check_digest(r);
+    if (done.kind == DL_ASK_SWAP) sim_check_moved(r, &done);
+    wake_trainer(r);
+}
+
+static void end_if_done(replica *r)
+{
+    sim *s = r->sim;
+    if (!r->alive || r->ask.kind != DL_ASK_DONE || !dl_pace_done(&r->pace)) return;
+    r->done = true;
+    if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
+    sim_check_digest(r);
+    bury(r);
+    r->next = r->train_at = INFINITY;
+}
+
+static void fail(replica *r)
+{
+    if (r->ask.status == DILOCO_EPROTO || r->ask.status == DILOCO_EFENCED ||
+        r->ask.status == DILOCO_EDIFFERS)
+        DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
+    crash(r);
+}
+
+static void exchange_turn(replica *r)
+{
+    sim *s = r->sim;
+    switch (r->ask.kind) {
+    case DL_ASK_REJOIN:
+        rejoin(r);
+        break;
+    case DL_ASK_DONE:
+        r->next = INFINITY; /* the trainer has the last word */
+        wake_trainer(r);
+        return;
+    case DL_ASK_FAIL:
+        return fail(r);
+    default:
+        act(r);
     }
+    if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
 }
 
 static void turn(replica *r)
@@ -387,26 +539,11 @@ static void turn(replica *r)
     sim *s = r->sim;
     if (!r->alive) return come_alive(r);
     if (s->now >= r->beat) beat(r);
-    if (r->ask.kind == DL_ASK_REJOIN) return rejoin(r);
-    act(r);
-    if (!r->alive || r->next > s->now) return;
-    switch (r->ask.kind) {
-    case DL_ASK_DONE:
-        r->done = true;
-        if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
-        sim_check_digest(r);
-        bury(r);
-        r->next = INFINITY;
-        return;
-    case DL_ASK_FAIL:
-        if (r->ask.status == DILOCO_EPROTO || r->ask.status == DILOCO_EFENCED ||
-            r->ask.status == DILOCO_EDIFFERS)
-            DIE(s, "%s stops: %s", r->name, diloco_error_text());
-        return crash(r);
-    default:
-        break;
-    }
-    if (r->next <= s->now) r->next = s->now + duration(r);
+    if (r->train_at <= s->now)
+        trainer_turn(r);
+    else
+        exchange_turn(r);
+    end_if_done(r);
 }
 
 /* ---- a run ------------------------------------------------------------------------------ */
@@ -417,6 +554,27 @@ static void set(dl_config *c, const char *name, const char *value)
         fprintf(stderr, "%s\n", diloco_error_text());
         exit(1);
     }
+}
+
+/* Fragments, schedule and overlap; every other seed is vanilla. */
+static void choose_shape(sim *s)
+{
+    static const struct {
+        size_t n_fragments;
+        const char *steps, *delay, *schedule, *rounds;
+    } shapes[] = {{1, "5", "0", "offset", "8"}, {1, "5", "0", "offset", "8"},
+                  {2, "5", "0", "offset", "4"}, {4, "8", "3", "offset", "2"},
+                  {1, "5", "0", "offset", "8"}, {4, "3", "2", "offset", "2"},
+                  {2, "6", "2", "torchft", "4"}, {1, "5", "4", "offset", "8"}};
+    const size_t i = s->seed % (sizeof shapes / sizeof shapes[0]);
+    s->n_fragments = shapes[i].n_fragments;
+    set(&s->config, "trainer.rounds", shapes[i].rounds);
+    set(&s->config, "trainer.local_steps_per_round", shapes[i].steps);
+    set(&s->config, "server.diloco.overlap_steps", shapes[i].delay);
+    set(&s->config, "server.diloco.schedule", shapes[i].schedule);
+    set(&s->config, "server.diloco.local_mix", dl_rng_below(&s->rng, 2) ? "0" : "0.5");
+    if (dl_schedule_of(&s->schedule, &s->config, (int)s->n_fragments))
+        DIE(s, "%s", diloco_error_text());
 }
 
 static void configure(sim *s)
@@ -434,8 +592,7 @@ static void configure(sim *s)
     set(&s->config, "run.retain", dl_rng_below(&s->rng, 2) ? "all" : "recent");
     set(&s->config, "run.snapshot_every", "5");
     set(&s->config, "run.state_dir", "none");
-    set(&s->config, "trainer.rounds", "8");
-    set(&s->config, "trainer.local_steps_per_round", "5");
+    choose_shape(s);
 }
 
 static void begin(sim *s, uint64_t seed, size_t n)
@@ -452,9 +609,18 @@ static void begin(sim *s, uint64_t seed, size_t n)
     set(&s->config, "run.store", url);
     for (size_t i = 0; i < N_FLOATS; i++)
         first[i] = dl_rng_f32(&s->rng);
-    s->tensor = (diloco_tensor){.name = "w", .data = first, .n_dims = 1, .shape = {N_FLOATS}};
-    const dl_run_creation what = {
-        .config = &s->config, .tensors = &s->tensor, .n_tensors = 1, .data_digest = ""};
+    static const char *const names[MAX_FRAGMENTS] = {"w0", "w1", "w2", "w3"};
+    const size_t part = N_FLOATS / s->n_fragments;
+    for (size_t f = 0; f < s->n_fragments; f++)
+        s->tensors[f] = (diloco_tensor){.name = names[f],
+                                        .data = first + f * part,
+                                        .n_dims = 1,
+                                        .shape = {part},
+                                        .fragment = (int)f};
+    const dl_run_creation what = {.config = &s->config,
+                                  .tensors = s->tensors,
+                                  .n_tensors = s->n_fragments,
+                                  .data_digest = ""};
     if (dl_entry_init(&s->entry, MAX_REPLICAS) || dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
@@ -464,17 +630,24 @@ static void begin(sim *s, uint64_t seed, size_t n)
         snprintf(r->name, sizeof r->name, "r%zu", i);
         r->sim = s;
         r->speed = uniform(s, 0.5, 2);
+        r->shard = i;
+        r->train_at = INFINITY;
         r->next = uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
         r->liar = liar && i == s->n - 1;
         r->sleeper = i == 0 && s->n <= SMALL;
     }
 }
 
+static double moment(const replica *r)
+{
+    return fmin(r->next, r->train_at);
+}
+
 static replica *soonest(sim *s)
 {
     replica *first = NULL;
     for (size_t i = 0; i < s->n; i++)
-        if (!s->replicas[i].done && (!first || s->replicas[i].next < first->next))
+        if (!s->replicas[i].done && (!first || moment(&s->replicas[i]) < moment(first)))
             first = &s->replicas[i];
     return first;
 }
@@ -484,7 +657,7 @@ static void run(sim *s, uint64_t seed, size_t n)
     begin(s, seed, n);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
-        s->now = fmax(s->now, r->next);
+        s->now = fmax(s->now, moment(r));
         if (s->now > GIVE_UP || ++events > MAX_EVENTS)
             DIE(s, "I4: %s does not come to an end", r->name);
         turn(r);

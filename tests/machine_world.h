@@ -33,6 +33,9 @@ typedef struct world {
     dl_control control;
     dl_entry owner; /* of control's roster */
     dl_machine_args args;
+    dl_arena arena;
+    dl_pace pace;
+    dl_fragment_state fragment;
     dl_machine *machine;
     dl_ask ask;
     dl_time now;
@@ -51,8 +54,8 @@ typedef struct world {
     dl_ask_kind failing_kind;
 
     unsigned asked[DL_ASK_FAIL + 1], noted[DL_NOTE_LATE + 1];
-    unsigned n_fresh, n_to_local;
-    dl_ask adopted; /* the last ADOPT */
+    unsigned n_fresh, n_jumps, n_adopted; /* n_adopted: stops that took theta, or a mix of it */
+    dl_adoption how;                      /* of the last ADOPT */
     char said[128]; /* text of the last note that had one */
     double deadline_s;
     bool counted;
@@ -115,7 +118,7 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
     CHECK_OK(dl_entry_init(&e, WORLD_MEMBERS));
     e.commit = commit;
     e.entry = number;
-    e.position = dl_due(number, WORLD_H);
+    e.position = (number + 1) * WORLD_H;
     e.committer = life_of(committer, 0);
     e.prev = w->args.control->prev;
     if (number && w->log[number - 1].len)
@@ -167,19 +170,23 @@ static inline void make_world(world *w, uint64_t entry)
     for (int i = 0; i < WORLD_ENTRIES; i++)
         dl_buf_init(&w->log[i], DL_ENTRY_TEXT_MAX);
     w->digest[entry] = dl_hash_bytes("state", 5);
+    const dl_schedule schedule = {.interval = WORLD_H, .n_fragments = 1};
+    dl_arena measure = {0};
+    dl_pace_layout(&w->pace, &measure, &schedule);
+    CHECK_OK(dl_arena_init(&w->arena, measure.used));
+    dl_pace_layout(&w->pace, &w->arena, &schedule);
     w->train_s = w->upload_s = 1;
     w->beating = " r0 r1 ";
     w->args = (dl_machine_args){.config = &w->config,
                                 .run = RUN,
                                 .self = life_of("r0", 0),
                                 .control = &w->control,
+                                .pace = &w->pace,
                                 .outer = dl_outer_find("nesterov"),
                                 .weighting = dl_weighting_find("uniform"),
                                 .combiner = dl_combiner_find("mean"),
                                 .max_members = WORLD_MEMBERS,
                                 .snapshot_bytes = 1 << 20,
-                                .entries = WORLD_ENTRIES,
-                                .interval = WORLD_H,
                                 .note = world_note,
                                 .note_user = w};
 }
@@ -189,19 +196,48 @@ static inline void option(world *w, const char *name, const char *value)
     CHECK_OK(dl_config_set(&w->config, name, value, "test"));
 }
 
-/* Makes the machine, or has it begin again. The digest of `start` is the world's. */
-static inline void begin(world *w, dl_machine_start start)
+static inline void begin_machine(world *w, const dl_hash *base)
 {
     if (!w->machine) CHECK_OK(dl_machine_create(&w->machine, &w->args));
-    start.digest = w->digest[w->control.entry];
-    start.now = w->now;
+    w->fragment = (dl_fragment_state){.digest = w->digest[w->control.entry]};
+    const dl_machine_start start = {.fragments = &w->fragment, .bases = base, .now = w->now};
     w->ask = dl_machine_begin(w->machine, &start);
     w->asked[w->ask.kind]++;
+}
+
+/* A life without anything of its own. */
+static inline void join_run(world *w)
+{
+    dl_pace_begin(&w->pace, &w->config, WORLD_ENTRIES, w->control.entry);
+    begin_machine(w, NULL);
+}
+
+/* A life whose former one had read `folded` entries, and stood at `position` on that state. */
+static inline void resume_on(world *w, uint64_t folded, uint64_t position, dl_hash base)
+{
+    const dl_pace_saved saved = {
+        .position = position, .folded = folded, .next_adopt = folded, .n_taken = folded};
+    dl_pace_begin(&w->pace, &w->config, WORLD_ENTRIES, w->control.entry);
+    dl_pace_resume(&w->pace, &saved);
+    begin_machine(w, &base);
+}
+
+static inline void resume_run(world *w, uint64_t folded, uint64_t position)
+{
+    resume_on(w, folded, position, w->digest[folded]);
+}
+
+/* The answer to REJOIN: the same state again. */
+static inline void rejoin(world *w)
+{
+    dl_pace_restart(&w->pace);
+    begin_machine(w, NULL);
 }
 
 static inline void end_world(world *w)
 {
     dl_machine_destroy(w->machine);
+    dl_arena_deinit(&w->arena);
     dl_entry_deinit(&w->owner);
     for (int i = 0; i < WORLD_ENTRIES; i++)
         dl_buf_deinit(&w->log[i]);
@@ -271,10 +307,32 @@ static inline void answer_compute(world *w, dl_event *event)
     event->result = result_of(w->ask.draft);
 }
 
-static inline void answer_adopt(world *w)
+/* The trainer at its present position: what it can do without waiting. */
+static inline void make_stops(world *w)
 {
-    w->adopted = w->ask;
-    w->n_to_local += w->ask.to_local;
+    for (;;) {
+        const dl_stop stop = dl_pace_next(&w->pace);
+        if (stop.kind == DL_STOP_JUMP) {
+            dl_pace_jumped(&w->pace);
+            w->n_jumps++;
+        } else if (stop.kind == DL_STOP_ADOPT && dl_pace_ready(&w->pace, stop)) {
+            const dl_take *take = dl_pace_take(&w->pace, stop.entry);
+            w->how = dl_pace_adoption(&w->pace, take);
+            w->n_adopted += w->how != DL_ADOPT_NOTHING;
+            dl_pace_adopted(&w->pace, take, w->how);
+        } else {
+            return;
+        }
+    }
+}
+
+/* It trains to its next due point. */
+static inline void answer_train(world *w)
+{
+    make_stops(w);
+    w->pace.position = dl_pace_train_until(&w->pace);
+    w->now += dl_time_from_seconds(w->train_s);
+    if (dl_pace_next(&w->pace).kind == DL_STOP_TAKE) dl_pace_taken(&w->pace, 0, true);
 }
 
 /* Answer the open ask. */
@@ -283,7 +341,7 @@ static inline void step(world *w)
     dl_event event = {.status = DILOCO_OK};
     switch (w->ask.kind) {
     case DL_ASK_TRAIN:
-        w->now += dl_time_from_seconds(w->train_s);
+        answer_train(w);
         break;
     case DL_ASK_CONTRIBUTE:
         w->now += dl_time_from_seconds(w->upload_s);
@@ -311,10 +369,7 @@ static inline void step(world *w)
     case DL_ASK_WATCH:
         answer_watch(w, &event);
         break;
-    case DL_ASK_ADOPT:
-        answer_adopt(w);
-        break;
-    case DL_ASK_SAVE:
+    case DL_ASK_SWAP:
     case DL_ASK_SNAPSHOT:
         break;
     case DL_ASK_REJOIN:
@@ -328,6 +383,14 @@ static inline void step(world *w)
     w->asked[w->ask.kind]++;
 }
 
+/* Train to the due point, and look whether the entry stands already. */
+static inline void take(world *w)
+{
+    while (w->ask.kind != DL_ASK_TRAIN)
+        step(w);
+    step(w);
+}
+
 /* Answer until an ask of that kind is open, one that is open already included. */
 static inline const dl_ask *until(world *w, dl_ask_kind kind)
 {
@@ -335,6 +398,7 @@ static inline const dl_ask *until(world *w, dl_ask_kind kind)
         if (i == 100000) CHECK_FAIL("ask %d does not come", (int)kind);
         step(w);
     }
+    if (kind == DL_ASK_TRAIN || kind == DL_ASK_DONE) make_stops(w);
     return &w->ask;
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_FLOATS = 24, ENTRIES = 8, H = 5, MAX_REPLICAS = 64 };
+enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 64 };
 
 /* What has to have happened, if the invariants are to mean anything: over many seeds each. */
 #define SIM_HAPPENINGS(X)                                                                          \
@@ -24,6 +24,11 @@ enum { N_FLOATS = 24, ENTRIES = 8, H = 5, MAX_REPLICAS = 64 };
     X(NO_QUORUM, "aborts for want of a quorum (commit_partial)")                                   \
     X(ABORT_RULE, "aborts because somebody was missing (abort)")                                   \
     X(SILENT, "aborts because the missing were silent (wait)")                                     \
+    X(AHEAD, "contributions put while an earlier entry was open")                                  \
+    X(TRAINED_BESIDE, "steps taken while a contribution moved")                                    \
+    X(MUTE, "due points that a joiner had too little for")                                         \
+    X(PASS, "contributions of nothing, so that nobody waits")                                      \
+    X(RESUMED_UNDER_WAY, "lives that began with contributions under way")                          \
     X(LATE_ADOPT, "replicas passed over that took the shared model (adopt)")                       \
     X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
     X(DISPUTE, "results disputed")                                                                 \
@@ -42,25 +47,33 @@ typedef enum sim_happening {
 extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
 
 typedef struct local_state { /* what a replica's disk holds */
-    bool there, due;
-    dl_hash base;
+    bool there;
+    dl_pace_saved pace;
+    dl_take takes[DL_MAX_FRAGMENTS + 1];
+    dl_hash bases[MAX_FRAGMENTS];
     float w[N_FLOATS];
-    uint64_t entry, position, next_sample, first_sample;
-    dl_exec_work work;
+    uint64_t step, next_sample;
+    dl_exec_work work[MAX_FRAGMENTS];
 } local_state;
 
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     bool alive, done, liar, sleeper, has_trained;
-    double next, beat, speed; /* virtual seconds; seconds a step */
+    double next, train_at; /* virtual seconds: the exchange's, the trainer's next moment */
+    double beat, speed;    /* seconds a step */
+    bool training;         /* up to train_until; else it waits for an entry */
+    uint64_t train_until;
     dl_life life;
     dl_store *store;
     dl_exec *exec;
     dl_machine *machine;
     dl_ask ask;
     float w[N_FLOATS];
-    uint64_t position, next_sample, beats, n_crashes;
-    dl_exec_work work;
+    diloco_tensor tensors[MAX_FRAGMENTS];
+    dl_arena arena;
+    dl_pace pace;
+    uint64_t step, next_sample, shard, beats, n_crashes;
+    dl_exec_work work[MAX_FRAGMENTS];
     local_state disk;
     struct sim *sim;
 } replica;
@@ -75,9 +88,12 @@ typedef struct sim {
     dl_hash file_digest;
     replica replicas[MAX_REPLICAS];
     size_t n;
-    diloco_tensor tensor;        /* of the template; each replica has its own data */
-    dl_hash digest[ENTRIES + 1]; /* I1: after so many entries */
+    size_t n_fragments;
+    dl_schedule schedule;
+    diloco_tensor tensors[MAX_FRAGMENTS]; /* of the template; each replica has its own data */
+    dl_hash digest[ENTRIES + 1];          /* I1: after so many entries */
     bool known[ENTRIES + 1];
+    dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
     dl_hash text[ENTRIES]; /* I2 */
     bool read[ENTRIES];
     dl_entry entry; /* read to see whether a text is damaged */
@@ -95,7 +111,8 @@ typedef struct sim {
 
 /* ---- sim_referee.c ---- */
 
-void sim_check_digest(const replica *r);                               /* I1, after adopting */
+void sim_check_digest(replica *r);                                     /* I1, as things stand */
+void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, behind a SWAP */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_check_log(sim *s);                                            /* I2, I3, at the end */
 void sim_audit(sim *s);                                                /* I5 */

@@ -104,6 +104,8 @@ typedef struct diloco_run_info {
     uint64_t entries;    /* of the whole run */
     uint64_t position;   /* t of this replica */
     uint64_t positions;  /* t at the end of the run */
+    uint64_t next_stop;  /* position at which something is exchanged or adopted next */
+    uint32_t fragments;  /* P: entries of a round */
     uint64_t step;       /* optimizer steps this replica completed, in all its lives */
     uint64_t sample;     /* next sample of its stream, counted over all its lives */
     int shard;           /* which shard of the data is this replica's */

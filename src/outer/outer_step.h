@@ -22,6 +22,7 @@ typedef struct dl_fragment_state {
     uint8_t *booleans;
     uint64_t n_commits;
     dl_hash digest;
+    dl_hash before; /* digest of the state that the last commit changed; at first `digest` */
 } dl_fragment_state;
 
 /* Take a state's arrays from an arena (zeroed there). */

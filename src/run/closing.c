@@ -19,7 +19,7 @@ dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time 
 
 static bool has_roster(const dl_closing *c)
 {
-    return c->control->entry > 0;
+    return c->control->entry > c->control->n_later; /* from entry L on */
 }
 
 static bool all_there(const dl_closing *c)
@@ -80,7 +80,9 @@ static bool waits_for_the_silent_only(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
     for (size_t i = 0; i < roster->n; i++)
-        if (!c->silent[i] && !dl_known_is_there(c->known, roster->names[i])) return false;
+        if (!c->silent[i] && !dl_known_is_there(c->known, roster->names[i]) &&
+            !dl_known_passes(c->known, roster->names[i]))
+            return false;
     return true;
 }
 

@@ -7,8 +7,8 @@
  *         on_missing = abort                          abort
  *         on_missing = wait                           abort if all who miss are silent, else wait
  *
- * Entry 0 has no roster (L = 1): it waits for `replicas` contributions, or from start_timeout
- * on for `min_replicas`, and has no deadline. */
+ * The first L entries have no roster: they wait for `replicas` contributions, or from start_timeout
+ * on for `min_replicas`, and have no deadline. */
 #ifndef DL_RUN_CLOSING_H
 #define DL_RUN_CLOSING_H
 

@@ -30,7 +30,7 @@ static scene *scene_make(const char *url, const char *retain, const char *patien
     const dl_run_creation what = {
         .config = &config, .tensors = &w, .n_tensors = 1, .data_digest = ""};
     CHECK_OK(dl_run_create_or_read(&s->run, &digest, s->store, &what));
-    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, dl_outer_find("nesterov"), 4, 1));
+    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, dl_outer_find("nesterov"), 4, 1, 1));
     dl_state_rehash(&s->state, NULL);
     for (uint64_t e = 0; e < 10; e++) {
         dl_key key;

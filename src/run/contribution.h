@@ -48,6 +48,7 @@ typedef struct dl_contribution_expect {
     uint32_t fragment;
     dl_life life; /* from the key */
     dl_hash base;
+    dl_hash also_base; /* another that will do; the same: none */
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;

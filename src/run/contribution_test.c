@@ -106,6 +106,7 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
                                          .fragment = 0,
                                          .life = life,
                                          .base = s->facts.base,
+                                         .also_base = s->facts.base,
                                          .manifest = s->manifest.digest,
                                          .shape = s->manifest.fragments[0],
                                          .form = &s->form,

@@ -50,23 +50,24 @@ static double mean_loss(const dl_entry *d)
     return d->n_members ? sum / (double)d->n_members : NAN;
 }
 
-/* What a commit and an abort both carry; lr, mu and the roster are those of entry e + 1 (P9). */
+/* What a commit and an abort both carry; lr, mu and the roster are those of entry e + L (P9). */
 static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
 {
     dl_entry *d = &draft->entry;
     const dl_machine_args *a = from->args;
     d->commit = commit;
     d->entry = a->control->entry;
-    d->fragment = 0;
-    d->position = dl_due(d->entry, a->interval);
+    d->fragment = from->fragment;
+    d->position = dl_schedule_take(&a->pace->schedule, d->entry);
     d->committer = a->self;
     d->prev = a->control->prev;
     d->base = d->result = from->base;
     d->snapshot = from->snapshot;
-    d->next_lr =
-        (float)(a->lr ? a->lr(a->lr_user, d->entry + 1) : dl_outer_lr(a->config, d->entry + 1));
+    const uint64_t later = d->entry + a->control->n_later + 1;
+    d->next_lr = (float)(a->lr ? a->lr(a->lr_user, later)
+                               : dl_outer_lr(a->config, later / a->pace->schedule.n_fragments));
     d->next_mu = (float)a->config->outer_mu;
-    d->last = d->entry + 1 >= a->entries;
+    d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known);

@@ -20,7 +20,8 @@ typedef struct dl_draft_source {
     const dl_machine_args *args; /* control tells which entry */
     const dl_known_table *known;
     const bool *silent; /* of control's roster */
-    dl_hash base;       /* of the fragment now */
+    uint32_t fragment;
+    dl_hash base; /* of the fragment now */
     uint64_t n_commits, snapshot;
 } dl_draft_source;
 

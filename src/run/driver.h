@@ -1,4 +1,9 @@
-/* driver.h - lives a machine in real time: carries its asks out, waits, and retries. */
+/* driver.h - lives a machine in real time: carries its asks out, waits, and retries; and does for
+ * the trainer what its pace says.
+ *
+ * With tau = 0 all of it happens inside dl_driver_stop, on the caller's thread. Where
+ * contributions move beside training, the exchange has a thread of its own, and the trainer
+ * only takes and adopts; it waits when a result is due that is not there. */
 #ifndef DL_RUN_DRIVER_H
 #define DL_RUN_DRIVER_H
 
@@ -19,10 +24,12 @@ typedef struct dl_driver_args {
     double store_timeout_s;
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
-    /* Save the local state at the due point of `entry`. */
-    diloco_status (*save)(void *user, uint64_t entry, uint64_t position);
-    void *save_user;
-    const dl_exec_work *work; /* of the training since the base: read at a due point */
+    /* Save the local state as it is now: before an entry is taken. */
+    diloco_status (*save)(void *user);
+    /* Nothing trained on the fragment is still to be sent. */
+    void (*fresh)(void *user, uint32_t fragment);
+    void *user;
+    const dl_exec_work *work; /* [P] of the training since the base: read when taken */
     atomic_bool *interrupted; /* taken down when a call returns because of it */
 } dl_driver_args;
 
@@ -30,32 +37,46 @@ typedef struct dl_driver_args {
 DL_MUST_CHECK diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args);
 void dl_driver_destroy(dl_driver *driver); /* NULL is fine */
 
-/* Load the newest snapshot, catch up, and go on until training is due or the run is over.
- * `start` is without digest, n_commits and now, which the driver knows. After an error the
+/* Load the newest snapshot, catch up, and go on until training is due or the run is over. `saved`:
+ * NULL, or where the local tensors already are, resting on `bases`[P]. DILOCO_EINTERRUPTED and other errors: the
  * driver is of no use but to be destroyed. */
-DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_machine_start *start);
+DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_pace_saved *saved,
+                                            const dl_hash *bases);
 
-/* The due point is reached: exchange, until training is due again or the run is over.
- * DILOCO_EINTERRUPTED: call again to go on; any other error is final and returned again. */
-DL_MUST_CHECK diloco_status dl_driver_exchange(dl_driver *driver);
+/* One step is complete: position moves on. */
+void dl_driver_count_step(dl_driver *driver, uint64_t step);
 
-/* Train up to this position; UINT64_MAX when the run is over. */
-uint64_t dl_driver_train_until(const dl_driver *driver);
-uint64_t dl_driver_position(const dl_driver *driver); /* where training goes on from */
+/* Train up to this position; the present one where something is to be done; UINT64_MAX when the
+ * run is over. */
+uint64_t dl_driver_train_until(dl_driver *driver);
+
+/* Do what is due at the present position: take, exchange, adopt. DILOCO_EINTERRUPTED: call again
+ * to go on; any other error is final and returned again. */
+DL_MUST_CHECK diloco_status dl_driver_stop(dl_driver *driver);
+
 bool dl_driver_done(const dl_driver *driver);
-bool dl_driver_adopted(const dl_driver *driver); /* the last call put theta into the tensors */
 
-/* What the heartbeat tells. */
-void dl_driver_tell_step(dl_driver *driver, uint64_t step, uint64_t position);
+/* Before the local state is saved for a clean stop: see that what was taken is put, as far as the
+ * store answers soon. */
+void dl_driver_settle(dl_driver *driver);
+
+/* What to save with the local tensors, and the digests[P] that they rest on. */
+void dl_driver_saved_now(dl_driver *driver, dl_pace_saved *out, dl_hash *bases);
+
+/* Theta of all fragments as it is now, by way of `copy`, which sees an unmoving state. */
+void dl_driver_read_state(dl_driver *driver, void (*copy)(void *user, const dl_state *state),
+                          void *user);
 
 /* end/<life>: nobody waits for this life any more. Again: nothing. */
 DL_MUST_CHECK diloco_status dl_driver_leave(dl_driver *driver);
 
 typedef struct dl_driver_facts {
+    uint64_t entry, position, next_stop;
     double loss;                         /* of the last commit's members; NAN before */
     uint64_t bytes_sent, bytes_received; /* by the exchange's handle: all that training waits for */
     uint64_t background_sent, background_received; /* snapshots, collection, heartbeats */
+    double waited_s;                     /* that training has waited for the exchange, in all */
 } dl_driver_facts;
-dl_driver_facts dl_driver_facts_now(const dl_driver *driver);
+dl_driver_facts dl_driver_facts_now(dl_driver *driver);
 
 #endif

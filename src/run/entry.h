@@ -30,6 +30,12 @@ typedef struct dl_roster {
     size_t n, cap;
 } dl_roster;
 
+/* What an entry works under, settled L entries before it (P9). */
+typedef struct dl_terms {
+    dl_roster roster;
+    float lr, mu;
+} dl_terms;
+
 typedef struct dl_entry {
     bool commit; /* else abort */
     char run[33];

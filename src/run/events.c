@@ -14,9 +14,16 @@ static const dl_time PART_AGE = 30 * DL_SECOND;
 void dl_record_init(dl_record *record)
 {
     memset(record, 0, sizeof *record);
+    record->owner = pthread_self();
+    pthread_mutex_init(&record->lock, NULL);
     dl_buf_init(&record->line, LINE_MAX);
+    dl_buf_init(&record->line_beside, LINE_MAX);
+    dl_buf_init(&record->late, PART_MAX);
+    dl_buf_init(&record->delivering, PART_MAX);
     dl_buf_init(&record->part, PART_MAX);
-    if (dl_buf_reserve(&record->part, 2 * PART_ENOUGH)) /* now, not between steps */
+    dl_buf_init(&record->sending, PART_MAX);
+    if (dl_buf_reserve(&record->part, 2 * PART_ENOUGH) ||
+        dl_buf_reserve(&record->sending, 2 * PART_ENOUGH)) /* now, not between steps */
         dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
     record->flushed = dl_clock_now();
 }
@@ -24,49 +31,106 @@ void dl_record_init(dl_record *record)
 void dl_record_deinit(dl_record *record)
 {
     dl_buf_deinit(&record->line);
+    dl_buf_deinit(&record->line_beside);
+    dl_buf_deinit(&record->late);
+    dl_buf_deinit(&record->delivering);
     dl_buf_deinit(&record->part);
+    dl_buf_deinit(&record->sending);
+    pthread_mutex_destroy(&record->lock);
+}
+
+static bool is_owner(const dl_record *record)
+{
+    return pthread_equal(record->owner, pthread_self());
+}
+
+static void add_line(dl_buf *to, const char *line, size_t len)
+{
+    if (dl_buf_reserve(to, to->len + len + 1)) {
+        dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
+        return;
+    }
+    memcpy(to->data + to->len, line, len);
+    to->data[to->len + len] = '\n';
+    to->len += len + 1;
+}
+
+void dl_record_deliver(dl_record *record)
+{
+    pthread_mutex_lock(&record->lock);
+    const dl_buf late = record->late;
+    record->late = record->delivering;
+    record->delivering = late;
+    pthread_mutex_unlock(&record->lock);
+    const char *line = (const char *)record->delivering.data;
+    const char *end = line + record->delivering.len;
+    while (line < end) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        if (record->sink) record->sink(record->user, line, (size_t)(newline - line));
+        line = newline + 1;
+    }
+    dl_buf_clear(&record->delivering);
 }
 
 void dl_record_line(dl_record *record, const char *line, size_t len)
 {
-    if (record->sink) record->sink(record->user, line, len);
-    if (dl_buf_reserve(&record->part, record->part.len + len + 1)) {
-        dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
-        return;
+    const bool owner = is_owner(record);
+    if (owner) dl_record_deliver(record);
+    pthread_mutex_lock(&record->lock);
+    add_line(&record->part, line, len);
+    if (!owner) add_line(&record->late, line, len);
+    pthread_mutex_unlock(&record->lock);
+    if (owner && record->sink) record->sink(record->user, line, len);
+}
+
+/* Something to send? What could not be sent before goes first. */
+static bool take_part(dl_record *record, bool all)
+{
+    const dl_time now = dl_clock_now();
+    pthread_mutex_lock(&record->lock);
+    const size_t len = record->sending.len + record->part.len;
+    const bool enough = all || len >= PART_ENOUGH || now - record->flushed >= PART_AGE;
+    if (enough && record->sending.len == 0) {
+        const dl_buf part = record->part;
+        record->part = record->sending;
+        record->sending = part;
     }
-    memcpy(record->part.data + record->part.len, line, len);
-    record->part.data[record->part.len + len] = '\n';
-    record->part.len += len + 1;
+    record->flushed = enough ? now : record->flushed;
+    pthread_mutex_unlock(&record->lock);
+    return enough && record->sending.len > 0;
 }
 
 void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
                      dl_time until)
 {
-    if (record->part.len == 0) return;
-    const dl_time now = dl_clock_now();
-    if (!all && record->part.len < PART_ENOUGH && now - record->flushed < PART_AGE) return;
-
-    dl_key key;
-    dl_key_record(key, life, record->n_parts);
-    const dl_span span = {record->part.data, record->part.len};
-    const diloco_status status = dl_store_create(store, key, &span, 1, NULL, until);
-    record->flushed = now;
-    /* EEXIST: a try whose outcome was not known has put the first of these lines there. */
-    if (!status || status == DILOCO_EEXIST) record->n_parts++;
-    if (status && record->part.len < PART_KEPT) return;
-    if (status)
-        dl_log(DILOCO_LOG_WARN, "%zu bytes of the record are not in the store: %s",
-               record->part.len, diloco_error_text());
-    dl_buf_clear(&record->part);
+    while (take_part(record, all)) {
+        dl_key key;
+        dl_key_record(key, life, record->n_parts);
+        const dl_span span = {record->sending.data, record->sending.len};
+        const diloco_status status = dl_store_create(store, key, &span, 1, NULL, until);
+        /* EEXIST: a try whose outcome was not known has put these lines there. */
+        if (!status || status == DILOCO_EEXIST) record->n_parts++;
+        if (status && record->sending.len < PART_KEPT) return;
+        if (status)
+            dl_log(DILOCO_LOG_WARN, "%zu bytes of the record are not in the store: %s",
+                   record->sending.len, diloco_error_text());
+        dl_buf_clear(&record->sending);
+        if (!all) return;
+    }
 }
 
 /* ---- lines ------------------------------------------------------------------------------ */
 
+static dl_buf *own_line(dl_record *r)
+{
+    return is_owner(r) ? &r->line : &r->line_beside;
+}
+
 static dl_json begin(dl_record *r, const char *event)
 {
     dl_json j;
-    dl_buf_clear(&r->line);
-    dl_json_init(&j, &r->line);
+    dl_buf_clear(own_line(r));
+    dl_json_init(&j, own_line(r));
     dl_json_object(&j, NULL);
     dl_json_str(&j, "event", event);
     return j;
@@ -78,7 +142,7 @@ static void finish(dl_record *r, dl_json *j)
     if (dl_json_done(j))
         dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
     else
-        dl_record_line(r, (const char *)r->line.data, r->line.len);
+        dl_record_line(r, (const char *)own_line(r)->data, own_line(r)->len);
 }
 
 static void put_life(dl_json *j, const char *key, const dl_life *life)
@@ -131,8 +195,8 @@ void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t ent
     dl_json j = begin(r, "contribution");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", entry);
-    dl_json_u64(&j, "fragment", 0);
-    dl_json_u64(&j, "step", c->step);
+    dl_json_u64(&j, "fragment", facts->fragment);
+    dl_json_u64(&j, "step", facts->step);
     dl_json_f64(&j, "pseudo_grad_norm", facts->norm);
     dl_json_u64(&j, "bytes", facts->bytes);
     dl_json_f64(&j, "encode_s", facts->encode_s);

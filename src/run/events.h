@@ -5,18 +5,29 @@
 #include "run/exec.h"
 #include <diloco/run.h>
 
+#include <pthread.h>
+
 /* Where lines go: the program's sink at once, and the store's rec/ in parts. */
+/* The sink is called on one thread, that of dl_record_init; lines of another wait for
+ * dl_record_deliver. */
 typedef struct dl_record {
     diloco_record_fn sink;
     void *user;
-    dl_buf line; /* being written */
-    dl_buf part; /* lines not in the store yet */
+    pthread_t owner;
+    pthread_mutex_t lock;   /* guards what follows but for the lines being written */
+    dl_buf line, line_beside; /* being written: by the owner, by another thread */
+    dl_buf late, delivering;  /* lines of the other thread for the sink */
+    dl_buf part;              /* lines not in the store yet */
+    dl_buf sending;           /* … and those on their way; the exchange's thread */
     uint64_t n_parts;
     dl_time flushed;
 } dl_record;
 
 void dl_record_init(dl_record *record);
 void dl_record_deinit(dl_record *record);
+
+/* The lines of the other thread, to the sink. The owner's call. */
+void dl_record_deliver(dl_record *record);
 
 /* One finished line, without its newline. */
 void dl_record_line(dl_record *record, const char *line, size_t len);

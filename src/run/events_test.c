@@ -234,8 +234,7 @@ TEST(every_event_has_the_names_of_the_design)
 
 TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
 {
-    static const char line[] = "{\"event\":\"x\"}",
-                      kept[] = "{\"event\":\"x\"}\n{\"event\":\"x\"}\n";
+    static const char line[] = "{\"event\":\"x\"}", kept[] = "{\"event\":\"x\"}\n";
     const char *url = scratch_path("record"), *away = scratch_path("record-away");
     const dl_life life = {.replica = "r0"};
     dl_record r;
@@ -253,9 +252,15 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     CHECK_INT(0, rename(away, url));
     dl_record_line(&r, line, sizeof line - 1);
     dl_record_flush(&r, store, &life, true, DL_NEVER);
-    CHECK_OK(dl_store_get(store, &text, "rec/r0.0000/0000000000.jsonl", DL_NEVER));
-    CHECK_INT(sizeof kept - 1, text.len);
-    CHECK_BYTES(kept, text.data, text.len);
+    for (int part = 0; part < 2; part++) { /* what was kept goes first, as it was */
+        CHECK_OK(dl_store_get(store, &text,
+                              part ? "rec/r0.0000/0000000001.jsonl"
+                                   : "rec/r0.0000/0000000000.jsonl",
+                              DL_NEVER));
+        CHECK_INT(sizeof kept - 1, text.len);
+        CHECK_BYTES(kept, text.data, text.len);
+        dl_buf_clear(&text);
+    }
     dl_buf_deinit(&text);
     dl_record_deinit(&r);
     dl_store_close(store);

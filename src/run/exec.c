@@ -1,8 +1,8 @@
 /* exec.c - see exec.h. One function an ask; `asks` below is the table.
  *
- * Memory: the state's two copies; one encoded contribution of our own (g itself is formed in
- * the copy that is free between entries); a slot for each contribution held, made when it is
- * first needed and kept. */
+ * Memory: the state's two copies; one encoded contribution of our own, and what it is made from
+ * for each that is under way (in the copy that is free between entries where there is one at a
+ * time); a slot for each contribution held, made when it is first needed and kept. */
 #include "run/exec_parts.h"
 
 #include "base/clock.h"
@@ -13,13 +13,66 @@
 
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
+static size_t n_fragments(const dl_exec *x)
+{
+    return (size_t)x->a.run->manifest.n_fragments;
+}
+
+static size_t n_floats(const dl_fragment_shape *s)
+{
+    return s->n_trained + s->n_averaged;
+}
+
+/* The largest of each kind over all fragments. */
+static dl_fragment_shape largest(const dl_exec *x)
+{
+    dl_fragment_shape most = {0};
+    for (size_t f = 0; f < n_fragments(x); f++) {
+        const dl_fragment_shape *s = &x->a.run->manifest.fragments[f];
+        most.n_trained = dl_size_max(most.n_trained, n_floats(s));
+        most.n_integers = dl_size_max(most.n_integers, s->n_integers);
+        most.n_booleans = dl_size_max(most.n_booleans, s->n_booleans);
+    }
+    return most;
+}
+
+static void lay_out_captures(dl_exec *x, dl_arena *arena)
+{
+    const dl_fragment_shape most = largest(x);
+    x->captures = DL_ARENA_ARRAY(arena, dl_capture, x->n_captures);
+    for (size_t i = 0; i < x->n_captures; i++) {
+        float *g = x->shares_next ? NULL : DL_ARENA_ARRAY(arena, float, most.n_trained);
+        unsigned char *discrete =
+            dl_arena_take(arena, most.n_integers * sizeof(int64_t) + most.n_booleans);
+        if (!x->captures) continue; /* measuring */
+        x->captures[i].g = g;
+        x->captures[i].discrete = discrete;
+    }
+    x->residual_at = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+    size_t all = 0;
+    for (size_t f = 0; f <= n_fragments(x); f++) {
+        if (x->residual_at) x->residual_at[f] = all;
+        if (f < n_fragments(x)) all += n_floats(&x->a.run->manifest.fragments[f]);
+    }
+    if (x->a.run->config.error_feedback > 0) x->residual = DL_ARENA_ARRAY(arena, float, all);
+}
+
+static void lay_out_trainer(dl_exec *x, dl_arena *arena)
+{
+    size_t bound = 0;
+    for (size_t f = 0; f < n_fragments(x); f++)
+        bound = dl_size_max(bound, x->forms[f].bound);
+    x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
+    x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
+    x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+    x->payload = dl_arena_take(arena, bound);
+    lay_out_captures(x, arena);
+}
+
 static void layout(dl_exec *x, dl_arena *arena)
 {
     const size_t m = x->a.max_members;
-    if (x->a.tensors) {
-        x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
-        x->payload = dl_arena_take(arena, x->forms[0].bound);
-    }
+    if (x->a.tensors) lay_out_trainer(x, arena);
     x->slots = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
     x->held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
     x->members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
@@ -27,18 +80,28 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->raw = DL_ARENA_ARRAY(arena, uint64_t, m);
     x->listed = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
     x->seen = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
-    x->spans = DL_ARENA_ARRAY(arena, dl_span, x->a.n_tensors + 2);
+    x->spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 
+/* In fragment order, and within a fragment one region after the other. */
 static void list_local_tensors(dl_exec *x)
 {
-    for (size_t i = 0; x->a.tensors && i < x->a.n_tensors; i++) {
-        const dl_manifest_tensor *t = &x->a.run->manifest.tensors[i];
-        x->local[i] = (dl_local_tensor){.data = x->a.tensors[i].data,
-                                        .begin = t->offset,
-                                        .count = t->count,
-                                        .region = t->region};
+    const dl_manifest *m = &x->a.run->manifest;
+    size_t n = 0;
+    for (size_t f = 0; f < n_fragments(x); f++) {
+        x->first[f] = n;
+        for (int region = 0; region < DL_N_REGIONS; region++)
+            for (size_t i = 0; i < x->a.n_tensors; i++) {
+                const dl_manifest_tensor *t = &m->tensors[i];
+                if (t->fragment != (int)f || t->region != (dl_region)region) continue;
+                x->tensor_of[n] = i;
+                x->local[n++] = (dl_local_tensor){.data = x->a.tensors[i].data,
+                                                  .begin = t->offset,
+                                                  .count = t->count,
+                                                  .region = t->region};
+            }
     }
+    x->first[n_fragments(x)] = n;
 }
 
 static diloco_status make_forms(dl_exec *x)
@@ -55,15 +118,20 @@ static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
     DL_TRY(make_forms(x));
+    DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
+    const size_t ahead = dl_schedule_ahead(&x->schedule);
+    x->n_captures = ahead;
+    x->shares_next = ahead == 1 && !x->a.beside && x->a.run->config.error_feedback == 0;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
-    list_local_tensors(x);
+    if (x->a.tensors) list_local_tensors(x);
     const dl_outer *outer = dl_outer_find(x->a.run->config.outer_optimizer);
     if (!outer)
         return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
                        x->a.run->config.outer_optimizer);
-    DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies));
+    DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
+                         ahead));
     return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, x->a.max_members,
                                    dl_pool_size(x->a.pool));
 }
@@ -110,10 +178,6 @@ const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 {
     return &x->facts;
 }
-void dl_exec_tell(dl_exec *x, const dl_exec_work *work)
-{
-    x->work = *work;
-}
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
@@ -150,28 +214,40 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     return DILOCO_OK;
 }
 
-static dl_contribution_expect expectation(const dl_exec *x, uint64_t entry, const dl_life *life)
+/* Where the overlap is one round, a round begins from the state before the entry that is still
+ * under way, or from the newest (P21). */
+static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
 {
+    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
     return (dl_contribution_expect){.run = x->a.run->id,
-                                    .entry = entry,
-                                    .fragment = 0,
-                                    .life = *life,
-                                    .base = x->state.now[0].digest,
+                                    .entry = ask->entry,
+                                    .fragment = ask->fragment,
+                                    .life = ask->life,
+                                    .base = now->digest,
+                                    .also_base = lags ? now->before : now->digest,
                                     .manifest = x->a.run->manifest.digest,
-                                    .shape = x->a.run->manifest.fragments[0],
-                                    .form = &x->forms[0],
+                                    .shape = x->a.run->manifest.fragments[ask->fragment],
+                                    .form = &x->forms[ask->fragment],
                                     .bound = DL_ELEMENT_BOUND,
                                     .tensors = &x->a.run->manifest};
+}
+
+/* Room for a contribution to any fragment. */
+static size_t slot_bytes(const dl_exec *x)
+{
+    size_t most = 0;
+    for (size_t f = 0; f < n_fragments(x); f++)
+        most = dl_size_max(
+            most, dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f]));
+    return most;
 }
 
 static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     dl_slot **slot = &x->slots[ask->slot];
-    if (!*slot)
-        DL_TRY(dl_slot_create(
-            slot, dl_contribution_body_max(&x->forms[0], x->a.run->manifest.fragments[0]),
-            x->a.spool_dir));
-    const dl_contribution_expect expect = expectation(x, ask->entry, &ask->life);
+    if (!*slot) DL_TRY(dl_slot_create(slot, slot_bytes(x), x->a.spool_dir));
+    const dl_contribution_expect expect = expectation(x, ask);
     dl_key key;
     dl_key_contribution(key, ask->entry, &ask->life);
     DL_TRY(dl_contribution_fetch(&x->fetched, &x->held[ask->slot], &event->reason, *slot,
@@ -243,8 +319,8 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
         x->raw[i] = e->members[i].raw;
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
-                               .fragment = 0,
-                               .form = &x->forms[0],
+                               .fragment = (int)ask->fragment,
+                               .form = &x->forms[ask->fragment],
                                .combiner = dl_combiner_find(x->a.run->config.combiner),
                                .outer = x->state.outer,
                                .n_members = e->n_members,
@@ -252,7 +328,8 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
                                .weight = x->weight,
                                .raw = x->raw};
     memcpy(args.scalars, e->scalars, sizeof args.scalars);
-    dl_fragment_state *now = &x->state.now[0], *next = x->a.n_copies > 1 ? &x->state.next[0] : now;
+    dl_fragment_state *now = &x->state.now[ask->fragment];
+    dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[ask->fragment] : now;
     const dl_time began = dl_clock_now();
     DL_TRY(dl_outer_step(next, now, &args, &x->facts.outer, x->scratch, x->a.pool));
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
@@ -271,27 +348,11 @@ static diloco_status do_create(dl_exec *x, const dl_ask *ask, dl_event *event, d
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 }
 
-static void theta_to_local(dl_exec *x)
-{
-    const dl_fragment_state *s = &x->state.now[0];
-    dl_fp_state fp = dl_fp_enter();
-    for (size_t i = 0; x->a.tensors && i < x->a.n_tensors; i++) {
-        const dl_local_tensor *t = &x->local[i];
-        if (t->region == DL_INTEGERS)
-            memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
-        else if (t->region == DL_BOOLEANS)
-            memcpy(t->data, s->booleans + t->begin, t->count);
-        else
-            dl_adopt(t->data, s->theta + t->begin, 0, t->count);
-    }
-    dl_fp_leave(fp);
-}
-
-static diloco_status do_adopt(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_swap(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     (void)event, (void)until;
-    if (ask->swap && x->a.n_copies > 1) dl_state_swap(&x->state, 0);
-    if (ask->to_local) theta_to_local(x);
+    if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)ask->fragment);
+    if (ask->counted) dl_exec_settle(x, ask->entry, ask->fragment);
     return DILOCO_OK;
 }
 
@@ -305,9 +366,9 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
 
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
+    (void)event;
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest, ask->entry,
                                    x->a.pool, until));
-    event->result = x->state.now[0].digest;
     return DILOCO_OK;
 }
 
@@ -316,7 +377,7 @@ static const ask_fn asks[] = {
     [DL_ASK_READ] = do_read,       [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
     [DL_ASK_LIST] = do_list,       [DL_ASK_FETCH] = do_fetch,
     [DL_ASK_COMPUTE] = do_compute, [DL_ASK_CREATE] = do_create,
-    [DL_ASK_ADOPT] = do_adopt,     [DL_ASK_WATCH] = do_watch,
+    [DL_ASK_SWAP] = do_swap,       [DL_ASK_WATCH] = do_watch,
     [DL_ASK_REJOIN] = do_rejoin,   [DL_ASK_SNAPSHOT] = do_snapshot,
 };
 

@@ -24,6 +24,7 @@ typedef struct dl_exec_args {
     size_t max_members;
     const char *spool_dir; /* NULL: memory */
     int n_copies;          /* of the state: 2 for whoever commits */
+    bool beside;           /* the trainer's calls come from another thread than dl_exec_do */
     dl_pool *pool;
 } dl_exec_args;
 
@@ -33,23 +34,40 @@ void dl_exec_destroy(dl_exec *exec);
 
 dl_state *dl_exec_state(dl_exec *exec);
 
-/* What training has done since the base; told before CONTRIBUTE. */
+/* ---- the trainer's side: take.c ---- */
+
+/* What training has done on a fragment since its base. */
 typedef struct dl_exec_work {
     uint64_t step, steps, samples, tokens, shard, first_sample, end_sample, position;
     double loss;
 } dl_exec_work;
-void dl_exec_tell(dl_exec *exec, const dl_exec_work *work);
+
+/* At the due point of `entry`: what the fragment's local tensors moved by is kept, to be contributed
+ * later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
+DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
+                                         const dl_exec_work *work);
+/* Theta into the fragment's local tensors; they keep `mix` of their own (docs/design.md section 2).
+ */
+void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
+
+/* What of this has to be saved with the local state, or NULL: the residual of error feedback,
+ * f32[n]. */
+float *dl_exec_residual(dl_exec *exec, size_t *n);
+
+/* ---- the exchange's side ---- */
 
 /* Measured by the last ask of its kind, for the record. */
 typedef struct dl_exec_facts {
     dl_outer_step_facts outer; /* COMPUTE */
-    double norm;               /* CONTRIBUTE */
+    uint32_t fragment;         /* CONTRIBUTE, as what follows */
+    uint64_t step;
+    double norm;
     size_t bytes;              /* CONTRIBUTE: of the object */
     double encode_s, put_s, compute_s;
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);
 
-/* READ, CONTRIBUTE, LIST, FETCH, COMPUTE, CREATE, ADOPT, WATCH, SNAPSHOT (in the foreground),
+/* READ, CONTRIBUTE, LIST, FETCH, COMPUTE, CREATE, SWAP, WATCH, SNAPSHOT (in the foreground),
  * REJOIN (loads the newest snapshot). Pointers of the event live until the next call. */
 void dl_exec_do(dl_exec *exec, const dl_ask *ask, dl_event *event, dl_time until);
 

@@ -7,14 +7,32 @@
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
 
+/* What was taken for an entry; a slot is free again once the entry is adopted. */
+typedef struct dl_capture {
+    bool there;
+    uint64_t entry;
+    float *g; /* f32 of the largest fragment: what is encoded, the residual added */
+    unsigned char *discrete; /* its integers, then its booleans */
+    dl_exec_work work;
+    dl_hash base;
+    double norm; /* of the movement, without the residual */
+} dl_capture;
+
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
     dl_codec_form *forms; /* [n_fragments] */
-    dl_exec_work work;
     dl_exec_facts facts;
+    dl_schedule schedule;
 
-    dl_local_tensor *local; /* [n_tensors], in fragment order */
+    dl_local_tensor *local; /* [n_tensors], fragment by fragment, region by region */
+    size_t *tensor_of;      /* [n_tensors] local[i] is this one of the manifest */
+    size_t *first;          /* [n_fragments + 1] into local */
+    dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
+    size_t n_captures;
+    bool shares_next;  /* the one capture lies in the state's free copy */
+    float *residual;   /* f32 of all fragments one after the other; NULL: no error feedback */
+    size_t *residual_at; /* [n_fragments + 1] */
     dl_outer_scratch *scratch;
     unsigned char *payload; /* own contribution's, bound bytes */
     bool contributed;       /* in this life: former lives have nothing open any more */
@@ -36,8 +54,13 @@ struct dl_exec {
     dl_arena arena;
 };
 
-/* contribute.c: DL_ASK_CONTRIBUTE. DILOCO_ENUMERIC: what was trained is not finite, by name;
- * DILOCO_EFENCED: another process lives as this life. */
+/* take.c: the capture of an entry, or NULL. */
+dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
+/* take.c: the entry counted what was contributed: the residual moves on (P17). */
+void dl_exec_settle(dl_exec *x, uint64_t entry, uint32_t fragment);
+
+/* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
+ * waits for it. DILOCO_EFENCED: another process lives as this life. */
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
                                                dl_time until);
 

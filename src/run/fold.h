@@ -8,18 +8,18 @@
 #include "run/state.h"
 
 /* Does the entry fit the state it claims to follow? NULL, or why it is void (P7): another run,
- * number or prev, a wrong base, a replica counted twice, nobody counted. `base` is the digest of
- * the fragment now. Immutable bytes prove each of these. */
+ * number or prev, another fragment than the due one, a wrong base, a replica counted twice, nobody
+ * counted. `base` is the digest of the fragment now. Immutable bytes prove each of these. */
 const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry, const char *run,
-                                dl_hash base);
+                                uint32_t fragment, dl_hash base);
 
 /* Advance by a valid entry whose text hashes to `digest`. */
 void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest);
 
-/* Advance by a void entry: an abort with the previous roster without its committer. */
+/* Advance by a void entry: an abort with the newest roster told, without its committer. */
 void dl_fold_void(dl_control *control, const dl_entry *entry, dl_hash digest);
 
-/* The roster an entry should carry for the next one (P9, P10).
+/* The roster an entry should carry for the one L behind it, from the newest told (P9, P10).
  *   commit  its members; and who is missing for the first time in a row
  *   abort   who was there, and who is missing but not silent
  * silent[i] tells of control->roster.names[i]. */

@@ -57,7 +57,7 @@ static void done(pair *p)
 
 static const char *reason(const pair *p)
 {
-    return dl_fold_void_reason(&p->control, &p->entry, RUN, p->base);
+    return dl_fold_void_reason(&p->control, &p->entry, RUN, 0, p->base);
 }
 
 static const char *names_of(const dl_roster *roster)

@@ -1,8 +1,8 @@
-/* follow.c - an entry stands: judge it, compute what it says, fold it, adopt it.
+/* follow.c - an entry stands: judge it, compute what it says, fold it.
  *
  *     text --unreadable, void--> read again, then fold as void (P7)
  *       |  --abort------------> fold
- *       |  --commit-----------> fetch its members --> compute --> adopt --> fold
+ *       |  --commit-----------> fetch its members --> compute --> swap --> fold
  *       |                         (none of it when the draft computed the same step)
  *       +-- a base not ours --> begin again once, from before it
  *
@@ -30,16 +30,9 @@ static bool counts_self(const dl_machine *m, const dl_entry *entry)
     return false;
 }
 
-/* After an entry is folded and adopted as it has to be. */
-static dl_ask after_fold(dl_machine *m, bool timely)
-{
-    if (timely && open_entry(m) < m->a.entries) return dl_machine_train(m);
-    return dl_machine_look_on(m);
-}
-
 static bool snapshot_is_due(const dl_machine *m)
 {
-    if (open_entry(m) >= m->a.entries) return true;
+    if (dl_machine_is_over(m)) return true;
     const dl_time every = dl_time_from_seconds(m->a.config->snapshot_s);
     if (m->now - m->snapshot_at >= every) return true;
     /* Not more often than sixty a period, however small the model (P25). */
@@ -53,7 +46,7 @@ static dl_ask snapshot(dl_machine *m)
     m->bytes_since_snapshot = 0;
     m->snapshot_at = m->now;
     dl_ask a = dl_machine_ask(m, DL_ASK_SNAPSHOT, DL_SNAPSHOTTING);
-    a.final = open_entry(m) >= m->a.entries;
+    a.final = dl_machine_is_over(m);
     return a;
 }
 
@@ -69,29 +62,32 @@ static void count_towards_snapshot(dl_machine *m)
 }
 
 /* Invariant 1: the only place where the log moves on. */
-static void folded(dl_machine *m, bool valid)
+static void folded(dl_machine *m, bool valid, bool counted)
 {
+    const uint64_t e = open_entry(m);
+    const uint32_t f = dl_machine_fragment(m);
+    const bool commit = valid && m->entry.commit;
     if (valid) {
         dl_fold(m->a.control, &m->entry, m->entry_digest);
         count_towards_snapshot(m);
     } else {
         dl_fold_void(m->a.control, &m->entry, m->entry_digest);
     }
-    if (valid && m->entry.commit) {
-        m->n_commits++;
-        m->digest = m->entry.result;
+    if (commit) {
+        m->n_commits[f]++;
+        m->n_commits_all++;
+        m->digest[f] = m->entry.result;
     }
-    const uint64_t due = dl_due(m->entry.entry, m->a.interval);
-    if (due > m->position) m->position = due;
+    dl_pace_fold(m->a.pace, e, f, commit, counted);
+    dl_machine_compare_bases(m);
+    dl_machine_clear_entry(m);
 }
 
 static dl_ask fold_abort(dl_machine *m, bool valid)
 {
     if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
-    const bool timely = m->timely;
-    folded(m, valid);
-    dl_machine_clear_entry(m);
-    return after_fold(m, timely);
+    folded(m, valid, false);
+    return dl_machine_go_on(m);
 }
 
 static dl_ask fold_void(dl_machine *m, const char *why)
@@ -106,21 +102,11 @@ static dl_ask fold_void(dl_machine *m, const char *why)
 static dl_ask fold_commit(dl_machine *m)
 {
     const bool counted = counts_self(m, &m->entry);
-    const bool adopt = counted || !strcmp(m->a.config->on_uncounted, "adopt");
     m->n_gone = 0;
-
-    dl_ask a = dl_machine_ask(m, DL_ASK_ADOPT, DL_ADOPTING);
-    a.swap = true;
-    if (m->timely) {
-        a.to_local = adopt;
-    } else if (!m->local_valid || m->entry.entry >= m->local_entry) {
-        m->must_adopt |= adopt;
-        m->missed |= !counted;
-    }
-    if (!counted && m->local_valid && m->entry.entry >= m->local_entry) {
-        a.missed = true;
+    dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
+    a.counted = counted;
+    if (!counted && open_entry(m) >= m->own_since)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
-    }
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
     return a;
 }
@@ -210,7 +196,7 @@ static dl_ask fold_unreadable(dl_machine *m)
  * that it comes to an end; a reader has nobody to be wrong but the log. */
 static bool replay_may_tell(dl_machine *m)
 {
-    if (dl_hash_equal(m->entry.base, m->digest)) return false;
+    if (dl_hash_equal(m->entry.base, m->digest[dl_machine_fragment(m)])) return false;
     if (m->a.reader || m->rejoined_at > open_entry(m)) return false;
     m->rejoined_at = open_entry(m) + 1;
     return true;
@@ -231,8 +217,9 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     m->n_recomputed = 0;
     const diloco_status unread = dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
+    const uint32_t f = dl_machine_fragment(m);
     const char *why =
-        unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, m->digest);
+        unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
     if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
@@ -263,22 +250,14 @@ dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
     return fold_gather(m);
 }
 
-dl_ask dl_follow_adopted(dl_machine *m)
+dl_ask dl_follow_swapped(dl_machine *m)
 {
-    const bool timely = m->timely, ours = m->created;
-    folded(m, true);
-    dl_machine_clear_entry(m);
-    if (timely) m->local_entry = open_entry(m);
-    if (ours && snapshot_is_due(m)) {
-        m->timely = timely; /* kept for after the snapshot */
-        return snapshot(m);
-    }
-    return after_fold(m, timely);
+    const bool ours = m->created;
+    folded(m, true, counts_self(m, &m->entry));
+    return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 
 dl_ask dl_follow_snapshotted(dl_machine *m)
 {
-    const bool timely = m->timely;
-    m->timely = false;
-    return after_fold(m, timely);
+    return dl_machine_go_on(m);
 }

@@ -1,21 +1,19 @@
 /* follow_test.c - what a machine does with an entry that stands: P1, P5, P7, P13, P25. */
 #include "machine_world.h"
 
-static const dl_machine_start JOINING = {.resumed = false};
-
 /* ---- entries that stand without us ------------------------------------------------------- */
 
 TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
-    until(&w, DL_ASK_SAVE); /* trained; meanwhile: */
+    join_run(&w);
+    take(&w); /* trained; meanwhile: */
     others_commit(&w, 1, "r1");
     next(&w, DL_ASK_TRAIN);
     CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
-    CHECK(w.adopted.to_local && w.adopted.missed && !w.counted);
+    CHECK(w.how == DL_ADOPT_THETA && !w.counted);
     end_world(&w);
 }
 
@@ -23,15 +21,15 @@ TEST(p13_the_position_jumps_to_the_due_point_of_what_was_missed)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
-    until(&w, DL_ASK_SAVE);
+    join_run(&w);
+    take(&w);
     others_commit(&w, 1, "r1");
     others_commit(&w, 2, "r1");
     others_commit(&w, 3, "r1");
-    const dl_ask *a = next(&w, DL_ASK_TRAIN);
-    CHECK_INT(20, dl_machine_position(w.machine));
-    CHECK_INT(25, a->position);
-    CHECK_INT(2, w.n_to_local); /* when it joined, and once for all three */
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(20, w.pace.position);
+    CHECK_INT(25, dl_pace_train_until(&w.pace));
+    CHECK_INT(2, w.n_jumps); /* when it joined, and once for both that it had not taken */
     end_world(&w);
 }
 
@@ -40,13 +38,13 @@ TEST(p13_keep_trains_on_from_its_own_parameters)
     world w;
     make_world(&w, 1);
     option(&w, "run.on_uncounted", "keep");
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 1, .resumed_position = 5});
-    until(&w, DL_ASK_SAVE);
+    resume_run(&w, 1, 5);
+    take(&w);
     others_commit(&w, 1, "r1");
     next(&w, DL_ASK_TRAIN);
-    CHECK_INT(1, w.asked[DL_ASK_ADOPT]);
-    CHECK(w.adopted.swap && !w.adopted.to_local && w.adopted.missed);
-    CHECK_INT(10, dl_machine_position(w.machine));
+    CHECK_INT(1, w.asked[DL_ASK_SWAP]);
+    CHECK_INT(0, w.n_adopted + w.n_jumps);
+    CHECK_INT(10, w.pace.position);
     end_world(&w);
 }
 
@@ -56,10 +54,10 @@ TEST(p13_keep_adopts_an_entry_that_counted_it)
     make_world(&w, 1);
     option(&w, "run.on_uncounted", "keep");
     put(&w, 1, "r1", 0);
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 1, .resumed_position = 5});
+    resume_run(&w, 1, 5);
     next(&w, DL_ASK_CREATE);
     until(&w, DL_ASK_TRAIN);
-    CHECK(w.counted && w.adopted.to_local && !w.adopted.missed);
+    CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
 }
 
@@ -67,13 +65,13 @@ TEST(p13_an_abort_in_the_replicas_absence_leaves_its_training_alone)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 1, .resumed_position = 5});
-    until(&w, DL_ASK_SAVE);
+    resume_run(&w, 1, 5);
+    take(&w);
     const dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
     write_entry(&w, &e);
     next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_ADOPT]);
-    CHECK_INT(10, dl_machine_position(w.machine));
+    CHECK_INT(0, w.n_adopted + w.n_jumps);
+    CHECK_INT(10, w.pace.position);
     end_world(&w);
 }
 
@@ -81,11 +79,11 @@ TEST(p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done)
 {
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
-    begin(&w, JOINING);
-    until(&w, DL_ASK_SAVE);
+    join_run(&w);
+    take(&w);
     others_commit(&w, WORLD_ENTRIES - 1, "r1");
     next(&w, DL_ASK_DONE);
-    CHECK(w.adopted.to_local);
+    CHECK(w.how == DL_ADOPT_THETA && dl_pace_done(&w.pace));
     CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
     end_world(&w);
 }
@@ -98,7 +96,7 @@ TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
     w.n_damaged_reads = 1;
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
@@ -111,7 +109,7 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
     make_world(&w, 1);
     CHECK_OK(dl_buf_add(&w.log[1], "{}", 2));
     w.digest[2] = w.digest[1];
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_INT(0, w.noted[DL_NOTE_ABORT]);
@@ -138,7 +136,7 @@ TEST(an_entry_of_another_format_version_stops_the_reader)
     CHECK(version != NULL);
     version[10] = '9';
     reseal(&w.log[1]);
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
     CHECK_CONTAINS("version 9", diloco_error_text());
     end_world(&w);
@@ -154,7 +152,7 @@ TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
     lie.result.bytes[0] ^= 1;
     write_entry(&w, &lie);
     w.digest[2] = w.digest[1]; /* a void entry changes nothing */
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
     CHECK_INT(1, w.n_fresh);
@@ -175,7 +173,7 @@ TEST(p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void)
     others_commit(&w, 1, "r1");
     w.put[0].n_bad = -1;
     w.put[0].why = "non-finite";
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("not valid", w.said);
@@ -189,7 +187,7 @@ TEST(p7_a_contribution_that_the_store_damaged_voids_nothing)
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
     w.put[0].n_bad = -1;
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX); /* a later snapshot does without it */
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -204,7 +202,7 @@ TEST(p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void)
     dl_entry lie = entry_by(&w, 1, "r1", true, members, 1);
     lie.members[0].body.bytes[5] ^= 1;
     write_entry(&w, &lie);
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_CONTAINS("not valid", w.said);
     end_world(&w);
@@ -216,7 +214,7 @@ TEST(p7_a_step_that_is_not_finite_for_the_reader_is_disputed)
     make_world(&w, 1);
     others_commit(&w, 1, "r1");
     w.numeric = true;
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
@@ -237,10 +235,10 @@ TEST(p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void)
     world w;
     make_world(&w, 3);
     write_on_another_base(&w, 3);
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK_INT(2, until(&w, DL_ASK_REJOIN)->entry);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
-    begin(&w, JOINING); /* the snapshot said the same: it is the entry that is wrong */
+    rejoin(&w); /* the snapshot said the same: it is the entry that is wrong */
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.asked[DL_ASK_REJOIN]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
@@ -253,7 +251,7 @@ TEST(p7_a_reader_never_begins_again)
     make_world(&w, 3);
     w.args.reader = true;
     write_on_another_base(&w, 3);
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(0, w.asked[DL_ASK_REJOIN]);
     CHECK_CONTAINS("base", w.said);
@@ -268,13 +266,13 @@ TEST(p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there)
     make_world(&w, 3);
     others_commit(&w, 3, "r1");
     w.n_put = 0; /* collected */
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
     for (int i = 0; i < 2; i++) {
-        begin(&w, JOINING);
+        rejoin(&w);
         until(&w, DL_ASK_REJOIN);
     }
-    begin(&w, JOINING); /* three fresh starts gave nothing newer: they are lost */
+    rejoin(&w); /* three fresh starts gave nothing newer: they are lost */
     CHECK_INT(DILOCO_ENOENT, until(&w, DL_ASK_FAIL)->status);
     end_world(&w);
 }
@@ -286,7 +284,7 @@ TEST(p25_a_reader_says_that_contributions_are_gone)
     w.args.reader = true;
     others_commit(&w, 3, "r1");
     w.n_put = 0;
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK_INT(DILOCO_ENOENT, until(&w, DL_ASK_FAIL)->status);
     CHECK_CONTAINS("gone", diloco_error_text());
     end_world(&w);
@@ -297,7 +295,7 @@ static void commit_one(world *w)
 {
     until(w, DL_ASK_TRAIN);
     put(w, w->control.entry, "r1", 0);
-    next(w, DL_ASK_ADOPT);
+    next(w, DL_ASK_SWAP);
 }
 
 TEST(p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size)
@@ -306,7 +304,7 @@ TEST(p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size)
     make_world(&w, 1);
     w.args.snapshot_bytes = 150; /* an entry brings 200 */
     w.train_s = 11;              /* a sixtieth of snapshot_every is 10 s */
-    begin(&w, JOINING);
+    join_run(&w);
     commit_one(&w);
     next(&w, DL_ASK_TRAIN);
     CHECK_INT(0, w.asked[DL_ASK_SNAPSHOT]);
@@ -324,7 +322,7 @@ TEST(p25_a_small_model_is_not_written_more_often_than_sixty_times_a_period)
     make_world(&w, 1);
     w.args.snapshot_bytes = 10;
     w.train_s = w.upload_s = 1;
-    begin(&w, JOINING);
+    join_run(&w);
     for (int i = 0; i < 3; i++)
         commit_one(&w);
     next(&w, DL_ASK_TRAIN);
@@ -337,7 +335,7 @@ TEST(p25_a_snapshot_is_due_after_snapshot_every)
     world w;
     make_world(&w, 1);
     w.train_s = 700;
-    begin(&w, JOINING);
+    join_run(&w);
     commit_one(&w);
     CHECK_INT(2, next(&w, DL_ASK_SNAPSHOT)->entry);
     end_world(&w);
@@ -348,8 +346,8 @@ TEST(p25_a_snapshot_that_another_committer_names_is_as_good)
     world w;
     make_world(&w, 1);
     w.train_s = 400;
-    begin(&w, JOINING);
-    until(&w, DL_ASK_SAVE);
+    join_run(&w);
+    take(&w);
     put(&w, 1, "r1", 0);
     const char *members[] = {"r1"};
     dl_entry e = entry_by(&w, 1, "r1", true, members, 1);
@@ -369,7 +367,7 @@ TEST(p25_who_did_not_create_the_entry_writes_no_snapshot)
     make_world(&w, 1);
     w.train_s = 700;
     put(&w, 1, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
@@ -385,10 +383,11 @@ TEST(p25_a_snapshot_that_fails_stops_nothing)
     w.train_s = 700;
     w.failing = DILOCO_EFULL;
     w.failing_kind = DL_ASK_SNAPSHOT;
-    begin(&w, JOINING);
+    join_run(&w);
     commit_one(&w);
     next(&w, DL_ASK_SNAPSHOT);
-    CHECK_INT(15, next(&w, DL_ASK_TRAIN)->position);
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(15, dl_pace_train_until(&w.pace));
     end_world(&w);
 }
 
@@ -396,14 +395,15 @@ TEST(the_last_entrys_creator_writes_a_final_snapshot_and_is_done)
 {
     world w;
     make_world(&w, WORLD_ENTRIES - 1);
-    begin(&w, JOINING);
+    join_run(&w);
     put(&w, WORLD_ENTRIES - 1, "r1", 0);
     CHECK(until(&w, DL_ASK_CREATE)->draft->last);
     CHECK(until(&w, DL_ASK_SNAPSHOT)->final);
     CHECK_INT(WORLD_ENTRIES, w.ask.entry);
     next(&w, DL_ASK_DONE);
     CHECK(w.control.last);
-    CHECK_INT(2, w.n_to_local); /* when it joined, and the last result */
+    CHECK_INT(1, w.n_jumps); /* when it joined */
+    CHECK_INT(1, w.n_adopted);
     end_world(&w);
 }
 

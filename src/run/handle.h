@@ -9,11 +9,9 @@
 
 enum { DL_MAX_PRIVATES = 64 };
 
-/* Where a replica stands. `work` runs since the base. */
+/* Where a replica stands. What was trained on each fragment runs since its base. */
 typedef struct dl_progress {
-    uint64_t step, position, next_sample;
-    double loss_sum; /* over work.steps */
-    dl_exec_work work;
+    uint64_t step, shard, next_sample;
 } dl_progress;
 
 struct diloco_run {
@@ -38,6 +36,8 @@ struct diloco_run {
 
     /* From diloco_run_join. */
     bool joined, resumed;
+    bool beside;         /* contributions move beside training */
+    bool keeps_residual; /* the last private is the exchange's */
     dl_life self;
     dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */
     dl_config_path local_dir, spool;
@@ -45,26 +45,33 @@ struct diloco_run {
     dl_exec *exec;
     dl_driver *driver;
 
-    dl_progress at, before;                 /* before: the last step was counted */
-    uint64_t entry;                         /* that the interval under way is for */
-    bool due;                               /* an exchange is under way */
-    bool due_saved;                         /* its local state was saved at the due point */
+    dl_progress at;
+    dl_exec_work *work; /* [P] */
+    double *loss_sum;   /* [P] over work[f].steps */
+    size_t n_fragments;
+    dl_local_fragment *saved; /* [P] room for saving and loading */
+    dl_hash *bases;           /* [P] likewise */
+    dl_take *takes;           /* [DL_PACE_MAX_TAKES] likewise */
+    diloco_step_report last;  /* the step before a stop: taken back where gradients are sent */
+    uint64_t position;        /* of the last step or stop */
+    bool due;                 /* a stop is under way */
+    bool due_saved;           /* the local state was saved in it */
     uint64_t life_steps, life_tokens;       /* of this life */
-    dl_time began, trained_since, training; /* training: time between exchanges */
+    dl_time began, trained_since, training; /* training: time between stops */
 
     atomic_bool interrupted; /* ever */
     atomic_bool stop;        /* for the blocking call under way, or the next */
 };
 
-/* join.c: at a due point, or anywhere else; `p` is what is saved. */
-DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run, const dl_progress *p, uint64_t entry,
-                                              bool due);
+/* join.c: as everything stands. */
+DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
 /* join.c: take back what joining took. NULL fields are fine. */
 void dl_run_unjoin(diloco_run *run);
 
-/* run.c: after an exchange: where training goes on; `fresh`: nothing trained is still to be sent.
- */
-void dl_run_begin_interval(diloco_run *run, bool fresh);
+/* run.c: after a stop: training goes on, perhaps at a later position. */
+void dl_run_go_on(diloco_run *run);
+/* run.c: nothing that was trained on the fragment is still to be sent. */
+void dl_run_fresh(void *run, uint32_t fragment);
 /* run.c: the record's last line. */
 void dl_run_end_line(diloco_run *run);
 

@@ -38,26 +38,35 @@ static diloco_status open_local(diloco_run *run)
     return dl_local_open(&run->local, run->local_dir, run->replica);
 }
 
-static dl_progress progress_of(const dl_local_facts *f)
+static void take_progress(diloco_run *run, const dl_local_facts *f)
 {
-    dl_progress p = {.step = f->step,
-                     .position = f->position,
-                     .next_sample = f->next_sample,
-                     .loss_sum = f->loss_sum,
-                     .work = {.step = f->step,
-                              .steps = f->steps,
-                              .samples = f->samples,
-                              .tokens = f->tokens,
-                              .shard = f->shard,
-                              .first_sample = f->first_sample,
-                              .end_sample = f->next_sample,
-                              .position = f->position}};
-    if (f->steps) p.work.loss = f->loss_sum / (double)f->steps;
-    return p;
+    run->at = (dl_progress){.step = f->step, .shard = f->shard, .next_sample = f->next_sample};
+    run->position = f->pace.position;
+    for (size_t i = 0; i < run->n_fragments; i++) {
+        const dl_local_fragment *p = &f->fragments[i];
+        run->loss_sum[i] = p->loss_sum;
+        run->work[i] = (dl_exec_work){.step = f->step,
+                                      .steps = p->steps,
+                                      .samples = p->samples,
+                                      .tokens = p->tokens,
+                                      .shard = f->shard,
+                                      .first_sample = p->first_sample,
+                                      .end_sample = f->next_sample,
+                                      .position = f->pace.position};
+        if (p->steps) run->work[i].loss = p->loss_sum / (double)p->steps;
+        run->bases[i] = p->base;
+    }
+}
+
+static dl_local_facts facts_room(diloco_run *run)
+{
+    return (dl_local_facts){.pace.takes = run->takes,
+                            .fragments = run->saved,
+                            .n_fragments = run->n_fragments};
 }
 
 /* Takes up what was saved, if there is something. */
-static diloco_status load_local(diloco_run *run, dl_machine_start *start, dl_local_facts *facts)
+static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
 {
     if (!run->local) return DILOCO_OK;
     const diloco_status status =
@@ -71,33 +80,48 @@ static diloco_status load_local(diloco_run *run, dl_machine_start *start, dl_loc
                        run->replica);
     }
     DL_TRY(status);
-    *start = (dl_machine_start){.resumed = true,
-                                .due = facts->due,
-                                .resumed_entry = facts->entry,
-                                .resumed_position = facts->position,
-                                .resumed_base = facts->base};
     run->resumed = true;
-    run->at = progress_of(facts);
+    take_progress(run, facts);
     return DILOCO_OK;
 }
 
-diloco_status dl_run_save_local(diloco_run *run, const dl_progress *p, uint64_t entry, bool due)
+/* A step whose gradient is under way is taken again: what it is a function of is still there. */
+static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
+{
+    f->pace.n_taken = f->pace.next_adopt;
+    f->pace.position--;
+    f->step--;
+    f->next_sample -= run->last.samples;
+    for (size_t i = 0; i < f->n_fragments; i++) {
+        dl_local_fragment *p = &f->fragments[i];
+        p->steps--;
+        p->samples -= run->last.samples;
+        p->tokens -= run->last.tokens;
+        p->loss_sum -= run->last.loss;
+    }
+}
+
+diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!run->local) return DILOCO_OK;
-    dl_local_facts f = {.entry = entry,
-                        .position = p->position,
-                        .step = p->step,
-                        .steps = p->work.steps,
-                        .samples = p->work.samples,
-                        .tokens = p->work.tokens,
-                        .shard = p->work.shard,
-                        .first_sample = p->work.first_sample,
-                        .next_sample = p->next_sample,
-                        .loss_sum = p->loss_sum,
-                        .due = due,
-                        .base = dl_exec_state(run->exec)->now[0].digest,
-                        .manifest = run->file.manifest.digest,
-                        .threads = (uint32_t)dl_pool_size(run->pool)};
+    dl_local_facts f = facts_room(run);
+    f.step = run->at.step;
+    f.shard = run->at.shard;
+    f.next_sample = run->at.next_sample;
+    f.manifest = run->file.manifest.digest;
+    f.threads = (uint32_t)dl_pool_size(run->pool);
+    dl_driver_saved_now(run->driver, &f.pace, run->bases);
+    for (size_t i = 0; i < run->n_fragments; i++) {
+        const dl_exec_work *w = &run->work[i];
+        f.fragments[i] = (dl_local_fragment){.steps = w->steps,
+                                             .samples = w->samples,
+                                             .tokens = w->tokens,
+                                             .first_sample = w->first_sample,
+                                             .loss_sum = run->loss_sum[i],
+                                             .base = run->bases[i]};
+    }
+    if (run->due && run->has_gradients && f.pace.n_taken > f.pace.next_adopt)
+        take_back_last_step(run, &f);
     memcpy(f.run, run->file.id, sizeof f.run);
     memcpy(f.replica, run->replica, sizeof f.replica);
     snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
@@ -108,12 +132,11 @@ diloco_status dl_run_save_local(diloco_run *run, const dl_progress *p, uint64_t 
 
 /* At a due point (P16). Gradients are a function of the shared state and the position, so with
  * them there is nothing to lose. */
-static diloco_status save_at_due_point(void *user, uint64_t entry, uint64_t position)
+static diloco_status save_at_due_point(void *user)
 {
     diloco_run *run = user;
-    (void)position; /* at.position, by then */
     if (run->has_gradients) return DILOCO_OK;
-    DL_TRY(dl_run_save_local(run, &run->at, entry, true));
+    DL_TRY(dl_run_save_local(run));
     run->due_saved = true;
     return DILOCO_OK;
 }
@@ -166,6 +189,7 @@ static diloco_status make_exec(diloco_run *run)
                                .max_members = dl_run_max_members(&run->config),
                                .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
                                .n_copies = 2,
+                               .beside = run->beside,
                                .pool = run->pool};
     return dl_exec_create(&run->exec, &args);
 }
@@ -182,34 +206,78 @@ static diloco_status make_driver(diloco_run *run)
                                  .lr = run->lr,
                                  .lr_user = run->lr_user,
                                  .save = save_at_due_point,
-                                 .save_user = run,
-                                 .work = &run->at.work,
+                                 .fresh = dl_run_fresh,
+                                 .user = run,
+                                 .work = run->work,
                                  .interrupted = &run->stop};
     return dl_driver_create(&run->driver, &args);
 }
 
+/* The residual of error feedback is private, as inner moments are. */
+static diloco_status keep_residual(diloco_run *run)
+{
+    static char name[] = "diloco.residual";
+    size_t n;
+    float *residual = dl_exec_residual(run->exec, &n);
+    if (!residual) return DILOCO_OK;
+    if (run->n_privates == DL_MAX_PRIVATES)
+        return dl_fail(DILOCO_EINVAL, "more than %d private pieces", DL_MAX_PRIVATES - 1);
+    run->privates[run->n_privates++] =
+        (dl_private){.name = name, .data = residual, .len = n * sizeof *residual, .f32 = true};
+    run->keeps_residual = true;
+    return DILOCO_OK;
+}
+
+static diloco_status take_memory(diloco_run *run)
+{
+    dl_schedule schedule;
+    const size_t n = run->n_fragments = (size_t)run->file.manifest.n_fragments;
+    DL_TRY(dl_schedule_of(&schedule, &run->config, (int)n));
+    run->beside = schedule.delay > 0;
+    if (run->work) return DILOCO_OK; /* a second try */
+    run->work = calloc(n, sizeof *run->work);
+    run->loss_sum = calloc(n, sizeof *run->loss_sum);
+    run->saved = calloc(n, sizeof *run->saved);
+    run->bases = calloc(n, sizeof *run->bases);
+    run->takes = calloc(DL_PACE_MAX_TAKES, sizeof *run->takes);
+    if (run->work && run->loss_sum && run->saved && run->bases && run->takes) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOMEM, "no memory for a run");
+}
+
+static void begin_progress(diloco_run *run)
+{
+    run->position = 0;
+    run->at = (dl_progress){.shard = shard_of(run)};
+    for (size_t f = 0; f < run->n_fragments; f++)
+        dl_run_fresh(run, (uint32_t)f);
+}
+
 static diloco_status join(diloco_run *run)
 {
-    dl_machine_start start = {.resumed = false};
-    dl_local_facts facts = {.threads = 0};
+    dl_local_facts facts;
     run->began = dl_clock_now();
-    run->at = (dl_progress){.work.shard = shard_of(run)};
+    DL_TRY(take_memory(run));
+    facts = facts_room(run);
+    begin_progress(run);
     DL_TRY(dl_pool_create(&run->pool, threads_of(&run->config)));
     DL_TRY(open_local(run));
-    DL_TRY(load_local(run, &start, &facts));
     DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file));
     DL_TRY(make_exec(run));
+    DL_TRY(keep_residual(run));
+    DL_TRY(load_local(run, &facts));
     DL_TRY(make_driver(run)); /* beats from here, before anything large is read (P25) */
-    DL_TRY(dl_driver_begin(run->driver, &start));
+    run->due = true;
+    DL_TRY(dl_driver_begin(run->driver, run->resumed ? &facts.pace : NULL, run->bases));
+    run->due = run->due_saved = false;
     warn_if_machine_differs(run, &facts);
-    /* What was trained before is still to be sent, unless the log went on without it. */
-    dl_run_begin_interval(run, !run->resumed || dl_driver_adopted(run->driver));
+    dl_run_go_on(run);
     return DILOCO_OK;
 }
 
 diloco_status diloco_run_join(diloco_run *run)
 {
     if (run->joined) return dl_fail(DILOCO_EINVAL, "diloco_run_join a second time");
+    run->record.owner = pthread_self();
     DL_TRY(diloco_run_create(run));
     const diloco_status status = join(run);
     if (status) {
@@ -226,6 +294,8 @@ diloco_status diloco_run_join(diloco_run *run)
 void dl_run_unjoin(diloco_run *run)
 {
     dl_driver_destroy(run->driver);
+    if (run->keeps_residual) run->n_privates--; /* the exec's */
+    run->keeps_residual = false;
     dl_exec_destroy(run->exec);
     dl_local_close(run->local);
     dl_pool_destroy(run->pool);

@@ -82,11 +82,23 @@ bool dl_known_is_there(const dl_known_table *table, const char *replica)
     return false;
 }
 
+bool dl_known_passes(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        const dl_known *k = &table->at[i];
+        if (k->worth == DL_VALID && k->facts.samples == 0 && is_of(k, replica) &&
+            !is_superseded(table, k))
+            return true;
+    }
+    return false;
+}
+
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
 {
     size_t n = 0;
     for (size_t i = 0; i < roster->n; i++)
-        n += !dl_known_is_there(table, roster->names[i]);
+        n += !dl_known_is_there(table, roster->names[i]) &&
+             !dl_known_passes(table, roster->names[i]);
     return n;
 }
 

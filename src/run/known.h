@@ -40,6 +40,9 @@ bool dl_known_doubt(dl_known *known);
 bool dl_known_counts(const dl_known_table *table, const dl_known *known);
 size_t dl_known_n_counting(const dl_known_table *table);
 bool dl_known_is_there(const dl_known_table *table, const char *replica);
+/* It has put a valid contribution of no samples: it has nothing to give to this entry. */
+bool dl_known_passes(const dl_known_table *table, const char *replica);
+/* Who of the roster is neither there nor has passed. */
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
 /* It has put a contribution that will never be valid: no use in waiting for it. */
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);

@@ -32,7 +32,7 @@ static const char private_prefix[] = "diloco.private.";
 enum {
     PREFIX = 8, /* bytes of the header's length */
     DIGITS_AT = PREFIX + sizeof head - 1,
-    FACTS_MAX = 4096,
+    FACTS_MAX = 4 << 20,
     NAME_MAX_BYTES = DILOCO_NAME_MAX + sizeof private_prefix /* with its zero byte */
 };
 
@@ -196,6 +196,43 @@ static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors,
 
 /* ---- facts, as JSON inside the metadata */
 
+static void write_fragments(dl_json *j, const dl_local_facts *f)
+{
+    dl_json_array(j, "fragments");
+    for (size_t i = 0; i < f->n_fragments; i++) {
+        const dl_local_fragment *p = &f->fragments[i];
+        dl_json_object(j, NULL);
+        dl_json_u64(j, "steps", p->steps);
+        dl_json_u64(j, "samples", p->samples);
+        dl_json_u64(j, "tokens", p->tokens);
+        dl_json_u64(j, "first_sample", p->first_sample);
+        dl_json_f64(j, "loss_sum", p->loss_sum);
+        dl_json_hash(j, "base", p->base);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+}
+
+static void write_pace(dl_json *j, const dl_pace_saved *p)
+{
+    dl_json_u64(j, "position", p->position);
+    dl_json_u64(j, "entry", p->folded);
+    dl_json_u64(j, "next_adopt", p->next_adopt);
+    dl_json_u64(j, "n_taken", p->n_taken);
+    dl_json_array(j, "under_way");
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
+        const dl_take *t = &p->takes[e - p->next_adopt];
+        dl_json_object(j, NULL);
+        dl_json_u64(j, "position", t->position);
+        dl_json_u64(j, "fragment", t->fragment);
+        dl_json_bool(j, "mute", t->mute);
+        dl_json_bool(j, "commit", t->commit);
+        dl_json_bool(j, "counted", t->counted);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+}
+
 static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
 {
     dl_json j;
@@ -204,18 +241,11 @@ static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
     dl_json_object(&j, NULL);
     dl_json_str(&j, "run", f->run);
     dl_json_str(&j, "replica", f->replica);
-    dl_json_u64(&j, "entry", f->entry);
-    dl_json_u64(&j, "position", f->position);
+    write_pace(&j, &f->pace);
     dl_json_u64(&j, "step", f->step);
-    dl_json_u64(&j, "steps", f->steps);
-    dl_json_u64(&j, "samples", f->samples);
-    dl_json_u64(&j, "tokens", f->tokens);
     dl_json_u64(&j, "shard", f->shard);
-    dl_json_u64(&j, "first_sample", f->first_sample);
     dl_json_u64(&j, "next_sample", f->next_sample);
-    dl_json_f64(&j, "loss_sum", f->loss_sum);
-    dl_json_bool(&j, "due", f->due);
-    dl_json_hash(&j, "base", f->base);
+    write_fragments(&j, f);
     dl_json_hash(&j, "manifest_digest", f->manifest);
     dl_json_str(&j, "isa", f->isa);
     dl_json_u64(&j, "threads", f->threads);
@@ -224,24 +254,59 @@ static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
     return dl_json_done(&j);
 }
 
+static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
+{
+    if (dl_json_count(array) != f->n_fragments)
+        return dl_fail(DILOCO_EDIFFERS, "local state was saved with %zu fragments, the run has %zu",
+                       dl_json_count(array), f->n_fragments);
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        dl_local_fragment *p = &f->fragments[it.index];
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
+        DL_TRY(dl_json_read_u64(&p->steps, it.value, "steps", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->samples, it.value, "samples", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->tokens, it.value, "tokens", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->first_sample, it.value, "first_sample", UINT64_MAX));
+        DL_TRY(dl_json_read_f64_or_nan(&p->loss_sum, it.value, "loss_sum"));
+        DL_TRY(dl_json_read_hash(&p->base, it.value, "base"));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_fragments)
+{
+    const uint64_t n = p->n_taken - p->next_adopt;
+    if (p->next_adopt > p->n_taken || n > DL_PACE_MAX_TAKES || dl_json_count(array) != n)
+        return dl_fail(DILOCO_EPROTO, "\"under_way\" is not what n_taken and next_adopt say");
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        dl_take *t = &p->takes[it.index];
+        *t = (dl_take){.entry = p->next_adopt + it.index};
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "what is under way is not an object");
+        DL_TRY(dl_json_read_u64(&t->position, it.value, "position", UINT64_MAX));
+        DL_TRY(dl_json_read_u32(&t->fragment, it.value, "fragment", (uint32_t)n_fragments - 1));
+        DL_TRY(dl_json_read_bool(&t->mute, it.value, "mute"));
+        DL_TRY(dl_json_read_bool(&t->commit, it.value, "commit"));
+        DL_TRY(dl_json_read_bool(&t->counted, it.value, "counted"));
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
 {
     dl_json_value o;
     DL_TRY(dl_json_parse(&o, text, len));
     DL_TRY(dl_json_read_run(f->run, o));
     DL_TRY(dl_json_read_str(f->replica, sizeof f->replica, o, "replica"));
-    DL_TRY(dl_json_read_u64(&f->entry, o, "entry", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->position, o, "position", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.position, o, "position", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.folded, o, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.n_taken, o, "n_taken", UINT64_MAX));
+    DL_TRY(read_takes(&f->pace, dl_json_get(o, "under_way"), f->n_fragments));
     DL_TRY(dl_json_read_u64(&f->step, o, "step", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->steps, o, "steps", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->samples, o, "samples", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->tokens, o, "tokens", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->shard, o, "shard", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&f->first_sample, o, "first_sample", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->next_sample, o, "next_sample", UINT64_MAX));
-    DL_TRY(dl_json_read_f64_or_nan(&f->loss_sum, o, "loss_sum"));
-    DL_TRY(dl_json_read_bool(&f->due, o, "due"));
-    DL_TRY(dl_json_read_hash(&f->base, o, "base"));
+    DL_TRY(read_fragments(f, dl_json_get(o, "fragments")));
     DL_TRY(dl_json_read_hash(&f->manifest, o, "manifest_digest"));
     DL_TRY(dl_json_read_str(f->isa, sizeof f->isa, o, "isa"));
     DL_TRY(dl_json_read_u32(&f->threads, o, "threads", UINT32_MAX));
@@ -299,9 +364,20 @@ static bool digest_fits(const dl_map *map)
     return dl_hash_equal(told, dl_digest_end(&stream));
 }
 
+static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metadata)
+{
+    const size_t cap = FACTS_MAX;
+    char *text = malloc(cap);
+    if (!text) return dl_fail(DILOCO_ENOMEM, "no memory for the facts of local state");
+    diloco_status status = dl_json_read_str(text, cap, metadata, "facts");
+    if (!status) status = read_facts(facts, text, strlen(text));
+    free(text);
+    return status;
+}
+
 static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata)
 {
-    char text[FACTS_MAX], word[32];
+    char word[32];
     DL_TRY(dl_json_read_str(word, sizeof word, metadata, "format"));
     if (strcmp(word, format) != 0)
         return dl_fail(DILOCO_EPROTO, "it holds %s, not %s", word, format);
@@ -309,8 +385,7 @@ static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata
     if (strcmp(word, "1") != 0)
         return dl_fail(DILOCO_EDIFFERS, "it has format version %s, this program (%s) reads %d",
                        word, DILOCO_VERSION, DL_FORMAT_VERSION);
-    DL_TRY(dl_json_read_str(text, sizeof text, metadata, "facts"));
-    return read_facts(facts, text, strlen(text));
+    return read_facts_text(facts, metadata);
 }
 
 /* A checked file; close both. */
@@ -328,18 +403,6 @@ static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, co
     dl_st_close(st);
     dl_map_close(map);
     return dl_fail_context(status, "local state");
-}
-
-diloco_status dl_local_peek(dl_local *local, dl_local_facts *facts)
-{
-    dl_map map;
-    dl_st st;
-    dl_local_facts read;
-    DL_TRY(open_file(&map, &st, &read, local->path));
-    dl_st_close(&st);
-    dl_map_close(&map);
-    *facts = read;
-    return DILOCO_OK;
 }
 
 /* Parts [first, n_parts) are all in the file, with the same type and shape. */
@@ -389,7 +452,9 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
 {
     dl_map map;
     dl_st st;
-    dl_local_facts read;
+    dl_local_facts read = {.pace.takes = facts->pace.takes,
+                           .fragments = facts->fragments,
+                           .n_fragments = facts->n_fragments};
     size_t first = load_tensors ? 0 : n_tensors;
     DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
     DL_TRY(open_file(&map, &st, &read, local->path));

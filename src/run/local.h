@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "run/layout.h"
+#include "run/pace.h"
 #include <diloco/tensor.h>
 
 /* Bytes that the trainer wants kept and never sent: name, place, length. */
@@ -18,16 +19,20 @@ typedef struct dl_private {
     bool f32;
 } dl_private;
 
+/* What was trained on a fragment since its base. */
+typedef struct dl_local_fragment {
+    uint64_t steps, samples, tokens, first_sample;
+    double loss_sum; /* over the steps */
+    dl_hash base;    /* digest of the state it rests on, at entry `pace.folded` */
+} dl_local_fragment;
+
 typedef struct dl_local_facts {
     char run[33];
     char replica[DL_REPLICA_MAX + 1];
-    uint64_t entry; /* the entry it was saved for: the next one not yet folded */
-    uint64_t position, step;
-    uint64_t steps, samples, tokens; /* since the base */
-    uint64_t shard, first_sample, next_sample;
-    double loss_sum; /* over the steps since the base */
-    bool due;        /* saved at the due point of `entry`, before its contribution */
-    dl_hash base;    /* digest of the state it trained from */
+    dl_pace_saved pace;
+    uint64_t step, shard, next_sample;
+    dl_local_fragment *fragments; /* [n_fragments], the caller's */
+    size_t n_fragments;
     dl_hash manifest;
     char isa[16];
     uint32_t threads;
@@ -46,14 +51,13 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates);
 
-/* DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
+/* facts->fragments, n_fragments and pace.takes are set by the caller. DILOCO_ENOENT: none yet.
+ * DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
  * or foreign: nothing was written to the tensors. DILOCO_EDIFFERS: of another run or model.
  * load_tensors false: only the privates and the facts. */
 DL_MUST_CHECK diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,
                                           dl_hash manifest, const diloco_tensor *tensors,
                                           size_t n_tensors, const dl_private *privates,
                                           size_t n_privates, bool load_tensors);
-/* Only the facts, checked; for deciding. */
-DL_MUST_CHECK diloco_status dl_local_peek(dl_local *local, dl_local_facts *facts);
 
 #endif

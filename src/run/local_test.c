@@ -26,13 +26,15 @@ typedef struct trainer { /* without padding, to compare it as bytes */
     unsigned char stream[13];
 } trainer;
 
-enum { N_TENSORS = 3, N_PRIVATES = 2, DIGITS_AT = 35 /* docs/formats.md */ };
+enum { N_TENSORS = 3, N_PRIVATES = 2, N_FRAGMENTS = 2, DIGITS_AT = 35 /* docs/formats.md */ };
 
 typedef struct scene {
     trainer t;
     diloco_tensor tensors[N_TENSORS];
     dl_private privates[N_PRIVATES];
     dl_local_facts facts;
+    dl_local_fragment fragments[N_FRAGMENTS], fragments_back[N_FRAGMENTS];
+    dl_take takes[2], takes_back[DL_PACE_MAX_TAKES];
     dl_hash manifest;
     char folder[PATH_MAX], path[PATH_MAX + 64];
     dl_local *local;
@@ -59,22 +61,21 @@ static void scene_begin(scene *s, const char *name)
     s->manifest = dl_hash_bytes("model", 5);
     s->facts = (dl_local_facts){.run = RUN,
                                 .replica = "r0",
-                                .entry = 12,
-                                .position = 6000,
+                                .pace = {6000, 12, 11, 13, s->takes},
                                 .step = UINT64_MAX,
-                                .steps = 250,
-                                .samples = 2000,
-                                .tokens = 256000,
                                 .shard = 1,
-                                .first_sample = 44000,
                                 .next_sample = 46000,
-                                .loss_sum = 1.0 / 3,
-                                .due = true,
-                                .base = dl_hash_bytes("base", 4),
+                                .fragments = s->fragments,
+                                .n_fragments = N_FRAGMENTS,
                                 .manifest = s->manifest,
                                 .isa = "avx2",
                                 .threads = 2,
                                 .program = "0.1.0"};
+    for (size_t f = 0; f < N_FRAGMENTS; f++)
+        s->fragments[f] = (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3,
+                                              dl_hash_bytes(&f, sizeof f)};
+    s->takes[0] = (dl_take){.entry = 11, .position = 5990, .commit = true, .counted = true};
+    s->takes[1] = (dl_take){.entry = 12, .position = 6000, .fragment = 1, .mute = true};
     snprintf(s->folder, sizeof s->folder, "%s", scratch_path(name));
     snprintf(s->path, sizeof s->path, "%s/r0/local.safetensors", s->folder);
     CHECK_OK(dl_local_open(&s->local, s->folder, "r0"));
@@ -92,6 +93,9 @@ static diloco_status save(scene *s)
 
 static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
 {
+    facts->pace.takes = s->takes_back;
+    facts->fragments = s->fragments_back;
+    facts->n_fragments = N_FRAGMENTS;
     return dl_local_load(s->local, facts, RUN, s->manifest, s->tensors, N_TENSORS, s->privates,
                          N_PRIVATES, load_tensors);
 }
@@ -99,41 +103,48 @@ static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
 /* Loading fails so, and nothing was written. */
 static void check_refused(scene *s, diloco_status expected, const char *part)
 {
-    dl_local_facts facts = {.entry = 77};
+    dl_local_facts facts = {.step = 77};
     trainer before;
     fill(&s->t, 9);
     before = s->t;
     CHECK_STATUS(expected, load(s, &facts, true));
     CHECK_CONTAINS(part, diloco_error_text());
     CHECK_BYTES(&before, &s->t, sizeof before);
-    CHECK_INT(77, facts.entry);
+    CHECK_INT(77, facts.step);
 }
 
 TEST(local_state_comes_back_to_the_bit)
 {
     scene s;
-    dl_local_facts facts, peeked;
+    dl_local_facts facts;
     trainer saved;
     scene_begin(&s, "round");
-    CHECK_STATUS(DILOCO_ENOENT, dl_local_peek(s.local, &facts));
     CHECK_STATUS(DILOCO_ENOENT, load(&s, &facts, true));
     saved = s.t;
     CHECK_OK(save(&s));
     fill(&s.t, 2);
     CHECK_OK(load(&s, &facts, true));
     CHECK_BYTES(&saved, &s.t, sizeof saved);
-    CHECK_OK(dl_local_peek(s.local, &peeked));
-    CHECK(facts.entry == 12 && facts.position == 6000 && facts.step == UINT64_MAX);
-    CHECK(facts.steps == 250 && facts.samples == 2000 && facts.tokens == 256000);
-    CHECK(facts.shard == 1 && facts.first_sample == 44000 && facts.next_sample == 46000);
-    CHECK(facts.loss_sum == 1.0 / 3 && facts.due && facts.threads == 2);
-    CHECK(dl_hash_equal(s.facts.base, facts.base) && dl_hash_equal(s.manifest, facts.manifest));
+    CHECK(facts.pace.folded == 12 && facts.pace.position == 6000 && facts.step == UINT64_MAX);
+    CHECK(facts.pace.next_adopt == 11 && facts.pace.n_taken == 13);
+    for (size_t k = 0; k < 2; k++) {
+        const dl_take *t = &s.takes_back[k], *was = &s.takes[k];
+        CHECK(t->entry == was->entry && t->position == was->position);
+        CHECK(t->fragment == was->fragment && t->mute == was->mute);
+        CHECK(t->commit == was->commit && t->counted == was->counted);
+    }
+    for (size_t f = 0; f < N_FRAGMENTS; f++) {
+        const dl_local_fragment *p = &s.fragments_back[f];
+        CHECK(p->steps == 250 + f && p->samples == 2000 && p->tokens == 256000);
+        CHECK(p->first_sample == 44000 && p->loss_sum == 1.0 / 3);
+        CHECK(dl_hash_equal(s.fragments[f].base, p->base));
+    }
+    CHECK(facts.shard == 1 && facts.next_sample == 46000 && facts.threads == 2);
+    CHECK(dl_hash_equal(s.manifest, facts.manifest));
     CHECK_STR(RUN, facts.run);
     CHECK_STR("r0", facts.replica);
     CHECK_STR("avx2", facts.isa);
     CHECK_STR("0.1.0", facts.program);
-    CHECK_INT(12, peeked.entry);
-    CHECK_STR("0.1.0", peeked.program);
     scene_end(&s);
 }
 
@@ -145,16 +156,16 @@ TEST(a_later_save_replaces_an_earlier_one_and_survives_a_restart)
     CHECK_OK(save(&s));
     fill(&s.t, 5);
     trainer saved = s.t;
-    s.facts.entry = 13;
-    s.facts.loss_sum = NAN;
+    s.facts.pace.position = 6013;
+    s.fragments[0].loss_sum = NAN;
     CHECK_OK(save(&s));
     dl_local_close(s.local);
     CHECK_OK(dl_local_open(&s.local, s.folder, "r0"));
     fill(&s.t, 2);
     CHECK_OK(load(&s, &facts, true));
     CHECK_BYTES(&saved, &s.t, sizeof saved);
-    CHECK_INT(13, facts.entry);
-    CHECK(isnan(facts.loss_sum));
+    CHECK_INT(6013, facts.pace.position);
+    CHECK(isnan(s.fragments_back[0].loss_sum));
     scene_end(&s);
 }
 
@@ -167,7 +178,7 @@ TEST(saving_again_allocates_nothing)
     scene s;
     scene_begin(&s, "allocations");
     CHECK_OK(save(&s));
-    s.facts.entry++;
+    s.facts.pace.position++;
     size_t before = count_alloc();
     diloco_status status = save(&s);
     CHECK_INT(before, count_alloc());
@@ -198,8 +209,11 @@ TEST(a_replica_with_nothing_of_its_own_saves_its_facts)
     dl_local_facts facts;
     scene_begin(&s, "nothing");
     CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0));
+    facts.pace.takes = s.takes_back;
+    facts.fragments = s.fragments_back;
+    facts.n_fragments = N_FRAGMENTS;
     CHECK_OK(dl_local_load(s.local, &facts, RUN, s.manifest, NULL, 0, NULL, 0, true));
-    CHECK_INT(12, facts.entry);
+    CHECK_INT(6000, facts.pace.position);
     scene_end(&s);
 }
 
@@ -241,7 +255,6 @@ TEST(every_flipped_bit_and_every_cut_is_found)
         CHECK_INT(0, truncate(s.path, len));
         check_refused(&s, DILOCO_EPROTO, "digest");
     }
-    CHECK_STATUS(DILOCO_EPROTO, dl_local_peek(s.local, &facts));
     dl_buf_deinit(&bytes);
     scene_end(&s);
 }
@@ -276,7 +289,7 @@ TEST(a_file_that_is_whole_but_not_ours_is_refused)
                  "diloco-state");
     check_edited("\"version\":\"1\"", "\"version\":\"2\"", DILOCO_EDIFFERS, "version 2");
     check_edited("\\\"entry\\\"", "\\\"entri\\\"", DILOCO_EPROTO, "entry");
-    check_edited("\\\"due\\\":true", "\\\"due\\\":null", DILOCO_EPROTO, "due");
+    check_edited("\\\"mute\\\":true", "\\\"mute\\\":null", DILOCO_EPROTO, "mute");
     check_edited("\\\"base\\\"", "\\\"bass\\\"", DILOCO_EPROTO, "base");
     check_edited("\"facts\":\"", "\"facts\":1", DILOCO_EPROTO, "safetensors");
     check_edited("\"data_offsets\"", "\"data_offsetz\"", DILOCO_EPROTO, "safetensors");
@@ -411,7 +424,7 @@ static void check_old_state(scene *s, const trainer *saved)
     snprintf(folder, sizeof folder, "%s/r0", s->folder);
     CHECK_INT(2, count_files(folder));
     CHECK_OK(load(s, &facts, true));
-    CHECK_INT(12, facts.entry);
+    CHECK_INT(6000, facts.pace.position);
     CHECK_BYTES(saved, &s->t, sizeof *saved);
 }
 
@@ -423,7 +436,7 @@ TEST(a_write_that_fails_leaves_the_old_state)
     trainer saved = s.t;
     CHECK_OK(save(&s));
     fill(&s.t, 3);
-    s.facts.entry = 13;
+    s.facts.pace.position = 6013;
     signal(SIGXFSZ, SIG_IGN);
     CHECK_INT(0, getrlimit(RLIMIT_FSIZE, &kept));
     small = kept;
@@ -449,7 +462,7 @@ TEST(a_full_disk_leaves_the_old_state)
     scene_begin(&s, "disk/state");
     trainer saved = s.t;
     CHECK_OK(save(&s));
-    s.facts.entry = 13;
+    s.facts.pace.position = 6013;
     diloco_status status = DILOCO_OK;
     char filler[PATH_MAX];
     snprintf(filler, sizeof filler, "%s/filler", disk);

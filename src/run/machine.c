@@ -15,22 +15,15 @@
 
 static const dl_time POLL = DL_SECOND / 2; /* longest wait between looks */
 
-uint64_t dl_machine_position(const dl_machine *m)
-{
-    return m->position;
-}
-
-uint64_t dl_due(uint64_t entry, uint64_t interval)
-{
-    return (entry + 1) * interval;
-}
-
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
 static void layout(dl_machine *m, dl_arena *arena)
 {
     m->known.at = DL_ARENA_ARRAY(arena, dl_known, m->known.cap);
     m->watch.at = DL_ARENA_ARRAY(arena, dl_watched, DL_WATCH_MAX);
+    m->digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
     m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
     dl_draft_layout(&m->draft, arena, m->a.max_members);
@@ -76,9 +69,14 @@ static uint64_t open_entry(const dl_machine *m)
     return m->a.control->entry;
 }
 
-static bool is_over(const dl_machine *m)
+bool dl_machine_is_over(const dl_machine *m)
 {
-    return open_entry(m) >= m->a.entries;
+    return open_entry(m) >= m->a.pace->entries;
+}
+
+uint32_t dl_machine_fragment(const dl_machine *m)
+{
+    return dl_schedule_fragment(&m->a.pace->schedule, open_entry(m), m->n_commits_all);
 }
 
 void dl_machine_note(dl_machine *m, dl_note note)
@@ -89,7 +87,7 @@ void dl_machine_note(dl_machine *m, dl_note note)
 dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next)
 {
     m->phase = next;
-    return (dl_ask){.kind = kind, .entry = open_entry(m), .position = m->position};
+    return (dl_ask){.kind = kind, .entry = open_entry(m), .fragment = dl_machine_fragment(m)};
 }
 
 dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
@@ -111,80 +109,89 @@ dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, boo
 void dl_machine_clear_entry(dl_machine *m)
 {
     m->known.n = 0;
-    m->created = m->computed = m->timely = false;
+    m->created = m->computed = false;
     m->n_recomputed = 0;
     memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
 }
 
-/* ---- beginning, and catching up with the log --------------------------------------------- */
+/* ---- beginning, and what is to be done next ---------------------------------------------- */
 
-dl_ask dl_machine_train(dl_machine *m)
+static dl_ask train(dl_machine *m)
 {
     m->train_began = m->now;
-    dl_ask a = dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
-    a.position = dl_due(open_entry(m), m->a.interval);
+    if (m->own_since > open_entry(m)) m->own_since = open_entry(m);
+    return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
+}
+
+static dl_ask list(dl_machine *m)
+{
+    return dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+}
+
+/* The first entry that was taken and not put: the open one after a look at the log, a later one
+ * before anything else is waited for. */
+static dl_ask contribute(dl_machine *m)
+{
+    const bool ahead = m->n_put > open_entry(m);
+    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    a.entry = m->n_put;
+    const dl_take *take = dl_pace_take(m->a.pace, m->n_put);
+    a.fragment = take && !take->gone ? take->fragment
+                                     : dl_schedule_fragment(&m->a.pace->schedule, m->n_put,
+                                                            m->n_commits_all);
     return a;
 }
 
-static dl_ask finish(dl_machine *m)
+/* Passes over what is mute. */
+static bool has_to_put(dl_machine *m)
 {
-    return dl_machine_ask(m, DL_ASK_DONE, DL_ENDING);
+    const dl_pace *p = m->a.pace;
+    if (m->n_put < open_entry(m)) m->n_put = open_entry(m);
+    while (m->n_put < p->n_taken) {
+        const dl_take *take = dl_pace_take(p, m->n_put);
+        if (!take || !take->mute) return true;
+        m->n_put++;
+    }
+    return false;
 }
 
-/* The local tensors become theta: whatever was trained before is gone (P13). */
-static dl_ask adopt_caught_up(dl_machine *m)
+bool dl_machine_has_put_all(const dl_machine *m)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_ADOPT, DL_CATCH_UP_ADOPTING);
-    a.to_local = true;
-    m->must_adopt = false;
-    return a;
+    return m->n_put >= m->a.pace->n_taken;
 }
 
-dl_ask dl_machine_look_on(dl_machine *m)
+/* The open entry is taken: put what is to be put, then see who else is there. */
+static dl_ask collect(dl_machine *m)
 {
-    if (!is_over(m)) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
-    return m->must_adopt ? adopt_caught_up(m) : finish(m);
+    return has_to_put(m) ? contribute(m) : list(m);
 }
 
-static dl_ask refuse_lost_log(dl_machine *m)
-{
-    return dl_machine_fail(
-        m, dl_fail(DILOCO_EDIFFERS,
-                   "this replica's saved state is for entry %llu, the log has only %llu: the store "
-                   "lost entries; move the state folder away to join as a new replica",
-                   (unsigned long long)m->local_entry, (unsigned long long)open_entry(m)));
-}
-
-/* Movement from a state that the log does not have may not be sent as if from the one it has
- * (P3): a former life had judged an entry otherwise. */
-static bool resumed_on_another_base(const dl_machine *m)
-{
-    static const dl_hash not_told;
-    return m->local_valid && !dl_hash_equal(m->local_base, not_told) &&
-           !dl_hash_equal(m->local_base, m->digest);
-}
-
-/* No entry to read any more: train, or send what was ready when the former life ended. */
+/* No entry stands any more, as far as we know. */
 static dl_ask caught_up(dl_machine *m)
 {
-    if (m->local_valid && m->local_entry > open_entry(m)) return refuse_lost_log(m);
-    m->missed |= resumed_on_another_base(m);
-    m->must_adopt |= resumed_on_another_base(m);
-    m->local_base = (dl_hash){{0}};
-    if (m->must_adopt) {
-        dl_ask a = adopt_caught_up(m);
-        a.missed = m->missed;
-        m->resumed_due = m->missed = m->local_valid = false;
-        return a;
-    }
-    const bool due = m->resumed_due && m->local_valid && m->local_entry == open_entry(m);
-    m->resumed_due = false;
-    m->local_valid = true;
-    m->local_entry = open_entry(m);
-    if (!due) return dl_machine_train(m);
-    m->position = dl_due(open_entry(m), m->a.interval);
+    m->behind = false;
+    dl_pace_caught_up(m->a.pace);
+    if (open_entry(m) < m->a.pace->folded && m->has_bases)
+        return dl_machine_fail(
+            m, dl_fail(DILOCO_EDIFFERS,
+                       "this replica's saved state is for entry %llu, the log has only %llu: the "
+                       "store lost entries; move the state folder away to join as a new replica",
+                       (unsigned long long)m->bases_at, (unsigned long long)open_entry(m)));
+    if (m->a.reader || open_entry(m) >= m->a.pace->n_taken) return train(m);
     m->due_at = m->now;
-    return dl_machine_ask(m, DL_ASK_CONTRIBUTE, DL_CONTRIBUTING);
+    return collect(m);
+}
+
+dl_ask dl_machine_go_on(dl_machine *m)
+{
+    if (dl_machine_is_over(m)) {
+        dl_pace_caught_up(m->a.pace);
+        return dl_machine_ask(m, DL_ASK_DONE, DL_ENDING);
+    }
+    if (m->behind) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
+    if (open_entry(m) >= m->a.pace->n_taken) return train(m);
+    m->due_at = m->now;
+    return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
 }
 
 static dl_ask read_on(dl_machine *m, const dl_event *event)
@@ -192,44 +199,71 @@ static dl_ask read_on(dl_machine *m, const dl_event *event)
     return event->text ? dl_follow_text(m, event) : caught_up(m);
 }
 
+/* Movement from a state that the log does not have may not be sent as if from the one it has
+ * (P3): a former life had judged an entry otherwise. */
+void dl_machine_compare_bases(dl_machine *m)
+{
+    if (!m->has_bases || open_entry(m) != m->bases_at) return;
+    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++)
+        if (!dl_hash_equal(m->bases[f], m->digest[f])) m->a.pace->fragments[f].behind = true;
+    m->has_bases = false;
+}
+
+static void take_start(dl_machine *m, const dl_machine_start *start)
+{
+    m->n_commits_all = 0;
+    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
+        m->digest[f] = start->fragments[f].digest;
+        m->n_commits[f] = start->fragments[f].n_commits;
+        m->n_commits_all += m->n_commits[f];
+        if (start->bases) m->bases[f] = start->bases[f];
+    }
+    m->now = m->start_at = m->snapshot_at = start->now;
+    m->snapshot_known = m->a.control->snapshot;
+    m->has_bases = start->bases != NULL;
+    m->bases_at = m->a.pace->folded;
+    m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
+}
+
+/* No entry tells those of the first L. */
+static void ask_first_lrs(dl_machine *m)
+{
+    dl_control *c = m->a.control;
+    if (!m->a.lr) return;
+    c->lr = (float)m->a.lr(m->a.lr_user, 0);
+    for (size_t i = 0; i < c->n_later; i++)
+        c->later[i].lr = (float)m->a.lr(m->a.lr_user, i + 1);
+}
+
 dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
-    const uint64_t e = open_entry(m);
-    const bool behind = start->resumed && start->resumed_entry < e;
-    m->now = m->start_at = m->snapshot_at = start->now;
-    m->digest = start->digest;
-    m->n_commits = start->n_commits;
-    m->snapshot_known = m->a.control->snapshot;
-    m->local_valid = start->resumed;
-    m->local_entry = start->resumed_entry;
-    m->resumed_due = start->resumed && start->due;
-    m->local_base = start->resumed ? start->resumed_base : (dl_hash){{0}};
-    m->must_adopt = !start->resumed || behind;
-    m->missed = behind;
-    m->position = e ? dl_due(e - 1, m->a.interval) : 0;
-    if (start->resumed && !behind && start->resumed_position > m->position)
-        m->position = start->resumed_position;
-    if (m->a.lr && e == 0) m->a.control->lr = (float)m->a.lr(m->a.lr_user, 0);
+    take_start(m, start);
+    if (m->has_bases && open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        m->has_bases = false;
+        dl_pace_restart(m->a.pace);
+    }
+    if (m->a.pace->folded < open_entry(m)) m->a.pace->folded = open_entry(m);
+    dl_machine_compare_bases(m);
+    if (open_entry(m) == 0) ask_first_lrs(m);
     dl_machine_clear_entry(m);
-    return dl_machine_look_on(m);
+    m->behind = true;
+    return dl_machine_go_on(m);
 }
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
 static dl_ask trained(dl_machine *m)
 {
-    m->position = dl_due(open_entry(m), m->a.interval);
     m->round_s = dl_seconds(m->now - m->train_began);
-    m->due_at = m->now;
-    return dl_machine_ask(m, DL_ASK_SAVE, DL_SAVING); /* before it is put: P16 */
+    return dl_machine_go_on(m);
 }
 
 static dl_ask late_checked(dl_machine *m, const dl_event *event)
 {
-    m->local_valid = true;
-    m->local_entry = open_entry(m);
-    if (event->text) return dl_follow_text(m, event); /* it stands without us: P13 */
-    return dl_machine_ask(m, DL_ASK_CONTRIBUTE, DL_CONTRIBUTING);
+    if (!event->text) return collect(m);
+    m->behind = true; /* it stands without us: P13 */
+    dl_pace_fall_behind(m->a.pace);
+    return dl_follow_text(m, event);
 }
 
 static dl_time deadline(const dl_machine *m)
@@ -238,19 +272,20 @@ static dl_time deadline(const dl_machine *m)
                                dl_seconds(m->put_took));
 }
 
-static dl_ask list(dl_machine *m)
-{
-    return dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
-}
-
 static dl_ask contributed(dl_machine *m)
 {
+    m->n_put++;
     m->put_took = m->now - m->due_at;
     m->due_at = m->now; /* P11: the deadline runs from our own upload */
-    m->timely = true;
     dl_machine_note(
         m, (dl_note){.kind = DL_NOTE_DEADLINE, .seconds = dl_seconds(deadline(m) - m->now)});
-    return list(m);
+    return collect(m);
+}
+
+static dl_ask put_ahead(dl_machine *m)
+{
+    m->n_put++;
+    return collect(m);
 }
 
 /* ---- collecting what others contributed -------------------------------------------------- */
@@ -306,8 +341,9 @@ static dl_draft_source draft_source(const dl_machine *m)
     return (dl_draft_source){.args = &m->a,
                              .known = &m->known,
                              .silent = m->silent,
-                             .base = m->digest,
-                             .n_commits = m->n_commits,
+                             .fragment = dl_machine_fragment(m),
+                             .base = m->digest[dl_machine_fragment(m)],
+                             .n_commits = m->n_commits[dl_machine_fragment(m)],
                              .snapshot = m->snapshot_known};
 }
 
@@ -457,12 +493,12 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return read_on(m, event);
     case DL_TRAINING:
         return trained(m);
-    case DL_SAVING:
-        return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
     case DL_LATE_CHECK:
         return late_checked(m, event);
     case DL_CONTRIBUTING:
         return contributed(m);
+    case DL_PUTTING_AHEAD:
+        return put_ahead(m);
     case DL_LISTING:
         return listed(m, event);
     case DL_FETCHING:
@@ -472,7 +508,7 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
     case DL_WATCHING:
         return watched(m, event);
     case DL_WAITING:
-        return list(m);
+        return collect(m);
     case DL_DRAFTING:
         return drafted(m, event);
     case DL_CREATING:
@@ -483,10 +519,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_follow_fetched(m, event);
     case DL_FOLD_COMPUTING:
         return dl_follow_computed(m, event);
-    case DL_ADOPTING:
-        return dl_follow_adopted(m);
-    case DL_CATCH_UP_ADOPTING:
-        return is_over(m) ? finish(m) : caught_up(m);
+    case DL_SWAPPING:
+        return dl_follow_swapped(m);
     case DL_SNAPSHOTTING:
         return dl_follow_snapshotted(m);
     case DL_ENDING:

@@ -1,59 +1,63 @@
-/* machine.h - one replica's side of the protocol, as a state machine that does no I/O.
+/* machine.h - one replica's side of the log, as a state machine that does no I/O.
  *
  * It is asked once to start and then answered: every ask it returns is carried out by
  * somebody (driver.c with a real store and threads, tests/cluster_sim.c with virtual time and
  * faults), whose event it turns into the next ask. One ask is open at a time.
  *
- *         +--> TRAIN --due--> SAVE --> READ log/<e> --there--> FOLD
- *         |                              | absent
- *         |                          CONTRIBUTE --> LIST c/<e>/ --> FETCH each
- *         |                                           ^   |
- *         |                        WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
- *         |                          (past the deadline: WATCH heartbeats)
- *         |                                               | closes
- *         |                                   COMPUTE --> CREATE log/<e> --> READ --> FOLD
+ *         +--> TRAIN --taken--> READ log/<e> --there--> FOLD
+ *         |                       | absent
+ *         |                   CONTRIBUTE --> LIST c/<e>/ --> FETCH each
+ *         |                                    ^   |
+ *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
+ *         |   (CONTRIBUTE what was taken meanwhile;        | closes
+ *         |    past the deadline: WATCH heartbeats)        |
+ *         |                                    COMPUTE --> CREATE log/<e> --> READ --> FOLD
  *         |
- *         +-- ADOPT <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
+ *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
- * Rules cited as P1 … are docs/protocol.md's. This machine has one fragment, tau = 0, L = 1. */
+ * The log is folded entry by entry. What the replica itself does at which position is the
+ * pace's (pace.h): the machine reads from it which entries are taken, and tells it what was
+ * decided. While TRAIN is open the machine has nothing to do; where contributions move beside
+ * training, the trainer goes on also while it has. Rules cited as P1 … are docs/protocol.md's. */
 #ifndef DL_RUN_MACHINE_H
 #define DL_RUN_MACHINE_H
 
 #include "base/config.h"
 #include "run/contribution.h"
 #include "run/entry.h"
+#include "run/pace.h"
 #include "run/state.h"
 
 typedef struct dl_machine dl_machine;
 
 typedef enum dl_ask_kind {
-    DL_ASK_TRAIN,      /* complete inner steps up to position `position` */
-    DL_ASK_SAVE,       /* save local state: at the due point of `entry` */
+    DL_ASK_TRAIN,      /* until the trainer has taken `entry`, or was passed over: a look at the pace */
     DL_ASK_READ,       /* read log/<entry> */
-    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life> */
+    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
     DL_ASK_LIST,       /* list c/<entry>/ */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
     DL_ASK_COMPUTE,    /* next = outer step of now with draft's members from their slots */
     DL_ASK_CREATE,     /* create log/<entry> with draft's text */
-    DL_ASK_ADOPT,      /* `swap`: next becomes now; `to_local`: theta goes to the trainer */
+    DL_ASK_SWAP,       /* next becomes now: the state has moved by `entry` */
     DL_ASK_WATCH,      /* list hb/ with contents, and end/ */
     DL_ASK_WAIT,       /* until c/<entry>/ or log/ may have changed, at most to `until` */
     DL_ASK_SNAPSHOT,   /* write one of now, in the background */
-    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, then dl_machine_begin */
+    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, then dl_machine_begin; the
+                        * local tensors fit nothing any more */
     DL_ASK_DONE,       /* the run is over for this replica: end/, final state */
     DL_ASK_FAIL        /* stop with `status`; the error text is set */
 } dl_ask_kind;
 
 typedef struct dl_ask {
     dl_ask_kind kind;
-    uint64_t entry, position;
+    uint64_t entry;
+    uint32_t fragment;     /* of `entry` */
     dl_life life;          /* FETCH */
     size_t slot;           /* FETCH */
     bool fresh;            /* FETCH: from the store again, whatever is cached */
     const dl_entry *draft; /* COMPUTE, CREATE: borrowed until the answer */
     const size_t *slots;   /* COMPUTE: of draft's members, in order */
-    bool swap, to_local;   /* ADOPT */
-    bool missed;           /* ADOPT: what was trained since the base did not count */
+    bool counted;          /* SWAP: own contribution was */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */
     diloco_status status;  /* FAIL */
@@ -117,13 +121,12 @@ typedef struct dl_machine_args {
     const char *run;
     dl_life self;
     dl_control *control; /* of the state, borrowed; the machine advances it */
+    dl_pace *pace;       /* borrowed; tells what is taken, is told what is folded */
     const dl_outer *outer;
     const dl_weighting *weighting;
     const dl_combiner *combiner;
     size_t max_members;
     size_t snapshot_bytes; /* size of one: P25's rule */
-    uint64_t entries;      /* of the run */
-    uint64_t interval;     /* H */
     bool reader;           /* replays only: does not begin again, but says what is wrong */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
@@ -135,26 +138,20 @@ typedef struct dl_machine_args {
 DL_MUST_CHECK diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args);
 void dl_machine_destroy(dl_machine *machine);
 
-/* Begin, or begin again after REJOIN, from the state that control tells of: `digest` and
- * n_commits are its fragment's. `resumed`: local state was saved at `entry`'s due point
- * (due) or fits `entry` at `position`. */
+/* Begin, or begin again after REJOIN, from the state that control tells of. The pace is as
+ * dl_pace_begin, _resume or _restart left it. */
 typedef struct dl_machine_start {
-    dl_hash digest;
-    uint64_t n_commits;
-    bool resumed, due;
-    uint64_t resumed_entry, resumed_position;
-    dl_hash resumed_base; /* of the state it trained from; zero: not told */
+    const dl_fragment_state *fragments; /* [P] of that state: digest, n_commits */
+    const dl_hash *bases;               /* [P] that resumed parameters rest on, at the entry that
+                                         * the pace has as folded; NULL: nothing is resumed */
     dl_time now;
 } dl_machine_start;
 dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
 
+/* Has everything that was taken been put? */
+bool dl_machine_has_put_all(const dl_machine *machine);
+
 /* The answer to the open ask; the next one. */
 dl_ask dl_machine_next(dl_machine *machine, const dl_event *event);
-
-/* Where training goes on from: the last due point, or where the saved local state was. */
-uint64_t dl_machine_position(const dl_machine *machine);
-
-/* Position of entry e's due point: (e + 1) * H. */
-uint64_t dl_due(uint64_t entry, uint64_t interval);
 
 #endif

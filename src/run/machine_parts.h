@@ -14,9 +14,9 @@
 typedef enum dl_phase {
     DL_CATCHING_UP, /* reading entries that are there already */
     DL_TRAINING,
-    DL_SAVING,
-    DL_LATE_CHECK, /* at the due point: does the entry stand without us? */
+    DL_LATE_CHECK, /* behind the due point: does the entry stand without us? */
     DL_CONTRIBUTING,
+    DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
     DL_LISTING,
     DL_FETCHING, /* what the listing found */
     DL_LOOKING,  /* at log/<e>, between listings */
@@ -27,8 +27,7 @@ typedef enum dl_phase {
     DL_READING_BACK,
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
     DL_FOLD_COMPUTING,
-    DL_ADOPTING,
-    DL_CATCH_UP_ADOPTING,
+    DL_SWAPPING,
     DL_SNAPSHOTTING,
     DL_ENDING,
     DL_OVER
@@ -40,18 +39,18 @@ struct dl_machine {
     dl_time now;
     dl_phase phase;
 
-    /* what the log has decided */
-    dl_hash digest; /* of the fragment now */
-    uint64_t n_commits;
+    /* what the log has decided, by fragment */
+    dl_hash *digest;
+    uint64_t *n_commits;
+    uint64_t n_commits_all;
 
-    /* the replica's own training */
-    uint64_t position;
-    uint64_t local_entry; /* local tensors are valid before this entry */
-    bool local_valid;     /* there is local training worth keeping */
-    bool must_adopt;      /* caught-up entries have left the local tensors behind */
-    bool missed;          /* a commit passed this replica over since it last adopted */
-    bool resumed_due;     /* saved at the due point of local_entry */
-    dl_hash local_base;   /* what resumed training began from, until it is compared; else zero */
+    /* what this replica has to do with it */
+    uint64_t n_put;     /* entries [0, n_put) need no contribution of ours any more */
+    bool behind;        /* there may be more entries standing: look before training */
+    bool has_bases;     /* resumed, and not compared yet: */
+    dl_hash *bases;     /* [P] what the saved parameters rest on, */
+    uint64_t bases_at;  /* before this entry */
+    uint64_t own_since; /* from this entry on this replica has something to lose */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;
 
@@ -64,7 +63,6 @@ struct dl_machine {
     dl_hash draft_result;
     bool computed; /* draft_result is the draft's, and the state's free copy holds it */
     bool created;  /* the draft won its name */
-    bool timely;   /* contributed at the due point, and still there */
 
     /* the entry being followed */
     dl_entry entry;
@@ -87,8 +85,10 @@ struct dl_machine {
 dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next);
 dl_ask dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
 dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
-dl_ask dl_machine_train(dl_machine *m);
-dl_ask dl_machine_look_on(dl_machine *m); /* read the next entry, or end */
+dl_ask dl_machine_go_on(dl_machine *m); /* with what is to be done next */
+bool dl_machine_is_over(const dl_machine *m);
+uint32_t dl_machine_fragment(const dl_machine *m); /* of the open entry */
+void dl_machine_compare_bases(dl_machine *m);
 void dl_machine_note(dl_machine *m, dl_note note);
 void dl_machine_clear_entry(dl_machine *m);
 /* Take in a reading of a contribution; true: it has to be read again (P7). */
@@ -99,7 +99,7 @@ bool dl_machine_judge(dl_machine *m, dl_known *known, const dl_event *event);
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_adopted(dl_machine *m);
+dl_ask dl_follow_swapped(dl_machine *m);
 dl_ask dl_follow_snapshotted(dl_machine *m);
 
 #endif

@@ -2,19 +2,17 @@
  * P16). What it does with an entry that stands is follow_test.c's. */
 #include "machine_world.h"
 
-static const dl_machine_start JOINING = {.resumed = false};
-
 /* ---- beginning -------------------------------------------------------------------------- */
 
 TEST(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point)
 {
     world w;
     make_world(&w, 3);
-    begin(&w, JOINING);
-    const dl_ask *a = until(&w, DL_ASK_TRAIN);
-    CHECK(w.adopted.to_local && !w.adopted.swap);
-    CHECK_INT(15, dl_machine_position(w.machine));
-    CHECK_INT(20, a->position);
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.n_jumps);
+    CHECK_INT(15, w.pace.position);
+    CHECK_INT(20, dl_pace_train_until(&w.pace));
     end_world(&w);
 }
 
@@ -22,11 +20,11 @@ TEST(p16_a_resumed_replica_trains_on_from_where_it_was_saved)
 {
     world w;
     make_world(&w, 3);
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 3, .resumed_position = 18});
-    const dl_ask *a = until(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_ADOPT]);
-    CHECK_INT(18, dl_machine_position(w.machine));
-    CHECK_INT(20, a->position);
+    resume_run(&w, 3, 18);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.n_jumps);
+    CHECK_INT(18, w.pace.position);
+    CHECK_INT(20, dl_pace_train_until(&w.pace));
     end_world(&w);
 }
 
@@ -34,10 +32,12 @@ TEST(p16_a_replica_saved_at_the_due_point_contributes_without_training_again)
 {
     world w;
     make_world(&w, 3);
-    begin(&w, (dl_machine_start){
-                  .resumed = true, .due = true, .resumed_entry = 3, .resumed_position = 20});
-    until(&w, DL_ASK_CONTRIBUTE);
-    CHECK_INT(0, w.asked[DL_ASK_TRAIN] + w.asked[DL_ASK_ADOPT]);
+    resume_run(&w, 3, 20);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(20, dl_pace_train_until(&w.pace)); /* there is something to be done here */
+    next(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(20, w.pace.position);
+    CHECK_INT(0, w.n_jumps);
     end_world(&w);
 }
 
@@ -45,12 +45,12 @@ TEST(p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so)
 {
     world w;
     make_world(&w, 3);
-    begin(&w, (dl_machine_start){
-                  .resumed = true, .due = true, .resumed_entry = 1, .resumed_position = 10});
+    w.digest[1] = w.digest[3];
+    resume_run(&w, 1, 10);
     until(&w, DL_ASK_TRAIN);
-    CHECK(w.adopted.to_local && w.adopted.missed);
+    CHECK_INT(1, w.n_jumps);
     CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
-    CHECK_INT(15, dl_machine_position(w.machine));
+    CHECK_INT(15, w.pace.position);
     end_world(&w);
 }
 
@@ -59,15 +59,11 @@ TEST(p3_saved_training_from_another_base_is_not_sent)
     for (int other = 0; other < 2; other++) {
         world w;
         make_world(&w, 3);
-        dl_machine_start start = {
-            .resumed = true, .due = true, .resumed_entry = 3, .resumed_position = 20};
-        start.resumed_base = w.digest[3];
-        start.resumed_base.bytes[7] ^= other;
-        begin(&w, start);
-        until(&w, other ? DL_ASK_TRAIN : DL_ASK_CONTRIBUTE);
-        CHECK_INT(other, w.n_to_local);
-        CHECK_INT(!other, w.asked[DL_ASK_CONTRIBUTE]);
-        CHECK_INT(other, w.adopted.missed);
+        dl_hash base = w.digest[3];
+        base.bytes[7] ^= (unsigned char)other;
+        resume_on(&w, 3, 20, base);
+        until(&w, DL_ASK_TRAIN);
+        CHECK_INT(other, w.n_jumps); /* takes theta, and trains again what is left to the due point */
         end_world(&w);
     }
 }
@@ -76,7 +72,7 @@ TEST(p4_saved_state_ahead_of_the_log_is_refused)
 {
     world w;
     make_world(&w, 3);
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 5, .resumed_position = 27});
+    resume_run(&w, 5, 27);
     CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
     CHECK_CONTAINS("lost entries", diloco_error_text());
     end_world(&w);
@@ -94,7 +90,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
     make_world(&w, 0);
     w.args.lr = lr_of_entry;
     put(&w, 0, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK(w.control.lr == 0.25f);
     CHECK(until(&w, DL_ASK_CREATE)->draft->next_lr == 1.25f); /* and of the next, entry by entry */
     end_world(&w);
@@ -102,22 +98,11 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
 
 /* ---- contributing ----------------------------------------------------------------------- */
 
-TEST(p16_local_state_is_saved_before_the_contribution_is_put)
-{
-    world w;
-    make_world(&w, 1);
-    begin(&w, JOINING);
-    until(&w, DL_ASK_CONTRIBUTE);
-    CHECK_INT(1, w.asked[DL_ASK_SAVE]);
-    CHECK_INT(10, dl_machine_position(w.machine));
-    end_world(&w);
-}
-
 TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
+    join_run(&w);
     put(&w, 1, "r0", 1);
     CHECK_INT(DILOCO_EFENCED, until(&w, DL_ASK_FAIL)->status);
     CHECK_INT(0, w.asked[DL_ASK_CREATE]);
@@ -132,13 +117,12 @@ TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
     w.taken = true;
     put(&w, 1, "r0", 3);
     put(&w, 1, "r1", 0);
-    begin(&w, (dl_machine_start){
-                  .resumed = true, .due = true, .resumed_entry = 1, .resumed_position = 10});
+    resume_run(&w, 1, 10);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
     CHECK_INT(2, a->draft->n_members);
     CHECK_INT(3, a->draft->members[0].life.generation);
     until(&w, DL_ASK_TRAIN);
-    CHECK(w.counted && w.adopted.to_local && !w.adopted.missed);
+    CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
 }
 
@@ -148,7 +132,7 @@ TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
+    join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = 1;
     CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
     CHECK_INT(1, w.n_fresh);
@@ -160,7 +144,7 @@ TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
+    join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = -1;
     const dl_ask *a = until(&w, DL_ASK_CREATE); /* though its heartbeat goes on */
     CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
@@ -174,7 +158,7 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
+    join_run(&w);
     put(&w, 1, "r1", 0);
     put(&w, 1, "guest", 0);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
@@ -190,7 +174,7 @@ TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_time
     world w;
     make_world(&w, 0);
     option(&w, "run.start_timeout", "60");
-    begin(&w, JOINING);
+    join_run(&w);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
     CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
     CHECK(a->draft->commit);
@@ -204,7 +188,7 @@ TEST(p9_the_first_entry_closes_at_once_when_replicas_are_there)
     world w;
     make_world(&w, 0);
     put(&w, 0, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
     CHECK_INT(0, w.asked[DL_ASK_WAIT]);
     end_world(&w);
@@ -216,7 +200,7 @@ TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
     make_world(&w, 1);
     w.train_s = 500;
     w.upload_s = 40;
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_WATCH);
     CHECK_INT(500 + 40 + 100, w.now / DL_SECOND);
     CHECK_NEAR(100, w.deadline_s, 1e-9);
@@ -227,7 +211,7 @@ TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
 {
     world w;
     make_world(&w, 1);
-    begin(&w, JOINING);
+    join_run(&w);
     while (w.now < 5000 * DL_SECOND)
         step(&w);
     CHECK_INT(0, w.asked[DL_ASK_CREATE]);
@@ -241,7 +225,7 @@ TEST(p10_wait_never_waits_for_the_silent)
     world w;
     make_world(&w, 1);
     w.beating = " r0 ";
-    begin(&w, JOINING);
+    join_run(&w);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
     CHECK(!a->draft->commit && a->draft->n_members == 1);
     CHECK_INT(1, a->draft->roster.n);
@@ -255,7 +239,7 @@ TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
     world w;
     make_world(&w, 1);
     option(&w, "run.on_missing", "commit_partial"); /* quorum 0.5 of r0, r1 */
-    begin(&w, JOINING);
+    join_run(&w);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
     CHECK(a->draft->commit && a->draft->n_members == 1);
     CHECK_INT(2, a->draft->roster.n); /* P9: r1 is waited for once more */
@@ -269,7 +253,7 @@ TEST(p12_commit_partial_without_a_quorum_aborts)
     make_world(&w, 1);
     option(&w, "run.on_missing", "commit_partial");
     option(&w, "run.quorum", "0.9");
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK(!until(&w, DL_ASK_CREATE)->draft->commit);
     end_world(&w);
 }
@@ -279,12 +263,12 @@ TEST(p10_an_abort_keeps_local_training_and_doubles_the_next_deadline)
     world w;
     make_world(&w, 1);
     option(&w, "run.on_missing", "abort");
-    begin(&w, (dl_machine_start){.resumed = true, .resumed_entry = 1, .resumed_position = 5});
+    resume_run(&w, 1, 5);
     until(&w, DL_ASK_CREATE);
-    const dl_ask *a = until(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_ADOPT]);
-    CHECK_INT(10, dl_machine_position(w.machine));
-    CHECK_INT(15, a->position);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.n_adopted + w.n_jumps);
+    CHECK_INT(10, w.pace.position);
+    CHECK_INT(15, dl_pace_train_until(&w.pace));
     next(&w, DL_ASK_CREATE);
     CHECK_NEAR(200, w.deadline_s, 1e-9);
     end_world(&w);
@@ -297,7 +281,7 @@ TEST(p4_a_draft_continues_the_chain)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     const dl_entry *d = until(&w, DL_ASK_CREATE)->draft;
     CHECK_INT(1, d->entry);
     CHECK_INT(10, d->position);
@@ -314,7 +298,7 @@ TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     w.numeric = true;
-    begin(&w, JOINING);
+    join_run(&w);
     const dl_ask *a = until(&w, DL_ASK_CREATE);
     CHECK(!a->draft->commit && a->draft->n_members == 2);
     CHECK_CONTAINS("inf", a->draft->reason);
@@ -328,7 +312,7 @@ TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     w.lossy = true;
-    begin(&w, JOINING);
+    join_run(&w);
     CHECK_INT(DILOCO_EREFUSED, until(&w, DL_ASK_FAIL)->status);
     end_world(&w);
 }
@@ -338,13 +322,14 @@ TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
-    CHECK(w.counted && w.adopted.swap && w.adopted.to_local);
+    CHECK(w.counted && w.how == DL_ADOPT_MIX);
+    CHECK_INT(1, w.asked[DL_ASK_SWAP]);
     CHECK_INT(2, w.control.entry);
     end_world(&w);
 }
@@ -354,7 +339,7 @@ TEST(p5_losing_the_race_with_other_members_computes_theirs)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_CREATE);
     const char *members[] = {"r1"};
     const dl_entry theirs = entry_by(&w, 1, "r1", true, members, 1);
@@ -362,7 +347,7 @@ TEST(p5_losing_the_race_with_other_members_computes_theirs)
     until(&w, DL_ASK_TRAIN);
     CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
     CHECK_INT(0, w.noted[DL_NOTE_DISPUTE]);
-    CHECK(!w.counted && w.adopted.missed && w.adopted.to_local);
+    CHECK(!w.counted && w.how == DL_ADOPT_THETA);
     end_world(&w);
 }
 
@@ -371,7 +356,7 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
     world w;
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
-    begin(&w, JOINING);
+    join_run(&w);
     until(&w, DL_ASK_CREATE);
     const dl_entry theirs = entry_by(&w, 1, "r1", false, NULL, 0);
     write_entry(&w, &theirs);
@@ -384,14 +369,14 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
 
 TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
 {
-    const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_SAVE, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
+    const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         world w;
         make_world(&w, 1);
         put(&w, 1, "r1", 0);
         w.failing = DILOCO_EFULL;
         w.failing_kind = kinds[i];
-        begin(&w, JOINING);
+        join_run(&w);
         CHECK_INT(DILOCO_EFULL, until(&w, DL_ASK_FAIL)->status);
         end_world(&w);
     }
@@ -404,7 +389,6 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p3_saved_training_from_another_base_is_not_sent,
           p4_saved_state_ahead_of_the_log_is_refused,
           p2_the_learning_rate_of_the_first_entry_is_the_schedules,
-          p16_local_state_is_saved_before_the_contribution_is_put,
           p6_a_replica_that_sees_a_later_life_of_itself_stops,
           p15_a_former_lifes_contribution_counts_for_the_new_life,
           p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,

@@ -113,7 +113,7 @@ static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl
 {
     dl_state state;
     DL_TRY(
-        dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1));
+        dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1, 1));
     tensors_to_state(&state, what->tensors, what->n_tensors);
     diloco_status status = must_be_finite(&state);
     if (!status) {

@@ -68,7 +68,7 @@ TEST(the_first_creates_a_run_and_the_others_read_it)
     CHECK(dl_hash_equal(digest[0], digest[1]) && dl_hash_equal(digest[0], digest[2]));
 
     dl_state state;
-    CHECK_OK(dl_state_init(&state, &third.manifest, dl_outer_find("nesterov"), 4, 1));
+    CHECK_OK(dl_state_init(&state, &third.manifest, dl_outer_find("nesterov"), 4, 1, 1));
     CHECK_OK(dl_snapshot_read_newest(&state, store, &third, digest[2], UINT64_MAX, NULL, DL_NEVER));
     CHECK_BYTES(w, state.now[0].theta, sizeof w);
     CHECK(dl_hash_equal(digest[2], state.control.prev));

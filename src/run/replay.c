@@ -38,31 +38,26 @@ static void on_note(void *user, const dl_note *n)
     if (r->progress) r->progress(r->user, n->entry->entry + 1);
 }
 
-diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
-                        uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
+/* A replica that never takes anything: the machine has nothing to do but to read on. */
+static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile *run,
+                               uint64_t entries, uint64_t folded)
 {
-    *out = (dl_replay_report){0};
-    replay r = {.report = out, .progress = progress, .user = user};
-    dl_state *state = dl_exec_state(exec);
-    dl_machine *machine;
-    const dl_machine_args args = {.config = &run->config,
-                                  .run = run->id,
-                                  .self = {.generation = 0}, /* nobody: has no name */
-                                  .control = &state->control,
-                                  .outer = state->outer,
-                                  .weighting = dl_weighting_find(run->config.weighting),
-                                  .combiner = dl_combiner_find(run->config.combiner),
-                                  .max_members = state->control.roster.cap,
-                                  .entries = entries,
-                                  .interval = (uint64_t)run->config.local_steps,
-                                  .reader = true,
-                                  .note = on_note,
-                                  .note_user = &r};
-    const dl_machine_start start = {.digest = state->now[0].digest,
-                                    .n_commits = state->now[0].n_commits,
-                                    .now = dl_clock_now()};
-    DL_TRY(dl_machine_create(&machine, &args));
+    dl_schedule schedule;
+    dl_arena measure = {0};
+    DL_TRY(dl_schedule_of(&schedule, &run->config, run->manifest.n_fragments));
+    dl_pace_layout(pace, &measure, &schedule);
+    DL_TRY(dl_arena_init(arena, measure.used));
+    dl_pace_layout(pace, arena, &schedule);
+    dl_pace_begin(pace, &run->config, entries, folded);
+    return DILOCO_OK;
+}
 
+static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
+{
+    dl_machine *machine;
+    const dl_state *state = dl_exec_state(exec);
+    const dl_machine_start start = {.fragments = state->now, .now = dl_clock_now()};
+    DL_TRY(dl_machine_create(&machine, args));
     dl_ask ask = dl_machine_begin(machine, &start);
     dl_event event;
     while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL) {
@@ -75,4 +70,30 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     if (ask.kind == DL_ASK_FAIL)
         return dl_fail_context(ask.status, "entry %llu", (unsigned long long)state->control.entry);
     return DILOCO_OK;
+}
+
+diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
+                        uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
+{
+    *out = (dl_replay_report){0};
+    replay r = {.report = out, .progress = progress, .user = user};
+    dl_state *state = dl_exec_state(exec);
+    dl_pace pace = {.position = 0};
+    dl_arena arena = {0};
+    const dl_machine_args args = {.config = &run->config,
+                                  .run = run->id,
+                                  .self = {.generation = 0}, /* nobody: has no name */
+                                  .control = &state->control,
+                                  .pace = &pace,
+                                  .outer = state->outer,
+                                  .weighting = dl_weighting_find(run->config.weighting),
+                                  .combiner = dl_combiner_find(run->config.combiner),
+                                  .max_members = state->control.roster.cap,
+                                  .reader = true,
+                                  .note = on_note,
+                                  .note_user = &r};
+    DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
+    const diloco_status status = replay_all(&args, exec);
+    dl_arena_deinit(&arena);
+    return status;
 }

@@ -136,58 +136,62 @@ void diloco_run_interrupt(diloco_run *run)
 
 /* ---- stepping --------------------------------------------------------------------------- */
 
-void dl_run_begin_interval(diloco_run *run, bool fresh)
+void dl_run_fresh(void *user, uint32_t fragment)
 {
-    dl_progress *p = &run->at;
-    const uint64_t to = dl_driver_position(run->driver);
-    if (to > p->position) { /* passed over: the samples of skipped steps are skipped too (P13) */
+    diloco_run *run = user;
+    run->work[fragment] = (dl_exec_work){.shard = run->at.shard,
+                                         .step = run->at.step,
+                                         .first_sample = run->at.next_sample};
+    run->loss_sum[fragment] = 0;
+}
+
+void dl_run_go_on(diloco_run *run)
+{
+    const uint64_t to = dl_driver_facts_now(run->driver).position;
+    if (to > run->position) { /* passed over: the samples of skipped steps are skipped too (P13) */
         const uint64_t a_step = (uint64_t)(run->config.batch_size * run->config.accumulation);
-        p->next_sample += (to - p->position) * a_step;
+        run->at.next_sample += (to - run->position) * a_step;
+        for (size_t f = 0; f < run->n_fragments; f++)
+            if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
     }
-    p->position = to;
-    if (fresh) {
-        p->work =
-            (dl_exec_work){.shard = p->work.shard, .step = p->step, .first_sample = p->next_sample};
-        p->loss_sum = 0;
-    }
-    run->entry = dl_exec_state(run->exec)->control.entry;
+    run->position = to;
     run->trained_since = dl_clock_now();
-    dl_driver_tell_step(run->driver, p->step, p->position);
 }
 
 static void count(diloco_run *run, const diloco_step_report *report)
 {
     dl_progress *p = &run->at;
-    run->before = *p;
+    run->last = *report;
     run->life_steps++;
     run->life_tokens += report->tokens;
+    run->position++;
     p->step++;
-    p->position++;
     p->next_sample += report->samples;
-    p->loss_sum += report->loss;
-    p->work.step = p->step;
-    p->work.steps++;
-    p->work.samples += report->samples;
-    p->work.tokens += report->tokens;
-    p->work.end_sample = p->next_sample;
-    p->work.position = p->position;
-    p->work.loss = p->loss_sum / (double)p->work.steps;
-    dl_driver_tell_step(run->driver, p->step, p->position);
+    for (size_t f = 0; f < run->n_fragments; f++) {
+        dl_exec_work *w = &run->work[f];
+        run->loss_sum[f] += report->loss;
+        w->step = p->step;
+        w->steps++;
+        w->samples += report->samples;
+        w->tokens += report->tokens;
+        w->end_sample = p->next_sample;
+        w->position = run->position;
+        w->loss = run->loss_sum[f] / (double)w->steps;
+    }
+    dl_driver_count_step(run->driver, p->step);
 }
 
-static diloco_status exchange(diloco_run *run)
+static diloco_status stop(diloco_run *run)
 {
-    if (run->at.work.samples == 0)
+    if (run->last.samples == 0 && run->work[0].samples == 0 && !run->due)
         return dl_fail(DILOCO_EINVAL,
-                       "no samples were reported since entry %llu: a contribution of none counts "
-                       "for nothing, and the others would wait for it",
-                       (unsigned long long)run->entry);
+                       "no samples were reported since the last entry: a contribution of none "
+                       "counts for nothing, and the others would wait for it");
     if (!run->due) run->training += dl_clock_now() - run->trained_since;
     run->due = true;
-    DL_TRY(dl_driver_exchange(run->driver));
+    DL_TRY(dl_driver_stop(run->driver));
     run->due = run->due_saved = false;
-    /* After an abort what was trained stays, and is sent with the next entry. */
-    dl_run_begin_interval(run, dl_driver_adopted(run->driver));
+    dl_run_go_on(run);
     if (diloco_run_done(run)) dl_run_end_line(run);
     return DILOCO_OK;
 }
@@ -199,7 +203,8 @@ diloco_status diloco_step(diloco_run *run, const diloco_step_report *report)
     if (report && run->due)
         return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL");
     if (report) count(run, report);
-    return run->at.position < dl_driver_train_until(run->driver) ? DILOCO_OK : exchange(run);
+    dl_record_deliver(&run->record);
+    return run->position < dl_driver_train_until(run->driver) ? DILOCO_OK : stop(run);
 }
 
 bool diloco_run_done(const diloco_run *run)
@@ -207,27 +212,57 @@ bool diloco_run_done(const diloco_run *run)
     return run->joined && dl_driver_done(run->driver);
 }
 
+static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
+{
+    dl_schedule s;
+    const int n = run->file.manifest.n_fragments;
+    *entries = (uint64_t)run->config.rounds;
+    if (n == 0 || dl_schedule_of(&s, &run->config, n)) return 0; /* refused at creation */
+    *entries = dl_schedule_entries(&s, (uint64_t)run->config.rounds);
+    return dl_schedule_end(&s, *entries);
+}
+
 diloco_run_info diloco_run_now(const diloco_run *run)
 {
-    const uint64_t entries = (uint64_t)run->config.rounds;
-    diloco_run_info info = {.position = run->at.position,
+    diloco_run_info info = {.position = run->position,
                             .step = run->at.step,
                             .sample = run->at.next_sample,
                             .generation = run->self.generation,
-                            .shard = (int)run->at.work.shard,
+                            .shard = (int)run->at.shard,
                             .resumed = run->resumed,
                             .interrupted = atomic_load(&run->interrupted),
-                            .entries = entries,
-                            .positions = entries * (uint64_t)run->config.local_steps,
+                            .fragments = (uint32_t)run->n_fragments,
                             .loss_mean = NAN};
+    info.positions = positions_of(run, &info.entries);
     memcpy(info.run, run->file.id, sizeof info.run);
     if (!run->joined) return info;
     const dl_driver_facts f = dl_driver_facts_now(run->driver);
-    info.entry = dl_exec_state(run->exec)->control.entry;
+    info.entry = f.entry;
+    info.next_stop = f.next_stop;
     info.bytes_sent = f.bytes_sent;
     info.bytes_received = f.bytes_received;
     info.loss_mean = f.loss;
     return info;
+}
+
+typedef struct theta_copy {
+    const diloco_run *run;
+    void *const *data;
+} theta_copy;
+
+static void copy_theta(void *user, const dl_state *state)
+{
+    const theta_copy *c = user;
+    for (size_t i = 0; i < c->run->n_tensors; i++) {
+        const dl_manifest_tensor *t = &c->run->file.manifest.tensors[i];
+        const dl_fragment_state *f = &state->now[t->fragment];
+        const void *from = t->region == DL_INTEGERS   ? (const void *)(f->integers + t->offset)
+                           : t->region == DL_BOOLEANS ? (const void *)(f->booleans + t->offset)
+                           : t->region == DL_TRAINED
+                               ? (const void *)(dl_state_evaluated(state, t->fragment) + t->offset)
+                               : (const void *)(f->theta + t->offset);
+        if (c->data[i]) memcpy(c->data[i], from, t->count * dl_dtype_size(t->dtype));
+    }
 }
 
 diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t n)
@@ -235,17 +270,8 @@ diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t 
     DL_TRY(must_be_joined(run, "diloco_run_theta"));
     if (n != run->n_tensors)
         return dl_fail(DILOCO_EINVAL, "%zu places for %zu tensors", n, run->n_tensors);
-    const dl_state *s = dl_exec_state(run->exec);
-    for (size_t i = 0; i < n; i++) {
-        const dl_manifest_tensor *t = &run->file.manifest.tensors[i];
-        const dl_fragment_state *f = &s->now[t->fragment];
-        const void *from = t->region == DL_INTEGERS   ? (const void *)(f->integers + t->offset)
-                           : t->region == DL_BOOLEANS ? (const void *)(f->booleans + t->offset)
-                           : t->region == DL_TRAINED
-                               ? (const void *)(dl_state_evaluated(s, t->fragment) + t->offset)
-                               : (const void *)(f->theta + t->offset);
-        if (data[i]) memcpy(data[i], from, t->count * dl_dtype_size(t->dtype));
-    }
+    theta_copy copy = {run, data};
+    dl_driver_read_state(run->driver, copy_theta, &copy);
     return DILOCO_OK;
 }
 
@@ -274,11 +300,9 @@ void dl_run_end_line(diloco_run *run)
 diloco_status diloco_run_save(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_save"));
-    if (!run->due) return dl_run_save_local(run, &run->at, run->entry, false);
-    if (run->due_saved) return DILOCO_OK;
-    /* With gradients the step that is under way is taken again. */
-    if (run->has_gradients) return dl_run_save_local(run, &run->before, run->entry, false);
-    return dl_run_save_local(run, &run->at, run->entry, true);
+    if (run->due && run->due_saved) return DILOCO_OK;
+    dl_driver_settle(run->driver);
+    return dl_run_save_local(run);
 }
 
 diloco_status diloco_run_leave(diloco_run *run)
@@ -290,6 +314,8 @@ diloco_status diloco_run_leave(diloco_run *run)
 void diloco_run_close(diloco_run *run)
 {
     if (!run) return;
+    if (run->driver) dl_driver_settle(run->driver);
+    dl_record_deliver(&run->record);
     if (run->joined)
         dl_record_flush(&run->record, run->store, &run->self, true,
                         dl_time_after(dl_clock_now(), 10 * DL_SECOND));
@@ -303,5 +329,10 @@ void diloco_run_close(diloco_run *run)
         free((void *)(uintptr_t)run->privates[i].name);
     free(run->tensors);
     free(run->gradients);
+    free(run->work);
+    free(run->loss_sum);
+    free(run->saved);
+    free(run->bases);
+    free(run->takes);
     free(run);
 }

@@ -29,6 +29,15 @@ static void write_control(dl_json *j, const dl_control *c)
     dl_json_f32_bits(j, "mu", c->mu);
     dl_json_bool(j, "last", c->last);
     dl_roster_write(j, &c->roster);
+    dl_json_array(j, "later");
+    for (size_t i = 0; i < c->n_later; i++) {
+        dl_json_object(j, NULL);
+        dl_json_f32_bits(j, "lr", c->later[i].lr);
+        dl_json_f32_bits(j, "mu", c->later[i].mu);
+        dl_roster_write(j, &c->later[i].roster);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
 }
 
 static diloco_status write_manifest(dl_buf *out, const dl_state *state, const char *run,
@@ -47,6 +56,7 @@ static diloco_status write_manifest(dl_buf *out, const dl_state *state, const ch
     for (int f = 0; f < state->manifest->n_fragments; f++) {
         dl_json_object(&j, NULL);
         dl_json_hash(&j, "digest", state->now[f].digest);
+        dl_json_hash(&j, "before", state->now[f].before);
         dl_json_u64(&j, "commits", state->now[f].n_commits);
         dl_json_end(&j);
     }
@@ -147,6 +157,22 @@ static diloco_status check_image(dl_json_value root, size_t bytes, dl_hash diges
                    "state.safetensors is damaged: it is not what the manifest names");
 }
 
+static diloco_status read_later(dl_control *c, dl_json_value root)
+{
+    dl_json_value later = dl_json_get(root, "later");
+    if (dl_json_count(later) != c->n_later)
+        return dl_fail(DILOCO_EPROTO, "\"later\" does not tell of %zu entries", c->n_later);
+    for (dl_json_iter it = dl_json_each(later); dl_json_next(&it);) {
+        dl_terms *t = &c->later[it.index];
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "later entry %zu is not an object", it.index);
+        DL_TRY(dl_json_read_finite_bits(&t->lr, it.value, "lr"));
+        DL_TRY(dl_json_read_finite_bits(&t->mu, it.value, "mu"));
+        DL_TRY(dl_roster_read(&t->roster, it.value));
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status read_control(dl_control *c, dl_json_value root)
 {
     DL_TRY(dl_json_read_u64(&c->entry, root, "entry", UINT64_MAX));
@@ -157,15 +183,18 @@ static diloco_status read_control(dl_control *c, dl_json_value root)
     DL_TRY(dl_json_read_finite_bits(&c->mu, root, "mu"));
     DL_TRY(dl_json_read_bool(&c->last, root, "last"));
     if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
+    DL_TRY(read_later(c, root));
     return dl_roster_read(&c->roster, root);
 }
 
-static diloco_status read_commits(dl_state *state, dl_json_value root)
+static diloco_status read_fragments(dl_state *state, dl_json_value root)
 {
     for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
         if (it.value.type != DL_JSON_OBJECT)
             return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
-        DL_TRY(dl_json_read_u64(&state->now[it.index].n_commits, it.value, "commits", UINT64_MAX));
+        dl_fragment_state *f = &state->now[it.index];
+        DL_TRY(dl_json_read_u64(&f->n_commits, it.value, "commits", UINT64_MAX));
+        DL_TRY(dl_json_read_hash(&f->before, it.value, "before"));
     }
     return DILOCO_OK;
 }
@@ -229,7 +258,7 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     size_t bytes;
     dl_hash digest;
     DL_TRY(read_control(&state->control, root));
-    DL_TRY(read_commits(state, root));
+    DL_TRY(read_fragments(state, root));
     dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
     DL_TRY(read_image(state, &bytes, &digest, store, key, until));
     DL_TRY(check_image(root, bytes, digest));
@@ -250,18 +279,30 @@ static diloco_status read_snapshot(dl_state *state, dl_store *store, const found
     return status;
 }
 
+/* Nobody is awaited in the first L entries by name; the lr of each is the option's until an
+ * entry tells another (P9). */
+static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_digest)
+{
+    c->entry = c->n_aborts = c->snapshot = 0;
+    c->prev = run_digest;
+    c->last = false;
+    c->roster.n = 0;
+    c->lr = (float)run->config.outer_lr;
+    c->mu = (float)run->config.outer_mu;
+    for (size_t i = 0; i < c->n_later; i++) {
+        c->later[i].roster.n = 0;
+        c->later[i].lr = c->lr;
+        c->later[i].mu = c->mu;
+    }
+}
+
 static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,
                                  dl_hash run_digest, dl_pool *pool, dl_time until)
 {
     dl_key key;
     size_t bytes;
     dl_hash digest;
-    dl_roster roster = state->control.roster;
-    roster.n = 0;
-    state->control = (dl_control){.prev = run_digest,
-                                  .roster = roster,
-                                  .lr = (float)run->config.outer_lr,
-                                  .mu = (float)run->config.outer_mu};
+    begin_control(&state->control, run, run_digest);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         state->now[f].n_commits = 0;
     dl_key_theta0(key, run->theta0_file);
@@ -270,6 +311,8 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
     if (!dl_hash_equal(digest, run->theta0_file))
         return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is not its name", key);
     dl_state_rehash(state, pool);
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        state->now[f].before = state->now[f].digest;
     if (!dl_hash_equal(dl_state_digest_all(state), run->theta0))
         return dl_fail(DILOCO_EPROTO, "%s is not the first state that run.json names", key);
     return DILOCO_OK;

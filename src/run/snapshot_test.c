@@ -86,8 +86,8 @@ static void scene_begin(scene *s, const char *name)
     CHECK_OK(dl_manifest_init(&s->run.manifest, tensors, 3, false));
     CHECK_OK(dl_store_open(&s->store, s->url, true));
     const dl_outer *outer = dl_outer_find("nesterov");
-    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, outer, 4, 2));
-    CHECK_OK(dl_state_init(&s->back, &s->run.manifest, outer, 4, 1));
+    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, outer, 4, 2, 1));
+    CHECK_OK(dl_state_init(&s->back, &s->run.manifest, outer, 4, 1, 1));
     put_theta0(s);
     diloco_log_set(keep_line, s, DILOCO_LOG_WARN);
 }
@@ -379,7 +379,7 @@ TEST(a_foreign_snapshot_is_skipped)
     memcpy(other, tensors, sizeof other);
     other[0].name = "embedding";
     CHECK_OK(dl_manifest_init(&model, other, 3, false));
-    CHECK_OK(dl_state_init(&state, &model, s.state.outer, 4, 1));
+    CHECK_OK(dl_state_init(&state, &model, s.state.outer, 4, 1, 1));
     fill(&state, 10);
     CHECK_OK(dl_snapshot_write(s.store, &state, RUN, &r0, DL_NEVER));
 
@@ -405,7 +405,7 @@ TEST(a_roster_larger_than_there_is_room_for_is_skipped)
     CHECK(dl_roster_add(&s.state.control.roster, "a", 0));
     CHECK(dl_roster_add(&s.state.control.roster, "b", 0));
     put_snapshot(&s, 5, &r0);
-    CHECK_OK(dl_state_init(&small, &s.run.manifest, s.state.outer, 1, 1));
+    CHECK_OK(dl_state_init(&small, &s.run.manifest, s.state.outer, 1, 1, 1));
     CHECK_OK(
         dl_snapshot_read_newest(&small, s.store, &s.run, s.run_digest, UINT64_MAX, NULL, DL_NEVER));
     CHECK_INT(0, small.control.entry);

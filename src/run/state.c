@@ -1,4 +1,4 @@
-/* state.c - the memory of a state. One arena: the table of fragments, the roster, then each
+/* state.c - the memory of a state. One arena: the rosters, the table of fragments, then each
  * fragment's arrays, copy by copy. */
 #include "run/state.h"
 
@@ -15,38 +15,49 @@ static void lay_out_copy(dl_state *state, dl_fragment_state **copy)
     }
 }
 
-static void lay_out(dl_state *state, size_t max_members, int n_copies)
+static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_members)
 {
-    dl_roster *roster = &state->control.roster;
-    roster->names = dl_arena_take_array(&state->arena, max_members, sizeof *roster->names);
-    roster->misses = DL_ARENA_ARRAY(&state->arena, uint32_t, max_members);
+    roster->names = dl_arena_take_array(arena, max_members, sizeof *roster->names);
+    roster->misses = DL_ARENA_ARRAY(arena, uint32_t, max_members);
     roster->cap = max_members;
+}
+
+static void lay_out(dl_state *state, size_t max_members, int n_copies, size_t ahead)
+{
+    dl_control *c = &state->control;
+    lay_out_roster(&state->arena, &c->roster, max_members);
+    c->n_later = ahead - 1;
+    c->later = DL_ARENA_ARRAY(&state->arena, dl_terms, c->n_later);
+    for (size_t i = 0; i < c->n_later; i++) {
+        dl_roster measured = {.n = 0}; /* without memory there is no table to write to */
+        lay_out_roster(&state->arena, c->later ? &c->later[i].roster : &measured, max_members);
+    }
     lay_out_copy(state, &state->now);
     if (n_copies == 2) lay_out_copy(state, &state->next);
 }
 
 static size_t measure(const dl_manifest *manifest, const dl_outer *outer, size_t max_members,
-                      int n_copies)
+                      int n_copies, size_t ahead)
 {
     dl_state measured = {.manifest = manifest, .outer = outer};
-    lay_out(&measured, max_members, n_copies);
+    lay_out(&measured, max_members, n_copies, ahead);
     return measured.arena.used;
 }
 
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies)
 {
-    return measure(manifest, outer, 0, n_copies);
+    return measure(manifest, outer, 0, n_copies, 1);
 }
 
 diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl_outer *outer,
-                            size_t max_members, int n_copies)
+                            size_t max_members, int n_copies, size_t ahead)
 {
-    DL_ASSERT(n_copies == 1 || n_copies == 2);
+    DL_ASSERT((n_copies == 1 || n_copies == 2) && ahead > 0);
     *out = (dl_state){.manifest = manifest, .outer = outer};
     diloco_status status =
-        dl_arena_init(&out->arena, measure(manifest, outer, max_members, n_copies));
+        dl_arena_init(&out->arena, measure(manifest, outer, max_members, n_copies, ahead));
     if (status) return dl_fail_context(status, "state of the run");
-    lay_out(out, max_members, n_copies);
+    lay_out(out, max_members, n_copies, ahead);
     return DILOCO_OK;
 }
 
@@ -60,6 +71,7 @@ void dl_state_swap(dl_state *state, int fragment)
 {
     dl_fragment_state *now = &state->now[fragment], *next = &state->next[fragment], kept = *now;
     *now = *next;
+    now->before = kept.digest;
     *next = kept;
 }
 
@@ -68,6 +80,14 @@ const float *dl_state_evaluated(const dl_state *state, int fragment)
     const dl_fragment_state *now = &state->now[fragment];
     const int vector = state->outer->evaluated;
     return vector && now->n_commits ? now->outer[vector - 1] : now->theta;
+}
+
+uint64_t dl_state_commits(const dl_state *state)
+{
+    uint64_t n = 0;
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        n += state->now[f].n_commits;
+    return n;
 }
 
 void dl_state_rehash(dl_state *state, dl_pool *pool)

@@ -16,9 +16,11 @@ typedef struct dl_control {
     dl_hash prev;      /* digest of log/<e-1>, of run.json at 0 */
     uint64_t n_aborts; /* consecutive, just before */
     uint64_t snapshot; /* newest known */
-    dl_roster roster;  /* of entry e (L = 1); empty before entry L */
+    dl_roster roster;  /* of entry e; empty before entry L */
     float lr, mu;      /* of entry e */
-    bool last;         /* the run has ended */
+    dl_terms *later;   /* [n_later] of the entries behind it that are settled already: L - 1 (P9) */
+    size_t n_later;
+    bool last; /* the run has ended */
 } dl_control;
 
 typedef struct dl_state {
@@ -29,12 +31,14 @@ typedef struct dl_state {
     dl_arena arena;
 } dl_state;
 
-/* n_copies 2, or 1 for readers that never commit. DILOCO_ENOMEM. Zeroed tensors. */
+/* n_copies 2, or 1 for readers that never commit; `ahead` is L. DILOCO_ENOMEM. Zeroed tensors. */
 DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
-                                          const dl_outer *outer, size_t max_members, int n_copies);
+                                          const dl_outer *outer, size_t max_members, int n_copies,
+                                          size_t ahead);
 void dl_state_deinit(dl_state *state);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
-void dl_state_swap(dl_state *state, int fragment); /* next becomes now */
+void dl_state_swap(dl_state *state, int fragment); /* next becomes now, whose digest `before` */
+uint64_t dl_state_commits(const dl_state *state);  /* of all fragments */
 
 /* The trained region that is evaluated: theta's, or what the outer optimizer names (outer.h). */
 const float *dl_state_evaluated(const dl_state *state, int fragment);

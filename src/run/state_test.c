@@ -22,7 +22,7 @@ typedef struct scene {
 static void scene_begin(scene *s)
 {
     CHECK_OK(dl_manifest_init(&s->manifest, tensors, N_TENSORS, false));
-    CHECK_OK(dl_state_init(&s->state, &s->manifest, dl_outer_find("nesterov"), 4, 2));
+    CHECK_OK(dl_state_init(&s->state, &s->manifest, dl_outer_find("nesterov"), 4, 2, 1));
 }
 
 static void scene_end(scene *s)
@@ -90,7 +90,7 @@ TEST(a_reader_has_one_copy_and_half_the_bytes)
     scene s;
     dl_state reader;
     scene_begin(&s);
-    CHECK_OK(dl_state_init(&reader, &s.manifest, s.state.outer, 4, 1));
+    CHECK_OK(dl_state_init(&reader, &s.manifest, s.state.outer, 4, 1, 1));
     CHECK(reader.next == NULL && reader.now != NULL);
     size_t one = dl_state_bytes(&s.manifest, s.state.outer, 1);
     CHECK_INT(2 * one, dl_state_bytes(&s.manifest, s.state.outer, 2));
@@ -112,7 +112,7 @@ TEST(a_state_that_does_not_fit_is_an_error)
             (diloco_tensor){names[i], NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {(size_t)1 << 40}, i};
     }
     CHECK_OK(dl_manifest_init(&manifest, large, 64, false));
-    CHECK_STATUS(DILOCO_ENOMEM, dl_state_init(&state, &manifest, dl_outer_find("nesterov"), 4, 2));
+    CHECK_STATUS(DILOCO_ENOMEM, dl_state_init(&state, &manifest, dl_outer_find("nesterov"), 4, 2, 1));
     CHECK_CONTAINS("state of the run", diloco_error_text());
     dl_state_deinit(&state);
     dl_manifest_deinit(&manifest);
@@ -295,7 +295,7 @@ TEST(an_image_of_another_model_is_refused)
     fill(&s.state, 1);
     dl_buf image = image_of(&s.state);
     CHECK_OK(dl_manifest_init(&fewer, tensors, 2, false));
-    CHECK_OK(dl_state_init(&state, &fewer, s.state.outer, 4, 1));
+    CHECK_OK(dl_state_init(&state, &fewer, s.state.outer, 4, 1, 1));
     CHECK_STATUS(DILOCO_EPROTO, dl_state_load_image(&state, image.data, image.len, NULL));
     CHECK_CONTAINS("7 tensors, the run's state has 3", diloco_error_text());
     dl_state_deinit(&state);

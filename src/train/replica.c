@@ -220,7 +220,7 @@ static diloco_status evaluate_theta(replica *r, double *loss, double *after_sync
 static bool evaluation_due(const replica *r)
 {
     const dl_config *config = &r->setup.config;
-    uint64_t entry = r->now.entry, every = (uint64_t)config->eval_every;
+    uint64_t entry = r->now.entry, every = (uint64_t)config->eval_every * r->now.fragments;
     if (dl_data_test_samples(r->setup.data) == 0) return false;
     if (entry != r->now.entries && (every == 0 || entry % every != 0)) return false;
     uint64_t turn = every ? entry / every : entry;
@@ -279,11 +279,11 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
     return record_step(r, &facts, lr);
 }
 
-/* Tell the run of a step; at a due point it exchanges, and waits. */
+/* Tell the run of a step; where something is due it exchanges, and may wait. */
 static diloco_status report_step(replica *r, const diloco_step_report *report)
 {
     dl_backend *backend = r->setup.backend;
-    bool due = (r->now.position + 1) % (uint64_t)r->setup.config.local_steps == 0;
+    bool due = r->now.position + 1 >= r->now.next_stop;
     progress(r, due ? "exchange" : "train");
     DL_TRY(dl_backend_sync(backend));
     dl_backend_enter(backend);

@@ -1,0 +1,79 @@
+/* driver_parts.h - the inside of a driver, which its two halves share and nobody else sees.
+ *
+ *     driver.c     the trainer's half: counts steps, takes, adopts, jumps, waits
+ *     exchange.c   the exchange's half: carries out the machine's asks, one after the other
+ *
+ * One thread may be both. Where there are two (`beside`), `lock` guards what is marked. */
+#ifndef DL_RUN_DRIVER_PARTS_H
+#define DL_RUN_DRIVER_PARTS_H
+
+#include "run/background.h"
+#include "run/driver.h"
+
+#include <pthread.h>
+
+struct dl_driver {
+    dl_driver_args a;
+    dl_machine *machine;
+    dl_background *background;
+    dl_arena arena; /* the pace's arrays */
+    bool beside;    /* the exchange has a thread of its own */
+
+    pthread_mutex_t lock;
+    pthread_cond_t moved_on; /* something of what is guarded has changed */
+    dl_pace pace;            /* guarded; so are the machine, the state's `now` and its control */
+    bool ended;              /* guarded: the log has come to its end, or the exchange has failed */
+    diloco_status failed;    /* guarded, with */
+    char failure[1024];
+    dl_store_counters traffic; /* guarded */
+    double loss;               /* guarded */
+
+    pthread_t thread;
+    bool started;
+    atomic_bool quit;      /* the thread ends behind the ask it is at */
+    atomic_bool was_taken; /* a contribution waits to be put */
+
+    /* the trainer's */
+    bool over;
+    double waited_s;
+
+    /* the exchange's */
+    dl_ask open; /* the ask that is being carried out, or TRAIN, DONE, FAIL */
+    const dl_hash *bases; /* for the first REJOIN */
+    bool loaded;
+    bool moved; /* something happened since the last WAIT: look soon */
+    dl_event_context context; /* of the record's next lines */
+    dl_time waited, entry_began;
+    uint64_t sent_before, received_before;
+    dl_time unreachable_since, pause;
+};
+
+/* Nothing to guard where there is one thread. */
+static inline void dl_driver_lock(dl_driver *d)
+{
+    if (d->beside) pthread_mutex_lock(&d->lock);
+}
+static inline void dl_driver_unlock(dl_driver *d)
+{
+    if (d->beside) pthread_mutex_unlock(&d->lock);
+}
+
+static inline dl_control *dl_driver_control(const dl_driver *d)
+{
+    return &dl_exec_state(d->a.exec)->control;
+}
+
+/* ---- exchange.c ---- */
+
+DL_MUST_CHECK diloco_status dl_exchange_create(dl_driver *d);
+/* Load the newest snapshot and read the log up to its end; `bases`: of what was saved, or NULL. */
+DL_MUST_CHECK diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases);
+/* With a thread of its own: from here on it goes on by itself. */
+DL_MUST_CHECK diloco_status dl_exchange_start(dl_driver *d);
+void dl_exchange_stop(dl_driver *d); /* the thread ends; a second time: nothing */
+/* On the caller's thread, until `stop` may be done; NULL: until the run's end. */
+DL_MUST_CHECK diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop);
+/* Is what is waited for there, or can it not come any more? Under the lock. */
+bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop);
+
+#endif

@@ -1,0 +1,364 @@
+/* exchange.c - the exchange's half of a driver:
+ *
+ *     ask = REJOIN; while ask is not DONE or FAIL: event = carry out(ask); ask = next(event)
+ *
+ * A store that does not answer is asked again, with growing pauses, for run.store_timeout. On the
+ * trainer's thread an interrupt is heard only where the saved local state is right for a resume:
+ * between the asks of an exchange that wait or may be long (may_stop), which all come behind
+ * what was taken and saved. */
+#include "run/driver_parts.h"
+
+#include "base/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest deafness to an interrupt */
+static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND;
+static const dl_time PAUSE_LONGEST = 5 * DL_SECOND;
+static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait for its record */
+
+/* ---- the record ------------------------------------------------------------------------- */
+
+static void take_traffic(dl_driver *d)
+{
+    const dl_store_counters c = d->traffic;
+    d->context.bytes_sent = c.bytes_sent - d->sent_before;
+    d->context.bytes_received = c.bytes_received - d->received_before;
+    d->sent_before = c.bytes_sent;
+    d->received_before = c.bytes_received;
+}
+
+static void note_commit(dl_driver *d, const dl_note *n)
+{
+    const dl_time now = dl_clock_now();
+    take_traffic(d);
+    d->context.wait_s = dl_seconds(d->waited);
+    d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
+    d->waited = 0;
+    d->entry_began = now;
+    d->loss = n->entry->loss;
+    dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
+                    dl_exec_measured(d->a.exec), n->counted);
+    dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, loss %.4f, %.1f MB out, %.1f MB in, %.2f s",
+           (unsigned long long)n->entry->entry, n->entry->n_members, n->entry->loss,
+           1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
+           d->context.wait_s + d->context.exchange_s);
+}
+
+static void on_note(void *user, const dl_note *n)
+{
+    dl_driver *d = user;
+    const uint64_t entry = dl_driver_control(d)->entry;
+    char life[DL_LIFE_TEXT], text[512];
+    switch (n->kind) {
+    case DL_NOTE_COMMIT:
+        note_commit(d, n);
+        break;
+    case DL_NOTE_ABORT:
+        dl_event_abort(d->a.record, &d->context, n->entry);
+        break;
+    case DL_NOTE_DISPUTE:
+        dl_event_dispute(d->a.record, &d->context, entry, n->claimed, n->computed,
+                         &n->entry->committer);
+        break;
+    case DL_NOTE_REJECT:
+        dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
+        dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
+               (unsigned long long)entry, n->life.replica, diloco_error_text());
+        break;
+    case DL_NOTE_VOID:
+        snprintf(text, sizeof text, "entry %llu is void: %s", (unsigned long long)entry, n->text);
+        dl_event_warn(d->a.record, &d->context, "void", text);
+        break;
+    case DL_NOTE_SILENT:
+        dl_life_text(life, &n->life);
+        snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", life,
+                 d->a.run->config.patience_s);
+        dl_event_warn(d->a.record, &d->context, "silent", text);
+        break;
+    case DL_NOTE_LATE:
+        snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
+                 (unsigned long long)n->entry->entry,
+                 strcmp(d->a.run->config.on_uncounted, "adopt") ? "its own parameters"
+                                                                : "the shared model");
+        dl_event_warn(d->a.record, &d->context, "late", text);
+        break;
+    case DL_NOTE_DEADLINE:
+        dl_log(DILOCO_LOG_DEBUG, "entry %llu: deadline in %.1f s", (unsigned long long)entry,
+               n->seconds);
+        break;
+    }
+}
+
+/* ---- asks ------------------------------------------------------------------------------- */
+
+static bool is_to_stop(dl_driver *d)
+{
+    return d->beside ? atomic_load(&d->quit) : atomic_load(d->a.interrupted);
+}
+
+/* To stop, or to put what was taken meanwhile. */
+static bool called_away(dl_driver *d)
+{
+    return is_to_stop(d) || atomic_exchange(&d->was_taken, false);
+}
+
+/* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
+static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
+{
+    dl_key prefix;
+    dl_key_contributions(prefix, ask->entry);
+    const char *const prefixes[] = {prefix, "log/"};
+    const dl_time began = dl_clock_now();
+    diloco_status status = DILOCO_ETIMEDOUT;
+    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
+        const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
+        status = dl_store_wait(d->a.store, prefixes, 2, d->moved,
+                               slice < ask->until ? slice : ask->until);
+        d->moved = false;
+    }
+    d->waited += dl_clock_now() - began;
+    return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
+}
+
+static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
+{
+    if (ask->final)
+        dl_background_snapshot_here(d->background, d->a.store);
+    else
+        dl_background_snapshot(d->background);
+    return DILOCO_OK;
+}
+
+/* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
+ * at it. */
+static void carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
+{
+    const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
+    const bool moves = ask->kind == DL_ASK_SWAP || ask->kind == DL_ASK_REJOIN;
+    *event = (dl_event){.status = DILOCO_OK};
+    switch (ask->kind) {
+    case DL_ASK_TRAIN:
+        break;
+    case DL_ASK_WAIT:
+        event->status = wait_for_change(d, ask);
+        break;
+    case DL_ASK_SNAPSHOT:
+        event->status = take_snapshot(d, ask);
+        break;
+    default:
+        if (moves) dl_driver_lock(d);
+        dl_exec_do(d->a.exec, ask, event, until);
+        if (moves) dl_driver_unlock(d);
+    }
+    event->now = dl_clock_now();
+}
+
+static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
+{
+    if (event->status) return;
+    d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
+    if (ask->kind == DL_ASK_CONTRIBUTE && !event->taken)
+        dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));
+}
+
+/* True: carry the ask out again after a pause. */
+static bool try_again(dl_driver *d, const dl_event *event)
+{
+    if (event->status != DILOCO_EUNREACHABLE) {
+        d->unreachable_since = 0;
+        return false;
+    }
+    const dl_time now = dl_clock_now();
+    if (!d->unreachable_since) {
+        d->unreachable_since = now;
+        d->pause = PAUSE_FIRST;
+        dl_event_warn(d->a.record, &d->context, "unreachable", diloco_error_text());
+    }
+    if (dl_seconds(now - d->unreachable_since) > d->a.store_timeout_s) return false;
+    for (dl_time left = d->pause; left > 0 && !is_to_stop(d); left -= SLICE)
+        dl_clock_sleep(left < SLICE ? left : SLICE);
+    d->pause = d->pause * 2 < PAUSE_LONGEST ? d->pause * 2 : PAUSE_LONGEST;
+    return true;
+}
+
+/* The answer to REJOIN is to begin again from the state that it loaded. */
+static dl_ask begin_machine(dl_driver *d)
+{
+    const dl_state *state = dl_exec_state(d->a.exec);
+    const dl_machine_start start = {
+        .fragments = state->now, .bases = d->bases, .now = dl_clock_now()};
+    d->bases = NULL; /* of a second REJOIN */
+    if (!d->loaded) dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry);
+    if (d->loaded) dl_pace_restart(&d->pace);
+    d->loaded = true;
+    return dl_machine_begin(d->machine, &start);
+}
+
+static dl_ask answer(dl_driver *d, const dl_event *event)
+{
+    const bool loads = d->open.kind == DL_ASK_REJOIN;
+    if (loads && !event->status) return begin_machine(d);
+    if (loads && !d->loaded) return (dl_ask){.kind = DL_ASK_FAIL, .status = event->status};
+    return dl_machine_next(d->machine, event);
+}
+
+/* ---- the loop --------------------------------------------------------------------------- */
+
+static void ask_once(dl_driver *d)
+{
+    dl_event event;
+    dl_background_settle(d->background); /* `now` and control may change from here */
+    carry_out(d, &d->open, &event);
+    if (try_again(d, &event)) return;
+    dl_driver_lock(d);
+    d->traffic = dl_store_counts(d->a.store);
+    after(d, &d->open, &event);
+    d->open = answer(d, &event);
+    if (d->open.kind == DL_ASK_FAIL) {
+        d->failed = d->open.status;
+        snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
+    }
+    d->ended = d->open.kind == DL_ASK_FAIL || d->open.kind == DL_ASK_DONE;
+    if (d->loaded) dl_background_tell_entry(d->background, dl_driver_control(d)->entry);
+    if (d->beside) pthread_cond_broadcast(&d->moved_on);
+    dl_driver_unlock(d);
+}
+
+/* TRAIN is open, and the trainer has not come to what the log waits for. */
+static bool is_idle(const dl_driver *d)
+{
+    return d->open.kind == DL_ASK_TRAIN && d->pace.n_taken <= d->pace.folded;
+}
+
+static bool may_stop(const dl_driver *d)
+{
+    return d->open.kind == DL_ASK_WAIT || d->open.kind == DL_ASK_FETCH || d->unreachable_since;
+}
+
+static diloco_status may_go_on(dl_driver *d)
+{
+    if (d->failed) return dl_fail(d->failed, "%s", d->failure);
+    if (may_stop(d) && atomic_exchange(d->a.interrupted, false))
+        return dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for entry %llu",
+                       (unsigned long long)d->open.entry);
+    return DILOCO_OK;
+}
+
+static void begin_entry(dl_driver *d)
+{
+    d->moved = true;
+    d->waited = 0;
+    d->entry_began = dl_clock_now();
+}
+
+static void flush_record(dl_driver *d)
+{
+    dl_record_flush(d->a.record, d->a.store, &d->a.self, false,
+                    dl_time_after(dl_clock_now(), RECORD_LIMIT));
+}
+
+bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
+{
+    return d->ended || (stop && dl_pace_ready(&d->pace, *stop));
+}
+
+static diloco_status drive(dl_driver *d, const dl_stop *stop)
+{
+    while (!dl_exchange_is_there(d, stop) && !is_idle(d)) {
+        DL_TRY(may_go_on(d));
+        ask_once(d);
+    }
+    return d->failed ? dl_fail(d->failed, "%s", d->failure) : DILOCO_OK;
+}
+
+diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
+{
+    if (d->open.kind == DL_ASK_TRAIN) begin_entry(d);
+    DL_TRY(drive(d, stop));
+    flush_record(d);
+    return DILOCO_OK;
+}
+
+diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
+{
+    const dl_stop read = {DL_STOP_WAIT, 0};
+    d->bases = bases;
+    d->open = (dl_ask){.kind = DL_ASK_REJOIN, .entry = UINT64_MAX};
+    begin_entry(d);
+    return drive(d, &read);
+}
+
+/* ---- a thread of its own ---------------------------------------------------------------- */
+
+static void wait_for_the_trainer(dl_driver *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool idle = is_idle(d);
+    pthread_mutex_unlock(&d->lock);
+    if (idle) flush_record(d);
+    pthread_mutex_lock(&d->lock);
+    while (is_idle(d) && !atomic_load(&d->quit))
+        pthread_cond_wait(&d->moved_on, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    begin_entry(d);
+}
+
+static void *body(void *context)
+{
+    dl_driver *d = context;
+    while (!d->ended && !atomic_load(&d->quit)) {
+        if (d->open.kind == DL_ASK_TRAIN) wait_for_the_trainer(d);
+        if (!atomic_load(&d->quit)) ask_once(d);
+    }
+    return NULL;
+}
+
+diloco_status dl_exchange_start(dl_driver *d)
+{
+    if (!d->beside || d->ended) return DILOCO_OK;
+    const int error = pthread_create(&d->thread, NULL, body, d);
+    if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));
+    d->started = true;
+    return DILOCO_OK;
+}
+
+void dl_exchange_stop(dl_driver *d)
+{
+    if (!d->started) return;
+    atomic_store(&d->quit, true);
+    pthread_mutex_lock(&d->lock);
+    pthread_cond_broadcast(&d->moved_on);
+    pthread_mutex_unlock(&d->lock);
+    pthread_join(d->thread, NULL);
+    d->started = false;
+}
+
+diloco_status dl_exchange_create(dl_driver *d)
+{
+    const dl_runfile *run = d->a.run;
+    const dl_state *state = dl_exec_state(d->a.exec);
+    const dl_machine_args args = {
+        .config = &run->config,
+        .run = run->id,
+        .self = d->a.self,
+        .control = dl_driver_control(d),
+        .pace = &d->pace,
+        .outer = state->outer,
+        .weighting = dl_weighting_find(run->config.weighting),
+        .combiner = dl_combiner_find(run->config.combiner),
+        .max_members = state->control.roster.cap,
+        .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
+        .lr = d->a.lr,
+        .lr_user = d->a.lr_user,
+        .note = on_note,
+        .note_user = d,
+    };
+    if (!args.weighting)
+        return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);
+    if (!args.combiner)
+        return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", run->config.combiner);
+    return dl_machine_create(&d->machine, &args);
+}

@@ -1,0 +1,194 @@
+/* pace.c - see pace.h.
+ *
+ * Invariants
+ *  1. next_adopt <= n_taken, and n_taken - next_adopt <= n_takes: the schedule adopts an entry
+ *     before it takes the one that is L behind it.
+ *  2. position never falls, and a due point that was passed is taken or jumped, once.
+ *  3. folded > n_taken only between two steps: the trainer then adopts what is under way, and
+ *     jumps. */
+#include "run/pace.h"
+
+#include <string.h>
+
+void dl_pace_layout(dl_pace *p, dl_arena *arena, const dl_schedule *schedule)
+{
+    p->schedule = *schedule;
+    p->n_takes = dl_schedule_ahead(schedule);
+    p->takes = DL_ARENA_ARRAY(arena, dl_take, p->n_takes);
+    p->fragments = DL_ARENA_ARRAY(arena, dl_pace_fragment, schedule->n_fragments);
+}
+
+static void all_behind(dl_pace *p)
+{
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        p->fragments[f].behind = true;
+}
+
+void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64_t folded)
+{
+    p->entries = entries;
+    p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
+    p->reading = true;
+    p->position = 0;
+    p->folded = p->n_taken = p->next_adopt = folded;
+    all_behind(p);
+}
+
+void dl_pace_save(const dl_pace *p, dl_pace_saved *out)
+{
+    out->position = p->position;
+    out->folded = p->folded;
+    out->next_adopt = p->next_adopt;
+    out->n_taken = p->n_taken;
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
+        out->takes[e - p->next_adopt] = p->takes[e % p->n_takes];
+}
+
+void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
+{
+    p->position = saved->position;
+    p->folded = saved->folded;
+    p->next_adopt = saved->next_adopt;
+    p->n_taken = saved->n_taken;
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        p->fragments[f] = (dl_pace_fragment){.since = 0};
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
+        p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
+        p->takes[e % p->n_takes].gone = true;
+    }
+}
+
+void dl_pace_restart(dl_pace *p)
+{
+    p->reading = true;
+    p->next_adopt = p->n_taken; /* what is under way rests on a state that is none */
+    all_behind(p);
+}
+
+dl_take *dl_pace_take(const dl_pace *p, uint64_t entry)
+{
+    if (entry < p->next_adopt || entry >= p->n_taken) return NULL;
+    return &p->takes[entry % p->n_takes];
+}
+
+static bool some_behind(const dl_pace *p)
+{
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        if (p->fragments[f].behind) return true;
+    return false;
+}
+
+/* Is the next due point here? */
+static bool take_due(const dl_pace *p)
+{
+    return p->n_taken < p->entries &&
+           p->position >= dl_schedule_take(&p->schedule, p->n_taken);
+}
+
+/* Behind the last due point there is nothing to train for: what is under way is adopted at once. */
+static uint64_t adopt_at(const dl_pace *p)
+{
+    if (p->n_taken == p->entries) return p->position;
+    return dl_schedule_adopt(&p->schedule, p->next_adopt);
+}
+
+static bool adopt_due(const dl_pace *p)
+{
+    return p->next_adopt < p->n_taken && p->position >= adopt_at(p);
+}
+
+dl_stop dl_pace_next(const dl_pace *p)
+{
+    const bool passed_over = p->folded > p->n_taken;
+    if (p->reading) return (dl_stop){DL_STOP_WAIT, 0};
+    if (passed_over && p->next_adopt < p->n_taken) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
+    if (passed_over || some_behind(p)) return (dl_stop){DL_STOP_JUMP, p->folded};
+    if (take_due(p)) return (dl_stop){DL_STOP_TAKE, p->n_taken};
+    if (adopt_due(p)) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
+    return (dl_stop){DL_STOP_NONE, 0};
+}
+
+bool dl_pace_ready(const dl_pace *p, dl_stop stop)
+{
+    if (p->reading) return false;
+    return stop.kind != DL_STOP_ADOPT || p->folded > stop.entry;
+}
+
+uint64_t dl_pace_train_until(const dl_pace *p)
+{
+    uint64_t until = UINT64_MAX;
+    if (dl_pace_next(p).kind != DL_STOP_NONE) return p->position;
+    if (p->n_taken < p->entries) until = dl_schedule_take(&p->schedule, p->n_taken);
+    if (p->next_adopt < p->n_taken && adopt_at(p) < until) until = adopt_at(p);
+    return until;
+}
+
+bool dl_pace_done(const dl_pace *p)
+{
+    return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
+}
+
+/* Steps that a whole contribution has behind it. */
+static uint64_t whole(const dl_schedule *s)
+{
+    return s->overlap == DL_OVERLAP_STEPS ? s->interval - s->delay : s->interval;
+}
+
+dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
+{
+    const uint64_t e = p->n_taken++;
+    DL_ASSERT(p->n_taken - p->next_adopt <= p->n_takes); /* invariant 1 */
+    dl_take *take = &p->takes[e % p->n_takes];
+    *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
+    take->mute = !awaited && p->position - p->fragments[fragment].since < whole(&p->schedule);
+    return take;
+}
+
+dl_adoption dl_pace_adoption(const dl_pace *p, const dl_take *take)
+{
+    if (!take->commit) return DL_ADOPT_NOTHING;
+    if (take->counted) return DL_ADOPT_MIX;
+    return p->adopts_uncounted ? DL_ADOPT_THETA : DL_ADOPT_NOTHING;
+}
+
+void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
+{
+    DL_ASSERT(take->entry == p->next_adopt && p->folded > take->entry);
+    if (how != DL_ADOPT_NOTHING) p->fragments[take->fragment].since = p->position;
+    p->next_adopt++;
+}
+
+void dl_pace_jumped(dl_pace *p)
+{
+    const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
+    if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
+    if (last > p->position) p->position = last;
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++) {
+        if (p->fragments[f].behind) p->fragments[f].since = p->position;
+        p->fragments[f].behind = false;
+    }
+}
+
+void dl_pace_fall_behind(dl_pace *p)
+{
+    p->reading = true;
+}
+
+void dl_pace_caught_up(dl_pace *p)
+{
+    p->reading = false;
+}
+
+void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+{
+    dl_take *take = dl_pace_take(p, entry);
+    if (entry < p->folded) return;
+    p->folded = entry + 1;
+    if (take) {
+        take->fragment = fragment;
+        take->commit = commit;
+        take->counted = counted;
+    } else if (entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        p->fragments[fragment].behind = true;
+    }
+}
