@@ -6,7 +6,8 @@
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
  * spells, delays, unreachable calls (before or after their effect), bytes flipped on the way
  * in, crashes before or after any ask, lost local state, late joiners, close rules, and a
- * liar who commits a wrong result; and how many fragments, which schedule, how much overlap. After QUIET virtual seconds the faults stop.
+ * liar who commits a wrong result; and how many fragments, which schedule, how much overlap. After
+ * QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
  *   I1  equal digests at equal entries, in all lives of all replicas but a liar's
@@ -208,8 +209,8 @@ static diloco_status make_machine(replica *r)
 
 static void fresh(replica *r, uint32_t fragment)
 {
-    r->work[fragment] = (dl_exec_work){
-        .shard = r->shard, .step = r->step, .first_sample = r->next_sample};
+    r->work[fragment] =
+        (dl_exec_work){.shard = r->shard, .step = r->step, .first_sample = r->next_sample};
 }
 
 /* What the disk holds, if there is something. */
@@ -406,8 +407,8 @@ static void make_stops(replica *r)
     if (r->sleeper && r->pace.folded > 0 && chance(s, 0.3))
         r->train_at = s->now + uniform(s, 200, 900);
     else
-        r->train_at =
-            s->now + steps * r->speed * (chance(s, 0.03) ? uniform(s, 5, 60) : uniform(s, 0.9, 1.2));
+        r->train_at = s->now + steps * r->speed *
+                                   (chance(s, 0.03) ? uniform(s, 5, 60) : uniform(s, 0.9, 1.2));
 }
 
 static void trainer_turn(replica *r)
@@ -562,9 +563,9 @@ static void choose_shape(sim *s)
     static const struct {
         size_t n_fragments;
         const char *steps, *delay, *schedule, *rounds;
-    } shapes[] = {{1, "5", "0", "offset", "8"}, {1, "5", "0", "offset", "8"},
-                  {2, "5", "0", "offset", "4"}, {4, "8", "3", "offset", "2"},
-                  {1, "5", "0", "offset", "8"}, {4, "3", "2", "offset", "2"},
+    } shapes[] = {{1, "5", "0", "offset", "8"},  {1, "5", "0", "offset", "8"},
+                  {2, "5", "0", "offset", "4"},  {4, "8", "3", "offset", "2"},
+                  {1, "5", "0", "offset", "8"},  {4, "3", "2", "offset", "2"},
                   {2, "6", "2", "torchft", "4"}, {1, "5", "4", "offset", "8"}};
     const size_t i = s->seed % (sizeof shapes / sizeof shapes[0]);
     s->n_fragments = shapes[i].n_fragments;

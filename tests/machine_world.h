@@ -56,7 +56,7 @@ typedef struct world {
     unsigned asked[DL_ASK_FAIL + 1], noted[DL_NOTE_LATE + 1];
     unsigned n_fresh, n_jumps, n_adopted; /* n_adopted: stops that took theta, or a mix of it */
     dl_adoption how;                      /* of the last ADOPT */
-    char said[128]; /* text of the last note that had one */
+    char said[128];                       /* text of the last note that had one */
     double deadline_s;
     bool counted;
 } world;

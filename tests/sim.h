@@ -94,7 +94,7 @@ typedef struct sim {
     dl_hash digest[ENTRIES + 1];          /* I1: after so many entries */
     bool known[ENTRIES + 1];
     dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
-    dl_hash text[ENTRIES]; /* I2 */
+    dl_hash text[ENTRIES];  /* I2 */
     bool read[ENTRIES];
     dl_entry entry; /* read to see whether a text is damaged */
     uint64_t commits, aborts, crashes;

@@ -46,8 +46,7 @@ void sim_check_digest(replica *r)
 void sim_check_moved(replica *r, const dl_ask *swap)
 {
     sim_check_digest(r);
-    if (!r->liar)
-        r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
+    if (!r->liar) r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
 }
 
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
@@ -131,7 +130,7 @@ void sim_check_log(sim *s)
         if (dl_entry_read(entry, text.data, text.len, outer)) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
-        if (s->n_fragments > 1 || s->schedule.delay > 0) continue; /* dealt once (P18) */
+        if (s->n_fragments > 1 || s->schedule.delay > 0) continue;      /* dealt once (P18) */
         for (size_t i = 0; valid && i < entry->n_members; i++)
             check_member(&r, e, &entry->members[i].life);
     }

@@ -12,9 +12,8 @@ static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
 {
     const dl_capture *c = dl_exec_captured(x, ask->entry);
     if (c) return *c;
-    return (dl_capture){.entry = ask->entry,
-                        .base = x->state.now[ask->fragment].digest,
-                        .work.loss = NAN};
+    return (dl_capture){
+        .entry = ask->entry, .base = x->state.now[ask->fragment].digest, .work.loss = NAN};
 }
 
 /* The free copy's arrays hold nothing between entries, and entries contributed to are not
@@ -89,9 +88,9 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
         const diloco_status status = dl_store_read(x->a.store, key, sink, until);
         if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
         if (dl_contribution_read_header(&c, h.bytes, h.len)) continue;
-        event->taken = nothing ? c.samples > 0
-                               : dl_hash_equal(c.body, ours->body) &&
-                                     dl_hash_equal(c.base, ours->base);
+        event->taken = nothing
+                           ? c.samples > 0
+                           : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
         event->takes_over = life;
     }
     return DILOCO_OK;
@@ -133,8 +132,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
     const size_t n_spans = make_object(x, ask, &c, header, &from);
     const dl_time encoded = dl_clock_now();
     x->facts.encode_s = dl_seconds(encoded - began);
-    if (nothing || !x->contributed)
-        DL_TRY(find_former(x, ask, &c, nothing, event, until));
+    if (nothing || !x->contributed) DL_TRY(find_former(x, ask, &c, nothing, event, until));
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;
 

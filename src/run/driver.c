@@ -69,7 +69,8 @@ static bool save_is_due(const dl_driver *d, uint64_t entry)
     return entry % d->pace.schedule.n_fragments == 0 || d->a.run->config.error_feedback > 0;
 }
 
-/* Between the look at the pace and the lock the log may have gone on: then it is looked at again. */
+/* Between the look at the pace and the lock the log may have gone on: then it is looked at again.
+ */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     diloco_status status = DILOCO_OK;
@@ -163,8 +164,8 @@ diloco_status dl_driver_stop(dl_driver *d)
 diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl_hash *bases)
 {
     const dl_config *config = &d->a.run->config;
-    dl_pace_begin(&d->pace, config, dl_schedule_entries(&d->pace.schedule, (uint64_t)config->rounds),
-                  0);
+    dl_pace_begin(&d->pace, config,
+                  dl_schedule_entries(&d->pace.schedule, (uint64_t)config->rounds), 0);
     if (saved) dl_pace_resume(&d->pace, saved);
     DL_TRY(dl_exchange_begin(d, saved ? bases : NULL));
     DL_TRY(dl_exchange_start(d));
@@ -207,7 +208,8 @@ diloco_status dl_driver_leave(dl_driver *d)
     dl_json_end(&j);
     DL_TRY(dl_json_done(&j));
     const dl_span span = {text.data, text.len};
-    const diloco_status status = dl_store_create(d->a.store, key, &span, 1, NULL, dl_time_after(dl_clock_now(), SMALL_LIMIT));
+    const diloco_status status = dl_store_create(d->a.store, key, &span, 1, NULL,
+                                                 dl_time_after(dl_clock_now(), SMALL_LIMIT));
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* said before, at another entry */
 }
 
@@ -236,8 +238,7 @@ bool dl_driver_done(const dl_driver *d)
     return d->over;
 }
 
-void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state *state),
-                          void *user)
+void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state *state), void *user)
 {
     dl_driver_lock(d);
     copy(user, dl_exec_state(d->a.exec));
@@ -287,10 +288,8 @@ static diloco_status make_pace(dl_driver *d)
 
 static diloco_status make(dl_driver *d)
 {
-    const dl_background_args background = {.url = d->a.url,
-                                           .run = d->a.run,
-                                           .state = dl_exec_state(d->a.exec),
-                                           .self = d->a.self};
+    const dl_background_args background = {
+        .url = d->a.url, .run = d->a.run, .state = dl_exec_state(d->a.exec), .self = d->a.self};
     DL_TRY(init_lock(d));
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));

@@ -38,8 +38,8 @@ DL_MUST_CHECK diloco_status dl_driver_create(dl_driver **out, const dl_driver_ar
 void dl_driver_destroy(dl_driver *driver); /* NULL is fine */
 
 /* Load the newest snapshot, catch up, and go on until training is due or the run is over. `saved`:
- * NULL, or where the local tensors already are, resting on `bases`[P]. DILOCO_EINTERRUPTED and other errors: the
- * driver is of no use but to be destroyed. */
+ * NULL, or where the local tensors already are, resting on `bases`[P]. DILOCO_EINTERRUPTED and
+ * other errors: the driver is of no use but to be destroyed. */
 DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_pace_saved *saved,
                                             const dl_hash *bases);
 
@@ -75,7 +75,7 @@ typedef struct dl_driver_facts {
     double loss;                         /* of the last commit's members; NAN before */
     uint64_t bytes_sent, bytes_received; /* by the exchange's handle: all that training waits for */
     uint64_t background_sent, background_received; /* snapshots, collection, heartbeats */
-    double waited_s;                     /* that training has waited for the exchange, in all */
+    double waited_s; /* that training has waited for the exchange, in all */
 } dl_driver_facts;
 dl_driver_facts dl_driver_facts_now(dl_driver *driver);
 

@@ -38,10 +38,10 @@ struct dl_driver {
     double waited_s;
 
     /* the exchange's */
-    dl_ask open; /* the ask that is being carried out, or TRAIN, DONE, FAIL */
+    dl_ask open;          /* the ask that is being carried out, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
-    bool moved; /* something happened since the last WAIT: look soon */
+    bool moved;               /* something happened since the last WAIT: look soon */
     dl_event_context context; /* of the record's next lines */
     dl_time waited, entry_began;
     uint64_t sent_before, received_before;

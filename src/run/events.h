@@ -14,7 +14,7 @@ typedef struct dl_record {
     diloco_record_fn sink;
     void *user;
     pthread_t owner;
-    pthread_mutex_t lock;   /* guards what follows but for the lines being written */
+    pthread_mutex_t lock;     /* guards what follows but for the lines being written */
     dl_buf line, line_beside; /* being written: by the owner, by another thread */
     dl_buf late, delivering;  /* lines of the other thread for the sink */
     dl_buf part;              /* lines not in the store yet */

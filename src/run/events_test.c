@@ -253,10 +253,9 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_record_line(&r, line, sizeof line - 1);
     dl_record_flush(&r, store, &life, true, DL_NEVER);
     for (int part = 0; part < 2; part++) { /* what was kept goes first, as it was */
-        CHECK_OK(dl_store_get(store, &text,
-                              part ? "rec/r0.0000/0000000001.jsonl"
-                                   : "rec/r0.0000/0000000000.jsonl",
-                              DL_NEVER));
+        CHECK_OK(dl_store_get(
+            store, &text, part ? "rec/r0.0000/0000000001.jsonl" : "rec/r0.0000/0000000000.jsonl",
+            DL_NEVER));
         CHECK_INT(sizeof kept - 1, text.len);
         CHECK_BYTES(kept, text.data, text.len);
         dl_buf_clear(&text);

@@ -238,8 +238,8 @@ static size_t slot_bytes(const dl_exec *x)
 {
     size_t most = 0;
     for (size_t f = 0; f < n_fragments(x); f++)
-        most = dl_size_max(
-            most, dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f]));
+        most = dl_size_max(most,
+                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f]));
     return most;
 }
 

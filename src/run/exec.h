@@ -42,8 +42,8 @@ typedef struct dl_exec_work {
     double loss;
 } dl_exec_work;
 
-/* At the due point of `entry`: what the fragment's local tensors moved by is kept, to be contributed
- * later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
+/* At the due point of `entry`: what the fragment's local tensors moved by is kept, to be
+ * contributed later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
 DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
                                          const dl_exec_work *work);
 /* Theta into the fragment's local tensors; they keep `mix` of their own (docs/design.md section 2).
@@ -62,7 +62,7 @@ typedef struct dl_exec_facts {
     uint32_t fragment;         /* CONTRIBUTE, as what follows */
     uint64_t step;
     double norm;
-    size_t bytes;              /* CONTRIBUTE: of the object */
+    size_t bytes; /* CONTRIBUTE: of the object */
     double encode_s, put_s, compute_s;
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);

@@ -11,7 +11,7 @@
 typedef struct dl_capture {
     bool there;
     uint64_t entry;
-    float *g; /* f32 of the largest fragment: what is encoded, the residual added */
+    float *g;                /* f32 of the largest fragment: what is encoded, the residual added */
     unsigned char *discrete; /* its integers, then its booleans */
     dl_exec_work work;
     dl_hash base;
@@ -30,8 +30,8 @@ struct dl_exec {
     size_t *first;          /* [n_fragments + 1] into local */
     dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
     size_t n_captures;
-    bool shares_next;  /* the one capture lies in the state's free copy */
-    float *residual;   /* f32 of all fragments one after the other; NULL: no error feedback */
+    bool shares_next;    /* the one capture lies in the state's free copy */
+    float *residual;     /* f32 of all fragments one after the other; NULL: no error feedback */
     size_t *residual_at; /* [n_fragments + 1] */
     dl_outer_scratch *scratch;
     unsigned char *payload; /* own contribution's, bound bytes */

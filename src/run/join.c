@@ -60,9 +60,8 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
 
 static dl_local_facts facts_room(diloco_run *run)
 {
-    return (dl_local_facts){.pace.takes = run->takes,
-                            .fragments = run->saved,
-                            .n_fragments = run->n_fragments};
+    return (dl_local_facts){
+        .pace.takes = run->takes, .fragments = run->saved, .n_fragments = run->n_fragments};
 }
 
 /* Takes up what was saved, if there is something. */

@@ -72,8 +72,8 @@ static void scene_begin(scene *s, const char *name)
                                 .threads = 2,
                                 .program = "0.1.0"};
     for (size_t f = 0; f < N_FRAGMENTS; f++)
-        s->fragments[f] = (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3,
-                                              dl_hash_bytes(&f, sizeof f)};
+        s->fragments[f] =
+            (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3, dl_hash_bytes(&f, sizeof f)};
     s->takes[0] = (dl_take){.entry = 11, .position = 5990, .commit = true, .counted = true};
     s->takes[1] = (dl_take){.entry = 12, .position = 6000, .fragment = 1, .mute = true};
     snprintf(s->folder, sizeof s->folder, "%s", scratch_path(name));

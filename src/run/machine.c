@@ -136,9 +136,9 @@ static dl_ask contribute(dl_machine *m)
     dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.entry = m->n_put;
     const dl_take *take = dl_pace_take(m->a.pace, m->n_put);
-    a.fragment = take && !take->gone ? take->fragment
-                                     : dl_schedule_fragment(&m->a.pace->schedule, m->n_put,
-                                                            m->n_commits_all);
+    a.fragment = take && !take->gone
+                     ? take->fragment
+                     : dl_schedule_fragment(&m->a.pace->schedule, m->n_put, m->n_commits_all);
     return a;
 }
 

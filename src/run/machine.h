@@ -31,8 +31,8 @@
 typedef struct dl_machine dl_machine;
 
 typedef enum dl_ask_kind {
-    DL_ASK_TRAIN,      /* until the trainer has taken `entry`, or was passed over: a look at the pace */
-    DL_ASK_READ,       /* read log/<entry> */
+    DL_ASK_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace */
+    DL_ASK_READ,  /* read log/<entry> */
     DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
     DL_ASK_LIST,       /* list c/<entry>/ */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */

@@ -63,7 +63,8 @@ TEST(p3_saved_training_from_another_base_is_not_sent)
         base.bytes[7] ^= (unsigned char)other;
         resume_on(&w, 3, 20, base);
         until(&w, DL_ASK_TRAIN);
-        CHECK_INT(other, w.n_jumps); /* takes theta, and trains again what is left to the due point */
+        CHECK_INT(other,
+                  w.n_jumps); /* takes theta, and trains again what is left to the due point */
         end_world(&w);
     }
 }

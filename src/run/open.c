@@ -112,8 +112,8 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
 static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl_run_creation *what)
 {
     dl_state state;
-    DL_TRY(
-        dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1, 1, 1));
+    DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1,
+                         1, 1));
     tensors_to_state(&state, what->tensors, what->n_tensors);
     diloco_status status = must_be_finite(&state);
     if (!status) {
@@ -200,7 +200,9 @@ diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *
     memset(out, 0, sizeof *out);
     DL_TRY(dl_manifest_init(&manifest, what->tensors, what->n_tensors, all));
 
-    diloco_status status = read_and_match(out, digest, store, what, &manifest);
+    dl_schedule schedule;
+    diloco_status status = dl_schedule_of(&schedule, what->config, manifest.n_fragments);
+    if (!status) status = read_and_match(out, digest, store, what, &manifest);
     if (status == DILOCO_ENOENT) {
         status = create(store, what, &manifest);
         if (!status) status = read_and_match(out, digest, store, what, &manifest);

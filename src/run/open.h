@@ -3,6 +3,7 @@
 #define DL_RUN_OPEN_H
 
 #include "run/runfile.h"
+#include "run/schedule.h"
 #include "run/state.h"
 
 /* What this part of the house can do faithfully: names known, combinations allowed.

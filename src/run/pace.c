@@ -81,8 +81,7 @@ static bool some_behind(const dl_pace *p)
 /* Is the next due point here? */
 static bool take_due(const dl_pace *p)
 {
-    return p->n_taken < p->entries &&
-           p->position >= dl_schedule_take(&p->schedule, p->n_taken);
+    return p->n_taken < p->entries && p->position >= dl_schedule_take(&p->schedule, p->n_taken);
 }
 
 /* Behind the last due point there is nothing to train for: what is under way is adopted at once. */

@@ -22,8 +22,8 @@
 typedef struct dl_take {
     uint64_t entry, position;
     uint32_t fragment;
-    bool mute; /* nothing is put: a joiner without H steps on the fragment (P14) */
-    bool gone; /* a former life's: its bytes are in the store or nowhere */
+    bool mute;            /* nothing is put: a joiner without H steps on the fragment (P14) */
+    bool gone;            /* a former life's: its bytes are in the store or nowhere */
     bool commit, counted; /* once the entry is folded */
 } dl_take;
 
@@ -34,15 +34,15 @@ typedef struct dl_pace_fragment {
 
 typedef struct dl_pace {
     dl_schedule schedule;
-    uint64_t entries;    /* of the run */
-    uint64_t position;   /* t of this replica */
-    uint64_t folded;     /* entries that the log has decided */
-    uint64_t n_taken;    /* entries [0, n_taken) are behind the trainer's due points */
-    uint64_t next_adopt; /* [next_adopt, n_taken) are under way */
-    bool reading;          /* the log is not read to its end yet */
-    bool adopts_uncounted; /* run.on_uncounted = adopt */
-    dl_take *takes;        /* [n_takes] entry e in e mod n_takes */
-    size_t n_takes;        /* L */
+    uint64_t entries;            /* of the run */
+    uint64_t position;           /* t of this replica */
+    uint64_t folded;             /* entries that the log has decided */
+    uint64_t n_taken;            /* entries [0, n_taken) are behind the trainer's due points */
+    uint64_t next_adopt;         /* [next_adopt, n_taken) are under way */
+    bool reading;                /* the log is not read to its end yet */
+    bool adopts_uncounted;       /* run.on_uncounted = adopt */
+    dl_take *takes;              /* [n_takes] entry e in e mod n_takes */
+    size_t n_takes;              /* L */
     dl_pace_fragment *fragments; /* [P] */
 } dl_pace;
 

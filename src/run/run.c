@@ -139,9 +139,8 @@ void diloco_run_interrupt(diloco_run *run)
 void dl_run_fresh(void *user, uint32_t fragment)
 {
     diloco_run *run = user;
-    run->work[fragment] = (dl_exec_work){.shard = run->at.shard,
-                                         .step = run->at.step,
-                                         .first_sample = run->at.next_sample};
+    run->work[fragment] = (dl_exec_work){
+        .shard = run->at.shard, .step = run->at.step, .first_sample = run->at.next_sample};
     run->loss_sum[fragment] = 0;
 }
 

@@ -112,7 +112,8 @@ TEST(a_state_that_does_not_fit_is_an_error)
             (diloco_tensor){names[i], NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {(size_t)1 << 40}, i};
     }
     CHECK_OK(dl_manifest_init(&manifest, large, 64, false));
-    CHECK_STATUS(DILOCO_ENOMEM, dl_state_init(&state, &manifest, dl_outer_find("nesterov"), 4, 2, 1));
+    CHECK_STATUS(DILOCO_ENOMEM,
+                 dl_state_init(&state, &manifest, dl_outer_find("nesterov"), 4, 2, 1));
     CHECK_CONTAINS("state of the run", diloco_error_text());
     dl_state_deinit(&state);
     dl_manifest_deinit(&manifest);

@@ -75,8 +75,7 @@ static void add_residual(const dl_exec *x, uint32_t fragment, float *g, size_t n
         g[i] = fmaf(beta, e[i], g[i]);
 }
 
-diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
-                           const dl_exec_work *work)
+diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const dl_exec_work *work)
 {
     const size_t n = n_floats(x, fragment);
     dl_capture *c = &x->captures[entry % x->n_captures];

@@ -56,8 +56,8 @@ static const diloco_preset presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 /* The other rows of docs/design.md section 3. */
-static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled",
-                                      "sparse",    "swarm", "noloco", "federated"};
+static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled", "sparse",
+                                      "swarm", "noloco", "federated"};
 
 const diloco_preset *diloco_preset_at(size_t i)
 {

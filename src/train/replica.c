@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
+#include "train/fragments.h"
 #include "train/presets.h"
 #include "train/progress.h"
 #include "train/recorder.h"
@@ -72,15 +73,30 @@ static double entry_lr(void *user, uint64_t entry)
     return lr;
 }
 
+static diloco_status register_all(diloco_run *run, dl_setup *s, bool data_parallel, int *fragment)
+{
+    size_t n_tensors;
+    int n_fragments;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    DL_TRY(dl_fragments_assign(fragment, &n_fragments, tensors, n_tensors, &s->config));
+    for (size_t i = 0; i < n_tensors; i++) {
+        diloco_tensor t = tensors[i];
+        t.fragment = fragment[i];
+        DL_TRY(diloco_run_tensor(run, &t));
+        if (data_parallel) DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
     size_t n_tensors;
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-    for (size_t i = 0; i < n_tensors; i++) {
-        DL_TRY(diloco_run_tensor(run, &tensors[i]));
-        if (data_parallel)
-            DL_TRY(diloco_run_gradient(run, tensors[i].name, gradient_of(s->model, &tensors[i])));
-    }
+    dl_model_tensors(s->model, &n_tensors);
+    int *fragment = calloc(n_tensors, sizeof *fragment);
+    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n_tensors);
+    const diloco_status status = register_all(run, s, data_parallel, fragment);
+    free(fragment);
+    DL_TRY(status);
     if (data_parallel) diloco_run_on_lr(run, entry_lr, &s->config);
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }

@@ -1,0 +1,168 @@
+/* fragments.c - see fragments.h. */
+#include "train/fragments.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_BLOCK = -1 };
+
+/* ---- blocks ----------------------------------------------------------------------------- */
+
+/* The first number between dots in a name; NO_BLOCK: there is none. */
+static int number_in(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
+        const size_t digits = strspn(part, "0123456789");
+        if (digits && digits < 7 && (part[digits] == '.' || !part[digits])) return atoi(part);
+    }
+    return NO_BLOCK;
+}
+
+/* The part of a name before its last dot. */
+static size_t module_len(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+static bool same_module(const char *a, const char *b)
+{
+    const size_t n = module_len(a);
+    return n == module_len(b) && memcmp(a, b, n) == 0;
+}
+
+/* block[n] of each tensor, numbered from 0 in the order of the numbers; how many there are. */
+static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
+{
+    int n_blocks = 0, smallest, before = -1;
+    for (size_t i = 0; i < n; i++)
+        block[i] = number_in(tensors[i].name);
+    for (;; n_blocks++) { /* the next number becomes n_blocks, which is never larger */
+        smallest = INT32_MAX;
+        for (size_t i = 0; i < n; i++)
+            if (block[i] > before && block[i] < smallest) smallest = block[i];
+        if (smallest == INT32_MAX) break;
+        for (size_t i = 0; i < n; i++)
+            if (block[i] == smallest) block[i] = n_blocks;
+        before = n_blocks;
+    }
+    if (n_blocks) return n_blocks;
+    for (size_t i = 0; i < n; i++) /* modules follow each other */
+        block[i] =
+            i && same_module(tensors[i - 1].name, tensors[i].name) ? n_blocks - 1 : n_blocks++;
+    return n_blocks;
+}
+
+static bool some_in_no_block(const int *block, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (block[i] == NO_BLOCK) return true;
+    return false;
+}
+
+static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                   size_t n, const dl_config *c)
+{
+    const bool strided = !strcmp(c->fragment_pattern, "strided");
+    const int n_blocks = find_blocks(fragment, tensors, n), ends = some_in_no_block(fragment, n);
+    const int64_t each = c->fragment_layers ? c->fragment_layers : 1;
+    const int64_t groups = c->fragments ? c->fragments - ends : (n_blocks + each - 1) / each;
+    if (groups < 1 || groups > n_blocks)
+        return dl_fail(DILOCO_EINVAL,
+                       "server.diloco.fragments = %" PRId64 ": the model has %d blocks%s, so there "
+                       "are %d to %d fragments of whole blocks",
+                       c->fragments, n_blocks, ends ? " and what is around them" : "", 1 + ends,
+                       n_blocks + ends);
+    for (size_t i = 0; i < n; i++) {
+        const int b = fragment[i];
+        fragment[i] = (int)(b == NO_BLOCK ? groups : strided ? b % groups : b * groups / n_blocks);
+    }
+    *n_fragments = (int)groups + ends;
+    return DILOCO_OK;
+}
+
+/* ---- by size ---------------------------------------------------------------------------- */
+
+typedef struct sized {
+    const char *name;
+    size_t index, count;
+} sized;
+
+static int larger_first(const void *a, const void *b)
+{
+    const sized *x = a, *y = b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static size_t count_of(const diloco_tensor *t)
+{
+    size_t n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+static bool is_table(const diloco_tensor *t)
+{
+    return strstr(t->name, "embed") || strstr(t->name, "lm_head");
+}
+
+static size_t smallest_bin(const size_t *bins, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 1; i < n; i++)
+        if (bins[i] < bins[at]) at = i;
+    return at;
+}
+
+static void fill_bins(int *fragment, size_t *bins, size_t n_bins, sized *all, size_t n)
+{
+    qsort(all, n, sizeof *all, larger_first);
+    for (size_t i = 0; i < n; i++) {
+        const size_t bin = smallest_bin(bins, n_bins);
+        bins[bin] += all[i].count;
+        fragment[all[i].index] = (int)bin;
+    }
+}
+
+static diloco_status assign_balanced(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                     size_t n, const dl_config *c)
+{
+    size_t n_sized = 0, n_tables = 0;
+    for (size_t i = 0; i < n; i++)
+        n_tables += is_table(&tensors[i]);
+    const int64_t tables = n_tables > 0, n_bins = c->fragments - tables;
+    if (n_bins < 1 || (size_t)n_bins > n - n_tables)
+        return dl_fail(DILOCO_EINVAL,
+                       "server.diloco.fragments = %" PRId64 " with fragment_pattern \"balanced\": "
+                       "from %" PRId64 " to %zu fit this model's tensors",
+                       c->fragments, 1 + tables, n - n_tables + (size_t)tables);
+    sized *all = calloc(n, sizeof *all);
+    size_t *bins = calloc((size_t)n_bins, sizeof *bins);
+    if (all && bins) {
+        for (size_t i = 0; i < n; i++) {
+            fragment[i] = (int)n_bins;
+            if (!is_table(&tensors[i]))
+                all[n_sized++] = (sized){tensors[i].name, i, count_of(&tensors[i])};
+        }
+        fill_bins(fragment, bins, (size_t)n_bins, all, n_sized);
+    }
+    const bool ok = all && bins;
+    free(all);
+    free(bins);
+    *n_fragments = (int)(n_bins + tables);
+    return ok ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+}
+
+diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                  size_t n, const dl_config *config)
+{
+    memset(fragment, 0, n * sizeof *fragment);
+    *n_fragments = 1;
+    if (config->fragments == 1) return DILOCO_OK;
+    if (!strcmp(config->fragment_pattern, "balanced"))
+        return assign_balanced(fragment, n_fragments, tensors, n, config);
+    return assign_blocks(fragment, n_fragments, tensors, n, config);
+}
