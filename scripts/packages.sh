@@ -1,6 +1,7 @@
 #!/bin/sh
 # packages.sh SET…: see that the Debian packages of these sets are installed; say which are
-# missing and install them (as root, or through sudo). Sets: build, test, check.
+# missing and install them (as root, or through sudo). Sets: build, test, check, servers (which
+# the tests start on loopback).
 set -eu
 
 list() {
@@ -10,6 +11,7 @@ list() {
     test)  echo libcmocka-dev python3 ;;
     check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
+    servers) echo ceph-mon ceph-osd ceph-common radosgw curl ;;
     *)     echo "packages.sh: no set $1" >&2; exit 2 ;;
     esac
 }

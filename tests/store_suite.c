@@ -104,8 +104,8 @@ static void destroy_mem(const char *u)
     CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&s, u, false)); /* gone with its last handle */
 }
 
-const store_row store_row_file = {"file", make_file, open_url, destroy_file};
-const store_row store_row_mem = {"mem", make_mem, open_url, destroy_mem};
+const store_row store_row_file = {"file", make_file, open_url, destroy_file, false};
+const store_row store_row_mem = {"mem", make_mem, open_url, destroy_mem, false};
 
 static int set_up(void **state)
 {
@@ -545,6 +545,15 @@ TEST(who_waits_sees_what_others_create)
 
 /* ---- counters */
 
+/* Exactly these object bytes; over a network more, and still not twice as many as fits heads. */
+static void check_bytes(uint64_t expected, uint64_t counted)
+{
+    if (row->framed)
+        CHECK(counted > expected && counted < expected + 50000);
+    else
+        CHECK_INT(expected, counted);
+}
+
 TEST(counters_count_object_bytes_and_calls)
 {
     dl_buf buf;
@@ -557,8 +566,8 @@ TEST(counters_count_object_bytes_and_calls)
     store_keys(store, "", NULL);
     CHECK_OK(dl_store_delete(store, "b", DL_NEVER));
     dl_store_counters n = dl_store_counts(store);
-    CHECK_INT(12, n.bytes_sent);
-    CHECK_INT(8, n.bytes_received);
+    check_bytes(12, n.bytes_sent);
+    check_bytes(8, n.bytes_received);
     CHECK_INT(1, n.n_create);
     CHECK_INT(1, n.n_put);
     CHECK_INT(2, n.n_get);
@@ -567,9 +576,9 @@ TEST(counters_count_object_bytes_and_calls)
 
     bool taken; /* a lost create sends nothing, but reads to compare */
     CHECK_OK(dl_store_create(store, "a", spans, 2, &taken, DL_NEVER));
-    CHECK_INT(12, dl_store_counts(store).bytes_sent);
-    CHECK_INT(16, dl_store_counts(store).bytes_received);
-    CHECK_INT(0, dl_store_counts(other).bytes_received);
+    check_bytes(12, dl_store_counts(store).bytes_sent);
+    check_bytes(16, dl_store_counts(store).bytes_received);
+    if (!row->framed) CHECK_INT(0, dl_store_counts(other).bytes_received);
     dl_buf_deinit(&buf);
 }
 

@@ -12,6 +12,7 @@ typedef struct store_row {
     void (*make)(char url[512]);
     dl_store *(*open)(const char *url); /* a new handle; fails the test itself */
     void (*destroy)(const char *url);   /* all handles are closed */
+    bool framed;                        /* bytes are counted with what the network adds */
 } store_row;
 
 /* Run all tests over the row; returns the number of failures. */

@@ -1,9 +1,9 @@
 # What speaks to a network; -DDILOCO_CLOUD=OFF leaves it out.
-set(network web)
+set(network web web_read sigv4 xml credentials bucket bucket_bulk s3_wire s3)
 if(DILOCO_CLOUD)
-  target_compile_definitions(dl_store PRIVATE DL_CLOUD=1)
+  target_compile_definitions(dl_store PUBLIC DL_CLOUD=1)
 else()
-  target_compile_definitions(dl_store PRIVATE DL_CLOUD=0)
+  target_compile_definitions(dl_store PUBLIC DL_CLOUD=0)
   list(JOIN network "|" names)
   list(FILTER tests EXCLUDE REGEX "/(${names})_test\\.c$")
   list(FILTER sources EXCLUDE REGEX "/(${names})\\.c$")

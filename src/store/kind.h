@@ -28,12 +28,17 @@ typedef struct dl_store_kind {
      * which is never more than a second away: so one that is not always told need not poll. */
     diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
 
+    /* Optional: what went over a network, framing, retries and lost creates included. NULL: the
+     * object bytes that store.c counts are all there is. */
+    void (*traffic)(const void *self, uint64_t *sent, uint64_t *received);
+
     /* Optional: NULL means that looking at *aborted between steps, at least ten times a
      * second, is enough. Async-signal-safe. */
     void (*abort)(void *self);
 } dl_store_kind;
 
 extern const dl_store_kind dl_store_file, dl_store_mem;
+extern const dl_store_kind dl_store_s3; /* of builds with DL_CLOUD */
 
 /* ---- what the implementations share; in store.c */
 

@@ -17,7 +17,16 @@
 
 enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
 
-static const dl_store_kind *const kinds[] = {&dl_store_file, &dl_store_mem};
+static const dl_store_kind *const kinds[] = {
+    &dl_store_file,
+    &dl_store_mem,
+#if DL_CLOUD
+    &dl_store_s3,
+#endif
+};
+
+/* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
+static const char *const network_schemes[] = {"s3"};
 
 struct dl_store {
     const dl_store_kind *kind;
@@ -99,8 +108,19 @@ static diloco_status enter(const dl_store *store, const char *key, dl_time until
 
 /* ---- opening */
 
+static bool is_scheme(const char *scheme, const char *url, size_t len)
+{
+    return strlen(scheme) == len && !memcmp(scheme, url, len);
+}
+
 static diloco_status unknown_scheme(const char *url, size_t len)
 {
+    for (size_t i = 0; i < sizeof network_schemes / sizeof *network_schemes; i++)
+        if (is_scheme(network_schemes[i], url, len))
+            return dl_fail(DILOCO_EREFUSED,
+                           "%s:// stores are left out of this program, which was built with "
+                           "-DDILOCO_CLOUD=OFF",
+                           network_schemes[i]);
     char known[256];
     size_t used = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -118,8 +138,7 @@ static diloco_status find_kind(const dl_store_kind **kind, const char **place, c
     *place = separator ? separator + 3 : url;
     size_t scheme_len = separator ? (size_t)(separator - url) : 0;
     for (size_t i = 0; !*kind && i < sizeof kinds / sizeof *kinds; i++)
-        if (strlen(kinds[i]->scheme) == scheme_len && !memcmp(kinds[i]->scheme, url, scheme_len))
-            *kind = kinds[i];
+        if (is_scheme(kinds[i]->scheme, url, scheme_len)) *kind = kinds[i];
 
     if (!*kind) return unknown_scheme(url, scheme_len);
     if (!**place) return dl_fail(DILOCO_EINVAL, "store \"%s\" names no place", url);
@@ -183,7 +202,10 @@ const char *dl_store_url(const dl_store *store)
 }
 dl_store_counters dl_store_counts(const dl_store *store)
 {
-    return store->counts;
+    dl_store_counters counts = store->counts;
+    if (store->kind->traffic)
+        store->kind->traffic(store->self, &counts.bytes_sent, &counts.bytes_received);
+    return counts;
 }
 
 /* ---- reading */

@@ -26,8 +26,8 @@ typedef struct dl_store dl_store;
 
 /* What happened on a handle since it was opened: for the record and for the tests. */
 typedef struct dl_store_counters {
-    /* Object bytes published and read (a lost create sends none), and framing where there
-     * is one. */
+    /* Object bytes published and read (a lost create sends none); of a network store all that
+     * went over the wire, framing, retries and lost creates included. */
     uint64_t bytes_sent, bytes_received;
     uint64_t n_create, n_put, n_get, n_list, n_delete;
 } dl_store_counters;

@@ -24,7 +24,7 @@ static void destroy_inner(const char *url)
     store_row_mem.destroy(url);
 }
 
-static const store_row row_faulty = {"faulty", make_inner, open_faultless, destroy_inner};
+static const store_row row_faulty = {"faulty", make_inner, open_faultless, destroy_inner, false};
 
 /* ---- urls */
 
@@ -39,11 +39,18 @@ static void check_refused(diloco_status expected, const char *url, const char *p
 TEST(unknown_stores_are_refused_by_name_with_the_known_ones)
 {
     check_refused(DILOCO_EINVAL, "http://host/x", "no http:// stores");
-    check_refused(DILOCO_EINVAL, "s3://bucket/x", "no s3:// stores; known are file://, mem://");
+    check_refused(DILOCO_EINVAL, "s4://bucket/x", "no s4:// stores; known are file://, mem://");
     check_refused(DILOCO_EINVAL, "files:///x", "no files:// stores");
     check_refused(DILOCO_EINVAL, "fil:///x", "no fil:// stores");
     check_refused(DILOCO_EINVAL, "://x", "no :// stores");
 }
+
+#if !DL_CLOUD
+TEST(a_store_that_this_build_leaves_out_is_refused_by_name)
+{
+    check_refused(DILOCO_EREFUSED, "s3://bucket/x", "s3:// stores are left out");
+}
+#endif
 
 TEST(a_url_names_a_place)
 {
@@ -242,7 +249,7 @@ TEST(the_probe_refuses_a_store_that_lets_several_win)
 TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
 {
     dl_probe probe;
-    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s3://x", DL_NEVER));
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s4://x", DL_NEVER));
     CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_probe(&probe, "mem://late", dl_clock_now() - 1));
 }
 
@@ -250,6 +257,9 @@ static int own_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
+#if !DL_CLOUD
+        cmocka_unit_test(a_store_that_this_build_leaves_out_is_refused_by_name),
+#endif
         cmocka_unit_test(a_url_names_a_place),
         cmocka_unit_test(a_plain_path_is_the_same_store_as_its_file_url),
         cmocka_unit_test(a_missing_store_is_made_only_when_asked),

@@ -161,11 +161,24 @@ const char *dl_web_answer(const dl_web_exchange *x, const char *name)
     return header->value;
 }
 
+int64_t dl_web_time(const char *date)
+{
+    struct tm tm = {0};
+    if (sscanf(date, "%d-%d-%dT%d:%d:%d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+               &tm.tm_min, &tm.tm_sec) == 6) {
+        tm.tm_year -= 1900;
+        tm.tm_mon--;
+        time_t iso = timegm(&tm);
+        return iso < 0 ? 0 : (int64_t)iso;
+    }
+    time_t t = curl_getdate(date, NULL);
+    return t < 0 ? 0 : (int64_t)t;
+}
+
 int64_t dl_web_date(const dl_web_exchange *x)
 {
     const char *date = dl_web_answer(x, "Date");
-    time_t t = date ? curl_getdate(date, NULL) : -1;
-    return t < 0 ? 0 : (int64_t)t;
+    return date ? dl_web_time(date) : 0;
 }
 
 diloco_status dl_web_escape(dl_buf *out, const char *text, bool keep_slash)

@@ -89,7 +89,9 @@ DL_MUST_CHECK diloco_status dl_web_header(dl_web_exchange *x, const char *format
  * Valid until the next call. */
 const char *dl_web_answer(const dl_web_exchange *x, const char *name);
 
-/* The answer's Date as seconds since 1970; 0 when it has none. */
+/* Seconds since 1970 of a date as HTTP writes it, or as ISO 8601 does, in UTC; 0: it is none. */
+int64_t dl_web_time(const char *date);
+/* The same of the answer's Date; 0 when it has none. */
 int64_t dl_web_date(const dl_web_exchange *x);
 
 /* ---- running them */

@@ -1,0 +1,96 @@
+#!/bin/sh
+# rgw.sh COMMAND…: start a Ceph RADOS gateway on loopback (one monitor, one OSD in memory, no
+# cephx; Debian's ceph-mon, ceph-osd, radosgw), run the command with
+#
+#     CLOUD_TEST_URL      s3://bucket?endpoint=…, the bucket made
+#     S3_TEST_ENDPOINT    http://127.0.0.1:PORT
+#     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION
+#
+# and stop all of it. Exit 77, saying "left out: …", when the packages are not there.
+set -eu
+
+for program in ceph-mon ceph-osd radosgw radosgw-admin monmaptool ceph; do
+    command -v $program >/dev/null || { echo "left out: Ceph RGW: no $program (scripts/packages.sh servers)"; exit 77; }
+done
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/diloco-rgw-XXXXXX")
+pids=
+stop() {
+    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
+    for pid in $pids; do wait "$pid" 2>/dev/null || true; done
+    rm -rf "$dir"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+ports=$(python3 -c '
+import socket
+s = [socket.socket() for _ in range(2)]
+[x.bind(("127.0.0.1", 0)) for x in s]
+print(*[x.getsockname()[1] for x in s])')
+mon_port=${ports% *} rgw_port=${ports#* }
+fsid=$(cat /proc/sys/kernel/random/uuid)
+export CEPH_CONF=$dir/ceph.conf
+mkdir "$dir/mon" "$dir/osd" "$dir/rgw" "$dir/run"
+
+cat >"$CEPH_CONF" <<CONF
+[global]
+fsid = $fsid
+mon_host = [v1:127.0.0.1:$mon_port]
+mon_initial_members = a
+public_addr = 127.0.0.1
+ms_bind_ipv6 = false
+auth_cluster_required = none
+auth_service_required = none
+auth_client_required = none
+run_dir = $dir/run
+log_file = $dir/\$name.log
+log_to_stderr = false
+err_to_stderr = false
+admin_socket = $dir/run/\$name.asok
+osd_pool_default_size = 1
+osd_pool_default_min_size = 1
+osd_pool_default_pg_num = 1
+osd_pool_default_pgp_num = 1
+osd_pool_default_pg_autoscale_mode = off
+osd_crush_chooseleaf_type = 0
+mon_allow_pool_size_one = true
+mon_max_pg_per_osd = 1000
+[mon.a]
+mon_data = $dir/mon
+mon_cluster_log_file = $dir/cluster.log
+[osd.0]
+osd_data = $dir/osd
+osd_objectstore = memstore
+osd_class_update_on_start = false
+osd_crush_update_on_start = false
+memstore_device_bytes = 4294967296
+osd_max_object_size = 134217728
+[client.rgw]
+rgw_data = $dir/rgw
+rgw_frontends = beast endpoint=127.0.0.1:$rgw_port tcp_nodelay=1
+rgw_enable_usage_log = false
+rgw_thread_pool_size = 32
+rgw_rados_pool_pg_num_min = 1
+CONF
+
+monmaptool --create --addv a "[v1:127.0.0.1:$mon_port]" --fsid "$fsid" "$dir/monmap" >/dev/null
+ceph-mon --mkfs -i a --monmap "$dir/monmap"
+ceph-mon -i a -f & pids="$pids $!"
+ceph --connect-timeout 20 osd create >/dev/null
+ceph-osd --mkfs -i 0 >/dev/null 2>&1
+ceph osd crush add osd.0 1.0 root=default host=here >/dev/null 2>&1
+ceph-osd -i 0 -f >/dev/null 2>&1 & pids="$pids $!"
+export AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=test/Secret+with=signs AWS_REGION=us-east-1
+timeout 60 radosgw-admin user create --uid=test --display-name=test \
+    --access-key="$AWS_ACCESS_KEY_ID" --secret-key="$AWS_SECRET_ACCESS_KEY" >/dev/null 2>&1
+radosgw -n client.rgw -f >/dev/null 2>&1 & pids="$pids $!"
+export S3_TEST_ENDPOINT=http://127.0.0.1:$rgw_port
+i=0
+until curl -s -o "$dir/hello" "$S3_TEST_ENDPOINT/"; do
+    i=$((i + 1)); [ $i -lt 300 ] || { echo "the gateway does not answer"; tail "$dir"/*.log; exit 1; }
+    sleep 0.2
+done
+python3 "$(dirname "$0")/s3_admin.py" PUT /bucket
+export CLOUD_TEST_URL="s3://bucket?endpoint=$S3_TEST_ENDPOINT"
+"$@"
