@@ -207,8 +207,9 @@ static diloco_status make_machine(replica *r)
     return dl_machine_create(&r->machine, &args);
 }
 
-static void fresh(replica *r, uint32_t fragment)
+static void fresh(void *user, uint32_t fragment)
 {
+    replica *r = user;
     r->work[fragment] =
         (dl_exec_work){.shard = r->shard, .step = r->step, .first_sample = r->next_sample};
 }
@@ -225,6 +226,9 @@ static void take_up(replica *r)
     count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
     memcpy(r->w, r->disk.w, sizeof r->w);
     memcpy(r->work, r->disk.work, sizeof r->work);
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
+        memcpy(p->data, r->disk.own[i], p->len);
     r->step = r->disk.step;
     r->next_sample = r->disk.next_sample;
 }
@@ -328,53 +332,28 @@ static void save(replica *r)
     r->disk.next_sample = r->next_sample;
     memcpy(r->disk.w, r->w, sizeof r->w);
     memcpy(r->disk.work, r->work, sizeof r->work);
-}
-
-static bool is_awaited(const replica *r, uint64_t entry)
-{
-    const dl_control *c = &dl_exec_state(r->exec)->control;
-    if (entry <= c->n_later || entry < c->entry) return true;
-    if (entry - c->entry > c->n_later) return true;
-    const dl_roster *roster =
-        entry == c->entry ? &c->roster : &c->later[entry - c->entry - 1].roster;
-    return dl_roster_has(roster, r->name, NULL);
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
+        memcpy(r->disk.own[i], p->data, p->len);
 }
 
 /* False: it crashed. */
-static bool take(replica *r, uint64_t entry)
+static bool take(replica *r, dl_stops *stops, uint64_t entry)
 {
     sim *s = r->sim;
     if (entry % s->n_fragments == 0) save(r);
     if (chance(s, s->p_crash)) return crash(r), false;
-    const uint64_t commits = dl_state_commits(dl_exec_state(r->exec));
-    const uint32_t f = dl_schedule_fragment(&s->schedule, entry, commits);
-    const dl_take *t = dl_pace_taken(&r->pace, f, is_awaited(r, entry));
-    count(SIM_MUTE, t->mute);
-    if (!t->mute && dl_exec_take(r->exec, entry, f, &r->work[f]))
-        DIE(s, "%s: %s", r->name, diloco_error_text());
+    if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
+    const dl_take *t = dl_pace_take(&r->pace, entry);
+    count(SIM_MUTE, t && t->mute);
     if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
     return true;
 }
 
-static void adopt(replica *r, uint64_t entry)
-{
-    const dl_take t = *dl_pace_take(&r->pace, entry);
-    const dl_adoption how = dl_pace_adoption(&r->pace, &t);
-    const float mix = how == DL_ADOPT_MIX ? (float)r->sim->config.local_mix : 0;
-    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(r->exec, t.fragment, mix);
-    dl_pace_adopted(&r->pace, &t, how);
-    if (how != DL_ADOPT_NOTHING) fresh(r, t.fragment);
-}
-
-static void jump(replica *r)
+static void jump(replica *r, dl_stops *stops)
 {
     const uint64_t from = r->pace.position;
-    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
-        if (r->pace.fragments[f].behind) {
-            dl_exec_adopt(r->exec, f, 0);
-            fresh(r, f);
-        }
-    dl_pace_jumped(&r->pace);
+    dl_stop_jump(stops);
     r->next_sample += r->pace.position - from; /* skipped steps (P13) */
     for (uint32_t f = 0; f < r->sim->n_fragments; f++)
         if (r->work[f].steps == 0) r->work[f].first_sample = r->next_sample;
@@ -384,18 +363,25 @@ static void jump(replica *r)
 static void make_stops(replica *r)
 {
     sim *s = r->sim;
+    dl_stops stops = {.exec = r->exec,
+                      .pace = &r->pace,
+                      .config = &s->config,
+                      .replica = r->name,
+                      .work = r->work,
+                      .fresh = fresh,
+                      .user = r};
     r->train_at = INFINITY;
     for (;;) {
         const dl_stop stop = dl_pace_next(&r->pace);
         if (stop.kind == DL_STOP_NONE) break;
         if (stop.kind == DL_STOP_JUMP)
-            jump(r);
+            jump(r, &stops);
         else if (!dl_pace_ready(&r->pace, stop))
             return;
-        else if (stop.kind == DL_STOP_TAKE && !take(r, stop.entry))
+        else if (stop.kind == DL_STOP_TAKE && !take(r, &stops, stop.entry))
             return;
         else if (stop.kind == DL_STOP_ADOPT)
-            adopt(r, stop.entry);
+            dl_stop_adopt(&stops, stop.entry);
     }
     r->train_until = dl_pace_train_until(&r->pace);
     if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */
@@ -562,17 +548,20 @@ static void choose_shape(sim *s)
 {
     static const struct {
         size_t n_fragments;
-        const char *steps, *delay, *schedule, *rounds;
-    } shapes[] = {{1, "5", "0", "offset", "8"},  {1, "5", "0", "offset", "8"},
-                  {2, "5", "0", "offset", "4"},  {4, "8", "3", "offset", "2"},
-                  {1, "5", "0", "offset", "8"},  {4, "3", "2", "offset", "2"},
-                  {2, "6", "2", "torchft", "4"}, {1, "5", "4", "offset", "8"}};
+        const char *steps, *delay, *schedule, *rounds, *overlap;
+    } shapes[] = {{1, "5", "0", "offset", "8", "steps"},  {1, "5", "0", "offset", "8", "steps"},
+                  {2, "5", "0", "offset", "4", "steps"},  {4, "8", "3", "offset", "2", "steps"},
+                  {1, "5", "0", "offset", "8", "steps"},  {4, "3", "2", "offset", "2", "steps"},
+                  {2, "6", "2", "torchft", "4", "steps"}, {1, "5", "4", "offset", "8", "steps"},
+                  {1, "5", "0", "offset", "8", "eager"},  {2, "5", "0", "offset", "4", "delayed"}};
     const size_t i = s->seed % (sizeof shapes / sizeof shapes[0]);
     s->n_fragments = shapes[i].n_fragments;
     set(&s->config, "trainer.rounds", shapes[i].rounds);
     set(&s->config, "trainer.local_steps_per_round", shapes[i].steps);
     set(&s->config, "server.diloco.overlap_steps", shapes[i].delay);
     set(&s->config, "server.diloco.schedule", shapes[i].schedule);
+    set(&s->config, "server.diloco.overlap", shapes[i].overlap);
+    set(&s->config, "run.close_at", s->seed % 7 == 3 ? "3" : "0");
     set(&s->config, "server.diloco.local_mix", dl_rng_below(&s->rng, 2) ? "0" : "0.5");
     if (dl_schedule_of(&s->schedule, &s->config, (int)s->n_fragments))
         DIE(s, "%s", diloco_error_text());

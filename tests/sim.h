@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "run/exec.h"
+#include "run/stops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,7 @@ typedef struct local_state { /* what a replica's disk holds */
     float w[N_FLOATS];
     uint64_t step, next_sample;
     dl_exec_work work[MAX_FRAGMENTS];
+    unsigned char own[DL_EXEC_MAX_PRIVATES][N_FLOATS * sizeof(float)]; /* the exec's privates */
 } local_state;
 
 typedef struct replica {

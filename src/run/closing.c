@@ -61,10 +61,27 @@ static dl_verdict abort_of_silent(const dl_closing *c)
     return v;
 }
 
+bool dl_closing_has_enough(const dl_closing *c)
+{
+    const size_t roster = c->control->roster.n, wanted = (size_t)c->config->close_at;
+    if (!wanted || !has_roster(c)) return false;
+    return dl_known_n_counting(c->known) >= (wanted < roster ? wanted : roster);
+}
+
+/* 2604.21428: at most gamma of what the overlap leaves. */
+static dl_time grace(const dl_closing *c)
+{
+    return dl_time_from_seconds(fmax(c->config->grace_s, c->config->grace_slack * c->slack_s));
+}
+
 dl_verdict dl_closing_look(const dl_closing *c)
 {
     if (all_there(c)) return commit();
     if (!has_roster(c)) return wait_until(DL_NEVER);
+    if (c->enough_at != DL_NEVER) {
+        const dl_time over = dl_time_after(c->enough_at, grace(c));
+        return c->now >= over ? commit() : wait_until(over);
+    }
     if (c->now < c->deadline) return wait_until(c->deadline);
     return (dl_verdict){.kind = DL_VERDICT_WATCH};
 }

@@ -1,6 +1,7 @@
 /* closing.h - when an entry closes, and how: P9, P10, P11. Pure.
  *
  *     all of the roster are there                     commit
+ *     run.close_at are there, and the grace is over   commit
  *     before the deadline                             wait
  *     past it, once the heartbeats are looked at
  *         on_missing = commit_partial                 commit with a quorum, else abort
@@ -22,6 +23,8 @@ typedef struct dl_closing {
     const dl_known_table *known;
     const bool *silent;           /* of control's roster */
     dl_time now, began, deadline; /* began: when this replica did */
+    dl_time enough_at;            /* when run.close_at were there first; DL_NEVER: not yet */
+    double slack_s;               /* left of the overlap then */
 } dl_closing;
 
 typedef struct dl_verdict {
@@ -34,6 +37,9 @@ typedef struct dl_verdict {
 dl_verdict dl_closing_look(const dl_closing *c);
 /* COMMIT, ABORT or WAIT. */
 dl_verdict dl_closing_watched(const dl_closing *c);
+
+/* Are run.close_at there? */
+bool dl_closing_has_enough(const dl_closing *c);
 
 /* When an entry that was contributed to at `from` may close without the missing: the option,
  * or a round's and four uploads' time; doubled by each abort in a row. */

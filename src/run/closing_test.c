@@ -37,7 +37,8 @@ static void begin(table *t)
                         .control = &t->control,
                         .known = &t->known,
                         .silent = t->silent,
-                        .deadline = 100 * DL_SECOND};
+                        .deadline = 100 * DL_SECOND,
+                        .enough_at = DL_NEVER};
 }
 
 static void there(table *t, int first, int last)
@@ -67,6 +68,32 @@ TEST(p10_an_entry_closes_when_all_of_the_roster_are_there)
     begin(&t);
     there(&t, 0, 3);
     CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(close_at_takes_a_quorum_once_its_grace_is_over)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.close_at", "2");
+    option(&t, "run.grace", "5");
+    there(&t, 0, 0);
+    CHECK(!dl_closing_has_enough(&t.c));
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+    there(&t, 1, 1);
+    CHECK(dl_closing_has_enough(&t.c));
+    t.c.enough_at = 2 * DL_SECOND;
+    const dl_verdict v = look(&t, 6);
+    CHECK_INT(DL_VERDICT_WAIT, v.kind);
+    CHECK_INT(7 * DL_SECOND, v.until);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind);
+    t.c.slack_s = 20; /* of which gamma: */
+    option(&t, "run.grace_slack", "0.5");
+    CHECK_INT(12 * DL_SECOND, look(&t, 7).until);
+    there(&t, 2, 3);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind); /* all: nobody to wait for */
+    option(&t, "run.close_at", "9");
+    CHECK(dl_closing_has_enough(&t.c)); /* more than there are is all of them */
     dl_entry_deinit(&t.owner);
 }
 
@@ -239,6 +266,7 @@ TEST(p10_each_abort_in_a_row_doubles_the_deadline)
 }
 
 TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
+          close_at_takes_a_quorum_once_its_grace_is_over,
           p10_before_the_deadline_it_waits_for_whoever_is_missing,
           p11_heartbeats_are_looked_at_past_the_deadline_only, p12_nobody_there_never_commits,
           p9_the_first_entry_closes_with_replicas_contributions,

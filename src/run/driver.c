@@ -52,70 +52,34 @@ static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 
 /* ---- stops ------------------------------------------------------------------------------ */
 
-/* Does the log wait for this replica by name at that entry? Told L entries before (P9). */
-static bool is_awaited(const dl_driver *d, uint64_t entry)
-{
-    const dl_control *c = dl_driver_control(d);
-    if (entry <= c->n_later || entry < c->entry) return true;
-    if (entry - c->entry > c->n_later) return true; /* not told */
-    const dl_roster *roster =
-        entry == c->entry ? &c->roster : &c->later[entry - c->entry - 1].roster;
-    return dl_roster_has(roster, d->a.self.replica, NULL);
-}
-
 /* Once a rotation (P16); at every one where a residual would not fit later. */
 static bool save_is_due(const dl_driver *d, uint64_t entry)
 {
     return entry % d->pace.schedule.n_fragments == 0 || d->a.run->config.error_feedback > 0;
 }
 
-/* Between the look at the pace and the lock the log may have gone on: then it is looked at again.
- */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
-    diloco_status status = DILOCO_OK;
     if (save_is_due(d, entry)) DL_TRY(d->a.save(d->a.user));
     dl_driver_lock(d);
-    const dl_stop stop = dl_pace_next(&d->pace);
-    if (stop.kind == DL_STOP_TAKE && stop.entry == entry) {
-        const uint64_t n_commits = dl_state_commits(dl_exec_state(d->a.exec));
-        const uint32_t f = dl_schedule_fragment(&d->pace.schedule, entry, n_commits);
-        const dl_take *taken = dl_pace_taken(&d->pace, f, is_awaited(d, entry));
-        if (!taken->mute) status = dl_exec_take(d->a.exec, entry, f, &d->a.work[f]);
-        atomic_store(&d->was_taken, true);
-        if (d->beside) pthread_cond_broadcast(&d->moved_on);
-    }
+    const diloco_status status = dl_stop_take(&d->stops, entry);
+    atomic_store(&d->was_taken, true);
+    if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
     return status;
 }
 
-/* … so here. */
 static void adopt(dl_driver *d, uint64_t entry)
 {
     dl_driver_lock(d);
-    const dl_stop stop = dl_pace_next(&d->pace);
-    if (stop.kind != DL_STOP_ADOPT || stop.entry != entry || !dl_pace_ready(&d->pace, stop)) {
-        dl_driver_unlock(d);
-        return;
-    }
-    const dl_take taken = *dl_pace_take(&d->pace, entry);
-    const dl_adoption how = dl_pace_adoption(&d->pace, &taken);
-    const float mix = how == DL_ADOPT_MIX ? (float)d->a.run->config.local_mix : 0;
-    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(d->a.exec, taken.fragment, mix);
-    dl_pace_adopted(&d->pace, &taken, how);
+    dl_stop_adopt(&d->stops, entry);
     dl_driver_unlock(d);
-    if (how != DL_ADOPT_NOTHING) d->a.fresh(d->a.user, taken.fragment);
 }
 
 static void jump(dl_driver *d)
 {
     dl_driver_lock(d);
-    for (uint32_t f = 0; f < d->pace.schedule.n_fragments && !d->pace.reading; f++) {
-        if (!d->pace.fragments[f].behind) continue;
-        dl_exec_adopt(d->a.exec, f, 0);
-        d->a.fresh(d->a.user, f);
-    }
-    if (!d->pace.reading) dl_pace_jumped(&d->pace);
+    dl_stop_jump(&d->stops);
     dl_driver_unlock(d);
 }
 
@@ -283,6 +247,13 @@ static diloco_status make_pace(dl_driver *d)
     DL_TRY(dl_arena_init(&d->arena, measure.used));
     dl_pace_layout(&d->pace, &d->arena, &schedule);
     d->beside = schedule.delay > 0;
+    d->stops = (dl_stops){.exec = d->a.exec,
+                          .pace = &d->pace,
+                          .config = &d->a.run->config,
+                          .replica = d->a.self.replica,
+                          .work = d->a.work,
+                          .fresh = d->a.fresh,
+                          .user = d->a.user};
     return DILOCO_OK;
 }
 

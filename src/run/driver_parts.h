@@ -9,6 +9,7 @@
 
 #include "run/background.h"
 #include "run/driver.h"
+#include "run/stops.h"
 
 #include <pthread.h>
 
@@ -27,6 +28,7 @@ struct dl_driver {
     char failure[1024];
     dl_store_counters traffic; /* guarded */
     double loss;               /* guarded */
+    dl_stops stops;            /* guarded */
 
     pthread_t thread;
     bool started;

@@ -39,6 +39,9 @@ static void note_commit(dl_driver *d, const dl_note *n)
     d->waited = 0;
     d->entry_began = now;
     d->loss = n->entry->loss;
+    for (size_t i = 0; i < n->entry->n_members; i++)
+        if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
+            d->stops.weight = n->entry->members[i].weight;
     dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
                     dl_exec_measured(d->a.exec), n->counted);
     dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, loss %.4f, %.1f MB out, %.1f MB in, %.2f s",

@@ -48,13 +48,43 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
         x->captures[i].g = g;
         x->captures[i].discrete = discrete;
     }
-    x->residual_at = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+}
+
+static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
+{
     size_t all = 0;
-    for (size_t f = 0; f <= n_fragments(x); f++) {
-        if (x->residual_at) x->residual_at[f] = all;
-        if (f < n_fragments(x)) all += n_floats(&x->a.run->manifest.fragments[f]);
+    for (size_t f = 0; f < n_fragments(x); f++)
+        all += n_floats(&x->a.run->manifest.fragments[f]);
+    float *floats = DL_ARENA_ARRAY(arena, float, all);
+    if (floats)
+        x->privates[x->n_privates++] =
+            (dl_exec_private){.name = name, .data = floats, .len = all * sizeof *floats, true};
+    return floats;
+}
+
+/* What lies beside the local tensors, and is saved with them. */
+static void lay_out_beside(dl_exec *x, dl_arena *arena)
+{
+    const size_t n = n_fragments(x);
+    const bool rounds = x->schedule.overlap != DL_OVERLAP_STEPS;
+    const bool eager = x->schedule.overlap == DL_OVERLAP_EAGER;
+    size_t all = 0, bound = 0;
+    x->f32_at = DL_ARENA_ARRAY(arena, size_t, n + 1);
+    for (size_t f = 0; f <= n; f++) {
+        if (x->f32_at) x->f32_at[f] = all;
+        if (f < n) all += n_floats(&x->a.run->manifest.fragments[f]);
+        if (f < n) bound = dl_size_max(bound, x->forms[f].bound);
     }
-    if (x->a.run->config.error_feedback > 0) x->residual = DL_ARENA_ARRAY(arena, float, all);
+    if (x->a.run->config.error_feedback > 0)
+        x->residual = lay_out_floats(x, arena, "diloco.residual");
+    if (rounds) x->start = lay_out_floats(x, arena, "diloco.round_start");
+    if (eager) x->own_momentum = lay_out_floats(x, arena, "diloco.own_momentum");
+    if (eager) x->share = DL_ARENA_ARRAY(arena, float, largest(x).n_trained);
+    if (eager) x->share_payload = dl_arena_take(arena, bound);
+    if (rounds) x->start_base = DL_ARENA_ARRAY(arena, dl_hash, n);
+    if (x->start_base)
+        x->privates[x->n_privates++] = (dl_exec_private){
+            .name = "diloco.round_base", .data = x->start_base, .len = n * sizeof *x->start_base};
 }
 
 static void lay_out_trainer(dl_exec *x, dl_arena *arena)
@@ -67,6 +97,7 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
     x->payload = dl_arena_take(arena, bound);
     lay_out_captures(x, arena);
+    lay_out_beside(x, arena);
 }
 
 static void layout(dl_exec *x, dl_arena *arena)

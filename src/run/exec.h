@@ -50,9 +50,24 @@ DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t
  */
 void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
 
-/* What of this has to be saved with the local state, or NULL: the residual of error feedback,
- * f32[n]. */
-float *dl_exec_residual(dl_exec *exec, size_t *n);
+/* Where the overlap is one round (PROTOCOL P21): the fragment's next round begins from theta; with
+ * `eager`, from theta after this replica's own share of `entry`, which is under way and will have
+ * that weight. DL_NO_ENTRY: nothing is under way. */
+#define DL_NO_ENTRY UINT64_MAX
+void dl_exec_begin_round(dl_exec *exec, uint32_t fragment, uint64_t entry, float weight);
+/* … what became of an entry that this replica contributed to: the momentum of its own shares. */
+void dl_exec_decided(dl_exec *exec, uint64_t entry, uint32_t fragment, bool commit, bool counted);
+
+/* What of this has to be saved with the local state: the residual of error feedback, where the
+ * round began and on which state. NULL behind the last. */
+typedef struct dl_exec_private {
+    const char *name;
+    void *data;
+    size_t len;
+    bool f32;
+} dl_exec_private;
+enum { DL_EXEC_MAX_PRIVATES = 4 };
+const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
 
 /* ---- the exchange's side ---- */
 

@@ -30,9 +30,17 @@ struct dl_exec {
     size_t *first;          /* [n_fragments + 1] into local */
     dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
     size_t n_captures;
-    bool shares_next;    /* the one capture lies in the state's free copy */
-    float *residual;     /* f32 of all fragments one after the other; NULL: no error feedback */
-    size_t *residual_at; /* [n_fragments + 1] */
+    bool shares_next; /* the one capture lies in the state's free copy */
+    /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
+    size_t *f32_at;      /* [n_fragments + 1] */
+    float *residual;     /* of error feedback */
+    float *start;        /* where the round began: theta is further when it ends */
+    dl_hash *start_base; /* [n_fragments] digest of the state that it began on */
+    float *own_momentum; /* of this replica's own shares (eager) */
+    float *share;        /* f32 of the largest fragment: its newest share, decoded (eager) */
+    unsigned char *share_payload;
+    dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
+    size_t n_privates;
     dl_outer_scratch *scratch;
     unsigned char *payload; /* own contribution's, bound bytes */
     bool contributed;       /* in this life: former lives have nothing open any more */

@@ -21,7 +21,7 @@ struct diloco_run {
     const float **gradients; /* [n_tensors], NULL where there is none */
     size_t n_tensors;
     bool has_gradients;
-    dl_private privates[DL_MAX_PRIVATES]; /* names owned */
+    dl_private privates[DL_MAX_PRIVATES]; /* names owned, but for the exchange's */
     size_t n_privates;
     char data_digest[DL_HASH_HEX + 1];
     dl_record record;
@@ -36,8 +36,8 @@ struct diloco_run {
 
     /* From diloco_run_join. */
     bool joined, resumed;
-    bool beside;         /* contributions move beside training */
-    bool keeps_residual; /* the last private is the exchange's */
+    bool beside;        /* contributions move beside training */
+    size_t n_exchanges; /* the last privates are the exchange's */
     dl_life self;
     dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */
     dl_config_path local_dir, spool;

@@ -212,18 +212,17 @@ static diloco_status make_driver(diloco_run *run)
     return dl_driver_create(&run->driver, &args);
 }
 
-/* The residual of error feedback is private, as inner moments are. */
-static diloco_status keep_residual(diloco_run *run)
+/* What the exchange has of this replica's own is private, as inner moments are. */
+static diloco_status keep_exchanges_own(diloco_run *run)
 {
-    static char name[] = "diloco.residual";
-    size_t n;
-    float *residual = dl_exec_residual(run->exec, &n);
-    if (!residual) return DILOCO_OK;
-    if (run->n_privates == DL_MAX_PRIVATES)
-        return dl_fail(DILOCO_EINVAL, "more than %d private pieces", DL_MAX_PRIVATES - 1);
-    run->privates[run->n_privates++] =
-        (dl_private){.name = name, .data = residual, .len = n * sizeof *residual, .f32 = true};
-    run->keeps_residual = true;
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(run->exec, i)); i++) {
+        if (run->n_privates == DL_MAX_PRIVATES)
+            return dl_fail(DILOCO_EINVAL, "more than %d private pieces",
+                           DL_MAX_PRIVATES - DL_EXEC_MAX_PRIVATES);
+        run->privates[run->n_privates++] = (dl_private){p->name, p->data, p->len, p->f32};
+        run->n_exchanges++;
+    }
     return DILOCO_OK;
 }
 
@@ -262,7 +261,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(open_local(run));
     DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file));
     DL_TRY(make_exec(run));
-    DL_TRY(keep_residual(run));
+    DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
     DL_TRY(make_driver(run)); /* beats from here, before anything large is read (P25) */
     run->due = true;
@@ -293,8 +292,8 @@ diloco_status diloco_run_join(diloco_run *run)
 void dl_run_unjoin(diloco_run *run)
 {
     dl_driver_destroy(run->driver);
-    if (run->keeps_residual) run->n_privates--; /* the exec's */
-    run->keeps_residual = false;
+    run->n_privates -= run->n_exchanges;
+    run->n_exchanges = 0;
     dl_exec_destroy(run->exec);
     dl_local_close(run->local);
     dl_pool_destroy(run->pool);

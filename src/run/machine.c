@@ -10,6 +10,7 @@
 #include "run/closing.h"
 #include "run/machine_parts.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,7 @@ void dl_machine_clear_entry(dl_machine *m)
 {
     m->known.n = 0;
     m->created = m->computed = false;
+    m->enough_at = DL_NEVER;
     m->n_recomputed = 0;
     memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
 }
@@ -387,7 +389,9 @@ static dl_closing closing(const dl_machine *m)
                         .silent = m->silent,
                         .now = m->now,
                         .began = m->start_at,
-                        .deadline = deadline(m)};
+                        .deadline = deadline(m),
+                        .enough_at = m->enough_at,
+                        .slack_s = m->slack_s};
 }
 
 static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
@@ -405,9 +409,26 @@ static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
     return dl_machine_ask(m, DL_ASK_WATCH, DL_WATCHING);
 }
 
+/* What the steps of the overlap take, less what upload and waiting took of it. */
+static double slack(const dl_machine *m)
+{
+    const dl_schedule *s = &m->a.pace->schedule;
+    const double step_s = m->round_s * (double)s->n_fragments / (double)s->interval;
+    return fmax(0, (double)s->delay * step_s - dl_seconds(m->now - m->due_at + m->put_took));
+}
+
+static void see_whether_enough(dl_machine *m)
+{
+    const dl_closing c = closing(m);
+    if (m->enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
+    m->enough_at = m->now;
+    m->slack_s = slack(m);
+}
+
 static dl_ask looked(dl_machine *m, const dl_event *event)
 {
     if (event->text) return dl_follow_text(m, event);
+    see_whether_enough(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_look(&c);
     return obey(m, &verdict);

@@ -1,6 +1,11 @@
 /* take.c - the trainer's side of an exec: what a fragment moved by is taken at its due point, and
  * theta is put into its local tensors.
  *
+ * Where the overlap is one round (PROTOCOL P21) a round begins from theta as it is then, `delayed`,
+ * or from theta after the replica's own share of the entry that is under way, `eager`
+ * (2502.12996): theta - lr w (g + mu v), v the momentum of its own shares. It ends when theta has
+ * moved on, so where it began is kept, and g is measured from there.
+ *
  * With error feedback beta, what is encoded is a = g + beta e, and e <- a - decode(encode(a)) once
  * an entry counted it (PROTOCOL P17): until then `a` is kept, so that an abort sends the same
  * movement once, and encoding again gives the same payload. */
@@ -21,16 +26,21 @@ dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry)
     return c->there && c->entry == entry ? c : NULL;
 }
 
-float *dl_exec_residual(dl_exec *x, size_t *n)
+const dl_exec_private *dl_exec_private_at(const dl_exec *x, size_t i)
 {
-    *n = x->residual ? x->residual_at[x->a.run->manifest.n_fragments] : 0;
-    return x->residual;
+    return i < x->n_privates ? &x->privates[i] : NULL;
+}
+
+/* What the fragment's movement is measured from. */
+static const float *anchor(const dl_exec *x, uint32_t fragment)
+{
+    return x->start ? x->start + x->f32_at[fragment] : x->state.now[fragment].theta;
 }
 
 /* How far the fragment's tensors moved, or their gradients. */
 static void form_g(const dl_exec *x, uint32_t fragment, float *g)
 {
-    const float *theta = x->state.now[fragment].theta;
+    const float *before = anchor(x, fragment);
     for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
         const dl_local_tensor *t = &x->local[i];
         const float *gradient = x->a.gradients ? x->a.gradients[x->tensor_of[i]] : NULL;
@@ -38,7 +48,7 @@ static void form_g(const dl_exec *x, uint32_t fragment, float *g)
         if (gradient)
             memcpy(g + t->begin, gradient, t->count * sizeof *g);
         else
-            dl_delta(g + t->begin, theta + t->begin, t->data, t->count);
+            dl_delta(g + t->begin, before + t->begin, t->data, t->count);
     }
 }
 
@@ -70,7 +80,7 @@ static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g
 static void add_residual(const dl_exec *x, uint32_t fragment, float *g, size_t n)
 {
     const float beta = (float)x->a.run->config.error_feedback;
-    const float *e = x->residual + x->residual_at[fragment];
+    const float *e = x->residual + x->f32_at[fragment];
     for (size_t i = 0; i < n; i++)
         g[i] = fmaf(beta, e[i], g[i]);
 }
@@ -88,14 +98,20 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
     c->work = *work;
-    c->base = x->state.now[fragment].digest;
+    c->base = x->start ? x->start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
     return check_g(x, fragment, c->g, n);
 }
 
+/* ---- adopting --------------------------------------------------------------------------- */
+
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
+    if (x->start) {
+        dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
+        return;
+    }
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
         const dl_local_tensor *t = &x->local[i];
@@ -109,11 +125,80 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     dl_fp_leave(fp);
 }
 
+/* decode(encode(.)) of what was taken for an entry (docs/design.md section 2). */
+static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
+{
+    const dl_capture *c = dl_exec_captured(x, entry);
+    const dl_codec_form *form = &x->forms[fragment];
+    size_t len;
+    if (!c) return false;
+    form->codec->encode(form, x->share_payload, &len, c->g);
+    dl_codec_round_trip(form, x->share, x->share_payload, len);
+    return true;
+}
+
+/* How the outer optimizer moves theta by a share g of momentum v: lr g; lr v; lr (g + mu v). */
+static void take_share(const dl_exec *x, uint32_t fragment, float weight)
+{
+    const char *outer = x->state.outer->name;
+    const float mu = x->state.control.mu, step = x->state.control.lr * weight;
+    const bool nesterov = !strcmp(outer, "nesterov"), plain = !strcmp(outer, "sgd");
+    const float *own = x->own_momentum + x->f32_at[fragment];
+    float *start = x->start + x->f32_at[fragment];
+    const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
+    for (size_t i = 0; i < n; i++) {
+        const float g = x->share[i], v = fmaf(mu, own[i], g);
+        const float d = plain ? g : nesterov ? fmaf(mu, v, g) : v;
+        start[i] = fmaf(-step, d, start[i]);
+    }
+}
+
+static void start_to_local(dl_exec *x, uint32_t fragment)
+{
+    const dl_fragment_state *s = &x->state.now[fragment];
+    const float *start = x->start + x->f32_at[fragment];
+    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->local[i];
+        if (t->region == DL_INTEGERS)
+            memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
+        else if (t->region == DL_BOOLEANS)
+            memcpy(t->data, s->booleans + t->begin, t->count);
+        else
+            memcpy(t->data, start + t->begin, t->count * sizeof *start);
+    }
+}
+
+void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float weight)
+{
+    const dl_fragment_state *s = &x->state.now[fragment];
+    dl_fp_state fp = dl_fp_enter();
+    memcpy(x->start + x->f32_at[fragment], s->theta, x->forms[fragment].n * sizeof *s->theta);
+    x->start_base[fragment] = s->digest;
+    if (x->own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment))
+        take_share(x, fragment, weight);
+    start_to_local(x, fragment);
+    dl_fp_leave(fp);
+}
+
+/* v <- mu v + g where the entry counted it, mu v where it did not; an abort leaves it. */
+void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+{
+    if (!x->own_momentum || !commit) return;
+    const float mu = x->state.control.mu;
+    float *own = x->own_momentum + x->f32_at[fragment];
+    const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
+    const bool adds = counted && decode_share(x, entry, fragment);
+    dl_fp_state fp = dl_fp_enter();
+    for (size_t i = 0; i < n; i++)
+        own[i] = adds ? fmaf(mu, own[i], x->share[i]) : mu * own[i];
+    dl_fp_leave(fp);
+}
+
 void dl_exec_settle(dl_exec *x, uint64_t entry, uint32_t fragment)
 {
     if (!x->residual) return;
     const size_t n = n_floats(x, fragment);
-    float *e = x->residual + x->residual_at[fragment];
+    float *e = x->residual + x->f32_at[fragment];
     const dl_capture *c = dl_exec_captured(x, entry);
     if (!c) { /* a former life's: what it left behind is not known any more */
         memset(e, 0, n * sizeof *e);
