@@ -161,6 +161,8 @@ static const dl_option rows[] = {
  "steps over which the learning rate rises from 0"},
 {"parameters.learning_rate.decay_steps", NULL, INT, AT(decay_steps), "0", 0, BIG, "steps", NULL, AGREE,
  "length of wsd's last phase; 0: a tenth of the run"},
+{"parameters.learning_rate.rewarm_steps", NULL, INT, AT(rewarm_steps), "0", 0, BIG, "steps", NULL, AGREE,
+ "own steps over which the learning rate of a replica that joined without moments rises from 0"},
 {"parameters.learning_rate.min_ratio", NULL, REAL, AT(min_lr_ratio), "0.1", 0, 1, "of lr", NULL, AGREE,
  "where linear, cosine and wsd end"},
 

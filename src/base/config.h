@@ -47,7 +47,7 @@ typedef struct diloco_config {
     double lr, weight_decay, beta1, beta2, eps, momentum, muon_lr, muon_momentum;
     bool muon_nesterov;
     int64_t muon_steps;
-    int64_t warmup_steps, decay_steps;
+    int64_t warmup_steps, decay_steps, rewarm_steps;
     double min_lr_ratio;
 
     /* [parameters.model] */

@@ -199,6 +199,17 @@ static void warn_muon(warning *out, const dl_config *config)
                 config->optimizer);
 }
 
+static void warn_rewarm(warning *out, const dl_config *config)
+{
+    if (config->rewarm_steps <= config->local_steps || dl_preset_is(config, "data_parallel"))
+        return;
+    say(out,
+        "parameters.learning_rate.rewarm_steps = %" PRId64 " is more than "
+        "trainer.local_steps_per_round = %" PRId64
+        ": a joiner's first contribution counts before it is warm",
+        config->rewarm_steps, config->local_steps);
+}
+
 static void warn_z_loss(warning *out, const dl_config *config)
 {
     if (config->z_loss <= 0.01) return;
@@ -343,6 +354,7 @@ static const struct {
 } warnings[] = {
     {"warmup", warn_warmup},
     {"decay", warn_decay},
+    {"rewarm", warn_rewarm},
     {"muon", warn_muon},
     {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},

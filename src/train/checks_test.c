@@ -169,6 +169,8 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
     warned("decay", "more than the run's 8 steps", "diloco",
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
+    warned("rewarm", "before it is warm", "diloco",
+           CHANGES("parameters.learning_rate.rewarm_steps", "5"));
     warned("muon", "muon_steps has no effect with trainer.optimizer = \"adamw\"", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
     warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));

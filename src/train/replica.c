@@ -44,8 +44,10 @@ typedef struct replica {
     dl_stop *stop;
     dl_meter meter;
     diloco_run_info now;
-    uint64_t inner_steps; /* saved with the run's private state */
-    uint64_t bad_steps;   /* in a row */
+    /* Saved with the run's private state: */
+    uint64_t inner_steps;
+    uint64_t rewarming; /* steps of a joiner's warm-up that are still to come */
+    uint64_t bad_steps; /* in a row */
 } replica;
 
 static void progress(const replica *r, const char *phase)
@@ -110,6 +112,7 @@ static diloco_status register_privates(replica *r)
         DL_TRY(
             diloco_run_private(r->run, dl_inner_vector_name(inner, i), vector, n * sizeof *vector));
     }
+    DL_TRY(diloco_run_private(r->run, "inner.rewarming", &r->rewarming, sizeof r->rewarming));
     return diloco_run_private(r->run, "inner.steps", &r->inner_steps, sizeof r->inner_steps);
 }
 
@@ -281,12 +284,27 @@ static diloco_status note_bad_step(replica *r, bool applied)
                    MAX_BAD_STEPS, text);
 }
 
+/* PROTOCOL P14: who came without moments of its own warms up anew, wherever the schedule is. */
+static void begin_rewarming(replica *r)
+{
+    if (r->step.inner && !r->now.resumed && r->now.position > 0)
+        r->rewarming = (uint64_t)r->setup.config.rewarm_steps;
+}
+
+static double rewarmed(const replica *r, double lr)
+{
+    double all = (double)r->setup.config.rewarm_steps;
+    return r->rewarming ? lr * (all - (double)r->rewarming + 1) / all : lr;
+}
+
 static diloco_status train_step(replica *r, diloco_step_report *report)
 {
     dl_step_facts facts;
     double lr;
     DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions));
+    lr = rewarmed(r, lr);
     DL_TRY(dl_step_take(&facts, &r->step, (size_t)r->now.shard, r->now.sample, lr));
+    if (r->rewarming) r->rewarming--;
     if (r->step.inner) r->inner_steps = dl_inner_steps(r->step.inner);
     dl_meter_step(&r->meter, &facts);
     DL_TRY(note_bad_step(r, facts.applied));
@@ -349,6 +367,7 @@ static diloco_status join(replica *r)
     DL_TRY(check_same_settings(&r->setup.config));
     r->now = diloco_run_now(r->run);
     if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
+    begin_rewarming(r);
     dl_meter_begin(&r->meter, &r->now);
     return record_trainer(r);
 }

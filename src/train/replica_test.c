@@ -176,6 +176,41 @@ TEST(the_schedule_goes_by_position_and_continues_across_entries)
     free(config);
 }
 
+static void check_lr(const fixture_record *record, size_t k, uint64_t position,
+                     const dl_config *config, double factor)
+{
+    double lr;
+    CHECK_OK(dl_schedule_lr(&lr, config, position, 12));
+    CHECK_NEAR(lr * factor, fixture_number(fixture_nth(record, "step", k), "lr"), 1e-12);
+}
+
+/* One replica that loses its private state after the first entry, and is stopped again on its
+ * way up. */
+TEST(a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped)
+{
+    fixture_record first = {.stop_at = 6}, joined = {.stop_at = 6}, resumed = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.rounds", "3");
+    set(config, "parameters.learning_rate.rewarm_steps", "4");
+    set(config, "run.state_dir", scratch_path("lost"));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &first));
+    for (uint64_t i = 0; i < 5; i++)
+        check_lr(&first, i, i, config, 1); /* a beginning is no joining */
+
+    set(config, "run.state_dir", scratch_path("found"));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &joined));
+    CHECK_INT(2, fixture_count(&joined, "step"));
+    check_lr(&joined, 0, 4, config, 0.25);
+    check_lr(&joined, 1, 5, config, 0.5);
+
+    CHECK_OK(train(config, "r0", &resumed));
+    check_lr(&resumed, 0, 6, config, 0.75);
+    for (uint64_t i = 1; i < 6; i++)
+        check_lr(&resumed, i, 6 + i, config, 1);
+    fixture_record_free(&first), fixture_record_free(&joined), fixture_record_free(&resumed);
+    free(config);
+}
+
 /* ---- stopping and going on */
 
 static void check_resumes_bitwise(const char *preset, const char *H, const char *rounds,
@@ -345,6 +380,7 @@ TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           the_record_has_the_fields_of_the_design, the_record_file_has_the_same_lines,
           a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
           the_schedule_goes_by_position_and_continues_across_entries,
+          a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped,
           a_run_stopped_between_entries_resumes_bitwise,
           a_run_stopped_before_its_first_entry_resumes_bitwise,
           a_run_stopped_at_a_due_point_resumes_bitwise, data_parallel_resumes_bitwise,
