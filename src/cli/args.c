@@ -27,6 +27,11 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                              "0: always the likeliest token (default 0.8)"},
     [DL_FLAG_SAMPLE_SEED] = {"--seed", "S", NULL, "of the draws (default 1)"},
     [DL_FLAG_MARKDOWN] = {"--markdown", NULL, NULL, "as the page docs/options.md"},
+    [DL_FLAG_SET_VALUES] = {"--set-values", "KEY=V,V", NULL,
+                            "an option and its values; may be repeated"},
+    [DL_FLAG_SEEDS] = {"--seeds", "N", NULL, "each combination from so many seeds (default 1)"},
+    [DL_FLAG_EQUAL_STEPS] = {"--equal-steps", "N", NULL, "steps of a replica in every run"},
+    [DL_FLAG_OUT] = {"--out", "DIR", NULL, "folder of all runs (default sweeps/<name of CONFIG>)"},
     [DL_FLAG_PARAMS] = {"--params", "N", NULL, "parameters of the model: 1e9"},
     [DL_FLAG_LAYERS] = {"--layers", "L", NULL, "its transformer blocks"},
     [DL_FLAG_STEP_SECONDS] = {"--step-seconds", "S", NULL,
@@ -104,18 +109,25 @@ static size_t find_flag(const dl_command *command, const char *text, size_t len)
     return DL_N_FLAGS;
 }
 
+/* A flag that may be repeated. */
+static diloco_status add_to(const char **list, size_t *n, const dl_flag_row *row, const char *value)
+{
+    if (!strchr(value, '='))
+        return dl_fail(DILOCO_EINVAL, "%s %.100s: write it as %s %s", row->name, value, row->name,
+                       row->value);
+    if (*n == DL_ARGS_MAX_SETS)
+        return dl_fail(DILOCO_EINVAL, "at most %d %s; put them into a file", DL_ARGS_MAX_SETS,
+                       row->name);
+    list[(*n)++] = value;
+    return DILOCO_OK;
+}
+
 static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
 {
-    const char *name = dl_flag_rows[flag].name;
-    if (flag == DL_FLAG_SET) {
-        if (!strchr(value, '='))
-            return dl_fail(DILOCO_EINVAL, "--set %.100s: write it as --set KEY=VALUE", value);
-        if (args->n_sets == DL_ARGS_MAX_SETS)
-            return dl_fail(DILOCO_EINVAL, "at most %d --set; put them into a file",
-                           DL_ARGS_MAX_SETS);
-        args->sets[args->n_sets++] = value;
-        return DILOCO_OK;
-    }
+    const dl_flag_row *row = &dl_flag_rows[flag];
+    const char *name = row->name;
+    if (flag == DL_FLAG_SET) return add_to(args->sets, &args->n_sets, row, value);
+    if (flag == DL_FLAG_SET_VALUES) return add_to(args->values, &args->n_values, row, value);
     if (args->flags[flag] && strcmp(args->flags[flag], value) != 0)
         return dl_fail(DILOCO_EINVAL, "%s is given twice: %.100s and %.100s", name,
                        args->flags[flag], value);

@@ -29,6 +29,10 @@ typedef enum dl_flag {
     DL_FLAG_TEMPERATURE,
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
+    DL_FLAG_SET_VALUES,
+    DL_FLAG_SEEDS,
+    DL_FLAG_EQUAL_STEPS,
+    DL_FLAG_OUT,
     DL_FLAG_PARAMS, /* from here on: of plan */
     DL_FLAG_LAYERS,
     DL_FLAG_STEP_SECONDS,
@@ -94,6 +98,7 @@ diloco_status dl_cmd_sample(const dl_args *args);
 diloco_status dl_cmd_presets(const dl_args *args);
 diloco_status dl_cmd_doctor(const dl_args *args);
 diloco_status dl_cmd_data(const dl_args *args);
+diloco_status dl_cmd_sweep(const dl_args *args);
 diloco_status dl_cmd_plan(const dl_args *args);
 diloco_status dl_cmd_options(const dl_args *args);
 diloco_status dl_cmd_help(const dl_args *args);
@@ -108,6 +113,8 @@ struct dl_args {
     const char *flags[DL_N_FLAGS];      /* the text of each; "" for a switch; NULL: not given */
     const char *sets[DL_ARGS_MAX_SETS]; /* "key=value", in order */
     size_t n_sets;
+    const char *values[DL_ARGS_MAX_SETS]; /* of --set-values: "key=v1,v2", in order */
+    size_t n_values;
     int argc; /* the whole command line, to be said again */
     char **argv;
 };

@@ -38,6 +38,15 @@ const dl_command dl_commands[] = {
      NULL, BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_doctor},
     {"data", "CONFIG", "what the data is: tokens, shards, samples, digest", NULL,
      BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
+    {"sweep", "CONFIG", "train one configuration with several values of an option, and compare",
+     "Every combination of the values is a run of its own, in its own folder under --out; what is\n"
+     "finished there is not run again, and what was stopped goes on. All runs take equally many\n"
+     "steps (trainer.rounds follows from H) unless trainer.rounds is swept. With --seeds, runs of\n"
+     "one seed are compared with each other. run.store and run.record of CONFIG are not used.",
+     BIT(DL_FLAG_SET_VALUES) | BIT(DL_FLAG_SEEDS) | BIT(DL_FLAG_EQUAL_STEPS) | BIT(DL_FLAG_OUT) |
+         BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_SET) |
+         BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     DL_SETS_ALL, dl_cmd_sweep},
     {"plan", "[CONFIG]", "what a model, a link and machines come to, before they are paid for",
      "How busy the machines will be with each method, how long the run takes, what it moves and\n"
      "costs, and which to take. The model is CONFIG's, or --params and --layers; the link is "

@@ -1,0 +1,50 @@
+/* sweep.h - the trials of a sweep: every combination of the values given, for every seed.
+ *
+ *     --set-values outer_lr=0.4,0.7 --set-values preset=diloco,muloco --seeds 3
+ *
+ * are 4 arms of 3 trials. Trials of one seed have the same initial parameters and the same order
+ * of samples, so arms are compared seed by seed. */
+#ifndef DL_CLI_SWEEP_H
+#define DL_CLI_SWEEP_H
+
+#include "base/config.h"
+#include "cli/cli.h"
+
+enum { DL_SWEEP_KEYS = 8, DL_SWEEP_VALUES = 64, DL_SWEEP_TEXT = 256, DL_SWEEP_TRIALS = 4096 };
+
+typedef struct dl_sweep_key {
+    char name[128]; /* as it was given */
+    char values[DL_SWEEP_VALUES][DL_SWEEP_TEXT];
+    size_t n_values;
+} dl_sweep_key;
+
+typedef struct dl_sweep {
+    dl_sweep_key keys[DL_SWEEP_KEYS];
+    size_t n_keys, n_arms; /* n_arms: the product of n_values */
+    uint64_t first_seed, n_seeds;
+    uint64_t steps; /* of a replica in every trial; 0: as the settings say */
+} dl_sweep;
+
+/* From --set-values, --seeds, --equal-steps and the settings of the target. DILOCO_EINVAL: an
+ * unknown option, a value it does not take, twice the same, what a sweep itself sets (run.seed, the
+ * store, the record), too many trials, or --equal-steps with swept trainer.rounds. */
+DL_MUST_CHECK diloco_status dl_sweep_read(dl_sweep *out, const dl_args *args);
+
+/* Value of key k in an arm; the first key changes slowest. */
+const char *dl_sweep_value(const dl_sweep *sweep, size_t arm, size_t k);
+
+/* "outer_lr=0.4 preset=diloco" */
+void dl_sweep_arm_text(char *out, size_t cap, const dl_sweep *sweep, size_t arm);
+
+/* The settings of a trial. trainer.rounds is such that all trials take equally many steps, where
+ * that is asked for or H differs from the target's. DILOCO_EINVAL: as dl_settings_load, or that
+ * number is not a multiple of H. */
+DL_MUST_CHECK diloco_status dl_sweep_config(dl_config *out, const dl_sweep *sweep,
+                                            const dl_args *args, size_t arm, uint64_t seed);
+
+/* Its folder's name: the values, then the seed, in characters that every file system takes.
+ * DILOCO_EINVAL: too long. */
+DL_MUST_CHECK diloco_status dl_sweep_folder(char *out, size_t cap, const dl_sweep *sweep,
+                                            size_t arm, uint64_t seed);
+
+#endif
