@@ -15,7 +15,7 @@ packages-%:
 demo: all ## train four replicas on English text and compare
 	@examples/demo.sh $(BUILD)/diloco
 
-test: packages-build packages-test all ## every test this machine can run
+test: packages-build packages-test packages-servers all ## every test this machine can run
 	@scripts/test.sh $(BUILD)
 
 bench: all ## what is measured, against what: bench/*.md

@@ -26,7 +26,7 @@ step "unit tests under address and undefined-behaviour sanitizers"
 cmake -S . -B build/sanitize -G Ninja -DDILOCO_SANITIZE=address,undefined \
     -DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DDILOCO_BENCH=OFF >/dev/null
 cmake --build build/sanitize | tail -n 1
-scripts/test.sh build/sanitize -LE 'e2e|slow'
+scripts/test.sh build/sanitize -LE 'e2e|slow|servers'
 
 step "fuzzing, 5 seconds a parser; more with FUZZ_SECONDS"
 cmake -S . -B build/fuzz -G Ninja -DDILOCO_FUZZ=ON -DDILOCO_TESTS=OFF -DDILOCO_BENCH=OFF \

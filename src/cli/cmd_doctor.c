@@ -12,7 +12,7 @@
 
 typedef struct checkup {
     uint64_t memory, memory_free; /* bytes; of the machine */
-    bool has_store, has_plan, without_data;
+    bool has_store, store_is_refused, has_plan, without_data;
     diloco_store_report store;
     diloco_memory_plan plan;
     int64_t local_replicas;
@@ -32,8 +32,10 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     if (!dl_is_config_file(args->target)) {
         if (args->n_sets)
             return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
-        c->has_store = true;
-        return diloco_store_check(&c->store, args->target);
+        const diloco_status status = diloco_store_check(&c->store, args->target);
+        c->store_is_refused = status == DILOCO_EREFUSED && c->store.winners > 0;
+        c->has_store = !status || c->store_is_refused;
+        return status;
     }
     DL_TRY(dl_settings_load(config, args));
     DL_TRY(dl_crew_fill_in(config));
@@ -80,11 +82,13 @@ static void print_plan(const checkup *c)
            together > c->memory ? ": MORE THAN THIS MACHINE HAS" : "");
 }
 
-static void print_store(const diloco_store_report *s, const char *url)
+static void print_store(const checkup *c, const char *url)
 {
+    const diloco_store_report *s = &c->store;
     printf("\nstore %s\n", url);
     printf("  create-once    %d of 8 concurrent creates of one name won: %s\n", s->winners,
-           s->winners == 1 ? "right" : "WRONG, it cannot hold a run");
+           c->store_is_refused ? "WRONG, it cannot hold a run" : "right");
+    if (c->store_is_refused) return; /* its speed was not measured */
     printf("  latency        create %.3g ms, read %.3g ms\n", s->create_ms, s->read_ms);
     printf("  throughput     write %.3g MB/s, read %.3g MB/s\n", s->write_mb_per_s,
            s->read_mb_per_s);
@@ -102,11 +106,16 @@ static void print_machine(const checkup *c)
 
 /* ---- JSON */
 
-static void add_store(dl_json *json, const diloco_store_report *s)
+static void add_store(dl_json *json, const checkup *c)
 {
+    const diloco_store_report *s = &c->store;
     dl_json_object(json, "store");
     dl_json_i64(json, "winners", s->winners);
-    dl_json_bool(json, "create_once", s->winners == 1);
+    dl_json_bool(json, "create_once", !c->store_is_refused);
+    if (c->store_is_refused) {
+        dl_json_end(json);
+        return;
+    }
     dl_json_f64(json, "create_ms", s->create_ms);
     dl_json_f64(json, "read_ms", s->read_ms);
     dl_json_f64(json, "write_mb_per_s", s->write_mb_per_s);
@@ -148,7 +157,7 @@ static diloco_status print_json(const checkup *c)
     dl_json_str(&json, "isa", diloco_isa());
     dl_json_u64(&json, "memory", c->memory);
     dl_json_u64(&json, "memory_free", c->memory_free);
-    if (c->has_store) add_store(&json, &c->store);
+    if (c->has_store) add_store(&json, c);
     if (c->has_plan) add_plan(&json, c);
     dl_json_end(&json);
     return dl_print_json(&json, &out);
@@ -158,12 +167,16 @@ diloco_status dl_cmd_doctor(const dl_args *args)
 {
     dl_config config;
     checkup c = {.has_store = false};
+    char why[512];
     diloco_status status = look(&c, args, &config);
-    if (!status && dl_args_has(args, DL_FLAG_JSON)) return print_json(&c);
-    if (dl_args_has(args, DL_FLAG_JSON)) return status;
-    print_machine(&c);
-    if (status) return status;
-    if (c.has_store) print_store(&c.store, args->target);
-    if (c.has_plan) print_plan(&c);
-    return DILOCO_OK;
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    if (dl_args_has(args, DL_FLAG_JSON)) {
+        if (status && !c.store_is_refused) return status;
+        DL_TRY(print_json(&c));
+    } else {
+        print_machine(&c);
+        if (c.has_store) print_store(&c, args->target);
+        if (c.has_plan && !status) print_plan(&c);
+    }
+    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }

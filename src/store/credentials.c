@@ -78,6 +78,15 @@ static bool from_environment(dl_credentials *out)
            (!token || take(out->token, sizeof out->token, token));
 }
 
+static diloco_status none_found(diloco_status status, const char *looked)
+{
+    char why[256];
+    if (status == DILOCO_ECLOSED) return status;
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    return dl_fail(DILOCO_EINVAL, "no credentials: %s (%s); docs/stores.md tells the ways", looked,
+                   why);
+}
+
 /* ---- the profile */
 
 static void aws_file(char path[1024], const char *variable, const char *name)
@@ -160,7 +169,7 @@ static diloco_status fetch(dl_web *web, dl_buf *out, const char *method, const c
     return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for credentials");
 }
 
-static diloco_status parse(dl_credentials *out, const dl_buf *json)
+static diloco_status parse_aws(dl_credentials *out, const dl_buf *json)
 {
     dl_json_value v;
     char expiration[64] = "";
@@ -201,7 +210,7 @@ static diloco_status from_container(dl_credentials *out, dl_web *web, const char
     if (len >= (int)sizeof header)
         return dl_fail(DILOCO_EINVAL, "the container's token is too long");
     DL_TRY(fetch(web, buf, "GET", url, token ? header : NULL, until));
-    return parse(out, buf);
+    return parse_aws(out, buf);
 }
 
 /* Version 2: a token for the session first, then the role's name, then its credentials. */
@@ -219,7 +228,7 @@ static diloco_status from_instance(dl_credentials *out, dl_web *web, dl_buf *buf
     snprintf(url, sizeof url, "%.400s/latest/meta-data/iam/security-credentials/%.*s", at,
              (int)dl_size_min(strcspn(role, "\r\n"), 400), role);
     DL_TRY(fetch(web, buf, "GET", url, header, until));
-    return parse(out, buf);
+    return parse_aws(out, buf);
 }
 
 static diloco_status from_endpoints(dl_credentials *out, dl_web *web, dl_buf *buf, dl_time until)
@@ -244,12 +253,96 @@ diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until
     diloco_status status = from_endpoints(out, web, &buf, until);
     if (buf.data) OPENSSL_cleanse(buf.data, buf.len);
     dl_buf_deinit(&buf);
-    if (!status || status == DILOCO_ECLOSED) return status;
-    char why[256];
-    snprintf(why, sizeof why, "%s", diloco_error_text());
-    return dl_fail(DILOCO_EINVAL,
-                   "no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not in "
-                   "profile \"%.80s\" of ~/.aws, not from a container or an instance (%s); "
-                   "docs/stores.md tells the ways",
-                   profile(), why);
+    char looked[256];
+    snprintf(
+        looked, sizeof looked,
+        "not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not in profile \"%.80s\" of ~/.aws, "
+        "not from a container or an instance",
+        profile());
+    return status ? none_found(status, looked) : DILOCO_OK;
+}
+
+/* ---- Google */
+
+/* {"access_token":"…","expires_in":3599}; Azure writes the number as a text. */
+static diloco_status parse_token(dl_credentials *out, const dl_buf *json)
+{
+    dl_json_value v, lasts;
+    uint64_t seconds = 0;
+    char text[24];
+    DL_TRY(dl_json_parse(&v, json->data, json->len));
+    DL_TRY(dl_json_read_str(out->token, sizeof out->token, v, "access_token"));
+    lasts = dl_json_get(v, "expires_in");
+    if (lasts.type == DL_JSON_STRING) {
+        DL_TRY(dl_json_as_str(text, sizeof text, lasts));
+        seconds = strtoull(text, NULL, 10);
+    } else {
+        DL_TRY(dl_json_as_u64(&seconds, lasts, INT32_MAX));
+    }
+    out->expires = (int64_t)dl_clock_wall() + (int64_t)seconds;
+    return DILOCO_OK;
+}
+
+static diloco_status fetch_token(dl_credentials *out, dl_web *web, const char *url,
+                                 const char *header, dl_time until)
+{
+    dl_buf buf;
+    dl_buf_init(&buf, ANSWER_MAX);
+    diloco_status status = fetch(web, &buf, "GET", url, header, until);
+    if (!status) status = parse_token(out, &buf);
+    if (buf.data) OPENSSL_cleanse(buf.data, buf.len);
+    dl_buf_deinit(&buf);
+    return status;
+}
+
+static bool from_boto(dl_credentials *out)
+{
+    char path[1024];
+    const char *given = set("BOTO_CONFIG"), *home = set("HOME");
+    snprintf(path, sizeof path, "%s%s", given ? given : home ? home : "", given ? "" : "/.boto");
+    return dl_ini_read(out->access, sizeof out->access, path, "Credentials", "gs_access_key_id") &&
+           dl_ini_read(out->secret, sizeof out->secret, path, "Credentials",
+                       "gs_secret_access_key");
+}
+
+diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until)
+{
+    char url[512];
+    const char *host = set("GCE_METADATA_HOST");
+    *out = (dl_credentials){.expires = 0};
+    if (take(out->access, sizeof out->access, set("GS_ACCESS_KEY_ID")) &&
+        take(out->secret, sizeof out->secret, set("GS_SECRET_ACCESS_KEY")))
+        return DILOCO_OK;
+    if (from_boto(out)) return DILOCO_OK;
+    *out = (dl_credentials){.expires = 0};
+    snprintf(url, sizeof url,
+             "http://%.200s/computeMetadata/v1/instance/service-accounts/default/token",
+             host ? host : "169.254.169.254");
+    diloco_status status = fetch_token(out, web, url, "Metadata-Flavor: Google", until);
+    return status ? none_found(status, "not in GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, not in "
+                                       "~/.boto, not from the instance")
+                  : DILOCO_OK;
+}
+
+/* ---- Azure */
+
+diloco_status dl_credentials_azure(dl_credentials *out, dl_web *web, dl_time until)
+{
+    static const char resource[] = "resource=https%3A%2F%2Fstorage.azure.com%2F";
+    char url[1024], header[1024] = "Metadata: true";
+    const char *app = set("IDENTITY_ENDPOINT"), *secret = set("IDENTITY_HEADER");
+    const char *at = set("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+    *out = (dl_credentials){.expires = 0};
+    if (app && secret) {
+        snprintf(url, sizeof url, "%.900s?api-version=2019-08-01&%s", app, resource);
+        snprintf(header, sizeof header, "X-IDENTITY-HEADER: %.900s", secret);
+    } else {
+        snprintf(url, sizeof url, "%.400s/metadata/identity/oauth2/token?api-version=2018-02-01&%s",
+                 at ? at : "http://169.254.169.254", resource);
+    }
+    diloco_status status = fetch_token(out, web, url, header, until);
+    return status ? none_found(status, "not in AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or "
+                                       "AZURE_STORAGE_CONNECTION_STRING, not from a managed "
+                                       "identity")
+                  : DILOCO_OK;
 }

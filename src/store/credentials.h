@@ -19,6 +19,16 @@ typedef struct dl_credentials {
  * AWS_EC2_METADATA_DISABLED). DILOCO_EINVAL: none of them has any, and says where it looked. */
 DL_MUST_CHECK diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until);
 
+/* Google, the first of: HMAC keys in the environment (GS_ACCESS_KEY_ID, GS_SECRET_ACCESS_KEY), in
+ * [Credentials] of ~/.boto (BOTO_CONFIG); the bearer token of the instance's service account
+ * (GCE_METADATA_HOST), in `token`, access "" then. */
+DL_MUST_CHECK diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until);
+
+/* Azure: the bearer token of the managed identity (IDENTITY_ENDPOINT with IDENTITY_HEADER, or
+ * the instance's metadata, AZURE_POD_IDENTITY_AUTHORITY_HOST), in `token`. Keys and SAS tokens
+ * are az.c's. */
+DL_MUST_CHECK diloco_status dl_credentials_azure(dl_credentials *out, dl_web *web, dl_time until);
+
 /* A setting of the AWS profile in ~/.aws/config ("region", "endpoint_url"); false: none. */
 bool dl_credentials_aws_setting(char *out, size_t cap, const char *name);
 

@@ -164,6 +164,69 @@ TEST(a_container_hands_out_credentials_against_its_token)
     script_stop(&server);
 }
 
+TEST(google_takes_hmac_keys_or_the_instances_token)
+{
+    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n"
+                                          "{\"access_token\":\"ya29.x\",\"expires_in\":3599}"};
+    http_script server;
+    dl_credentials found;
+    dl_web *web;
+    char host[64], path[128];
+    script_start(&server, answers, 1);
+    snprintf(host, sizeof host, "127.0.0.1:%d", server.port);
+    setenv("GCE_METADATA_HOST", host, 1);
+    snprintf(path, sizeof path, "%s/config", folder);
+    setenv("BOTO_CONFIG", path, 1);
+    CHECK_OK(dl_web_create(&web, NULL, &aborted));
+    CHECK_OK(dl_credentials_google(&found, web, DL_NEVER));
+    CHECK_STR("", found.access);
+    CHECK_STR("ya29.x", found.token);
+    CHECK_NEAR(dl_clock_wall() + 3599, (double)found.expires, 60);
+    CHECK_CONTAINS("GET /computeMetadata/v1/instance/service-accounts/default/token ",
+                   server.requests[0]);
+    CHECK_CONTAINS("Metadata-Flavor: Google\r\n", server.requests[0]);
+    write_file("config", "[Credentials]\ngs_access_key_id = GB\ngs_secret_access_key = sb\n");
+    CHECK_OK(dl_credentials_google(&found, web, DL_NEVER));
+    CHECK_STR("GB", found.access);
+    CHECK_STR("sb", found.secret);
+    setenv("GS_ACCESS_KEY_ID", "GE", 1);
+    setenv("GS_SECRET_ACCESS_KEY", "se", 1);
+    CHECK_OK(dl_credentials_google(&found, web, DL_NEVER));
+    CHECK_STR("GE", found.access);
+    CHECK_INT(0, found.expires);
+    CHECK_INT(1, server.n_requests);
+    dl_web_destroy(web);
+    script_stop(&server);
+}
+
+TEST(azures_identity_is_a_token_of_the_machine)
+{
+    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 41\r\n\r\n"
+                                          "{\"access_token\":\"eyJ0\",\"expires_in\":\"60\"}",
+                                          "HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n"};
+    http_script server;
+    dl_credentials found;
+    dl_web *web;
+    char at[64];
+    script_start(&server, answers, 2);
+    snprintf(at, sizeof at, "http://127.0.0.1:%d", server.port);
+    setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", at, 1);
+    CHECK_OK(dl_web_create(&web, NULL, &aborted));
+    CHECK_OK(dl_credentials_azure(&found, web, DL_NEVER));
+    CHECK_STR("eyJ0", found.token);
+    CHECK_CONTAINS("GET /metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F"
+                   "%2Fstorage.azure.com%2F ",
+                   server.requests[0]);
+    CHECK_CONTAINS("Metadata: true\r\n", server.requests[0]);
+    setenv("IDENTITY_ENDPOINT", at, 1);
+    setenv("IDENTITY_HEADER", "h1", 1);
+    CHECK_STATUS(DILOCO_EINVAL, dl_credentials_azure(&found, web, DL_NEVER));
+    CHECK_CONTAINS("AZURE_STORAGE_KEY", diloco_error_text());
+    CHECK_CONTAINS("X-IDENTITY-HEADER: h1\r\n", server.requests[1]);
+    dl_web_destroy(web);
+    script_stop(&server);
+}
+
 #define ONE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -173,6 +236,8 @@ int main(void)
         ONE(without_any_the_error_says_where_it_looked),
         ONE(an_instance_is_asked_in_version_two),
         ONE(a_container_hands_out_credentials_against_its_token),
+        ONE(google_takes_hmac_keys_or_the_instances_token),
+        ONE(azures_identity_is_a_token_of_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

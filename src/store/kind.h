@@ -38,7 +38,7 @@ typedef struct dl_store_kind {
 } dl_store_kind;
 
 extern const dl_store_kind dl_store_file, dl_store_mem;
-extern const dl_store_kind dl_store_s3; /* of builds with DL_CLOUD */
+extern const dl_store_kind dl_store_s3, dl_store_gs, dl_store_az; /* of builds with DL_CLOUD */
 
 /* ---- what the implementations share; in store.c */
 

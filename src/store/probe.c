@@ -40,11 +40,10 @@ static diloco_status race(probe *p, int me)
     unsigned char mine[SMALL_BYTES];
     attempt *a = &p->attempts[me];
     dl_span span = {mine, sizeof mine};
-    bool taken;
     memset(mine, me, sizeof mine);
 
-    diloco_status status = dl_store_create(p->handles[me], p->key, &span, 1, &taken, p->until);
-    a->won = !status && !taken;
+    diloco_status status = dl_store_create(p->handles[me], p->key, &span, 1, NULL, p->until);
+    a->won = !status; /* "taken" by equal bytes: its own, of a try whose answer was lost */
     if (status && status != DILOCO_EEXIST) return status;
 
     dl_buf read;
@@ -80,7 +79,7 @@ static diloco_status judge(dl_probe *out, const probe *p)
         return dl_fail(
             DILOCO_EREFUSED,
             "store %s let %d of %d concurrent creates of one name win; a run needs a store "
-            "that lets exactly one",
+            "that lets exactly one, or single_committer = <replica>",
             url, out->winners, DL_PROBE_HANDLES);
     for (int i = 0; i < DL_PROBE_HANDLES; i++)
         if (p->attempts[i].read != winner)

@@ -274,7 +274,9 @@ static diloco_status receive(slot *s, const void *data, size_t len)
 static size_t on_receive(char *data, size_t size, size_t n, void *context)
 {
     slot *s = context;
-    if (!s->web->failure) s->web->failure = receive(s, data, size * n);
+    dl_web *web = s->web; /* much may come in one turn of the loop: look at the flag here, too */
+    if (!web->failure) web->failure = dl_store_check(web->aborted, DL_NEVER, s->x.what);
+    if (!web->failure) web->failure = receive(s, data, size * n);
     return s->web->failure ? 0 : size * n;
 }
 

@@ -9,26 +9,14 @@
 # and stop all of it. Exit 77, saying "left out: …", when the packages are not there.
 set -eu
 
+. "$(dirname "$0")/lib.sh"
 for program in ceph-mon ceph-osd radosgw radosgw-admin monmaptool ceph; do
-    command -v $program >/dev/null || { echo "left out: Ceph RGW: no $program (scripts/packages.sh servers)"; exit 77; }
+    command -v $program >/dev/null ||
+        left_out "Ceph RGW: no $program (scripts/packages.sh servers)"
 done
 
-dir=$(mktemp -d "${TMPDIR:-/tmp}/diloco-rgw-XXXXXX")
-pids=
-stop() {
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
-    for pid in $pids; do wait "$pid" 2>/dev/null || true; done
-    rm -rf "$dir"
-}
-trap stop EXIT
-trap 'exit 130' INT TERM
-
-ports=$(python3 -c '
-import socket
-s = [socket.socket() for _ in range(2)]
-[x.bind(("127.0.0.1", 0)) for x in s]
-print(*[x.getsockname()[1] for x in s])')
-mon_port=${ports% *} rgw_port=${ports#* }
+mon_port=$(free_port)
+port=$(free_port)
 fsid=$(cat /proc/sys/kernel/random/uuid)
 export CEPH_CONF=$dir/ceph.conf
 mkdir "$dir/mon" "$dir/osd" "$dir/rgw" "$dir/run"
@@ -68,7 +56,7 @@ memstore_device_bytes = 4294967296
 osd_max_object_size = 134217728
 [client.rgw]
 rgw_data = $dir/rgw
-rgw_frontends = beast endpoint=127.0.0.1:$rgw_port tcp_nodelay=1
+rgw_frontends = beast endpoint=127.0.0.1:$port tcp_nodelay=1
 rgw_enable_usage_log = false
 rgw_thread_pool_size = 32
 rgw_rados_pool_pg_num_min = 1
@@ -85,12 +73,8 @@ export AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=test/Secret+with=signs AW
 timeout 60 radosgw-admin user create --uid=test --display-name=test \
     --access-key="$AWS_ACCESS_KEY_ID" --secret-key="$AWS_SECRET_ACCESS_KEY" >/dev/null 2>&1
 radosgw -n client.rgw -f >/dev/null 2>&1 & pids="$pids $!"
-export S3_TEST_ENDPOINT=http://127.0.0.1:$rgw_port
-i=0
-until curl -s -o "$dir/hello" "$S3_TEST_ENDPOINT/"; do
-    i=$((i + 1)); [ $i -lt 300 ] || { echo "the gateway does not answer"; tail "$dir"/*.log; exit 1; }
-    sleep 0.2
-done
+export S3_TEST_ENDPOINT=http://127.0.0.1:$port
+started
 python3 "$(dirname "$0")/s3_admin.py" PUT /bucket
 export CLOUD_TEST_URL="s3://bucket?endpoint=$S3_TEST_ENDPOINT"
 "$@"
