@@ -11,7 +11,7 @@
  *
  *     dl_codec_form form;
  *     DL_TRY(dl_codec_form_init(&form, &config, &manifest, fragment));
- *     unsigned char *payload = ... form.bound bytes
+ *     unsigned char *payload = ... form.room bytes
  *     form.codec->encode(&form, payload, &len, g);
  *     DL_TRY(dl_codec_check(&form, payload, len, bound, &index, &norm2));
  *     form.codec->decode(&form, out, payload, len, first, n);
@@ -46,6 +46,7 @@ typedef struct dl_codec_form {
     dl_codec_options options;
     size_t n;     /* elements */
     size_t bound; /* bytes of a payload, at most */
+    size_t room;  /* bytes that encode needs to work in: bound or more */
     size_t n_tensors;
     dl_codec_tensor *tensors; /* owned, [n_tensors] */
     size_t n_units, end;      /* units and at, behind the last tensor */
@@ -65,12 +66,13 @@ struct dl_codec {
     const char *summary;        /* for --help: "4 bytes an element, exact" */
     const char *const *options; /* names of the options that it heeds, then NULL; NULL: none */
     bool lossy;
+    const struct dl_block_kind *blocks; /* of a codec of fixed blocks (blocks.h), else NULL */
 
-    /* Set form's bound and, where the codec needs them, units and at of each tensor and their
+    /* Set form's bound, room and, where the codec needs them, units and at of each tensor and their
      * ends; the rest is set. DILOCO_EINVAL: an option does not fit. */
     diloco_status (*lay_out)(dl_codec_form *form);
 
-    /* Write the payload of g[form->n] into out[form->bound]; *len is what was used. Sets the
+    /* Write the payload of g[form->n] to the begin of out[form->room]; *len is its length. Sets the
      * floating-point control word itself (dl_fp_enter). */
     void (*encode)(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
 

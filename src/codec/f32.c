@@ -18,7 +18,7 @@ DL_KERNEL(canonical, (float *out, const float *in, size_t n), canonical_body(out
 
 static diloco_status lay_out(dl_codec_form *form)
 {
-    form->bound = form->n * sizeof(float);
+    form->bound = form->room = form->n * sizeof(float);
     return DILOCO_OK;
 }
 

@@ -89,13 +89,13 @@ static void lay_out_beside(dl_exec *x, dl_arena *arena)
 
 static void lay_out_trainer(dl_exec *x, dl_arena *arena)
 {
-    size_t bound = 0;
+    size_t room = 0;
     for (size_t f = 0; f < n_fragments(x); f++)
-        bound = dl_size_max(bound, x->forms[f].bound);
+        room = dl_size_max(room, x->forms[f].room);
     x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
     x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
-    x->payload = dl_arena_take(arena, bound);
+    x->payload = dl_arena_take(arena, room);
     lay_out_captures(x, arena);
     lay_out_beside(x, arena);
 }

@@ -96,6 +96,45 @@ static int check_complete(void)
     return missing;
 }
 
+static const struct codec_golden {
+    const char *codec, *values, *payload, *decoded; /* digests */
+} codecs[] = {
+    {"bf16", "f32", "f014ff6d51ac8d185a8d8f2781b2425a", "9dbc66a70d334332ee06593a53903f6a"},
+    {"f16", "f32", "bda6317a678e8b81b4410b8bdaab6a78", "0ea77db2c5b9f212bda7db918db7dc0f"},
+    {"int8", "f32", "492e8625506a6658b279c4dd81831971", "951d76138a8ffb4e9449437a1b7565ef"},
+    {"int4", "f32", "a756975a11e7a18f643eae205c7326c9", "86cf7da1019d62b98b99fe4cb5f0beda"},
+    {"e3m0", "f32", "a26bace06a284704910624d194a1cb2c", "4a8187da1e7e7674bbb94928c6db87c0"},
+    {"sign", "f32", "bf9f119606c9e881dc31b69c73e9954a", "7d3353eae226e5ab6e9894426cdc8351"},
+    {"prune", "f32", "9422f4577c69631c26ff5cb8def559b0", "31917c320dfb473535a30788876df2e1"},
+    {"topk", "f32", "487028abc0240d1b8177d6d0a1e969e9", "1cbf93b5f8d6a715c7c42f7d490c2760"},
+    {"topk", "int8", "6e7d2d17503edf7ea76ce9db64cdd14a", "3f1e3c306060785f0f737d728eaac74e"},
+    {"topk", "2bit", "2eb457ea5c417a99efe67613c2f6d083", "e6d86d01bb7b025b890614558dbc3248"},
+};
+
+static int check_codec(const dl_manifest *manifest, const struct codec_golden *want)
+{
+    static dl_config config;
+    static unsigned char room[5 * N];
+    dl_codec_form form;
+    size_t len, index;
+    double norm2;
+    char name[64];
+    dl_config_init(&config);
+    if (dl_config_set(&config, "codec", want->codec, "bits") ||
+        dl_config_set(&config, "server.diloco.codec_values", want->values, "bits") ||
+        dl_codec_form_init(&form, &config, manifest, 0) || form.room > sizeof room)
+        fail();
+    fill(g[0], N, 20);
+    form.codec->encode(&form, room, &len, g[0]);
+    if (dl_codec_check(&form, room, len, 100, &index, &norm2)) fail();
+    dl_codec_round_trip(&form, g[1], room, len);
+    dl_codec_form_deinit(&form);
+    snprintf(name, sizeof name, "%s %s, payload", want->codec, want->values);
+    int wrong = check(name, dl_digest_bytes(room, len), want->payload);
+    snprintf(name, sizeof name, "%s %s, decoded", want->codec, want->values);
+    return wrong + check(name, dl_digest_bytes(g[1], sizeof g[1]), want->decoded);
+}
+
 /* The whole step: state, local tensors and facts. */
 static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                       dl_outer_scratch *scratch, const struct golden *want)
@@ -180,6 +219,8 @@ int main(void)
         wrong += check_kernels();
         for (size_t k = 0; k < N_GOLDENS; k++)
             wrong += check_step(&manifest, &form, scratch, &goldens[k]);
+        for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++)
+            wrong += check_codec(&manifest, &codecs[k]);
         printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
     }
     dl_outer_scratch_destroy(scratch);

@@ -1,0 +1,166 @@
+/* blocks.h - what codecs of fixed blocks share: bf16, f16, int8, int4, e3m0, sign.
+ *
+ * A tensor is cut into blocks of DL_CODEC_BLOCK consecutive elements, the last one shorter. The
+ * payload is a scale (f32, little-endian) for each block of each tensor, unless the kind has none,
+ * and behind them the codes of each block, in the same order. 16-bit codes follow each other.
+ * Smaller ones share words of 32 bits, little-endian:
+ *
+ *     a block of c elements with b bits each has h = ceil(c * b / 32) words;
+ *     element i + h * k of the block lies in the bits from b * k on of its word i
+ *
+ * so neighbours lie in neighbouring words, and vectors of 32-bit lanes pack and unpack without
+ * moving anything between lanes. Bits that belong to no element are zero.
+ *
+ * A row of codec.c names its kind and takes the four functions below as they are. */
+#ifndef DL_CODEC_BLOCKS_H
+#define DL_CODEC_BLOCKS_H
+
+#include "codec/codec.h"
+
+#include <string.h>
+
+enum { DL_CODEC_BLOCK = 256 };
+
+/* The whole blocks, and at the end perhaps a short one, of n elements; one function for each
+ * instruction set. encode writes every byte. */
+typedef void (*dl_blocks_encode_fn)(unsigned char *codes, unsigned char *scales, const float *x,
+                                    size_t n);
+typedef void (*dl_blocks_decode_fn)(float *out, const unsigned char *codes,
+                                    const unsigned char *scales, size_t n);
+
+typedef struct dl_block_kind {
+    size_t bits; /* of a code: 1, 4, 8 or 16 */
+    bool scaled;
+    const dl_blocks_encode_fn *encode; /* [DL_N_ISA] */
+    const dl_blocks_decode_fn *decode; /* [DL_N_ISA] */
+} dl_block_kind;
+
+diloco_status dl_blocks_lay_out(dl_codec_form *form);
+void dl_blocks_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
+diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *payload, size_t len);
+void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char *payload,
+                      size_t len, size_t first, size_t n);
+
+/* ---- for the bodies of kernels ---------------------------------------------------------- */
+
+/* Two and four bytes anywhere. */
+typedef uint16_t __attribute__((aligned(1), may_alias)) dl_u16;
+typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
+
+/* A kernel over blocks from the body of one; the count of a whole block is a constant there. */
+#define DL_BLOCKS_ENCODE(name, block, bits)                                                        \
+    static inline DL_BODY void name##_body(unsigned char *codes, unsigned char *scales,            \
+                                           const float *x, size_t n)                               \
+    {                                                                                              \
+        for (; n >= DL_CODEC_BLOCK; n -= DL_CODEC_BLOCK) {                                         \
+            block(codes, scales, x, DL_CODEC_BLOCK);                                               \
+            codes += DL_CODEC_BLOCK / 8 * (bits);                                                  \
+            scales += sizeof(float);                                                               \
+            x += DL_CODEC_BLOCK;                                                                   \
+        }                                                                                          \
+        if (n) block(codes, scales, x, n);                                                         \
+    }                                                                                              \
+    DL_KERNEL(name, (unsigned char *codes, unsigned char *scales, const float *x, size_t n),       \
+              name##_body(codes, scales, x, n))
+
+#define DL_BLOCKS_DECODE(name, block, bits)                                                        \
+    static inline DL_BODY void name##_body(float *out, const unsigned char *codes,                 \
+                                           const unsigned char *scales, size_t n)                  \
+    {                                                                                              \
+        for (; n >= DL_CODEC_BLOCK; n -= DL_CODEC_BLOCK) {                                         \
+            block(out, codes, scales, DL_CODEC_BLOCK);                                             \
+            codes += DL_CODEC_BLOCK / 8 * (bits);                                                  \
+            scales += sizeof(float);                                                               \
+            out += DL_CODEC_BLOCK;                                                                 \
+        }                                                                                          \
+        if (n) block(out, codes, scales, n);                                                       \
+    }                                                                                              \
+    DL_KERNEL(name,                                                                                \
+              (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),     \
+              name##_body(out, codes, scales, n))
+
+static inline DL_BODY uint32_t dl_bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline DL_BODY float dl_float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline DL_BODY float dl_load_f32(const unsigned char *p)
+{
+    float x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static inline DL_BODY void dl_store_f32(unsigned char *p, float x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+/* The largest |x| as bits: as integers they are in the order of |x|. */
+static inline DL_BODY uint32_t dl_block_largest(const float *x, size_t n)
+{
+    int32_t largest = 0; /* signed: SSE2 compares no others */
+    for (size_t i = 0; i < n; i++) {
+        int32_t size = (int32_t)(dl_bits_of(x[i]) & 0x7fffffff);
+        largest = size > largest ? size : largest;
+    }
+    return (uint32_t)largest;
+}
+
+/* The scale of integers -most … most: largest / most, rounded up to 16 significant bits, so that
+ * q * scale is exact for each of them and a decoded block encodes to itself. 1, which makes all of
+ * them 0, where that has no inverse (largest < most * 2^-126). */
+static inline DL_BODY float dl_integer_scale(uint32_t largest, float most)
+{
+    uint32_t bits = (dl_bits_of(dl_float_of(largest) / most) + 0xff) & ~(uint32_t)0xff;
+    return bits >= 0x00800000 ? dl_float_of(bits) : 1.0f;
+}
+
+/* x, at most 2^21 in size, rounded to the nearest integer, ties to even: its low 22 bits, in two's
+ * complement, are the low ones of this sum, whose last place is 1. */
+static inline DL_BODY uint32_t dl_nearest(float x)
+{
+    return dl_bits_of(x + 0x1.8p23f);
+}
+
+/* Lay the codes of a block down: code(x, factor) gives one, of which the low bits count. */
+static inline DL_BODY void dl_pack(unsigned char *codes, const float *x, float factor, size_t n,
+                                   size_t bits, uint32_t (*code)(float x, float factor))
+{
+    uint32_t words[DL_CODEC_BLOCK / 4] = {0}, mask = (1u << bits) - 1;
+    size_t h = (n * bits + 31) / 32;
+    for (size_t k = 0; k * h < n; k++) {
+        size_t n_here = n - k * h < h ? n - k * h : h;
+        DL_EACH
+        for (size_t i = 0; i < n_here; i++)
+            words[i] |= (code(x[k * h + i], factor) & mask) << k * bits;
+    }
+    memcpy(codes, words, h * sizeof *words);
+}
+
+/* The reverse: value(code, scale) gives an element; the code stands in the high bits, and what is
+ * below them is zero. */
+static inline DL_BODY void dl_unpack(float *out, const unsigned char *codes, float scale, size_t n,
+                                     size_t bits, float (*value)(uint32_t code, float scale))
+{
+    const dl_u32 *words = (const dl_u32 *)codes;
+    uint32_t mask = ~(~(uint32_t)0 >> bits);
+    size_t h = (n * bits + 31) / 32;
+    for (size_t k = 0; k * h < n; k++) {
+        size_t n_here = n - k * h < h ? n - k * h : h;
+        DL_EACH
+        for (size_t i = 0; i < n_here; i++)
+            out[k * h + i] = value((words[i] << (32 - bits - k * bits)) & mask, scale) + 0.0f;
+    }
+}
+
+#endif

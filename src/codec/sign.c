@@ -1,0 +1,62 @@
+/* sign.c - one bit an element: blocks of 256 with scale s = mean|x|; a set bit is -s, a clear one
+ * +s, zeros are +s. The mean is summed in float64, element i in lane i mod 16, the lanes folded
+ * pairwise, so it is exact where all |x| are equal, and a decoded block encodes to itself. */
+#include "codec/blocks.h"
+#include "codec/rows.h"
+
+enum { LANES = 16, BITS = 1 };
+
+static inline DL_BODY double mean_size(const float *x, size_t n)
+{
+    double lane[LANES] = {0};
+    size_t whole = n - n % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] += (double)dl_float_of(dl_bits_of(x[i + l]) & 0x7fffffff);
+    for (size_t l = 0; whole + l < n; l++)
+        lane[l] += (double)dl_float_of(dl_bits_of(x[whole + l]) & 0x7fffffff);
+    for (size_t stride = LANES / 2; stride; stride /= 2)
+        for (size_t l = 0; l < stride; l++)
+            lane[l] += lane[l + stride];
+    return lane[0] / (double)n;
+}
+
+static inline DL_BODY uint32_t code_of(float x, float unused)
+{
+    (void)unused;
+    return x < 0;
+}
+
+static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *scale, const float *x,
+                                        size_t n)
+{
+    dl_store_f32(scale, (float)mean_size(x, n));
+    dl_pack(codes, x, 0, n, BITS, code_of);
+}
+DL_BLOCKS_ENCODE(encode_blocks, encode_block, BITS)
+
+static inline DL_BODY float value_of(uint32_t code, float s)
+{
+    return dl_float_of(dl_bits_of(s) | code);
+}
+
+static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
+                                        const unsigned char *scale, size_t n)
+{
+    dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
+}
+DL_BLOCKS_DECODE(decode_blocks, decode_block, BITS)
+
+static const dl_block_kind kind = {
+    .bits = BITS, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};
+
+const dl_codec dl_codec_sign = {
+    .name = "sign",
+    .summary = "1 bit an element, and the mean size of each 256",
+    .lossy = true,
+    .blocks = &kind,
+    .lay_out = dl_blocks_lay_out,
+    .encode = dl_blocks_encode,
+    .check = dl_blocks_check,
+    .decode = dl_blocks_decode,
+};

@@ -1,0 +1,489 @@
+/* topk.c - the k largest |x| of each chunk (2508.15706): their places and their values.
+ *
+ * A matrix is cut into chunks of 64 x 64, narrower and lower at its edges; a tensor of one row or
+ * one column into runs of 4096. Of a chunk's m elements k = keep * m, rounded, at least 1, are
+ * sent; of equal ones those of lowest index. A chunk's record:
+ *
+ *     indices  12 bits each, within the chunk by rows, ascending; two in three bytes, the last of
+ *              an odd number in two, low bits first
+ *     values   f32: 4 bytes each
+ *              int8: a scale, as in int8.c over the k values, then a byte each
+ *              2bit: a code each, four in a byte, low bits first
+ *
+ * The payload is the chunks' records by tensor and, within it, by rows of chunks. With 2bit each
+ * tensor's begin with a codebook of four floats: with the mean and the standard deviation (of
+ * n - 1) of all its selected values, code = clamp(round((x - mean) / (6 * std / 4) + 2), 0, 3), and
+ * the codebook holds the mean of the values that got each code. Statistics are float64 sums in the
+ * payload's order.
+ *
+ * All sizes follow from the form, so a record is found by arithmetic: chunks of one tensor have at
+ * most four shapes. */
+#include "codec/blocks.h"
+#include "codec/rows.h"
+#include "codec/select.h"
+
+#include <math.h>
+
+enum { SIDE = 64, CHUNK = SIDE * SIDE, N_CODES = 4, CODEBOOK = N_CODES * sizeof(float) };
+
+typedef enum value_kind { AS_F32, AS_INT8, AS_2BIT } value_kind;
+
+static value_kind values_of(const dl_codec_form *form)
+{
+    switch (form->options.values[0]) {
+    case 'f':
+        return AS_F32;
+    case 'i':
+        return AS_INT8;
+    default:
+        return AS_2BIT;
+    }
+}
+
+/* ---- where things are ------------------------------------------------------------------- */
+
+/* How a tensor is cut. Chunks at the lower and at the right edge are short; shapes[lower][right].
+ */
+typedef struct grid {
+    size_t rows, cols;       /* of the tensor; a run is one row */
+    size_t height, width;    /* of a whole chunk */
+    size_t n_down, n_across; /* chunks */
+    size_t head;             /* bytes before the first record */
+    struct {
+        size_t height, width, k, bytes;
+    } shapes[2][2];
+} grid;
+
+typedef struct chunk {
+    size_t origin;        /* its first element in the tensor */
+    size_t row, col;      /* of that */
+    size_t height, width; /* its extent */
+    size_t k;
+    size_t at; /* its record, from the tensor's first byte */
+} chunk;
+
+static size_t kept(const dl_codec_form *form, size_t m)
+{
+    size_t k = (size_t)(form->options.keep * (double)m + 0.5);
+    return dl_size_min(m, dl_size_max(k, 1));
+}
+
+static size_t index_bytes(size_t k)
+{
+    return (3 * k + 1) / 2;
+}
+
+static size_t record_bytes(value_kind kind, size_t k)
+{
+    switch (kind) {
+    case AS_F32:
+        return index_bytes(k) + k * sizeof(float);
+    case AS_INT8:
+        return index_bytes(k) + sizeof(float) + k;
+    case AS_2BIT:
+        break;
+    }
+    return index_bytes(k) + (k + 3) / 4;
+}
+
+static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
+{
+    bool run = t->rows == 1 || t->cols == 1;
+    grid g = {.rows = run ? 1 : t->rows,
+              .cols = run ? t->count : t->cols,
+              .height = run ? 1 : SIDE,
+              .width = run ? CHUNK : SIDE};
+    g.n_down = (g.rows + g.height - 1) / g.height;
+    g.n_across = (g.cols + g.width - 1) / g.width;
+    g.head = values_of(form) == AS_2BIT ? CODEBOOK : 0;
+    for (int lower = 0; lower < 2; lower++)
+        for (int right = 0; right < 2; right++) {
+            size_t height = lower ? g.rows % g.height : g.height;
+            size_t width = right ? g.cols % g.width : g.width;
+            size_t k = kept(form, height * width);
+            g.shapes[lower][right].height = height;
+            g.shapes[lower][right].width = width;
+            g.shapes[lower][right].k = k;
+            g.shapes[lower][right].bytes = record_bytes(values_of(form), k);
+        }
+    return g;
+}
+
+static chunk chunk_at(const grid *g, size_t down, size_t across)
+{
+    size_t whole_across = g->cols / g->width;
+    int lower = down == g->rows / g->height, right = across == whole_across;
+    size_t row_bytes = whole_across * g->shapes[0][0].bytes;
+    if (g->n_across > whole_across) row_bytes += g->shapes[0][1].bytes;
+    chunk c = {.row = down * g->height,
+               .col = across * g->width,
+               .height = g->shapes[lower][right].height,
+               .width = g->shapes[lower][right].width,
+               .k = g->shapes[lower][right].k,
+               .at = g->head + down * row_bytes + across * g->shapes[lower][0].bytes};
+    c.origin = c.row * g->cols + c.col;
+    return c;
+}
+
+/* Values that are sent of the whole tensor. */
+static size_t kept_of_tensor(const grid *g)
+{
+    size_t down = g->rows / g->height, across = g->cols / g->width, sum = 0;
+    for (int lower = 0; lower < 2; lower++)
+        for (int right = 0; right < 2; right++)
+            sum += (lower ? g->n_down - down : down) * (right ? g->n_across - across : across) *
+                   g->shapes[lower][right].k;
+    return sum;
+}
+
+static diloco_status lay_out(dl_codec_form *form)
+{
+    size_t most = 0; /* values of a tensor: 2bit lays them down before it knows their codes */
+    for (size_t i = 0; i < form->n_tensors; i++) {
+        dl_codec_tensor *t = &form->tensors[i];
+        grid g = grid_of(form, t);
+        chunk last = chunk_at(&g, g.n_down - 1, g.n_across - 1);
+        t->at = form->end;
+        t->units = form->n_units;
+        form->n_units += g.n_down * g.n_across;
+        form->end += last.at + record_bytes(values_of(form), last.k);
+        most = dl_size_max(most, kept_of_tensor(&g));
+    }
+    form->bound = form->room = form->end;
+    if (values_of(form) == AS_2BIT) form->room += most * sizeof(float);
+    return DILOCO_OK;
+}
+
+/* ---- indices: two in three bytes --------------------------------------------------------- */
+
+static size_t index_get(const unsigned char *p, size_t i)
+{
+    p += i / 2 * 3;
+    return i % 2 ? (size_t)(p[1] >> 4 | p[2] << 4) : (size_t)(p[0] | (p[1] & 15) << 8);
+}
+
+/* In ascending order of i: an even one clears what the next shares with it. */
+static void index_put(unsigned char *p, size_t i, size_t index)
+{
+    p += i / 2 * 3;
+    if (i % 2) {
+        p[1] = (unsigned char)(p[1] | index << 4);
+        p[2] = (unsigned char)(index >> 4);
+    } else {
+        p[0] = (unsigned char)index;
+        p[1] = (unsigned char)(index >> 8);
+    }
+}
+
+/* ---- encoding ----------------------------------------------------------------------------- */
+
+/* The chunk's elements by rows: in place, or by way of room[CHUNK]. */
+static const float *elements_of(float *room, const float *x, const grid *g, const chunk *c)
+{
+    size_t r = 0;
+    x += c->origin;
+    if (c->height == 1) return x;
+    do
+        memcpy(room + r * c->width, x + r * g->cols, c->width * sizeof *x);
+    while (++r < c->height);
+    return room;
+}
+
+/* The record's indices, and the values there without negative zeros. */
+static void choose(unsigned char *record, float *values, const float *elements, size_t m, size_t k)
+{
+    static const dl_order by_size = {0x7fffffff, 0};
+    unsigned char marks[CHUNK];
+    dl_selection selection = dl_select(elements, m, k, by_size);
+    size_t n = 0;
+    dl_select_marks(marks, elements, m, &selection);
+    memset(marks + m, 0, dl_size_round_up(m, 8) - m);
+    for (size_t i = 0; i < m; i += 8) { /* most eights hold none */
+        uint64_t eight;
+        memcpy(&eight, marks + i, sizeof eight);
+        for (; eight; eight &= eight - 1) {
+            size_t index = i + (size_t)__builtin_ctzll(eight) / 8;
+            if (!dl_selected(&selection, elements[index])) continue;
+            values[n] = elements[index] + 0.0f;
+            index_put(record, n++, index);
+        }
+    }
+    DL_ASSERT(n == k);
+}
+
+static void put_int8(unsigned char *out, const float *values, size_t k)
+{
+    float s = dl_integer_scale(dl_block_largest(values, k), 127);
+    dl_store_f32(out, s);
+    for (size_t i = 0; i < k; i++)
+        out[sizeof s + i] = (unsigned char)dl_nearest(values[i] * (1 / s));
+}
+
+/* What the codebook of a tensor is made from. */
+typedef struct statistics {
+    double n, sum, squares, mean, scale;
+    double sums[N_CODES], counts[N_CODES];
+} statistics;
+
+static void add_value(statistics *s, float x)
+{
+    s->n++;
+    s->sum += (double)x;
+    s->squares += (double)x * (double)x;
+}
+
+static void set_scale(statistics *s)
+{
+    s->mean = s->sum / s->n;
+    double variance = s->n > 1 ? fmax(0, s->squares - s->sum * s->mean) / (s->n - 1) : 0;
+    s->scale = 6 * sqrt(variance) / N_CODES;
+}
+
+static unsigned next_code(statistics *s, float x)
+{
+    double place = s->scale > 0 ? ((double)x - s->mean) / s->scale : 0;
+    unsigned code = (unsigned)fmin(fmax(rint(place + 2), 0), N_CODES - 1);
+    s->sums[code] += (double)x;
+    s->counts[code]++;
+    return code;
+}
+
+/* The codes of k values, of which the sums are kept. */
+static void put_2bit(unsigned char *out, const unsigned char *values, size_t k, statistics *s)
+{
+    memset(out, 0, (k + 3) / 4);
+    for (size_t i = 0; i < k; i++) {
+        unsigned code = next_code(s, dl_load_f32(values + i * sizeof(float)));
+        out[i / 4] = (unsigned char)(out[i / 4] | code << 2 * (i % 4));
+    }
+}
+
+static void put_codebook(unsigned char *out, const statistics *s)
+{
+    for (size_t code = 0; code < N_CODES; code++)
+        dl_store_f32(out + code * sizeof(float),
+                     s->counts[code] > 0 ? (float)(s->sums[code] / s->counts[code]) + 0.0f : 0);
+}
+
+/* Indices and values of a chunk; with 2bit the values go to *aside, which moves on. */
+static void encode_chunk(const dl_codec_form *form, unsigned char *record, unsigned char **aside,
+                         const float *x, const grid *g, const chunk *c)
+{
+    float room[CHUNK], values[CHUNK];
+    unsigned char *out = record + index_bytes(c->k);
+    choose(record, values, elements_of(room, x, g, c), c->height * c->width, c->k);
+    switch (values_of(form)) {
+    case AS_F32:
+        memcpy(out, values, c->k * sizeof *values);
+        break;
+    case AS_INT8:
+        put_int8(out, values, c->k);
+        break;
+    case AS_2BIT:
+        memcpy(*aside, values, c->k * sizeof *values);
+        *aside += c->k * sizeof *values;
+        break;
+    }
+}
+
+/* The codebook and the codes of a tensor whose indices stand. */
+static void encode_2bit(unsigned char *out, const unsigned char *values, const grid *g)
+{
+    statistics s = {.n = 0};
+    for (size_t i = 0; i < kept_of_tensor(g); i++)
+        add_value(&s, dl_load_f32(values + i * sizeof(float)));
+    set_scale(&s);
+    for (size_t down = 0; down < g->n_down; down++)
+        for (size_t across = 0; across < g->n_across; across++) {
+            chunk c = chunk_at(g, down, across);
+            put_2bit(out + c.at + index_bytes(c.k), values, c.k, &s);
+            values += c.k * sizeof(float);
+        }
+    put_codebook(out, &s);
+}
+
+static void encode_tensor(const dl_codec_form *form, unsigned char *out, unsigned char *values,
+                          const float *x, const grid *g)
+{
+    unsigned char *aside = values;
+    for (size_t down = 0; down < g->n_down; down++)
+        for (size_t across = 0; across < g->n_across; across++) {
+            chunk c = chunk_at(g, down, across);
+            encode_chunk(form, out + c.at, &aside, x, g, &c);
+        }
+    if (values_of(form) == AS_2BIT) encode_2bit(out, values, g);
+}
+
+static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
+{
+    dl_fp_state saved = dl_fp_enter();
+    for (size_t i = 0; i < form->n_tensors; i++) {
+        const dl_codec_tensor *t = &form->tensors[i];
+        grid cut = grid_of(form, t);
+        encode_tensor(form, out + t->at, out + form->end, g + t->begin, &cut);
+    }
+    dl_fp_leave(saved);
+    *len = form->bound;
+}
+
+/* ---- checking ------------------------------------------------------------------------------- */
+
+static diloco_status check_indices(const unsigned char *record, const chunk *c)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < c->k; i++) {
+        size_t index = index_get(record, i);
+        if (index < next || index >= c->height * c->width)
+            return dl_fail(DILOCO_EPROTO, "topk: index %zu, %zu, of a chunk of %zu is %s", i, index,
+                           c->height * c->width,
+                           index < next ? "not above the one before it" : "outside");
+        next = index + 1;
+    }
+    if (c->k % 2 && record[index_bytes(c->k) - 1] > 15)
+        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's last index are not zero");
+    return DILOCO_OK;
+}
+
+static diloco_status check_values(const dl_codec_form *form, const unsigned char *in, size_t k)
+{
+    value_kind kind = values_of(form);
+    if (kind == AS_INT8 && dl_bits_of(dl_load_f32(in)) > 0x7f7fffff)
+        return dl_fail(DILOCO_EPROTO, "topk: a scale is negative, infinite or not a number");
+    if (kind == AS_INT8 && memchr(in + sizeof(float), 0x80, k))
+        return dl_fail(DILOCO_EPROTO, "topk: a value holds the code -128, which int8 does not use");
+    if (kind == AS_2BIT && k % 4 && in[(k - 1) / 4] >> 2 * (k % 4))
+        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's last value are not zero");
+    return DILOCO_OK;
+}
+
+static diloco_status check_codebook(const unsigned char *in)
+{
+    for (size_t code = 0; code < N_CODES; code++)
+        if (!isfinite(dl_load_f32(in + code * sizeof(float))))
+            return dl_fail(DILOCO_EPROTO, "topk: a codebook holds what is not a number");
+    return DILOCO_OK;
+}
+
+static diloco_status check_tensor(const dl_codec_form *form, const unsigned char *records,
+                                  const grid *g)
+{
+    if (values_of(form) == AS_2BIT) DL_TRY(check_codebook(records));
+    for (size_t down = 0; down < g->n_down; down++)
+        for (size_t across = 0; across < g->n_across; across++) {
+            chunk c = chunk_at(g, down, across);
+            DL_TRY(check_indices(records + c.at, &c));
+            DL_TRY(check_values(form, records + c.at + index_bytes(c.k), c.k));
+        }
+    return DILOCO_OK;
+}
+
+static diloco_status check(const dl_codec_form *form, const unsigned char *payload, size_t len)
+{
+    if (len != form->bound)
+        return dl_fail(DILOCO_EPROTO, "topk needs %zu bytes for these tensors, the payload has %zu",
+                       form->bound, len);
+    for (size_t i = 0; i < form->n_tensors; i++) {
+        grid cut = grid_of(form, &form->tensors[i]);
+        DL_TRY(check_tensor(form, payload + form->tensors[i].at, &cut));
+    }
+    return DILOCO_OK;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------
+ */
+
+/* Value i of a record's values; `codebook` is where the tensor's records begin. */
+static float value_at(value_kind kind, const unsigned char *values, const unsigned char *codebook,
+                      size_t i)
+{
+    switch (kind) {
+    case AS_F32:
+        return dl_load_f32(values + i * sizeof(float)) + 0.0f;
+    case AS_INT8:
+        return (float)(signed char)values[sizeof(float) + i] * dl_load_f32(values) + 0.0f;
+    case AS_2BIT:
+        break;
+    }
+    return dl_load_f32(codebook + (values[i / 4] >> 2 * (i % 4) & 3) * sizeof(float)) + 0.0f;
+}
+
+/* The first of the record's indices that is at least `index`; k if none. Without branches, which
+ * could not be foretold. */
+static size_t first_from(const unsigned char *record, size_t k, size_t index)
+{
+    size_t low = 0;
+    for (size_t n = k; n > 0;) {
+        size_t half = (n + 1) / 2;
+        low += index_get(record, low + half - 1) < index ? half : 0;
+        n -= half;
+    }
+    return low;
+}
+
+/* The lowest index of the chunk whose element is not before `from`. */
+static size_t index_from(const grid *g, const chunk *c, size_t from)
+{
+    size_t row = from / g->cols, col = from % g->cols;
+    if (row < c->row) return 0;
+    return (row - c->row) * c->width + (col > c->col ? dl_size_min(col - c->col, c->width) : 0);
+}
+
+/* Put a chunk's values that lie in elements [from, to) of the tensor to out, which is element
+ * `from`. Ascending indices are ascending elements. */
+static void scatter(const dl_codec_form *form, float *out, const unsigned char *records,
+                    const grid *g, const chunk *c, size_t from, size_t to)
+{
+    value_kind kind = values_of(form);
+    const unsigned char *record = records + c->at, *values = record + index_bytes(c->k);
+    for (size_t i = first_from(record, c->k, index_from(g, c, from)); i < c->k; i++) {
+        size_t index = index_get(record, i);
+        size_t element = c->origin + index / c->width * g->cols + index % c->width;
+        if (element >= to) break;
+        out[element - from] = value_at(kind, values, records, i);
+    }
+}
+
+static void decode_tensor(const dl_codec_form *form, float *out, const unsigned char *records,
+                          const grid *g, size_t from, size_t to)
+{
+    size_t first_row = from / g->cols, last_row = (to - 1) / g->cols;
+    size_t first = 0, last = g->n_across - 1; /* chunks across */
+    if (first_row == last_row) {
+        first = from % g->cols / g->width;
+        last = (to - 1) % g->cols / g->width;
+    }
+    for (size_t down = first_row / g->height; down <= last_row / g->height; down++)
+        for (size_t across = first; across <= last; across++) {
+            chunk c = chunk_at(g, down, across);
+            scatter(form, out, records, g, &c, from, to);
+        }
+}
+
+static void decode(const dl_codec_form *form, float *out, const unsigned char *payload, size_t len,
+                   size_t first, size_t n)
+{
+    (void)len; /* known from the check */
+    memset(out, 0, n * sizeof *out);
+    const dl_codec_tensor *t = dl_codec_tensor_of(form, first);
+    for (size_t at = first; at < first + n; t++) {
+        size_t end = dl_size_min(first + n, t->begin + t->count);
+        grid cut = grid_of(form, t);
+        decode_tensor(form, out + (at - first), payload + t->at, &cut, at - t->begin,
+                      end - t->begin);
+        at = end;
+    }
+}
+
+static const char *const options[] = {"server.diloco.codec_keep", "server.diloco.codec_values",
+                                      NULL};
+
+const dl_codec dl_codec_topk = {
+    .name = "topk",
+    .summary = "the largest of each chunk, and where they are",
+    .options = options,
+    .lossy = true,
+    .lay_out = lay_out,
+    .encode = encode,
+    .check = check,
+    .decode = decode,
+};

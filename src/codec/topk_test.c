@@ -1,0 +1,206 @@
+/* topk_test.c - what topk keeps, where it puts it, and what it refuses. */
+#include "codec_form.h"
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define KEEP         "server.diloco.codec_keep"
+#define VALUES       "server.diloco.codec_values"
+
+static size_t count_kept(const float *y, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        kept += y[i] != 0;
+    return kept;
+}
+
+/* Every chunk of height x width keeps its k largest exactly, and nothing else. */
+static void check_chunks(const float *x, const float *y, size_t rows, size_t cols, size_t height,
+                         size_t width, double keep)
+{
+    for (size_t row = 0; row < rows; row += height)
+        for (size_t col = 0; col < cols; col += width) {
+            size_t down = dl_size_min(height, rows - row), across = dl_size_min(width, cols - col);
+            size_t k = dl_size_max(1, (size_t)lround(keep * (double)(down * across))), kept = 0;
+            float least = INFINITY, most = 0; /* kept, and not */
+            for (size_t i = 0; i < down * across; i++) {
+                size_t at = (row + i / across) * cols + col + i % across;
+                if (y[at] != 0) CHECK(y[at] == x[at]);
+                if (y[at] != 0) least = fminf(least, fabsf(x[at])), kept++;
+                if (y[at] == 0) most = fmaxf(most, fabsf(x[at]));
+            }
+            CHECK_INT(k, kept);
+            CHECK(least >= most);
+        }
+}
+
+TEST(a_matrix_keeps_the_largest_of_every_64_by_64_also_at_its_edges)
+{
+    enum { ROWS = 150, COLS = 200 };
+    static float x[ROWS * COLS];
+    codec_form f = form_open("topk", OPTIONS(KEEP, "0.1"), ROWS, COLS);
+    fill_uniform(x, ROWS * COLS, 1);
+    check_chunks(x, form_pass(&f, x), ROWS, COLS, 64, 64, 0.1);
+    form_close(&f);
+}
+
+TEST(one_row_or_one_column_is_cut_into_runs_of_4096)
+{
+    enum { N = 9000 };
+    static float x[N];
+    codec_form row = form_open("topk", NULL, 1, N), column = form_open("topk", NULL, N, 1);
+    fill_uniform(x, N, 1);
+    check_chunks(x, form_pass(&row, x), 1, N, 1, 4096, 1.0 / 64);
+    check_chunks(x, form_pass(&column, x), 1, N, 1, 4096, 1.0 / 64);
+    CHECK_INT(row.len, column.len);
+    CHECK_INT((64 + 64 + 13) * 4 + 96 + 96 + 20, row.len);
+    form_close(&row), form_close(&column);
+}
+
+TEST(of_equal_ones_the_first_are_kept_and_all_zeros_is_no_trouble)
+{
+    static float x[4096];
+    codec_form f = form_open("topk", NULL, 1, 4096);
+    CHECK_INT(0, count_kept(form_pass(&f, x), 4096));
+    for (size_t i = 0; i < 4096; i++)
+        x[i] = i % 2 ? -5 : 5;
+    const float *y = form_pass(&f, x);
+    CHECK_INT(64, count_kept(y, 64));
+    CHECK_INT(64, count_kept(y, 4096));
+    form_close(&f);
+}
+
+TEST(sixty_four_of_4096_with_2_bits_are_two_tenths_of_a_bit_an_element)
+{
+    enum { N = 256 * 256 };
+    static float x[N];
+    codec_form f = form_open("topk", OPTIONS(VALUES, "2bit"), 256, 256);
+    fill_uniform(x, N, 1);
+    form_pass(&f, x);
+    CHECK_INT(16 + 16 * (96 + 16), f.len);
+    CHECK(N * sizeof *x > 144 * f.len); /* 2508.15706 says 146, without its codebook */
+    form_close(&f);
+}
+
+TEST(int8_values_are_within_half_a_step_of_their_chunks_largest)
+{
+    static float x[4096];
+    codec_form f = form_open("topk", OPTIONS(VALUES, "int8"), 64, 64);
+    fill_uniform(x, 4096, 2);
+    x[77] = -2;
+    const float *y = form_pass(&f, x);
+    CHECK_INT(64, count_kept(y, 4096));
+    for (size_t i = 0; i < 4096; i++)
+        if (y[i] != 0) CHECK_NEAR(x[i], y[i], 0.5 * 2 / 127 * (1 + 1e-4));
+    form_close(&f);
+}
+
+/* The definition once more, over the values that the f32 variant keeps. */
+TEST(two_bit_values_are_the_means_of_their_bins)
+{
+    enum { ROWS = 100, COLS = 130, N = ROWS * COLS };
+    static float x[N];
+    codec_form exact = form_open("topk", NULL, ROWS, COLS);
+    codec_form f = form_open("topk", OPTIONS(VALUES, "2bit"), ROWS, COLS);
+    fill_uniform(x, N, 1);
+    for (size_t i = 0; i < N; i++)
+        x[i] *= x[i] * x[i]; /* with a tail, so that all bins have members */
+    const float *kept = form_pass(&exact, x), *y = form_pass(&f, x);
+    double n = 0, mean = 0, squares = 0, sum[4] = {0}, count[4] = {0};
+    for (size_t i = 0; i < N; i++)
+        if (kept[i] != 0) n++, mean += (double)kept[i];
+    mean /= n;
+    for (size_t i = 0; i < N; i++)
+        if (kept[i] != 0) squares += ((double)kept[i] - mean) * ((double)kept[i] - mean);
+    double scale = 6 * sqrt(squares / (n - 1)) / 4;
+    int code[N];
+    for (size_t i = 0; i < N; i++) {
+        double place = nearbyint(((double)kept[i] - mean) / scale + 2);
+        code[i] = (int)fmin(fmax(place, 0), 3);
+        if (kept[i] != 0) count[code[i]]++, sum[code[i]] += (double)kept[i];
+    }
+    for (size_t i = 0; i < N; i++)
+        CHECK_NEAR(kept[i] != 0 ? sum[code[i]] / count[code[i]] : 0, y[i], 1e-6);
+    form_close(&exact), form_close(&f);
+}
+
+TEST(four_values_with_2_bits_are_exact)
+{
+    static float x[4096];
+    codec_form f = form_open("topk", OPTIONS(VALUES, "2bit"), 64, 64);
+    static const float four[] = {-4, -1, 1.5f, 0.125f};
+    for (size_t i = 0; i < 64; i++)
+        x[61 * i + 3] = four[i < 2 ? 0 : i % 2 + 1]; /* mean near 0, -4 far out: three bins */
+    CHECK_BYTES(x, form_pass(&f, x), sizeof x);
+    form_close(&f);
+}
+
+TEST(indices_out_of_order_repeated_outside_and_with_filled_gaps_are_refused)
+{
+    float x[100] = {[5] = 3, [70] = -2, [99] = 1};
+    codec_form f = form_open("topk", OPTIONS(KEEP, "0.03"), 1, 100);
+    form_pass(&f, x);
+    CHECK_INT(5 + 12, f.len);
+    static const unsigned char indices[] = {5, 0x60, 4, 99, 0};
+    CHECK_BYTES(indices, f.payload, sizeof indices);
+    form_refuses(&f, 0, 70, "index 1, 70");  /* repeated */
+    form_refuses(&f, 0, 71, "not above");    /* out of order */
+    form_refuses(&f, 3, 100, "is outside");  /* of 100 */
+    form_refuses(&f, 4, 0x0f, "is outside"); /* 3939 */
+    form_refuses(&f, 4, 0x10, "behind a chunk's last index");
+    form_close(&f);
+}
+
+TEST(values_that_are_not_sound_are_refused)
+{
+    float x[100] = {[5] = 3, [70] = -2, [99] = 1};
+    codec_form f = form_open("topk", OPTIONS(KEEP, "0.03", VALUES, "int8"), 1, 100);
+    form_pass(&f, x);
+    CHECK_INT(5 + 4 + 3, f.len);
+    form_refuses(&f, 8, 0xff, "a scale");
+    form_refuses(&f, 10, 0x80, "-128");
+    form_close(&f);
+    f = form_open("topk", OPTIONS(KEEP, "0.03", VALUES, "2bit"), 1, 100);
+    form_pass(&f, x);
+    CHECK_INT(16 + 5 + 1, f.len);
+    form_refuses(&f, 21, 0xff, "behind a chunk's last value");
+    f.payload[2] = 0x80, f.payload[3] = 0x7f; /* infinity in the codebook */
+    CHECK_STATUS(DILOCO_EPROTO, form_check(&f));
+    CHECK_CONTAINS("codebook", diloco_error_text());
+    form_close(&f);
+    f = form_open("topk", OPTIONS(KEEP, "0.03"), 1, 100);
+    form_pass(&f, x);
+    put_float(f.payload + 9, NAN);
+    CHECK_STATUS(DILOCO_ENUMERIC, form_check(&f));
+    CHECK_INT(70, f.index);
+    form_close(&f);
+}
+
+/* SWM-25: with the residual added, what is always too small to be chosen is sent in the end. */
+TEST(a_small_constant_component_is_sent_only_with_error_feedback)
+{
+    enum { N = 64, ENTRIES = 200 };
+    for (int feedback = 0; feedback < 2; feedback++) {
+        float a[N], residual[N] = {0}, sent = 0;
+        codec_form f = form_open("topk", OPTIONS(KEEP, "0.03"), 1, N);
+        for (int e = 0; e < ENTRIES; e++) {
+            for (size_t i = 0; i < N; i++)
+                a[i] = (i < 2 ? 1 : 0.02f) + (feedback ? residual[i] : 0);
+            const float *y = form_pass(&f, a);
+            sent += y[40];
+            for (size_t i = 0; i < N; i++)
+                residual[i] = a[i] - y[i];
+        }
+        CHECK(feedback ? sent > 0.02f * ENTRIES / 2 : sent == 0);
+        form_close(&f);
+    }
+}
+
+TEST_MAIN(a_matrix_keeps_the_largest_of_every_64_by_64_also_at_its_edges,
+          one_row_or_one_column_is_cut_into_runs_of_4096,
+          of_equal_ones_the_first_are_kept_and_all_zeros_is_no_trouble,
+          sixty_four_of_4096_with_2_bits_are_two_tenths_of_a_bit_an_element,
+          int8_values_are_within_half_a_step_of_their_chunks_largest,
+          two_bit_values_are_the_means_of_their_bins, four_values_with_2_bits_are_exact,
+          indices_out_of_order_repeated_outside_and_with_filled_gaps_are_refused,
+          values_that_are_not_sound_are_refused,
+          a_small_constant_component_is_sent_only_with_error_feedback)

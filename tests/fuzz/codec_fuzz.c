@@ -1,0 +1,87 @@
+/* codec_fuzz.c - every codec's check over a stranger's payload: refused, or it decodes to numbers
+ * within the bound, and the first that is not is where check said.
+ *
+ * The first byte picks codec and options. The rest is the payload; or, when it is shorter, what is
+ * laid over the payload of some vector, or no input would come past lengths and orders. */
+#include "codec/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { N_SETTINGS = 13, MOST = 8192 };
+
+static const struct {
+    const char *codec, *values, *keep;
+} settings[N_SETTINGS] = {
+    {"f32", "f32", "1"},     {"bf16", "f32", "1"},     {"f16", "f32", "1"},
+    {"int8", "f32", "1"},    {"int4", "f32", "1"},     {"e3m0", "f32", "1"},
+    {"sign", "f32", "1"},    {"prune", "f32", "1"},    {"topk", "f32", "0.03"},
+    {"topk", "int8", "0.1"}, {"topk", "2bit", "0.02"}, {"topk", "2bit", "1"},
+    {"topk", "f32", "1"},
+};
+
+static dl_codec_form forms[N_SETTINGS];
+static float g[MOST];
+
+static void set_up(void)
+{
+    static const diloco_tensor tensors[] = {
+        {"a", NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {300}, 0},
+        {"b", NULL, DILOCO_F32, DILOCO_PARAMETER, 2, {67, 70}, 0},
+        {"c", NULL, DILOCO_F32, DILOCO_BUFFER, 0, {0}, 0},
+    };
+    static dl_config config;
+    dl_manifest manifest;
+    if (dl_manifest_init(&manifest, tensors, 3, false)) abort();
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        dl_config_init(&config);
+        if (dl_config_set(&config, "codec", settings[i].codec, "fuzz") ||
+            dl_config_set(&config, "server.diloco.codec_values", settings[i].values, "fuzz") ||
+            dl_config_set(&config, "server.diloco.codec_keep", settings[i].keep, "fuzz") ||
+            dl_codec_form_init(&forms[i], &config, &manifest, 0))
+            abort();
+    }
+    for (size_t i = 0; i < MOST; i++)
+        g[i] = ((float)(i * i % 199) - 99) * 0.01f;
+    dl_manifest_deinit(&manifest);
+}
+
+static void check(const dl_codec_form *form, const unsigned char *payload, size_t len)
+{
+    static float out[MOST];
+    size_t index;
+    double norm2;
+    diloco_status status = dl_codec_check(form, payload, len, 1000, &index, &norm2);
+    if (status == DILOCO_EPROTO) return;
+    dl_codec_round_trip(form, out, payload, len);
+    size_t bad = dl_first_bad(out, form->n, 1000);
+    if (status == DILOCO_OK && (bad != form->n || norm2 != dl_norm2(out, form->n))) abort();
+    if (status == DILOCO_ENUMERIC && bad != index) abort();
+    if (status != DILOCO_OK && status != DILOCO_ENUMERIC) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!forms[0].codec) set_up();
+    if (size < 3) return 0;
+    const dl_codec_form *form = &forms[data[0] % N_SETTINGS];
+    size_t at = (data[1] | (size_t)data[2] << 8) % form->bound, len = size - 3;
+    unsigned char *payload = malloc(form->room); /* as small as may be, for the sanitizer */
+    if (!payload) abort();
+    if (len < form->bound) {
+        form->codec->encode(form, payload, &len, g);
+        memcpy(payload + at, data + 3, dl_size_min(size - 3, len - at));
+        unsigned char *exact = malloc(len);
+        if (!exact) abort();
+        memcpy(exact, payload, len);
+        check(form, exact, len);
+        free(exact);
+    } else {
+        check(form, data + 3, len);
+    }
+    free(payload);
+    return 0;
+}
