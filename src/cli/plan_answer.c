@@ -106,8 +106,13 @@ static diloco_status add_config(answer *a)
         .tau = option_of(config, "server.diloco.overlap_steps", 0),
         .bits = codec->bits,
         .exchange = a->q->exchange};
+    char overlap[DL_OPTION_NAME_MAX + 1] = "steps";
+    if (dl_option_find(dl_config_table, "server.diloco.overlap"))
+        DL_TRY(diloco_config_get(config, "server.diloco.overlap", overlap, sizeof overlap));
+    bool round_late = strcmp(overlap, "steps") != 0; /* delayed, eager */
+    if (round_late) r->choice.tau = r->choice.sync_every;
     if (r->choice.fragments > r->choice.sync_every) r->choice.fragments = r->choice.sync_every;
-    DL_TRY(check_choice("CONFIG", &r->choice, false));
+    DL_TRY(check_choice("CONFIG", &r->choice, round_late));
     r->forecast = dl_plan_forecast(&a->q->task, &r->choice, prices_of(a->q));
     return DILOCO_OK;
 }

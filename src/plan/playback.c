@@ -1,4 +1,5 @@
-/* playback.c - moves of replicas, played on a link.
+/* playback.c - moves of replicas, played on a link: on the recorded one, to learn what of the
+ * recorded time it does not explain, and on the one that is asked about.
  *
  *     STEP    clock += its seconds
  *     SEND e  after encoding, the contribution goes up the link, beside the clock
@@ -25,13 +26,14 @@ typedef struct entry {
 /* The most steps between a contribution and its entry. */
 static uint64_t recorded_tau(const dl_playback *r)
 {
-    uint64_t tau = 0, steps;
+    uint64_t tau = 0;
     for (size_t i = 0; i < r->n; i++) {
         dl_played *p = &r->replicas[i];
-        for (size_t k = 0; k < p->n; k++)
-            if (p->moves[k].kind == DL_MOVE_TAKE &&
-                dl_playback_sent(p, k, p->moves[k].entry, &steps) && steps > tau)
-                tau = steps;
+        for (size_t k = 0; k < p->n; k++) {
+            const dl_move *m = &p->moves[k];
+            const dl_move *sent = m->kind == DL_MOVE_TAKE ? dl_playback_sent(p, k, m->entry) : NULL;
+            if (sent && m->done - sent->done > tau) tau = m->done - sent->done;
+        }
     }
     return tau;
 }
@@ -46,15 +48,12 @@ static int by_turn(const void *a, const void *b)
 /* Behind step k come the contributions taken there, then the entries due there. */
 static void hold_back(dl_played *p, uint64_t tau)
 {
-    uint64_t done = 0, since;
     for (size_t k = 0; k < p->n; k++) {
         dl_move *m = &p->moves[k];
         m->index = k;
-        if (m->kind == DL_MOVE_STEP) m->turn = 4 * ++done;
-        if (m->kind == DL_MOVE_SEND) m->turn = 4 * done + 1;
-        if (m->kind != DL_MOVE_TAKE) continue;
-        bool early = dl_playback_sent(p, k, m->entry, &since) && since < tau;
-        m->turn = 4 * (early ? done + tau - since : done) + 2;
+        m->turn = 4 * m->done + (unsigned)m->kind;
+        const dl_move *sent = m->kind == DL_MOVE_TAKE ? dl_playback_sent(p, k, m->entry) : NULL;
+        if (sent && sent->done + tau > m->done) m->turn = 4 * (sent->done + tau) + DL_MOVE_TAKE;
     }
     if (p->n) qsort(p->moves, p->n, sizeof *p->moves, by_turn);
 }
@@ -97,30 +96,23 @@ static entry *entry_of(entry *entries, size_t n, const dl_move *m)
 /* ---- the play */
 
 typedef struct play {
-    const dl_playback_args *args;
+    const dl_plan_link *link;
     entry *entries;
     size_t n_entries;
 } play;
 
-/* What of a recorded exchange was not its link: at least the work that was measured by itself. */
-static double local_work(const play *g, const dl_move *take, const dl_move *sent)
+static double seconds_on(const dl_plan_link *link, double up, double down)
 {
-    const dl_plan_link *l = g->args->recorded;
-    double up = sent ? sent->bytes : 0, on_link = 0;
-    if (l)
-        on_link = 8 * up / l->up_bps + 8 * take->bytes / l->down_bps +
-                  (PUT_REQUESTS + TAKE_REQUESTS + take->n_members) * l->latency_s;
-    else if (up > 0)
-        on_link = sent->put_s * (1 + take->bytes / up);
-    return fmax(take->seconds - on_link, take->outer_s + (sent ? sent->seconds : 0));
+    return 8 * up / link->up_bps + 8 * down / link->down_bps;
 }
 
+/* It begins when the snapshot that the last entry brought is done, too: both are in order. */
 static void play_send(play *g, dl_played *p, dl_move *m)
 {
-    const dl_plan_link *link = &g->args->link;
     entry *e = entry_of(g->entries, g->n_entries, m);
-    p->up = fmax(p->up, p->clock + m->seconds) + 8 * m->bytes / link->up_bps;
-    m->up_at = p->up + PUT_REQUESTS * link->latency_s;
+    double begin = fmax(p->up, fmax(p->background, p->clock + m->seconds));
+    p->up = begin + seconds_on(g->link, m->bytes, 0);
+    m->up_at = p->up + PUT_REQUESTS * g->link->latency_s;
     if (!e || !m->counted) return;
     e->up = fmax(e->up, m->up_at);
     e->to_come--;
@@ -128,12 +120,15 @@ static void play_send(play *g, dl_played *p, dl_move *m)
 
 static void play_take(play *g, dl_played *p, const dl_move *m, const entry *e)
 {
-    const dl_plan_link *link = &g->args->link;
-    const dl_move *sent = dl_playback_sent(p, p->at, m->entry, NULL);
-    double work = local_work(g, m, sent) - (sent ? sent->seconds : 0);
-    p->down = fmax(p->down, fmax(e->up, sent ? sent->up_at : 0)) + 8 * m->bytes / link->down_bps;
-    double there = p->down + (TAKE_REQUESTS + m->n_members) * link->latency_s + work;
+    const dl_move *sent = dl_playback_sent(p, p->at, m->entry);
+    double begin = fmax(p->down, fmax(e->up, sent ? sent->up_at : 0));
+    p->down = begin + seconds_on(g->link, 0, m->bytes);
+    double there = p->down + (TAKE_REQUESTS + m->n_members) * g->link->latency_s + m->seconds;
     p->clock = fmax(p->clock, there);
+    double n = (double)p->n_committed;
+    if (m->committer)
+        p->background =
+            p->clock + seconds_on(g->link, p->background_up / n, p->background_down / n);
 }
 
 /* As far as it can go; `alone`: past one entry without its missing contributions. Did it move? */
@@ -153,8 +148,26 @@ static bool play_replica(play *g, dl_played *p, bool alone)
     return p->at > began;
 }
 
-static void play_all(play *g, dl_playback *r)
+static void begin_play(play *g, dl_playback *r)
 {
+    for (size_t i = 0; i < g->n_entries; i++)
+        g->entries[i].to_come = 0, g->entries[i].up = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        dl_played *p = &r->replicas[i];
+        p->at = 0;
+        p->clock = p->up = p->down = p->background = 0;
+        for (size_t k = 0; k < p->n; k++) {
+            entry *e = entry_of(g->entries, g->n_entries, &p->moves[k]);
+            if (p->moves[k].kind == DL_MOVE_SEND && p->moves[k].counted && e) e->to_come++;
+        }
+    }
+}
+
+/* The clock of each replica at its end. */
+static void play_all(play *g, dl_playback *r, const dl_plan_link *link)
+{
+    g->link = link;
+    begin_play(g, r);
     for (bool left = true, stuck = false; left;) {
         bool moved = false;
         left = false;
@@ -166,74 +179,111 @@ static void play_all(play *g, dl_playback *r)
         }
         stuck = !moved;
     }
+    for (size_t i = 0; i < r->n; i++)
+        r->replicas[i].clock += seconds_on(link, r->replicas[i].tail_up, r->replicas[i].tail_down);
 }
 
-static void count_contributions(play *g, dl_playback *r)
+/* ---- the record by itself */
+
+/* What a replica sent and received beside its entries, by its end line: the last snapshot. And its
+ * first entry has what it joined with, which was before its clock began. */
+static void settle_bytes(dl_played *p)
 {
-    for (size_t i = 0; i < r->n; i++) {
-        dl_played *p = &r->replicas[i];
-        p->at = 0;
-        p->clock = p->up = p->down = 0;
-        for (size_t k = 0; k < p->n; k++) {
-            entry *e = entry_of(g->entries, g->n_entries, &p->moves[k]);
-            if (p->moves[k].kind == DL_MOVE_SEND && p->moves[k].counted && e) e->to_come++;
-        }
+    double up = 0, down = 0, most = 0;
+    dl_move *first = NULL;
+    size_t n_takes = 0;
+    p->n_committed = 0;
+    for (size_t k = 0; k < p->n; k++) {
+        dl_move *m = &p->moves[k];
+        if (m->kind == DL_MOVE_SEND) up += m->bytes;
+        if (m->kind != DL_MOVE_TAKE) continue;
+        down += m->recorded_bytes;
+        n_takes++;
+        p->n_committed += m->committer;
+        if (first) most = fmax(most, m->recorded_bytes);
+        if (!first) first = m;
+        m->bytes = m->recorded_bytes;
     }
+    if (n_takes > 1) first->bytes = fmin(first->recorded_bytes, most);
+    p->tail_up = fmax(0, p->end_up - up);
+    p->tail_down = fmax(0, p->end_down - down);
+}
+
+/* By its end line; 0: the record has none. */
+static double measured_wall(const dl_played *p)
+{
+    return p->utilization > 0 ? p->step_s / p->utilization : 0;
+}
+
+/* All bytes of the contributions in all seconds of their puts. */
+static dl_plan_link estimated_link(const dl_playback *r)
+{
+    double bytes = 0, seconds = 0;
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t k = 0; k < r->replicas[i].n; k++)
+            if (r->replicas[i].moves[k].kind == DL_MOVE_SEND) {
+                bytes += r->replicas[i].moves[k].bytes;
+                seconds += r->replicas[i].moves[k].put_s;
+            }
+    double bps = bytes > 0 && seconds > 0 ? 8 * bytes / seconds : INFINITY;
+    return (dl_plan_link){bps, bps, 0};
 }
 
 /* ---- the result */
 
-/* Seconds of the recorded life that are neither steps nor exchanges: evaluation, the start. Beside
- * overlapped exchanges they cannot be told. */
-static double besides(const dl_played *p, uint64_t tau)
+static void count(dl_playback_result *out, const dl_played *p)
 {
-    double known = p->step_s + p->waited_s;
-    if (tau || !(p->utilization > 0)) return 0;
-    for (size_t k = 0; k < p->n; k++)
-        if (p->moves[k].kind == DL_MOVE_TAKE) known += p->moves[k].seconds;
-    return fmax(0, p->step_s / p->utilization - known);
-}
-
-static void add_replica(dl_playback_result *out, const dl_played *p)
-{
-    double wall = p->clock + besides(p, out->tau);
-    if (!p->n) out->absent++;
-    if (!(p->step_s > 0)) return;
     out->replicas++;
     for (size_t k = 0; k < p->n; k++) {
         out->steps += p->moves[k].kind == DL_MOVE_STEP;
         if (p->moves[k].kind == DL_MOVE_SEND) out->bytes_sent += p->moves[k].bytes;
         if (p->moves[k].kind == DL_MOVE_TAKE) out->bytes_received += p->moves[k].bytes;
     }
-    out->predicted_s = fmax(out->predicted_s, wall);
-    out->predicted_utilization += p->step_s / wall;
     if (!(p->utilization > 0)) return;
     out->ended++;
-    out->measured_s = fmax(out->measured_s, p->step_s / p->utilization);
+    out->measured_s = fmax(out->measured_s, measured_wall(p));
     out->measured_utilization += p->utilization;
+}
+
+/* What the recorded time has more than the play on the recorded link is the replica's own affair,
+ * and comes again. Less than nothing it can only be where that link was a guess. */
+static void predict(dl_playback_result *out, dl_playback *r, play *g, const dl_playback_args *args)
+{
+    dl_plan_link guess = estimated_link(r);
+    play_all(g, r, args->recorded ? args->recorded : &guess);
+    for (size_t i = 0; i < r->n; i++) {
+        dl_played *p = &r->replicas[i];
+        double own = p->utilization > 0 ? measured_wall(p) - p->clock : 0;
+        p->own_s = args->recorded ? own : fmax(0, own);
+    }
+    play_all(g, r, &args->link);
+    for (size_t i = 0; i < r->n; i++) {
+        dl_played *p = &r->replicas[i];
+        if (!p->n) out->absent++;
+        if (!(p->step_s > 0)) continue;
+        double wall = fmax(p->clock + p->own_s, p->step_s);
+        count(out, p);
+        out->predicted_s = fmax(out->predicted_s, wall);
+        out->predicted_utilization += p->step_s / wall;
+    }
+    if (out->replicas) out->predicted_utilization /= (double)out->replicas;
+    if (out->ended) out->measured_utilization /= (double)out->ended;
 }
 
 diloco_status dl_playback_predict(dl_playback_result *out, dl_playback *r,
                                   const dl_playback_args *args)
 {
-    play g = {.args = args};
+    play g = {.n_entries = 0};
     *out = (dl_playback_result){.tau = args->tau < 0 ? recorded_tau(r) : (uint64_t)args->tau};
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         hold_back(&r->replicas[i], out->tau);
-    diloco_status status = number_entries(&g.entries, &g.n_entries, r);
-    if (!status && g.n_entries) {
-        count_contributions(&g, r);
-        play_all(&g, r);
-        for (size_t i = 0; i < r->n; i++)
-            add_replica(out, &r->replicas[i]);
-        out->entries = g.n_entries;
+        settle_bytes(&r->replicas[i]);
     }
+    DL_TRY(number_entries(&g.entries, &g.n_entries, r));
+    out->entries = g.n_entries;
+    if (g.n_entries) predict(out, r, &g, args);
     free(g.entries);
-    if (status) return status;
-    if (!out->entries || !out->steps)
-        return dl_fail(DILOCO_EINVAL, "the record has no %s, so there is nothing to replay",
-                       out->entries ? "steps" : "entries");
-    out->predicted_utilization /= (double)out->replicas;
-    if (out->ended) out->measured_utilization /= (double)out->ended;
-    return DILOCO_OK;
+    if (out->entries && out->steps) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "the record has no %s, so there is nothing to replay",
+                   out->entries ? "steps" : "entries");
 }

@@ -1,18 +1,20 @@
 /* playback.h - a measured run on another link: its record, replayed.
  *
  * From the record (docs/design.md section 9) come, for each replica, the seconds of every inner
- * step, the bytes of every contribution and of every entry, and the seconds of local work in an
- * exchange. They are put on a link again, in the same order:
+ * step, of encoding and of the outer step, and the bytes of every contribution and entry, of
+ * snapshots and heartbeats. They are put on a link again, in the same order:
  *
- *   a contribution   encode; then up the replica's link: 2 requests and its bytes
- *   an entry         when all its members' contributions are up: down the replica's link: M + 3
- *                    requests and its bytes; then the rest of the local work (outer step, saving)
- *   training         waits for the entry tau steps after its contribution
+ *   a contribution   encode; then up the replica's link: its bytes, and 2 requests
+ *   an entry         when all its members' contributions are up: down the replica's link: its
+ * bytes, and M + 3 requests; then the outer step training         waits for the entry tau steps
+ * after its contribution a snapshot       up and down in the background, behind an entry, an equal
+ * part behind each; the next contribution waits for it; the last one ends the run
  *
- * Up and down are two queues of each replica; the store is as fast as asked. Everything of a
- * recorded exchange that its own link does not explain is local work. The record does not name its
- * link: it is given, or estimated from put_s (the bytes of an exchange at the rate of its put).
- * What the replica did besides (evaluation, start) is added as it was. */
+ * Up and down are two queues of each replica; the store is as fast as asked. The record is played
+ * on its own link first: what it took longer than that (saving, evaluation, polling) is the
+ * replica's own, and is added to the play on the link asked about. The record does not name its
+ * link: it is given, or estimated from the puts of contributions. On its own link, given, a record
+ * comes out as it was. */
 #ifndef DL_PLAN_PLAYBACK_H
 #define DL_PLAN_PLAYBACK_H
 

@@ -47,16 +47,10 @@ void dl_playback_destroy(dl_playback *r)
     free(r);
 }
 
-dl_move *dl_playback_sent(dl_played *p, size_t end, uint64_t entry, uint64_t *steps)
+dl_move *dl_playback_sent(dl_played *p, size_t end, uint64_t entry)
 {
-    uint64_t passed = 0;
-    for (size_t i = end; i-- > 0 && end - i <= LOOK_BACK;) {
-        dl_move *m = &p->moves[i];
-        if (m->kind == DL_MOVE_STEP) passed++;
-        if (m->kind != DL_MOVE_SEND || m->entry != entry) continue;
-        if (steps) *steps = passed;
-        return m;
-    }
+    for (size_t i = end; i-- > 0 && end - i <= LOOK_BACK;)
+        if (p->moves[i].kind == DL_MOVE_SEND && p->moves[i].entry == entry) return &p->moves[i];
     return NULL;
 }
 
@@ -100,34 +94,50 @@ static diloco_status amount(double *out, dl_json_value object, const char *key)
 static diloco_status take_step(dl_played *p, dl_json_value line)
 {
     double tokens, rate;
+    uint64_t step;
     DL_TRY(amount(&tokens, line, "tokens"));
     DL_TRY(amount(&rate, line, "tokens_per_s"));
+    DL_TRY(dl_json_read_u64(&step, line, "step", UINT64_MAX));
     if (!(rate > 0)) return dl_fail(DILOCO_EPROTO, "tokens_per_s is 0");
+    if (!p->n_steps++) p->first_step = step;
     p->step_s += tokens / rate;
-    return add_move(p, &(dl_move){.kind = DL_MOVE_STEP, .seconds = tokens / rate});
+    return add_move(p,
+                    &(dl_move){.kind = DL_MOVE_STEP, .done = p->n_steps, .seconds = tokens / rate});
 }
 
+/* Its line may come some steps later than it was taken. */
 static diloco_status take_contribution(dl_played *p, dl_json_value line)
 {
-    dl_move m = {.kind = DL_MOVE_SEND};
+    dl_move m = {.kind = DL_MOVE_SEND, .done = p->n_steps};
+    uint64_t step;
     DL_TRY(dl_json_read_u64(&m.entry, line, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&step, line, "step", UINT64_MAX));
     DL_TRY(amount(&m.bytes, line, "bytes"));
     DL_TRY(amount(&m.seconds, line, "encode_s"));
     DL_TRY(amount(&m.put_s, line, "put_s"));
+    if (step >= p->first_step && step - p->first_step < p->n_steps)
+        m.done = step - p->first_step + 1;
     return add_move(p, &m);
+}
+
+/* "r0" of the life "r0.0000". */
+static diloco_status replica_of(char out[DL_PLAYBACK_NAME_CAP], dl_json_value line, const char *key)
+{
+    DL_TRY(dl_json_read_str(out, DL_PLAYBACK_NAME_CAP, line, key));
+    char *dot = strrchr(out, '.');
+    if (dot) *dot = '\0';
+    return DILOCO_OK;
 }
 
 static diloco_status take_commit(dl_playback *r, dl_played *p, dl_json_value line)
 {
-    dl_move m = {.kind = DL_MOVE_TAKE};
-    double wait;
+    dl_move m = {.kind = DL_MOVE_TAKE, .done = p->n_steps};
     char name[DL_PLAYBACK_NAME_CAP];
     DL_TRY(dl_json_read_u64(&m.entry, line, "entry", UINT64_MAX));
-    DL_TRY(amount(&m.bytes, line, "bytes_received"));
-    DL_TRY(amount(&m.seconds, line, "exchange_s"));
-    DL_TRY(amount(&m.outer_s, line, "outer_s"));
-    DL_TRY(amount(&wait, line, "wait_s"));
-    p->waited_s += wait;
+    DL_TRY(amount(&m.recorded_bytes, line, "bytes_received"));
+    DL_TRY(amount(&m.seconds, line, "outer_s"));
+    DL_TRY(replica_of(name, line, "committer"));
+    m.committer = strcmp(name, p->name) == 0;
     size_t self = (size_t)(p - r->replicas);
     dl_json_iter members = dl_json_each(dl_json_get(line, "members"));
     while (dl_json_next(&members)) {
@@ -136,24 +146,32 @@ static diloco_status take_commit(dl_playback *r, dl_played *p, dl_json_value lin
         DL_TRY(find_replica(&member, r, name));
         m.n_members++;
         p = &r->replicas[self]; /* the array may have moved */
-        dl_move *sent = member == p ? dl_playback_sent(p, p->n, m.entry, NULL) : NULL;
+        dl_move *sent = member == p ? dl_playback_sent(p, p->n, m.entry) : NULL;
         if (sent) sent->counted = true;
     }
     return add_move(p, &m);
 }
 
+static diloco_status take_end(dl_played *p, dl_json_value line)
+{
+    DL_TRY(amount(&p->utilization, line, "utilization"));
+    DL_TRY(amount(&p->end_up, line, "bytes_sent"));
+    DL_TRY(amount(&p->end_down, line, "bytes_received"));
+    DL_TRY(amount(&p->background_up, line, "background_bytes_sent"));
+    return amount(&p->background_down, line, "background_bytes_received");
+}
+
 /* Of a replica that begins another life, what the last one did is not part of this run's time. */
 static diloco_status take_run(dl_playback *r, dl_json_value line)
 {
-    char life[DL_PLAYBACK_NAME_CAP];
+    char name[DL_PLAYBACK_NAME_CAP];
     dl_played *p;
     if (dl_json_get(line, "life").type != DL_JSON_STRING) return DILOCO_OK;
-    DL_TRY(dl_json_read_str(life, sizeof life, line, "life"));
-    char *dot = strrchr(life, '.');
-    if (dot) *dot = '\0';
-    DL_TRY(find_replica(&p, r, life));
-    p->n = 0;
-    p->waited_s = p->step_s = p->utilization = 0;
+    DL_TRY(replica_of(name, line, "life"));
+    DL_TRY(find_replica(&p, r, name));
+    dl_played fresh = {.moves = p->moves, .cap = p->cap};
+    memcpy(fresh.name, p->name, sizeof fresh.name);
+    *p = fresh;
     return DILOCO_OK;
 }
 
@@ -171,7 +189,7 @@ static diloco_status take_event(dl_playback *r, dl_json_value line)
     if (step) return take_step(p, line);
     if (contribution) return take_contribution(p, line);
     if (commit) return take_commit(r, p, line);
-    return amount(&p->utilization, line, "utilization");
+    return take_end(p, line);
 }
 
 diloco_status dl_playback_line(dl_playback *r, const char *line, size_t len)

@@ -14,28 +14,34 @@ typedef enum dl_move_kind {
 
 typedef struct dl_move {
     dl_move_kind kind;
-    bool counted;         /* SEND: its entry names it a member */
-    uint64_t entry;       /* SEND, TAKE */
-    uint64_t turn, index; /* order of the play, and of the record */
-    double seconds;       /* STEP: of it; SEND: encoding; TAKE: the exchange without waiting */
-    double bytes;         /* SEND: up; TAKE: down */
-    double put_s;         /* SEND */
-    double up_at;         /* SEND, in the play: when it is in the store */
-    double outer_s;       /* TAKE */
-    double n_members;     /* TAKE */
+    bool counted;          /* SEND: its entry names it a member */
+    bool committer;        /* TAKE: it created the entry, and so makes the snapshots behind it */
+    uint64_t done;         /* steps of its replica before it, its own included */
+    uint64_t entry;        /* SEND, TAKE */
+    uint64_t turn, index;  /* order of the play, and of the record */
+    double seconds;        /* STEP: of it; SEND: encoding; TAKE: the outer step */
+    double bytes;          /* SEND: up; TAKE: down, in the play */
+    double recorded_bytes; /* TAKE */
+    double put_s;          /* SEND */
+    double up_at;          /* SEND, in the play: when it is in the store */
+    double n_members;      /* TAKE */
 } dl_move;
 
 typedef struct dl_played {
     char name[DL_PLAYBACK_NAME_CAP];
     dl_move *moves;
     size_t n, cap;
-    double step_s;      /* of all steps */
-    double waited_s;    /* for others, recorded */
-    double utilization; /* of its end line; 0: none */
+    uint64_t first_step, n_steps; /* the number of the first, and how many */
+    double step_s;                /* of all of them */
+    /* of its end line */
+    double utilization; /* 0: it has none */
+    double end_up, end_down, background_up, background_down;
 
     /* the play */
-    size_t at;
-    double clock, up, down;
+    size_t at, n_committed;
+    double clock, up, down, background; /* done until */
+    double tail_up, tail_down;          /* bytes behind the last entry */
+    double own_s;                       /* that no link explains */
 } dl_played;
 
 struct dl_playback {
@@ -44,8 +50,8 @@ struct dl_playback {
     uint64_t line;
 };
 
-/* The contribution to `entry` among the moves before p->moves[end]; NULL: none. *steps (may be
- * NULL): the steps after it. Looks a bounded way back. */
-dl_move *dl_playback_sent(dl_played *p, size_t end, uint64_t entry, uint64_t *steps);
+/* The contribution to `entry` among the moves before p->moves[end]; NULL: none. Looks a bounded
+ * way back. */
+dl_move *dl_playback_sent(dl_played *p, size_t end, uint64_t entry);
 
 #endif
