@@ -5,7 +5,7 @@
  * Each replica is the real machine on the real formats over a mem:// store behind a faulty
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
  * spells, delays, unreachable calls (before or after their effect), bytes flipped on the way
- * in, crashes before or after any ask, lost local state, late joiners, close rules, and a
+ * in, crashes and stops before or after any ask, lost local state, late joiners, close rules, and a
  * liar who commits a wrong result; and how many fragments, which schedule, how much overlap. After
  * QUIET virtual seconds the faults stop.
  *
@@ -15,6 +15,7 @@
  *   I3  no sample of a shard counts twice (one fragment, tau = 0)
  *   I4  when faults stop, the run goes on to its end
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
+ *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep)
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/open.h"
@@ -142,9 +143,34 @@ static void bury(replica *r)
     r->alive = false;
 }
 
+/* Also in an order that no driver has: what is saved is right at any moment. */
+static void save(replica *r)
+{
+    r->disk.there = true;
+    r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.fragments = r->disk.fragments;
+    (void)dl_pace_save(&r->pace, &r->disk.pace);
+    for (size_t f = 0; f < r->sim->n_fragments; f++) {
+        r->disk.bases[f] = dl_exec_state(r->exec)->now[f].digest;
+        count(SIM_SAVED_BEHIND, r->pace.fragments[f].behind);
+    }
+    r->disk.step = r->step;
+    r->disk.next_sample = r->next_sample;
+    memcpy(r->disk.w, r->w, sizeof r->w);
+    memcpy(r->disk.rests_on, r->rests_on, sizeof r->rests_on);
+    memcpy(r->disk.work, r->work, sizeof r->work);
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
+        memcpy(r->disk.own[i], p->data, p->len);
+}
+
 static void crash(replica *r)
 {
     sim *s = r->sim;
+    if (r->has_trained && chance(s, 0.3)) {
+        count(SIM_STOPPED, true);
+        save(r);
+    }
     bury(r);
     s->crashes++;
     r->n_crashes++;
@@ -212,6 +238,7 @@ static void fresh(void *user, uint32_t fragment)
     replica *r = user;
     r->work[fragment] =
         (dl_exec_work){.shard = r->shard, .step = r->step, .first_sample = r->next_sample};
+    r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
 }
 
 /* What the disk holds, if there is something. */
@@ -222,9 +249,11 @@ static void take_up(replica *r)
         fresh(r, f);
     if (!r->disk.there) return;
     r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.fragments = r->disk.fragments;
     dl_pace_resume(&r->pace, &r->disk.pace);
     count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
     memcpy(r->w, r->disk.w, sizeof r->w);
+    memcpy(r->rests_on, r->disk.rests_on, sizeof r->rests_on);
     memcpy(r->work, r->disk.work, sizeof r->work);
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
@@ -320,21 +349,6 @@ static void train_a_step(replica *r)
         w->position = r->pace.position;
     }
 }
-
-static void save(replica *r)
-{
-    r->disk.there = true;
-    r->disk.pace.takes = r->disk.takes;
-    dl_pace_save(&r->pace, &r->disk.pace);
-    for (size_t f = 0; f < r->sim->n_fragments; f++)
-        r->disk.bases[f] = dl_exec_state(r->exec)->now[f].digest;
-    r->disk.step = r->step;
-    r->disk.next_sample = r->next_sample;
-    memcpy(r->disk.w, r->w, sizeof r->w);
-    memcpy(r->disk.work, r->work, sizeof r->work);
-    const dl_exec_private *p;
-    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
-        memcpy(r->disk.own[i], p->data, p->len);
 }
 
 /* False: it crashed. */
@@ -343,9 +357,12 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     sim *s = r->sim;
     if (entry % s->n_fragments == 0) save(r);
     if (chance(s, s->p_crash)) return crash(r), false;
+    dl_hash began[MAX_FRAGMENTS];
+    memcpy(began, r->rests_on, sizeof began);
     if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
     const dl_take *t = dl_pace_take(&r->pace, entry);
     count(SIM_MUTE, t && t->mute);
+    if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
     if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
     return true;
 }

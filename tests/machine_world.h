@@ -215,8 +215,12 @@ static inline void join_run(world *w)
 /* A life whose former one had read `folded` entries, and stood at `position` on that state. */
 static inline void resume_on(world *w, uint64_t folded, uint64_t position, dl_hash base)
 {
-    const dl_pace_saved saved = {
-        .position = position, .folded = folded, .next_adopt = folded, .n_taken = folded};
+    dl_pace_fragment fragment = {.since = 0};
+    const dl_pace_saved saved = {.position = position,
+                                 .folded = folded,
+                                 .next_adopt = folded,
+                                 .n_taken = folded,
+                                 .fragments = &fragment};
     dl_pace_begin(&w->pace, &w->config, WORLD_ENTRIES, w->control.entry);
     dl_pace_resume(&w->pace, &saved);
     begin_machine(w, &base);

@@ -18,6 +18,8 @@ enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 64 };
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
     X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
     X(LOST_STATE, "replicas that lost their local state")                                          \
+    X(STOPPED, "lives that ended in order, their state saved at any moment")                       \
+    X(SAVED_BEHIND, "lives that saved before they took over what they had missed")                 \
     X(TAKEOVER, "contributions of a former life taken over")                                       \
     X(LOST_RACE, "entries that somebody else had created first")                                   \
     X(EARLY_START, "first entries with fewer than run.replicas")                                   \
@@ -50,8 +52,9 @@ extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
 typedef struct local_state { /* what a replica's disk holds */
     bool there;
     dl_pace_saved pace;
-    dl_take takes[DL_MAX_FRAGMENTS + 1];
-    dl_hash bases[MAX_FRAGMENTS];
+    dl_take takes[DL_PACE_MAX_TAKES];
+    dl_pace_fragment fragments[MAX_FRAGMENTS];
+    dl_hash bases[MAX_FRAGMENTS], rests_on[MAX_FRAGMENTS];
     float w[N_FLOATS];
     uint64_t step, next_sample;
     dl_exec_work work[MAX_FRAGMENTS];
@@ -71,6 +74,7 @@ typedef struct replica {
     dl_machine *machine;
     dl_ask ask;
     float w[N_FLOATS];
+    dl_hash rests_on[MAX_FRAGMENTS]; /* I6: the state that w was last taken from */
     diloco_tensor tensors[MAX_FRAGMENTS];
     dl_arena arena;
     dl_pace pace;
@@ -115,6 +119,7 @@ typedef struct sim {
 
 void sim_check_digest(replica *r);                                     /* I1, as things stand */
 void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, behind a SWAP */
+void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_check_log(sim *s);                                            /* I2, I3, at the end */
 void sim_audit(sim *s);                                                /* I5 */

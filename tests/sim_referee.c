@@ -1,5 +1,6 @@
 /* sim_referee.c - what must hold of a simulated cluster (the list at the top of cluster_sim.c),
  * and what must have happened to it. */
+#include "run/exec_parts.h"
 #include "run/replay.h"
 #include "sim.h"
 
@@ -47,6 +48,15 @@ void sim_check_moved(replica *r, const dl_ask *swap)
 {
     sim_check_digest(r);
     if (!r->liar) r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
+}
+
+void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
+{
+    const dl_capture *c = dl_exec_captured(r->exec, entry);
+    if (!strcmp(r->sim->config.on_uncounted, "keep")) return; /* goes on from its own parameters */
+    if (!c || !dl_hash_equal(began, c->base))
+        DIE(r->sim, "I6: what %s takes for entry %llu began from another state than it says",
+            r->name, (unsigned long long)entry);
 }
 
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)

@@ -106,19 +106,25 @@ static void *work(void *arg)
     }
 }
 
-/* With all signals blocked, which a new thread inherits. */
-static int start_workers(dl_pool *pool)
+/* A new thread inherits what is blocked. */
+int dl_thread_start(pthread_t *out, void *(*body)(void *context), void *context)
 {
     sigset_t all, before;
-    int error = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(out, NULL, body, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static int start_workers(dl_pool *pool)
+{
+    int error = 0;
     for (int i = 0; i < pool->n_threads - 1 && !error; i++) {
         pool->workers[i] = (worker){.pool = pool, .part = i + 1};
-        error = pthread_create(&pool->workers[i].thread, NULL, work, &pool->workers[i]);
+        error = dl_thread_start(&pool->workers[i].thread, work, &pool->workers[i]);
         if (!error) pool->n_workers++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 

@@ -9,6 +9,8 @@
 #include "base/size.h"
 #include "base/status.h"
 
+#include <pthread.h>
+
 typedef struct dl_pool dl_pool;
 
 /* n_threads counts the caller; 1 to 256. DILOCO_ENOMEM, DILOCO_EINVAL. Workers block all
@@ -26,6 +28,10 @@ void dl_pool_run(dl_pool *pool, dl_part_fn fn, void *context);
 
 /* Part `part` of n items in n_parts pieces whose borders are multiples of `grain`. */
 void dl_part_range(size_t *begin, size_t *end, size_t n, size_t grain, int part, int n_parts);
+
+/* pthread_create, but for signals: they are the caller's business, so the thread blocks all. Gives
+ * what pthread_create gives. */
+DL_MUST_CHECK int dl_thread_start(pthread_t *out, void *(*body)(void *context), void *context);
 
 /* Cores this process may run on (its affinity mask and cgroup quota), at least 1. */
 int dl_cores(void);

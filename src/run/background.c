@@ -11,7 +11,6 @@
 #include "run/collect.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +50,7 @@ static diloco_status helper_start(helper *h, const char *url, void *(*body)(void
     DL_TRY(dl_store_open(&h->store, url, false));
     pthread_mutex_init(&h->lock, NULL);
     condition_init(&h->wake);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the caller's business */
-    const int error = pthread_create(&h->thread, NULL, body, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int error = dl_thread_start(&h->thread, body, context);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the run: %s", strerror(error));
     h->started = true;
     return DILOCO_OK;

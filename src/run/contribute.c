@@ -20,11 +20,9 @@ static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
  * computed yet. */
 static void make_nothing(dl_exec *x, uint32_t fragment, dl_capture *c)
 {
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[fragment];
     c->g = x->state.next[fragment].theta;
     memset(c->g, 0, x->forms[fragment].n * sizeof *c->g);
-    c->discrete = x->captures[0].discrete;
-    memset(c->discrete, 0, s->n_integers * sizeof(int64_t) + s->n_booleans);
+    c->discrete = x->nothing;
 }
 
 static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_capture *from,
@@ -132,6 +130,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
     const size_t n_spans = make_object(x, ask, &c, header, &from);
     const dl_time encoded = dl_clock_now();
     x->facts.encode_s = dl_seconds(encoded - began);
+    if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
     if (nothing || !x->contributed) DL_TRY(find_former(x, ask, &c, nothing, event, until));
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;

@@ -144,17 +144,45 @@ void dl_driver_settle(dl_driver *d)
     while (!d->ended && !dl_machine_has_put_all(d->machine) && dl_clock_now() < until)
         wait_a_little(d);
     pthread_mutex_unlock(&d->lock);
+}
+
+void dl_driver_halt(dl_driver *d)
+{
+    dl_driver_settle(d);
     dl_exchange_stop(d);
 }
 
-void dl_driver_saved_now(dl_driver *d, dl_pace_saved *out, dl_hash *bases)
+void dl_driver_hold(dl_driver *d)
+{
+    dl_driver_lock(d);
+}
+
+void dl_driver_release(dl_driver *d)
+{
+    dl_driver_unlock(d);
+}
+
+bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
-    dl_driver_lock(d);
-    dl_pace_save(&d->pace, out);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         bases[f] = state->now[f].digest;
+    return dl_pace_save(&d->pace, out);
+}
+
+static diloco_status write_end(dl_buf *text, dl_driver *d)
+{
+    dl_json j;
+    dl_driver_lock(d);
+    const uint64_t entry = dl_driver_control(d)->entry;
     dl_driver_unlock(d);
+    dl_json_init(&j, text);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "replica", d->a.self.replica);
+    dl_json_u64(&j, "generation", d->a.self.generation);
+    dl_json_u64(&j, "entry", entry);
+    dl_json_end(&j);
+    return dl_json_done(&j);
 }
 
 diloco_status dl_driver_leave(dl_driver *d)
@@ -162,18 +190,14 @@ diloco_status dl_driver_leave(dl_driver *d)
     unsigned char bytes[512];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     dl_key key;
-    dl_json j;
+    dl_store *store;
     dl_key_end(key, &d->a.self);
-    dl_json_init(&j, &text);
-    dl_json_object(&j, NULL);
-    dl_json_str(&j, "replica", d->a.self.replica);
-    dl_json_u64(&j, "generation", d->a.self.generation);
-    dl_json_u64(&j, "entry", dl_driver_control(d)->entry);
-    dl_json_end(&j);
-    DL_TRY(dl_json_done(&j));
+    DL_TRY(write_end(&text, d));
+    DL_TRY(dl_store_open(&store, d->a.url, false));
     const dl_span span = {text.data, text.len};
-    const diloco_status status = dl_store_create(d->a.store, key, &span, 1, NULL,
-                                                 dl_time_after(dl_clock_now(), SMALL_LIMIT));
+    const diloco_status status =
+        dl_store_create(store, key, &span, 1, NULL, dl_time_after(dl_clock_now(), SMALL_LIMIT));
+    dl_store_close(store);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* said before, at another entry */
 }
 
@@ -185,6 +209,11 @@ void dl_driver_count_step(dl_driver *d, uint64_t step)
     d->pace.position++;
     dl_driver_unlock(d);
     dl_background_tell_step(d->background, step, d->pace.position);
+}
+
+uint64_t dl_driver_position(const dl_driver *d)
+{
+    return d->pace.position; /* only the trainer moves it */
 }
 
 uint64_t dl_driver_train_until(dl_driver *d)
@@ -246,7 +275,6 @@ static diloco_status make_pace(dl_driver *d)
     dl_pace_layout(&d->pace, &measure, &schedule);
     DL_TRY(dl_arena_init(&d->arena, measure.used));
     dl_pace_layout(&d->pace, &d->arena, &schedule);
-    d->beside = schedule.delay > 0;
     d->stops = (dl_stops){.exec = d->a.exec,
                           .pace = &d->pace,
                           .config = &d->a.run->config,

@@ -46,6 +46,9 @@ DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_pace_sav
 /* One step is complete: position moves on. */
 void dl_driver_count_step(dl_driver *driver, uint64_t step);
 
+/* t of this replica: steps that were counted, and those that were passed over. */
+uint64_t dl_driver_position(const dl_driver *driver);
+
 /* Train up to this position; the present one where something is to be done; UINT64_MAX when the
  * run is over. */
 uint64_t dl_driver_train_until(dl_driver *driver);
@@ -59,15 +62,22 @@ bool dl_driver_done(const dl_driver *driver);
 /* Before the local state is saved for a clean stop: see that what was taken is put, as far as the
  * store answers soon. */
 void dl_driver_settle(dl_driver *driver);
+/* … and nothing is exchanged any more. */
+void dl_driver_halt(dl_driver *driver);
 
-/* What to save with the local tensors, and the digests[P] that they rest on. */
-void dl_driver_saved_now(dl_driver *driver, dl_pace_saved *out, dl_hash *bases);
+/* What to save with the local tensors, and the digests[P] that they rest on. From hold to release
+ * the log does not move, so that all that is saved between fits together, the residual too.
+ * True: what was taken at this position will be taken again. */
+void dl_driver_hold(dl_driver *driver);
+bool dl_driver_saved_now(const dl_driver *driver, dl_pace_saved *out, dl_hash *bases);
+void dl_driver_release(dl_driver *driver);
 
 /* Theta of all fragments as it is now, by way of `copy`, which sees an unmoving state. */
 void dl_driver_read_state(dl_driver *driver, void (*copy)(void *user, const dl_state *state),
                           void *user);
 
-/* end/<life>: nobody waits for this life any more. Again: nothing. */
+/* end/<life>: nobody waits for this life any more. Again: nothing. By a handle of its own: the
+ * exchange may be at work. */
 DL_MUST_CHECK diloco_status dl_driver_leave(dl_driver *driver);
 
 typedef struct dl_driver_facts {

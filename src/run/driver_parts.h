@@ -18,7 +18,7 @@ struct dl_driver {
     dl_machine *machine;
     dl_background *background;
     dl_arena arena; /* the pace's arrays */
-    bool beside;    /* the exchange has a thread of its own */
+    bool beside;    /* the exchange has, or had, a thread of its own */
 
     pthread_mutex_t lock;
     pthread_cond_t moved_on; /* something of what is guarded has changed */

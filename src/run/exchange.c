@@ -321,8 +321,9 @@ static void *body(void *context)
 
 diloco_status dl_exchange_start(dl_driver *d)
 {
-    if (!d->beside || d->ended) return DILOCO_OK;
-    const int error = pthread_create(&d->thread, NULL, body, d);
+    if (d->pace.schedule.delay == 0 || d->ended) return DILOCO_OK;
+    d->beside = true;
+    const int error = dl_thread_start(&d->thread, body, d);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));
     d->started = true;
     return DILOCO_OK;

@@ -40,6 +40,7 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
     x->captures = DL_ARENA_ARRAY(arena, dl_capture, x->n_captures);
+    x->nothing = dl_arena_take(arena, most.n_integers * sizeof(int64_t) + most.n_booleans);
     for (size_t i = 0; i < x->n_captures; i++) {
         float *g = x->shares_next ? NULL : DL_ARENA_ARRAY(arena, float, most.n_trained);
         unsigned char *discrete =
@@ -383,7 +384,7 @@ static diloco_status do_swap(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
 {
     (void)event, (void)until;
     if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)ask->fragment);
-    if (ask->counted) dl_exec_settle(x, ask->entry, ask->fragment);
+    if (ask->counted) dl_exec_settle(x, ask);
     return DILOCO_OK;
 }
 
@@ -398,6 +399,7 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     (void)event;
+    dl_exec_forget(x);
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest, ask->entry,
                                    x->a.pool, until));
     return DILOCO_OK;

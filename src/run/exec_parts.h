@@ -15,7 +15,8 @@ typedef struct dl_capture {
     unsigned char *discrete; /* its integers, then its booleans */
     dl_exec_work work;
     dl_hash base;
-    double norm; /* of the movement, without the residual */
+    double norm;  /* of the movement, without the residual */
+    dl_hash body; /* of the contribution that it became; the exchange's */
 } dl_capture;
 
 struct dl_exec {
@@ -30,7 +31,8 @@ struct dl_exec {
     size_t *first;          /* [n_fragments + 1] into local */
     dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
     size_t n_captures;
-    bool shares_next; /* the one capture lies in the state's free copy */
+    unsigned char *nothing; /* zeros for the integers and booleans of a fragment */
+    bool shares_next;       /* the one capture lies in the state's free copy */
     /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */
@@ -64,8 +66,11 @@ struct dl_exec {
 
 /* take.c: the capture of an entry, or NULL. */
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
-/* take.c: the entry counted what was contributed: the residual moves on (P17). */
-void dl_exec_settle(dl_exec *x, uint64_t entry, uint32_t fragment);
+/* take.c: the entry counted a contribution of this replica, with that body: the residual moves on
+ * (P17). */
+void dl_exec_settle(dl_exec *x, const dl_ask *swap);
+/* take.c: the state is another one: what was taken from the one before is nothing. */
+void dl_exec_forget(dl_exec *x);
 
 /* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
  * waits for it. DILOCO_EFENCED: another process lives as this life. */

@@ -23,11 +23,12 @@ static uint64_t open_entry(const dl_machine *m)
 
 /* ---- moving on --------------------------------------------------------------------------- */
 
-static bool counts_self(const dl_machine *m, const dl_entry *entry)
+/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
+static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return true;
-    return false;
+        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
+    return NULL;
 }
 
 static bool snapshot_is_due(const dl_machine *m)
@@ -101,10 +102,12 @@ static dl_ask fold_void(dl_machine *m, const char *why)
 /* The computed state is the entry's: take it. */
 static dl_ask fold_commit(dl_machine *m)
 {
-    const bool counted = counts_self(m, &m->entry);
+    const dl_member *self = own_member(m, &m->entry);
+    const bool counted = self != NULL;
     m->n_gone = 0;
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
     a.counted = counted;
+    if (self) a.body = self->body;
     if (!counted && open_entry(m) >= m->own_since)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
@@ -253,7 +256,7 @@ dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
 dl_ask dl_follow_swapped(dl_machine *m)
 {
     const bool ours = m->created;
-    folded(m, true, counts_self(m, &m->entry));
+    folded(m, true, own_member(m, &m->entry) != NULL);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 

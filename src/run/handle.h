@@ -52,10 +52,10 @@ struct diloco_run {
     dl_local_fragment *saved; /* [P] room for saving and loading */
     dl_hash *bases;           /* [P] likewise */
     dl_take *takes;           /* [DL_PACE_MAX_TAKES] likewise */
+    dl_pace_fragment *paces;  /* [P] likewise */
     diloco_step_report last;  /* the step before a stop: taken back where gradients are sent */
     uint64_t position;        /* of the last step or stop */
     bool due;                 /* a stop is under way */
-    bool due_saved;           /* the local state was saved in it */
     uint64_t life_steps, life_tokens;       /* of this life */
     dl_time began, trained_since, training; /* training: time between stops */
 
@@ -68,6 +68,8 @@ DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
 /* join.c: take back what joining took. NULL fields are fine. */
 void dl_run_unjoin(diloco_run *run);
 
+/* run.c: the samples of positions that were passed over are passed over too (P13). */
+void dl_run_skip(diloco_run *run);
 /* run.c: after a stop: training goes on, perhaps at a later position. */
 void dl_run_go_on(diloco_run *run);
 /* run.c: nothing that was trained on the fragment is still to be sent. */

@@ -60,8 +60,9 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
 
 static dl_local_facts facts_room(diloco_run *run)
 {
-    return (dl_local_facts){
-        .pace.takes = run->takes, .fragments = run->saved, .n_fragments = run->n_fragments};
+    return (dl_local_facts){.pace = {.takes = run->takes, .fragments = run->paces},
+                            .fragments = run->saved,
+                            .n_fragments = run->n_fragments};
 }
 
 /* Takes up what was saved, if there is something. */
@@ -84,10 +85,10 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
     return DILOCO_OK;
 }
 
-/* A step whose gradient is under way is taken again: what it is a function of is still there. */
+/* A gradient is not saved: its step is taken again, since what it is a function of is still there.
+ */
 static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 {
-    f->pace.n_taken = f->pace.next_adopt;
     f->pace.position--;
     f->step--;
     f->next_sample -= run->last.samples;
@@ -100,16 +101,15 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
     }
 }
 
-diloco_status dl_run_save_local(diloco_run *run)
+static diloco_status save_local(diloco_run *run)
 {
-    if (!run->local) return DILOCO_OK;
     dl_local_facts f = facts_room(run);
     f.step = run->at.step;
     f.shard = run->at.shard;
     f.next_sample = run->at.next_sample;
     f.manifest = run->file.manifest.digest;
     f.threads = (uint32_t)dl_pool_size(run->pool);
-    dl_driver_saved_now(run->driver, &f.pace, run->bases);
+    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->bases);
     for (size_t i = 0; i < run->n_fragments; i++) {
         const dl_exec_work *w = &run->work[i];
         f.fragments[i] = (dl_local_fragment){.steps = w->steps,
@@ -119,8 +119,7 @@ diloco_status dl_run_save_local(diloco_run *run)
                                              .loss_sum = run->loss_sum[i],
                                              .base = run->bases[i]};
     }
-    if (run->due && run->has_gradients && f.pace.n_taken > f.pace.next_adopt)
-        take_back_last_step(run, &f);
+    if (again && run->has_gradients) take_back_last_step(run, &f);
     memcpy(f.run, run->file.id, sizeof f.run);
     memcpy(f.replica, run->replica, sizeof f.replica);
     snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
@@ -129,15 +128,22 @@ diloco_status dl_run_save_local(diloco_run *run)
                          run->n_privates);
 }
 
+diloco_status dl_run_save_local(diloco_run *run)
+{
+    if (!run->local) return DILOCO_OK;
+    dl_run_skip(run);
+    dl_driver_hold(run->driver);
+    const diloco_status status = save_local(run);
+    dl_driver_release(run->driver);
+    return status;
+}
+
 /* At a due point (P16). Gradients are a function of the shared state and the position, so with
  * them there is nothing to lose. */
 static diloco_status save_at_due_point(void *user)
 {
     diloco_run *run = user;
-    if (run->has_gradients) return DILOCO_OK;
-    DL_TRY(dl_run_save_local(run));
-    run->due_saved = true;
-    return DILOCO_OK;
+    return run->has_gradients ? DILOCO_OK : dl_run_save_local(run);
 }
 
 static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts)
@@ -238,7 +244,9 @@ static diloco_status take_memory(diloco_run *run)
     run->saved = calloc(n, sizeof *run->saved);
     run->bases = calloc(n, sizeof *run->bases);
     run->takes = calloc(DL_PACE_MAX_TAKES, sizeof *run->takes);
-    if (run->work && run->loss_sum && run->saved && run->bases && run->takes) return DILOCO_OK;
+    run->paces = calloc(n, sizeof *run->paces);
+    if (run->work && run->loss_sum && run->saved && run->bases && run->takes && run->paces)
+        return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "no memory for a run");
 }
 
@@ -266,7 +274,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(make_driver(run)); /* beats from here, before anything large is read (P25) */
     run->due = true;
     DL_TRY(dl_driver_begin(run->driver, run->resumed ? &facts.pace : NULL, run->bases));
-    run->due = run->due_saved = false;
+    run->due = false;
     warn_if_machine_differs(run, &facts);
     dl_run_go_on(run);
     return DILOCO_OK;

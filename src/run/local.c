@@ -208,6 +208,8 @@ static void write_fragments(dl_json *j, const dl_local_facts *f)
         dl_json_u64(j, "first_sample", p->first_sample);
         dl_json_f64(j, "loss_sum", p->loss_sum);
         dl_json_hash(j, "base", p->base);
+        dl_json_u64(j, "since", f->pace.fragments[i].since);
+        dl_json_bool(j, "behind", f->pace.fragments[i].behind);
         dl_json_end(j);
     }
     dl_json_end(j);
@@ -269,6 +271,9 @@ static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
         DL_TRY(dl_json_read_u64(&p->first_sample, it.value, "first_sample", UINT64_MAX));
         DL_TRY(dl_json_read_f64_or_nan(&p->loss_sum, it.value, "loss_sum"));
         DL_TRY(dl_json_read_hash(&p->base, it.value, "base"));
+        dl_pace_fragment *at = &f->pace.fragments[it.index];
+        DL_TRY(dl_json_read_u64(&at->since, it.value, "since", UINT64_MAX));
+        DL_TRY(dl_json_read_bool(&at->behind, it.value, "behind"));
     }
     return DILOCO_OK;
 }
@@ -452,7 +457,7 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
 {
     dl_map map;
     dl_st st;
-    dl_local_facts read = {.pace.takes = facts->pace.takes,
+    dl_local_facts read = {.pace = {.takes = facts->pace.takes, .fragments = facts->pace.fragments},
                            .fragments = facts->fragments,
                            .n_fragments = facts->n_fragments};
     size_t first = load_tensors ? 0 : n_tensors;

@@ -51,8 +51,8 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates);
 
-/* facts->fragments, n_fragments and pace.takes are set by the caller. DILOCO_ENOENT: none yet.
- * DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
+/* facts->fragments, n_fragments, pace.takes and pace.fragments are set by the caller.
+ * DILOCO_ENOENT: none yet. DILOCO_EPROTO: truncated, bit-flipped (a digest stands in the metadata)
  * or foreign: nothing was written to the tensors. DILOCO_EDIFFERS: of another run or model.
  * load_tensors false: only the privates and the facts. */
 DL_MUST_CHECK diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,

@@ -35,6 +35,7 @@ typedef struct scene {
     dl_local_facts facts;
     dl_local_fragment fragments[N_FRAGMENTS], fragments_back[N_FRAGMENTS];
     dl_take takes[2], takes_back[DL_PACE_MAX_TAKES];
+    dl_pace_fragment paces[N_FRAGMENTS], paces_back[N_FRAGMENTS];
     dl_hash manifest;
     char folder[PATH_MAX], path[PATH_MAX + 64];
     dl_local *local;
@@ -61,7 +62,7 @@ static void scene_begin(scene *s, const char *name)
     s->manifest = dl_hash_bytes("model", 5);
     s->facts = (dl_local_facts){.run = RUN,
                                 .replica = "r0",
-                                .pace = {6000, 12, 11, 13, s->takes},
+                                .pace = {6000, 12, 11, 13, s->takes, s->paces},
                                 .step = UINT64_MAX,
                                 .shard = 1,
                                 .next_sample = 46000,
@@ -74,6 +75,8 @@ static void scene_begin(scene *s, const char *name)
     for (size_t f = 0; f < N_FRAGMENTS; f++)
         s->fragments[f] =
             (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3, dl_hash_bytes(&f, sizeof f)};
+    s->paces[0] = (dl_pace_fragment){.since = 5500};
+    s->paces[1] = (dl_pace_fragment){.since = 5750, .behind = true};
     s->takes[0] = (dl_take){.entry = 11, .position = 5990, .commit = true, .counted = true};
     s->takes[1] = (dl_take){.entry = 12, .position = 6000, .fragment = 1, .mute = true};
     snprintf(s->folder, sizeof s->folder, "%s", scratch_path(name));
@@ -94,6 +97,7 @@ static diloco_status save(scene *s)
 static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
 {
     facts->pace.takes = s->takes_back;
+    facts->pace.fragments = s->paces_back;
     facts->fragments = s->fragments_back;
     facts->n_fragments = N_FRAGMENTS;
     return dl_local_load(s->local, facts, RUN, s->manifest, s->tensors, N_TENSORS, s->privates,
@@ -138,6 +142,8 @@ TEST(local_state_comes_back_to_the_bit)
         CHECK(p->steps == 250 + f && p->samples == 2000 && p->tokens == 256000);
         CHECK(p->first_sample == 44000 && p->loss_sum == 1.0 / 3);
         CHECK(dl_hash_equal(s.fragments[f].base, p->base));
+        CHECK_INT(f ? 5750 : 5500, s.paces_back[f].since);
+        CHECK(s.paces_back[f].behind == (f == 1));
     }
     CHECK(facts.shard == 1 && facts.next_sample == 46000 && facts.threads == 2);
     CHECK(dl_hash_equal(s.manifest, facts.manifest));
@@ -210,6 +216,7 @@ TEST(a_replica_with_nothing_of_its_own_saves_its_facts)
     scene_begin(&s, "nothing");
     CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0));
     facts.pace.takes = s.takes_back;
+    facts.pace.fragments = s.paces_back;
     facts.fragments = s.fragments_back;
     facts.n_fragments = N_FRAGMENTS;
     CHECK_OK(dl_local_load(s.local, &facts, RUN, s.manifest, NULL, 0, NULL, 0, true));

@@ -159,7 +159,8 @@ static bool has_to_put(dl_machine *m)
 
 bool dl_machine_has_put_all(const dl_machine *m)
 {
-    return m->n_put >= m->a.pace->n_taken;
+    const uint64_t n_taken = m->a.pace->n_taken;
+    return m->n_put >= n_taken || open_entry(m) >= n_taken;
 }
 
 /* The open entry is taken: put what is to be put, then see who else is there. */

@@ -57,7 +57,8 @@ typedef struct dl_ask {
     bool fresh;            /* FETCH: from the store again, whatever is cached */
     const dl_entry *draft; /* COMPUTE, CREATE: borrowed until the answer */
     const size_t *slots;   /* COMPUTE: of draft's members, in order */
-    bool counted;          /* SWAP: own contribution was */
+    bool counted;          /* SWAP: own contribution was; */
+    dl_hash body;          /* SWAP: with this body */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */
     diloco_status status;  /* FAIL */

@@ -34,14 +34,27 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
     all_behind(p);
 }
 
-void dl_pace_save(const dl_pace *p, dl_pace_saved *out)
+bool dl_pace_save(const dl_pace *p, dl_pace_saved *out)
 {
+    const uint64_t decided = p->folded > p->next_adopt ? p->folded : p->next_adopt;
+    const bool again = p->schedule.delay == 0 && decided < p->n_taken;
     out->position = p->position;
     out->folded = p->folded;
     out->next_adopt = p->next_adopt;
-    out->n_taken = p->n_taken;
-    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
+    out->n_taken = again ? decided : p->n_taken;
+    for (uint64_t e = out->next_adopt; e < out->n_taken; e++)
         out->takes[e - p->next_adopt] = p->takes[e % p->n_takes];
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        out->fragments[f] = p->fragments[f];
+    return again;
+}
+
+/* They are adopted at their time: that keeps invariant 1, and whoever waits for them gets
+ * something. */
+static void all_gone(dl_pace *p)
+{
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
+        p->takes[e % p->n_takes].gone = true;
 }
 
 void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
@@ -51,17 +64,16 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
     p->next_adopt = saved->next_adopt;
     p->n_taken = saved->n_taken;
     for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
-        p->fragments[f] = (dl_pace_fragment){.since = 0};
-    for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
+        p->fragments[f] = saved->fragments[f];
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
         p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
-        p->takes[e % p->n_takes].gone = true;
-    }
+    all_gone(p);
 }
 
 void dl_pace_restart(dl_pace *p)
 {
     p->reading = true;
-    p->next_adopt = p->n_taken; /* what is under way rests on a state that is none */
+    all_gone(p);
     all_behind(p);
 }
 

@@ -23,7 +23,8 @@ typedef struct dl_take {
     uint64_t entry, position;
     uint32_t fragment;
     bool mute;            /* nothing is put: a joiner without H steps on the fragment (P14) */
-    bool gone;            /* a former life's: its bytes are in the store or nowhere */
+    bool gone;            /* what it was made of is not here any more: its bytes are in the store,
+                           * or nowhere */
     bool commit, counted; /* once the entry is folded */
 } dl_take;
 
@@ -58,10 +59,14 @@ enum { DL_PACE_MAX_TAKES = DL_MAX_FRAGMENTS + 1 };
 typedef struct dl_pace_saved {
     uint64_t position, folded, next_adopt, n_taken;
     dl_take *takes; /* [n_taken - next_adopt], the caller's, room for DL_PACE_MAX_TAKES */
+    dl_pace_fragment *fragments; /* [P], the caller's */
 } dl_pace_saved;
-void dl_pace_save(const dl_pace *pace, dl_pace_saved *out);
+/* Without overlap what the log has not decided is taken back: a resume takes it again, from the
+ * same tensors, to the same bits, whether those are in the store already or not. True: so it is. */
+bool dl_pace_save(const dl_pace *pace, dl_pace_saved *out);
 void dl_pace_resume(dl_pace *pace, const dl_pace_saved *saved);
-/* The exchange began again from an earlier state: nothing local fits any more. */
+/* Nothing local fits any more: the exchange began again from an earlier state, or a life resumes
+ * behind entries that it has not been told of. What is under way is gone. */
 void dl_pace_restart(dl_pace *pace);
 
 typedef enum dl_stop_kind {

@@ -144,16 +144,20 @@ void dl_run_fresh(void *user, uint32_t fragment)
     run->loss_sum[fragment] = 0;
 }
 
+void dl_run_skip(diloco_run *run)
+{
+    const uint64_t to = dl_driver_position(run->driver);
+    const uint64_t a_step = (uint64_t)(run->config.batch_size * run->config.accumulation);
+    if (to == run->position) return;
+    run->at.next_sample += (to - run->position) * a_step;
+    for (size_t f = 0; f < run->n_fragments; f++)
+        if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
+    run->position = to;
+}
+
 void dl_run_go_on(diloco_run *run)
 {
-    const uint64_t to = dl_driver_facts_now(run->driver).position;
-    if (to > run->position) { /* passed over: the samples of skipped steps are skipped too (P13) */
-        const uint64_t a_step = (uint64_t)(run->config.batch_size * run->config.accumulation);
-        run->at.next_sample += (to - run->position) * a_step;
-        for (size_t f = 0; f < run->n_fragments; f++)
-            if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
-    }
-    run->position = to;
+    dl_run_skip(run);
     run->trained_since = dl_clock_now();
 }
 
@@ -189,7 +193,7 @@ static diloco_status stop(diloco_run *run)
     if (!run->due) run->training += dl_clock_now() - run->trained_since;
     run->due = true;
     DL_TRY(dl_driver_stop(run->driver));
-    run->due = run->due_saved = false;
+    run->due = false;
     dl_run_go_on(run);
     if (diloco_run_done(run)) dl_run_end_line(run);
     return DILOCO_OK;
@@ -299,7 +303,6 @@ void dl_run_end_line(diloco_run *run)
 diloco_status diloco_run_save(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_save"));
-    if (run->due && run->due_saved) return DILOCO_OK;
     dl_driver_settle(run->driver);
     return dl_run_save_local(run);
 }
@@ -313,7 +316,7 @@ diloco_status diloco_run_leave(diloco_run *run)
 void diloco_run_close(diloco_run *run)
 {
     if (!run) return;
-    if (run->driver) dl_driver_settle(run->driver);
+    if (run->driver) dl_driver_halt(run->driver);
     dl_record_deliver(&run->record);
     if (run->joined)
         dl_record_flush(&run->record, run->store, &run->self, true,
@@ -333,5 +336,6 @@ void diloco_run_close(diloco_run *run)
     free(run->saved);
     free(run->bases);
     free(run->takes);
+    free(run->paces);
     free(run);
 }

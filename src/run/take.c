@@ -194,17 +194,23 @@ void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit,
     dl_fp_leave(fp);
 }
 
-void dl_exec_settle(dl_exec *x, uint64_t entry, uint32_t fragment)
+void dl_exec_forget(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_captures && x->captures; i++)
+        x->captures[i].there = false;
+}
+
+void dl_exec_settle(dl_exec *x, const dl_ask *swap)
 {
     if (!x->residual) return;
-    const size_t n = n_floats(x, fragment);
-    float *e = x->residual + x->f32_at[fragment];
-    const dl_capture *c = dl_exec_captured(x, entry);
-    if (!c) { /* a former life's: what it left behind is not known any more */
-        memset(e, 0, n * sizeof *e);
+    const size_t n = n_floats(x, swap->fragment);
+    float *e = x->residual + x->f32_at[swap->fragment];
+    const dl_capture *c = dl_exec_captured(x, swap->entry);
+    if (!c || !dl_hash_equal(c->body, swap->body)) {
+        memset(e, 0, n * sizeof *e); /* a former life's: what it left behind is not known here */
         return;
     }
-    const dl_codec_form *form = &x->forms[fragment];
+    const dl_codec_form *form = &x->forms[swap->fragment];
     size_t len;
     form->codec->encode(form, x->payload, &len, c->g);
     dl_codec_round_trip(form, e, x->payload, len);

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -38,17 +37,6 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* With all signals blocked, so that they go to the program's own threads. */
-static int start(dl_stop *stop)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&stop->thread, NULL, watch, stop);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return error;
-}
-
 diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run *run)
 {
     *out = NULL;
@@ -64,7 +52,7 @@ diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run
     pthread_cond_init(&stop->end, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&stop->lock, NULL);
-    if (start(stop) != 0) {
+    if (dl_thread_start(&stop->thread, watch, stop) != 0) {
         pthread_cond_destroy(&stop->end);
         pthread_mutex_destroy(&stop->lock);
         free(stop);
