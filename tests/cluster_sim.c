@@ -349,7 +349,6 @@ static void train_a_step(replica *r)
         w->position = r->pace.position;
     }
 }
-}
 
 /* False: it crashed. */
 static bool take(replica *r, dl_stops *stops, uint64_t entry)
@@ -387,6 +386,7 @@ static void make_stops(replica *r)
                       .work = r->work,
                       .fresh = fresh,
                       .user = r};
+    dl_adopted adopted;
     r->train_at = INFINITY;
     for (;;) {
         const dl_stop stop = dl_pace_next(&r->pace);
@@ -398,7 +398,7 @@ static void make_stops(replica *r)
         else if (stop.kind == DL_STOP_TAKE && !take(r, &stops, stop.entry))
             return;
         else if (stop.kind == DL_STOP_ADOPT)
-            dl_stop_adopt(&stops, stop.entry);
+            dl_stop_adopt(&stops, stop.entry, &adopted);
     }
     r->train_until = dl_pace_train_until(&r->pace);
     if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */

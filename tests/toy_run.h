@@ -34,6 +34,7 @@ typedef struct toy {
     uint64_t samples;    /* reported by each step; 0: 1 */
     uint64_t stop_after; /* leave the loop, saved, after so many steps of this life; 0: never */
     bool gradients;      /* contribute gradients instead of steps */
+    int fragments;       /* w in so many pieces, each a tensor and a fragment; 0: whole */
     unsigned char secret[64]; /* private bytes; len 0 when secret[0] is 0 */
 
     /* More tensors, or another w: called before join. */
@@ -121,10 +122,34 @@ static inline void toy_hear(void *user, const char *line, size_t len)
     }
 }
 
+/* Where fragment f of `fragments` begins in w. */
+static inline int toy_begin(int f, int fragments)
+{
+    return TOY_N * f / fragments;
+}
+
+static inline diloco_status toy_register(toy *t)
+{
+    diloco_tensor w = {.name = "w", .data = t->w, .n_dims = 1, .shape = {TOY_N}};
+    if (!t->fragments) return diloco_run_tensor(t->run, &w);
+    diloco_status status = DILOCO_OK;
+    for (int f = 0; f < t->fragments && !status; f++) {
+        char name[16];
+        const int begin = toy_begin(f, t->fragments), end = toy_begin(f + 1, t->fragments);
+        snprintf(name, sizeof name, "w.%d", f);
+        w = (diloco_tensor){.name = name,
+                            .data = t->w + begin,
+                            .n_dims = 1,
+                            .shape = {(size_t)(end - begin)},
+                            .fragment = f};
+        status = diloco_run_tensor(t->run, &w);
+    }
+    return status;
+}
+
 static inline diloco_status toy_open(toy *t)
 {
     diloco_config *config = diloco_config_create();
-    diloco_tensor w = {.name = "w", .data = t->w, .n_dims = 1, .shape = {TOY_N}};
     diloco_status status = config ? DILOCO_OK : DILOCO_ENOMEM;
     for (size_t i = 0; i < t->n_settings && !status; i++)
         status = diloco_config_set(config, t->settings[i][0], t->settings[i][1], NULL);
@@ -132,7 +157,7 @@ static inline diloco_status toy_open(toy *t)
     diloco_config_destroy(config);
     if (status) return status;
     diloco_run_on_record(t->run, toy_hear, t);
-    if (!status) status = diloco_run_tensor(t->run, &w);
+    if (!status) status = toy_register(t);
     if (!status && t->gradients) status = diloco_run_gradient(t->run, "w", t->moment);
     if (!status && !t->gradients)
         status = diloco_run_private(t->run, "moment", t->moment, sizeof t->moment);
@@ -161,10 +186,13 @@ static inline diloco_status toy_train(toy *t)
 
 static inline void toy_close(toy *t)
 {
-    void *const places[] = {t->theta};
+    void *places[TOY_N];
+    const int n = t->fragments ? t->fragments : 1;
+    for (int f = 0; f < n; f++)
+        places[f] = t->theta + toy_begin(f, n);
     if (t->run) {
         t->end = diloco_run_now(t->run);
-        if (!t->prepare) (void)!diloco_run_theta(t->run, places, 1);
+        if (!t->prepare) (void)!diloco_run_theta(t->run, places, (size_t)n);
     }
     diloco_run_close(t->run);
     t->run = NULL;

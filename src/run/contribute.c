@@ -127,6 +127,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
     x->facts.norm = from.norm;
     x->facts.fragment = ask->fragment;
     x->facts.step = from.work.step;
+    x->facts.position = from.work.position;
     const size_t n_spans = make_object(x, ask, &c, header, &from);
     const dl_time encoded = dl_clock_now();
     x->facts.encode_s = dl_seconds(encoded - began);

@@ -69,11 +69,26 @@ static diloco_status take(dl_driver *d, uint64_t entry)
     return status;
 }
 
-static void adopt(dl_driver *d, uint64_t entry)
+static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s)
 {
+    static const char *const takes[] = {
+        [DL_ADOPT_NOTHING] = "nothing", [DL_ADOPT_MIX] = "mix", [DL_ADOPT_THETA] = "theta"};
+    const dl_adopt_facts facts = {.entry = a->take.entry,
+                                  .taken_at = a->take.position,
+                                  .position = d->pace.position,
+                                  .fragment = a->take.fragment,
+                                  .takes = takes[a->how],
+                                  .wait_s = waited_s};
+    if (d->pace.schedule.delay) dl_event_adopt(d->a.record, d->a.self.replica, &facts);
+}
+
+static void adopt(dl_driver *d, uint64_t entry, double waited_s)
+{
+    dl_adopted adopted;
     dl_driver_lock(d);
-    dl_stop_adopt(&d->stops, entry);
+    const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
     dl_driver_unlock(d);
+    if (done) note_adoption(d, &adopted, waited_s);
 }
 
 static void jump(dl_driver *d)
@@ -94,6 +109,7 @@ static diloco_status finish(dl_driver *d)
 
 diloco_status dl_driver_stop(dl_driver *d)
 {
+    double before;
     while (!d->over) {
         dl_driver_lock(d);
         const dl_stop stop = dl_pace_next(&d->pace);
@@ -109,8 +125,9 @@ diloco_status dl_driver_stop(dl_driver *d)
             DL_TRY(take(d, stop.entry));
             break;
         case DL_STOP_ADOPT:
+            before = d->waited_s;
             DL_TRY(wait_for(d, &stop));
-            adopt(d, stop.entry);
+            adopt(d, stop.entry, d->waited_s - before);
             break;
         case DL_STOP_WAIT:
             DL_TRY(wait_for(d, &stop));

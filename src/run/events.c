@@ -197,6 +197,7 @@ void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t ent
     dl_json_u64(&j, "entry", entry);
     dl_json_u64(&j, "fragment", facts->fragment);
     dl_json_u64(&j, "step", facts->step);
+    dl_json_u64(&j, "position", facts->position);
     dl_json_f64(&j, "pseudo_grad_norm", facts->norm);
     dl_json_u64(&j, "bytes", facts->bytes);
     dl_json_f64(&j, "encode_s", facts->encode_s);
@@ -233,6 +234,19 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "outer_s", facts->compute_s);
     put_life(&j, "committer", &entry->committer);
     put_hash(&j, "digest", entry->result);
+    finish(r, &j);
+}
+
+void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *facts)
+{
+    dl_json j = begin(r, "adopt");
+    dl_json_str(&j, "replica", replica);
+    dl_json_u64(&j, "entry", facts->entry);
+    dl_json_u64(&j, "fragment", facts->fragment);
+    dl_json_u64(&j, "taken_at", facts->taken_at);
+    dl_json_u64(&j, "position", facts->position);
+    dl_json_str(&j, "takes", facts->takes);
+    dl_json_f64(&j, "wait_s", facts->wait_s);
     finish(r, &j);
 }
 

@@ -51,6 +51,15 @@ void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t ent
                            const dl_exec_facts *facts);
 void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
                      const dl_roster *roster, const dl_exec_facts *facts, bool counted);
+
+/* Where contributions move beside training: what became of one, and what ran in between. */
+typedef struct dl_adopt_facts {
+    uint64_t entry, taken_at, position; /* positions of its due point and of its adoption */
+    uint32_t fragment;
+    const char *takes; /* "mix", "theta" or "nothing" */
+    double wait_s;     /* that training waited for it */
+} dl_adopt_facts;
+void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *facts);
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
                       dl_hash computed, const dl_life *committer);

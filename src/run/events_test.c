@@ -203,6 +203,7 @@ TEST(every_event_has_the_names_of_the_design)
     dl_event_run(&r, &run, &life, 3);
     dl_event_contribution(&r, &c, 3, &facts);
     dl_event_commit(&r, &c, &e, &roster, &facts, true);
+    dl_event_adopt(&r, "r0", &(dl_adopt_facts){.entry = 3, .takes = "mix"});
     dl_event_abort(&r, &c, &e);
     dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life);
     dl_event_reject(&r, &c, 3, &life, "checksum");
@@ -216,6 +217,7 @@ TEST(every_event_has_the_names_of_the_design)
               "entry fragment members missing weights inner_loss aggregated_grad_norm "
               "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
               "outer_s digest");
+    must_have(sink.record, "adopt", "replica entry fragment taken_at position takes wait_s");
     must_have(sink.record, "abort", "entry fragment reason present");
     must_have(sink.record, "dispute", "entry claimed computed");
     must_have(sink.record, "reject", "entry replica reason");

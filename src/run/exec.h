@@ -75,7 +75,7 @@ const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
 typedef struct dl_exec_facts {
     dl_outer_step_facts outer; /* COMPUTE */
     uint32_t fragment;         /* CONTRIBUTE, as what follows */
-    uint64_t step;
+    uint64_t step, position;   /* of the due point */
     double norm;
     size_t bytes; /* CONTRIBUTE: of the object */
     double encode_s, put_s, compute_s;

@@ -75,14 +75,15 @@ static dl_adoption adopt(dl_stops *s, const dl_take *taken)
     return how;
 }
 
-void dl_stop_adopt(dl_stops *s, uint64_t entry)
+bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out)
 {
-    if (!is_here(s, DL_STOP_ADOPT, entry)) return;
-    const dl_take taken = *dl_pace_take(s->pace, entry);
+    if (!is_here(s, DL_STOP_ADOPT, entry)) return false;
     const bool rounds = s->pace->schedule.overlap != DL_OVERLAP_STEPS;
-    const dl_adoption how = rounds ? begin_next_round(s, &taken) : adopt(s, &taken);
-    dl_pace_adopted(s->pace, &taken, how);
-    if (how != DL_ADOPT_NOTHING) s->fresh(s->user, taken.fragment);
+    out->take = *dl_pace_take(s->pace, entry);
+    out->how = rounds ? begin_next_round(s, &out->take) : adopt(s, &out->take);
+    dl_pace_adopted(s->pace, &out->take, out->how);
+    if (out->how != DL_ADOPT_NOTHING) s->fresh(s->user, out->take.fragment);
+    return true;
 }
 
 void dl_stop_jump(dl_stops *s)

@@ -22,7 +22,12 @@ typedef struct dl_stops {
 /* Each does what dl_pace_next says, where that is its stop and may be done now; else nothing: the
  * log may have gone on since the caller looked. DILOCO_ENUMERIC of dl_exec_take. */
 DL_MUST_CHECK diloco_status dl_stop_take(dl_stops *s, uint64_t entry);
-void dl_stop_adopt(dl_stops *s, uint64_t entry);
+/* False: nothing was done. */
+typedef struct dl_adopted {
+    dl_take take;
+    dl_adoption how;
+} dl_adopted;
+bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out);
 void dl_stop_jump(dl_stops *s);
 
 #endif

@@ -3,6 +3,7 @@
 #include "train/stop.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
