@@ -2,6 +2,7 @@
  * to take and how to say it to `diloco train`; as lines or as one JSON object. */
 #include "cli/plan.h"
 #include "cli/units.h"
+#include "plan/published.h"
 #include "plan/recommend.h"
 #include <diloco/train.h>
 
@@ -80,38 +81,46 @@ static diloco_status add_method(answer *a, const dl_plan_method *m)
     return DILOCO_OK;
 }
 
-/* An option of CONFIG by a name that another version of this program may not have. */
-static uint32_t option_of(const dl_config *config, const char *name, uint32_t fallback)
+/* Bits of a value with CONFIG's codec and its options. */
+static diloco_status config_bits(double *out, const dl_config *config)
 {
-    const dl_option *o = dl_option_find(dl_config_table, name);
-    if (!o || o->type != DL_OPTION_INT) return fallback;
-    int64_t value = *(const int64_t *)(const void *)((const char *)config + o->offset);
-    return value > 0 && value <= UINT32_MAX ? (uint32_t)value : fallback;
+    const dl_plan_codec *codec = dl_plan_codec_find(config->codec);
+    double value = strcmp(config->codec_values, "2bit") == 0   ? 2
+                   : strcmp(config->codec_values, "int8") == 0 ? 8
+                                                               : 32;
+    if (!codec)
+        return dl_fail(DILOCO_EREFUSED,
+                       "plan does not know how many bits codec %s takes; --method NAME leaves "
+                       "CONFIG's own choice out",
+                       config->codec);
+    *out = codec->bits;
+    if (strcmp(codec->name, "topk") == 0) *out = config->codec_keep * (12 + value);
+    if (strcmp(codec->name, "prune") == 0) *out = 1 + 32 * (1 - config->codec_prune);
+    return DILOCO_OK;
 }
 
-/* CONFIG's own choice, where its codec is one that can be planned with. */
 static diloco_status add_config(answer *a)
 {
     const dl_config *config = &a->q->config;
-    const dl_plan_codec *codec = dl_plan_codec_find(config->codec);
-    if (!a->q->has_config || a->q->method || !codec) return DILOCO_OK;
+    double bits = 0;
+    if (!a->q->has_config || a->q->method) return DILOCO_OK;
+    DL_TRY(config_bits(&bits, config));
+    if (config->local_steps > DL_PLAN_MAX_SYNC)
+        return dl_fail(DILOCO_EINVAL, "plan takes trainer.local_steps_per_round up to %d",
+                       DL_PLAN_MAX_SYNC);
     row *r = &a->rows[a->n++];
-    *r =
-        (row){.name = "CONFIG", .summary = "as CONFIG says", .codec = codec->name, .offered = true};
-    uint32_t blocks = option_of(config, "server.diloco.fragment_layers", 0);
-    r->choice = (dl_plan_choice){
-        .sync_every = (uint32_t)config->local_steps,
-        .fragments = option_of(config, "server.diloco.fragments",
-                               blocks ? (a->q->layers + blocks - 1) / blocks + 1 : 1),
-        .tau = option_of(config, "server.diloco.overlap_steps", 0),
-        .bits = codec->bits,
-        .exchange = a->q->exchange};
-    char overlap[DL_OPTION_NAME_MAX + 1] = "steps";
-    if (dl_option_find(dl_config_table, "server.diloco.overlap"))
-        DL_TRY(diloco_config_get(config, "server.diloco.overlap", overlap, sizeof overlap));
-    bool round_late = strcmp(overlap, "steps") != 0; /* delayed, eager */
-    if (round_late) r->choice.tau = r->choice.sync_every;
-    if (r->choice.fragments > r->choice.sync_every) r->choice.fragments = r->choice.sync_every;
+    *r = (row){
+        .name = "CONFIG", .summary = "as CONFIG says", .codec = config->codec, .offered = true};
+    uint32_t H = (uint32_t)config->local_steps, blocks = (uint32_t)config->fragment_layers;
+    bool round_late = strcmp(config->overlap, "steps") != 0; /* delayed, eager */
+    r->choice = (dl_plan_choice){.sync_every = H,
+                                 .fragments = (uint32_t)config->fragments,
+                                 .tau = round_late ? H : (uint32_t)config->overlap_steps,
+                                 .bits = bits,
+                                 .exchange = a->q->exchange};
+    if (!r->choice.fragments)
+        r->choice.fragments = blocks ? (a->q->layers + blocks - 1) / blocks + 1 : 1;
+    if (r->choice.fragments > H) r->choice.fragments = H;
     DL_TRY(check_choice("CONFIG", &r->choice, round_late));
     r->forecast = dl_plan_forecast(&a->q->task, &r->choice, prices_of(a->q));
     return DILOCO_OK;
@@ -129,8 +138,7 @@ static diloco_status add_rows(answer *a)
 
 static void add_option(answer *a, const char *name, const char *value)
 {
-    const dl_option *o = dl_option_find(dl_config_table, name);
-    if (!o || a->n_options == MAX_OPTIONS) return; /* this program's preset has it in itself */
+    DL_ASSERT(a->n_options < MAX_OPTIONS);
     snprintf(a->options[a->n_options++], sizeof a->options[0], "%s=%s", name, value);
 }
 

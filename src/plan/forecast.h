@@ -22,9 +22,9 @@
 
 typedef struct dl_plan_codec {
     const char *name;
-    double bits; /* a value, scales included, framing not */
+    double bits; /* a value, scales included, framing not; with the codec's usual options */
 } dl_plan_codec;
-const dl_plan_codec *dl_plan_codec_at(size_t i); /* from the finest on; NULL behind the last */
+const dl_plan_codec *dl_plan_codec_at(size_t i); /* NULL behind the last */
 const dl_plan_codec *dl_plan_codec_find(const char *name);
 
 typedef struct dl_plan_method {

@@ -11,6 +11,8 @@ static const dl_plan_codec codecs[] = {
     {"int8", 8 + 32.0 / 256}, /* a scale of 32 bits for each block of 256 */
     {"int4", 4 + 32.0 / 256},
     {"e3m0", 4 + 32.0 / 256},
+    {"prune", 1 + 0.5 * 32}, /* a map, and half of the values */
+    {"sign", 1 + 32.0 / 256},
     {"topk", 64 * (12 + 2) / 4096.0}, /* 64 of 4096: an index of 12 bits and a value of 2 each */
 };
 
