@@ -38,7 +38,8 @@ typedef struct dl_store_kind {
 } dl_store_kind;
 
 extern const dl_store_kind dl_store_file, dl_store_mem;
-extern const dl_store_kind dl_store_s3, dl_store_gs, dl_store_az; /* of builds with DL_CLOUD */
+/* Of builds with DL_CLOUD: */
+extern const dl_store_kind dl_store_http, dl_store_https, dl_store_s3, dl_store_gs, dl_store_az;
 
 /* ---- what the implementations share; in store.c */
 

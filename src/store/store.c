@@ -20,12 +20,12 @@ enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
 static const dl_store_kind *const kinds[] = {
     &dl_store_file, &dl_store_mem,
 #if DL_CLOUD
-    &dl_store_s3,   &dl_store_gs,  &dl_store_az,
+    &dl_store_http, &dl_store_https, &dl_store_s3, &dl_store_gs, &dl_store_az,
 #endif
 };
 
 /* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
-static const char *const network_schemes[] = {"s3", "gs", "az"};
+static const char *const network_schemes[] = {"http", "https", "s3", "gs", "az"};
 
 struct dl_store {
     const dl_store_kind *kind;

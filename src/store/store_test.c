@@ -38,7 +38,7 @@ static void check_refused(diloco_status expected, const char *url, const char *p
 
 TEST(unknown_stores_are_refused_by_name_with_the_known_ones)
 {
-    check_refused(DILOCO_EINVAL, "http://host/x", "no http:// stores");
+    check_refused(DILOCO_EINVAL, "ftp://host/x", "no ftp:// stores");
     check_refused(DILOCO_EINVAL, "s4://bucket/x", "no s4:// stores; known are file://, mem://");
     check_refused(DILOCO_EINVAL, "files:///x", "no files:// stores");
     check_refused(DILOCO_EINVAL, "fil:///x", "no fil:// stores");

@@ -1,0 +1,396 @@
+/* http.c - "http://host:port/run", "https://…": the hub (docs/hub.md) as a store.
+ *
+ * A create is a PUT with If-None-Match: *, and 412 means taken; retries and connections are
+ * web.c's. The run's path is a bucket (its first component), and a prefix of every key (the
+ * rest). From the environment, so that no secret is in a command line or a run:
+ *
+ *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
+ *     DILOCO_HUB_CA          PEM file: who signed the hub's certificate (a self-signed one: itself)
+ *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures */
+#include "store/http_store.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include "store/web_read.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WHAT_MAX = DL_KEY_MAX + 256,
+    PAGE_MAX = 1 << 20, /* bytes of a page of a listing */
+    TOKEN_MAX = 4096,
+    PREFIX_MAX = 200,   /* so that every key of a run fits behind it */
+    ASK_FIRST = 1 << 20 /* bytes of a body that is not sent before the hub has agreed */
+};
+
+typedef struct http_store {
+    dl_http_place place;
+    const atomic_bool *aborted;
+    dl_web *web;
+    dl_http_ear *ear; /* NULL until the first wait */
+} http_store;
+
+/* One call: what prepare and finish need. */
+typedef struct call {
+    const http_store *s;
+    const char *method, *key; /* key "": the bucket */
+    const dl_span *spans;
+    size_t n_spans, total;
+    bool create, taken, missing;
+    char what[WHAT_MAX];
+    const char *prefix, *after; /* of a listing */
+    dl_found_fn found;
+    void *context;
+    char last[DL_KEY_MAX + 1];
+    bool more;
+} call;
+
+/* ---- opening */
+
+static diloco_status bad_url(const char *place)
+{
+    return dl_fail(DILOCO_EINVAL,
+                   "http://%.200s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
+                   "letters, digits and ._=-, perhaps in folders",
+                   place);
+}
+
+/* "host:port/bucket/more" */
+static diloco_status cut_place(dl_http_place *p, const char *scheme, const char *place)
+{
+    const char *path = strchr(place, '/');
+    size_t host = path ? (size_t)(path - place) : 0, len = path ? strlen(path + 1) : 0;
+    if (!host || memchr(place, '@', host) || !len) return bad_url(place);
+    if (path[len] == '/') len--; /* one at the end is allowed */
+    char *run = strndup(path + 1, len);
+    if (!run || asprintf(&p->base, "%s://%.*s", scheme, (int)host, place) < 0) {
+        free(run);
+        p->base = NULL;
+        return dl_fail(DILOCO_ENOMEM, "no memory to open %s", place);
+    }
+    bool ok = dl_store_key_ok(run);
+    char *more = strchr(run, '/');
+    if (more) *more++ = '\0';
+    if (ok && more && strlen(more) > PREFIX_MAX) ok = false;
+    if (asprintf(&p->prefix, "%s%s", more ? more : "", more ? "/" : "") < 0) p->prefix = NULL;
+    p->bucket = run;
+    return ok && p->prefix ? DILOCO_OK : bad_url(place);
+}
+
+static diloco_status read_token_file(char token[TOKEN_MAX], const char *path)
+{
+    dl_buf file;
+    dl_buf_init(&file, TOKEN_MAX - 1);
+    diloco_status status = dl_file_read(&file, path);
+    if (status) {
+        dl_buf_deinit(&file);
+        return dl_fail_context(status, "DILOCO_HUB_TOKEN_FILE");
+    }
+    if (file.len) memcpy(token, file.data, file.len);
+    token[file.len] = '\0';
+    token[strcspn(token, "\r\n")] = '\0';
+    if (file.data) OPENSSL_cleanse(file.data, file.cap);
+    dl_buf_deinit(&file);
+    return DILOCO_OK;
+}
+
+static diloco_status find_secrets(dl_http_place *p, const char *scheme)
+{
+    const char *given = getenv("DILOCO_HUB_TOKEN"), *path = getenv("DILOCO_HUB_TOKEN_FILE");
+    char token[TOKEN_MAX] = "";
+    p->web.ca_file = getenv("DILOCO_HUB_CA");
+    p->web.pin = getenv("DILOCO_HUB_PIN");
+    if (given && strlen(given) < sizeof token)
+        strcpy(token, given);
+    else if (path)
+        DL_TRY(read_token_file(token, path));
+    if (!*token) return DILOCO_OK;
+    if (strcmp(scheme, "https") != 0 && !strstr(p->base, "://127.") &&
+        !strstr(p->base, "://localhost") && !strstr(p->base, "://[::1]"))
+        dl_log(DILOCO_LOG_WARN, "the token goes to %s unencrypted; use https://", p->base);
+    int made = asprintf(&p->authorization, "Authorization: Bearer %s", token);
+    OPENSSL_cleanse(token, sizeof token);
+    if (made >= 0) return DILOCO_OK;
+    p->authorization = NULL;
+    return dl_fail(DILOCO_ENOMEM, "no memory for a token");
+}
+
+/* ---- requests */
+
+static call call_of(const http_store *s, const char *method, const char *key)
+{
+    call c = {.s = s, .method = method, .key = key};
+    snprintf(c.what, sizeof c.what, "%s%s%.100s/%.100s", key, *key ? " in " : "", s->place.base,
+             s->place.bucket);
+    return c;
+}
+
+static diloco_status head(const call *c, dl_web_exchange *x)
+{
+    x->method = c->method;
+    x->what = c->what;
+    return c->s->place.authorization ? dl_web_header(x, "%s", c->s->place.authorization)
+                                     : DILOCO_OK;
+}
+
+static diloco_status prepare(void *context, dl_web_exchange *x)
+{
+    const call *c = context;
+    const dl_http_place *p = &c->s->place;
+    DL_TRY(head(c, x));
+    DL_TRY(dl_buf_addf(&x->url, "%s/%s", p->base, p->bucket));
+    if (*c->key) {
+        DL_TRY(dl_buf_addf(&x->url, "/%s", p->prefix));
+        DL_TRY(dl_web_escape(&x->url, c->key, true));
+    }
+    x->body = c->spans;
+    x->n_body = c->n_spans;
+    x->expect = c->total >= ASK_FIRST;
+    return c->create ? dl_web_header(x, "If-None-Match: *") : DILOCO_OK;
+}
+
+/* A bucket that was there at open and is not now: its disk is away, perhaps. */
+static diloco_status refused(const dl_web_exchange *x)
+{
+    if (x->status == 404 && dl_web_answer(x, "X-Diloco-Missing"))
+        return dl_fail(DILOCO_EUNREACHABLE, "%s: the hub does not have that run any more", x->what);
+    if (x->status == 401)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s: the hub asks for a token; set DILOCO_HUB_TOKEN or "
+                       "DILOCO_HUB_TOKEN_FILE to one that it knows",
+                       x->what);
+    return dl_web_unexpected(x);
+}
+
+static diloco_status finish(void *context, dl_web_exchange *x)
+{
+    call *c = context;
+    c->taken = c->create && x->status == 412;
+    if (c->taken || (x->status >= 200 && x->status < 300)) return DILOCO_OK;
+    return refused(x);
+}
+
+static diloco_status run(const http_store *s, call *c, dl_time until)
+{
+    const dl_web_batch batch = {
+        .n = 1, .width = 1, .context = c, .prepare = prepare, .finish = finish};
+    return dl_web_run(s->web, &batch, until);
+}
+
+static diloco_status look_finish(void *context, dl_web_exchange *x)
+{
+    call *c = context;
+    c->missing = x->status == 404;
+    return c->missing || x->status == 200 ? DILOCO_OK : refused(x);
+}
+
+static diloco_status find_bucket(const http_store *s, bool create)
+{
+    call look = call_of(s, "HEAD", ""), make = call_of(s, "PUT", "");
+    const dl_web_batch batch = {
+        .n = 1, .width = 1, .context = &look, .prepare = prepare, .finish = look_finish};
+    DL_TRY(dl_web_run(s->web, &batch, DL_NEVER));
+    if (!look.missing) return DILOCO_OK;
+    if (create) return run(s, &make, DL_NEVER);
+    return dl_fail(DILOCO_ENOENT, "the hub has no %s", look.what);
+}
+
+static diloco_status open_place(http_store *s, const char *scheme, const char *place, bool create,
+                                const atomic_bool *aborted)
+{
+    s->aborted = aborted;
+    DL_TRY(cut_place(&s->place, scheme, place));
+    DL_TRY(find_secrets(&s->place, scheme));
+    DL_TRY(dl_web_create(&s->web, &s->place.web, aborted));
+    return find_bucket(s, create);
+}
+
+static diloco_status http_open(void *self, const char *place, bool create,
+                               const atomic_bool *aborted)
+{
+    return open_place(self, "http", place, create, aborted);
+}
+
+static diloco_status https_open(void *self, const char *place, bool create,
+                                const atomic_bool *aborted)
+{
+    return open_place(self, "https", place, create, aborted);
+}
+
+static void http_close(void *self)
+{
+    http_store *s = self;
+    dl_http_ear_destroy(s->ear);
+    dl_web_destroy(s->web);
+    if (s->place.authorization)
+        OPENSSL_cleanse(s->place.authorization, strlen(s->place.authorization));
+    free(s->place.authorization);
+    free(s->place.base);
+    free(s->place.bucket);
+    free(s->place.prefix);
+}
+
+/* ---- objects */
+
+static diloco_status http_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
+                                 bool *taken, dl_time until)
+{
+    call c = call_of(self, "PUT", key);
+    c.spans = spans;
+    c.n_spans = n_spans;
+    c.create = true;
+    for (size_t i = 0; i < n_spans; i++)
+        c.total += spans[i].len;
+    DL_TRY(run(self, &c, until));
+    *taken = c.taken;
+    return DILOCO_OK;
+}
+
+static diloco_status http_put(void *self, const char *key, const void *data, size_t len,
+                              dl_time until)
+{
+    const dl_span span = {data, len};
+    call c = call_of(self, "PUT", key);
+    c.spans = &span;
+    c.n_spans = 1;
+    c.total = len;
+    return run(self, &c, until);
+}
+
+static diloco_status http_remove(void *self, const char *key, dl_time until)
+{
+    call c = call_of(self, "DELETE", key);
+    return run(self, &c, until);
+}
+
+static diloco_status prepare_read(void *context, dl_web_exchange *x, const char *range,
+                                  const char *if_match)
+{
+    DL_TRY(prepare(context, x));
+    if (range) DL_TRY(dl_web_header(x, "Range: %s", range));
+    return if_match ? dl_web_header(x, "If-Match: %s", if_match) : DILOCO_OK;
+}
+
+static diloco_status refuse_read(void *context, dl_web_exchange *x)
+{
+    const call *c = context;
+    if (x->status == 404 && !dl_web_answer(x, "X-Diloco-Missing"))
+        return dl_fail(DILOCO_ENOENT, "%s is not in %s", c->key, c->s->place.base);
+    return refused(x);
+}
+
+static diloco_status http_read(void *self, const char *key, dl_sink sink, dl_time until)
+{
+    http_store *s = self;
+    call c = call_of(s, "GET", key);
+    const dl_web_source source = {.range = (size_t)1 << 40,
+                                  .width = 1,
+                                  .context = &c,
+                                  .prepare = prepare_read,
+                                  .refused = refuse_read};
+    return dl_web_read(s->web, &source, sink, until);
+}
+
+/* ---- listing */
+
+diloco_status dl_http_url(dl_buf *url, const dl_http_place *place, const char *path)
+{
+    DL_TRY(dl_buf_addf(url, "%s%s?run=%s", place->base, path, place->bucket));
+    if (!*place->prefix) return DILOCO_OK;
+    DL_TRY(dl_buf_addf(url, "%%2F"));
+    DL_TRY(dl_web_escape(url, place->prefix, false));
+    url->len -= strlen("%2F"); /* the prefix's last '/' */
+    return DILOCO_OK;
+}
+
+static diloco_status prepare_page(void *context, dl_web_exchange *x)
+{
+    const call *c = context;
+    DL_TRY(head(c, x));
+    DL_TRY(dl_http_url(&x->url, &c->s->place, "/list"));
+    DL_TRY(dl_buf_addf(&x->url, "&prefix="));
+    DL_TRY(dl_web_escape(&x->url, c->prefix, false));
+    if (!c->after) return DILOCO_OK;
+    DL_TRY(dl_buf_addf(&x->url, "&after="));
+    return dl_web_escape(&x->url, c->after, false);
+}
+
+/* "<bytes> <key>", "more" or "end". */
+static diloco_status take_line(call *c, const char *line, size_t len, bool *ended)
+{
+    const char *space = memchr(line, ' ', len);
+    uint64_t bytes;
+    c->more = len == 4 && !memcmp(line, "more", 4);
+    *ended = c->more || (len == 3 && !memcmp(line, "end", 3));
+    if (*ended) return DILOCO_OK;
+    size_t key_len = space ? len - (size_t)(space + 1 - line) : 0;
+    if (!space || key_len > DL_KEY_MAX || !dl_text_to_u64(&bytes, line, (size_t)(space - line)))
+        return dl_fail(DILOCO_EPROTO, "%s: the hub's listing cannot be read", c->what);
+    memcpy(c->last, space + 1, key_len);
+    c->last[key_len] = '\0';
+    return c->found(c->context, c->last, (size_t)bytes);
+}
+
+static diloco_status take_page(void *context, dl_web_exchange *x)
+{
+    call *c = context;
+    bool ended = false;
+    if (x->status != 200) return refused(x);
+    const char *at = (const char *)x->text.data, *end = at + x->text.len;
+    for (const char *line = at, *next; at && line < end && !ended; line = next + 1) {
+        next = memchr(line, '\n', (size_t)(end - line));
+        if (!next) break;
+        DL_TRY(take_line(c, line, (size_t)(next - line), &ended));
+    }
+    return ended ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "%s: the hub's listing was cut", c->what);
+}
+
+static diloco_status http_list(void *self, const char *prefix, const char *after, dl_found_fn found,
+                               void *context, dl_time until)
+{
+    http_store *s = self;
+    call c = call_of(s, "GET", "");
+    const dl_web_batch batch = {.n = 1,
+                                .width = 1,
+                                .max_text = PAGE_MAX,
+                                .context = &c,
+                                .prepare = prepare_page,
+                                .finish = take_page};
+    c.prefix = prefix;
+    c.after = after;
+    c.found = found;
+    c.context = context;
+    do {
+        DL_TRY(dl_web_run(s->web, &batch, until));
+        c.after = c.last;
+    } while (c.more);
+    return DILOCO_OK;
+}
+
+/* ---- waiting, and what it cost */
+
+static diloco_status http_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
+{
+    http_store *s = self;
+    if (!s->ear) DL_TRY(dl_http_ear_create(&s->ear, &s->place, s->aborted));
+    return dl_http_ear_wait(s->ear, prefixes, n, until);
+}
+
+static void http_traffic(const void *self, uint64_t *sent, uint64_t *received)
+{
+    const dl_web_traffic t = dl_web_counts(((const http_store *)self)->web);
+    *sent = t.sent;
+    *received = t.received;
+}
+
+#define OF(name, opener)                                                                           \
+    {                                                                                              \
+        .scheme = name, .size = sizeof(http_store), .open = opener, .close = http_close,           \
+        .create = http_create, .put = http_put, .read = http_read, .list = http_list,              \
+        .remove = http_remove, .wait = http_wait, .traffic = http_traffic                          \
+    }
+const dl_store_kind dl_store_http = OF("http", http_open);
+const dl_store_kind dl_store_https = OF("https", https_open);

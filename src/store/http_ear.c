@@ -1,0 +1,221 @@
+/* http_ear.c - a thread that follows the hub's events, and says when there is reason to look.
+ *
+ * The stream is subscribed to the first folders of all prefixes that were ever waited for
+ * ("c/0000000012/" and "log/": c/ and log/), so it need not begin anew with every entry. Whatever
+ * comes (the first event says that the subscription stands, so what happened before is found by
+ * the look that follows) sets `heard`, which one wait takes. While there is no stream
+ * (the hub is away) the wait ends once a second. */
+#include "store/http_store.h"
+#include "store/sse.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY_AGAIN (DL_SECOND / 2)
+#define LOOK_DEAF DL_SECOND
+
+enum { FOLDERS_MAX = 4096, ALL_FOLDERS = 14 /* more: all keys; the hub takes 16 prefixes */ };
+
+struct dl_http_ear {
+    const dl_http_place *place;
+    const atomic_bool *aborted;
+    dl_web *web;
+    pthread_t thread;
+    dl_time looked; /* without a stream; the waiter's */
+    dl_sse sse;     /* the thread's */
+
+    atomic_bool restart;  /* the stream under way ends: web.c looks at it */
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t wake;
+    bool quit, heard, connected;
+    dl_buf folders; /* "c/", "log/", zero-terminated each; "": all */
+};
+
+/* ---- the thread */
+
+static void on_event(void *context, const char *event, const char *data)
+{
+    dl_http_ear *ear = context;
+    (void)event, (void)data;
+    pthread_mutex_lock(&ear->lock);
+    ear->heard = ear->connected = true;
+    pthread_cond_signal(&ear->wake);
+    pthread_mutex_unlock(&ear->lock);
+}
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    dl_http_ear *ear = context;
+    dl_sse_add(&ear->sse, data, len, on_event, ear);
+    return DILOCO_OK;
+}
+
+static diloco_status add_folders(dl_buf *url, const dl_http_ear *ear)
+{
+    const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
+    size_t n = 0;
+    for (const char *f = at; f < end; f += strlen(f) + 1) {
+        if (!*f || ++n > ALL_FOLDERS) return DILOCO_OK;
+    }
+    for (const char *f = at; f < end; f += strlen(f) + 1) {
+        DL_TRY(dl_buf_addf(url, "&prefix="));
+        DL_TRY(dl_web_escape(url, f, false));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status prepare(void *context, dl_web_exchange *x)
+{
+    dl_http_ear *ear = context;
+    x->method = "GET";
+    x->what = "the hub's events";
+    x->sink = (dl_sink){.context = ear, .piece = on_piece};
+    memset(&ear->sse, 0, sizeof ear->sse);
+    if (ear->place->authorization) DL_TRY(dl_web_header(x, "%s", ear->place->authorization));
+    DL_TRY(dl_http_url(&x->url, ear->place, "/events"));
+    pthread_mutex_lock(&ear->lock);
+    diloco_status status = add_folders(&x->url, ear);
+    pthread_mutex_unlock(&ear->lock);
+    return status;
+}
+
+/* For a while, or until it is over. With the lock. */
+static void pause_a_while(dl_http_ear *ear)
+{
+    dl_time t = dl_clock_now() + TRY_AGAIN;
+    struct timespec until = {.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
+    while (!ear->quit && !atomic_load(&ear->restart) && dl_clock_now() < t)
+        pthread_cond_timedwait(&ear->wake, &ear->lock, &until);
+}
+
+/* However a stream ends, there will be another. */
+static void *follow(void *context)
+{
+    dl_http_ear *ear = context;
+    const dl_web_batch batch = {.n = 1, .width = 1, .context = ear, .prepare = prepare};
+    pthread_mutex_lock(&ear->lock);
+    while (!ear->quit) {
+        atomic_store(&ear->restart, false);
+        pthread_mutex_unlock(&ear->lock);
+        diloco_status status = dl_web_run(ear->web, &batch, DL_NEVER);
+        pthread_mutex_lock(&ear->lock);
+        ear->connected = false;
+        if (status != DILOCO_ECLOSED) pause_a_while(ear);
+    }
+    pthread_mutex_unlock(&ear->lock);
+    return NULL;
+}
+
+/* ---- making and unmaking */
+
+static diloco_status start(dl_http_ear *ear)
+{
+    dl_web_options options = ear->place->web;
+    sigset_t all, old;
+    options.tries = 1; /* the thread tries again by itself */
+    DL_TRY(dl_web_create(&ear->web, &options, &ear->restart));
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&ear->thread, NULL, follow, ear);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed ? dl_fail(DILOCO_ENOMEM, "the system starts no more threads") : DILOCO_OK;
+}
+
+static void ear_free(dl_http_ear *ear)
+{
+    dl_web_destroy(ear->web);
+    dl_buf_deinit(&ear->folders);
+    pthread_cond_destroy(&ear->wake);
+    pthread_mutex_destroy(&ear->lock);
+    free(ear);
+}
+
+diloco_status dl_http_ear_create(dl_http_ear **out, const dl_http_place *place,
+                                 const atomic_bool *aborted)
+{
+    pthread_condattr_t monotonic;
+    *out = NULL;
+    dl_http_ear *ear = calloc(1, sizeof *ear);
+    if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow the hub's events");
+    ear->place = place;
+    ear->aborted = aborted;
+    dl_buf_init(&ear->folders, FOLDERS_MAX);
+    pthread_mutex_init(&ear->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
+    pthread_cond_init(&ear->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    diloco_status status = start(ear);
+    if (status) {
+        ear_free(ear);
+        return status;
+    }
+    *out = ear;
+    return DILOCO_OK;
+}
+
+void dl_http_ear_destroy(dl_http_ear *ear)
+{
+    if (!ear) return;
+    pthread_mutex_lock(&ear->lock);
+    ear->quit = true;
+    atomic_store(&ear->restart, true);
+    pthread_cond_broadcast(&ear->wake);
+    pthread_mutex_unlock(&ear->lock);
+    pthread_join(ear->thread, NULL);
+    ear_free(ear);
+}
+
+/* ---- the waiter */
+
+/* Add the first folder of a prefix; true: it is new. */
+static bool add_folder(dl_http_ear *ear, const char *prefix)
+{
+    const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
+    size_t len = strcspn(prefix, "/");
+    if (prefix[len]) len++;
+    for (const char *f = at; f < end; f += strlen(f) + 1)
+        if (!*f || (strlen(f) == len && !memcmp(f, prefix, len))) return false;
+    char folder[DL_KEY_MAX + 2];
+    memcpy(folder, prefix, len);
+    folder[len] = '\0';
+    /* No room: then all keys from here on, for which there is always some. */
+    if (ear->folders.len + len + 2 > FOLDERS_MAX) folder[len = 0] = '\0';
+    return dl_buf_add(&ear->folders, folder, len + 1) == DILOCO_OK;
+}
+
+static diloco_status wait_slice(dl_http_ear *ear, dl_time until)
+{
+    dl_time slice = dl_time_after(dl_clock_now(), DL_STORE_SLICE);
+    if (slice > until) slice = until;
+    struct timespec t = {.tv_sec = slice / DL_SECOND, .tv_nsec = slice % DL_SECOND};
+    pthread_cond_timedwait(&ear->wake, &ear->lock, &t);
+    return dl_store_check(ear->aborted, until, "waiting");
+}
+
+diloco_status dl_http_ear_wait(dl_http_ear *ear, const char *const *prefixes, size_t n,
+                               dl_time until)
+{
+    bool more = false;
+    diloco_status status = DILOCO_OK;
+    pthread_mutex_lock(&ear->lock);
+    for (size_t i = 0; i < n; i++)
+        more |= add_folder(ear, prefixes[i]);
+    if (more) {
+        atomic_store(&ear->restart, true);
+        pthread_cond_broadcast(&ear->wake);
+    }
+    while (!ear->heard && !status)
+        status = wait_slice(ear, until);
+    if (ear->heard && status != DILOCO_ECLOSED) status = DILOCO_OK;
+    if (!status) ear->heard = false;
+    bool deaf = !ear->connected;
+    pthread_mutex_unlock(&ear->lock);
+    if (status == DILOCO_ETIMEDOUT && deaf && dl_clock_now() - ear->looked > LOOK_DEAF) {
+        ear->looked = dl_clock_now();
+        return DILOCO_OK;
+    }
+    return status;
+}
