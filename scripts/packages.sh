@@ -1,17 +1,19 @@
 #!/bin/sh
 # packages.sh SET…: see that the Debian packages of these sets are installed; say which are
 # missing and install them (as root, or through sudo). Sets: build, test, check, servers (which
-# the tests start on loopback; those of npm go into build/servers).
+# the tests start on loopback, and clients of our own; those of npm go into build/servers).
 set -eu
 
 list() {
     case $1 in
     build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev \
-                libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev ;;
+                libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
+                libmicrohttpd-dev ;;
     test)  echo libcmocka-dev python3 ;;
     check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
-    servers) echo ceph-mon ceph-osd ceph-common radosgw python3-swift curl
+    servers) echo ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
+                prometheus
              command -v npm >/dev/null || echo nodejs npm ;;
     *)     echo "packages.sh: no set $1" >&2; exit 2 ;;
     esac

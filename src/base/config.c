@@ -22,9 +22,9 @@ static const dl_option rows[] = {
  "row of values to start from; see 'diloco presets'"},
 
 {"run.store", NULL, TEXT, AT(store), "", 0, DL_PATH_MAX, "url", NULL, 0,
- "where the log lives: file:///shared/run, or a plain path"},
+ "where the log lives: a folder's path or file:///shared/run, or http://HOST:PORT/RUN at a hub"},
 {"run.state_dir", NULL, TEXT, AT(state_dir), "", 0, DL_PATH_MAX, "path", NULL, 0,
- "where replicas keep their private state; empty: <store>.local/<host> for a folder"},
+ "where replicas keep their private state; empty: <store>.local/<host>, of a url under runs/"},
 {"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "also append the record (JSON lines) of local replicas to this file"},
 {"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,

@@ -29,6 +29,15 @@ typedef enum dl_flag {
     DL_FLAG_TEMPERATURE,
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
+    DL_FLAG_LISTEN, /* from here on: of serve */
+    DL_FLAG_CERT,
+    DL_FLAG_KEY,
+    DL_FLAG_MAKE_CERT,
+    DL_FLAG_TOKEN_FILE,
+    DL_FLAG_S3_KEYS,
+    DL_FLAG_MAX_OBJECT,
+    DL_FLAG_MAX_CONNECTIONS,
+    DL_FLAG_INSECURE,
     DL_FLAG_SET_VALUES,
     DL_FLAG_SEEDS,
     DL_FLAG_EQUAL_STEPS,
@@ -90,6 +99,7 @@ const dl_command *dl_command_find(const char *name); /* NULL: none */
 diloco_status dl_cmd_train(const dl_args *args);
 diloco_status dl_cmd_join(const dl_args *args);
 diloco_status dl_cmd_replica(const dl_args *args);
+diloco_status dl_cmd_serve(const dl_args *args);
 diloco_status dl_cmd_status(const dl_args *args);
 diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);

@@ -1,6 +1,7 @@
 /* cmd_status.c - what a run is, how far, who takes part. */
 #include "cli/settings.h"
 #include "cli/units.h"
+#include "hub/status_json.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
@@ -9,11 +10,6 @@
 /* Two of the default heartbeats, so that a living replica is seen to live. */
 #define WATCH_S 11.0
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
-
-static const char *state_of(const diloco_replica_status *r)
-{
-    return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
-}
 
 static void print_replicas(const diloco_run_status *run)
 {
@@ -25,7 +21,8 @@ static void print_replicas(const diloco_run_status *run)
         char host[64];
         dl_printable(host, sizeof host, r->host);
         printf("%-12s %-4u %-9s %10" PRIu64 " %10" PRIu64 " %8.2f  %s\n", r->replica,
-               (unsigned)r->generation, state_of(r), r->step, r->entry, r->steps_per_s, host);
+               (unsigned)r->generation, dl_replica_state(r), r->step, r->entry, r->steps_per_s,
+               host);
     }
 }
 
@@ -43,49 +40,13 @@ static void print_status(const diloco_run_status *run, const char *store)
     print_replicas(run);
 }
 
-static void add_replica(dl_json *json, const diloco_replica_status *r)
-{
-    char host[64];
-    dl_printable(host, sizeof host, r->host);
-    dl_json_object(json, NULL);
-    dl_json_str(json, "replica", r->replica);
-    dl_json_u64(json, "generation", r->generation);
-    dl_json_str(json, "state", state_of(r));
-    dl_json_bool(json, "alive", r->alive);
-    dl_json_bool(json, "ended", r->ended);
-    dl_json_u64(json, "step", r->step);
-    dl_json_u64(json, "entry", r->entry);
-    dl_json_u64(json, "position", r->position);
-    dl_json_f64(json, "steps_per_s", r->steps_per_s);
-    dl_json_str(json, "host", host);
-    dl_json_end(json);
-}
-
 static diloco_status print_json(const diloco_run_status *run, const char *store)
 {
     dl_buf out;
     dl_json json;
     dl_buf_init(&out, 4 << 20);
     dl_json_init(&json, &out);
-    dl_json_object(&json, NULL);
-    dl_json_str(&json, "run", run->run);
-    dl_json_str(&json, "store", store);
-    dl_json_str(&json, "preset", run->preset);
-    dl_json_str(&json, "program", run->program);
-    dl_json_str(&json, "model", run->model);
-    dl_json_u64(&json, "parameters", run->parameters);
-    dl_json_str(&json, "config_digest", run->config_digest);
-    dl_json_u64(&json, "entries", run->entries);
-    dl_json_u64(&json, "entries_total", run->entries_total);
-    dl_json_u64(&json, "commits", run->commits);
-    dl_json_u64(&json, "aborts", run->aborts);
-    dl_json_u64(&json, "snapshot", run->snapshot);
-    dl_json_bool(&json, "done", run->done);
-    dl_json_array(&json, "replicas");
-    for (size_t i = 0; i < run->n_replicas; i++)
-        add_replica(&json, &run->replicas[i]);
-    dl_json_end(&json);
-    dl_json_end(&json);
+    dl_status_json(&json, run, store);
     return dl_print_json(&json, &out);
 }
 

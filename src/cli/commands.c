@@ -19,6 +19,15 @@ const dl_command dl_commands[] = {
      BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) |
          BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
      DL_SETS_MACHINE, dl_cmd_join},
+    {"serve", "[DIR]", "the hub: a folder of runs over HTTP, for replicas that share no disk",
+     "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "
+     "may\n"
+     "read and write. Ctrl-C lets requests under way finish. docs/hub.md has all of it.",
+     BIT(DL_FLAG_LISTEN) | BIT(DL_FLAG_CERT) | BIT(DL_FLAG_KEY) | BIT(DL_FLAG_MAKE_CERT) |
+         BIT(DL_FLAG_TOKEN_FILE) | BIT(DL_FLAG_S3_KEYS) | BIT(DL_FLAG_MAX_OBJECT) |
+         BIT(DL_FLAG_MAX_CONNECTIONS) | BIT(DL_FLAG_INSECURE) | BIT(DL_FLAG_QUIET) |
+         BIT(DL_FLAG_VERBOSE),
+     DL_SETS_NONE, dl_cmd_serve},
     {"status", "URL", "what a run is, how far it is, who takes part", NULL, BIT(DL_FLAG_JSON),
      DL_SETS_NONE, dl_cmd_status},
     {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests", NULL,

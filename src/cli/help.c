@@ -185,11 +185,12 @@ void dl_help_program(FILE *out)
     for (const dl_command *c = dl_commands; c->name; c++)
         if (c->summary)
             fprintf(out, "  %-9s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
-    fputs("\ndiloco COMMAND --help says more. A URL is file:///folder or a plain path; a CONFIG\n"
-          "file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"
-          "configuration, 3 refused as unfaithful or unsupported, 4 store or peer out of reach,\n"
-          "130 interrupted (the same command resumes).\n",
-          out);
+    fputs(
+        "\ndiloco COMMAND --help says more. A URL is a folder's path or http://HOST:PORT/RUN; a\n"
+        "CONFIG file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"
+        "configuration, 3 refused as unfaithful or unsupported, 4 store or peer out of reach,\n"
+        "130 interrupted (the same command resumes).\n",
+        out);
 }
 
 static void flag_name(char out[64], const dl_flag_row *row)

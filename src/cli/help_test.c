@@ -91,7 +91,7 @@ TEST(the_page_has_a_row_for_every_option)
         snprintf(cell, sizeof cell, "\n| `%s`", dl_config_table.rows[i].name);
         CHECK_CONTAINS(cell, text);
     }
-    CHECK_CONTAINS("empty: \\<store>.local/\\<host> for a folder", text); /* no HTML */
+    CHECK_CONTAINS("empty: \\<store>.local/\\<host>, of a url", text); /* no HTML */
     CHECK_CONTAINS("one of wait, commit\\_partial, abort | `wait`", text);
     free(text);
     text = NULL;

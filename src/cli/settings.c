@@ -249,19 +249,33 @@ static diloco_status default_store(dl_config *config, const char *path)
     return dl_config_set(config, "run.store", store, "chosen");
 }
 
-/* Beside a folder, for each machine its own: <folder>.local/<host>. Other stores have nothing
- * beside them. */
+/* Where private state lives: beside a folder; of a store elsewhere, under runs/ by the name its
+ * url makes. Threads of one process (mem://) have none. */
+static diloco_status state_place(dl_config_path out, const char *store)
+{
+    static const char fine[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._=-";
+    const char *place = strstr(store, "://");
+    bool elsewhere = place && !begins(store, "file://");
+    place = place ? place + 3 : store;
+    int n = snprintf(out, sizeof(dl_config_path), "%s%s", elsewhere ? "runs/" : "", place);
+    if (n < 0 || (size_t)n >= sizeof(dl_config_path))
+        return dl_fail(DILOCO_EINVAL, "run.store is too long a path; set run.state_dir");
+    while (n > 1 && out[n - 1] == '/')
+        out[--n] = '\0';
+    for (char *at = out + strlen("runs/"); elsewhere && *at; at++)
+        if (!strchr(fine, *at)) *at = '-';
+    return DILOCO_OK;
+}
+
+/* For each machine its own: <place>.local/<host>. */
 static diloco_status default_state_dir(dl_config *config)
 {
-    dl_config_path dir;
+    dl_config_path place, dir;
     char host[64] = "";
-    const char *folder = begins(config->store, "file://") ? config->store + 7 : config->store;
-    if (*config->state_dir || strstr(folder, "://")) return DILOCO_OK;
+    if (*config->state_dir || begins(config->store, "mem://")) return DILOCO_OK;
+    DL_TRY(state_place(place, config->store));
     if (gethostname(host, sizeof host - 1) || !*host) strcpy(host, "host");
-    size_t len = strlen(folder);
-    while (len > 1 && folder[len - 1] == '/')
-        len--;
-    int n = snprintf(dir, sizeof dir, "%.*s.local/%s", (int)len, folder, host);
+    int n = snprintf(dir, sizeof dir, "%s.local/%s", place, host);
     if (n < 0 || (size_t)n >= sizeof dir)
         return dl_fail(DILOCO_EINVAL, "run.store is too long a path; set run.state_dir");
     return dl_config_set(config, "run.state_dir", dir, "chosen");

@@ -169,6 +169,10 @@ TEST(the_store_is_named_after_the_file_and_the_private_state_lies_beside_it)
     check_beside("runs/run.local/", config.state_dir);
     CHECK_OK(load("run.store = \"file:///data/x/\"\n", ""));
     check_beside("/data/x.local/", config.state_dir);
+    CHECK_OK(load("run.store = \"https://hub:8765/team/x/\"\n", ""));
+    check_beside("runs/hub-8765-team-x.local/", config.state_dir);
+    CHECK_OK(load("run.store = \"mem://x\"\n", ""));
+    CHECK_STR("", config.state_dir);
     CHECK_OK(load("run.state_dir = \"here\"\n", ""));
     CHECK_STR("here", config.state_dir);
 }

@@ -1,0 +1,109 @@
+/* address.c - from text to a listening socket. */
+#include "hub/address.h"
+
+#include "base/text.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+diloco_status dl_address_parse(dl_address *out, const char *text)
+{
+    const char *colon = strrchr(text, ':'), *host = text;
+    size_t len = colon ? (size_t)(colon - text) : 0;
+    uint64_t port;
+    if (!colon || !dl_text_to_u64(&port, colon + 1, strlen(colon + 1)) || port > 65535)
+        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT, such as 127.0.0.1:8000", text);
+    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') host++, len -= 2;
+    if (len > DL_HOST_MAX || (host == text && memchr(host, ':', len)))
+        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT; an IPv6 address stands in brackets",
+                       text);
+    memcpy(out->host, host, len);
+    out->host[len] = '\0';
+    snprintf(out->port, sizeof out->port, "%u", (unsigned)port);
+    return DILOCO_OK;
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+    }
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+static int open_socket(const struct addrinfo *a)
+{
+    int on = 1, off = 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait */
+    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static void read_port(int fd, dl_address *address)
+{
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof bound;
+    if (getsockname(fd, (struct sockaddr *)&bound, &len)) return;
+    unsigned port = bound.ss_family == AF_INET6
+                        ? ntohs(((const struct sockaddr_in6 *)(const void *)&bound)->sin6_port)
+                        : ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port);
+    snprintf(address->port, sizeof address->port, "%u", port);
+}
+
+/* All addresses of a name are this machine's? */
+static bool all_loopback(const struct addrinfo *all)
+{
+    for (const struct addrinfo *a = all; a; a = a->ai_next)
+        if (!is_loopback(a->ai_addr)) return false;
+    return true;
+}
+
+static diloco_status listen_on(int *fd, const char *host, const char *port, bool *loopback,
+                               bool anywhere)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *all;
+    int failed = getaddrinfo(host, port, &hints, &all), error = 0;
+    if (failed) return dl_fail(DILOCO_EINVAL, "listen on %s: %s", host, gai_strerror(failed));
+    *fd = -1;
+    *loopback = all_loopback(all);
+    bool may = *loopback || anywhere;
+    for (const struct addrinfo *a = all; a && may && *fd < 0; a = a->ai_next) {
+        *fd = open_socket(a);
+        error = errno;
+    }
+    freeaddrinfo(all);
+    if (!may)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s can be reached from other machines: give --cert and --key (diloco serve "
+                       "--make-cert makes them), or --insecure",
+                       host);
+    return *fd >= 0 ? DILOCO_OK
+                    : dl_fail(DILOCO_EIO, "listen on %s:%s: %s", host, port, strerror(error));
+}
+
+/* Everywhere is "::", which takes IPv4 too; where there is no IPv6, 0.0.0.0. */
+diloco_status dl_address_listen(int *fd, dl_address *address, bool *loopback, bool anywhere)
+{
+    const char *host = address->host[0] ? address->host : "::";
+    diloco_status status = listen_on(fd, host, address->port, loopback, anywhere);
+    if (status && status != DILOCO_EREFUSED && !address->host[0])
+        status = listen_on(fd, "0.0.0.0", address->port, loopback, anywhere);
+    if (!status) read_port(*fd, address);
+    return status;
+}

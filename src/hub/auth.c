@@ -1,0 +1,114 @@
+/* auth.c - see auth.h. */
+#include "hub/auth.h"
+
+#include "base/file.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <string.h>
+#include <strings.h>
+
+enum { FILE_MAX = 1 << 20, TOKEN_MIN = 16, TOKEN_MAX = 256 };
+
+typedef diloco_status (*line_fn)(dl_auth *auth, const char *line, size_t len, const char *where);
+
+/* Printable ASCII without spaces. */
+static bool is_word(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] <= ' ' || text[i] >= 0x7f) return false;
+    return len > 0;
+}
+
+static diloco_status each_line(dl_auth *auth, const char *path, line_fn fn)
+{
+    dl_buf file;
+    dl_buf_init(&file, FILE_MAX);
+    diloco_status status = dl_file_read(&file, path);
+    const char *text = status ? NULL : dl_buf_str(&file);
+    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
+    for (int line = 1; !status && *text; line++) {
+        char where[320];
+        size_t len = strcspn(text, "\n"), used = len;
+        while (used && (text[used - 1] == '\r' || text[used - 1] == ' '))
+            used--;
+        snprintf(where, sizeof where, "%.300s:%d", path, line);
+        if (used && text[0] != '#') status = fn(auth, text, used, where);
+        text += len + (text[len] == '\n');
+    }
+    if (file.data) OPENSSL_cleanse(file.data, file.cap);
+    dl_buf_deinit(&file);
+    return status;
+}
+
+static diloco_status add_token(dl_auth *auth, const char *line, size_t len, const char *where)
+{
+    if (!is_word(line, len) || len < TOKEN_MIN || len > TOKEN_MAX)
+        return dl_fail(DILOCO_EINVAL,
+                       "%s: a token is %d to %d printable characters without spaces; "
+                       "\"openssl rand -hex 32\" makes one",
+                       where, TOKEN_MIN, TOKEN_MAX);
+    if (auth->n_tokens == DL_AUTH_MAX)
+        return dl_fail(DILOCO_EINVAL, "%s: more than %d tokens", where, DL_AUTH_MAX);
+    SHA256((const unsigned char *)line, len, auth->tokens[auth->n_tokens++]);
+    return DILOCO_OK;
+}
+
+static diloco_status add_key(dl_auth *auth, const char *line, size_t len, const char *where)
+{
+    size_t access = 0, secret;
+    while (access < len && line[access] != ' ' && line[access] != '\t')
+        access++;
+    for (secret = access; secret < len && (line[secret] == ' ' || line[secret] == '\t');)
+        secret++;
+    if (access == 0 || access > DL_S3_KEY_MAX || len - secret > DL_S3_KEY_MAX ||
+        !is_word(line, access) || !is_word(line + secret, len - secret) ||
+        memchr(line, '/', access))
+        return dl_fail(DILOCO_EINVAL, "%s: a line is \"ACCESS SECRET\", each at most %d characters",
+                       where, DL_S3_KEY_MAX);
+    if (auth->n_keys == DL_AUTH_MAX)
+        return dl_fail(DILOCO_EINVAL, "%s: more than %d keys", where, DL_AUTH_MAX);
+    dl_hub_s3_key *key = &auth->keys[auth->n_keys++];
+    memset(key, 0, sizeof *key);
+    memcpy(key->access, line, access);
+    memcpy(key->secret, line + secret, len - secret);
+    return DILOCO_OK;
+}
+
+static diloco_status some(size_t n, const char *path, const char *what)
+{
+    return n ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no %s", path, what);
+}
+
+diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path)
+{
+    DL_TRY(each_line(auth, path, add_token));
+    return some(auth->n_tokens, path, "token");
+}
+
+diloco_status dl_auth_read_keys(dl_auth *auth, const char *path)
+{
+    DL_TRY(each_line(auth, path, add_key));
+    return some(auth->n_keys, path, "key");
+}
+
+bool dl_auth_bearer(const dl_auth *auth, const char *header)
+{
+    static const char scheme[] = "Bearer ";
+    unsigned char given[32];
+    bool known = false;
+    if (!header || strncasecmp(header, scheme, sizeof scheme - 1) != 0) return false;
+    header += sizeof scheme - 1;
+    SHA256((const unsigned char *)header, strlen(header), given);
+    for (size_t i = 0; i < auth->n_tokens; i++)
+        known |= CRYPTO_memcmp(given, auth->tokens[i], sizeof given) == 0;
+    return known;
+}
+
+const dl_hub_s3_key *dl_auth_key(const dl_auth *auth, const char *access, size_t len)
+{
+    for (size_t i = 0; i < auth->n_keys; i++)
+        if (strlen(auth->keys[i].access) == len && !memcmp(auth->keys[i].access, access, len))
+            return &auth->keys[i];
+    return NULL;
+}

@@ -1,0 +1,37 @@
+/* auth.h - who may: bearer tokens, and key pairs for the S3 side, each from a file.
+ *
+ * Token file: a token a line, 16 to 256 printable characters without spaces. Key file: "ACCESS
+ * SECRET" a line. Empty lines and those that begin with '#' are left out. Tokens are kept as
+ * SHA-256 and compared in constant time; how long a comparison takes tells only how many there
+ * are. */
+#ifndef DL_HUB_AUTH_H
+#define DL_HUB_AUTH_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { DL_AUTH_MAX = 256, DL_S3_KEY_MAX = 128 };
+
+typedef struct dl_hub_s3_key {
+    char access[DL_S3_KEY_MAX + 1], secret[DL_S3_KEY_MAX + 1];
+} dl_hub_s3_key;
+
+typedef struct dl_auth {
+    unsigned char tokens[DL_AUTH_MAX][32]; /* SHA-256 of each */
+    size_t n_tokens;
+    dl_hub_s3_key keys[DL_AUTH_MAX];
+    size_t n_keys;
+} dl_auth;
+
+/* Each adds to `auth`. DILOCO_EINVAL with the line's number (never its text); DILOCO_ENOENT, …:
+ * the file. */
+DL_MUST_CHECK diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path);
+DL_MUST_CHECK diloco_status dl_auth_read_keys(dl_auth *auth, const char *path);
+
+/* The value of an Authorization header: "Bearer <token>" with a token that is known. */
+bool dl_auth_bearer(const dl_auth *auth, const char *header);
+const dl_hub_s3_key *dl_auth_key(const dl_auth *auth, const char *access,
+                                 size_t len); /* NULL: none */
+
+#endif

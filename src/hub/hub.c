@@ -1,0 +1,365 @@
+/* hub.c - starting, connections, stopping.
+ *
+ * libmicrohttpd accepts and gives each connection a thread. Beside them runs one thread, the
+ * reaper: once a second it shuts down connections that have been without a request for too
+ * long; of strangers (who have shown neither token nor signature) sooner. A header that trickles in
+ * counts as idle, so nobody holds a connection by a byte now and then.
+ *
+ * Stopping: new requests are refused and event streams end; requests under way go on until the
+ * time is over; then connections are cut, and what was not published is discarded. */
+#include "base/log.h"
+#include "hub/address.h"
+#include "hub/s3.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    PEM_MAX = 1 << 20,
+    /* Half of it is what one recv takes; a request's headers must fit. Touched only as used. */
+    CONNECTION_MEMORY = 128 << 10,
+    STACK = 256 << 10,
+    SPARE_FILES = 64 /* beside three a connection: its socket, a file, a folder */
+};
+
+struct dl_connection {
+    dl_connection *next, **self; /* of the hub's list */
+    dl_hub *hub;
+    int fd;
+    dl_time since; /* of the last request's end, or the beginning */
+    bool busy, welcome;
+};
+
+/* ---- connections */
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    dl_hub *hub = cls;
+    dl_connection *c = *context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *context = c = calloc(1, sizeof *c);
+        if (!c || !info) return; /* its requests are refused */
+        *c = (dl_connection){.hub = hub, .fd = info->connect_fd, .since = dl_clock_now()};
+        atomic_fetch_add(&hub->metrics.connections, 1);
+        pthread_mutex_lock(&hub->lock);
+        c->next = hub->connections;
+        c->self = &hub->connections;
+        if (c->next) c->next->self = &c->next;
+        hub->connections = c;
+        pthread_mutex_unlock(&hub->lock);
+    } else if (c) {
+        atomic_fetch_sub(&hub->metrics.connections, 1);
+        pthread_mutex_lock(&hub->lock);
+        *c->self = c->next;
+        if (c->next) c->next->self = c->self;
+        pthread_mutex_unlock(&hub->lock);
+        free(c);
+    }
+}
+
+void dl_connection_busy(dl_connection *c, bool busy)
+{
+    pthread_mutex_lock(&c->hub->lock);
+    c->busy = busy;
+    c->since = dl_clock_now();
+    pthread_mutex_unlock(&c->hub->lock);
+}
+
+void dl_connection_welcome(dl_connection *c)
+{
+    if (!c) return;
+    pthread_mutex_lock(&c->hub->lock);
+    c->welcome = true;
+    pthread_mutex_unlock(&c->hub->lock);
+}
+
+int dl_connection_fd(const dl_connection *c)
+{
+    return c ? c->fd : -1;
+}
+
+/* Under the lock a connection in the list is not closed yet, so the descriptor is its own. */
+static void reap(dl_hub *hub)
+{
+    dl_time now = dl_clock_now();
+    for (const dl_connection *c = hub->connections; c; c = c->next) {
+        dl_time limit = c->welcome ? hub->options.idle : hub->options.stranger;
+        if (!c->busy && now - c->since > limit) shutdown(c->fd, SHUT_RDWR);
+    }
+}
+
+static void *reaper(void *context)
+{
+    dl_hub *hub = context;
+    pthread_mutex_lock(&hub->lock);
+    while (!atomic_load(&hub->stopping)) {
+        dl_time next = dl_clock_now() + DL_SECOND;
+        struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
+        pthread_cond_timedwait(&hub->stop, &hub->lock, &t);
+        reap(hub);
+    }
+    pthread_mutex_unlock(&hub->lock);
+    return NULL;
+}
+
+/* ---- what libmicrohttpd calls */
+
+static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
+{
+    return dl_request_create(cls, target, mhd);
+}
+
+static enum MHD_Result on_step(void *cls, struct MHD_Connection *mhd, const char *url,
+                               const char *method, const char *version, const char *data,
+                               size_t *len, void **context)
+{
+    (void)cls, (void)mhd, (void)url, (void)version;
+    return *context ? dl_request_step(*context, method, data, len) : MHD_NO;
+}
+
+static void on_end(void *cls, struct MHD_Connection *mhd, void **context,
+                   enum MHD_RequestTerminationCode why)
+{
+    (void)cls, (void)mhd, (void)why;
+    if (*context) dl_request_end(*context);
+    *context = NULL;
+}
+
+/* target.c decodes. */
+static size_t leave_as_is(void *cls, struct MHD_Connection *mhd, char *text)
+{
+    (void)cls, (void)mhd;
+    return strlen(text);
+}
+
+static void on_log(void *cls, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+static void on_log(void *cls, const char *format, va_list args)
+{
+    char line[512];
+    (void)cls;
+    vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\r\n")] = '\0';
+    dl_log(DILOCO_LOG_DEBUG, "http: %s", line);
+}
+
+/* ---- starting */
+
+static void fill_in(dl_hub_options *o)
+{
+    if (!o->listen) o->listen = DL_HUB_LISTEN;
+    if (!o->max_object) o->max_object = DL_HUB_MAX_OBJECT;
+    if (!o->max_connections) o->max_connections = DL_HUB_MAX_CONNECTIONS;
+    if (!o->idle) o->idle = 120 * DL_SECOND;
+    if (!o->stranger) o->stranger = 15 * DL_SECOND;
+    if (!o->stalled) o->stalled = 30 * DL_SECOND;
+    if (!o->slow) o->slow = 30 * DL_SECOND;
+}
+
+/* A connection more than there are descriptors for would be accepted and then fail. */
+static void fit_files(dl_hub_options *o)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) return;
+    rlim_t wanted = 3 * (rlim_t)o->max_connections + SPARE_FILES;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        if (setrlimit(RLIMIT_NOFILE, &limit)) getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= wanted) return;
+    o->max_connections =
+        limit.rlim_cur > SPARE_FILES + 3 ? (unsigned)((limit.rlim_cur - SPARE_FILES) / 3) : 1;
+    dl_log(DILOCO_LOG_WARN, "only %llu files may be open: at most %u connections",
+           (unsigned long long)limit.rlim_cur, o->max_connections);
+}
+
+/* Opening each bucket as a store cleans what a killed hub left in it. */
+static void clean_buckets(const dl_hub *hub)
+{
+    DIR *dir = opendir(hub->dir);
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        char url[sizeof "file://" + sizeof hub->dir + NAME_MAX];
+        dl_store *store;
+        struct stat st;
+        if (!dl_hub_bucket_name_ok(d->d_name)) continue;
+        snprintf(url, sizeof url, "file://%s/%s", hub->dir, d->d_name);
+        if (lstat(url + strlen("file://"), &st) || !S_ISDIR(st.st_mode)) continue;
+        if (dl_store_open(&store, url, true))
+            dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
+        else
+            dl_store_close(store);
+        dl_multipart_clean(url + strlen("file://"));
+    }
+    if (dir) closedir(dir);
+}
+
+static diloco_status open_folder(dl_hub *hub, const char *path)
+{
+    struct stat st;
+    DL_TRY(dl_dir_make(path));
+    if (!realpath(path, hub->dir) || stat(hub->dir, &st)) return dl_fail_errno(errno, "open", path);
+    hub->device = st.st_dev;
+    hub->inode = st.st_ino;
+    clean_buckets(hub);
+    return DILOCO_OK;
+}
+
+static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
+{
+    if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
+    if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
+    return DILOCO_OK;
+}
+
+static diloco_status listen_on(dl_hub *hub, const dl_hub_options *o, int *fd)
+{
+    dl_address address;
+    bool v6;
+    DL_TRY(dl_address_parse(&address, o->listen));
+    DL_TRY(dl_address_listen(fd, &address, &hub->loopback, hub->tls || o->insecure));
+    hub->any_host = !hub->loopback || !dl_hub_is_open(hub);
+    v6 = strchr(address.host, ':') != NULL;
+    snprintf(hub->url, sizeof hub->url, "%s://%s%s%s:%s", hub->tls ? "https" : "http",
+             v6 ? "[" : "", address.host[0] ? address.host : "localhost", v6 ? "]" : "",
+             address.port);
+    return DILOCO_OK;
+}
+
+static diloco_status read_pem(dl_buf *out, const char *path)
+{
+    dl_buf_init(out, PEM_MAX);
+    DL_TRY(dl_file_read(out, path));
+    return dl_buf_str(out) ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
+}
+
+/* With all signals blocked in its threads, so that they go to the program's own. */
+static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const char *key)
+{
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+                                   {MHD_OPTION_END, 0, NULL}};
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    if (hub->tls)
+        flags |= MHD_USE_TLS;
+    else
+        tls[0] = tls[2];
+    hub->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_step, hub, MHD_OPTION_EXTERNAL_LOGGER, on_log, hub,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, hub->options.max_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)((hub->options.idle + DL_SECOND) / DL_SECOND),
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_URI_LOG_CALLBACK, on_target, hub, MHD_OPTION_UNESCAPE_CALLBACK, leave_as_is,
+        NULL, MHD_OPTION_NOTIFY_COMPLETED, on_end, hub, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        hub, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+    return hub->daemon ? DILOCO_OK
+                       : dl_fail(DILOCO_EIO, "the HTTP server does not start%s",
+                                 hub->tls ? "; do certificate and key belong together?" : "");
+}
+
+static diloco_status start_threads(dl_hub *hub, int fd, const char *cert, const char *key)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    diloco_status status = start_daemon(hub, fd, cert, key);
+    if (!status && pthread_create(&hub->reaper, NULL, reaper, hub)) {
+        MHD_stop_daemon(hub->daemon);
+        status = dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return status;
+}
+
+static diloco_status start(dl_hub *hub, const dl_hub_options *o)
+{
+    dl_buf cert = {0}, key = {0};
+    int fd = -1;
+    if (!o->cert_file != !o->key_file)
+        return dl_fail(DILOCO_EINVAL, "a certificate and its key go together");
+    DL_TRY(read_secrets(hub, o));
+    DL_TRY(open_folder(hub, o->dir));
+    hub->tls = o->cert_file != NULL;
+    diloco_status status = hub->tls ? read_pem(&cert, o->cert_file) : DILOCO_OK;
+    if (!status && hub->tls) status = read_pem(&key, o->key_file);
+    if (!status) status = listen_on(hub, &hub->options, &fd);
+    if (!status) status = start_threads(hub, fd, (const char *)cert.data, (const char *)key.data);
+    if (status && fd >= 0 && !hub->daemon) close(fd);
+    if (key.data) OPENSSL_cleanse(key.data, key.cap);
+    dl_buf_deinit(&cert);
+    dl_buf_deinit(&key);
+    return status;
+}
+
+static void hub_free(dl_hub *hub)
+{
+    dl_events_deinit(&hub->events);
+    pthread_cond_destroy(&hub->stop);
+    pthread_mutex_destroy(&hub->lock);
+    OPENSSL_cleanse(&hub->auth, sizeof hub->auth);
+    free(hub);
+}
+
+diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
+{
+    pthread_condattr_t monotonic;
+    *out = NULL;
+    dl_hub *hub = calloc(1, sizeof *hub);
+    if (!hub) return dl_fail(DILOCO_ENOMEM, "no memory for a hub");
+    signal(SIGPIPE, SIG_IGN);
+    hub->options = *options;
+    fill_in(&hub->options);
+    fit_files(&hub->options);
+    pthread_mutex_init(&hub->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
+    pthread_cond_init(&hub->stop, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    dl_events_init(&hub->events);
+    diloco_status status = start(hub, options);
+    if (status) {
+        hub_free(hub);
+        return status;
+    }
+    *out = hub;
+    return DILOCO_OK;
+}
+
+const char *dl_hub_url(const dl_hub *hub)
+{
+    return hub->url;
+}
+
+bool dl_hub_is_open(const dl_hub *hub)
+{
+    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0;
+}
+
+void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))
+{
+    if (!hub) return;
+    int fd = MHD_quiesce_daemon(hub->daemon);
+    if (fd >= 0) close(fd);
+    pthread_mutex_lock(&hub->lock);
+    atomic_store(&hub->stopping, true);
+    pthread_cond_signal(&hub->stop);
+    pthread_mutex_unlock(&hub->lock);
+    pthread_join(hub->reaper, NULL);
+    dl_events_close(&hub->events);
+    while (atomic_load(&hub->in_flight) && dl_clock_now() < until && !(hurry && hurry()))
+        dl_clock_sleep(10 * DL_MILLISECOND);
+    MHD_stop_daemon(hub->daemon);
+    hub_free(hub);
+}

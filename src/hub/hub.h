@@ -1,0 +1,47 @@
+/* hub.h - the store over HTTP: `diloco serve DIR`. docs/hub.md has the endpoints.
+ *
+ * DIR/<bucket>/ is a folder store each (store/file_store.h): file://DIR/<bucket> on the same
+ * machine opens the same objects, and http://host:port/<bucket>[/<more>] is a run in it. Nothing
+ * is kept but those folders: a hub that was killed goes on where it was. */
+#ifndef DL_HUB_HUB_H
+#define DL_HUB_HUB_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DL_HUB_LISTEN          "127.0.0.1:8765"
+#define DL_HUB_MAX_OBJECT      ((uint64_t)16 << 30)
+#define DL_HUB_MAX_CONNECTIONS 1024
+
+typedef struct dl_hub_options {
+    const char *dir;                  /* made when it is not there */
+    const char *listen;               /* NULL: DL_HUB_LISTEN */
+    const char *cert_file, *key_file; /* PEM; both or neither */
+    const char *token_file;           /* NULL: no token is asked for */
+    const char *s3_keys_file;         /* NULL: no S3 */
+    uint64_t max_object;              /* bytes; 0: DL_HUB_MAX_OBJECT */
+    unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
+    bool insecure;                    /* listen beyond this machine without TLS */
+
+    /* How long a connection may be idle, be so before it has shown that it is welcome, send
+     * nothing of a body, and how long a body may be slower than 1 kB/s. 0: 120, 15, 30, 30 s. */
+    dl_time idle, stranger, stalled, slow;
+} dl_hub_options;
+
+typedef struct dl_hub dl_hub;
+
+/* Serves, on threads of its own, from here to the stop. DILOCO_EINVAL: an option; beyond this
+ * machine without TLS (or `insecure`): DILOCO_EREFUSED. DILOCO_EIO: the folder, the address.
+ * SIGPIPE is ignored from here on. */
+DL_MUST_CHECK diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options);
+
+const char *dl_hub_url(const dl_hub *hub); /* "http://127.0.0.1:8765" */
+bool dl_hub_is_open(const dl_hub *hub);    /* it asks for no token and no signature */
+
+/* Accept nothing more, let requests under way finish until then, cut the rest, free. NULL is
+ * fine. `hurry` (may be NULL) ends the waiting when it becomes true. */
+void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void));
+
+#endif

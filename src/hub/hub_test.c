@@ -1,0 +1,559 @@
+/* hub_test.c - the hub as strangers, liars and slow ones see it: it answers everybody who asks
+ * rightly, keeps what it takes within its bounds and its folder, and forgets who does not. */
+#include "hub_fixture.h"
+
+#include <sys/resource.h>
+
+#define PLAIN ((dl_hub_options){0})
+
+static void make_run(void)
+{
+    CHECK_INT(201, ask("PUT /run"));
+}
+
+/* ---- what it is for */
+
+TEST(an_object_is_made_once_read_in_ranges_and_deleted)
+{
+    fixture_serve(PLAIN);
+    CHECK_INT(404, ask("HEAD /run"));
+    CHECK_INT(404, ask_with("PUT /run/a", "If-None-Match: *\r\n", "0123456789"));
+    make_run();
+    CHECK_INT(200, ask("PUT /run")); /* there already */
+    CHECK_INT(201, ask_with("PUT /run/a", "If-None-Match: *\r\n", "0123456789"));
+    CHECK_INT(412, ask_with("PUT /run/a", "If-None-Match: *\r\n", "0123456789"));
+    CHECK_INT(412, ask_with("PUT /run/a", "If-None-Match: *\r\n", "other"));
+    CHECK_INT(400, ask_with("PUT /run/a", "If-None-Match: \"x\"\r\n", ""));
+    CHECK_INT(400, ask_with("PUT /run/a", "If-Match: \"x\"\r\n", ""));
+    CHECK_CONTAINS("\r\n\r\n0123456789",
+                   client_ask("GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    const char *part =
+        client_ask("GET /run/a HTTP/1.1\r\nHost: localhost\r\nRange: bytes=3-5\r\n\r\n");
+    CHECK_INT(206, status_of(part));
+    CHECK_CONTAINS("Content-Range: bytes 3-5/10\r\n", part);
+    CHECK_CONTAINS("\r\n\r\n345", part);
+    CHECK_INT(416, ask_with("GET /run/a", "Range: bytes=10-\r\n", ""));
+    CHECK_INT(412, ask_with("GET /run/a", "If-Match: \"x\"\r\n", ""));
+    CHECK_INT(200, ask("HEAD /run/a"));
+    CHECK_INT(204, ask("DELETE /run/a"));
+    CHECK_INT(204, ask("DELETE /run/a"));
+    CHECK_INT(404, ask("GET /run/a"));
+    CHECK_INT(404, ask("HEAD /run/a"));
+}
+
+TEST(an_etag_is_of_one_object_for_all_time)
+{
+    char request[300], etag[80];
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0", "", "one"));
+    const char *at =
+        strstr(client_ask("GET /run/hb/r0.0 HTTP/1.1\r\nHost: localhost\r\n\r\n"), "ETag: ");
+    CHECK(at != NULL);
+    CHECK_INT(1, sscanf(at, "ETag: %79s", etag));
+    snprintf(request, sizeof request, "If-Match: %s\r\n", etag);
+    CHECK_INT(200, ask_with("GET /run/hb/r0.0", request, ""));
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0", "", "two"));
+    CHECK_INT(412, ask_with("GET /run/hb/r0.0", request, ""));
+}
+
+TEST(requests_follow_each_other_on_one_connection)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    int fd = client_open();
+    for (int i = 0; i < 3; i++) { /* made, taken, taken: small refusals keep the connection */
+        client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: *\r\n"
+                       "Content-Length: 3\r\n\r\nabc");
+        CHECK_INT(i ? 412 : 201, status_of(client_read(fd, false)));
+    }
+    client_say(fd, "GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_CONTAINS("\r\n\r\nabc", client_read(fd, false));
+    close(fd);
+}
+
+TEST(a_listing_comes_in_pages)
+{
+    fixture_serve(PLAIN);
+    CHECK_INT(201, ask("PUT /run"));
+    CHECK_INT(201, ask_with("PUT /run/more/a", "", "1"));
+    CHECK_INT(201, ask_with("PUT /run/more/b", "", "22"));
+    CHECK_INT(201, ask_with("PUT /run/more/c/d", "", "333"));
+    static const char *const asked[][2] = {
+        {"run=run", "\r\n\r\n1 more/a\n2 more/b\n3 more/c/d\nend\n"},
+        {"run=run/more", "\r\n\r\n1 a\n2 b\n3 c/d\nend\n"},
+        {"run=run%2Fmore&prefix=c/", "\r\n\r\n3 c/d\nend\n"},
+        {"run=run/more&limit=2", "\r\n\r\n1 a\n2 b\nmore\n"},
+        {"run=run/more&after=b", "\r\n\r\n3 c/d\nend\n"},
+        {"run=run/none", "\r\n\r\nend\n"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char request[300];
+        snprintf(request, sizeof request, "GET /list?%s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                 asked[i][0]);
+        CHECK_CONTAINS(asked[i][1], client_ask(request));
+    }
+    CHECK_INT(404, ask("GET /list?run=nobody"));
+    const char *bad[] = {"GET /list",
+                         "GET /list?run=",
+                         "GET /list?run=../x",
+                         "GET /list?run=run&limit=0",
+                         "GET /list?run=run&limit=x",
+                         "GET /list?run=run&prefix=a",
+                         "GET /list?run=run&prefix=../",
+                         "GET /list?run=run/.tmp",
+                         "GET /list?run=list",
+                         "GET /list?run=run&after=.a"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK_INT(400, ask(bad[i]));
+    CHECK_INT(405, ask("PUT /list?run=run"));
+}
+
+TEST(a_stream_tells_what_changes_under_its_prefixes)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    int fd = client_open();
+    client_say(fd, "GET /events?run=run&prefix=log/&prefix=c/ HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    char text[4096] = "";
+    size_t len = 0;
+    bool said = false;
+    while (!strstr(text, "data: c/1/r0.0\n\n") && len + 1 < sizeof text) {
+        ssize_t n = recv(fd, text + len, sizeof text - 1 - len, 0);
+        CHECK(n > 0);
+        text[len += (size_t)n] = '\0';
+        if (said || !strstr(text, "event: open\ndata: run/\n\n")) continue;
+        said = true; /* the subscription stands */
+        CHECK_INT(201, ask_with("PUT /run/hb/r0.0", "", "x"));
+        CHECK_INT(201, ask_with("PUT /run/log/0000000000.json", "", "x"));
+        CHECK_INT(201, ask_with("PUT /run/c/1/r0.0", "", "x"));
+    }
+    CHECK_CONTAINS("Content-Type: text/event-stream\r\n", text);
+    CHECK_CONTAINS("data: log/0000000000.json\n\n", text);
+    CHECK(!strstr(text, "hb/"));
+    close(fd);
+    CHECK_INT(400, ask("GET /events"));
+    CHECK_INT(404, ask("GET /events?run=nobody"));
+}
+
+TEST(metrics_and_health_and_status_answer)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/log/0000000041.json", "", "x"));
+    CHECK_INT(201, ask_with("PUT /run/sub/log/0000000000.json", "", "x"));
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0000", "", "x"));
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0001", "", "x"));
+    CHECK_CONTAINS("\r\n\r\nok\n", client_ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    const char *text = client_ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_CONTAINS("diloco_hub_requests_total{kind=\"put\",code=\"201\"} 4\n", text);
+    CHECK_CONTAINS("diloco_hub_objects{bucket=\"run\"} 4\n", text);
+    CHECK_CONTAINS("diloco_hub_log_entries{run=\"run\"} 42\n", text);
+    CHECK_CONTAINS("diloco_hub_log_entries{run=\"run/sub\"} 1\n", text);
+    CHECK_CONTAINS("diloco_hub_heartbeat_age_seconds{run=\"run\",replica=\"r0.0001\"} 0.", text);
+    CHECK(!strstr(text, "r0.0000"));
+    CHECK_INT(404, ask("GET /status.json?run=run")); /* no run.json in it */
+    CHECK_INT(400, ask("GET /status.json"));
+    CHECK_INT(405, ask("POST /metrics"));
+    CHECK_INT(405, ask("PATCH /run/a"));
+    CHECK_INT(405, ask("OPTIONS /run"));
+}
+
+/* ---- who may */
+
+TEST(without_a_token_only_health_answers)
+{
+    char tokens[700];
+    fixture_write("tokens", "correct-horse-battery\n\n# old\nsecond-token-of-ours\n");
+    snprintf(tokens, sizeof tokens, "%s/tokens", fixture.root);
+    fixture_serve((dl_hub_options){.token_file = tokens});
+    CHECK_INT(200, ask("GET /healthz"));
+    const char *targets[] = {"GET /metrics",
+                             "PUT /run",
+                             "GET /run/a",
+                             "GET /list?run=run",
+                             "GET /events?run=run",
+                             "GET /status.json?run=run",
+                             "GET /"};
+    const char *wrong[] = {"",
+                           "Authorization: Bearer\r\n",
+                           "Authorization: Bearer correct-horse-batterY\r\n",
+                           "Authorization: Bearer correct-horse-batter\r\n",
+                           "Authorization: Bearer correct-horse-battery2\r\n",
+                           "Authorization: Basic Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5\r\n",
+                           "Authorization: Bearer # old\r\n"};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++)
+            CHECK_INT(401, ask_with(targets[i], wrong[k], ""));
+    CHECK_INT(0, count_files("hub"));
+    CHECK_INT(201, ask_with("PUT /run", "Authorization: Bearer correct-horse-battery\r\n", ""));
+    CHECK_INT(200, ask_with("GET /metrics", "authorization: bearer second-token-of-ours\r\n", ""));
+}
+
+TEST(a_file_of_tokens_is_read_strictly)
+{
+    static const char *const bad[] = {"", "# only this\n", "tooshort\n",
+                                      "with a space inside it\n"};
+    char path[700];
+    dl_hub *hub;
+    snprintf(path, sizeof path, "%s/tokens", fixture.root);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fixture_write("tokens", bad[i]);
+        dl_hub_options options = {.dir = fixture.dir, .listen = "127.0.0.1:0", .token_file = path};
+        CHECK_STATUS(DILOCO_EINVAL, dl_hub_start(&hub, &options));
+        CHECK(!strstr(diloco_error_text(), "tooshort"));
+    }
+    dl_hub_options none = {.dir = fixture.dir, .listen = "127.0.0.1:0", .token_file = "/nowhere/x"};
+    CHECK_STATUS(DILOCO_ENOENT, dl_hub_start(&hub, &none));
+}
+
+TEST(beyond_this_machine_it_listens_with_tls_or_when_told_so_only)
+{
+    dl_hub *hub;
+    dl_hub_options options = {.dir = fixture.dir, .listen = "0.0.0.0:0"};
+    CHECK_STATUS(DILOCO_EREFUSED, dl_hub_start(&hub, &options));
+    options.listen = ":0";
+    CHECK_STATUS(DILOCO_EREFUSED, dl_hub_start(&hub, &options));
+    options.insecure = true;
+    CHECK_OK(dl_hub_start(&hub, &options));
+    dl_hub_stop(hub, 0, NULL);
+    const char *bad[] = {"", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "::1:80", "a b:80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        options.listen = bad[i];
+        CHECK_STATUS(DILOCO_EINVAL, dl_hub_start(&hub, &options));
+    }
+    options = (dl_hub_options){.dir = fixture.dir, .listen = "127.0.0.1:0", .cert_file = "/x"};
+    CHECK_STATUS(DILOCO_EINVAL, dl_hub_start(&hub, &options)); /* without its key */
+    options.key_file = "/x";
+    CHECK_STATUS(DILOCO_ENOENT, dl_hub_start(&hub, &options));
+    options.cert_file = options.key_file = "/etc/hostname";
+    CHECK_STATUS(DILOCO_EIO, dl_hub_start(&hub, &options));
+}
+
+TEST(an_open_hub_answers_to_the_names_of_this_machine_only)
+{
+    static const char *const right[] = {"localhost", "LOCALHOST:80", "127.0.0.1:1", "127.1.2.3",
+                                        "[::1]:8000"};
+    static const char *const wrong[] = {"evil.example", "127.0.0.1.evil.example", "localhost.evil",
+                                        "", "[::1"};
+    char request[200];
+    fixture_serve(PLAIN);
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        snprintf(request, sizeof request, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", right[i]);
+        CHECK_INT(200, status_of(client_ask(request)));
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(request, sizeof request, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", wrong[i]);
+        CHECK_INT(421, status_of(client_ask(request)));
+    }
+}
+
+/* ---- tricks with paths */
+
+TEST(no_path_leads_out_of_the_folder)
+{
+    static const char *const tricks[] = {"/../secret",
+                                         "/run/../../secret",
+                                         "/%2e%2e/secret",
+                                         "/run/%2e%2e/%2e%2e/secret",
+                                         "/run/..%2f..%2fsecret",
+                                         "//secret",
+                                         "/run//a",
+                                         "/run/./a",
+                                         "/run/.tmp/a",
+                                         "/.tmp/a",
+                                         "/run/.multipart/a",
+                                         "/run/a/",
+                                         "/run/a%00b",
+                                         "/run/%",
+                                         "/run/%zz",
+                                         "/run/a%0ab",
+                                         "/run/\\..\\secret",
+                                         "/run/a%5cb",
+                                         "/run/~root",
+                                         "/metrics/a",
+                                         "/healthz/a",
+                                         "/list/a",
+                                         "/events/a",
+                                         "/status.json/a",
+                                         "/run/%c0%ae%c0%ae/secret",
+                                         "/run/a b",
+                                         "/run/a;b",
+                                         "/run/-rf/../../../secret",
+                                         "http://localhost/run/a",
+                                         "*",
+                                         "run/a",
+                                         "/link/secret"};
+    char link_path[700];
+    fixture_write("secret", "untouched");
+    fixture_serve(PLAIN);
+    make_run();
+    snprintf(link_path, sizeof link_path, "%s/link", fixture.dir);
+    CHECK_INT(0, symlink(fixture.root, link_path)); /* a bucket that is a link is none */
+    for (size_t i = 0; i < sizeof tricks / sizeof *tricks; i++) {
+        static const char *const methods[] = {"GET", "PUT", "DELETE", "HEAD"};
+        for (size_t m = 0; m < 4; m++) {
+            char line[300];
+            snprintf(line, sizeof line, "%s %s", methods[m], tricks[i]);
+            int status = ask_with(line, "", m == 1 ? "stolen" : "");
+            if (status < 400 || status >= 500) /* 0: cut without an answer */
+                if (status) CHECK_FAIL("%s answers %d", line, status);
+        }
+    }
+    static const char raw[] = "PUT /run/a\0b HTTP/1.1\r\nHost: localhost\r\n"
+                              "Content-Length: 1\r\n\r\nx";
+    int fd = client_open();
+    client_send(fd, raw, sizeof raw - 1);
+    client_read(fd, false);
+    close(fd);
+    CHECK_INT(204, ask("DELETE /run/a")); /* a raw zero byte ends a path, and that is all */
+    CHECK_INT(2, count_files("hub"));     /* run and link */
+    CHECK_INT(2, count_files(""));        /* hub and secret */
+    CHECK_INT(1, count_files("hub/run"));
+    CHECK_INT(0, count_files("hub/run/.tmp"));
+    dl_buf text;
+    char secret[700];
+    dl_buf_init(&text, 100);
+    snprintf(secret, sizeof secret, "%s/secret", fixture.root);
+    CHECK_OK(dl_file_read(&text, secret));
+    CHECK_STR("untouched", dl_buf_str(&text));
+    dl_buf_deinit(&text);
+}
+
+TEST(names_of_the_hubs_own_are_no_runs)
+{
+    fixture_serve(PLAIN);
+    CHECK_INT(405, ask("PUT /metrics"));
+    CHECK_INT(400, ask("PUT /.git"));
+    CHECK_INT(400, ask("PUT /a%20b"));
+    CHECK_INT(0, count_files("hub"));
+}
+
+/* ---- too much, too slow, too many */
+
+/* A sanitizer's own memory is beside the point. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+static size_t resident_bytes(void)
+{
+    size_t total, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f != NULL);
+    CHECK_INT(2, fscanf(f, "%zu %zu", &total, &resident));
+    fclose(f);
+    return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+TEST(a_flood_of_headers_is_cut_and_others_are_served)
+{
+    static char flood[4 << 20];
+    fixture_serve(PLAIN);
+    size_t before = resident_bytes(),
+           len = (size_t)sprintf(flood, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n");
+    while (len + 64 < sizeof flood)
+        len += (size_t)sprintf(flood + len, "X-%zu: %040d\r\n", len, 1);
+    for (int i = 0; i < 8; i++) {
+        int fd = client_open();
+        client_send(fd, flood, len);
+        int status = status_of(client_read(fd, false));
+        CHECK(status == 0 || status == 413 || status == 431 || status == 400);
+        close(fd);
+        CHECK_INT(200, ask("GET /healthz"));
+    }
+    memset(flood, 'a', sizeof flood);
+    memcpy(flood, "GET /", 5);
+    int fd = client_open();
+    client_send(fd, flood, sizeof flood);
+    CHECK(status_of(client_read(fd, false)) != 200);
+    close(fd);
+    CHECK_INT(200, ask("GET /healthz"));
+    CHECK(SANITIZED || resident_bytes() < before + (32u << 20));
+}
+
+TEST(an_object_that_is_too_long_is_refused_and_leaves_nothing)
+{
+    static char body[200000];
+    fixture_serve((dl_hub_options){.max_object = 1000});
+    make_run();
+    memset(body, 'x', sizeof body - 1);
+    body[1000] = '\0';
+    CHECK_INT(201, ask_with("PUT /run/fits", "", body));
+    body[1000] = 'x';
+    CHECK_INT(413, ask_with("PUT /run/a", "", body));
+    CHECK_INT(413, status_of(client_ask("PUT /run/a HTTP/1.1\r\nHost: localhost\r\n"
+                                        "Content-Length: 99999999999\r\n\r\n")));
+    CHECK_INT(413, status_of(client_ask("PUT /run/a HTTP/1.1\r\nHost: localhost\r\n"
+                                        "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n")));
+    int fd = client_open(); /* without saying how long */
+    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client_say(fd, "30d40\r\n");
+    body[sizeof body - 1] = 'x';
+    client_send(fd, body, sizeof body);
+    client_say(fd, "\r\n0\r\n\r\n");
+    CHECK_INT(413, status_of(client_read(fd, false)));
+    close(fd);
+    CHECK_INT(0, count_files("hub/run/.tmp"));
+    CHECK_INT(404, ask("GET /run/a"));
+}
+
+/* Until the hub has noticed: it does so by itself, and the test's time limit is the bound. */
+static void wait_until_empty(const char *folder)
+{
+    while (count_files(folder))
+        usleep(10000);
+}
+
+TEST(a_body_that_is_cut_leaves_nothing)
+{
+    static const char *const cut[] = {
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nonly this",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: "
+        "chunked\r\n\r\n5\r\nhello\r\n",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloX0",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "ffffffffffffffffff\r\nx",
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n"};
+    fixture_serve(PLAIN);
+    make_run();
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        int fd = client_open();
+        client_say(fd, cut[i]);
+        shutdown(fd, SHUT_WR);
+        CHECK(status_of(client_read(fd, false)) != 201);
+        close(fd);
+        wait_until_empty("hub/run/.tmp");
+        CHECK_INT(404, ask("GET /run/a"));
+    }
+}
+
+TEST(a_body_that_trickles_is_cut)
+{
+    fixture_serve((dl_hub_options){.slow = DL_SECOND / 5, .stalled = 3600 * DL_SECOND});
+    make_run();
+    int fd = client_open();
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n");
+    while (poll(&ended, 1, 20) == 0) /* a byte now and then, for ever */
+        client_say(fd, "x");
+    close(fd);
+    wait_until_empty("hub/run/.tmp");
+}
+
+TEST(a_body_that_stops_coming_is_cut)
+{
+    fixture_serve((dl_hub_options){.stalled = DL_SECOND});
+    make_run();
+    int fd = client_open();
+    client_say(fd, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nx");
+    CHECK_INT(0, status_of(client_read(fd, false)));
+    close(fd);
+    wait_until_empty("hub/run/.tmp");
+}
+
+TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on)
+{
+    fixture_serve((dl_hub_options){.stranger = DL_SECOND / 10, .idle = DL_SECOND / 10});
+    int silent = client_open(), trickling = client_open(), served = client_open();
+    client_say(served, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_INT(200, status_of(client_read(served, false)));
+    CHECK_STR("", client_read(silent, false));
+    CHECK_STR("", client_read(served, false));
+    struct pollfd ended = {.fd = trickling, .events = POLLIN};
+    client_say(trickling, "GET /healthz HTTP/1.1\r\nX: ");
+    while (poll(&ended, 1, 20) == 0)
+        client_say(trickling, "y");
+    close(silent), close(trickling), close(served);
+}
+
+TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
+{
+    enum { MANY = 1000 };
+    static int fds[MANY];
+    struct rlimit files;
+    CHECK_INT(0, getrlimit(RLIMIT_NOFILE, &files));
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    int n = files.rlim_max < 5000 ? (int)(files.rlim_max / 5) : MANY;
+    if (n < MANY) printf("left out: %d idle connections instead of %d (ulimit -n)\n", n, MANY);
+    fixture_serve((dl_hub_options){.max_connections = (unsigned)n + 8});
+    make_run();
+    size_t before = resident_bytes();
+    for (int i = 0; i < n; i++) {
+        fds[i] = client_open();
+        if (i % 2) client_say(fds[i], "GET /run/x HTTP/1.1\r\nHost: ");
+    }
+    CHECK_INT(201, ask_with("PUT /run/a", "If-None-Match: *\r\n", "served"));
+    CHECK_INT(200, ask("GET /run/a"));
+    size_t grown = resident_bytes() - before;
+    CHECK(SANITIZED || grown < (size_t)n * (100u << 10));
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+/* ---- stopping, and a folder that goes */
+
+TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    int upload = client_open(), stream = client_open(), idle = client_open();
+    client_say(upload, "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf");
+    client_say(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    while (!count_files("hub/run/.tmp"))
+        usleep(10000);
+    fixture_stop();
+    CHECK(status_of(client_read(upload, false)) != 201);
+    CHECK_INT(0, count_files("hub/run/.tmp"));
+    CHECK_INT(1, count_files("hub/run"));
+    close(upload), close(stream), close(idle);
+}
+
+TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back)
+{
+    char away[340];
+    fixture_serve(PLAIN);
+    make_run();
+    snprintf(away, sizeof away, "%s/away", fixture.root);
+    CHECK_INT(0, rename(fixture.dir, away));
+    CHECK_INT(503, ask("GET /healthz"));
+    CHECK_INT(503, ask("GET /run/a"));
+    CHECK_INT(0, mkdir(fixture.dir, 0777)); /* an empty mount point */
+    CHECK_INT(503, ask("PUT /run"));
+    CHECK_INT(0, rmdir(fixture.dir));
+    CHECK_INT(0, rename(away, fixture.dir));
+    CHECK_INT(200, ask("PUT /run"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        HUB_TEST(an_object_is_made_once_read_in_ranges_and_deleted),
+        HUB_TEST(an_etag_is_of_one_object_for_all_time),
+        HUB_TEST(requests_follow_each_other_on_one_connection),
+        HUB_TEST(a_listing_comes_in_pages),
+        HUB_TEST(a_stream_tells_what_changes_under_its_prefixes),
+        HUB_TEST(metrics_and_health_and_status_answer),
+        HUB_TEST(without_a_token_only_health_answers),
+        HUB_TEST(a_file_of_tokens_is_read_strictly),
+        HUB_TEST(beyond_this_machine_it_listens_with_tls_or_when_told_so_only),
+        HUB_TEST(an_open_hub_answers_to_the_names_of_this_machine_only),
+        HUB_TEST(no_path_leads_out_of_the_folder),
+        HUB_TEST(names_of_the_hubs_own_are_no_runs),
+        HUB_TEST(a_flood_of_headers_is_cut_and_others_are_served),
+        HUB_TEST(an_object_that_is_too_long_is_refused_and_leaves_nothing),
+        HUB_TEST(a_body_that_is_cut_leaves_nothing),
+        HUB_TEST(a_body_that_trickles_is_cut),
+        HUB_TEST(a_body_that_stops_coming_is_cut),
+        HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
+        HUB_TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out),
+        HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
+        HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),
+    };
+    return cmocka_run_group_tests_name("hub", tests, NULL, NULL);
+}

@@ -1,0 +1,123 @@
+/* list.c - what is under a prefix (/list), and what changes there (/events).
+ *
+ * Both name a run by ?run=bucket[/more], and tell keys without it. A listing is lines of
+ * "<bytes> <key>", at most a page of them, and a last one: "more" (go on with after=<last key>)
+ * or "end". */
+#include "base/text.h"
+#include "hub/server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PAGE_MAX_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 24) + 64 };
+
+/* "bucket[/more]" of ?run=: *base is "more/" or "". */
+static bool find_run(dl_request *r, char base[DL_KEY_MAX + 2], dl_answer *refusal)
+{
+    const char *run = dl_target_param(&r->target, "run"), *rest = "";
+    bool ok = run && dl_request_bucket(r, run, &rest) && (!*rest || dl_store_key_ok(rest));
+    if (!ok) {
+        *refusal = dl_refuse(r, 400, "", "%s?run=RUN names a run: RUN is the path in its URL",
+                             r->target.path);
+        return false;
+    }
+    snprintf(base, DL_KEY_MAX + 2, "%s%s", rest, *rest ? "/" : "");
+    if (dl_hub_bucket_there(r)) return true;
+    *refusal = dl_refuse_no_bucket(r);
+    return false;
+}
+
+/* ---- listing */
+
+typedef struct page {
+    dl_buf lines;
+    size_t base_len, n, limit;
+} page;
+
+static diloco_status add_line(void *context, const char *key, size_t len)
+{
+    page *p = context;
+    if (p->n == p->limit) return DILOCO_ECLOSED; /* there is more */
+    p->n++;
+    return dl_buf_addf(&p->lines, "%zu %s\n", len, key + p->base_len);
+}
+
+static diloco_status fill_page(const dl_request *r, page *p, const char *prefix, const char *after)
+{
+    dl_store *store;
+    DL_TRY(dl_hub_bucket_open(&store, r, false));
+    diloco_status status = dl_store_list(store, prefix, after, add_line, p, DL_NEVER);
+    dl_store_close(store);
+    if (status && status != DILOCO_ECLOSED) return status;
+    return dl_buf_addf(&p->lines, status ? "more\n" : "end\n");
+}
+
+static const char *text_param(const dl_request *r, const char *name)
+{
+    const char *value = dl_target_param(&r->target, name);
+    return value ? value : "";
+}
+
+dl_answer dl_list_begin(dl_request *r)
+{
+    char base[DL_KEY_MAX + 2], prefix[2 * DL_KEY_MAX + 4], after[2 * DL_KEY_MAX + 4];
+    const char *limit = text_param(r, "limit");
+    uint64_t n = DL_LIST_PAGE;
+    dl_answer refusal;
+    if (!find_run(r, base, &refusal)) return refusal;
+    if (*limit && (!dl_text_to_u64(&n, limit, strlen(limit)) || n == 0))
+        return dl_refuse(r, 400, "", "limit is a number of keys, at least 1");
+    int prefix_len = snprintf(prefix, sizeof prefix, "%s%s", base, text_param(r, "prefix"));
+    int after_len = snprintf(after, sizeof after, "%s%s", base, text_param(r, "after"));
+    if ((size_t)prefix_len >= sizeof prefix || (size_t)after_len >= sizeof after)
+        return dl_refuse(r, 400, "", "that is longer than a key");
+    page p = {.base_len = strlen(base), .limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE};
+    dl_buf_init(&p.lines, PAGE_MAX_BYTES);
+    diloco_status status = fill_page(r, &p, prefix, *text_param(r, "after") ? after : NULL);
+    dl_answer answer = status ? dl_refuse_failed(r, status)
+                              : dl_answer_text(200, "text/plain", p.lines.data, p.lines.len);
+    dl_buf_deinit(&p.lines);
+    return answer;
+}
+
+/* ---- events */
+
+static ssize_t read_stream(void *cls, uint64_t at, char *out, size_t cap)
+{
+    (void)at;
+    size_t n = dl_stream_read(cls, out, cap);
+    return n ? (ssize_t)n : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void free_stream(void *cls)
+{
+    dl_stream_close(cls);
+}
+
+dl_answer dl_events_begin(dl_request *r)
+{
+    char base[DL_BUCKET_MAX + DL_KEY_MAX + 4], inner[DL_KEY_MAX + 2];
+    const char *prefixes[DL_STREAM_PREFIXES];
+    size_t n = 0;
+    dl_stream *stream;
+    dl_answer answer = {200, NULL};
+    if (!find_run(r, inner, &answer)) return answer;
+    for (size_t i = 0; i < r->target.n_params; i++) {
+        if (strcmp(r->target.params[i].name, "prefix") != 0) continue;
+        if (n == DL_STREAM_PREFIXES)
+            return dl_refuse(r, 400, "", "at most %d prefixes", DL_STREAM_PREFIXES);
+        prefixes[n++] = r->target.params[i].value;
+    }
+    snprintf(base, sizeof base, "%s/%s", r->bucket, inner);
+    if (dl_stream_open(&stream, &r->hub->events, base, prefixes, n,
+                       dl_connection_fd(r->connection)))
+        return dl_refuse(r, 503, "", "%s", diloco_error_text());
+    answer.response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, read_stream, stream, free_stream);
+    if (!answer.response) dl_stream_close(stream);
+    dl_answer_header(answer, "Content-Type", "text/event-stream");
+    dl_answer_header(answer, "Cache-Control", "no-store");
+    dl_answer_header(answer, "X-Accel-Buffering", "no"); /* a proxy in between must not wait */
+    return answer;
+}

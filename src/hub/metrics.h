@@ -1,0 +1,40 @@
+/* metrics.h - what a hub has done since it started, counted. Any thread. */
+#ifndef DL_HUB_METRICS_H
+#define DL_HUB_METRICS_H
+
+#include "base/buf.h"
+#include <stdatomic.h>
+
+/* The kinds of requests, as the label `kind` says them. */
+typedef enum dl_kind {
+    DL_KIND_OTHER, /* refused before it was known what it is */
+    DL_KIND_GET,
+    DL_KIND_HEAD,
+    DL_KIND_CREATE, /* PUT that must not replace */
+    DL_KIND_PUT,
+    DL_KIND_DELETE,
+    DL_KIND_LIST,
+    DL_KIND_MULTIPART,
+    DL_KIND_BUCKET,
+    DL_KIND_EVENTS,
+    DL_KIND_STATUS,
+    DL_KIND_METRICS,
+    DL_KIND_HEALTH,
+    DL_N_KINDS
+} dl_kind;
+
+enum { DL_N_CODES = 24 };
+
+typedef struct dl_metrics {
+    atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES];
+    atomic_uint_least64_t bytes_in, bytes_out; /* bodies */
+    atomic_uint_least64_t cut;                 /* requests whose connection ended first */
+    atomic_uint connections, streams;
+} dl_metrics;
+
+void dl_metrics_count(dl_metrics *metrics, dl_kind kind, unsigned status);
+
+/* The counters in the text format of Prometheus 0.0.4. */
+DL_MUST_CHECK diloco_status dl_metrics_write(dl_buf *out, dl_metrics *metrics);
+
+#endif

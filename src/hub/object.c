@@ -1,0 +1,345 @@
+/* object.c - objects and buckets: GET, HEAD, PUT, DELETE.
+ *
+ * What there is is never replaced by other bytes, heartbeats apart, and the log is never
+ * deleted: that is what a run needs of its store, and the hub holds everybody to it. */
+#include "base/text.h"
+#include "hub/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { READ_BLOCK = 64 << 10 };
+
+/* ---- keys */
+
+/* The last component that is a folder is `name`: ".../hb/r0.0". */
+static bool is_in(const char *key, const char *name, const char **leaf)
+{
+    const char *slash = strrchr(key, '/');
+    size_t len = strlen(name);
+    if (!slash || (size_t)(slash - key) < len || memcmp(slash - len, name, len)) return false;
+    *leaf = slash + 1;
+    return slash - len == key || slash[-(ptrdiff_t)len - 1] == '/';
+}
+
+bool dl_key_is_heartbeat(const char *key)
+{
+    const char *leaf;
+    return is_in(key, "hb", &leaf);
+}
+
+bool dl_key_is_kept(const char *key)
+{
+    const char *leaf = strrchr(key, '/');
+    if (strcmp(leaf ? leaf + 1 : key, "run.json") == 0) return true;
+    return is_in(key, "log", &leaf) && strspn(leaf, "0123456789") == 10 &&
+           strcmp(leaf + 10, ".json") == 0;
+}
+
+static dl_answer refuse_key(dl_request *r)
+{
+    return dl_refuse(r, 400, "InvalidArgument",
+                     "that is not the name of an object: 1 to %d bytes in components of letters, "
+                     "digits and ._=- that do not begin with a dot",
+                     DL_KEY_MAX);
+}
+
+/* ---- reading */
+
+void dl_etag_of(dl_etag out, const struct stat *st)
+{
+    snprintf(out, sizeof(dl_etag), "\"%jx-%jx%08lx-%jx\"", (uintmax_t)st->st_ino,
+             (uintmax_t)st->st_mtim.tv_sec, (unsigned long)st->st_mtim.tv_nsec,
+             (uintmax_t)st->st_size);
+}
+
+void dl_http_date(char out[40], int64_t seconds)
+{
+    static const char days[] = "SunMonTueWedThuFriSat";
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    time_t t = (time_t)seconds;
+    struct tm tm;
+    if (!gmtime_r(&t, &tm)) memset(&tm, 0, sizeof tm);
+    snprintf(out, 40, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT", days + 3 * tm.tm_wday,
+             (unsigned)tm.tm_mday % 100, months + 3 * tm.tm_mon,
+             (unsigned)(tm.tm_year + 1900) % 10000, (unsigned)tm.tm_hour % 100,
+             (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100);
+}
+
+/* Over TLS the bytes pass through this process, and libmicrohttpd's own reading of a file is by
+ * 4 KiB; otherwise it uses sendfile. */
+typedef struct part {
+    int fd;
+    uint64_t begin;
+} part;
+
+static ssize_t read_part(void *cls, uint64_t at, char *out, size_t cap)
+{
+    const part *p = cls;
+    ssize_t n;
+    while ((n = pread(p->fd, out, cap, (off_t)(p->begin + at))) < 0 && errno == EINTR) {
+    }
+    return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void free_part(void *cls)
+{
+    part *p = cls;
+    close(p->fd);
+    free(p);
+}
+
+/* Takes the descriptor over. */
+static struct MHD_Response *respond_with_file(const dl_hub *hub, int fd, uint64_t begin, uint64_t n)
+{
+    struct MHD_Response *response = NULL;
+    if (!hub->tls) {
+        response = MHD_create_response_from_fd_at_offset64(n, fd, begin);
+    } else {
+        part *p = malloc(sizeof *p);
+        if (p) *p = (part){fd, begin};
+        if (p) response = MHD_create_response_from_callback(n, READ_BLOCK, read_part, p, free_part);
+        if (p && !response) free(p);
+    }
+    if (!response) close(fd);
+    return response;
+}
+
+/* If-Match and If-None-Match of a read; 0: go on. */
+static unsigned precondition(const dl_request *r, const char *etag)
+{
+    const char *match = dl_request_header(r, "If-Match");
+    const char *none = dl_request_header(r, "If-None-Match");
+    if (match && strcmp(match, "*") != 0 && !strstr(match, etag)) return 412;
+    if (none && (strcmp(none, "*") == 0 || strstr(none, etag))) return 304;
+    return 0;
+}
+
+static const char *type_of(const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    if (dot && strcmp(dot, ".json") == 0) return "application/json";
+    return "application/octet-stream";
+}
+
+static dl_answer answer_object(dl_request *r, int fd, const struct stat *st)
+{
+    dl_etag etag;
+    char date[40], range[96];
+    uint64_t begin, n, len = (uint64_t)st->st_size;
+    dl_etag_of(etag, st);
+    unsigned failed = precondition(r, etag);
+    dl_range kind = dl_range_parse(&begin, &n, dl_request_header(r, "Range"), len);
+    if (failed || kind == DL_RANGE_BEYOND) {
+        close(fd);
+        if (failed == 304) return dl_answer_empty(304);
+        if (failed) return dl_refuse(r, 412, "PreconditionFailed", "the object is another one");
+        return dl_refuse(r, 416, "InvalidRange", "the object has %" PRIu64 " bytes", len);
+    }
+    dl_answer answer = {kind == DL_RANGE_PART ? 206 : 200, NULL};
+    answer.response = respond_with_file(r->hub, fd, begin, n);
+    r->sent = strcmp(r->method, "HEAD") ? n : 0;
+    dl_http_date(date, st->st_mtim.tv_sec);
+    dl_answer_header(answer, "ETag", etag);
+    dl_answer_header(answer, "Last-Modified", date);
+    dl_answer_header(answer, "Accept-Ranges", "bytes");
+    dl_answer_header(answer, "Content-Type", type_of(r->key));
+    if (kind == DL_RANGE_PART) {
+        snprintf(range, sizeof range, "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, begin,
+                 begin + n - 1, len);
+        dl_answer_header(answer, "Content-Range", range);
+    }
+    return answer;
+}
+
+dl_answer dl_object_get(dl_request *r)
+{
+    struct stat st;
+    int fd;
+    r->kind = strcmp(r->method, "HEAD") ? DL_KIND_GET : DL_KIND_HEAD;
+    diloco_status status = dl_file_store_object(&r->folder, r->key, &fd, &st);
+    return status ? dl_refuse_failed(r, status) : answer_object(r, fd, &st);
+}
+
+/* ---- writing */
+
+static dl_answer refuse_taken(dl_request *r)
+{
+    if (r->kind == DL_KIND_CREATE)
+        return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
+    return dl_refuse(r, 409, "OperationAborted",
+                     "there is another object of that name; only heartbeats (hb/) are replaced");
+}
+
+static bool same_bytes(int a, int b)
+{
+    char x[16 << 10], y[sizeof x];
+    for (off_t at = 0;; at += (off_t)sizeof x) {
+        ssize_t n = pread(a, x, sizeof x, at), m = pread(b, y, sizeof y, at);
+        if (n < 0 || n != m || memcmp(x, y, (size_t)n) != 0) return false;
+        if (n < (ssize_t)sizeof x) return true; /* files do not end in the middle */
+    }
+}
+
+/* A plain PUT of what is there already has succeeded: tools repeat them. */
+static bool is_the_same(dl_request *r, const dl_upload *upload, const char *key)
+{
+    struct stat st;
+    int there, ours = openat(upload->dir, upload->name, O_RDONLY | O_CLOEXEC);
+    bool same = false;
+    if (ours >= 0 && !dl_file_store_object(&r->folder, key, &there, &st)) {
+        same = same_bytes(ours, there);
+        close(there);
+    }
+    if (ours >= 0) close(ours);
+    return same;
+}
+
+bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer)
+{
+    char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
+    bool taken = false, replace = r->kind != DL_KIND_CREATE && dl_key_is_heartbeat(key);
+    diloco_status status = upload->fd < 0 ? DILOCO_OK : dl_upload_finish(upload, &r->folder, key);
+    if (!status) status = dl_upload_publish(upload, &r->folder, key, replace ? NULL : &taken);
+    if (!status && taken && r->kind != DL_KIND_CREATE && is_the_same(r, upload, key)) return true;
+    if (status || taken) {
+        *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
+        return false;
+    }
+    snprintf(path, sizeof path, "%s/%s", r->bucket, key);
+    dl_events_tell(&r->hub->events, path);
+    return true;
+}
+
+static dl_answer put_finish(dl_request *r)
+{
+    dl_answer answer;
+    dl_etag etag;
+    struct stat st;
+    if (fstat(r->body.upload.fd, &st)) memset(&st, 0, sizeof st);
+    if (!dl_object_publish(r, &r->body.upload, r->key, &answer)) return answer;
+    answer = dl_answer_empty(r->s3 ? 200 : 201);
+    dl_etag_of(etag, &st);
+    dl_answer_header(answer, "ETag", etag);
+    return answer;
+}
+
+static bool has_room(const dl_request *r, uint64_t len)
+{
+    struct statvfs fs;
+    if (statvfs(r->root, &fs)) return true; /* then writing will tell */
+    return len / fs.f_frsize < fs.f_bavail;
+}
+
+static bool is_there(dl_request *r)
+{
+    struct stat st;
+    int fd;
+    if (dl_file_store_object(&r->folder, r->key, &fd, &st)) return false;
+    close(fd);
+    return true;
+}
+
+dl_answer dl_object_put(dl_request *r)
+{
+    const char *condition = dl_request_header(r, "If-None-Match");
+    const char *length = dl_request_header(r, "Content-Length");
+    uint64_t len = 0;
+    r->kind = condition ? DL_KIND_CREATE : DL_KIND_PUT;
+    if ((condition && strcmp(condition, "*") != 0) || dl_request_header(r, "If-Match"))
+        return dl_refuse(r, 400, "InvalidArgument", "the condition of a PUT is If-None-Match: *");
+    if (dl_request_header(r, "Content-Encoding") && !r->s3)
+        return dl_refuse(r, 400, "", "an object is stored as it is sent: no Content-Encoding");
+    if (length && dl_text_to_u64(&len, length, strlen(length)) && len > r->hub->options.max_object)
+        return dl_refuse(r, 413, "EntityTooLarge",
+                         "the object is longer than the %" PRIu64 " bytes that this hub takes",
+                         r->hub->options.max_object);
+    if (!has_room(r, len))
+        return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
+    if (condition && is_there(r)) return refuse_taken(r);
+    diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
+    if (status) return dl_refuse_failed(r, status);
+    r->body.kind = DL_BODY_FILE;
+    r->finish = put_finish;
+    return (dl_answer){0};
+}
+
+diloco_status dl_hub_bucket_open(dl_store **out, const dl_request *r, bool create)
+{
+    char url[sizeof "file://" + sizeof r->root];
+    snprintf(url, sizeof url, "file://%s", r->root);
+    return dl_store_open(out, url, create);
+}
+
+dl_answer dl_object_delete(dl_request *r)
+{
+    char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
+    dl_store *store;
+    r->kind = DL_KIND_DELETE;
+    if (dl_key_is_kept(r->key))
+        return dl_refuse(r, 403, "AccessDenied", "run.json and the log are never deleted");
+    diloco_status status = dl_hub_bucket_open(&store, r, false);
+    if (status) return dl_refuse_failed(r, status);
+    status = dl_store_delete(store, r->key, DL_NEVER);
+    dl_store_close(store);
+    if (status) return dl_refuse_failed(r, status);
+    snprintf(path, sizeof path, "%s/%s", r->bucket, r->key);
+    dl_events_tell(&r->hub->events, path);
+    return dl_answer_empty(204);
+}
+
+dl_answer dl_object_begin(dl_request *r)
+{
+    static const struct {
+        const char *method;
+        dl_handler begin;
+    } methods[] = {{"GET", dl_object_get},
+                   {"HEAD", dl_object_get},
+                   {"PUT", dl_object_put},
+                   {"DELETE", dl_object_delete}};
+    if (!dl_store_key_ok(r->key)) return refuse_key(r);
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (strcmp(methods[i].method, r->method) == 0)
+            return dl_hub_bucket_there(r) ? methods[i].begin(r) : dl_refuse_no_bucket(r);
+    dl_answer answer =
+        dl_refuse(r, 405, "MethodNotAllowed", "an object takes GET, HEAD, PUT, DELETE");
+    dl_answer_header(answer, "Allow", "GET, HEAD, PUT, DELETE");
+    return answer;
+}
+
+/* ---- buckets */
+
+/* Made with all that a folder store has, and on disk. */
+dl_answer dl_hub_bucket_make(dl_request *r)
+{
+    dl_store *store;
+    r->kind = DL_KIND_BUCKET;
+    bool there = dl_hub_bucket_there(r);
+    diloco_status status = dl_hub_bucket_open(&store, r, true);
+    if (status) return dl_refuse_failed(r, status);
+    dl_store_close(store);
+    return dl_answer_empty(there || r->s3 ? 200 : 201);
+}
+
+dl_answer dl_hub_bucket_begin(dl_request *r)
+{
+    r->kind = DL_KIND_BUCKET;
+    if (strcmp(r->method, "PUT") == 0) {
+        r->finish = dl_hub_bucket_make;
+        return (dl_answer){0};
+    }
+    if (strcmp(r->method, "HEAD") == 0 || strcmp(r->method, "GET") == 0)
+        return dl_hub_bucket_there(r) ? dl_answer_empty(200) : dl_refuse_no_bucket(r);
+    dl_answer answer = dl_refuse(r, 405, "MethodNotAllowed",
+                                 "a run takes PUT and HEAD; "
+                                 "/list?run=RUN lists it");
+    dl_answer_header(answer, "Allow", "GET, HEAD, PUT");
+    return answer;
+}

@@ -1,0 +1,384 @@
+/* request.c - one request from its first line to its last byte.
+ *
+ *     create   the target is known           parse it
+ *     begin    all headers are               may it? what is it? refuse, answer, or ask for the
+ *                                            body by setting `finish`
+ *     add      a piece of the body           to its place, hashed on the way
+ *     finish   the body is whole             answer
+ *     end      answered, or broken off       free; an upload not published is discarded
+ *
+ * An answer that is ready before a body that is on its way already is held until that was
+ * thrown away, for closing on unread bytes can destroy the answer; a long body, and one whose
+ * sender waits for a "100 Continue", is not waited for. */
+#include "base/log.h"
+#include "base/text.h"
+#include "hub/s3.h"
+#include "hub/server.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MIN_BYTES_PER_S = 1000 };
+
+/* ---- answers */
+
+dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, (void *)(uintptr_t)text, MHD_RESPMEM_MUST_COPY);
+    dl_answer answer = {status, response};
+    dl_answer_header(answer, "Content-Type", type);
+    return answer;
+}
+
+dl_answer dl_answer_empty(unsigned status)
+{
+    return (dl_answer){status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT)};
+}
+
+void dl_answer_header(dl_answer answer, const char *name, const char *value)
+{
+    if (answer.response) MHD_add_response_header(answer.response, name, value);
+}
+
+dl_answer dl_refuse(dl_request *r, unsigned status, const char *code, const char *format, ...)
+{
+    char message[512], text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (r->s3) return dl_hub_s3_refuse(status, code, message);
+    int len = snprintf(text, sizeof text, "%s\n", message);
+    return dl_answer_text(status, "text/plain; charset=utf-8", text, (size_t)len);
+}
+
+dl_answer dl_refuse_failed(dl_request *r, diloco_status status)
+{
+    if (status == DILOCO_ENOENT) return dl_refuse(r, 404, "NoSuchKey", "there is no such object");
+    if (status == DILOCO_EINVAL || status == DILOCO_EPROTO)
+        return dl_refuse(r, 400, "InvalidArgument", "%s", diloco_error_text());
+    dl_log(DILOCO_LOG_WARN, "%s %s: %s", r->method, r->target.path, diloco_error_text());
+    if (status == DILOCO_EFULL)
+        return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
+    if (status == DILOCO_EUNREACHABLE)
+        return dl_refuse(r, 503, "ServiceUnavailable", "the hub's folder does not answer");
+    return dl_refuse(r, 500, "InternalError", "the hub's folder: an error; its log says more");
+}
+
+/* ---- what the request is */
+
+const char *dl_request_header(const dl_request *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
+}
+
+static dl_answer health_begin(dl_request *r)
+{
+    (void)r; /* that the folder is there was seen on the way here */
+    return dl_answer_text(200, "text/plain", "ok\n", 3);
+}
+
+static const struct route {
+    const char *path;
+    dl_kind kind;
+    bool open; /* for anybody */
+    dl_handler begin;
+} routes[] = {
+    {"/healthz", DL_KIND_HEALTH, true, health_begin},
+    {"/metrics", DL_KIND_METRICS, false, dl_metrics_begin},
+    {"/status.json", DL_KIND_STATUS, false, dl_status_begin},
+    {"/list", DL_KIND_LIST, false, dl_list_begin},
+    {"/events", DL_KIND_EVENTS, false, dl_events_begin},
+};
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+static const struct route *find_route(const char *path)
+{
+    for (size_t i = 0; i < N_ROUTES; i++)
+        if (strcmp(routes[i].path, path) == 0) return &routes[i];
+    return NULL;
+}
+
+bool dl_hub_bucket_name_ok(const char *name)
+{
+    char path[DL_BUCKET_MAX + 2];
+    if (strlen(name) > DL_BUCKET_MAX || strchr(name, '/') || !dl_store_key_ok(name)) return false;
+    snprintf(path, sizeof path, "/%s", name);
+    return !find_route(path);
+}
+
+bool dl_request_bucket(dl_request *r, const char *path, const char **rest)
+{
+    size_t len = strcspn(path, "/");
+    if (len > DL_BUCKET_MAX) return false;
+    memcpy(r->bucket, path, len);
+    r->bucket[len] = '\0';
+    *rest = path + len + (path[len] == '/');
+    snprintf(r->root, sizeof r->root, "%s/%s", r->hub->dir, r->bucket);
+    r->folder = (dl_file_store){.root = r->root, .aborted = &r->hub->never};
+    return dl_hub_bucket_name_ok(r->bucket);
+}
+
+bool dl_hub_bucket_there(const dl_request *r)
+{
+    struct stat st;
+    return lstat(r->root, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+dl_answer dl_refuse_no_bucket(dl_request *r)
+{
+    dl_answer answer = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
+    dl_answer_header(answer, "X-Diloco-Missing", "bucket");
+    return answer;
+}
+
+/* ---- may it? */
+
+/* Somebody else's folder (nothing mounted there any more) is not served. */
+static bool folder_is_ours(const dl_hub *hub)
+{
+    struct stat st;
+    return stat(hub->dir, &st) == 0 && st.st_dev == hub->device && st.st_ino == hub->inode;
+}
+
+/* A page of any site can let a browser here ask an open hub on loopback by a name of that
+ * site's (DNS rebinding); a client that means this machine says so. */
+static bool host_is_ours(const dl_request *r)
+{
+    const char *host = dl_request_header(r, "Host");
+    if (r->hub->any_host) return true;
+    if (!host) return false;
+    size_t len = host[0] == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+    return (len == 9 && !strncasecmp(host, "localhost", 9)) ||
+           (len == 5 && !strncmp(host, "[::1]", 5)) ||
+           (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == len);
+}
+
+static bool is_welcome(dl_request *r, dl_answer *refusal)
+{
+    const dl_hub *hub = r->hub;
+    if (dl_hub_s3_is_signed(r)) {
+        r->s3 = true;
+        return dl_hub_s3_is_welcome(r, refusal);
+    }
+    if (dl_hub_is_open(hub)) return true;
+    if (dl_auth_bearer(&hub->auth, dl_request_header(r, "Authorization"))) return true;
+    *refusal = dl_refuse(r, 401, "AccessDenied",
+                         "this hub asks for a token that it knows: "
+                         "Authorization: Bearer <token>");
+    dl_answer_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
+    return false;
+}
+
+static dl_answer begin_path(dl_request *r)
+{
+    const char *path = r->target.path + 1;
+    if (r->s3) return dl_hub_s3_begin(r);
+    if (!*path)
+        return dl_refuse(r, 404, "",
+                         "a diloco hub; /healthz, /metrics and "
+                         "/status.json?run=RUN answer");
+    if (!dl_request_bucket(r, path, &r->key))
+        return dl_refuse(r, 400, "",
+                         "that is not the path of an object: components of letters, "
+                         "digits and ._=- that do not begin with a dot");
+    return *r->key ? dl_object_begin(r) : dl_hub_bucket_begin(r);
+}
+
+static dl_answer begin(dl_request *r)
+{
+    const struct route *route = find_route(r->target.path);
+    dl_answer refusal = {0};
+    if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
+    if (atomic_load(&r->hub->stopping)) return dl_refuse(r, 503, "", "this hub is stopping");
+    if (!folder_is_ours(r->hub))
+        return dl_refuse(r, 503, "", "the hub's folder is gone; when it is back, all goes on");
+    if (!host_is_ours(r))
+        return dl_refuse(r, 421, "", "this hub answers to localhost and 127.0.0.1 only");
+    if (!(route && route->open) && !is_welcome(r, &refusal)) return refusal;
+    dl_connection_welcome(r->connection);
+    if (!route || r->s3) return begin_path(r);
+    r->kind = route->kind;
+    if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {
+        refusal = dl_refuse(r, 405, "", "%s is read only", route->path);
+        dl_answer_header(refusal, "Allow", "GET, HEAD");
+        return refusal;
+    }
+    return route->begin(r);
+}
+
+/* ---- the body */
+
+static void set_timeout(const dl_request *r, dl_time limit)
+{
+    unsigned seconds = (unsigned)((limit + DL_SECOND - 1) / DL_SECOND);
+    MHD_set_connection_option(r->mhd, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
+}
+
+static void body_fail(dl_body *b, diloco_status status)
+{
+    if (!b->status) b->status = status;
+}
+
+/* A piece of the object itself. */
+static diloco_status body_take(void *context, const void *data, size_t len)
+{
+    dl_request *r = context;
+    dl_body *b = &r->body;
+    b->len += len;
+    if (b->sha256) EVP_DigestUpdate(b->sha256, data, len);
+    if (b->md5) EVP_DigestUpdate(b->md5, data, len);
+    if (b->kind == DL_BODY_TEXT) return dl_buf_add(&b->text, data, len);
+    if (b->len > r->hub->options.max_object) {
+        b->too_long = true;
+        return DILOCO_EFULL;
+    }
+    return dl_upload_add(&b->upload, &r->folder, r->key, data, len, DL_NEVER);
+}
+
+/* Pieces behind a failure are thrown away, so that the answer can say what failed. */
+static bool body_add(dl_request *r, const char *data, size_t len)
+{
+    dl_body *b = &r->body;
+    uint64_t limit = DL_TEXT_BODY_MAX;
+    dl_time gone = dl_clock_now() - b->began;
+    b->received += len;
+    atomic_fetch_add(&r->hub->metrics.bytes_in, len);
+    if (b->kind == DL_BODY_FILE) limit = r->hub->options.max_object + DL_TEXT_BODY_MAX;
+    if (b->received > limit) return false;
+    if (gone > r->hub->options.slow && (double)b->received < dl_seconds(gone) * MIN_BYTES_PER_S)
+        return false;
+    if (b->kind == DL_BODY_NONE || b->status) return true;
+    body_fail(b, b->chunks ? dl_chunks_add(b->chunks, data, len, body_take, r)
+                           : body_take(r, data, len));
+    return true;
+}
+
+/* ---- the life of a request */
+
+void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd)
+{
+    dl_request *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    r->hub = hub;
+    r->mhd = mhd;
+    r->connection = info ? info->socket_context : NULL;
+    r->key = "";
+    r->began = dl_clock_now();
+    r->body.upload.dir = r->body.upload.fd = -1;
+    dl_buf_init(&r->body.text, DL_TEXT_BODY_MAX);
+    r->target_status = dl_target_parse(&r->target, target);
+    return r;
+}
+
+static enum MHD_Result queue(dl_request *r, dl_answer answer)
+{
+    if (!answer.response) return MHD_NO; /* no memory */
+    if (atomic_load(&r->hub->stopping)) dl_answer_header(answer, "Connection", "close");
+    set_timeout(r, r->hub->options.stalled);
+    enum MHD_Result result = MHD_queue_response(r->mhd, answer.status, answer.response);
+    MHD_destroy_response(answer.response);
+    r->status = answer.status;
+    return result;
+}
+
+/* Before the body: libmicrohttpd then closes the connection, so only where that is meant. */
+static bool must_answer_now(const dl_request *r)
+{
+    const char *length = dl_request_header(r, "Content-Length");
+    uint64_t n = 0;
+    if (!length && !dl_request_header(r, "Transfer-Encoding")) return false;
+    if (dl_request_header(r, "Expect")) return true;
+    return length && dl_text_to_u64(&n, length, strlen(length)) && n > DL_TEXT_BODY_MAX;
+}
+
+static enum MHD_Result first_step(dl_request *r, const char *method)
+{
+    r->begun = true;
+    atomic_fetch_add(&r->hub->in_flight, 1);
+    if (r->connection) dl_connection_busy(r->connection, true);
+    snprintf(r->method, sizeof r->method, "%s", method);
+    r->held = begin(r);
+    if (r->held.response && must_answer_now(r)) {
+        dl_answer answer = r->held;
+        r->held.response = NULL;
+        return queue(r, answer);
+    }
+    if (!r->held.response && !r->finish) return MHD_NO; /* no memory */
+    if (r->held.response) r->body.kind = DL_BODY_NONE;
+    r->body.began = dl_clock_now();
+    set_timeout(r, r->hub->options.stalled);
+    return MHD_YES;
+}
+
+static bool body_is_right(dl_request *r, dl_answer *refusal)
+{
+    dl_body *b = &r->body;
+    if (b->chunks && !b->status) b->status = dl_chunks_end(b->chunks);
+    if (b->too_long)
+        *refusal = dl_refuse(r, 413, "EntityTooLarge",
+                             "the object is longer than the %llu bytes that this hub takes",
+                             (unsigned long long)r->hub->options.max_object);
+    else if (b->status)
+        *refusal = dl_refuse_failed(r, b->status);
+    else
+        return dl_hub_s3_check_body(r, refusal);
+    return false;
+}
+
+/* What was not published is gone before the answer says so. */
+static dl_answer finish(dl_request *r)
+{
+    dl_answer answer;
+    if (body_is_right(r, &answer)) answer = r->finish(r);
+    dl_upload_discard(&r->body.upload);
+    return answer;
+}
+
+enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *data, size_t *len)
+{
+    if (!r->begun) return first_step(r, method);
+    if (*len) {
+        bool ok = body_add(r, data, *len);
+        *len = 0;
+        return ok ? MHD_YES : MHD_NO;
+    }
+    if (r->status) return MHD_YES;
+    dl_answer answer = r->held;
+    r->held.response = NULL;
+    if (!answer.response) {
+        set_timeout(r, 0); /* syncing may take long, and is not the client's fault */
+        answer = finish(r);
+    }
+    return queue(r, answer);
+}
+
+void dl_request_end(dl_request *r)
+{
+    dl_hub *hub = r->hub;
+    bool begun = r->begun;
+    if (r->status)
+        dl_metrics_count(&hub->metrics, r->kind, r->status);
+    else
+        atomic_fetch_add(&hub->metrics.cut, 1);
+    atomic_fetch_add(&hub->metrics.bytes_out, r->status < 300 ? r->sent : 0);
+    dl_log(DILOCO_LOG_DEBUG, "%s %s %u, %llu bytes in, %.1f ms", r->method,
+           r->target_status ? "?" : r->target.path, r->status, (unsigned long long)r->body.received,
+           1e3 * dl_seconds(dl_clock_now() - r->began));
+    set_timeout(r, hub->options.idle);
+    dl_upload_discard(&r->body.upload);
+    dl_buf_deinit(&r->body.text);
+    EVP_MD_CTX_free(r->body.sha256);
+    EVP_MD_CTX_free(r->body.md5);
+    free(r->body.chunks);
+    if (r->held.response) MHD_destroy_response(r->held.response);
+    if (r->connection && begun) dl_connection_busy(r->connection, false);
+    free(r);
+    if (begun) atomic_fetch_sub(&hub->in_flight, 1);
+}

@@ -1,0 +1,301 @@
+/* s3.c - which operation a request is, and bodies as S3 describes them. */
+#include "hub/s3.h"
+
+#include "base/text.h"
+#include "store/xml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { XML_MAX = 4 << 20, DELETE_MAX = 1000 };
+
+/* ---- XML */
+
+diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text)
+{
+    for (; *text; text++) {
+        const char *as = *text == '&'   ? "&amp;"
+                         : *text == '<' ? "&lt;"
+                         : *text == '>' ? "&gt;"
+                                        : NULL;
+        DL_TRY(as ? dl_buf_add(out, as, strlen(as)) : dl_buf_add(out, text, 1));
+    }
+    return DILOCO_OK;
+}
+
+dl_answer dl_hub_s3_answer(dl_request *r, dl_buf *out, diloco_status status)
+{
+    dl_answer answer = status ? dl_refuse_failed(r, status)
+                              : dl_answer_text(200, "application/xml", out->data, out->len);
+    dl_buf_deinit(out);
+    return answer;
+}
+
+dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message)
+{
+    dl_buf out;
+    dl_buf_init(&out, XML_MAX);
+    diloco_status failed = dl_buf_addf(&out, DL_S3_XML "<Error><Code>%s</Code><Message>",
+                                       *code           ? code
+                                       : status == 503 ? "ServiceUnavailable"
+                                                       : "InvalidRequest");
+    if (!failed) failed = dl_hub_s3_add_text(&out, message);
+    if (!failed) failed = dl_buf_addf(&out, "</Message></Error>\n");
+    dl_answer answer = failed ? dl_answer_empty(status)
+                              : dl_answer_text(status, "application/xml", out.data, out.len);
+    dl_buf_deinit(&out);
+    return answer;
+}
+
+void dl_hub_s3_date(char out[32], int64_t seconds)
+{
+    time_t t = (time_t)seconds;
+    struct tm tm;
+    if (!gmtime_r(&t, &tm)) memset(&tm, 0, sizeof tm);
+    strftime(out, 32, "%Y-%m-%dT%H:%M:%S.000Z", &tm);
+}
+
+/* ---- bodies */
+
+static bool is_hash(const char *text)
+{
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+static EVP_MD_CTX *hasher(const EVP_MD *kind)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    if (context && EVP_DigestInit_ex(context, kind, NULL)) return context;
+    EVP_MD_CTX_free(context);
+    return NULL;
+}
+
+dl_answer dl_hub_s3_prepare_body(dl_request *r)
+{
+    dl_body *b = &r->body;
+    const char *hash = r->payload_hash, *encoding = dl_request_header(r, "Content-Encoding");
+    if (encoding && *encoding && strcasecmp(encoding, "aws-chunked") != 0)
+        return dl_refuse(r, 501, "NotImplemented", "a hub keeps no Content-Encoding");
+    if (is_hash(hash)) {
+        b->sha256 = hasher(EVP_sha256());
+        if (!b->sha256) return dl_refuse(r, 500, "InternalError", "no memory");
+    } else if (strcmp(hash, "STREAMING-UNSIGNED-PAYLOAD-TRAILER") == 0) {
+        b->chunks = calloc(1, sizeof *b->chunks);
+        if (!b->chunks) return dl_refuse(r, 500, "InternalError", "no memory");
+    } else if (strcmp(hash, "UNSIGNED-PAYLOAD") != 0) {
+        return dl_refuse(r, 501, "NotImplemented",
+                         "a body signed chunk by chunk is not understood");
+    }
+    if (dl_request_header(r, "Content-MD5")) {
+        b->md5 = hasher(EVP_md5());
+        if (!b->md5) return dl_refuse(r, 500, "InternalError", "no memory");
+    }
+    return (dl_answer){0};
+}
+
+bool dl_hub_s3_check_body(dl_request *r, dl_answer *refusal)
+{
+    unsigned char hash[EVP_MAX_MD_SIZE];
+    char text[2 * EVP_MAX_MD_SIZE + 1];
+    const char *md5 = dl_request_header(r, "Content-MD5");
+    if (r->body.sha256 && EVP_DigestFinal_ex(r->body.sha256, hash, NULL)) {
+        for (size_t i = 0; i < 32; i++)
+            snprintf(text + 2 * i, 3, "%02x", hash[i]);
+        if (strcmp(text, r->payload_hash) != 0) {
+            *refusal = dl_refuse(r, 400, "XAmzContentSHA256Mismatch",
+                                 "the body is not the one whose SHA-256 was signed");
+            return false;
+        }
+    }
+    if (r->body.md5 && EVP_DigestFinal_ex(r->body.md5, hash, NULL)) {
+        EVP_EncodeBlock((unsigned char *)text, hash, 16);
+        if (strcmp(text, md5) != 0) {
+            *refusal = dl_refuse(r, 400, "BadDigest", "the body is not the one of Content-MD5");
+            return false;
+        }
+    }
+    return true;
+}
+
+dl_answer dl_hub_s3_read_text(dl_request *r, dl_handler finish)
+{
+    dl_answer refusal = dl_hub_s3_prepare_body(r);
+    if (refusal.response) return refusal;
+    r->body.kind = DL_BODY_TEXT;
+    r->finish = finish;
+    return (dl_answer){0};
+}
+
+static dl_answer put(dl_request *r)
+{
+    dl_answer refusal = dl_hub_s3_prepare_body(r);
+    return refusal.response ? refusal : dl_object_put(r);
+}
+
+/* ---- deleting several */
+
+typedef struct deletion {
+    dl_request *r;
+    dl_buf out;
+    size_t n;
+    bool quiet;
+} deletion;
+
+static diloco_status delete_one(deletion *d, const char *key)
+{
+    d->r->key = key;
+    dl_answer answer = dl_store_key_ok(key) ? dl_object_delete(d->r)
+                                            : dl_refuse(d->r, 400, "InvalidArgument", "no key");
+    if (answer.response) MHD_destroy_response(answer.response);
+    d->r->key = "";
+    if (answer.status == 204 && d->quiet) return DILOCO_OK;
+    DL_TRY(dl_buf_addf(&d->out, answer.status == 204 ? "<Deleted><Key>" : "<Error><Key>"));
+    DL_TRY(dl_hub_s3_add_text(&d->out, key));
+    return dl_buf_addf(&d->out, answer.status == 204
+                                    ? "</Key></Deleted>"
+                                    : "</Key><Code>AccessDenied</Code><Message>not deleted"
+                                      "</Message></Error>");
+}
+
+static diloco_status on_delete(void *context, const char *path, const char *text)
+{
+    deletion *d = context;
+    if (strcmp(path, "Quiet") == 0) d->quiet = strcmp(text, "true") == 0;
+    if (strcmp(path, "Object/Key") != 0) return DILOCO_OK;
+    if (++d->n > DELETE_MAX) return dl_fail(DILOCO_EPROTO, "more than %d keys", DELETE_MAX);
+    return delete_one(d, text);
+}
+
+static dl_answer delete_finish(dl_request *r)
+{
+    deletion d = {.r = r};
+    dl_buf_init(&d.out, XML_MAX);
+    diloco_status status = dl_buf_addf(&d.out, DL_S3_XML "<DeleteResult" DL_S3_XMLNS ">");
+    if (!status)
+        status = dl_xml_walk(r->body.text.data, r->body.text.len, "Delete", on_delete, &d,
+                             "the keys to delete");
+    if (!status) status = dl_buf_addf(&d.out, "</DeleteResult>\n");
+    return dl_hub_s3_answer(r, &d.out, status);
+}
+
+static dl_answer delete_several(dl_request *r)
+{
+    r->kind = DL_KIND_DELETE;
+    return dl_hub_s3_read_text(r, delete_finish);
+}
+
+/* ---- buckets */
+
+static dl_answer location(dl_request *r)
+{
+    static const char text[] = DL_S3_XML "<LocationConstraint" DL_S3_XMLNS "/>\n";
+    r->kind = DL_KIND_BUCKET;
+    return dl_answer_text(200, "application/xml", text, sizeof text - 1);
+}
+
+static dl_answer versioning(dl_request *r)
+{
+    static const char text[] = DL_S3_XML "<VersioningConfiguration" DL_S3_XMLNS "/>\n";
+    r->kind = DL_KIND_BUCKET;
+    return dl_answer_text(200, "application/xml", text, sizeof text - 1);
+}
+
+static dl_answer head_bucket(dl_request *r)
+{
+    r->kind = DL_KIND_BUCKET;
+    return dl_answer_empty(200);
+}
+
+/* Only an empty one: rmdir sees to that. */
+static dl_answer remove_bucket(dl_request *r)
+{
+    static const char *const own[] = {DL_FILE_TMP, DL_S3_MULTIPART, ""};
+    char path[sizeof r->root + 16];
+    r->kind = DL_KIND_BUCKET;
+    int failed = 0;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        snprintf(path, sizeof path, "%s/%s", r->root, own[i]);
+        failed = rmdir(path) && errno != ENOENT;
+    }
+    return failed ? dl_refuse(r, 409, "BucketNotEmpty", "the bucket is not empty")
+                  : dl_answer_empty(204);
+}
+
+/* ---- which operation */
+
+/* `param`: it must be in the query, NULL: none of the others may. */
+static const struct operation {
+    const char *method, *param;
+    bool of_key;
+    dl_handler begin;
+} operations[] = {
+    {"GET", "location", false, location},
+    {"GET", "versioning", false, versioning},
+    {"GET", "uploads", false, dl_multipart_uploads},
+    {"POST", "delete", false, delete_several},
+    {"GET", NULL, false, dl_hub_s3_list},
+    {"HEAD", NULL, false, head_bucket},
+    {"DELETE", NULL, false, remove_bucket},
+    {"GET", "uploadId", true, dl_multipart_parts},
+    {"PUT", "uploadId", true, dl_multipart_part},
+    {"POST", "uploads", true, dl_multipart_create},
+    {"POST", "uploadId", true, dl_multipart_complete},
+    {"DELETE", "uploadId", true, dl_multipart_abort},
+    {"GET", NULL, true, dl_object_get},
+    {"HEAD", NULL, true, dl_object_get},
+    {"PUT", NULL, true, put},
+    {"DELETE", NULL, true, dl_object_delete},
+};
+
+/* What a hub has not is asked for by a parameter's presence, or by copying. */
+static bool asks_for_more(const dl_request *r)
+{
+    static const char names[] =
+        " accelerate acl attributes cors encryption legal-hold lifecycle logging notification "
+        "ownershipControls policy publicAccessBlock replication requestPayment restore retention "
+        "select tagging torrent versionId versions website ";
+    char word[64];
+    for (size_t i = 0; i < r->target.n_params; i++) {
+        int len = snprintf(word, sizeof word, " %s ", r->target.params[i].name);
+        if ((size_t)len < sizeof word && strstr(names, word)) return true;
+    }
+    return dl_request_header(r, "x-amz-copy-source") != NULL;
+}
+
+static const struct operation *find_operation(const dl_request *r)
+{
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        const struct operation *o = &operations[i];
+        if (strcmp(o->method, r->method) == 0 && o->of_key == (*r->key != '\0') &&
+            (!o->param || dl_target_has(&r->target, o->param)))
+            return o;
+    }
+    return NULL;
+}
+
+dl_answer dl_hub_s3_begin(dl_request *r)
+{
+    const char *path = r->target.path + 1;
+    if (!*path && strcmp(r->method, "GET") == 0) return dl_hub_s3_list_buckets(r);
+    if (!dl_request_bucket(r, path, &r->key))
+        return dl_refuse(r, 400, "InvalidBucketName", "that is not the name of a bucket");
+    if (*r->key && !dl_store_key_ok(r->key))
+        return dl_refuse(r, 400, "InvalidArgument",
+                         "a key is 1 to %d bytes in components of letters, digits and ._=- that do "
+                         "not begin with a dot",
+                         DL_KEY_MAX);
+    if (asks_for_more(r)) return dl_refuse(r, 501, "NotImplemented", "a hub does not do that");
+    if (!*r->key && strcmp(r->method, "PUT") == 0) {
+        r->finish = dl_hub_bucket_make;
+        return (dl_answer){0};
+    }
+    if (!dl_hub_bucket_there(r)) return dl_refuse_no_bucket(r);
+    const struct operation *o = find_operation(r);
+    if (!o) return dl_refuse(r, 405, "MethodNotAllowed", "%s does not apply here", r->method);
+    return o->begin(r);
+}

@@ -1,0 +1,178 @@
+/* s3_list.c - ListObjects, versions 1 and 2, and ListBuckets.
+ *
+ * Any text may be a prefix or a place to begin behind; dl_store_list knows whole folders and
+ * keys. So the walk is over the folder that holds the prefix, and what lies before the place or
+ * beside the prefix is passed over here. With the delimiter "/", keys that share what stands up to
+ * the next one become one CommonPrefix, which counts and can be begun behind like a key. */
+#include "base/text.h"
+#include "hub/s3.h"
+#include "store/web.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 300) + 8 * DL_TARGET_MAX };
+
+typedef struct listing {
+    dl_request *r;
+    const char *prefix, *after;
+    bool delimited, version2, escaped, truncated;
+    size_t n, limit;
+    char last[DL_KEY_MAX + 2]; /* key or CommonPrefix that was told last */
+    dl_buf contents;
+} listing;
+
+static diloco_status tell_prefix(listing *l, const char *key, size_t len)
+{
+    memcpy(l->last, key, len);
+    l->last[len] = '\0';
+    return dl_buf_addf(&l->contents, "<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>",
+                       l->last);
+}
+
+static diloco_status tell_key(listing *l, const char *key, size_t size)
+{
+    char path[sizeof l->r->root + DL_KEY_MAX + 2], date[32];
+    struct stat st;
+    dl_etag etag;
+    snprintf(path, sizeof path, "%s/%s", l->r->root, key);
+    if (lstat(path, &st)) return DILOCO_OK; /* deleted meanwhile */
+    dl_etag_of(etag, &st);
+    dl_hub_s3_date(date, st.st_mtim.tv_sec);
+    strcpy(l->last, key);
+    return dl_buf_addf(&l->contents,
+                       "<Contents><Key>%s</Key><LastModified>%s</LastModified><ETag>%s</ETag>"
+                       "<Size>%zu</Size><StorageClass>STANDARD</StorageClass></Contents>",
+                       key, date, etag, size);
+}
+
+static diloco_status see(void *context, const char *key, size_t size)
+{
+    listing *l = context;
+    size_t prefix_len = strlen(l->prefix), last_len = strlen(l->last);
+    if (strncmp(key, l->prefix, prefix_len) != 0)
+        return strcmp(key, l->prefix) < 0 ? DILOCO_OK : DILOCO_ECLOSED; /* behind it: done */
+    bool in_told = last_len && l->last[last_len - 1] == '/' && !strncmp(key, l->last, last_len);
+    if (strcmp(key, l->after) <= 0 || (l->delimited && in_told)) return DILOCO_OK;
+    if (l->n == l->limit) {
+        l->truncated = true;
+        return DILOCO_ECLOSED;
+    }
+    l->n++;
+    const char *slash = l->delimited ? strchr(key + prefix_len, '/') : NULL;
+    return slash ? tell_prefix(l, key, (size_t)(slash + 1 - key)) : tell_key(l, key, size);
+}
+
+static diloco_status walk(listing *l)
+{
+    char folder[DL_KEY_MAX + 2];
+    dl_store *store;
+    const char *slash = strrchr(l->prefix, '/');
+    size_t len = slash ? (size_t)(slash + 1 - l->prefix) : 0;
+    if (len > DL_KEY_MAX) return DILOCO_OK; /* no key is that long */
+    memcpy(folder, l->prefix, len);
+    folder[len] = '\0';
+    if (len) {
+        folder[len - 1] = '\0';
+        if (!dl_store_key_ok(folder)) return DILOCO_OK; /* no key is in there */
+        folder[len - 1] = '/';
+    }
+    DL_TRY(dl_hub_bucket_open(&store, l->r, false));
+    diloco_status status =
+        dl_store_list(store, folder, dl_store_key_ok(l->after) ? l->after : NULL, see, l, DL_NEVER);
+    dl_store_close(store);
+    return status == DILOCO_ECLOSED ? DILOCO_OK : status;
+}
+
+/* What the request said, said again. */
+static diloco_status echo(const listing *l, dl_buf *out, const char *name, const char *value)
+{
+    DL_TRY(dl_buf_addf(out, "<%s>", name));
+    DL_TRY(l->escaped ? dl_web_escape(out, value, true) : dl_hub_s3_add_text(out, value));
+    return dl_buf_addf(out, "</%s>", name);
+}
+
+static const char *param(const dl_request *r, const char *name)
+{
+    const char *value = dl_target_param(&r->target, name);
+    return value ? value : "";
+}
+
+static diloco_status write_list(const listing *l, dl_buf *out)
+{
+    const dl_request *r = l->r;
+    DL_TRY(dl_buf_addf(out,
+                       DL_S3_XML "<ListBucketResult" DL_S3_XMLNS "><Name>%s</Name>"
+                                 "<MaxKeys>%zu</MaxKeys><IsTruncated>%s</IsTruncated>",
+                       r->bucket, l->limit, l->truncated ? "true" : "false"));
+    DL_TRY(echo(l, out, "Prefix", l->prefix));
+    if (l->delimited) DL_TRY(echo(l, out, "Delimiter", "/"));
+    if (l->escaped) DL_TRY(dl_buf_addf(out, "<EncodingType>url</EncodingType>"));
+    if (l->version2) {
+        DL_TRY(dl_buf_addf(out, "<KeyCount>%zu</KeyCount>", l->n));
+        if (*param(r, "start-after")) DL_TRY(echo(l, out, "StartAfter", param(r, "start-after")));
+        if (*param(r, "continuation-token"))
+            DL_TRY(echo(l, out, "ContinuationToken", param(r, "continuation-token")));
+        if (l->truncated) DL_TRY(echo(l, out, "NextContinuationToken", l->last));
+    } else {
+        DL_TRY(echo(l, out, "Marker", param(r, "marker")));
+        if (l->truncated) DL_TRY(echo(l, out, "NextMarker", l->last));
+    }
+    DL_TRY(dl_buf_add(out, l->contents.data, l->contents.len));
+    return dl_buf_addf(out, "</ListBucketResult>\n");
+}
+
+dl_answer dl_hub_s3_list(dl_request *r)
+{
+    const char *delimiter = param(r, "delimiter"), *limit = param(r, "max-keys");
+    uint64_t n = DL_LIST_PAGE;
+    listing l = {.r = r, .prefix = param(r, "prefix")};
+    dl_buf out;
+    r->kind = DL_KIND_LIST;
+    l.version2 = strcmp(param(r, "list-type"), "2") == 0;
+    l.after = param(r, l.version2 ? "continuation-token" : "marker");
+    if (l.version2 && !*l.after) l.after = param(r, "start-after");
+    l.escaped = strcmp(param(r, "encoding-type"), "url") == 0;
+    l.delimited = *delimiter != '\0';
+    if (*delimiter && strcmp(delimiter, "/") != 0)
+        return dl_refuse(r, 501, "NotImplemented", "the delimiter is \"/\"");
+    if (*limit && !dl_text_to_u64(&n, limit, strlen(limit)))
+        return dl_refuse(r, 400, "InvalidArgument", "max-keys is a number");
+    l.limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE;
+    if (strlen(l.after) <= DL_KEY_MAX) strcpy(l.last, l.after);
+    dl_buf_init(&l.contents, PAGE_BYTES);
+    dl_buf_init(&out, 2 * PAGE_BYTES);
+    diloco_status status = walk(&l);
+    if (!status) status = write_list(&l, &out);
+    dl_buf_deinit(&l.contents);
+    return dl_hub_s3_answer(r, &out, status);
+}
+
+static diloco_status add_bucket(dl_request *r, dl_buf *out)
+{
+    struct stat st;
+    char date[32];
+    if (lstat(r->root, &st)) return DILOCO_OK;
+    dl_hub_s3_date(date, st.st_mtim.tv_sec);
+    return dl_buf_addf(out, "<Bucket><Name>%s</Name><CreationDate>%s</CreationDate></Bucket>",
+                       r->bucket, date);
+}
+
+dl_answer dl_hub_s3_list_buckets(dl_request *r)
+{
+    const char *rest;
+    dl_buf out;
+    dl_buf_init(&out, PAGE_BYTES);
+    r->kind = DL_KIND_LIST;
+    diloco_status status = dl_buf_addf(&out, DL_S3_XML "<ListAllMyBucketsResult" DL_S3_XMLNS
+                                                       "><Owner><ID>hub</ID></Owner><Buckets>");
+    DIR *dir = opendir(r->hub->dir);
+    for (struct dirent *d; dir && !status && (d = readdir(dir));)
+        if (dl_request_bucket(r, d->d_name, &rest) && !*rest && dl_hub_bucket_there(r))
+            status = add_bucket(r, &out);
+    if (dir) closedir(dir);
+    if (!status) status = dl_buf_addf(&out, "</Buckets></ListAllMyBucketsResult>\n");
+    return dl_hub_s3_answer(r, &out, status);
+}

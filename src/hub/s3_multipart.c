@@ -1,0 +1,403 @@
+/* s3_multipart.c - an object in parts, which become one when they are all there.
+ *
+ *     <bucket>/.multipart/<id>/key      the key it will have
+ *     <bucket>/.multipart/<id>/00001    a part, whole; a part sent again replaces it
+ *
+ * Completing copies the parts into one upload and publishes that like any other: so the object
+ * is there at once or not at all, and a condition on it holds. A part's temporary file is
+ * renamed to its place, so a cut part leaves nothing. */
+#include "base/log.h"
+#include "base/text.h"
+#include "hub/s3.h"
+#include "store/xml.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ID_LEN = 32,
+    PARTS_MAX = 10000,
+    PATH_BYTES = 64, /* ".multipart/<id>/00001" */
+    XML_MAX = 4 << 20,
+    KEPT_S = 7 * 86400
+};
+
+typedef char part_path[PATH_BYTES];
+
+/* ---- uploads */
+
+static bool id_ok(const char *id)
+{
+    return id && strlen(id) == ID_LEN && strspn(id, "0123456789abcdef") == ID_LEN;
+}
+
+static void path_of(part_path out, const char *id, const char *name)
+{
+    snprintf(out, PATH_BYTES, DL_S3_MULTIPART "/%.*s/%.16s", ID_LEN, id, name);
+}
+
+/* Read <id>/key; false: there is no such upload. */
+static bool read_key(char key[DL_KEY_MAX + 1], const dl_request *r, const char *id)
+{
+    part_path path;
+    struct stat st;
+    int fd;
+    dl_file_store folder = r->folder;
+    path_of(path, id, "key");
+    if (!id_ok(id) || dl_file_store_object(&folder, path, &fd, &st)) return false;
+    ssize_t n = read(fd, key, DL_KEY_MAX);
+    close(fd);
+    key[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* The upload of the query, for the key of the path. */
+static const char *find_upload(dl_request *r, dl_answer *refusal)
+{
+    char key[DL_KEY_MAX + 1];
+    const char *id = dl_target_param(&r->target, "uploadId");
+    r->kind = DL_KIND_MULTIPART;
+    if (read_key(key, r, id) && strcmp(key, r->key) == 0) return id;
+    *refusal = dl_refuse(r, 404, "NoSuchUpload", "there is no such upload of that key");
+    return NULL;
+}
+
+static void remove_upload(const char *root, const char *id)
+{
+    char path[PATH_MAX + 2 * NAME_MAX];
+    snprintf(path, sizeof path, "%s/" DL_S3_MULTIPART "/%s", root, id);
+    DIR *dir = opendir(path);
+    for (struct dirent *d; dir && (d = readdir(dir));)
+        if (d->d_name[0] != '.') unlinkat(dirfd(dir), d->d_name, 0);
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+/* Call fn for each upload of the bucket. */
+static diloco_status each_upload(const char *root,
+                                 diloco_status (*fn)(void *context, const char *id, time_t since),
+                                 void *context)
+{
+    char path[PATH_MAX + NAME_MAX];
+    diloco_status status = DILOCO_OK;
+    struct stat st;
+    snprintf(path, sizeof path, "%s/" DL_S3_MULTIPART, root);
+    DIR *dir = opendir(path);
+    for (struct dirent *d; dir && !status && (d = readdir(dir));)
+        if (id_ok(d->d_name) && fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            status = fn(context, d->d_name, st.st_mtime);
+    if (dir) closedir(dir);
+    return status;
+}
+
+static diloco_status remove_old(void *context, const char *id, time_t since)
+{
+    if (time(NULL) - since > KEPT_S) remove_upload(context, id);
+    return DILOCO_OK;
+}
+
+void dl_multipart_clean(const char *root)
+{
+    if (each_upload(root, remove_old, (void *)(uintptr_t)root))
+        dl_log(DILOCO_LOG_WARN, "old uploads of %s: %s", root, diloco_error_text());
+}
+
+/* ---- beginning */
+
+static diloco_status write_key(dl_request *r, const char *id)
+{
+    part_path path;
+    dl_upload upload;
+    path_of(path, id, "key");
+    DL_TRY(dl_upload_begin(&upload, &r->folder, path));
+    diloco_status status =
+        dl_upload_add(&upload, &r->folder, path, r->key, strlen(r->key), DL_NEVER);
+    if (!status) status = dl_upload_finish(&upload, &r->folder, path);
+    if (!status) status = dl_upload_publish(&upload, &r->folder, path, NULL);
+    dl_upload_discard(&upload);
+    return status;
+}
+
+static dl_answer create_finish(dl_request *r)
+{
+    unsigned char random[ID_LEN / 2];
+    char id[ID_LEN + 1];
+    dl_buf out;
+    if (RAND_bytes(random, sizeof random) != 1)
+        return dl_refuse(r, 500, "InternalError", "no random numbers");
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(id + 2 * i, 3, "%02x", random[i]);
+    diloco_status status = write_key(r, id);
+    if (status) return dl_refuse_failed(r, status);
+    dl_buf_init(&out, XML_MAX);
+    status = dl_buf_addf(&out,
+                         DL_S3_XML "<InitiateMultipartUploadResult" DL_S3_XMLNS "><Bucket>%s"
+                                   "</Bucket><Key>%s</Key><UploadId>%s</UploadId>"
+                                   "</InitiateMultipartUploadResult>\n",
+                         r->bucket, r->key, id);
+    return dl_hub_s3_answer(r, &out, status);
+}
+
+dl_answer dl_multipart_create(dl_request *r)
+{
+    r->kind = DL_KIND_MULTIPART;
+    r->finish = create_finish;
+    return (dl_answer){0};
+}
+
+/* ---- parts */
+
+static bool part_name(char name[8], const char *text)
+{
+    uint64_t n;
+    if (!text || !dl_text_to_u64(&n, text, strlen(text)) || n < 1 || n > PARTS_MAX) return false;
+    snprintf(name, 8, "%05u", (unsigned)n);
+    return true;
+}
+
+static dl_answer part_finish(dl_request *r)
+{
+    part_path path;
+    char name[8];
+    struct stat st;
+    dl_etag etag;
+    dl_upload *upload = &r->body.upload;
+    dl_answer refusal;
+    const char *id = find_upload(r, &refusal); /* it may have been aborted meanwhile */
+    if (!id || !part_name(name, dl_target_param(&r->target, "partNumber"))) return refusal;
+    path_of(path, id, name);
+    if (fstat(upload->fd, &st)) memset(&st, 0, sizeof st);
+    diloco_status status = dl_upload_finish(upload, &r->folder, path);
+    if (!status) status = dl_upload_publish(upload, &r->folder, path, NULL);
+    if (status) return dl_refuse_failed(r, status);
+    dl_answer answer = dl_answer_empty(200);
+    dl_etag_of(etag, &st);
+    dl_answer_header(answer, "ETag", etag);
+    return answer;
+}
+
+dl_answer dl_multipart_part(dl_request *r)
+{
+    char name[8];
+    dl_answer refusal = {0};
+    if (!find_upload(r, &refusal)) return refusal;
+    if (!part_name(name, dl_target_param(&r->target, "partNumber")))
+        return dl_refuse(r, 400, "InvalidArgument", "partNumber is 1 to %d", PARTS_MAX);
+    refusal = dl_hub_s3_prepare_body(r);
+    if (refusal.response) return refusal;
+    diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
+    if (status) return dl_refuse_failed(r, status);
+    r->body.kind = DL_BODY_FILE;
+    r->finish = part_finish;
+    return (dl_answer){0};
+}
+
+/* ---- completing */
+
+typedef struct completion {
+    dl_request *r;
+    const char *id;
+    dl_upload upload;
+    uint64_t len;
+    char name[8], last[8]; /* of the part being read; of the one before */
+    dl_etag etag;
+} completion;
+
+/* In the kernel where the file system can (it may even share the blocks). */
+static diloco_status copy_file(completion *c, int from, size_t len, const char *path)
+{
+    static const size_t most = 1u << 30;
+    char block[1 << 16];
+    while (len > 0) {
+        ssize_t n = copy_file_range(from, NULL, c->upload.fd, NULL, len < most ? len : most, 0);
+        if (n < 0 &&
+            (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)) {
+            n = read(from, block, len < sizeof block ? len : sizeof block);
+            if (n > 0)
+                DL_TRY(dl_upload_add(&c->upload, &c->r->folder, path, block, (size_t)n, DL_NEVER));
+        }
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return dl_file_store_fail(&c->r->folder, errno, "copy", path);
+        if (n == 0) return dl_fail(DILOCO_EIO, "%s became shorter", path);
+        len -= (size_t)n;
+    }
+    return DILOCO_OK;
+}
+
+/* What clients put around an ETag, or leave away. */
+static bool same_etag(const char *a, const char *b)
+{
+    char bare[sizeof(dl_etag)];
+    snprintf(bare, sizeof bare, "%.*s", (int)strlen(b) - 2, b + 1);
+    return strcmp(a, b) == 0 || strcmp(a, bare) == 0;
+}
+
+static diloco_status add_part(completion *c)
+{
+    part_path path;
+    struct stat st;
+    dl_etag etag;
+    int fd;
+    if (!c->name[0] || strcmp(c->name, c->last) <= 0)
+        return dl_fail(DILOCO_EPROTO, "the parts are not in ascending order");
+    strcpy(c->last, c->name);
+    path_of(path, c->id, c->name);
+    diloco_status status = dl_file_store_object(&c->r->folder, path, &fd, &st);
+    if (status == DILOCO_ENOENT) return dl_fail(DILOCO_EPROTO, "part %s is not there", c->name);
+    if (status) return status;
+    dl_etag_of(etag, &st);
+    c->len += (uint64_t)st.st_size;
+    if (!same_etag(c->etag, etag))
+        status = dl_fail(DILOCO_EPROTO, "part %s is another one", c->name);
+    else if (c->len > c->r->hub->options.max_object)
+        status = dl_fail(DILOCO_EPROTO, "the parts are longer than an object may be");
+    else
+        status = copy_file(c, fd, (size_t)st.st_size, path);
+    close(fd);
+    c->name[0] = c->etag[0] = '\0';
+    return status;
+}
+
+static diloco_status on_part(void *context, const char *path, const char *text)
+{
+    completion *c = context;
+    if (strcmp(path, "Part/PartNumber") == 0 && !part_name(c->name, text))
+        return dl_fail(DILOCO_EPROTO, "a PartNumber is 1 to %d", PARTS_MAX);
+    if (strcmp(path, "Part/ETag") == 0) snprintf(c->etag, sizeof c->etag, "%s", text);
+    return strcmp(path, "Part") == 0 ? add_part(c) : DILOCO_OK;
+}
+
+static dl_answer publish(completion *c)
+{
+    dl_request *r = c->r;
+    struct stat st;
+    dl_etag etag;
+    dl_answer answer;
+    dl_buf out;
+    if (fstat(c->upload.fd, &st)) memset(&st, 0, sizeof st);
+    if (!dl_object_publish(r, &c->upload, r->key, &answer)) return answer;
+    remove_upload(r->root, c->id);
+    dl_etag_of(etag, &st);
+    dl_buf_init(&out, XML_MAX);
+    diloco_status status =
+        dl_buf_addf(&out,
+                    DL_S3_XML "<CompleteMultipartUploadResult" DL_S3_XMLNS "><Location>%s/%s/%s"
+                              "</Location><Bucket>%s</Bucket><Key>%s</Key><ETag>%s</ETag>"
+                              "</CompleteMultipartUploadResult>\n",
+                    r->hub->url, r->bucket, r->key, r->bucket, r->key, etag);
+    return dl_hub_s3_answer(r, &out, status);
+}
+
+static dl_answer complete_finish(dl_request *r)
+{
+    completion c = {.r = r};
+    dl_answer refusal;
+    c.id = find_upload(r, &refusal);
+    if (!c.id) return refusal;
+    if (dl_request_header(r, "If-None-Match")) r->kind = DL_KIND_CREATE;
+    diloco_status status = dl_upload_begin(&c.upload, &r->folder, r->key);
+    if (status) return dl_refuse_failed(r, status);
+    status = dl_xml_walk(r->body.text.data, r->body.text.len, "CompleteMultipartUpload", on_part,
+                         &c, "the list of parts");
+    if (!status && !c.last[0]) status = dl_fail(DILOCO_EPROTO, "there is no part in the list");
+    dl_answer answer = status == DILOCO_EPROTO
+                           ? dl_refuse(r, 400, "InvalidPart", "%s", diloco_error_text())
+                       : status ? dl_refuse_failed(r, status)
+                                : publish(&c);
+    dl_upload_discard(&c.upload);
+    return answer;
+}
+
+dl_answer dl_multipart_complete(dl_request *r)
+{
+    dl_answer refusal = {0};
+    return find_upload(r, &refusal) ? dl_hub_s3_read_text(r, complete_finish) : refusal;
+}
+
+dl_answer dl_multipart_abort(dl_request *r)
+{
+    dl_answer refusal;
+    const char *id = find_upload(r, &refusal);
+    if (!id) return refusal;
+    remove_upload(r->root, id);
+    return dl_answer_empty(204);
+}
+
+/* ---- listing */
+
+static diloco_status add_parts(dl_buf *out, const dl_request *r, const char *id)
+{
+    for (unsigned n = 1; n <= PARTS_MAX; n++) {
+        part_path path;
+        char name[8], full[sizeof r->root + PATH_BYTES], date[32];
+        struct stat st;
+        dl_etag etag;
+        snprintf(name, sizeof name, "%05u", n);
+        path_of(path, id, name);
+        snprintf(full, sizeof full, "%s/%s", r->root, path);
+        if (lstat(full, &st)) continue;
+        dl_etag_of(etag, &st);
+        dl_hub_s3_date(date, st.st_mtim.tv_sec);
+        DL_TRY(dl_buf_addf(out,
+                           "<Part><PartNumber>%u</PartNumber><LastModified>%s</LastModified>"
+                           "<ETag>%s</ETag><Size>%jd</Size></Part>",
+                           n, date, etag, (intmax_t)st.st_size));
+    }
+    return DILOCO_OK;
+}
+
+dl_answer dl_multipart_parts(dl_request *r)
+{
+    dl_buf out;
+    dl_answer refusal;
+    const char *id = find_upload(r, &refusal);
+    if (!id) return refusal;
+    dl_buf_init(&out, XML_MAX);
+    diloco_status status = dl_buf_addf(
+        &out,
+        DL_S3_XML "<ListPartsResult" DL_S3_XMLNS "><Bucket>%s</Bucket><Key>%s</Key><UploadId>%s"
+                  "</UploadId><MaxParts>%d</MaxParts><IsTruncated>false</IsTruncated>",
+        r->bucket, r->key, id, PARTS_MAX);
+    if (!status) status = add_parts(&out, r, id);
+    if (!status) status = dl_buf_addf(&out, "</ListPartsResult>\n");
+    return dl_hub_s3_answer(r, &out, status);
+}
+
+typedef struct uploads {
+    const dl_request *r;
+    dl_buf *out;
+} uploads;
+
+static diloco_status add_upload(void *context, const char *id, time_t since)
+{
+    const uploads *u = context;
+    char key[DL_KEY_MAX + 1], date[32];
+    if (!read_key(key, u->r, id)) return DILOCO_OK;
+    dl_hub_s3_date(date, since);
+    return dl_buf_addf(u->out,
+                       "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>%s</Initiated>"
+                       "</Upload>",
+                       key, id, date);
+}
+
+dl_answer dl_multipart_uploads(dl_request *r)
+{
+    dl_buf out;
+    r->kind = DL_KIND_MULTIPART;
+    dl_buf_init(&out, XML_MAX);
+    diloco_status status =
+        dl_buf_addf(&out,
+                    DL_S3_XML "<ListMultipartUploadsResult" DL_S3_XMLNS "><Bucket>%s</Bucket>"
+                              "<IsTruncated>false</IsTruncated>",
+                    r->bucket);
+    if (!status) status = each_upload(r->root, add_upload, &(uploads){r, &out});
+    if (!status) status = dl_buf_addf(&out, "</ListMultipartUploadsResult>\n");
+    return dl_hub_s3_answer(r, &out, status);
+}

@@ -1,0 +1,157 @@
+/* server.h - what the files of the hub share: the hub, a request on its way, its answer.
+ *
+ * A connection has a thread of its own (libmicrohttpd's), which reads a body to disk, syncs and
+ * answers: so a heartbeat never waits behind another's transfer or fsync. */
+#ifndef DL_HUB_SERVER_H
+#define DL_HUB_SERVER_H
+
+#include "base/buf.h"
+#include "hub/auth.h"
+#include "hub/chunks.h"
+#include "hub/events.h"
+#include "hub/hub.h"
+#include "hub/metrics.h"
+#include "hub/target.h"
+#include "store/file_store.h"
+
+#include <microhttpd.h>
+#include <openssl/evp.h>
+
+enum { DL_BUCKET_MAX = 255, DL_TEXT_BODY_MAX = 1 << 20, DL_LIST_PAGE = 1000 };
+
+typedef struct dl_connection dl_connection;
+typedef struct dl_request dl_request;
+
+struct dl_hub {
+    dl_hub_options options; /* with their defaults filled in; texts not kept */
+    char dir[PATH_MAX];     /* absolute */
+    dev_t device;           /* of dir, at start: another folder in its place is not ours */
+    ino_t inode;
+    char url[320];
+    bool tls, loopback, any_host; /* any_host: the Host header is not looked at */
+    dl_auth auth;
+    dl_events events;
+    dl_metrics metrics;
+    atomic_bool stopping;  /* no new requests */
+    atomic_bool never;     /* stays false: what dl_file_store asks for */
+    atomic_uint in_flight; /* requests */
+    struct MHD_Daemon *daemon;
+
+    pthread_t reaper;
+    pthread_mutex_t lock; /* guards connections */
+    pthread_cond_t stop;
+    dl_connection *connections;
+};
+
+/* ---- an answer; response NULL: none yet, send the body */
+
+typedef struct dl_answer {
+    unsigned status;
+    struct MHD_Response *response; /* owned until it is queued */
+} dl_answer;
+
+typedef dl_answer (*dl_handler)(dl_request *request);
+
+/* Text of that type; copied. */
+dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len);
+dl_answer dl_answer_empty(unsigned status);
+void dl_answer_header(dl_answer answer, const char *name, const char *value);
+/* What is wrong: a line of text, or S3's XML with that code. */
+dl_answer dl_refuse(dl_request *r, unsigned status, const char *code, const char *format, ...)
+    DL_PRINTF(4, 5);
+/* A failure of the folder's; its own words go to the log, not to the client. */
+dl_answer dl_refuse_failed(dl_request *r, diloco_status status);
+
+/* ---- a request */
+
+typedef enum dl_body_kind {
+    DL_BODY_NONE, /* what comes is thrown away, up to DL_TEXT_BODY_MAX */
+    DL_BODY_FILE, /* into `upload` */
+    DL_BODY_TEXT  /* into `text`, up to DL_TEXT_BODY_MAX */
+} dl_body_kind;
+
+typedef struct dl_body {
+    dl_body_kind kind;
+    dl_time began;
+    uint64_t received;    /* as it came over the wire */
+    uint64_t len;         /* of the object */
+    diloco_status status; /* the first failure; what comes after it is thrown away */
+    bool too_long;
+    dl_upload upload; /* upload.dir -1: none */
+    dl_buf text;
+    EVP_MD_CTX *sha256, *md5; /* NULL: not asked for */
+    dl_chunks *chunks;        /* aws-chunked framing to take off; NULL: none */
+} dl_body;
+
+struct dl_request {
+    dl_hub *hub;
+    dl_connection *connection;
+    struct MHD_Connection *mhd;
+    char method[8];
+    diloco_status target_status;
+    dl_target target;
+    dl_time began;
+    bool begun, s3;           /* s3: signed so, and answered so */
+    const char *payload_hash; /* of x-amz-content-sha256; NULL: none */
+    dl_kind kind;
+
+    char bucket[DL_BUCKET_MAX + 1]; /* "": the path names none */
+    const char *key;                /* in the bucket; "" for the bucket itself */
+    char root[PATH_MAX + DL_BUCKET_MAX + 2];
+    dl_file_store folder; /* of root and aborted only */
+
+    dl_body body;
+    dl_handler finish; /* when the body is whole */
+    dl_answer held;    /* until the body was thrown away */
+    unsigned status;   /* answered; 0: not yet */
+    uint64_t sent;     /* object bytes in the answer */
+};
+
+const char *dl_request_header(const dl_request *r, const char *name); /* NULL: none */
+
+/* A handle of the bucket's store. */
+DL_MUST_CHECK diloco_status dl_hub_bucket_open(dl_store **out, const dl_request *r, bool create);
+/* Is the bucket there? Else a refusal. */
+bool dl_hub_bucket_there(const dl_request *r);
+dl_answer dl_refuse_no_bucket(dl_request *r);
+/* May that name be a bucket? Not those of the hub's own paths. */
+bool dl_hub_bucket_name_ok(const char *name);
+/* Split "bucket/rest" of a ?run= parameter (or of the path) into r->bucket, r->root and *rest. */
+bool dl_request_bucket(dl_request *r, const char *path, const char **rest);
+
+/* ---- handlers */
+
+dl_answer dl_object_begin(dl_request *r); /* object.c: GET, HEAD, PUT, DELETE of a key */
+dl_answer dl_object_get(dl_request *r);
+dl_answer dl_object_put(dl_request *r);
+dl_answer dl_object_delete(dl_request *r);
+dl_answer dl_hub_bucket_begin(dl_request *r); /* object.c: PUT, HEAD of a bucket */
+dl_answer dl_hub_bucket_make(dl_request *r);
+dl_answer dl_list_begin(dl_request *r);    /* list.c: /list */
+dl_answer dl_events_begin(dl_request *r);  /* list.c: /events */
+dl_answer dl_status_begin(dl_request *r);  /* status.c: /status.json */
+dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
+dl_answer dl_hub_s3_begin(dl_request *r);  /* s3.c: whatever is signed as S3 asks for it */
+
+/* Write what is in `upload` under the key; true: it is ours. false: *answer says why not. */
+bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer);
+/* May a plain PUT replace it? Heartbeats only. */
+bool dl_key_is_heartbeat(const char *key);
+/* May it be deleted? Not run.json and the entries of a log. */
+bool dl_key_is_kept(const char *key);
+/* The strong validator of an object: changes whenever the object does. */
+typedef char dl_etag[64];
+void dl_etag_of(dl_etag out, const struct stat *st);
+void dl_http_date(char out[40], int64_t seconds);
+
+/* request.c, for hub.c: what libmicrohttpd calls. */
+void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd);
+enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *data, size_t *len);
+void dl_request_end(dl_request *r);
+
+/* hub.c, for request.c. */
+void dl_connection_busy(dl_connection *c, bool busy);
+void dl_connection_welcome(dl_connection *c); /* it has shown that it may */
+int dl_connection_fd(const dl_connection *c);
+
+#endif

@@ -1,0 +1,46 @@
+/* status_json.c - see status_json.h. Names of fields are an interface: none is renamed. */
+#include "hub/status_json.h"
+
+const char *dl_replica_state(const diloco_replica_status *r)
+{
+    return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
+}
+
+static void add_replica(dl_json *json, const diloco_replica_status *r)
+{
+    dl_json_object(json, NULL);
+    dl_json_str(json, "replica", r->replica);
+    dl_json_u64(json, "generation", r->generation);
+    dl_json_str(json, "state", dl_replica_state(r));
+    dl_json_bool(json, "alive", r->alive);
+    dl_json_bool(json, "ended", r->ended);
+    dl_json_u64(json, "step", r->step);
+    dl_json_u64(json, "entry", r->entry);
+    dl_json_u64(json, "position", r->position);
+    dl_json_f64(json, "steps_per_s", r->steps_per_s);
+    dl_json_str(json, "host", r->host);
+    dl_json_end(json);
+}
+
+void dl_status_json(dl_json *json, const diloco_run_status *run, const char *store)
+{
+    dl_json_object(json, NULL);
+    dl_json_str(json, "run", run->run);
+    dl_json_str(json, "store", store);
+    dl_json_str(json, "preset", run->preset);
+    dl_json_str(json, "program", run->program);
+    dl_json_str(json, "model", run->model);
+    dl_json_u64(json, "parameters", run->parameters);
+    dl_json_str(json, "config_digest", run->config_digest);
+    dl_json_u64(json, "entries", run->entries);
+    dl_json_u64(json, "entries_total", run->entries_total);
+    dl_json_u64(json, "commits", run->commits);
+    dl_json_u64(json, "aborts", run->aborts);
+    dl_json_u64(json, "snapshot", run->snapshot);
+    dl_json_bool(json, "done", run->done);
+    dl_json_array(json, "replicas");
+    for (size_t i = 0; i < run->n_replicas; i++)
+        add_replica(json, &run->replicas[i]);
+    dl_json_end(json);
+    dl_json_end(json);
+}

@@ -1,0 +1,102 @@
+#!/bin/sh
+# Replicas that share nothing but a hub: a run over http, the hub killed (also in the middle of a
+# PUT) and started again, ends where a run in a folder ends; every reader takes the url.
+. "$(dirname "$0")/lib.sh"
+
+sed -i 's/^rounds = 6/rounds = 30/' tiny.toml
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+# The port that the first start got is the one of all later ones.
+port=0
+serve() {
+    : >serve.out
+    diloco serve hub --listen 127.0.0.1:$port "$@" >serve.out 2>serve.err &
+    hub=$!
+    started="$started $hub"
+    wait_for grep -q '^serving ' serve.out
+    port=$(sed -n 's/^serving .*:\([0-9]*\),.*/\1/p' serve.out)
+}
+serve
+url=http://127.0.0.1:$port/team/tiny
+
+diloco train tiny.toml --store "$url" >out 2>err &
+train=$!
+started="$started $train"
+for entry in 5 12; do
+    wait_for has_entry hub/team/tiny $entry
+    kill -9 "$hub"
+    wait "$hub" 2>/dev/null || true
+    sleep 1
+    serve
+done
+code=0
+wait "$train" || code=$?
+[ "$code" = 0 ] || fail "train over a hub that was killed ends with $code"
+[ "$(digest "$url")" = "$want" ] || fail "over the hub the run ends elsewhere"
+[ "$(digest hub/team/tiny)" = "$want" ] || fail "the hub's folder holds another run"
+
+expect 0 diloco status "$url" --json
+[ "$(json entries <out)" = 30 ] || fail "status of a url"
+cp out status.json
+expect 0 diloco log "$url"
+[ "$(wc -l <out)" = 30 ] || fail "log of a url"
+expect 0 diloco doctor "$url"
+
+# What /status.json says is what status --json says, but for where it was asked.
+python3 - "$port" <<'PY' || fail "/status.json and status --json differ"
+import json, sys, urllib.request
+page = json.load(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/status.json?run=team/tiny"))
+told = json.load(open("status.json"))
+sys.exit(0 if page == told else f"{page}\n{told}")
+PY
+
+# Killed in the middle of a body: nothing of it is there afterwards, and the same name is free.
+cat >half.py <<'PY'
+import socket, sys, time
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.sendall(b"PUT /team/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 500000)
+time.sleep(60)
+PY
+python3 half.py "$port" &
+half=$!
+started="$started $half"
+partial() { [ -n "$(find hub/team/.tmp -size +100k)" ]; }
+wait_for partial
+kill -9 "$hub" "$half"
+wait "$hub" "$half" 2>/dev/null || true
+serve
+[ ! -e hub/team/half ] || fail "half an object is there"
+python3 - "$port" <<'PY' || fail "the name of a half object is not free"
+import http.client, sys
+c = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+c.request("PUT", "/team/half", b"whole", {"If-None-Match": "*"})
+sys.exit(c.getresponse().status != 201)
+PY
+
+# Ctrl-C ends it, and a run that cannot reach it says so.
+kill -INT "$hub"
+code=0
+wait "$hub" || code=$?
+[ "$code" = 0 ] || fail "after Ctrl-C the hub ends with $code"
+expect_error 4 '127.0.0.1' diloco status "$url"
+
+if command -v promtool >/dev/null; then
+    serve
+    python3 -c "import sys, urllib.request as u; sys.stdout.write(u.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >metrics
+    grep -q '^diloco_hub_log_entries{run="team/tiny"} 30$' metrics || fail "metrics do not know the log"
+    promtool check metrics <metrics >out 2>&1 || fail "promtool does not like the metrics"
+    [ ! -s out ] || fail "promtool has something to say"
+else
+    echo "left out: promtool (package prometheus) to check the metrics"
+fi
+
+# Usage.
+expect_error 2 'serve needs a DIR' diloco serve
+expect_error 2 'go together' diloco serve hub --cert x
+expect_error 2 'HOST:PORT' diloco serve hub --listen nowhere
+expect_error 3 'can be reached from other machines' diloco serve hub --listen 0.0.0.0:0
+expect 0 diloco serve --make-cert
+grep -q '^fingerprint  [0-9A-F:]\{95\}$' out || fail "no fingerprint"
+[ "$(stat -c %a hub.key)" = 600 ] || fail "others can read the key"
+expect_error 1 'is there already' diloco serve --make-cert
