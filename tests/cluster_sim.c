@@ -354,7 +354,7 @@ static void train_a_step(replica *r)
 static bool take(replica *r, dl_stops *stops, uint64_t entry)
 {
     sim *s = r->sim;
-    if (entry % s->n_fragments == 0) save(r);
+    if (entry % s->n_fragments == 0 || s->schedule.async) save(r);
     if (chance(s, s->p_crash)) return crash(r), false;
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->rests_on, sizeof began);
@@ -448,7 +448,7 @@ static double duration(replica *r)
     sim *s = r->sim;
     switch (r->ask.kind) {
     case DL_ASK_TRAIN:
-        return r->pace.n_taken > r->pace.folded ? 0.001 : INFINITY;
+        return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
     case DL_ASK_WAIT: {
         const double until = dl_seconds(r->ask.until) - 1 - s->now;
         return fmax(0.001, fmin(until, uniform(s, 0.05, 0.5)));
@@ -570,7 +570,8 @@ static void choose_shape(sim *s)
                   {2, "5", "0", "offset", "4", "steps"},  {4, "8", "3", "offset", "2", "steps"},
                   {1, "5", "0", "offset", "8", "steps"},  {4, "3", "2", "offset", "2", "steps"},
                   {2, "6", "2", "torchft", "4", "steps"}, {1, "5", "4", "offset", "8", "steps"},
-                  {1, "5", "0", "offset", "8", "eager"},  {2, "5", "0", "offset", "4", "delayed"}};
+                  {1, "5", "0", "offset", "8", "eager"},  {1, "5", "0", "async", "1", "steps"},
+                  {2, "5", "0", "offset", "4", "delayed"}};
     const size_t i = s->seed % (sizeof shapes / sizeof shapes[0]);
     s->n_fragments = shapes[i].n_fragments;
     set(&s->config, "trainer.rounds", shapes[i].rounds);

@@ -128,6 +128,7 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
     for (; e.n_members < n; e.n_members++) {
         dl_member *m = &e.members[e.n_members];
         *m = (dl_member){.life = life_of(members[e.n_members], 0),
+                         .entry = number,
                          .raw = 1,
                          .weight = 1.0f / (float)n,
                          .bytes = WORLD_BYTES};

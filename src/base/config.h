@@ -21,7 +21,8 @@ typedef struct diloco_config {
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
         store_timeout_s, grace_s, grace_slack;
-    int64_t close_at;
+    int64_t close_at, max_staleness;
+    bool dylu;
     dl_config_name on_missing, on_uncounted, retain, spool;
     int64_t spool_mb;
 

@@ -46,7 +46,7 @@ static void there(table *t, int first, int last)
     for (int i = first; i <= last; i++) {
         dl_life life = {.generation = 0};
         snprintf(life.replica, sizeof life.replica, "r%d", i);
-        dl_known_accept(dl_known_add(&t->known, &life, 9), &(dl_contribution){.samples = 1}, 1);
+        dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 1}, 1);
     }
 }
 

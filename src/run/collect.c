@@ -145,6 +145,28 @@ static diloco_status remove_below(sweep *s, const char *prefix)
     return DILOCO_OK;
 }
 
+/* async: an entry behind the floor may name a contribution to a base before it: those of a replica
+ * that lie behind its newest that counted, as the entry before the floor tells (async.h). */
+static diloco_status first_base(uint64_t *base, sweep *s)
+{
+    dl_key key;
+    dl_buf text;
+    dl_entry before;
+    dl_key_entry(key, s->floor - 1);
+    DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    diloco_status status = dl_store_get(s->store, &text, key, s->until);
+    const dl_outer *outer = dl_outer_find(s->run->config.outer_optimizer);
+    if (!status) status = dl_entry_read(&before, text.data, text.len, outer);
+    *base = s->floor;
+    for (size_t i = 0; i < before.roster.n && !status; i++)
+        if (before.roster.misses[i] < *base) *base = before.roster.misses[i];
+    if (before.roster.n < (size_t)s->run->config.replicas) *base = 0; /* one may be at theta(0) */
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&before);
+    return status;
+}
+
 static diloco_status collect(sweep *s)
 {
     DL_TRY(find_second(s));
@@ -152,6 +174,7 @@ static diloco_status collect(sweep *s)
     DL_TRY(lower_floor_to_heartbeats(s));
     /* Snapshots first: one that stands has the contributions behind it. */
     DL_TRY(remove_below(s, "snap/"));
+    if (!strcmp(s->run->config.schedule, "async")) DL_TRY(first_base(&s->floor, s));
     return remove_below(s, "c/");
 }
 

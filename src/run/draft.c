@@ -1,6 +1,7 @@
 /* draft.c - see draft.h. */
 #include "run/draft.h"
 
+#include "run/async.h"
 #include "run/fold.h"
 
 #include <math.h>
@@ -32,6 +33,7 @@ static void put_members(dl_draft *draft, const dl_known_table *known)
         const dl_known *k = &known->at[i];
         if (!dl_known_counts(known, k)) continue;
         put_member(d, &(dl_member){.life = k->life,
+                                   .entry = k->entry,
                                    .body = k->facts.body,
                                    .steps = k->facts.steps,
                                    .samples = k->facts.samples,
@@ -72,7 +74,12 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known);
     d->loss = mean_loss(d);
-    dl_fold_next_roster(&d->roster, a->control, d, from->silent);
+    if (a->pace->schedule.async) {
+        if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;
+        dl_async_next_roster(&d->roster, a->control, d);
+    } else {
+        dl_fold_next_roster(&d->roster, a->control, d, from->silent);
+    }
 }
 
 static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)

@@ -182,10 +182,11 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
 
 /* ---- writing */
 
-static void write_member(dl_json *j, const dl_member *m)
+static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
 {
     dl_json_object(j, NULL);
     dl_json_life(j, "life", &m->life);
+    if (m->entry != entry) dl_json_u64(j, "entry", m->entry);
     dl_json_hash(j, "body", m->body);
     dl_json_u64(j, "raw", m->raw);
     dl_json_f32_bits(j, "weight", m->weight);
@@ -216,7 +217,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     if (!entry->commit) dl_json_str(&j, "reason", entry->reason);
     dl_json_array(&j, "members");
     for (size_t i = 0; i < entry->n_members; i++)
-        write_member(&j, &entry->members[i]);
+        write_member(&j, &entry->members[i], entry->entry);
     dl_json_end(&j);
     dl_json_object(&j, "scalars");
     for (int i = 0; i < outer->n_scalars; i++)
@@ -233,10 +234,13 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
 
 /* ---- reading */
 
-static diloco_status read_member(dl_member *m, dl_json_value object)
+static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value object)
 {
     if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "it is not an object");
     DL_TRY(dl_json_read_life(&m->life, object, "life"));
+    m->entry = entry;
+    if (dl_json_get(object, "entry").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_u64(&m->entry, object, "entry", UINT32_MAX));
     DL_TRY(dl_json_read_hash(&m->body, object, "body"));
     DL_TRY(dl_json_read_u64(&m->raw, object, "raw", UINT64_MAX));
     DL_TRY(dl_json_read_f32_bits(&m->weight, object, "weight"));
@@ -254,7 +258,7 @@ static diloco_status read_members(dl_entry *out, dl_json_value array)
     for (dl_json_iter it = dl_json_each(array); dl_json_next(&it); out->n_members++) {
         if (out->n_members == out->cap_members)
             return dl_fail(DILOCO_EPROTO, "more than %zu members", out->cap_members);
-        diloco_status status = read_member(&out->members[out->n_members], it.value);
+        diloco_status status = read_member(&out->members[out->n_members], out->entry, it.value);
         if (status) return dl_fail_context(status, "member %zu", it.index);
     }
     return DILOCO_OK;

@@ -16,9 +16,10 @@ enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95 };
 
 typedef struct dl_member {
     dl_life life;
-    dl_hash body; /* the contribution's body digest */
-    uint64_t raw; /* raw weight */
-    float weight; /* normalised */
+    uint64_t entry; /* under which the contribution lies: this one, or an earlier one (P20) */
+    dl_hash body;   /* the contribution's body digest */
+    uint64_t raw;   /* raw weight */
+    float weight;   /* normalised */
     uint64_t steps, samples, tokens;
     uint64_t bytes; /* of the object */
     double loss;

@@ -113,7 +113,7 @@ static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
 {
     dl_key prefix;
     dl_key_contributions(prefix, ask->entry);
-    const char *const prefixes[] = {prefix, "log/"};
+    const char *const prefixes[] = {d->pace.schedule.async ? "c/" : prefix, "log/"};
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
@@ -210,6 +210,14 @@ static dl_ask answer(dl_driver *d, const dl_event *event)
 
 /* ---- the loop --------------------------------------------------------------------------- */
 
+/* The first entry whose contributions are still needed here (P25); async: our own lies at our
+ * base. */
+static uint64_t needed_from(const dl_driver *d)
+{
+    const uint64_t entry = dl_driver_control(d)->entry;
+    return d->pace.schedule.async && d->pace.base < entry ? d->pace.base : entry;
+}
+
 static void ask_once(dl_driver *d)
 {
     dl_event event;
@@ -225,7 +233,7 @@ static void ask_once(dl_driver *d)
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
     }
     d->ended = d->open.kind == DL_ASK_FAIL || d->open.kind == DL_ASK_DONE;
-    if (d->loaded) dl_background_tell_entry(d->background, dl_driver_control(d)->entry);
+    if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
 }
@@ -233,7 +241,7 @@ static void ask_once(dl_driver *d)
 /* TRAIN is open, and the trainer has not come to what the log waits for. */
 static bool is_idle(const dl_driver *d)
 {
-    return d->open.kind == DL_ASK_TRAIN && d->pace.n_taken <= d->pace.folded;
+    return d->open.kind == DL_ASK_TRAIN && !dl_pace_takes_part(&d->pace, d->pace.folded);
 }
 
 static bool may_stop(const dl_driver *d)

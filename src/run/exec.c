@@ -6,6 +6,7 @@
 #include "run/exec_parts.h"
 
 #include "base/clock.h"
+#include "run/fields.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -178,7 +179,8 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     x->cap_seen = 8 * args->max_members;
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
-    diloco_status status = take_memory(x);
+    diloco_status status = dl_entry_init(&x->entry, args->max_members);
+    if (!status) status = take_memory(x);
     if (status) {
         dl_exec_destroy(x);
         return status;
@@ -198,6 +200,7 @@ void dl_exec_destroy(dl_exec *x)
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
     dl_buf_deinit(&x->text);
+    dl_entry_deinit(&x->entry);
     dl_arena_deinit(&x->arena);
     free(x);
 }
@@ -230,17 +233,39 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     dl_exec *x = context;
     dl_listed l = {.len = len};
     uint64_t entry;
-    if (x->n_listed < x->n_slots && dl_key_parse_contribution(&entry, &l.life, key))
+    if (x->n_listed < x->n_slots && dl_key_parse_contribution(&entry, &l.life, key)) {
+        l.entry = entry;
         x->listed[x->n_listed++] = l;
+    }
     return DILOCO_OK;
+}
+
+/* async: no contribution from before can still be named. Without a limit of staleness that is
+ * the oldest base that some replica can have: behind its newest that counted. */
+static uint64_t oldest_base(const dl_exec *x)
+{
+    const dl_control *c = &x->state.control;
+    const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
+    if (limit) return c->entry > limit ? c->entry - limit : 0;
+    uint64_t oldest = c->entry;
+    for (size_t i = 0; i < c->roster.n; i++)
+        if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
+    return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
 }
 
 static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
-    dl_key prefix;
+    dl_key prefix, after;
+    const uint64_t oldest = oldest_base(x);
     dl_key_contributions(prefix, ask->entry);
+    dl_key_contributions(after, oldest);
+    after[strlen(after) - 1] = 0; /* before all that lie under it */
     x->n_listed = 0;
-    DL_TRY(dl_store_list(x->a.store, prefix, NULL, found_contribution, x, until));
+    if (x->schedule.async)
+        DL_TRY(
+            dl_store_list(x->a.store, "c/", oldest ? after : NULL, found_contribution, x, until));
+    else
+        DL_TRY(dl_store_list(x->a.store, prefix, NULL, found_contribution, x, until));
     event->listed = x->listed;
     event->n_listed = x->n_listed;
     return DILOCO_OK;
@@ -275,12 +300,28 @@ static size_t slot_bytes(const dl_exec *x)
     return most;
 }
 
+/* async: the state before entry b is the base that log/<b> tells, or the newest. */
+static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
+                               dl_time until)
+{
+    dl_key key;
+    if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
+    dl_key_entry(key, ask->entry);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
+    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
+    expect->base = expect->also_base = x->entry.base;
+    return DILOCO_OK;
+}
+
 static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     dl_slot **slot = &x->slots[ask->slot];
     if (!*slot) DL_TRY(dl_slot_create(slot, slot_bytes(x), x->a.spool_dir));
-    const dl_contribution_expect expect = expectation(x, ask);
+    dl_contribution_expect expect = expectation(x, ask);
     dl_key key;
+    event->reason = "base";
+    DL_TRY(read_base(x, ask, &expect, until));
     dl_key_contribution(key, ask->entry, &ask->life);
     DL_TRY(dl_contribution_fetch(&x->fetched, &x->held[ask->slot], &event->reason, *slot,
                                  x->a.store, key, &expect, until));
@@ -332,6 +373,9 @@ static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
         const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
         if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
         x->seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
+        dl_json_value beat;
+        if (x->schedule.async && !dl_json_parse(&beat, x->text.data, x->text.len))
+            (void)!dl_json_read_f64_or_nan(&x->seen[i].steps_per_s, beat, "steps_per_s");
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
     event->seen = x->seen;

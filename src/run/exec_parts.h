@@ -59,6 +59,7 @@ struct dl_exec {
     size_t n_seen, cap_seen;
     dl_span *spans; /* header, payload, each integer and boolean tensor */
     dl_contribution fetched;
+    dl_entry entry; /* an older one, read for its base (async) */
     dl_collector collector;
     dl_buf text;
     dl_arena arena;

@@ -10,6 +10,7 @@
  * snapshot, which one replica has to write. */
 #include "run/machine_parts.h"
 
+#include "run/async.h"
 #include "run/fold.h"
 
 #include <string.h>
@@ -23,11 +24,16 @@ static uint64_t open_entry(const dl_machine *m)
 
 /* ---- moving on --------------------------------------------------------------------------- */
 
-/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
+/* As what an entry counts this replica, or one of its former lives; NULL: not at all. Async: what
+ * is under way, not something older. */
 static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
 {
-    for (size_t i = 0; i < entry->n_members; i++)
-        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
+    const dl_pace *p = m->a.pace;
+    for (size_t i = 0; i < entry->n_members; i++) {
+        const dl_member *member = &entry->members[i];
+        if (strcmp(member->life.replica, m->a.self.replica) != 0) continue;
+        return !p->schedule.async || dl_pace_take(p, member->entry) ? member : NULL;
+    }
     return NULL;
 }
 
@@ -72,6 +78,7 @@ static void folded(dl_machine *m, bool valid, bool counted)
         dl_fold(m->a.control, &m->entry, m->entry_digest);
         count_towards_snapshot(m);
     } else {
+        if (m->a.pace->schedule.async) m->entry.committer = (dl_life){.generation = 0};
         dl_fold_void(m->a.control, &m->entry, m->entry_digest);
     }
     if (commit) {
@@ -108,7 +115,7 @@ static dl_ask fold_commit(dl_machine *m)
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
     a.counted = counted;
     if (self) a.body = self->body;
-    if (!counted && open_entry(m) >= m->own_since)
+    if (!counted && open_entry(m) >= m->own_since && !m->a.pace->schedule.async)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
     return a;
@@ -137,7 +144,7 @@ static dl_ask fold_gather(dl_machine *m)
 {
     for (; m->fold_member < m->entry.n_members; m->fold_member++) {
         const dl_member *member = &m->entry.members[m->fold_member];
-        const dl_known *k = dl_known_add(&m->known, &member->life, member->bytes);
+        const dl_known *k = dl_known_add(&m->known, &member->life, member->entry, member->bytes);
         if (!k)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
@@ -223,6 +230,8 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     const uint32_t f = dl_machine_fragment(m);
     const char *why =
         unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
+    if (!unread && !why && m->a.pace->schedule.async)
+        why = dl_async_void_reason(m->a.control, m->a.config, &m->entry);
     if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);

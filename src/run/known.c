@@ -12,12 +12,12 @@ dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
     return NULL;
 }
 
-dl_known *dl_known_add(dl_known_table *table, const dl_life *life, size_t len)
+dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len)
 {
     dl_known *k = dl_known_find(table, life);
     if (k || table->n == table->cap) return k;
     k = &table->at[table->n++];
-    *k = (dl_known){.life = *life, .len = len};
+    *k = (dl_known){.life = *life, .entry = entry, .len = len};
     return k;
 }
 

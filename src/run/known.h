@@ -13,6 +13,7 @@ typedef enum dl_worth { DL_UNREAD, DL_VALID, DL_INVALID } dl_worth;
 
 typedef struct dl_known {
     dl_life life;
+    uint64_t entry; /* under which it lies; its base where the run is asynchronous */
     size_t len;
     dl_worth worth;
     unsigned n_doubts;     /* readings that were refused */
@@ -27,7 +28,7 @@ typedef struct dl_known_table {
 
 dl_known *dl_known_find(const dl_known_table *table, const dl_life *life);
 /* The one of that life, put in if need be; NULL: no room. */
-dl_known *dl_known_add(dl_known_table *table, const dl_life *life, size_t len);
+dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len);
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
 /* slots[i] is the slot of entry's member i; each is in the table. */
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);

@@ -26,7 +26,7 @@ static dl_life life_of(const char *replica, uint32_t generation)
 static dl_known *add(dl_known_table *t, const char *replica, uint32_t generation)
 {
     const dl_life life = life_of(replica, generation);
-    return dl_known_add(t, &life, 100);
+    return dl_known_add(t, &life, 0, 100);
 }
 
 static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t generation)

@@ -7,6 +7,7 @@
  *  4. No time-out leads to a local step: past a deadline there is a draft or more waiting (P12). */
 #include "run/machine.h"
 
+#include "run/async.h"
 #include "run/closing.h"
 #include "run/machine_parts.h"
 
@@ -101,6 +102,7 @@ dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
 dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
 {
     dl_ask a = dl_machine_ask(m, DL_ASK_FETCH, next);
+    a.entry = known->entry;
     a.life = known->life;
     a.slot = dl_known_slot(&m->known, known);
     a.fresh = fresh;
@@ -118,6 +120,11 @@ void dl_machine_clear_entry(dl_machine *m)
 
 /* ---- beginning, and what is to be done next ---------------------------------------------- */
 
+static bool is_async(const dl_machine *m)
+{
+    return m->a.pace->schedule.async;
+}
+
 static dl_ask train(dl_machine *m)
 {
     m->train_began = m->now;
@@ -134,6 +141,7 @@ static dl_ask list(dl_machine *m)
  * before anything else is waited for. */
 static dl_ask contribute(dl_machine *m)
 {
+    if (is_async(m)) m->n_put = m->a.pace->takes[0].entry;
     const bool ahead = m->n_put > open_entry(m);
     dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.entry = m->n_put;
@@ -148,6 +156,7 @@ static dl_ask contribute(dl_machine *m)
 static bool has_to_put(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
+    if (is_async(m)) return p->n_taken > p->next_adopt && m->n_put <= p->takes[0].entry;
     if (m->n_put < open_entry(m)) m->n_put = open_entry(m);
     while (m->n_put < p->n_taken) {
         const dl_take *take = dl_pace_take(p, m->n_put);
@@ -159,8 +168,9 @@ static bool has_to_put(dl_machine *m)
 
 bool dl_machine_has_put_all(const dl_machine *m)
 {
-    const uint64_t n_taken = m->a.pace->n_taken;
-    return m->n_put >= n_taken || open_entry(m) >= n_taken;
+    const dl_pace *p = m->a.pace;
+    if (is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
+    return m->n_put >= p->n_taken || open_entry(m) >= p->n_taken;
 }
 
 /* The open entry is taken: put what is to be put, then see who else is there. */
@@ -180,9 +190,36 @@ static dl_ask caught_up(dl_machine *m)
                        "this replica's saved state is for entry %llu, the log has only %llu: the "
                        "store lost entries; move the state folder away to join as a new replica",
                        (unsigned long long)m->bases_at, (unsigned long long)open_entry(m)));
-    if (m->a.reader || open_entry(m) >= m->a.pace->n_taken) return train(m);
+    if (m->a.reader || !dl_pace_takes_part(m->a.pace, open_entry(m))) return train(m);
     m->due_at = m->now;
     return collect(m);
+}
+
+/* async: train, first asking how fast the others are; or see to the entries that name what is
+ * there, our own among them, and those of a grace behind it. */
+static dl_ask go_on_alone(dl_machine *m)
+{
+    dl_pace *p = m->a.pace;
+    const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
+    if (own_stands && !m->grace_over)
+        m->grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
+    if (own_stands && m->now >= m->grace_over) dl_pace_settle(p);
+    if (dl_pace_takes_part(p, open_entry(m))) return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
+    m->grace_over = 0;
+    if (m->a.config->dylu) return dl_machine_ask(m, DL_ASK_WATCH, DL_TIMING);
+    return train(m);
+}
+
+static dl_ask timed(dl_machine *m, const dl_event *event)
+{
+    double own = 0, fastest = 0;
+    for (size_t i = 0; i < event->n_seen; i++) {
+        const dl_seen *s = &event->seen[i];
+        if (!s->ended) fastest = fmax(fastest, s->steps_per_s);
+        if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
+    }
+    m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
+    return train(m);
 }
 
 dl_ask dl_machine_go_on(dl_machine *m)
@@ -192,7 +229,8 @@ dl_ask dl_machine_go_on(dl_machine *m)
         return dl_machine_ask(m, DL_ASK_DONE, DL_ENDING);
     }
     if (m->behind) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
-    if (open_entry(m) >= m->a.pace->n_taken) return train(m);
+    if (is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (!dl_pace_takes_part(m->a.pace, open_entry(m))) return train(m);
     m->due_at = m->now;
     return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
 }
@@ -222,8 +260,9 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
         if (start->bases) m->bases[f] = start->bases[f];
     }
     m->now = m->start_at = m->snapshot_at = start->now;
+    m->grace_over = 0;
     m->snapshot_known = m->a.control->snapshot;
-    m->has_bases = start->bases != NULL;
+    m->has_bases = start->bases != NULL && !is_async(m); /* pace.c: dl_pace_caught_up */
     m->bases_at = m->a.pace->folded;
     m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
 }
@@ -302,11 +341,25 @@ static dl_ask fetch_next(dl_machine *m)
     return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
 }
 
+/* async: the one that the entry would name. */
+static dl_ask listed_alone(dl_machine *m, const dl_event *event)
+{
+    const size_t i =
+        dl_async_choose(m->a.control, m->a.config, event->listed, event->n_listed, &m->known);
+    m->fetching = m->known.n;
+    if (i == SIZE_MAX) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    const dl_listed *l = &event->listed[i];
+    dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
+    if (!k) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING); /* no room: all were refused */
+    m->fetching = dl_known_slot(&m->known, k);
+    return fetch_next(m);
+}
+
 static dl_ask listed(dl_machine *m, const dl_event *event)
 {
     for (size_t i = 0; i < event->n_listed; i++) {
         const dl_life *life = &event->listed[i].life;
-        dl_known_add(&m->known, life, event->listed[i].len);
+        if (!is_async(m)) dl_known_add(&m->known, life, open_entry(m), event->listed[i].len);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
             return dl_machine_fail(
@@ -314,6 +367,7 @@ static dl_ask listed(dl_machine *m, const dl_event *event)
                 dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
                         life->replica, life->generation, m->a.self.generation));
     }
+    if (is_async(m)) return listed_alone(m, event);
     m->fetching = 0;
     return fetch_next(m);
 }
@@ -334,6 +388,7 @@ static dl_ask fetched(dl_machine *m, const dl_event *event)
 {
     dl_known *k = &m->known.at[m->fetching];
     if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
+    if (is_async(m) && k->worth == DL_INVALID) return list(m); /* another one */
     return fetch_next(m);
 }
 
@@ -426,9 +481,18 @@ static void see_whether_enough(dl_machine *m)
     m->slack_s = slack(m);
 }
 
+/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. */
+static dl_ask looked_alone(dl_machine *m)
+{
+    if (dl_known_n_counting(&m->known) > 0) return draft_commit(m);
+    if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
+    return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
+}
+
 static dl_ask looked(dl_machine *m, const dl_event *event)
 {
     if (event->text) return dl_follow_text(m, event);
+    if (is_async(m)) return looked_alone(m);
     see_whether_enough(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_look(&c);
@@ -515,6 +579,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return read_on(m, event);
     case DL_TRAINING:
         return trained(m);
+    case DL_TIMING:
+        return timed(m, event);
     case DL_LATE_CHECK:
         return late_checked(m, event);
     case DL_CONTRIBUTING:

@@ -34,7 +34,7 @@ typedef enum dl_ask_kind {
     DL_ASK_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace */
     DL_ASK_READ,  /* read log/<entry> */
     DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
-    DL_ASK_LIST,       /* list c/<entry>/ */
+    DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
     DL_ASK_COMPUTE,    /* next = outer step of now with draft's members from their slots */
     DL_ASK_CREATE,     /* create log/<entry> with draft's text */
@@ -50,7 +50,7 @@ typedef enum dl_ask_kind {
 
 typedef struct dl_ask {
     dl_ask_kind kind;
-    uint64_t entry;
+    uint64_t entry;        /* FETCH, CONTRIBUTE: under which it lies */
     uint32_t fragment;     /* of `entry` */
     dl_life life;          /* FETCH */
     size_t slot;           /* FETCH */
@@ -69,9 +69,11 @@ typedef struct dl_seen {
     dl_life life;
     dl_hash content;
     bool ended; /* end/<life> is there */
+    double steps_per_s;
 } dl_seen;
 
 typedef struct dl_listed {
+    uint64_t entry; /* under which it lies */
     dl_life life;
     size_t len;
 } dl_listed;

@@ -14,6 +14,7 @@
 typedef enum dl_phase {
     DL_CATCHING_UP, /* reading entries that are there already */
     DL_TRAINING,
+    DL_TIMING,     /* async: how fast is everybody? */
     DL_LATE_CHECK, /* behind the due point: does the entry stand without us? */
     DL_CONTRIBUTING,
     DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
@@ -53,6 +54,7 @@ struct dl_machine {
     uint64_t own_since; /* from this entry on this replica has something to lose */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;
+    dl_time grace_over; /* async: behind our own entry; 0: it does not stand */
 
     /* the open entry, cleared when it moves */
     dl_known_table known;

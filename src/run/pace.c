@@ -29,19 +29,23 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
     p->entries = entries;
     p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
     p->reading = true;
-    p->position = 0;
+    p->position = p->base = 0;
+    p->own_interval = p->schedule.interval;
+    p->settled = p->finished = false;
     p->folded = p->n_taken = p->next_adopt = folded;
     all_behind(p);
 }
 
 bool dl_pace_save(const dl_pace *p, dl_pace_saved *out)
 {
-    const uint64_t decided = p->folded > p->next_adopt ? p->folded : p->next_adopt;
+    const bool own_count = p->schedule.async || p->folded <= p->next_adopt;
+    const uint64_t decided = own_count ? p->next_adopt : p->folded;
     const bool again = p->schedule.delay == 0 && decided < p->n_taken;
     out->position = p->position;
     out->folded = p->folded;
     out->next_adopt = p->next_adopt;
     out->n_taken = again ? decided : p->n_taken;
+    out->base = p->base;
     for (uint64_t e = out->next_adopt; e < out->n_taken; e++)
         out->takes[e - p->next_adopt] = p->takes[e % p->n_takes];
     for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
@@ -65,6 +69,11 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
     p->n_taken = saved->n_taken;
     for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
         p->fragments[f] = saved->fragments[f];
+    p->base = saved->base;
+    if (p->schedule.async && p->n_taken > p->next_adopt) { /* what was under way stays there */
+        p->next_adopt = p->n_taken;
+        p->fragments[0].behind = true;
+    }
     for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
         p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
     all_gone(p);
@@ -79,6 +88,8 @@ void dl_pace_restart(dl_pace *p)
 
 dl_take *dl_pace_take(const dl_pace *p, uint64_t entry)
 {
+    if (p->schedule.async)
+        return p->n_taken > p->next_adopt && p->takes[0].entry == entry ? &p->takes[0] : NULL;
     if (entry < p->next_adopt || entry >= p->n_taken) return NULL;
     return &p->takes[entry % p->n_takes];
 }
@@ -108,10 +119,21 @@ static bool adopt_due(const dl_pace *p)
     return p->next_adopt < p->n_taken && p->position >= adopt_at(p);
 }
 
+static dl_stop next_async(const dl_pace *p)
+{
+    const bool over = p->folded >= p->entries;
+    if (p->fragments[0].behind || (over && !p->finished)) return (dl_stop){DL_STOP_JUMP, p->folded};
+    if (p->n_taken > p->next_adopt) return (dl_stop){DL_STOP_ADOPT, p->takes[0].entry};
+    if (!over && p->position >= p->fragments[0].since + p->own_interval)
+        return (dl_stop){DL_STOP_TAKE, p->base};
+    return (dl_stop){DL_STOP_NONE, 0};
+}
+
 dl_stop dl_pace_next(const dl_pace *p)
 {
     const bool passed_over = p->folded > p->n_taken;
     if (p->reading) return (dl_stop){DL_STOP_WAIT, 0};
+    if (p->schedule.async) return next_async(p);
     if (passed_over && p->next_adopt < p->n_taken) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
     if (passed_over || some_behind(p)) return (dl_stop){DL_STOP_JUMP, p->folded};
     if (take_due(p)) return (dl_stop){DL_STOP_TAKE, p->n_taken};
@@ -122,13 +144,20 @@ dl_stop dl_pace_next(const dl_pace *p)
 bool dl_pace_ready(const dl_pace *p, dl_stop stop)
 {
     if (p->reading) return false;
-    return stop.kind != DL_STOP_ADOPT || p->folded > stop.entry;
+    if (stop.kind != DL_STOP_ADOPT) return true;
+    return p->schedule.async ? p->settled : p->folded > stop.entry;
+}
+
+bool dl_pace_takes_part(const dl_pace *p, uint64_t entry)
+{
+    return p->schedule.async ? p->n_taken > p->next_adopt && !p->settled : entry < p->n_taken;
 }
 
 uint64_t dl_pace_train_until(const dl_pace *p)
 {
     uint64_t until = UINT64_MAX;
     if (dl_pace_next(p).kind != DL_STOP_NONE) return p->position;
+    if (p->schedule.async) return p->finished ? until : p->fragments[0].since + p->own_interval;
     if (p->n_taken < p->entries) until = dl_schedule_take(&p->schedule, p->n_taken);
     if (p->next_adopt < p->n_taken && adopt_at(p) < until) until = adopt_at(p);
     return until;
@@ -136,6 +165,7 @@ uint64_t dl_pace_train_until(const dl_pace *p)
 
 bool dl_pace_done(const dl_pace *p)
 {
+    if (p->schedule.async) return p->finished && !p->reading;
     return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
 }
 
@@ -147,10 +177,11 @@ static uint64_t whole(const dl_schedule *s)
 
 dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
 {
-    const uint64_t e = p->n_taken++;
+    const uint64_t n = p->n_taken++, e = p->schedule.async ? p->base : n;
     DL_ASSERT(p->n_taken - p->next_adopt <= p->n_takes); /* invariant 1 */
     dl_take *take = &p->takes[e % p->n_takes];
     *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
+    if (p->schedule.async) return take;
     take->mute = !awaited && p->position - p->fragments[fragment].since < whole(&p->schedule);
     return take;
 }
@@ -162,8 +193,22 @@ dl_adoption dl_pace_adoption(const dl_pace *p, const dl_take *take)
     return p->adopts_uncounted ? DL_ADOPT_THETA : DL_ADOPT_NOTHING;
 }
 
+/* async: the local tensors are theta now. */
+static void stand_on(dl_pace *p)
+{
+    p->base = p->folded;
+    p->fragments[0].since = p->position;
+    p->next_adopt = p->n_taken;
+    p->settled = false;
+    p->finished = p->folded >= p->entries;
+}
+
 void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
 {
+    if (p->schedule.async) {
+        stand_on(p);
+        return;
+    }
     DL_ASSERT(take->entry == p->next_adopt && p->folded > take->entry);
     if (how != DL_ADOPT_NOTHING) p->fragments[take->fragment].since = p->position;
     p->next_adopt++;
@@ -171,6 +216,11 @@ void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
 
 void dl_pace_jumped(dl_pace *p)
 {
+    if (p->schedule.async) {
+        p->fragments[0].behind = false;
+        stand_on(p);
+        return;
+    }
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
     if (last > p->position) p->position = last;
@@ -187,19 +237,28 @@ void dl_pace_fall_behind(dl_pace *p)
 
 void dl_pace_caught_up(dl_pace *p)
 {
+    /* async: what was trained on another state is of no use without that state */
+    const bool resumes = p->reading && p->schedule.async && p->n_taken == p->next_adopt;
+    if (resumes && p->base != p->folded) p->fragments[0].behind = true;
     p->reading = false;
+}
+
+void dl_pace_settle(dl_pace *p)
+{
+    p->settled = true;
 }
 
 void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
-    dl_take *take = dl_pace_take(p, entry);
+    const bool async = p->schedule.async, under_way = p->n_taken > p->next_adopt;
+    dl_take *take = async ? (under_way && counted ? p->takes : NULL) : dl_pace_take(p, entry);
     if (entry < p->folded) return;
     p->folded = entry + 1;
     if (take) {
         take->fragment = fragment;
         take->commit = commit;
         take->counted = counted;
-    } else if (entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 }

@@ -35,12 +35,17 @@ typedef struct dl_pace_fragment {
 
 typedef struct dl_pace {
     dl_schedule schedule;
-    uint64_t entries;            /* of the run */
-    uint64_t position;           /* t of this replica */
-    uint64_t folded;             /* entries that the log has decided */
-    uint64_t n_taken;            /* entries [0, n_taken) are behind the trainer's due points */
-    uint64_t next_adopt;         /* [next_adopt, n_taken) are under way */
-    bool reading;                /* the log is not read to its end yet */
+    uint64_t entries;    /* of the run */
+    uint64_t position;   /* t of this replica */
+    uint64_t folded;     /* entries that the log has decided */
+    uint64_t n_taken;    /* entries [0, n_taken) are behind the trainer's due points */
+    uint64_t next_adopt; /* [next_adopt, n_taken) are under way */
+    bool reading;        /* the log is not read to its end yet */
+    /* schedule async: takes are this replica's own, n_taken and next_adopt count them */
+    uint64_t base;               /* entries folded when the local tensors were theta */
+    uint64_t own_interval;       /* steps from there to the next take */
+    bool settled;                /* the entry of what is under way stands, and its grace is over */
+    bool finished;               /* the run's last state is adopted */
     bool adopts_uncounted;       /* run.on_uncounted = adopt */
     dl_take *takes;              /* [n_takes] entry e in e mod n_takes */
     size_t n_takes;              /* L */
@@ -58,8 +63,9 @@ void dl_pace_begin(dl_pace *pace, const dl_config *config, uint64_t entries, uin
 enum { DL_PACE_MAX_TAKES = DL_MAX_FRAGMENTS + 1 };
 typedef struct dl_pace_saved {
     uint64_t position, folded, next_adopt, n_taken;
-    dl_take *takes; /* [n_taken - next_adopt], the caller's, room for DL_PACE_MAX_TAKES */
-    dl_pace_fragment *fragments; /* [P], the caller's */
+    uint64_t base;               /* async */
+    dl_take *takes;              /* [n_taken - next_adopt], room for DL_PACE_MAX_TAKES */
+    dl_pace_fragment *fragments; /* [P]; both the caller's */
 } dl_pace_saved;
 /* Without overlap what the log has not decided is taken back: a resume takes it again, from the
  * same tensors, to the same bits, whether those are in the store already or not. True: so it is. */
@@ -103,6 +109,10 @@ void dl_pace_jumped(dl_pace *pace); /* the fragments behind are adopted */
 
 /* Entries stand that this replica has not read: the trainer waits until they are. */
 void dl_pace_fall_behind(dl_pace *pace);
+/* Has this replica something under way that the open entry concerns? */
+bool dl_pace_takes_part(const dl_pace *pace, uint64_t entry);
+/* async: what is under way may be adopted. */
+void dl_pace_settle(dl_pace *pace);
 /* The log is read to its end: what is decided from here on is new. */
 void dl_pace_caught_up(dl_pace *pace);
 /* The log decided an entry. One that the former life knew of changes nothing. */

@@ -21,6 +21,15 @@ static diloco_status check_delay(const dl_schedule *s)
                    s->delay, s->interval);
 }
 
+static diloco_status check_async(const dl_schedule *s)
+{
+    if (!s->async || (s->n_fragments == 1 && s->delay == 0)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "server.diloco.schedule = \"async\" is of one fragment without overlap "
+                   "(2401.09135): set server.diloco.fragments = 1, overlap = \"steps\" and "
+                   "overlap_steps = 0, or take schedule \"offset\"");
+}
+
 static diloco_status check_torchft(const dl_schedule *s)
 {
     const uint64_t slice = s->interval / s->n_fragments;
@@ -50,8 +59,11 @@ diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fr
                          .n_fragments = (uint64_t)n_fragments,
                          .delay = (uint64_t)config->overlap_steps,
                          .overlap = overlap_of(config),
-                         .torchft = !strcmp(config->schedule, "torchft")};
+                         .torchft = !strcmp(config->schedule, "torchft"),
+                         .async = !strcmp(config->schedule, "async"),
+                         .replicas = (uint64_t)config->replicas};
     if (out->overlap != DL_OVERLAP_STEPS) out->delay = out->interval;
+    DL_TRY(check_async(out));
     DL_TRY(check_delay(out));
     return check_torchft(out);
 }
@@ -88,10 +100,11 @@ size_t dl_schedule_ahead(const dl_schedule *s)
 
 uint64_t dl_schedule_entries(const dl_schedule *s, uint64_t rounds)
 {
-    return rounds * s->n_fragments;
+    return rounds * (s->async ? s->replicas : s->n_fragments);
 }
 
 uint64_t dl_schedule_end(const dl_schedule *s, uint64_t entries)
 {
+    if (s->async) return entries / s->replicas * s->interval;
     return entries ? dl_schedule_take(s, entries - 1) : 0;
 }

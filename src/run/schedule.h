@@ -7,6 +7,9 @@
  *     torchft   every H / P steps one fragment, the commits so far mod P, so that an aborted one
  *               is tried again at once; taken tau steps before
  *
+ *     async     every replica by itself, H steps behind its own last adoption (async.h): positions
+ *               are of the replica, entries are not due anywhere
+ *
  * Taken at `take`, adopted at `adopt` = take + tau. The overlap of `delayed` and `eager` is one
  * round: tau = H (PROTOCOL P21). */
 #ifndef DL_RUN_SCHEDULE_H
@@ -21,7 +24,8 @@ typedef struct dl_schedule {
     uint64_t n_fragments; /* P */
     uint64_t delay;       /* tau */
     dl_overlap overlap;
-    bool torchft;
+    bool torchft, async;
+    uint64_t replicas; /* async: so many contributions make a round */
 } dl_schedule;
 
 /* DILOCO_EREFUSED: tau >= H; with torchft's, P does not divide H or tau >= H / P. */
