@@ -22,6 +22,31 @@ static dl_time limit(void)
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
+/* What each way of overlapping and of scheduling can do faithfully (PROTOCOL P20, P21). */
+static diloco_status check_overlap(const dl_config *c)
+{
+    static const char *const linear[] = {"sgd", "momentum", "nesterov"};
+    bool known = strcmp(c->overlap, "eager") != 0;
+    for (size_t i = 0; i < sizeof linear / sizeof linear[0]; i++)
+        known |= !strcmp(c->outer_optimizer, linear[i]);
+    if (!known)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.overlap = \"eager\" takes a replica's own share at once, "
+                       "which is known for outer_optimizer sgd, momentum and nesterov; here it is "
+                       "%s: take one of those, or overlap = \"delayed\"",
+                       c->outer_optimizer);
+    if (!strcmp(c->schedule, "async") && strcmp(c->combiner, "mean") != 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.schedule = \"async\" applies each contribution alone: "
+                       "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
+                       c->combiner);
+    if (!strcmp(c->schedule, "async") && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.on_missing = \"abort\" is of entries that wait for somebody, and with "
+                       "server.diloco.schedule = \"async\" none does: leave it \"wait\"");
+    return DILOCO_OK;
+}
+
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(dl_outer_check(c));
@@ -31,6 +56,7 @@ diloco_status dl_run_check(const dl_config *c)
         return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", c->codec);
     if (!dl_weighting_find(c->weighting))
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
+    DL_TRY(check_overlap(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "

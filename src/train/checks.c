@@ -84,6 +84,11 @@ static diloco_status check_quorum(const dl_config *config)
                    "of nobody: set a quorum above 0, such as 0.5");
 }
 
+static bool overlaps(const dl_config *config)
+{
+    return config->fragments != 1 || config->overlap_steps > 0 || !is(config->overlap, "steps");
+}
+
 /* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
 static diloco_status check_data_parallel(const dl_config *config)
 {
@@ -100,6 +105,11 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "trainer.local_steps_per_round is %" PRId64
                        ": leave it 1, or take preset diloco",
                        config->local_steps);
+    if (overlaps(config) || is(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel exchanges the whole gradient and waits for it: "
+                       "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
+                       "take preset diloco or streaming");
     if (!is(config->outer_optimizer, "adamw") || !is(config->optimizer, "adamw"))
         return dl_fail(DILOCO_EINVAL,
                        "preset data_parallel trains with adamw, as inner optimizer and as the "
@@ -233,7 +243,50 @@ static void warn_outer_lr(warning *out, const dl_config *config)
             dl_outer_find(config->outer_optimizer)->most_lr);
     } else if (config->outer_lr == 0) {
         say(out, "server.diloco.outer_learning_rate = 0: the shared model never moves");
+    } else if (config->outer_lr >= 0.7 && overlaps(config)) {
+        say(out,
+            "server.diloco.outer_learning_rate = %g with fragments or overlap: 0.7 is DiLoCo's "
+            "(2311.08105), for one fragment without overlap; Streaming DiLoCo (2501.18512, section "
+            "3) tuned 0.4",
+            config->outer_lr);
     }
+}
+
+static void warn_overlap(warning *out, const dl_config *config)
+{
+    if (config->overlap_steps > 5 && is(config->overlap, "steps"))
+        say(out,
+            "server.diloco.overlap_steps = %" PRId64
+            ": 2501.18512 (section 4) advises at most 5; beyond that the loss rises",
+            config->overlap_steps);
+    else if (by_hand(config, "server.diloco.overlap_steps") && !is(config->overlap, "steps"))
+        say(out,
+            "server.diloco.overlap_steps has no effect with server.diloco.overlap = \"%s\": "
+            "that overlap is one round",
+            config->overlap);
+}
+
+static void warn_fragments(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "server.diloco.fragment_layers") && config->fragments != 0)
+        say(out, "server.diloco.fragment_layers has no effect unless server.diloco.fragments is 0");
+    else if (by_hand(config, "server.diloco.fragment_pattern") && config->fragments == 1)
+        say(out, "server.diloco.fragment_pattern has no effect with one fragment");
+}
+
+static void warn_async(warning *out, const dl_config *config)
+{
+    const bool async = is(config->schedule, "async");
+    if (!async && (config->dylu || config->max_staleness))
+        say(out, "server.diloco.%s has no effect unless server.diloco.schedule is \"async\"",
+            config->dylu ? "dynamic_local_steps" : "max_staleness");
+    else if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
+             !is(config->outer_optimizer, "sgd"))
+        say(out,
+            "server.diloco.schedule = \"async\" with outer_optimizer %s: momentum of movements "
+            "that come one by one hurts, also at equal speeds (2401.09135); delayed_nesterov is "
+            "the remedy",
+            config->outer_optimizer);
 }
 
 static bool lists(const char *const *options, const char *name)
@@ -358,6 +411,9 @@ static const struct {
     {"muon", warn_muon},
     {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},
+    {"overlap", warn_overlap},
+    {"fragments", warn_fragments},
+    {"async", warn_async},
     {"codec", warn_codec},
     {"error_feedback", warn_error_feedback},
     {"outer_options", warn_outer_options},

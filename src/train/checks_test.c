@@ -41,8 +41,17 @@ TEST(unknown_names_are_told_the_nearest_and_where_they_stand)
 
 TEST(a_preset_that_is_not_built_is_refused)
 {
-    refused(DILOCO_EREFUSED, "streaming", "not built yet", "diloco",
-            CHANGES("preset", "streaming"));
+    refused(DILOCO_EREFUSED, "noloco", "not built yet", "diloco", CHANGES("preset", "noloco"));
+}
+
+TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
+{
+    refused(DILOCO_EREFUSED, "eager", "delayed", "eager",
+            CHANGES("server.diloco.outer_optimizer", "adam"));
+    refused(DILOCO_EREFUSED, "none does", "wait", "async",
+            CHANGES("run.replicas", "2", "run.on_missing", "abort"));
+    refused(DILOCO_EREFUSED, "exchanges the whole gradient", "diloco", "data_parallel",
+            CHANGES("server.diloco.overlap_steps", "1"));
 }
 
 TEST(dropping_inner_moments_is_refused_as_unfaithful)
@@ -243,6 +252,7 @@ TEST(data_is_reported_as_it_will_be_cut)
 }
 
 TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
+          ways_of_overlapping_that_cannot_be_faithful_are_refused,
           a_preset_that_is_not_built_is_refused, dropping_inner_moments_is_refused_as_unfaithful,
           a_run_without_a_store_is_refused, more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_refused_by_the_option_table,

@@ -29,6 +29,39 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.6"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"})},
+    {"streaming", "DiLoCo one fragment at a time, while training goes on, in four bits",
+     "Douillard et al. 2025, arXiv:2501.18512, sections 2 and 3",
+     VALUES({"trainer.local_steps_per_round", "100"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.fragments", "0"}, {"server.diloco.fragment_layers", "3"},
+            {"server.diloco.fragment_pattern", "strided"}, {"server.diloco.schedule", "offset"},
+            {"server.diloco.overlap", "steps"}, {"server.diloco.overlap_steps", "1"},
+            {"server.diloco.local_mix", "0"}, {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "e3m0"})},
+    /* The outer values are streaming's: the paper gives none of its own for this H. */
+    {"eager", "DiLoCo with a round's exchange hidden behind the next round; own share at once",
+     "Kale et al. 2025, arXiv:2502.12996, algorithm 2",
+     VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.overlap", "eager"}, {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
+    {"delayed", "as eager, without the own share: the naive way, to compare with",
+     "the baseline of Kale et al. 2025, arXiv:2502.12996, algorithm 1",
+     VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.overlap", "delayed"}, {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"})},
+    {"async", "each replica by itself, its movement applied as soon as it is there",
+     "Liu et al. 2024, arXiv:2401.09135, algorithms 3 and 4",
+     VALUES({"trainer.local_steps_per_round", "50"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.schedule", "async"}, {"server.diloco.dynamic_local_steps", "true"},
+            {"server.diloco.outer_optimizer", "delayed_nesterov"},
+            {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.outer_c", "0"}, {"server.diloco.combiner", "mean"},
+            {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "f32"})},
     {"fedavg", "the mean of the replicas, weighted by the samples they trained on",
      "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
      VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
@@ -56,8 +89,7 @@ static const diloco_preset presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 /* The other rows of docs/design.md section 3. */
-static const char *const unbuilt[] = {"streaming", "eager", "async",  "decoupled", "sparse",
-                                      "swarm", "noloco", "federated"};
+static const char *const unbuilt[] = {"decoupled", "sparse", "swarm", "noloco", "federated"};
 
 const diloco_preset *diloco_preset_at(size_t i)
 {
