@@ -262,6 +262,7 @@ static void write_lie(const char *url)
     e.result.bytes[3] ^= 16;
     e.n_members = 1;
     e.members[0].life = r0;
+    e.members[0].entry = 1;
     e.members[0].body = c.body;
     e.members[0].weight = 1;
     e.members[0].raw = 1;

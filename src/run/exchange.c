@@ -276,9 +276,16 @@ bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
     return d->ended || (stop && dl_pace_ready(&d->pace, *stop));
 }
 
+/* On the trainer's own thread the exchange also does what is left of the entry, a snapshot say,
+ * before it lets the trainer go on: nobody else will until the next due point. */
+static bool may_return(const dl_driver *d, const dl_stop *stop)
+{
+    return dl_exchange_is_there(d, stop) && (d->beside || d->ended || d->open.kind == DL_ASK_TRAIN);
+}
+
 static diloco_status drive(dl_driver *d, const dl_stop *stop)
 {
-    while (!dl_exchange_is_there(d, stop) && !is_idle(d)) {
+    while (!may_return(d, stop) && !is_idle(d)) {
         DL_TRY(may_go_on(d));
         ask_once(d);
     }

@@ -219,6 +219,16 @@ static dl_ask follow_commit(dl_machine *m)
     return have_it ? fold_commit(m) : fold_gather(m);
 }
 
+static const char *members_void_reason(const dl_machine *m)
+{
+    if (m->a.pace->schedule.async)
+        return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
+    for (size_t i = 0; i < m->entry.n_members; i++)
+        if (m->entry.members[i].entry != m->entry.entry)
+            return "it counts a contribution to another entry";
+    return NULL;
+}
+
 /* log/<e> is there: whoever wrote it decided. */
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
@@ -230,8 +240,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     const uint32_t f = dl_machine_fragment(m);
     const char *why =
         unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
-    if (!unread && !why && m->a.pace->schedule.async)
-        why = dl_async_void_reason(m->a.control, m->a.config, &m->entry);
+    if (!unread && !why) why = members_void_reason(m);
     if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
