@@ -3,7 +3,8 @@
  * libmicrohttpd accepts and gives each connection a thread. Beside them runs one thread, the
  * reaper: once a second it shuts down connections that have been without a request for too
  * long; of strangers (who have shown neither token nor signature) sooner. A header that trickles in
- * counts as idle, so nobody holds a connection by a byte now and then.
+ * counts as idle, so nobody holds a connection by a byte now and then. Once an hour it cleans the
+ * folders of what was cut.
  *
  * Stopping: new requests are refused and event streams end; requests under way go on until the
  * time is over; then connections are cut, and what was not published is discarded. */
@@ -21,6 +22,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define CLEAN_EVERY (3600 * DL_SECOND)
 
 enum {
     PEM_MAX = 1 << 20,
@@ -99,15 +102,41 @@ static void reap(dl_hub *hub)
     }
 }
 
+/* Opening each bucket as a store cleans what a killed hub left in it, an hour later. */
+static void clean_buckets(const dl_hub *hub)
+{
+    DIR *dir = opendir(hub->dir);
+    for (struct dirent *d; dir && (d = readdir(dir));) {
+        char url[sizeof "file://" + sizeof hub->dir + NAME_MAX];
+        dl_store *store;
+        struct stat st;
+        if (!dl_hub_bucket_name_ok(d->d_name)) continue;
+        snprintf(url, sizeof url, "file://%s/%s", hub->dir, d->d_name);
+        if (lstat(url + strlen("file://"), &st) || !S_ISDIR(st.st_mode)) continue;
+        if (dl_store_open(&store, url, true))
+            dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
+        else
+            dl_store_close(store);
+        dl_multipart_clean(url + strlen("file://"));
+    }
+    if (dir) closedir(dir);
+}
+
 static void *reaper(void *context)
 {
     dl_hub *hub = context;
+    dl_time clean_at = dl_clock_now() + CLEAN_EVERY;
     pthread_mutex_lock(&hub->lock);
     while (!atomic_load(&hub->stopping)) {
         dl_time next = dl_clock_now() + DL_SECOND;
         struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
         pthread_cond_timedwait(&hub->stop, &hub->lock, &t);
         reap(hub);
+        if (next < clean_at) continue;
+        clean_at = next + CLEAN_EVERY;
+        pthread_mutex_unlock(&hub->lock);
+        clean_buckets(hub);
+        pthread_mutex_lock(&hub->lock);
     }
     pthread_mutex_unlock(&hub->lock);
     return NULL;
@@ -182,26 +211,6 @@ static void fit_files(dl_hub_options *o)
         limit.rlim_cur > SPARE_FILES + 3 ? (unsigned)((limit.rlim_cur - SPARE_FILES) / 3) : 1;
     dl_log(DILOCO_LOG_WARN, "only %llu files may be open: at most %u connections",
            (unsigned long long)limit.rlim_cur, o->max_connections);
-}
-
-/* Opening each bucket as a store cleans what a killed hub left in it. */
-static void clean_buckets(const dl_hub *hub)
-{
-    DIR *dir = opendir(hub->dir);
-    for (struct dirent *d; dir && (d = readdir(dir));) {
-        char url[sizeof "file://" + sizeof hub->dir + NAME_MAX];
-        dl_store *store;
-        struct stat st;
-        if (!dl_hub_bucket_name_ok(d->d_name)) continue;
-        snprintf(url, sizeof url, "file://%s/%s", hub->dir, d->d_name);
-        if (lstat(url + strlen("file://"), &st) || !S_ISDIR(st.st_mode)) continue;
-        if (dl_store_open(&store, url, true))
-            dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
-        else
-            dl_store_close(store);
-        dl_multipart_clean(url + strlen("file://"));
-    }
-    if (dir) closedir(dir);
 }
 
 static diloco_status open_folder(dl_hub *hub, const char *path)

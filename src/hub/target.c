@@ -13,8 +13,8 @@ static int hex(char c)
     return -1;
 }
 
-/* `plus`: '+' stands for a space, as in a query. */
-static bool decode(char *text, bool plus)
+/* A query may hold any text, and '+' for a space there; a path is ASCII. */
+static bool decode(char *text, bool query)
 {
     char *out = text;
     for (const char *at = text; *at; at++) {
@@ -24,10 +24,10 @@ static bool decode(char *text, bool plus)
             if (low < 0) return false;
             c = (unsigned char)(high << 4 | low);
             at += 2;
-        } else if (plus && c == '+') {
+        } else if (query && c == '+') {
             c = ' ';
         }
-        if (c < 0x20 || c == 0x7f) return false;
+        if (c < 0x20 || c == 0x7f || (c > 0x7f && !query)) return false;
         *out++ = (char)c;
     }
     *out = '\0';

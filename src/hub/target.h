@@ -22,7 +22,7 @@ typedef struct dl_target {
 } dl_target;
 
 /* DILOCO_EPROTO: longer than DL_TARGET_MAX, not "/…", more than DL_TARGET_PARAMS parameters, a '%'
- * without two hex digits, a zero byte or another control character. */
+ * without two hex digits, a zero byte or another control character, in the path more than ASCII. */
 DL_MUST_CHECK diloco_status dl_target_parse(dl_target *out, const char *raw);
 
 /* The first parameter of that name; NULL: none. */

@@ -17,14 +17,17 @@ TEST(a_target_is_a_path_and_parameters_decoded)
     CHECK(!dl_target_has(&t, "y"));
     CHECK_OK(dl_target_parse(&t, "/%2e%2e/a+b"));
     CHECK_STR("/../a+b", t.path); /* a '+' is a '+' in a path; whether ".." is a key, others say */
+    CHECK_OK(dl_target_parse(&t, "/a?b=%c3%a4"));
+    CHECK_STR("\xc3\xa4", dl_target_param(&t, "b"));
     CHECK_OK(dl_target_parse(&t, "/?"));
     CHECK_INT(0, t.n_params);
 }
 
 TEST(what_is_not_a_target_is_refused)
 {
-    const char *bad[] = {"",      "*",     "run/a",  "http://host/a", "/a%00b", "/a%0",
-                         "/a%zz", "/a%0a", "/a?b=%", "/a?%00=c",      "/a\tb",  "/a?b=\x7f"};
+    const char *bad[] = {"",      "*",         "run/a",   "http://host/a", "/a%00b",
+                         "/a%0",  "/a%zz",     "/a%0a",   "/a?b=%",        "/a?%00=c",
+                         "/a\tb", "/a?b=\x7f", "/%c3%a4", "/\xc3\xa4"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_STATUS(DILOCO_EPROTO, dl_target_parse(&t, bad[i]));
 
