@@ -78,7 +78,7 @@ static inline toy toy_of(const char *name, const char *store)
 /* A store in memory lasts as long as somebody has it open: to the end of the program. */
 static inline void toy_keep(const char *url)
 {
-    static dl_store *kept[32];
+    static dl_store *kept[128];
     static size_t n;
     if (n == sizeof kept / sizeof kept[0] || dl_store_open(&kept[n++], url, true)) abort();
 }

@@ -128,6 +128,7 @@ static bool is_async(const dl_machine *m)
 static dl_ask train(dl_machine *m)
 {
     m->train_began = m->now;
+    m->train_from = m->a.pace->position;
     if (m->own_since > open_entry(m)) m->own_since = open_entry(m);
     return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
 }
@@ -173,10 +174,11 @@ bool dl_machine_has_put_all(const dl_machine *m)
     return m->n_put >= p->n_taken || open_entry(m) >= p->n_taken;
 }
 
-/* The open entry is taken: put what is to be put, then see who else is there. */
+/* The open entry is taken: put ours, then see who else is there. What was taken for later entries
+ * is put where there would be waiting (wait_until): training may wait for the open one. */
 static dl_ask collect(dl_machine *m)
 {
-    return has_to_put(m) ? contribute(m) : list(m);
+    return has_to_put(m) && m->n_put == open_entry(m) ? contribute(m) : list(m);
 }
 
 /* No entry stands any more, as far as we know. */
@@ -294,9 +296,22 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
+/* How long it takes from one due point to the next, from the steps since nothing was under way:
+ * with overlap a part of them. Skipped ones take no time. */
+static void measure_round(dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    const dl_schedule *s = &p->schedule;
+    const uint64_t last = p->folded ? dl_schedule_take(s, p->folded - 1) : 0;
+    const uint64_t from = m->train_from > last ? m->train_from : last;
+    if (p->position <= from) return;
+    m->round_s = dl_seconds(m->now - m->train_began) / (double)(p->position - from) *
+                 (double)s->interval / (double)s->n_fragments;
+}
+
 static dl_ask trained(dl_machine *m)
 {
-    m->round_s = dl_seconds(m->now - m->train_began);
+    measure_round(m);
     return dl_machine_go_on(m);
 }
 
@@ -431,6 +446,7 @@ static dl_ask draft_commit(dl_machine *m)
 
 static dl_ask wait_until(dl_machine *m, dl_time until)
 {
+    if (has_to_put(m)) return contribute(m);
     const dl_time soon = dl_time_after(m->now, POLL);
     dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
     a.until = until < soon ? until : soon;

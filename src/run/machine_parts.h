@@ -53,8 +53,9 @@ struct dl_machine {
     uint64_t bases_at;  /* before this entry */
     uint64_t own_since; /* from this entry on this replica has something to lose */
     dl_time start_at, train_began, due_at, put_took;
-    double round_s;
-    dl_time grace_over; /* async: behind our own entry; 0: it does not stand */
+    double round_s;      /* from one due point to the next */
+    uint64_t train_from; /* position at train_began */
+    dl_time grace_over;  /* async: behind our own entry; 0: it does not stand */
 
     /* the open entry, cleared when it moves */
     dl_known_table known;

@@ -208,6 +208,19 @@ TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
     end_world(&w);
 }
 
+TEST(p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes)
+{
+    world w;
+    make_world(&w, 3);
+    option(&w, "run.deadline", "0"); /* it derives itself */
+    w.train_s = 40;
+    w.upload_s = 1;
+    resume_run(&w, 3, 18); /* 2 of 5 steps */
+    until(&w, DL_ASK_LIST);
+    CHECK_NEAR(5.0 / 2 * 40 + 4, w.deadline_s, 1e-6);
+    end_world(&w);
+}
+
 TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
 {
     world w;
@@ -398,6 +411,7 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
           p9_the_first_entry_closes_at_once_when_replicas_are_there,
           p11_the_deadline_runs_from_the_replicas_own_upload,
+          p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes,
           p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat,
           p10_wait_never_waits_for_the_silent,
           p10_commit_partial_commits_with_a_quorum_at_the_deadline,
