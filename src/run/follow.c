@@ -114,6 +114,7 @@ static dl_ask fold_commit(dl_machine *m)
     m->n_gone = 0;
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
     a.counted = counted;
+    if (self) a.own = self->entry;
     if (self) a.body = self->body;
     if (!counted && open_entry(m) >= m->own_since && !m->a.pace->schedule.async)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});

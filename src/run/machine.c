@@ -302,7 +302,8 @@ static void measure_round(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     const dl_schedule *s = &p->schedule;
-    const uint64_t last = p->folded ? dl_schedule_take(s, p->folded - 1) : 0;
+    const bool jumps = p->folded && !s->async;
+    const uint64_t last = jumps ? dl_schedule_take(s, p->folded - 1) : 0;
     const uint64_t from = m->train_from > last ? m->train_from : last;
     if (p->position <= from) return;
     m->round_s = dl_seconds(m->now - m->train_began) / (double)(p->position - from) *

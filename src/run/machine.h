@@ -57,8 +57,9 @@ typedef struct dl_ask {
     bool fresh;            /* FETCH: from the store again, whatever is cached */
     const dl_entry *draft; /* COMPUTE, CREATE: borrowed until the answer */
     const size_t *slots;   /* COMPUTE: of draft's members, in order */
-    bool counted;          /* SWAP: own contribution was; */
-    dl_hash body;          /* SWAP: with this body */
+    bool counted;          /* SWAP: own contribution was */
+    uint64_t own;          /* SWAP, counted: the entry that it was made for */
+    dl_hash body;          /* SWAP, counted: its body */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */
     diloco_status status;  /* FAIL */
