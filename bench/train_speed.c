@@ -73,7 +73,8 @@ static void set_up(rig *r)
     size_t n_tensors;
     must(dl_backend_create(&r->backend, "cpu"));
     must(dl_pool_create(&r->pool, (int)r->threads));
-    must(dl_model_create(&r->model, &r->config, r->vocab, r->batch, r->backend, r->pool));
+    const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
+    must(dl_model_create(&r->model, &r->config, &sample, r->batch, r->backend, r->pool));
     const diloco_tensor *tensors = dl_model_tensors(r->model, &n_tensors);
     const dl_inner_model model = {.tensors = tensors,
                                   .hidden = dl_model_hidden(r->model),
@@ -214,7 +215,8 @@ static void print_detail(rig *r, const dl_profile *profile, const double *second
 {
     double median = seconds[r->steps / 2];
     dl_model_plan plan;
-    must(dl_model_plan_for(&plan, &r->config, r->vocab, r->batch, (int)r->threads));
+    const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
+    must(dl_model_plan_for(&plan, &r->config, &sample, r->batch, (int)r->threads));
     double tokens = (double)(r->batch * (size_t)r->config.context), total = 0;
     double alone = products_alone(r), peak_rate = measure_peak(r);
     printf("%zu parameters, %.0f tokens a step, %.1f MB of activations\n", plan.n_parameters,
@@ -256,9 +258,9 @@ int main(int argc, char **argv)
     set_up(&r);
     size_t n = r.batch * (size_t)r.config.context;
     int32_t *inputs = malloc(n * sizeof *inputs), *targets = malloc(n * sizeof *targets);
-    double *seconds = calloc(r.steps + 1, sizeof *seconds), loss;
+    double *seconds = calloc(r.steps + 1, sizeof *seconds);
+    dl_model_loss loss;
     double *processor = calloc(r.steps + 1, sizeof *processor);
-    uint64_t n_targets;
     dl_rng rng;
     if (!inputs || !targets || !seconds || !processor) return 1;
     dl_rng_init(&rng, 1, DL_STREAM(DL_STREAM_TEST, 0), 0);
@@ -269,7 +271,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++) /* to touch all memory */
         step(&r, inputs, targets);
     if (r.detail) dl_model_profile(r.model, &profile);
-    must(dl_model_take_loss(r.model, &loss, &n_targets));
+    must(dl_model_take_loss(r.model, &loss));
     for (size_t i = 0; i < r.steps; i++) {
         profile = (dl_profile){0};
         double begin = processor_time();
@@ -277,9 +279,9 @@ int main(int argc, char **argv)
         processor[i] = processor_time() - begin;
         if (i == 0 || seconds[i] < fastest_seconds) fastest = profile, fastest_seconds = seconds[i];
     }
-    must(dl_model_take_loss(r.model, &loss, &n_targets));
+    must(dl_model_take_loss(r.model, &loss));
     printf("{\"parameters\":%zu,\"tokens\":%zu,\"loss\":%.6f", dl_model_n_parameters(r.model), n,
-           loss / (double)n_targets);
+           loss.sum / (double)loss.n_targets);
     print_seconds("seconds", seconds, r.steps);
     print_seconds("processor_seconds", processor, r.steps);
     printf("}\n");

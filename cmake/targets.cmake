@@ -46,7 +46,7 @@ target_link_options(diloco_diloco_shared PRIVATE
 set_property(TARGET diloco_diloco_shared PROPERTY LINK_DEPENDS ${PROJECT_BINARY_DIR}/diloco.map)
 
 if(TARGET dl_train)
-  dl_library(train OUTPUT diloco-train FOLDERS nn model data train LINK m)
+  dl_library(train OUTPUT diloco-train FOLDERS nn model data train LINK z m)
   target_link_libraries(diloco_train_shared PUBLIC diloco_diloco_shared)
   target_link_libraries(diloco_train_static PUBLIC diloco_diloco_static)
 endif()

@@ -6,7 +6,7 @@ set -eu
 
 list() {
     case $1 in
-    build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev \
+    build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev zlib1g-dev \
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
                 libmicrohttpd-dev ;;
     test)  echo libcmocka-dev python3 ;;

@@ -34,7 +34,7 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_check(const diloco_confi
 typedef struct diloco_progress {
     uint64_t step, position, positions, entry, entries;
     double loss;         /* of the last step that is known */
-    double tokens_per_s; /* over the last seconds */
+    double tokens_per_s; /* or images; over the last seconds */
     double eta_s;        /* until the end of the run; < 0: not known yet */
     const char *phase;   /* "train", "exchange", "wait", "eval", "join", "done" */
 } diloco_progress;
@@ -62,6 +62,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train(const diloco_config *con
 typedef struct diloco_eval_result {
     uint64_t entry, targets;
     double loss, perplexity;
+    double accuracy; /* share of the targets that were the likeliest */
+    bool images;     /* of images, not of tokens */
 } diloco_eval_result;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
                                                        const diloco_config *config);
@@ -87,16 +89,18 @@ typedef struct diloco_memory_plan {
     uint64_t activations, staging, contributions, data, other;
     uint64_t total;
     int threads;
-    double flops_per_token;
+    double flops_per_token; /* of an image, where there are no tokens */
 } diloco_memory_plan;
 /* Without data.train_path the data is not counted. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,
                                                              const diloco_config *config);
 
-/* What the data is. */
+/* What the data is. Of images, which are tokens here, vocab is the number of classes and context
+ * is 1. */
 typedef struct diloco_data_report {
     uint64_t train_tokens, test_tokens, samples_per_shard, shards;
     uint32_t vocab, context;
+    uint32_t channels, height, width; /* of an image; 0: not images */
     char digest[33];
 } diloco_data_report;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check(diloco_data_report *out,

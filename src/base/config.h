@@ -52,7 +52,8 @@ typedef struct diloco_config {
     double min_lr_ratio;
 
     /* [parameters.model] */
-    int64_t layers, heads, kv_heads, channels, ffn, context, vocab;
+    int64_t layers, heads, kv_heads, channels, ffn, context, vocab, num_classes, in_channels;
+    dl_config_path hidden, frozen;
     bool tied, qk_norm;
     double rope_theta, norm_eps, z_loss;
 
@@ -60,6 +61,7 @@ typedef struct diloco_config {
     dl_config_name datasource, tokenizer, partition;
     dl_config_path train_path, test_path;
     double test_fraction;
+    bool augment;
 
     dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
 } dl_config;

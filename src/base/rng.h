@@ -17,7 +17,8 @@ enum {
     DL_STREAM_DROPOUT = 3, /* by operation */
     DL_STREAM_SAMPLE = 4,  /* text sampling */
     DL_STREAM_JITTER = 5,  /* back-off; never in anything that must agree */
-    DL_STREAM_TEST = 6
+    DL_STREAM_TEST = 6,
+    DL_STREAM_AUGMENT = 7 /* training images, by shard */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

@@ -18,6 +18,11 @@ static diloco_status print_json(const diloco_data_report *r)
     dl_json_u64(&json, "samples_per_shard", r->samples_per_shard);
     dl_json_u64(&json, "vocab", r->vocab);
     dl_json_u64(&json, "context", r->context);
+    if (r->channels) {
+        dl_json_u64(&json, "channels", r->channels);
+        dl_json_u64(&json, "height", r->height);
+        dl_json_u64(&json, "width", r->width);
+    }
     dl_json_str(&json, "digest", r->digest);
     dl_json_end(&json);
     return dl_print_json(&json, &out);
@@ -31,12 +36,22 @@ diloco_status dl_cmd_data(const dl_args *args)
     DL_TRY(dl_settings_load(&config, args));
     DL_TRY(diloco_data_check(&r, &config));
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r);
-    printf("train     %s tokens (%s)\n", dl_count_text(train, r.train_tokens), config.train_path);
-    printf("test      %s tokens (%s)\n", dl_count_text(test, r.test_tokens),
-           *config.test_path ? config.test_path : "the end of the training data");
-    printf("shards    %" PRIu64 ", of %s samples of %u tokens each\n", r.shards,
-           dl_count_text(samples, r.samples_per_shard), (unsigned)r.context);
-    printf("vocab     %u (tokenizer %s)\n", (unsigned)r.vocab, config.tokenizer);
+    const char *unit = r.channels ? "images" : "tokens";
+    printf("train     %s %s (%s)\n", dl_count_text(train, r.train_tokens), unit, config.train_path);
+    printf("test      %s %s (%s)\n", dl_count_text(test, r.test_tokens), unit,
+           *config.test_path ? config.test_path
+           : r.channels      ? "beside it, or its end"
+                             : "the end of the training data");
+    dl_count_text(samples, r.samples_per_shard);
+    if (r.channels)
+        printf("shards    %" PRIu64 ", of %s images of %u x %u x %u each\n"
+               "classes   %u\n",
+               r.shards, samples, (unsigned)r.channels, (unsigned)r.height, (unsigned)r.width,
+               (unsigned)r.vocab);
+    else
+        printf("shards    %" PRIu64 ", of %s samples of %u tokens each\n"
+               "vocab     %u (tokenizer %s)\n",
+               r.shards, samples, (unsigned)r.context, (unsigned)r.vocab, config.tokenizer);
     printf("digest    %s\n", r.digest);
     return DILOCO_OK;
 }

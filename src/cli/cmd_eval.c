@@ -16,7 +16,8 @@ static diloco_status print_json(const diloco_eval_result *r, const char *store)
     dl_json_u64(&json, "entries", r->entry);
     dl_json_u64(&json, "targets", r->targets);
     dl_json_f64(&json, "loss", r->loss);
-    dl_json_f64(&json, "perplexity", r->perplexity);
+    if (!r->images) dl_json_f64(&json, "perplexity", r->perplexity);
+    dl_json_f64(&json, "accuracy", r->accuracy);
     dl_json_end(&json);
     return dl_print_json(&json, &out);
 }
@@ -33,7 +34,11 @@ diloco_status dl_cmd_eval(const dl_args *args)
                        "data.test_path)");
     DL_TRY(diloco_eval(&result, &config));
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&result, config.store);
-    printf("after %" PRIu64 " entries: validation loss %.4f, perplexity %.3f, over %s tokens\n",
-           result.entry, result.loss, result.perplexity, dl_count_text(targets, result.targets));
+    dl_count_text(targets, result.targets);
+    printf("after %" PRIu64 " entries: validation loss %.4f, ", result.entry, result.loss);
+    if (result.images)
+        printf("accuracy %.2f %%, over %s images\n", 100 * result.accuracy, targets);
+    else
+        printf("perplexity %.3f, over %s tokens\n", result.perplexity, targets);
     return DILOCO_OK;
 }

@@ -17,7 +17,8 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
                              bool quiet, bool verbose)
 {
     *report = (dl_report){.quiet = quiet, .verbose = verbose, .names = names, .n = n};
-    report->loss = report->eval_loss = report->perplexity = report->loss_after_sync = NAN;
+    report->loss = report->eval_loss = report->perplexity = report->accuracy =
+        report->loss_after_sync = NAN;
     report->begun = dl_clock_now();
     dl_screen_open(&report->screen, out);
     if (quiet) report->screen.live = false;
@@ -49,7 +50,7 @@ static const char *known(char out[32], int digits, double value)
 }
 
 void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
-                    int columns)
+                    const char *unit, int columns)
 {
     dl_unit_text position, positions, rate, eta;
     char loss[32], steps[80];
@@ -57,9 +58,9 @@ void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica
     dl_count_text(positions, view->positions);
     snprintf(steps, sizeof steps, "%s/%s", position, positions);
     int used = snprintf(out, DL_SCREEN_LINE,
-                        "%-4s step %-13s loss %-6s %6s tok/s  entry %*" PRIu64 "/%" PRIu64 "  %-8s",
+                        "%-4s step %-13s loss %-6s %6s %s/s  entry %*" PRIu64 "/%" PRIu64 "  %-8s",
                         name, view->positions ? steps : "-", known(loss, 3, view->loss),
-                        dl_rate_text(rate, view->tokens_per_s),
+                        dl_rate_text(rate, view->tokens_per_s), unit,
                         snprintf(NULL, 0, "%" PRIu64, view->entries), view->entry, view->entries,
                         view->phase);
     if (used + 24 <= columns && view->eta_s >= 0)
@@ -77,7 +78,8 @@ void dl_report_draw(dl_report *report)
     dl_screen_size(&report->screen, &columns, &rows);
     int room = rows - 2 < DL_SCREEN_MAX_LINES ? rows - 2 : DL_SCREEN_MAX_LINES;
     for (; n < room && (size_t)n < report->n; n++)
-        dl_report_line(lines[n], report->names[n], &report->views[n], columns);
+        dl_report_line(lines[n], report->names[n], &report->views[n],
+                       report->images ? "img" : "tok", columns);
     if ((size_t)n < report->n && n > 0)
         snprintf(lines[n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - (size_t)n + 1);
     dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines, n);
@@ -176,15 +178,19 @@ static void on_abort(dl_report *report, dl_json_value e)
 
 static void on_eval(dl_report *report, dl_json_value e)
 {
-    char line[256], loss[32], perplexity[32];
+    char line[256], loss[32], second[48];
     uint64_t entry = u64(e, "entry");
     if (!is_new(&report->evals_said, entry)) return;
     report->eval_loss = f64(e, "loss");
     report->perplexity = f64(e, "perplexity");
+    report->accuracy = f64(e, "accuracy");
     report->loss_after_sync = f64(e, "loss_after_sync");
-    snprintf(line, sizeof line, "after %" PRIu64 " entr%s: validation loss %s, perplexity %s",
-             entry, entry == 1 ? "y" : "ies", known(loss, 4, report->eval_loss),
-             known(perplexity, 3, report->perplexity));
+    if (report->images)
+        snprintf(second, sizeof second, "accuracy %.2f %%", 100 * report->accuracy);
+    else
+        snprintf(second, sizeof second, "perplexity %.3f", report->perplexity);
+    snprintf(line, sizeof line, "after %" PRIu64 " entr%s: validation loss %s, %s", entry,
+             entry == 1 ? "y" : "ies", known(loss, 4, report->eval_loss), second);
     dl_report_say(report, line);
 }
 
@@ -248,6 +254,12 @@ static void on_end(dl_report *report, size_t replica, dl_json_value e)
     text(report->digest, sizeof report->digest, e, "digest");
 }
 
+static void on_trainer(dl_report *report, size_t replica, dl_json_value e)
+{
+    report->views[replica].first_step = u64(e, "step");
+    report->images = dl_json_is(dl_json_get(e, "data"), "images");
+}
+
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
 {
     dl_json_value kind = dl_json_get(event, "event");
@@ -266,7 +278,7 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
     else if (dl_json_is(kind, "dispute"))
         on_dispute(report, event);
     else if (dl_json_is(kind, "trainer"))
-        report->views[replica].first_step = u64(event, "step");
+        on_trainer(report, replica, event);
     else if (dl_json_is(kind, "end"))
         on_end(report, replica, event);
     dl_report_draw(report);
@@ -315,8 +327,9 @@ void dl_report_summary(dl_report *report, const char *store)
     dl_unit_text steps, tokens, wall;
     const dl_replica_view all = sum(report);
     dl_screen_draw(&report->screen, NULL, 0);
-    snprintf(line, sizeof line, "done: %" PRIu64 " entries, %s steps and %s tokens here, %s",
-             all.entry, dl_count_text(steps, all.steps), dl_count_text(tokens, all.tokens),
+    snprintf(line, sizeof line, "done: %" PRIu64 " entries, %s steps and %s %s here, %s", all.entry,
+             dl_count_text(steps, all.steps), dl_count_text(tokens, all.tokens),
+             report->images ? "images" : "tokens",
              dl_time_text(wall, dl_seconds(dl_clock_now() - report->begun)));
     dl_report_say(report, line);
     say_traffic(report, &all);
@@ -349,6 +362,7 @@ diloco_status dl_report_json(const dl_report *report, const char *store, diloco_
     dl_json_f64(&json, "loss", report->loss);
     dl_json_f64(&json, "validation_loss", report->eval_loss);
     dl_json_f64(&json, "perplexity", report->perplexity);
+    dl_json_f64(&json, "accuracy", report->accuracy);
     dl_json_f64(&json, "loss_after_sync", report->loss_after_sync);
     dl_json_u64(&json, "bytes_sent", all.bytes_sent);
     dl_json_u64(&json, "bytes_received", all.bytes_received);

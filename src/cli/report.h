@@ -23,6 +23,7 @@ typedef struct dl_replica_view {
 typedef struct dl_report {
     dl_screen screen;
     bool quiet, verbose;
+    bool images; /* not tokens */
     const dl_replica_name *names;
     size_t n;
     dl_replica_view *views; /* owned */
@@ -31,7 +32,7 @@ typedef struct dl_report {
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said, evals_said; /* entries below are said already */
     uint64_t commits, aborts;
-    double loss, eval_loss, perplexity, loss_after_sync; /* NAN: not known */
+    double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];
     dl_hash warned[32]; /* of warnings that were said */
     size_t n_warned;
@@ -46,9 +47,9 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
 void dl_report_say(dl_report *report, const char *line); /* unless quiet */
 void dl_report_draw(dl_report *report);
 
-/* A replica's live line for a terminal of that many columns. */
+/* A replica's live line for a terminal of that many columns; unit: "tok" or "img". */
 void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
-                    int columns);
+                    const char *unit, int columns);
 
 /* After the end: a few lines; or the object {"status":…}. */
 void dl_report_summary(dl_report *report, const char *store);

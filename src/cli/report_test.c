@@ -129,6 +129,21 @@ TEST(the_summary_counts_this_life_only)
     free(text);
 }
 
+TEST(images_are_not_called_tokens)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"trainer\",\"step\":0,\"data\":\"images\"}");
+    say(0, "{\"event\":\"eval\",\"entry\":1,\"loss\":0.5,\"accuracy\":0.87654}");
+    say(0, "{\"event\":\"end\",\"steps\":10,\"tokens\":640}");
+    dl_report_summary(&report, "runs/x");
+    CHECK_NEAR(0.87654, report.accuracy, 0);
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_CONTAINS("after 1 entry: validation loss 0.5000, accuracy 87.65 %\n", text);
+    CHECK_CONTAINS("10 steps and 640 images here, ", text);
+    free(text);
+}
+
 TEST(a_live_line_has_all_that_fits)
 {
     char line[DL_SCREEN_LINE];
@@ -140,14 +155,14 @@ TEST(a_live_line_has_all_that_fits)
                             .loss = 2.3104,
                             .tokens_per_s = 34120,
                             .eta_s = 80};
-    dl_report_line(line, "r0", &view, 120);
+    dl_report_line(line, "r0", &view, "tok", 120);
     CHECK_STR("r0   step 1,240/5,000   loss 2.310   34.1k tok/s  entry  4/10  train     1 min 20 s "
               "left",
               line);
-    dl_report_line(line, "r0", &view, 60);
+    dl_report_line(line, "r0", &view, "tok", 60);
     CHECK(!strstr(line, "left"));
     view = (dl_replica_view){.phase = "join", .loss = (double)NAN, .eta_s = -1};
-    dl_report_line(line, "r0", &view, 120);
+    dl_report_line(line, "r0", &view, "tok", 120);
     CHECK_CONTAINS("step -             loss -", line);
     CHECK(!strstr(line, "left"));
 }
@@ -156,4 +171,4 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
-          a_live_line_has_all_that_fits)
+          images_are_not_called_tokens, a_live_line_has_all_that_fits)

@@ -200,17 +200,20 @@ diloco_status dl_corpus_check_vocab(const dl_corpus *corpus, size_t vocab, int32
     return DILOCO_OK;
 }
 
+void dl_map_digest(const dl_map *map, dl_digest_stream *digest)
+{
+    size_t edge = dl_size_min(map->len, 1 << 20);
+    unsigned char size[8];
+    for (int k = 0; k < 8; k++)
+        size[k] = (unsigned char)((uint64_t)map->len >> (8 * k));
+    dl_digest_add(digest, size, sizeof size);
+    if (edge == 0) return;
+    dl_digest_add(digest, map->data, edge);
+    dl_digest_add(digest, map->data + map->len - edge, edge);
+}
+
 void dl_corpus_digest(const dl_corpus *corpus, dl_digest_stream *digest)
 {
-    for (size_t i = 0; i < corpus->n_files; i++) {
-        const dl_map *map = &corpus->files[i].map;
-        size_t edge = dl_size_min(map->len, 1 << 20);
-        unsigned char size[8];
-        for (int k = 0; k < 8; k++)
-            size[k] = (unsigned char)((uint64_t)map->len >> (8 * k));
-        dl_digest_add(digest, size, sizeof size);
-        if (edge == 0) continue;
-        dl_digest_add(digest, map->data, edge);
-        dl_digest_add(digest, map->data + map->len - edge, edge);
-    }
+    for (size_t i = 0; i < corpus->n_files; i++)
+        dl_map_digest(&corpus->files[i].map, digest);
 }

@@ -59,7 +59,9 @@ void dl_corpus_read(const dl_corpus *corpus, int32_t *out, uint64_t first, size_
 DL_MUST_CHECK diloco_status dl_corpus_check_vocab(const dl_corpus *corpus, size_t vocab,
                                                   int32_t *largest);
 
-/* Add the sizes and the first and last MiB of every file, in order. */
+/* Add the size and the first and last MiB of a file. */
+void dl_map_digest(const dl_map *map, dl_digest_stream *digest);
+/* The same of every file, in order. */
 void dl_corpus_digest(const dl_corpus *corpus, dl_digest_stream *digest);
 
 #endif

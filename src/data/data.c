@@ -1,16 +1,21 @@
-/* data.c - the cut: which tokens belong to validation, to a shard, to a window, and in which
- * order the windows come.
+/* data.c - the cut: which samples belong to validation and to a shard, and in which order they
+ * come.
  *
- *     corpus      |<---------------- n_train ---------------->|<--- n_test --->|
+ *     items       |<---------------- n_train ---------------->|<--- n_test --->|
  *     contiguous  |<- shard 0 ->|<- shard 1 ->|<- shard 2 ->| . (rest unused)
- *     shard       [w 0   ][w 1   ][w 2   ]. .                 window w begins at w T, has T + 1
+ *     shard       [s 0   ][s 1   ][s 2   ]. .       sample s begins at item s * stride
+ *
+ * An item is a token or an image. Of tokens the stride is T and a sample has T + 1; an image is a
+ * sample. A shard may be a list of samples instead, numbered over the whole training part.
  *
  * The order of an epoch is a permutation computed point by point (dl_rng_permute), so nothing
  * is stored and any position is reached at once. Its key is a draw of (seed, shard, epoch). */
 #include "data/data.h"
 
 #include "base/rng.h"
+#include "data/augment.h"
 #include "data/corpus.h"
+#include "data/images.h"
 #include "data/tokenizer.h"
 
 #include <inttypes.h>
@@ -18,7 +23,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_source_kind *const sources[] = {&dl_source_text, &dl_source_tokens};
+/* A source has one of both. */
+static const struct {
+    const dl_source_kind *tokens;
+    const dl_image_kind *images;
+} sources[] = {
+    {.tokens = &dl_source_text},
+    {.tokens = &dl_source_tokens},
+    {.images = &dl_images_mnist},
+    {.images = &dl_images_cifar10},
+};
 static const dl_tokenizer *const tokenizers[] = {&dl_tokenizer_byte};
 
 enum {
@@ -26,22 +40,44 @@ enum {
     N_TOKENIZERS = sizeof tokenizers / sizeof tokenizers[0]
 };
 
+typedef struct piece {
+    uint64_t first;       /* item of its first sample */
+    uint64_t n;           /* samples */
+    const uint64_t *list; /* borrowed; NULL: one after the other */
+} piece;
+
 struct dl_data {
+    dl_sample sample;
+    const dl_image_kind *kind; /* NULL: tokens */
+
     dl_corpus train, own_test; /* own_test: of data.test_path, else zeroed */
     const dl_corpus *test;     /* where the validation part is: one of the two */
     const dl_tokenizer *tokenizer;
     bool spoken; /* the tokenizer knows every token of the data */
-    bool whole;
+
+    dl_images images, own_test_images;
+    const dl_images *test_images;
+
+    bool whole, augment;
     uint64_t seed;
-    size_t T, vocab, n_shards;
-    uint64_t n_train, test_first, n_test; /* tokens */
-    uint64_t shard_tokens, windows;       /* of one shard */
+    size_t stride;                        /* items from a sample to the next */
+    uint64_t n_train, test_first, n_test; /* items */
+    piece *shards;                        /* owned */
+    size_t n_shards;
     char digest[DL_HASH_HEX + 1];
 };
 
 const char *dl_datasource_name_at(size_t i)
 {
-    return i < N_SOURCES ? sources[i]->name : NULL;
+    if (i >= N_SOURCES) return NULL;
+    return sources[i].images ? sources[i].images->name : sources[i].tokens->name;
+}
+
+bool dl_datasource_has_images(const char *name)
+{
+    for (size_t i = 0; i < N_SOURCES; i++)
+        if (sources[i].images && strcmp(sources[i].images->name, name) == 0) return true;
+    return false;
 }
 
 const char *dl_tokenizer_name_at(size_t i)
@@ -75,60 +111,123 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
-static diloco_status open_corpora(dl_data *data, const dl_config *config)
+/* Which source; of images everything that needs no file is known then. */
+static diloco_status find_source(dl_data *data, size_t *row, const dl_config *config)
 {
-    size_t source;
-    DL_TRY(find_row(&source, dl_datasource_name_at, config->datasource, "data.datasource"));
-    DL_TRY(find_tokenizer(data, config));
-    DL_TRY(dl_corpus_open(&data->train, sources[source], config->train_path, "data.train_path"));
+    DL_TRY(find_row(row, dl_datasource_name_at, config->datasource, "data.datasource"));
+    data->kind = sources[*row].images;
+    data->stride = data->kind ? 1 : (size_t)config->context;
+    data->whole = strcmp(config->partition, "whole") == 0;
+    data->augment = config->augment;
+    data->seed = (uint64_t)config->seed;
+    if (data->kind)
+        data->sample = data->kind->sample;
+    else
+        DL_TRY(find_tokenizer(data, config));
+    return DILOCO_OK;
+}
+
+static diloco_status open_corpora(dl_data *data, const dl_source_kind *kind,
+                                  const dl_config *config)
+{
+    DL_TRY(dl_corpus_open(&data->train, kind, config->train_path, "data.train_path"));
+    data->n_train = data->train.n;
     if (!config->test_path[0]) return DILOCO_OK;
-    return dl_corpus_open(&data->own_test, sources[source], config->test_path, "data.test_path");
+    DL_TRY(dl_corpus_open(&data->own_test, kind, config->test_path, "data.test_path"));
+    data->n_test = data->own_test.n;
+    return DILOCO_OK;
 }
 
-static void split(dl_data *data, double test_fraction)
+static diloco_status open_images(dl_data *data, const dl_config *config)
 {
-    if (data->own_test.n_files) {
-        data->test = &data->own_test;
-        data->n_test = data->own_test.n;
-        data->n_train = data->train.n;
-    } else {
-        data->test = &data->train;
-        data->n_test = (uint64_t)((double)data->train.n * test_fraction);
-        data->n_train = data->test_first = data->train.n - data->n_test;
-    }
-    data->shard_tokens = data->whole ? data->n_train : data->n_train / data->n_shards;
-    data->windows = data->shard_tokens ? (data->shard_tokens - 1) / data->T : 0;
+    bool own = config->test_path[0] != 0;
+    const char *test_path = own ? config->test_path : config->train_path;
+    DL_TRY(dl_images_open(&data->images, data->kind, config->train_path, "data.train_path", false));
+    if (data->images.n == 0)
+        return dl_fail(DILOCO_EINVAL,
+                       "data.train_path: %s has no training images: datasource "
+                       "\"%s\" looks for %s",
+                       config->train_path, data->kind->name, data->kind->files);
+    DL_TRY(dl_images_open(&data->own_test_images, data->kind, test_path,
+                          own ? "data.test_path" : "data.train_path", true));
+    data->n_train = data->images.n;
+    data->n_test = data->own_test_images.n;
+    if (data->n_test || !own) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "data.test_path: %s has no test images: datasource \"%s\" looks "
+                   "for %s",
+                   config->test_path, data->kind->name, data->kind->files);
 }
 
-static diloco_status check_lengths(const dl_data *data, const dl_config *config)
+/* Samples in so many items. */
+static uint64_t samples_of(const dl_data *data, uint64_t n)
+{
+    if (data->kind) return n;
+    return n ? (n - 1) / data->stride : 0;
+}
+
+/* Where the validation part is, and the shards. */
+static diloco_status split(dl_data *data, double test_fraction, size_t n_shards)
+{
+    bool own = data->n_test > 0;
+    data->test = own ? &data->own_test : &data->train;
+    data->test_images = own ? &data->own_test_images : &data->images;
+    if (!own) {
+        data->n_test = (uint64_t)((double)data->n_train * test_fraction);
+        data->test_first = data->n_train -= data->n_test;
+    }
+    data->shards = calloc(n_shards, sizeof *data->shards);
+    if (!data->shards) return dl_fail(DILOCO_ENOMEM, "no memory for %zu shards", n_shards);
+    data->n_shards = n_shards;
+    uint64_t each = data->whole ? data->n_train : data->n_train / n_shards;
+    for (size_t i = 0; i < n_shards; i++)
+        data->shards[i] = (piece){.first = data->whole ? 0 : i * each, .n = samples_of(data, each)};
+    return DILOCO_OK;
+}
+
+static diloco_status check_tokens(const dl_data *data, const dl_config *config)
 {
     bool own = data->own_test.n_files > 0;
-    if (data->shard_tokens <= data->T)
+    uint64_t each = data->whole ? data->n_train : data->n_train / data->n_shards;
+    if (data->shards[0].n == 0)
         return dl_fail(DILOCO_EINVAL,
                        "data.train_path: %s has %" PRIu64 " tokens for training, %" PRIu64
                        " for each of %zu shards, but one sequence needs %zu "
                        "(parameters.model.context + 1): give more data, or lower run.replicas or "
                        "the context",
-                       config->train_path, data->n_train, data->shard_tokens, data->n_shards,
-                       data->T + 1);
+                       config->train_path, data->n_train, each, data->n_shards, data->stride + 1);
     bool none = !own && config->test_fraction == 0; /* asked for */
-    if (data->n_test <= data->T && !none)
+    if (data->n_test <= data->stride && !none)
         return dl_fail(DILOCO_EINVAL,
                        "%s: %s has %" PRIu64 " tokens for validation, but one sequence needs %zu "
                        "(parameters.model.context + 1): give more data%s, or lower the context",
                        own ? "data.test_path" : "data.test_fraction",
-                       own ? config->test_path : config->train_path, data->n_test, data->T + 1,
+                       own ? config->test_path : config->train_path, data->n_test, data->stride + 1,
                        own ? "" : ", raise the fraction");
     return DILOCO_OK;
 }
 
-static diloco_status set_vocab(dl_data *data, const dl_config *config)
+static diloco_status check_images(const dl_data *data, const dl_config *config)
+{
+    if (data->shards[0].n == 0)
+        return dl_fail(DILOCO_EINVAL,
+                       "data.train_path: %s has %" PRIu64 " images for training, too few for %zu "
+                       "shards: give more data, or lower run.replicas",
+                       config->train_path, data->n_train, data->n_shards);
+    if (data->n_test > 0 || config->test_fraction == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "data.test_fraction: %g of the %" PRIu64 " images of %s is none: give more "
+                   "data, or raise the fraction",
+                   config->test_fraction, data->n_train, config->train_path);
+}
+
+static diloco_status set_tokens(dl_data *data, const dl_config *config)
 {
     int32_t largest = 0;
     size_t given = (size_t)config->vocab, limit = given ? given : SIZE_MAX;
     DL_TRY(dl_corpus_check_vocab(&data->train, limit, &largest));
     DL_TRY(dl_corpus_check_vocab(&data->own_test, limit, &largest));
-    data->vocab = given ? given : (size_t)largest + 1;
+    data->sample = dl_sample_tokens(given ? given : (size_t)largest + 1, (size_t)config->context);
     data->spoken = largest < data->tokenizer->n;
     return DILOCO_OK;
 }
@@ -138,54 +237,61 @@ static void set_digest(dl_data *data)
     dl_digest_stream stream;
     dl_digest_begin(&stream);
     dl_corpus_digest(&data->train, &stream);
+    dl_images_digest(&data->images, &stream);
     dl_digest_add(&stream, "|", 1);
     dl_corpus_digest(&data->own_test, &stream);
+    dl_images_digest(&data->own_test_images, &stream);
     dl_hash_to_hex(data->digest, dl_digest_end(&stream));
 }
 
-static diloco_status open_data(dl_data *data, const dl_config *config)
+static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_shards)
 {
-    DL_TRY(open_corpora(data, config));
-    split(data, config->test_fraction);
-    DL_TRY(check_lengths(data, config));
-    DL_TRY(set_vocab(data, config));
+    size_t row;
+    DL_TRY(find_source(data, &row, config));
+    DL_TRY(data->kind ? open_images(data, config)
+                      : open_corpora(data, sources[row].tokens, config));
+    DL_TRY(split(data, config->test_fraction, n_shards));
+    DL_TRY(data->kind ? check_images(data, config) : check_tokens(data, config));
+    if (!data->kind) DL_TRY(set_tokens(data, config));
     set_digest(data);
+    return DILOCO_OK;
+}
+
+static diloco_status open_words(dl_data *data, const dl_config *config)
+{
+    size_t row;
+    DL_TRY(find_source(data, &row, config));
+    if (data->kind) return DILOCO_OK;
+    size_t vocab = config->vocab ? (size_t)config->vocab : (size_t)data->tokenizer->n;
+    data->sample = dl_sample_tokens(vocab, (size_t)config->context);
+    data->spoken = vocab <= (size_t)data->tokenizer->n;
+    return DILOCO_OK;
+}
+
+/* n_shards 0: nothing but what the samples are. */
+static diloco_status open_either(dl_data **out, const dl_config *config, size_t n_shards)
+{
+    *out = NULL;
+    dl_data *data = calloc(1, sizeof *data);
+    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for the data's table");
+    diloco_status status = n_shards ? open_data(data, config, n_shards) : open_words(data, config);
+    if (status) {
+        dl_data_close(data);
+        return status;
+    }
+    *out = data;
     return DILOCO_OK;
 }
 
 diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards)
 {
     DL_ASSERT(n_shards > 0 && config->context > 0);
-    *out = NULL;
-    dl_data *data = calloc(1, sizeof *data);
-    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for the data's table");
-    data->T = (size_t)config->context;
-    data->n_shards = n_shards;
-    data->whole = strcmp(config->partition, "whole") == 0;
-    data->seed = (uint64_t)config->seed;
-    diloco_status status = open_data(data, config);
-    if (status) {
-        dl_data_close(data);
-        return status;
-    }
-    *out = data;
-    return DILOCO_OK;
+    return open_either(out, config, n_shards);
 }
 
 diloco_status dl_data_open_words(dl_data **out, const dl_config *config)
 {
-    *out = NULL;
-    dl_data *data = calloc(1, sizeof *data);
-    if (!data) return dl_fail(DILOCO_ENOMEM, "no memory for the data's table");
-    diloco_status status = find_tokenizer(data, config);
-    if (status) {
-        dl_data_close(data);
-        return status;
-    }
-    data->vocab = config->vocab ? (size_t)config->vocab : (size_t)data->tokenizer->n;
-    data->spoken = data->vocab <= (size_t)data->tokenizer->n;
-    *out = data;
-    return DILOCO_OK;
+    return open_either(out, config, 0);
 }
 
 void dl_data_close(dl_data *data)
@@ -193,29 +299,38 @@ void dl_data_close(dl_data *data)
     if (!data) return;
     dl_corpus_close(&data->train);
     dl_corpus_close(&data->own_test);
+    dl_images_close(&data->images);
+    dl_images_close(&data->own_test_images);
+    free(data->shards);
     free(data);
 }
 
 /* ---- what there is */
 
-size_t dl_data_vocab(const dl_data *data)
+const dl_sample *dl_data_sample(const dl_data *data)
 {
-    return data->vocab;
+    return &data->sample;
 }
 
-uint64_t dl_data_train_tokens(const dl_data *data)
+uint64_t dl_data_train_items(const dl_data *data)
 {
     return data->n_train;
 }
 
-uint64_t dl_data_test_tokens(const dl_data *data)
+uint64_t dl_data_test_items(const dl_data *data)
 {
     return data->n_test;
 }
 
-uint64_t dl_data_samples(const dl_data *data)
+uint64_t dl_data_samples(const dl_data *data, size_t shard)
 {
-    return data->windows;
+    DL_ASSERT(shard < data->n_shards);
+    return data->shards[shard].n;
+}
+
+uint64_t dl_data_all_samples(const dl_data *data)
+{
+    return samples_of(data, data->n_train);
 }
 
 const char *dl_data_digest(const dl_data *data)
@@ -223,27 +338,67 @@ const char *dl_data_digest(const dl_data *data)
     return data->digest;
 }
 
+void dl_data_set_shard(dl_data *data, size_t shard, const uint64_t *list, uint64_t n)
+{
+    DL_ASSERT(shard < data->n_shards && n > 0);
+    data->shards[shard] = (piece){.n = n, .list = list};
+}
+
+int32_t dl_data_class(const dl_data *data, uint64_t sample)
+{
+    int32_t label;
+    DL_ASSERT(data->kind && sample < data->n_train);
+    (void)dl_images_at(&data->images, sample, &label);
+    return label;
+}
+
 /* ---- the stream */
 
-/* First token, in the corpus, of sample `i` of a shard. */
+/* First item of sample `i` of a shard. */
 static uint64_t sample_begin(const dl_data *data, size_t shard, uint64_t i)
 {
-    uint64_t stream = DL_STREAM(DL_STREAM_DATA, shard), epoch = i / data->windows;
+    const piece *s = &data->shards[shard];
+    uint64_t stream = DL_STREAM(DL_STREAM_DATA, shard), epoch = i / s->n;
     uint32_t draw[4];
     dl_philox(draw, data->seed, stream, epoch);
     uint64_t key = draw[0] | (uint64_t)draw[1] << 32;
-    uint64_t window = dl_rng_permute(i % data->windows, data->windows, key, stream);
-    return (data->whole ? 0 : shard * data->shard_tokens) + window * data->T;
+    uint64_t place = dl_rng_permute(i % s->n, s->n, key, stream);
+    if (s->list) DL_ASSERT(s->list[place] < dl_data_all_samples(data));
+    return s->list ? s->list[place] * data->stride : s->first + place * data->stride;
 }
 
-void dl_data_batch(const dl_data *data, int32_t *inputs, int32_t *targets, size_t shard,
+static void read_tokens(const dl_data *data, int32_t *input, int32_t *target, uint64_t begin)
+{
+    dl_corpus_read(&data->train, input, begin, data->stride);
+    dl_corpus_read(&data->train, target, begin + 1, data->stride);
+}
+
+/* Sample `number` of a shard. */
+static void read_image(const dl_data *data, unsigned char *input, int32_t *target, uint64_t begin,
+                       size_t shard, uint64_t number)
+{
+    const dl_image_kind *kind = data->kind;
+    const unsigned char *pixels = dl_images_at(&data->images, begin, target);
+    if (data->augment && (kind->crop_pad || kind->mirror))
+        dl_augment(input, pixels, &data->sample, kind->crop_pad, kind->mirror, data->seed, shard,
+                   number);
+    else
+        memcpy(input, pixels, dl_sample_bytes(&data->sample));
+}
+
+void dl_data_batch(const dl_data *data, void *inputs, int32_t *targets, size_t shard,
                    uint64_t first, size_t rows)
 {
     DL_ASSERT(shard < data->n_shards);
+    unsigned char *input = inputs;
     for (size_t row = 0; row < rows; row++) {
         uint64_t begin = sample_begin(data, shard, first + row);
-        dl_corpus_read(&data->train, inputs + row * data->T, begin, data->T);
-        dl_corpus_read(&data->train, targets + row * data->T, begin + 1, data->T);
+        if (data->kind)
+            read_image(data, input, targets, begin, shard, first + row);
+        else
+            read_tokens(data, (int32_t *)(void *)input, targets, begin);
+        input += dl_sample_bytes(&data->sample);
+        targets += data->sample.length;
     }
 }
 
@@ -251,24 +406,35 @@ void dl_data_batch(const dl_data *data, int32_t *inputs, int32_t *targets, size_
 
 uint64_t dl_data_test_samples(const dl_data *data)
 {
-    return data->n_test ? (data->n_test - 1 + data->T - 1) / data->T : 0;
+    if (data->kind) return data->n_test;
+    return data->n_test ? (data->n_test - 1 + data->stride - 1) / data->stride : 0;
 }
 
-size_t dl_data_test_batch(const dl_data *data, int32_t *inputs, int32_t *targets, uint64_t first,
+static void read_test_tokens(const dl_data *data, int32_t *input, int32_t *target, uint64_t window)
+{
+    size_t T = data->stride;
+    uint64_t begin = window * T, left = data->n_test - 1 - begin;
+    size_t n = left < T ? (size_t)left : T;
+    dl_corpus_read(data->test, input, data->test_first + begin, n);
+    dl_corpus_read(data->test, target, data->test_first + begin + 1, n);
+    for (size_t t = n; t < T; t++)
+        input[t] = 0, target[t] = -1;
+}
+
+size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, uint64_t first,
                           size_t rows)
 {
-    uint64_t windows = dl_data_test_samples(data);
-    if (first >= windows) return 0;
-    if (rows > windows - first) rows = (size_t)(windows - first);
-    for (size_t row = 0; row < rows; row++) {
-        uint64_t begin = (first + row) * data->T, left = data->n_test - 1 - begin;
-        size_t n = left < data->T ? (size_t)left : data->T;
-        int32_t *in = inputs + row * data->T, *out = targets + row * data->T;
-        dl_corpus_read(data->test, in, data->test_first + begin, n);
-        dl_corpus_read(data->test, out, data->test_first + begin + 1, n);
-        for (size_t t = n; t < data->T; t++)
-            in[t] = 0, out[t] = -1;
-    }
+    uint64_t samples = dl_data_test_samples(data);
+    size_t bytes = dl_sample_bytes(&data->sample);
+    unsigned char *input = inputs;
+    if (first >= samples) return 0;
+    if (rows > samples - first) rows = (size_t)(samples - first);
+    for (size_t row = 0; row < rows; row++, input += bytes, targets += data->sample.length)
+        if (data->kind)
+            memcpy(input, dl_images_at(data->test_images, data->test_first + first + row, targets),
+                   bytes);
+        else
+            read_test_tokens(data, (int32_t *)(void *)input, targets, first + row);
     return rows;
 }
 

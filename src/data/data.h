@@ -1,26 +1,29 @@
-/* data.h - training data: tokens in a row, cut into disjoint shards, read as a stream whose
- * position is one number.
+/* data.h - training data: samples cut into disjoint shards, read as a stream whose position is one
+ * number.
  *
- * A source (text, tokens: one file and one row of data.c each) maps its files and gives
- * tokens. The validation part is cut from the end (data.test_fraction; 0 leaves none) or comes
- * from its own files (data.test_path). The training part is cut into n_shards contiguous pieces
- * of equal length (data.partition = whole: every shard is all of it); each piece into windows of
- * T + 1 tokens that overlap by one, T = parameters.model.context. A window is a *sample*. What
- * is left behind the last whole shard or window is not used.
+ * A source (text, tokens, MNIST, CIFAR10: one row of data.c each) gives samples of a kind
+ * (base/sample.h). The validation part comes from data.test_path, or it is the test files that lie
+ * beside an image set's training files, or it is cut from the end (data.test_fraction; 0 leaves
+ * none). The training part is cut into n_shards contiguous pieces of equal length (data.partition =
+ * whole: every shard is all of it). Of tokens a piece is cut into windows of T + 1 that overlap by
+ * one, T = parameters.model.context. A window, or an image, is a *sample*. What is left behind the
+ * last whole shard or window is not used.
  *
- *     sample i of shard k, epoch i / W:  window permute(i mod W; seed, shard, epoch)
+ *     sample i of shard k, epoch i / W:  permute(i mod W; seed, shard, epoch) of the shard's W
  *
- * so every window comes once before any comes twice, the order differs in every epoch and
- * shard, and the position i is all there is to save (PROTOCOL P16, P18).
+ * so every sample comes once before any comes twice, the order differs in every epoch and
+ * shard, and the position i is all there is to save (PROTOCOL P16, P18). What augmentation draws
+ * is a function of (seed, shard, i) too.
  *
- * The files stay mapped while the data is open, and their pages are read when they are used.
- * They must not be cut short meanwhile: the system kills a process (SIGBUS) that touches a page
- * behind the end of its file. Replace them by renaming. */
+ * Files stay mapped while the data is open (those packed with gzip are unpacked into memory), and
+ * their pages are read when they are used. They must not be cut short meanwhile: the system kills
+ * a process (SIGBUS) that touches a page behind the end of its file. Replace them by renaming. */
 #ifndef DL_DATA_DATA_H
 #define DL_DATA_DATA_H
 
 #include "base/config.h"
 #include "base/file.h"
+#include "base/sample.h"
 
 typedef struct dl_data dl_data;
 
@@ -30,31 +33,40 @@ typedef struct dl_data dl_data;
  * path, no files in a folder, an unknown source or tokenizer, no data, a token that
  * parameters.model.vocab has no place for, fewer tokens than one sequence in a shard or in the
  * validation part: worded with the path, the length there is and the length needed.
- * DILOCO_EPROTO: a token shard that is damaged or something else. DILOCO_ENOMEM. */
+ * DILOCO_EPROTO: a file that is damaged or something else. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards);
-/* Only what its tokens mean: no file is opened, there is nothing to train or validate on. The
+/* Only what its samples are: no file is opened, there is nothing to train or validate on. The
  * vocabulary is parameters.model.vocab, or the tokenizer's. */
 DL_MUST_CHECK diloco_status dl_data_open_words(dl_data **out, const dl_config *config);
 void dl_data_close(dl_data *data); /* NULL is fine */
 
-/* parameters.model.vocab, or where that is 0 what the data needs: 256 for bytes, for token
- * shards their largest token + 1. */
-size_t dl_data_vocab(const dl_data *data);
-uint64_t dl_data_train_tokens(const dl_data *data); /* before the cut into shards */
-uint64_t dl_data_test_tokens(const dl_data *data);
-uint64_t dl_data_samples(const dl_data *data); /* W: windows of one shard's epoch */
+/* What a sample is. Of tokens the classes are parameters.model.vocab, or where that is 0 what the
+ * data needs: 256 for bytes, for token shards their largest token + 1. */
+const dl_sample *dl_data_sample(const dl_data *data);
+uint64_t dl_data_train_items(const dl_data *data); /* tokens or images, before the cut */
+uint64_t dl_data_test_items(const dl_data *data);
+uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch */
 /* Digest of the first and last MiB of every file, sizes and the order: tells two machines that
  * they hold different data. In run.json. */
 const char *dl_data_digest(const dl_data *data);
 
-/* Samples first … first+rows-1 of a shard: inputs and targets i32[rows][T], targets shifted by
- * one. Any thread. Pure: the same numbers, the same tokens. Allocates nothing. */
-void dl_data_batch(const dl_data *data, int32_t *inputs, int32_t *targets, size_t shard,
+/* Another way to cut: shard `shard` becomes these n > 0 samples, numbered over the whole training
+ * part (images in order, or windows from token 0 on, all of them below dl_data_all_samples). The
+ * list is borrowed until close. Before the first batch. */
+void dl_data_set_shard(dl_data *data, size_t shard, const uint64_t *list, uint64_t n);
+uint64_t dl_data_all_samples(const dl_data *data);
+/* Class of a sample of the whole training part; images only. */
+int32_t dl_data_class(const dl_data *data, uint64_t sample);
+
+/* Samples first … first+rows-1 of a shard, as base/sample.h says: rows inputs, rows targets (of
+ * tokens the inputs shifted by one). Training images are augmented (data.augment). Any thread.
+ * Pure: the same numbers, the same samples. Allocates nothing. */
+void dl_data_batch(const dl_data *data, void *inputs, int32_t *targets, size_t shard,
                    uint64_t first, size_t rows);
 
-/* Validation windows in order, without overlap of targets; the last may be short: targets past the
- * end are -1 (and inputs 0). Returns the rows filled, 0 when past the end. Any thread. */
-size_t dl_data_test_batch(const dl_data *data, int32_t *inputs, int32_t *targets, uint64_t first,
+/* Validation samples in order, without overlap of targets; the last window may be short: targets
+ * past the end are -1 (and inputs 0). Returns the rows filled, 0 when past the end. Any thread. */
+size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, uint64_t first,
                           size_t rows);
 uint64_t dl_data_test_samples(const dl_data *data);
 
@@ -66,7 +78,9 @@ size_t dl_data_token_text(const dl_data *data, char out[64], int32_t token);
 size_t dl_data_encode(const dl_data *data, int32_t *tokens, size_t cap, const char *text,
                       size_t len);
 
-const char *dl_datasource_name_at(size_t i); /* "text", "tokens"; NULL behind the last */
-const char *dl_tokenizer_name_at(size_t i);  /* "byte" */
+const char *dl_datasource_name_at(size_t i); /* "text", "MNIST", …; NULL behind the last */
+/* Does this source give images? False for an unknown one. */
+bool dl_datasource_has_images(const char *name);
+const char *dl_tokenizer_name_at(size_t i); /* "byte" */
 
 #endif

@@ -4,8 +4,7 @@
  * places that matter, and place_of finds a window's place from its content. */
 #include "data/data.h"
 
-#include "check.h"
-#include "scratch.h"
+#include "image_files.h"
 
 enum { T = 8, MAX_ROWS = 512 };
 
@@ -81,8 +80,8 @@ TEST(every_window_comes_once_an_epoch_and_shards_are_disjoint)
     enum { SHARDS = 3, LENGTH = 163 }; /* of a shard; 162 / 8 = 20 windows */
     dl_config config = config_of(counting("epoch", SHARDS * LENGTH + 2));
     dl_data *data = open_data(&config, SHARDS);
-    CHECK_INT(20, dl_data_samples(data));
-    CHECK_INT(SHARDS * LENGTH + 2, dl_data_train_tokens(data));
+    CHECK_INT(20, dl_data_samples(data, 0));
+    CHECK_INT(SHARDS * LENGTH + 2, dl_data_train_items(data));
     for (size_t shard = 0; shard < SHARDS; shard++) {
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             size_t at[20];
@@ -105,7 +104,7 @@ TEST(a_shard_of_exactly_one_sequence_will_do)
     dl_config config = config_of(counting("exact", 2 * (T + 1)));
     dl_data *data = open_data(&config, 2);
     size_t at[2];
-    CHECK_INT(1, dl_data_samples(data));
+    CHECK_INT(1, dl_data_samples(data, 0));
     places(at, data, 1, 0, 2);
     CHECK(at[0] == T + 1 && at[1] == T + 1);
     dl_data_close(data);
@@ -116,7 +115,7 @@ static bool same_order(const dl_data *a, size_t shard_a, uint64_t epoch_a, const
                        size_t shard_b, uint64_t epoch_b)
 {
     size_t x[100], y[100];
-    CHECK_INT(100, dl_data_samples(a));
+    CHECK_INT(100, dl_data_samples(a, 0));
     places(x, a, shard_a, 100 * epoch_a, 100);
     places(y, b, shard_b, 100 * epoch_b, 100);
     for (size_t i = 1; i < 100; i++) /* steps between places: shards begin elsewhere */
@@ -175,8 +174,8 @@ TEST(validation_is_cut_from_the_end_and_its_last_window_is_short)
     dl_config config = config_of(counting("test", 1000));
     config.test_fraction = 0.1; /* 100 tokens, 99 targets: 12 windows and 3 targets */
     dl_data *data = open_data(&config, 1);
-    CHECK_INT(900, dl_data_train_tokens(data));
-    CHECK_INT(100, dl_data_test_tokens(data));
+    CHECK_INT(900, dl_data_train_items(data));
+    CHECK_INT(100, dl_data_test_items(data));
     CHECK_INT(13, dl_data_test_samples(data));
     int32_t inputs[20 * T], targets[20 * T];
     CHECK_INT(13, dl_data_test_batch(data, inputs, targets, 0, 20));
@@ -194,7 +193,7 @@ TEST(validation_is_cut_from_the_end_and_its_last_window_is_short)
 
     size_t at[2];
     places(at, data, 0, 0, 2);
-    for (uint64_t i = 0; i < dl_data_samples(data); i++) { /* training never reads behind 900 */
+    for (uint64_t i = 0; i < dl_data_samples(data, 0); i++) { /* training never reads behind 900 */
         places(at, data, 0, i, 1);
         CHECK(at[0] + T < 900);
     }
@@ -208,8 +207,8 @@ TEST(validation_may_have_files_of_its_own)
     snprintf(config.test_path, sizeof config.test_path, "%s",
              scratch_write("own.test", "012345678", T + 1));
     dl_data *data = open_data(&config, 1);
-    CHECK_INT(100, dl_data_train_tokens(data));
-    CHECK_INT(9, dl_data_test_tokens(data));
+    CHECK_INT(100, dl_data_train_items(data));
+    CHECK_INT(9, dl_data_test_items(data));
     int32_t inputs[T], targets[T];
     CHECK_INT(1, dl_data_test_batch(data, inputs, targets, 0, 1));
     CHECK(inputs[0] == '0' && targets[0] == '1' && targets[T - 1] == '8');
@@ -249,13 +248,17 @@ TEST(unknown_names_are_refused_and_the_known_ones_listed)
 {
     dl_config config = config_of(counting("names", 100));
     strcpy(config.datasource, "txet");
-    check_refused(&config, 1, "data.datasource: \"txet\" is unknown; there is: text, tokens");
+    check_refused(&config, 1,
+                  "data.datasource: \"txet\" is unknown; there is: text, tokens, MNIST, CIFAR10");
     config = config_of(counting("names", 100));
     strcpy(config.tokenizer, "bpe");
     check_refused(&config, 1, "data.tokenizer: \"bpe\" is unknown; there is: byte");
     CHECK_STR("text", dl_datasource_name_at(0));
     CHECK_STR("tokens", dl_datasource_name_at(1));
-    CHECK(dl_datasource_name_at(2) == NULL);
+    CHECK_STR("MNIST", dl_datasource_name_at(2));
+    CHECK_STR("CIFAR10", dl_datasource_name_at(3));
+    CHECK(dl_datasource_name_at(4) == NULL);
+    CHECK(dl_datasource_has_images("MNIST") && !dl_datasource_has_images("text"));
     CHECK_STR("byte", dl_tokenizer_name_at(0));
     CHECK(dl_tokenizer_name_at(1) == NULL);
 }
@@ -275,11 +278,11 @@ TEST(bytes_have_a_vocabulary_of_256_that_may_be_padded_but_not_cut)
 {
     dl_config config = config_of(counting("vocab", 100));
     dl_data *data = open_data(&config, 1);
-    CHECK_INT(256, dl_data_vocab(data));
+    CHECK_INT(256, dl_data_sample(data)->classes);
     dl_data_close(data);
     config.vocab = 320;
     data = open_data(&config, 1);
-    CHECK_INT(320, dl_data_vocab(data));
+    CHECK_INT(320, dl_data_sample(data)->classes);
     char text[64];
     CHECK_INT(5, dl_data_token_text(data, text, 319));
     CHECK_BYTES("<319>", text, 5);
@@ -323,8 +326,8 @@ TEST(token_shards_are_a_source_whose_vocabulary_is_in_the_data)
     strcpy(config.datasource, "tokens");
     snprintf(config.test_path, sizeof config.test_path, "%s", token_shard("b.bin", 20, 1000));
     dl_data *data = open_data(&config, 2);
-    CHECK_INT(1001, dl_data_vocab(data)); /* validation counts too */
-    CHECK_INT(60, dl_data_train_tokens(data));
+    CHECK_INT(1001, dl_data_sample(data)->classes); /* validation counts too */
+    CHECK_INT(60, dl_data_train_items(data));
     int32_t inputs[T], targets[T];
     dl_data_batch(data, inputs, targets, 1, 0, 1);
     CHECK(inputs[0] == 3 && targets[0] == 3);
@@ -336,7 +339,7 @@ TEST(token_shards_are_a_source_whose_vocabulary_is_in_the_data)
 
     config.vocab = 1001;
     data = open_data(&config, 2);
-    CHECK_INT(1001, dl_data_vocab(data));
+    CHECK_INT(1001, dl_data_sample(data)->classes);
     dl_data_close(data);
     config.vocab = 1000;
     check_refused(&config, 2, "b.bin");
@@ -388,7 +391,7 @@ TEST(words_alone_need_no_files)
     int32_t tokens[4];
     dl_config_init(&config);
     CHECK_OK(dl_data_open_words(&data, &config));
-    CHECK_INT(256, dl_data_vocab(data));
+    CHECK_INT(256, dl_data_sample(data)->classes);
     CHECK_INT(1, dl_data_token_text(data, text, 'x'));
     CHECK_INT('x', text[0]);
     CHECK_INT(2, dl_data_encode(data, tokens, 4, "ab", 2));
@@ -396,6 +399,156 @@ TEST(words_alone_need_no_files)
     CHECK_OK(dl_config_set(&config, "data.tokenizer", "nobody", "test"));
     CHECK_STATUS(DILOCO_EINVAL, dl_data_open_words(&data, &config));
     CHECK_CONTAINS("byte", diloco_error_text());
+}
+
+/* ---- images */
+
+static dl_config image_config(const char *source, const char *folder)
+{
+    dl_config config = config_of(folder);
+    snprintf(config.datasource, sizeof config.datasource, "%s", source);
+    return config;
+}
+
+TEST(images_are_cut_into_shards_each_of_which_comes_once_an_epoch)
+{
+    char *folder = scratch_folder("images");
+    mnist_files(folder, "train", 47, 3);
+    dl_config config = image_config("MNIST", folder);
+    dl_data *data = open_data(&config, 2);
+    int times[47] = {0};
+    unsigned char image[MNIST_PIXELS];
+    int32_t label;
+    CHECK_INT(DL_IMAGES, dl_data_sample(data)->kind);
+    CHECK_INT(47, dl_data_train_items(data));
+    CHECK_INT(23, dl_data_samples(data, 1));
+    for (size_t shard = 0; shard < 2; shard++)
+        for (uint64_t i = 0; i < 23; i++) {
+            size_t which = 0;
+            dl_data_batch(data, image, &label, shard, 23 + i, 1); /* the second epoch */
+            while (which < 47 &&
+                   (image_pixel(which, 0, 28, 3) != image[0] ||
+                    image_pixel(which, 700, 28, 3) != image[700] ||
+                    image_label(which, 3) != label || times[which] > 0 || which / 23 != shard))
+                which++;
+            CHECK(which < 46);
+            for (size_t k = 0; k < MNIST_PIXELS; k++)
+                CHECK_INT(image_pixel(which, k, 28, 3), image[k]);
+            times[which]++;
+        }
+    dl_data_close(data);
+}
+
+TEST(the_test_files_beside_the_training_files_are_the_validation_part)
+{
+    char *folder = scratch_folder("beside"), *elsewhere = scratch_folder("elsewhere");
+    unsigned char images[9 * MNIST_PIXELS];
+    int32_t labels[9];
+    mnist_files(folder, "train", 20, 0);
+    dl_config config = image_config("MNIST", folder);
+    config.test_fraction = 0.25;
+    dl_data *data = open_data(&config, 1); /* none: the end of the training part */
+    CHECK_INT(15, dl_data_train_items(data));
+    CHECK_INT(5, dl_data_test_samples(data));
+    CHECK_INT(5, dl_data_test_batch(data, images, labels, 0, 9));
+    for (size_t i = 0; i < 5; i++)
+        CHECK_INT(image_label(15 + i, 0), labels[i]);
+    dl_data_close(data);
+
+    mnist_files(folder, "t10k", 7, 4);
+    mnist_files(elsewhere, "t10k", 3, 8);
+    data = open_data(&config, 1);
+    CHECK_INT(20, dl_data_train_items(data));
+    CHECK_INT(2, dl_data_test_batch(data, images, labels, 5, 9));
+    CHECK_INT(image_label(5, 4), labels[0]);
+    CHECK_INT(image_pixel(6, 100, 28, 4), images[MNIST_PIXELS + 100]);
+    CHECK_INT(0, dl_data_test_batch(data, images, labels, 7, 9));
+    dl_data_close(data);
+
+    snprintf(config.test_path, sizeof config.test_path, "%s", elsewhere);
+    data = open_data(&config, 1);
+    CHECK_INT(3, dl_data_test_samples(data));
+    dl_data_close(data);
+    snprintf(config.test_path, sizeof config.test_path, "%s", scratch_folder("nothing"));
+    check_refused(&config, 1, "data.test_path");
+    config = image_config("MNIST", elsewhere);
+    check_refused(&config, 1, "has no training images");
+}
+
+TEST(too_few_images_are_refused)
+{
+    char *folder = scratch_folder("few");
+    mnist_files(folder, "train", 3, 0);
+    dl_config config = image_config("MNIST", folder);
+    check_refused(&config, 4, "3 images for training, too few for 4 shards");
+    config.test_fraction = 0.1;
+    check_refused(&config, 1, "data.test_fraction");
+}
+
+/* Augmented as a stream is: equal however far it had come, and not where it is turned off or the
+ * images are for validation. */
+TEST(training_images_of_cifar10_are_augmented_by_their_place_in_the_stream)
+{
+    enum { ROWS = 6 };
+    static unsigned char all[ROWS * CIFAR_PIXELS], one[CIFAR_PIXELS], plain[CIFAR_PIXELS];
+    char *folder = scratch_folder("cifar");
+    int32_t labels[ROWS], label, changed = 0;
+    cifar_file(folder, "data_batch_1.bin", 12, 0);
+    cifar_file(folder, "test_batch.bin", 2, 5);
+    dl_config config = image_config("CIFAR10", folder), off = config;
+    off.augment = false;
+    dl_data *data = open_data(&config, 1), *without = open_data(&off, 1);
+    dl_data_batch(data, all, labels, 0, 20, ROWS);
+    for (size_t row = 0; row < ROWS; row++) {
+        dl_data_batch(data, one, &label, 0, 20 + row, 1);
+        CHECK_BYTES(all + row * CIFAR_PIXELS, one, CIFAR_PIXELS);
+        dl_data_batch(without, plain, &label, 0, 20 + row, 1);
+        CHECK_INT(labels[row], label);
+        changed += memcmp(one, plain, CIFAR_PIXELS) != 0;
+    }
+    CHECK(changed >= ROWS - 1); /* of 162 kinds one is the image itself */
+    CHECK_INT(2, dl_data_test_batch(data, all, labels, 0, 2));
+    for (size_t k = 0; k < CIFAR_PIXELS; k++)
+        CHECK_INT(image_pixel(1, k, 32, 5), all[CIFAR_PIXELS + k]);
+    dl_data_close(data), dl_data_close(without);
+}
+
+/* ---- shards by lists */
+
+TEST(a_shard_may_be_a_list_of_samples)
+{
+    static const uint64_t list[] = {40, 3, 17, 9};
+    char *folder = scratch_folder("dealt");
+    mnist_files(folder, "train", 47, 3);
+    dl_config config = image_config("MNIST", folder);
+    dl_data *data = open_data(&config, 2);
+    unsigned char image[MNIST_PIXELS];
+    int32_t label;
+    bool seen[4] = {false};
+    CHECK_INT(47, dl_data_all_samples(data));
+    dl_data_set_shard(data, 1, list, 4);
+    CHECK_INT(4, dl_data_samples(data, 1));
+    CHECK_INT(23, dl_data_samples(data, 0));
+    for (uint64_t i = 4; i < 8; i++) { /* the second epoch */
+        size_t k = 0;
+        dl_data_batch(data, image, &label, 1, i, 1);
+        while (k < 4 && (seen[k] || dl_data_class(data, list[k]) != label ||
+                         image[300] != image_pixel((size_t)list[k], 300, 28, 3)))
+            k++;
+        CHECK(k < 4);
+        seen[k] = true;
+    }
+    dl_data_close(data);
+
+    config = config_of(counting("dealt windows", 100 * T + 1));
+    data = open_data(&config, 3);
+    size_t place[2];
+    static const uint64_t windows[] = {99, 50};
+    CHECK_INT(100, dl_data_all_samples(data));
+    dl_data_set_shard(data, 2, windows, 2);
+    places(place, data, 2, 0, 2);
+    CHECK_INT(149 * T, place[0] + place[1]);
+    dl_data_close(data);
 }
 
 TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards_are_disjoint,
@@ -413,4 +566,9 @@ TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards
           text_survives_the_byte_tokenizer,
           token_shards_are_a_source_whose_vocabulary_is_in_the_data,
           token_shards_within_bytes_are_spoken_by_the_byte_tokenizer, a_damaged_shard_is_refused,
-          the_digest_tells_other_data_apart)
+          the_digest_tells_other_data_apart,
+          images_are_cut_into_shards_each_of_which_comes_once_an_epoch,
+          the_test_files_beside_the_training_files_are_the_validation_part,
+          too_few_images_are_refused,
+          training_images_of_cifar10_are_augmented_by_their_place_in_the_stream,
+          a_shard_may_be_a_list_of_samples)

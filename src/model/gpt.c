@@ -92,12 +92,12 @@ static void add_block(dl_graph *g, const shape *s, size_t layer, int *x, int *de
     *delta = dl_linear(g, dl_swiglu(g, dl_linear(g, y, gate, 2)), down, 1);
 }
 
-diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, size_t vocab, size_t max_rows,
-                           int n_threads)
+diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                           size_t max_rows, int n_threads)
 {
     shape s = {0};
     enum { NODES = 9, WEIGHTS = 11, ENDS = 3 }; /* of a block; and of both ends */
-    DL_TRY(read_shape(&s, config, vocab));
+    DL_TRY(read_shape(&s, config, sample->classes));
     DL_TRY(dl_graph_create(out, NODES * (int)s.layers + ENDS, WEIGHTS * (int)s.layers + ENDS,
                            max_rows, (size_t)config->context, n_threads));
     dl_graph *g = *out;

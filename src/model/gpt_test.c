@@ -49,7 +49,8 @@ static void open_rig(rig *r, const char *backend, int threads, size_t max_rows)
 {
     CHECK_OK(dl_backend_create(&r->backend, backend));
     CHECK_OK(dl_pool_create(&r->pool, threads));
-    CHECK_OK(dl_model_create(&r->model, &r->config, GOLDEN_VOCAB, max_rows, r->backend, r->pool));
+    const dl_sample sample = dl_sample_tokens(GOLDEN_VOCAB, GOLDEN_T);
+    CHECK_OK(dl_model_create(&r->model, &r->config, &sample, max_rows, r->backend, r->pool));
     r->n = dl_model_n_parameters(r->model);
     r->host = malloc(r->n * sizeof *r->host);
 }
@@ -90,10 +91,9 @@ static void golden_tokens(int32_t *inputs, int32_t *targets, int step)
 
 static double take_mean_loss(rig *r)
 {
-    double sum;
-    uint64_t n;
-    CHECK_OK(dl_model_take_loss(r->model, &sum, &n));
-    return sum / (double)n;
+    dl_model_loss loss;
+    CHECK_OK(dl_model_take_loss(r->model, &loss));
+    return loss.sum / (double)loss.n_targets;
 }
 
 static void check_first_gradients(rig *r, const double *norms, const double *elements)

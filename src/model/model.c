@@ -11,13 +11,18 @@
 
 static const struct {
     const char *name;
+    dl_sample_kind takes;
     dl_model_build build;
 } models[] = {
-    {"gpt", dl_gpt_build},
+    {"gpt", DL_TOKENS, dl_gpt_build},
+    {"lenet5", DL_IMAGES, dl_lenet5_build},
+    {"resnet_18", DL_IMAGES, dl_resnet_build},
+    {"mlp", DL_IMAGES, dl_mlp_build},
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
 struct dl_model {
+    dl_sample sample;
     dl_graph *graph;        /* owned */
     diloco_tensor *tensors; /* owned; names and data are the graph's */
     bool *hidden;           /* owned */
@@ -29,14 +34,83 @@ const char *dl_model_name_at(size_t i)
     return i < N_MODELS ? models[i].name : NULL;
 }
 
-static diloco_status build(dl_graph **out, const dl_config *config, size_t vocab, size_t max_rows,
-                           int n_threads)
+/* ---- building ------------------------------------------------------------------------ */
+
+diloco_status dl_model_classes(size_t *classes, const dl_config *config, const dl_sample *sample)
+{
+    size_t channels = (size_t)config->in_channels;
+    *classes = config->num_classes ? (size_t)config->num_classes : sample->classes;
+    if (*classes < sample->classes)
+        return dl_fail(DILOCO_EINVAL,
+                       "parameters.model.num_classes = %zu, but data.datasource = \"%s\" has %zu",
+                       *classes, config->datasource, sample->classes);
+    if (channels && channels != sample->channels)
+        return dl_fail(DILOCO_EINVAL,
+                       "parameters.model.in_channels = %zu, but the images of data.datasource = "
+                       "\"%s\" have %zu: leave it 0",
+                       channels, config->datasource, sample->channels);
+    return DILOCO_OK;
+}
+
+/* Tensors whose names begin with `prefix` do not train. */
+static size_t freeze(dl_graph *g, const char *prefix, size_t len)
+{
+    size_t n = 0;
+    for (int i = 0; i < g->n_weights; i++)
+        if (strncmp(g->weights[i].name, prefix, len) == 0 && g->weights[i].role != DILOCO_BUFFER) {
+            g->weights[i].role = DILOCO_FROZEN;
+            n++;
+        }
+    return n;
+}
+
+static diloco_status freeze_all(dl_graph *g, const char *list)
+{
+    const char *end;
+    size_t n_trained = 0;
+    for (const char *at = list + strspn(list, " "); *at; at = end + strspn(end, ", ")) {
+        end = at + strcspn(at, ", ");
+        if (freeze(g, at, (size_t)(end - at)) == 0)
+            return dl_fail(DILOCO_EINVAL,
+                           "parameters.model.frozen: no parameter's name begins with \"%.*s\"; "
+                           "the first one is %s",
+                           (int)(end - at), at, g->weights[0].name);
+    }
+    for (int i = 0; i < g->n_weights; i++)
+        n_trained += g->weights[i].role == DILOCO_PARAMETER;
+    if (n_trained) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "parameters.model.frozen = \"%s\" leaves nothing to train", list);
+}
+
+static diloco_status build_row(dl_graph **out, size_t row, const dl_config *config,
+                               const dl_sample *sample, size_t max_rows, int n_threads)
+{
+    if (models[row].takes != sample->kind)
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.model_name = \"%s\" takes %s, and data.datasource = \"%s\" gives "
+                       "%s: choose one that fits the other",
+                       models[row].name, dl_sample_kind_name(models[row].takes), config->datasource,
+                       dl_sample_kind_name(sample->kind));
+    DL_TRY(models[row].build(out, config, sample, max_rows, n_threads));
+    diloco_status status = freeze_all(*out, config->frozen);
+    if (status) {
+        dl_graph_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static diloco_status build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                           size_t max_rows, int n_threads)
 {
     *out = NULL;
     for (size_t i = 0; i < N_MODELS; i++)
         if (strcmp(models[i].name, config->model) == 0)
-            return models[i].build(out, config, vocab, max_rows, n_threads);
-    return dl_fail(DILOCO_EINVAL, "trainer.model_name: there is no \"%s\"; use gpt", config->model);
+            return build_row(out, i, config, sample, max_rows, n_threads);
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.model_name: there is no \"%s\"; 'diloco train --help' "
+                   "lists those there are",
+                   config->model);
 }
 
 static bool is_hidden(const dl_weight *w)
@@ -44,20 +118,23 @@ static bool is_hidden(const dl_weight *w)
     return w->n_dims == 2 && !w->end;
 }
 
-diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config, size_t vocab,
-                                size_t max_rows, int n_threads)
+diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
+                                const dl_sample *sample, size_t max_rows, int n_threads)
 {
     dl_graph *g;
     size_t bytes = 0, activations;
     *out = (dl_model_plan){0};
-    DL_TRY(build(&g, config, vocab, max_rows, n_threads));
+    DL_TRY(build(&g, config, sample, max_rows, n_threads));
     diloco_status status = dl_graph_plan(g, &bytes, &activations);
-    out->n_parameters = g->n_parameters;
+    out->n_floats = g->n_parameters;
     out->parameter_bytes = out->gradient_bytes = g->n_parameters * sizeof(float);
     out->activation_bytes = bytes - dl_size_min(bytes, 2 * out->parameter_bytes);
-    for (int i = 0; i < g->n_weights; i++)
-        dl_inner_sizes_add(&out->inner, g->weights[i].rows, g->weights[i].columns,
-                           is_hidden(&g->weights[i]));
+    for (int i = 0; i < g->n_weights; i++) {
+        const dl_weight *w = &g->weights[i];
+        if (w->role != DILOCO_BUFFER) out->n_parameters += w->rows * w->columns;
+        if (w->dtype == DILOCO_F32)
+            dl_inner_sizes_add(&out->inner, w->rows, w->columns, is_hidden(w));
+    }
     for (int i = 0; i < g->n_nodes; i++) /* backward takes two products for each forward one */
         if (g->nodes[i].op->flops)
             out->flops_per_token += 3 * g->nodes[i].op->flops(g, &g->nodes[i]);
@@ -76,24 +153,25 @@ static diloco_status list_tensors(dl_model *model)
         const dl_weight *w = &g->weights[i];
         diloco_tensor *t = &model->tensors[i];
         *t = (diloco_tensor){.name = w->name,
-                             .data = g->parameters + w->offset,
-                             .dtype = DILOCO_F32,
+                             .data = w->dtype == DILOCO_I64 ? (void *)(g->counters + w->offset)
+                                                            : (void *)(g->parameters + w->offset),
+                             .dtype = w->dtype,
                              .role = w->role,
                              .n_dims = w->n_dims};
+        memcpy(t->shape, w->shape, sizeof t->shape);
         model->hidden[i] = is_hidden(w);
-        if (w->n_dims == 2) t->shape[0] = w->rows;
-        t->shape[w->n_dims - 1] = w->columns;
     }
     return DILOCO_OK;
 }
 
-diloco_status dl_model_create(dl_model **out, const dl_config *config, size_t vocab,
+diloco_status dl_model_create(dl_model **out, const dl_config *config, const dl_sample *sample,
                               size_t max_rows, dl_backend *backend, dl_pool *pool)
 {
     *out = NULL;
     dl_model *model = calloc(1, sizeof *model);
     if (!model) return dl_fail(DILOCO_ENOMEM, "no memory for a model");
-    diloco_status status = build(&model->graph, config, vocab, max_rows, dl_pool_size(pool));
+    model->sample = *sample;
+    diloco_status status = build(&model->graph, config, sample, max_rows, dl_pool_size(pool));
     if (!status) status = dl_graph_allocate(model->graph, backend, pool);
     if (!status) status = list_tensors(model);
     if (status) {
@@ -137,16 +215,30 @@ float *dl_model_gradients(dl_model *model)
     return model->graph->gradients;
 }
 
+static void draw_uniform(float *to, size_t n, float spread, uint64_t seed, uint64_t stream)
+{
+    dl_rng rng;
+    dl_rng_init(&rng, seed, stream, 0);
+    for (size_t k = 0; k < n; k++)
+        to[k] = spread * (2 * dl_rng_f32(&rng) - 1);
+}
+
 void dl_model_initial(const dl_model *model, float *host, uint64_t seed)
 {
     for (int i = 0; i < model->graph->n_weights; i++) {
         const dl_weight *w = &model->graph->weights[i];
         float *to = host + w->offset;
-        size_t n = w->rows * w->columns;
+        size_t n = w->dtype == DILOCO_F32 ? w->rows * w->columns : 0;
+        uint64_t stream = DL_STREAM(DL_STREAM_INIT, i);
         if (w->initial == DL_INITIAL_NORMAL)
-            dl_rng_normal(to, n, seed, DL_STREAM(DL_STREAM_INIT, i));
-        for (size_t k = 0; k < n; k++)
-            to[k] = w->initial == DL_INITIAL_NORMAL ? to[k] * w->spread : 1.0f;
+            dl_rng_normal(to, n, seed, stream);
+        else if (w->initial == DL_INITIAL_UNIFORM)
+            draw_uniform(to, n, w->spread, seed, stream);
+        for (size_t k = 0; k < n; k++) {
+            if (w->initial == DL_INITIAL_NORMAL) to[k] *= w->spread;
+            if (w->initial == DL_INITIAL_ONES) to[k] = 1;
+            if (w->initial == DL_INITIAL_ZEROS) to[k] = 0;
+        }
     }
 }
 
@@ -156,32 +248,37 @@ static diloco_status check_tokens(const dl_model *model, const int32_t *tokens, 
                                   const char *what, bool may_be_negative)
 {
     size_t vocab = model->graph->n_logits;
+    const char *unit = model->sample.kind == DL_TOKENS ? "token" : "class";
     for (size_t i = 0; i < n; i++)
         if ((tokens[i] < 0 && !may_be_negative) || (tokens[i] >= 0 && (size_t)tokens[i] >= vocab))
-            return dl_fail(DILOCO_EINVAL, "%s %zu is token %d, but the model has %zu", what, i,
+            return dl_fail(DILOCO_EINVAL, "%s %zu is %s %d, but the model has %zu", what, i, unit,
                            (int)tokens[i], vocab);
     return DILOCO_OK;
 }
 
-static diloco_status load_tokens(dl_model *model, const int32_t *inputs, size_t rows, size_t length)
+static diloco_status load_inputs(dl_model *model, const void *inputs, size_t rows, size_t length)
 {
     dl_graph *g = model->graph;
     if (rows < 1 || rows > g->max_rows || length < 1 || length > g->max_length)
         return dl_fail(DILOCO_EINVAL,
-                       "a batch of %zu sequences of %zu tokens; the model was made for 1 to %zu of"
-                       " 1 to %zu",
+                       "a batch of %zu samples of length %zu; the model was made for 1 to %zu of"
+                       " length 1 to %zu",
                        rows, length, g->max_rows, g->max_length);
+    if (model->sample.kind == DL_IMAGES) {
+        dl_backend_copy_in(g->backend, g->images, inputs, rows * g->image_bytes);
+        return DILOCO_OK;
+    }
     DL_TRY(check_tokens(model, inputs, rows * length, "input", false));
-    dl_backend_copy_in(g->backend, g->inputs, inputs, rows * length * sizeof *inputs);
+    dl_backend_copy_in(g->backend, g->inputs, inputs, rows * length * sizeof(int32_t));
     return DILOCO_OK;
 }
 
-static diloco_status run(dl_model *model, const int32_t *inputs, const int32_t *targets,
-                         size_t rows, dl_batch batch, float scale)
+static diloco_status run(dl_model *model, const void *inputs, const int32_t *targets, size_t rows,
+                         dl_batch batch, float scale)
 {
     dl_graph *g = model->graph;
     size_t n = rows * g->max_length, counted = 0;
-    DL_TRY(load_tokens(model, inputs, rows, g->max_length));
+    DL_TRY(load_inputs(model, inputs, rows, g->max_length));
     DL_TRY(check_tokens(model, targets, n, "target", true));
     dl_backend_copy_in(g->backend, g->targets, targets, n * sizeof *targets);
     for (size_t i = 0; i < n; i++)
@@ -194,34 +291,35 @@ static diloco_status run(dl_model *model, const int32_t *inputs, const int32_t *
     return DILOCO_OK;
 }
 
-diloco_status dl_model_train(dl_model *model, const int32_t *inputs, const int32_t *targets,
+diloco_status dl_model_train(dl_model *model, const void *inputs, const int32_t *targets,
                              size_t rows, float scale, bool accumulate)
 {
     return run(model, inputs, targets, rows, (dl_batch){.mode = DL_TRAIN, .accumulate = accumulate},
                scale);
 }
 
-diloco_status dl_model_eval(dl_model *model, const int32_t *inputs, const int32_t *targets,
+diloco_status dl_model_eval(dl_model *model, const void *inputs, const int32_t *targets,
                             size_t rows)
 {
     return run(model, inputs, targets, rows, (dl_batch){.mode = DL_EVAL}, 1);
 }
 
-diloco_status dl_model_take_loss(dl_model *model, double *sum, uint64_t *n_targets)
+diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out)
 {
     dl_graph *g = model->graph;
+    dl_tally tally;
     DL_TRY(dl_backend_sync(g->backend));
-    dl_backend_copy_out(g->backend, sum, &g->tally->loss, sizeof *sum);
-    dl_backend_zero(g->backend, &g->tally->loss, sizeof *sum);
-    *n_targets = model->n_targets;
+    dl_backend_copy_out(g->backend, &tally, g->tally, sizeof tally);
+    dl_backend_zero(g->backend, g->tally, sizeof tally);
+    *out = (dl_model_loss){tally.loss, model->n_targets, tally.n_correct};
     model->n_targets = 0;
     return DILOCO_OK;
 }
 
-diloco_status dl_model_logits(dl_model *model, float *logits, const int32_t *tokens, size_t n)
+diloco_status dl_model_logits(dl_model *model, float *logits, const void *input, size_t n)
 {
     dl_graph *g = model->graph;
-    DL_TRY(load_tokens(model, tokens, 1, n));
+    DL_TRY(load_inputs(model, input, 1, n));
     dl_graph_run(g, &(dl_batch){.rows = 1, .length = n, .mode = DL_PREDICT});
     dl_backend_copy_out(g->backend, logits, g->logits, g->n_logits * sizeof *logits);
     return DILOCO_OK;

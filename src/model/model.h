@@ -9,6 +9,7 @@
 #define DL_MODEL_MODEL_H
 
 #include "base/config.h"
+#include "base/sample.h"
 #include "base/thread.h"
 #include "nn/inner.h"
 #include "tensor/backend.h"
@@ -16,55 +17,65 @@
 
 typedef struct dl_model dl_model;
 
-/* `vocab` resolves parameters.model.vocab = 0. max_rows: most sequences of a batch.
- * DILOCO_EINVAL names the option that does not fit (heads that do not divide channels, …).
- * The pool and the backend are borrowed. */
-DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config, size_t vocab,
-                                            size_t max_rows, dl_backend *backend, dl_pool *pool);
+/* sample: what the data gives; it resolves parameters.model.vocab = 0 and its like. max_rows: most
+ * samples of a batch. DILOCO_EINVAL names the option that does not fit (heads that do not divide
+ * channels, a model of images with data of tokens, …). The pool and the backend are borrowed. */
+DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config,
+                                            const dl_sample *sample, size_t max_rows,
+                                            dl_backend *backend, dl_pool *pool);
 void dl_model_destroy(dl_model *model); /* NULL is fine */
 const char *dl_model_name_at(size_t i); /* known models; NULL behind the last */
 
 /* Bytes dl_model_create would take, without taking them: for the planner and doctor. */
 typedef struct dl_model_plan {
-    size_t n_parameters;
-    size_t parameter_bytes, gradient_bytes; /* 4 x n_parameters each */
+    size_t n_parameters;                    /* without buffers */
+    size_t n_floats;                        /* with float buffers */
+    size_t parameter_bytes, gradient_bytes; /* 4 x n_floats each */
     size_t activation_bytes;                /* everything else of the graph */
     dl_inner_sizes inner;                   /* for dl_inner_plan */
-    double flops_per_token;                 /* matrix products of forward and backward */
+    double flops_per_token; /* matrix products of forward and backward; of an image as well */
 } dl_model_plan;
 DL_MUST_CHECK diloco_status dl_model_plan_for(dl_model_plan *out, const dl_config *config,
-                                              size_t vocab, size_t max_rows, int n_threads);
+                                              const dl_sample *sample, size_t max_rows,
+                                              int n_threads);
 
-/* The tensors in order; data is the parameter's place on the backend. Names as in Hugging
- * Face's Llama ("model.layers.0.self_attn.q_proj.weight"). */
+/* The tensors in order; data is the tensor's place on the backend. Names as in Hugging
+ * Face's Llama ("model.layers.0.self_attn.q_proj.weight") or as in PyTorch's state_dict. Those of
+ * type I64 (counters) do not lie in the array of parameters. */
 const diloco_tensor *dl_model_tensors(const dl_model *model, size_t *n);
 /* [n] of these, is it a matrix between others: neither vector nor one of the model's ends? */
 const bool *dl_model_hidden(const dl_model *model);
+/* Float buffers lie among the parameters and are counted here; they have a gradient of zero. */
 size_t dl_model_n_parameters(const dl_model *model);
 float *dl_model_parameters(dl_model *model); /* backend memory, f32[n_parameters] */
 float *dl_model_gradients(dl_model *model);
 
-/* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count. */
+/* Initial values into host memory f32[n_parameters]: by seed, the same at any thread count.
+ * Counters begin at 0 by themselves. */
 void dl_model_initial(const dl_model *model, float *host, uint64_t seed);
 
-/* Forward and backward of a batch: inputs and targets i32[rows][T] in host memory, rows <=
+/* Forward and backward of a batch: `rows` samples (base/sample.h) in host memory, rows <=
  * max_rows; a target < 0 is not counted. The gradients become (accumulate: gain) `scale` times the
  * gradient of the *mean* loss over this batch's counted targets. The loss stays on the
- * backend, added up until dl_model_take_loss. */
-DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const int32_t *inputs,
+ * backend, added up until dl_model_take_loss. Running statistics move. */
+DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const void *inputs,
                                            const int32_t *targets, size_t rows, float scale,
                                            bool accumulate);
 
-/* Forward only. */
-DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const int32_t *inputs,
+/* Forward only, with running statistics as they are. */
+DL_MUST_CHECK diloco_status dl_model_eval(dl_model *model, const void *inputs,
                                           const int32_t *targets, size_t rows);
 
-/* Wait for the backend; the sum of the losses (nats) and the number of targets since the last
- * take, which is then zero. */
-DL_MUST_CHECK diloco_status dl_model_take_loss(dl_model *model, double *sum, uint64_t *n_targets);
+/* Wait for the backend; what was counted since the last take, which is then zero. */
+typedef struct dl_model_loss {
+    double sum; /* of the losses, nats */
+    uint64_t n_targets, n_correct;
+} dl_model_loss;
+DL_MUST_CHECK diloco_status dl_model_take_loss(dl_model *model, dl_model_loss *out);
 
-/* Logits f32[vocab] that follow tokens[n], n <= T, into host memory. */
-DL_MUST_CHECK diloco_status dl_model_logits(dl_model *model, float *logits, const int32_t *tokens,
+/* Logits f32[vocab] that follow tokens[n], n <= T, into host memory; or those of the classes for
+ * one image (n is 1). */
+DL_MUST_CHECK diloco_status dl_model_logits(dl_model *model, float *logits, const void *input,
                                             size_t n);
 
 /* Add the seconds of every operation to *profile (nn/graph.h) from now on; NULL stops. */

@@ -8,6 +8,7 @@
 #include <dirent.h>
 
 enum { VOCAB = 50, T = 20, ROWS = 4 };
+static const dl_sample tokens = {.kind = DL_TOKENS, .length = T, .classes = VOCAB};
 
 typedef struct rig {
     dl_config config;
@@ -42,7 +43,7 @@ static void open_rig(rig *r, const char *backend, int threads, size_t max_rows)
 {
     CHECK_OK(dl_backend_create(&r->backend, backend));
     CHECK_OK(dl_pool_create(&r->pool, threads));
-    CHECK_OK(dl_model_create(&r->model, &r->config, VOCAB, max_rows, r->backend, r->pool));
+    CHECK_OK(dl_model_create(&r->model, &r->config, &tokens, max_rows, r->backend, r->pool));
     r->n = dl_model_n_parameters(r->model);
     r->host = malloc(r->n * sizeof(float));
     dl_model_initial(r->model, r->host, 1);
@@ -61,9 +62,10 @@ static void close_rig(rig *r)
 
 static double take(rig *r, uint64_t *n)
 {
-    double sum;
-    CHECK_OK(dl_model_take_loss(r->model, &sum, n));
-    return sum;
+    dl_model_loss loss;
+    CHECK_OK(dl_model_take_loss(r->model, &loss));
+    *n = loss.n_targets;
+    return loss.sum;
 }
 
 static float *gradients(rig *r)
@@ -316,7 +318,7 @@ TEST(hidden_are_the_matrices_between_the_ends)
             CHECK(dl_model_hidden(r.model)[i] == block);
             n_hidden += block ? t[i].shape[0] * t[i].shape[1] : 0;
         }
-        CHECK_OK(dl_model_plan_for(&plan, &r.config, VOCAB, ROWS, 1));
+        CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens, ROWS, 1));
         CHECK_INT(n_hidden, plan.inner.hidden);
         CHECK_INT(plan.n_parameters, plan.inner.parameters);
         CHECK_INT(24, plan.inner.shorter);
@@ -371,12 +373,12 @@ TEST(the_plan_counts_what_create_takes)
     dl_model_plan plan, larger;
     small_options(&r);
     open_rig(&r, "cpu", 2, ROWS);
-    CHECK_OK(dl_model_plan_for(&plan, &r.config, VOCAB, ROWS, 2));
+    CHECK_OK(dl_model_plan_for(&plan, &r.config, &tokens, ROWS, 2));
     CHECK_INT(dl_model_n_parameters(r.model), plan.n_parameters);
     CHECK_INT(4 * plan.n_parameters, plan.parameter_bytes);
     CHECK_INT(4 * plan.n_parameters, plan.gradient_bytes);
     CHECK(plan.activation_bytes > 0);
-    CHECK_OK(dl_model_plan_for(&larger, &r.config, VOCAB, 100 * ROWS, 2));
+    CHECK_OK(dl_model_plan_for(&larger, &r.config, &tokens, 100 * ROWS, 2));
     CHECK(larger.activation_bytes > plan.activation_bytes);
     /* 6 for each weight of a product and token, and attention's 12 T C over 2 a layer. */
     double products = 2 * (24 * 24 * 2 + 2 * 12 * 24 + 3 * 64 * 24) + VOCAB * 24;
@@ -391,10 +393,12 @@ static void check_refused(const char *name, const char *value, size_t vocab, con
     small_options(&r);
     set(&r, name, value);
     CHECK_OK(dl_backend_create(&r.backend, "cpu"));
-    CHECK_STATUS(DILOCO_EINVAL, dl_model_create(&r.model, &r.config, vocab, ROWS, r.backend, NULL));
+    const dl_sample sample = dl_sample_tokens(vocab, T);
+    CHECK_STATUS(DILOCO_EINVAL,
+                 dl_model_create(&r.model, &r.config, &sample, ROWS, r.backend, NULL));
     CHECK(r.model == NULL);
     CHECK_CONTAINS(text, diloco_error_text());
-    CHECK_STATUS(DILOCO_EINVAL, dl_model_plan_for(&plan, &r.config, vocab, ROWS, 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_model_plan_for(&plan, &r.config, &sample, ROWS, 1));
     dl_backend_destroy(r.backend);
 }
 

@@ -170,7 +170,7 @@ static void fill_segments(dl_inner *o, const dl_inner_model *model)
     for (size_t i = 0; i < o->n_segments; i++) {
         const diloco_tensor *t = &model->tensors[i];
         segment *s = &o->segments[i];
-        size_t count = 1;
+        size_t count = t->dtype == DILOCO_F32; /* others do not lie among the parameters */
         for (int d = 0; d < t->n_dims; d++)
             count *= t->shape[d];
         bool hidden = model->hidden && model->hidden[i] && t->n_dims == 2;

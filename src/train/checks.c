@@ -378,7 +378,8 @@ static void warn_error_feedback(warning *out, const dl_config *config)
 
 static void warn_eval(warning *out, const dl_config *config)
 {
-    if (config->test_fraction == 0 && !config->test_path[0])
+    bool own = dl_datasource_has_images(config->datasource); /* its folder may hold a test set */
+    if (config->test_fraction == 0 && !config->test_path[0] && !own)
         say(out, "data.test_fraction is 0 and data.test_path is empty: nothing is held out, so "
                  "the shared model will not be evaluated");
 }
@@ -446,9 +447,9 @@ diloco_status diloco_train_check(const diloco_config *config)
     dl_model_plan plan;
     DL_TRY(dl_check_config(config));
     DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
-    size_t vocab = dl_data_vocab(data);
+    const dl_sample sample = *dl_data_sample(data);
     dl_data_close(data);
-    DL_TRY(dl_model_plan_for(&plan, config, vocab, (size_t)config->batch_size, 1));
+    DL_TRY(dl_model_plan_for(&plan, config, &sample, (size_t)config->batch_size, 1));
     dl_check_warnings(config, log_warning, NULL);
     return DILOCO_OK;
 }
@@ -458,12 +459,16 @@ diloco_status diloco_data_check(diloco_data_report *out, const diloco_config *co
     dl_data *data;
     memset(out, 0, sizeof *out);
     DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
-    out->train_tokens = dl_data_train_tokens(data);
-    out->test_tokens = dl_data_test_tokens(data);
-    out->samples_per_shard = dl_data_samples(data);
+    const dl_sample *sample = dl_data_sample(data);
+    out->train_tokens = dl_data_train_items(data);
+    out->test_tokens = dl_data_test_items(data);
+    out->samples_per_shard = dl_data_samples(data, 0);
     out->shards = (uint64_t)config->replicas;
-    out->vocab = (uint32_t)dl_data_vocab(data);
-    out->context = (uint32_t)config->context;
+    out->vocab = (uint32_t)sample->classes;
+    out->context = (uint32_t)sample->length;
+    out->channels = (uint32_t)sample->channels;
+    out->height = (uint32_t)sample->height;
+    out->width = (uint32_t)sample->width;
     snprintf(out->digest, sizeof out->digest, "%s", dl_data_digest(data));
     dl_data_close(data);
     return DILOCO_OK;

@@ -1,4 +1,4 @@
-/* evaluate.c - validation windows in order, each target counted once. The losses are added up on
+/* evaluate.c - validation samples in order, each target counted once. The losses are added up on
  * the backend and read once. */
 #include "train/evaluate.h"
 
@@ -7,15 +7,16 @@
 #include <math.h>
 
 /* The model's losses so far as a mean. */
-static diloco_status mean_loss(double *loss, uint64_t *n_targets, const dl_setup *s)
+static diloco_status take(dl_score *out, const dl_setup *s)
 {
-    double sum;
-    DL_TRY(dl_model_take_loss(s->model, &sum, n_targets));
-    *loss = sum / (double)*n_targets;
+    dl_model_loss loss;
+    DL_TRY(dl_model_take_loss(s->model, &loss));
+    double n = (double)loss.n_targets;
+    *out = (dl_score){loss.sum / n, (double)loss.n_correct / n, loss.n_targets};
     return DILOCO_OK;
 }
 
-diloco_status dl_evaluate(double *loss, uint64_t *n_targets, const dl_setup *s, uint64_t n_batches)
+diloco_status dl_evaluate(dl_score *out, const dl_setup *s, uint64_t n_batches)
 {
     if (dl_data_test_samples(s->data) == 0)
         return dl_fail(DILOCO_EINVAL,
@@ -27,26 +28,30 @@ diloco_status dl_evaluate(double *loss, uint64_t *n_targets, const dl_setup *s, 
         DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
         first += rows;
     }
-    return mean_loss(loss, n_targets, s);
+    return take(out, s);
 }
 
-diloco_status dl_evaluate_samples(double *loss, const dl_setup *s, size_t shard, uint64_t first,
+diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard, uint64_t first,
                                   size_t rows)
 {
-    uint64_t n_targets;
     dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
     DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
-    return mean_loss(loss, &n_targets, s);
+    return take(out, s);
 }
 
 diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
 {
     enum { ROWS = 8 }; /* enough to fill the matrix products */
     dl_setup s;
+    dl_score score = {0};
     *out = (diloco_eval_result){.entry = 0};
     DL_TRY(dl_setup_open_run(&s, &out->entry, config, 1, ROWS));
-    diloco_status status = dl_evaluate(&out->loss, &out->targets, &s, 0);
-    out->perplexity = exp(out->loss);
+    diloco_status status = dl_evaluate(&score, &s, 0);
+    out->loss = score.loss;
+    out->perplexity = exp(score.loss);
+    out->accuracy = score.accuracy;
+    out->targets = score.n_targets;
+    out->images = s.sample->kind == DL_IMAGES;
     dl_setup_close(&s);
     return status;
 }

@@ -1,16 +1,21 @@
-/* evaluate.h - the loss of the model as it is, on held-out text. */
+/* evaluate.h - the loss of the model as it is, on held-out data. */
 #ifndef DL_TRAIN_EVALUATE_H
 #define DL_TRAIN_EVALUATE_H
 
 #include "train/setup.h"
 
-/* Mean loss in nats over the targets of the first n_batches validation batches (0: all of
- * them). DILOCO_EINVAL: there is no validation data. Allocates nothing. */
-DL_MUST_CHECK diloco_status dl_evaluate(double *loss, uint64_t *n_targets, const dl_setup *setup,
-                                        uint64_t n_batches);
+typedef struct dl_score {
+    double loss;     /* mean over the targets, nats */
+    double accuracy; /* share of the targets that were the likeliest */
+    uint64_t n_targets;
+} dl_score;
 
-/* Mean loss on training samples first … first + rows - 1 of a shard; nothing is learnt. */
-DL_MUST_CHECK diloco_status dl_evaluate_samples(double *loss, const dl_setup *setup, size_t shard,
+/* Over the first n_batches validation batches (0: all of them). DILOCO_EINVAL: there is no
+ * validation data. Allocates nothing. */
+DL_MUST_CHECK diloco_status dl_evaluate(dl_score *out, const dl_setup *setup, uint64_t n_batches);
+
+/* On training samples first … first + rows - 1 of a shard; nothing is learnt. */
+DL_MUST_CHECK diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *setup, size_t shard,
                                                 uint64_t first, size_t rows);
 
 #endif

@@ -67,16 +67,21 @@ static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config
 
 static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl_data *data)
 {
-    uint64_t T = (uint64_t)config->context;
+    const dl_sample *sample = dl_data_sample(data);
+    uint64_t batch = dl_sample_bytes(sample) + sample->length * sizeof(int32_t);
     uint64_t token_bytes = strcmp(config->datasource, "tokens") == 0 ? 2 : 1;
-    uint64_t mapped = dl_data_samples(data) * T + dl_data_test_tokens(data);
-    out->data = mapped * token_bytes + 2 * sizeof(int32_t) * (uint64_t)config->batch_size * T;
+    uint64_t held = dl_data_train_items(data) + dl_data_test_items(data); /* of images all */
+    uint64_t read = dl_data_samples(data, 0) * sample->length + dl_data_test_items(data);
+    out->data =
+        sample->kind == DL_IMAGES ? held * (dl_sample_bytes(sample) + 1) : read * token_bytes;
+    out->data += batch * (uint64_t)config->batch_size;
 }
 
-static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config, size_t vocab)
+static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config,
+                                const dl_sample *sample)
 {
     dl_model_plan model;
-    DL_TRY(dl_model_plan_for(&model, config, vocab, (size_t)config->batch_size, out->threads));
+    DL_TRY(dl_model_plan_for(&model, config, sample, (size_t)config->batch_size, out->threads));
     out->parameters = model.n_parameters;
     out->local = model.parameter_bytes;
     out->gradient = model.gradient_bytes;
@@ -98,7 +103,7 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
     DL_TRY(config->train_path[0] ? dl_data_open(&data, config, (size_t)config->replicas)
                                  : dl_data_open_words(&data, config));
     out->threads = dl_setup_threads(config);
-    diloco_status status = plan_model(out, config, dl_data_vocab(data));
+    diloco_status status = plan_model(out, config, dl_data_sample(data));
     if (!status) status = plan_state(out, config);
     if (!status) plan_data(out, config, data);
     dl_data_close(data);

@@ -85,7 +85,8 @@ static diloco_status register_all(diloco_run *run, dl_setup *s, bool data_parall
         diloco_tensor t = tensors[i];
         t.fragment = fragment[i];
         DL_TRY(diloco_run_tensor(run, &t));
-        if (data_parallel) DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
+        if (data_parallel && t.role == DILOCO_PARAMETER) /* of buffers the movement */
+            DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
     }
     return DILOCO_OK;
 }
@@ -189,6 +190,7 @@ static diloco_status record_trainer(replica *r)
     dl_json_str(j, "program", diloco_version());
     dl_json_str(j, "isa", diloco_isa());
     dl_json_i64(j, "threads", r->setup.config.threads);
+    dl_json_str(j, "data", dl_sample_kind_name(r->setup.sample->kind));
     dl_json_str(j, "data_digest", dl_data_digest(r->setup.data));
     DL_TRY(dl_recorder_end(&r->recorder));
     dl_check_warnings(&r->setup.config, record_warning, r);
@@ -214,8 +216,7 @@ static diloco_status record_step(replica *r, const dl_step_facts *facts, double 
 
 /* theta takes the parameters' place for a while; what was there waits in the gradient's memory,
  * which is free between steps. */
-static diloco_status evaluate_theta(replica *r, double *loss, double *after_sync,
-                                    uint64_t *n_targets)
+static diloco_status evaluate_theta(replica *r, dl_score *held_out, dl_score *next)
 {
     dl_setup *s = &r->setup;
     size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
@@ -227,9 +228,9 @@ static diloco_status evaluate_theta(replica *r, double *loss, double *after_sync
     dl_backend_enter(s->backend);
     diloco_status status = diloco_run_theta(r->run, s->places, n_tensors);
     dl_backend_leave(s->backend);
-    if (!status) status = dl_evaluate(loss, n_targets, s, (uint64_t)s->config.eval_batches);
+    if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
     if (!status)
-        status = dl_evaluate_samples(after_sync, s, (size_t)r->now.shard, r->now.sample,
+        status = dl_evaluate_samples(next, s, (size_t)r->now.shard, r->now.sample,
                                      (size_t)s->config.batch_size);
     dl_backend_copy_within(s->backend, parameters, aside, bytes);
     return status;
@@ -250,17 +251,17 @@ static bool evaluation_due(const replica *r)
  * held beside the entry's inner_loss, which says what the replicas had before. */
 static diloco_status evaluate(replica *r)
 {
-    double loss, after_sync;
-    uint64_t n_targets;
+    dl_score held_out, next;
     progress(r, "eval");
-    DL_TRY(evaluate_theta(r, &loss, &after_sync, &n_targets));
+    DL_TRY(evaluate_theta(r, &held_out, &next));
     dl_json *j = dl_recorder_begin(&r->recorder, "eval");
     dl_json_u64(j, "entry", r->now.entry);
     dl_json_u64(j, "step", r->now.step);
-    dl_json_f64(j, "loss", loss);
-    dl_json_f64(j, "perplexity", exp(loss));
-    dl_json_f64(j, "loss_after_sync", after_sync);
-    dl_json_u64(j, "targets", n_targets);
+    dl_json_f64(j, "loss", held_out.loss);
+    if (r->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(held_out.loss));
+    dl_json_f64(j, "accuracy", held_out.accuracy);
+    dl_json_f64(j, "loss_after_sync", next.loss);
+    dl_json_u64(j, "targets", held_out.n_targets);
     return dl_recorder_end(&r->recorder);
 }
 

@@ -85,8 +85,12 @@ diloco_status diloco_sample(const diloco_config *config, const diloco_sample_arg
         return dl_fail(DILOCO_EINVAL, "temperature %g: give 0 for the likeliest token, or more",
                        args->temperature);
     DL_TRY(dl_setup_open_run(&setup, &entry, config, 0, 1));
+    if (setup.sample->kind != DL_TOKENS) {
+        dl_setup_close(&setup);
+        return dl_fail(DILOCO_EINVAL, "the run's model takes images: there is no text to sample");
+    }
     sampler s = {.setup = &setup, .T = (size_t)setup.config.context};
-    s.vocab = dl_data_vocab(setup.data);
+    s.vocab = setup.sample->classes;
     s.tokens = malloc(s.T * sizeof *s.tokens);
     s.logits = malloc(s.vocab * sizeof *s.logits);
     dl_rng_init(&s.rng, args->seed, DL_STREAM(DL_STREAM_SAMPLE, 0), 0);

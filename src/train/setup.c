@@ -57,8 +57,8 @@ diloco_status dl_setup_take_run(dl_config *config, bool all)
 static diloco_status resolve_vocab(dl_setup *s)
 {
     char text[24];
-    snprintf(text, sizeof text, "%zu", dl_data_vocab(s->data));
-    if (s->config.vocab) return DILOCO_OK;
+    snprintf(text, sizeof text, "%zu", s->sample->classes);
+    if (s->config.vocab || s->sample->kind != DL_TOKENS) return DILOCO_OK;
     return dl_config_set(&s->config, "parameters.model.vocab", text, "data");
 }
 
@@ -66,14 +66,15 @@ static diloco_status take_memory(dl_setup *s)
 {
     size_t n_tensors, bytes;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-    bool fits = dl_size_mul(&bytes, s->max_rows * sizeof(int32_t), (size_t)s->config.context);
+    bool fits = dl_size_mul(&bytes, s->max_rows, dl_sample_bytes(s->sample));
     s->inputs = fits ? malloc(bytes) : NULL;
+    fits = dl_size_mul(&bytes, s->max_rows * sizeof(int32_t), s->sample->length);
     s->targets = fits ? malloc(bytes) : NULL;
     s->places = calloc(n_tensors, sizeof *s->places);
     if (!s->inputs || !s->targets || !s->places)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a batch of %zu sequences", s->max_rows);
+        return dl_fail(DILOCO_ENOMEM, "no memory for a batch of %zu samples", s->max_rows);
     for (size_t i = 0; i < n_tensors; i++)
-        s->places[i] = tensors[i].data;
+        s->places[i] = tensors[i].dtype == DILOCO_F32 ? tensors[i].data : NULL;
     return DILOCO_OK;
 }
 
@@ -81,11 +82,11 @@ static diloco_status open_all(dl_setup *s, size_t n_shards)
 {
     DL_TRY(n_shards ? dl_data_open(&s->data, &s->config, n_shards)
                     : dl_data_open_words(&s->data, &s->config));
+    s->sample = dl_data_sample(s->data);
     DL_TRY(resolve_vocab(s));
     DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
     DL_TRY(dl_backend_create(&s->backend, "cpu"));
-    DL_TRY(dl_model_create(&s->model, &s->config, dl_data_vocab(s->data), s->max_rows, s->backend,
-                           s->pool));
+    DL_TRY(dl_model_create(&s->model, &s->config, s->sample, s->max_rows, s->backend, s->pool));
     return take_memory(s);
 }
 

@@ -14,8 +14,11 @@ typedef struct dl_setup {
     dl_backend *backend;
     dl_model *model;
     size_t max_rows;
-    int32_t *inputs, *targets; /* [max_rows][T] */
-    void **places;             /* [n_tensors] where each parameter lies */
+    const dl_sample *sample; /* the data's */
+    void *inputs;            /* max_rows of its inputs, and of its targets */
+    int32_t *targets;
+    void *
+        *places; /* [n_tensors] where each lies; NULL: a counter, which evaluating does not read */
 } dl_setup;
 
 /* Replicas that this machine runs. */
@@ -29,7 +32,7 @@ int dl_setup_threads(const dl_config *config);
  * DILOCO_ENOENT: no run there. */
 DL_MUST_CHECK diloco_status dl_setup_take_run(dl_config *config, bool all);
 
-/* Open data for n_shards (0: only what its tokens mean) and a model for at most max_rows sequences.
+/* Open data for n_shards (0: only what its tokens mean) and a model for at most max_rows samples.
  * The parameters are zero. On error nothing needs to be closed. */
 DL_MUST_CHECK diloco_status dl_setup_open(dl_setup *out, const dl_config *config, size_t n_shards,
                                           size_t max_rows);

@@ -86,17 +86,16 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
 {
     const dl_setup *s = step->setup;
     dl_time begin = dl_clock_now();
-    double sum;
-    uint64_t n_targets;
+    dl_model_loss loss;
     DL_TRY(gradient(s, shard, first));
     diloco_status status = apply(&out->grad_norm, step, lr);
     if (status && status != DILOCO_ENUMERIC) return status;
     out->applied = !status;
     if (status) out->grad_norm = NAN;
-    DL_TRY(dl_model_take_loss(s->model, &sum, &n_targets));
-    out->loss = sum / (double)n_targets;
+    DL_TRY(dl_model_take_loss(s->model, &loss));
+    out->loss = loss.sum / (double)loss.n_targets;
     out->samples = dl_step_samples(&s->config);
-    out->tokens = out->samples * (uint64_t)s->config.context;
+    out->tokens = out->samples * s->sample->length;
     out->seconds = dl_seconds(dl_clock_now() - begin);
     return DILOCO_OK;
 }

@@ -14,9 +14,9 @@ typedef struct dl_step {
 } dl_step;
 
 typedef struct dl_step_facts {
-    uint64_t samples, tokens;
-    double loss;      /* mean over the step's targets, nats */
-    double grad_norm; /* before clipping; NaN when it was not finite */
+    uint64_t samples, tokens; /* tokens: targets, so of images one each */
+    double loss;              /* mean over the step's targets, nats */
+    double grad_norm;         /* before clipping; NaN when it was not finite */
     double seconds;
     bool applied; /* false: the gradient was not finite, the parameters are as they were, and the
                      error text says where */

@@ -1,0 +1,64 @@
+/* images.h - sets of labelled images, and the kinds of set there are. */
+#ifndef DL_DATA_IMAGES_H
+#define DL_DATA_IMAGES_H
+
+#include "base/hash.h"
+#include "base/sample.h"
+#include "data/bytes.h"
+
+enum { DL_IMAGES_MAX_FILES = 8 };
+
+/* Images that lie at even distances, and their labels. */
+typedef struct dl_image_run {
+    const unsigned char *pixels, *labels;
+    size_t pixel_step, label_step;
+    uint64_t first; /* number of the first one in the set */
+    size_t n;
+} dl_image_run;
+
+typedef struct dl_images {
+    dl_bytes files[DL_IMAGES_MAX_FILES];
+    size_t n_files;
+    dl_image_run runs[DL_IMAGES_MAX_FILES];
+    size_t n_runs;
+    uint64_t n; /* images; 0: there is no such set */
+} dl_images;
+
+/* One kind of set; a row of data.c. */
+typedef struct dl_image_kind {
+    const char *name;   /* data.datasource */
+    const char *folder; /* where its own tools put it below the folder named, or "" */
+    const char *files;  /* for the text of errors */
+    dl_sample sample;
+    size_t crop_pad; /* augmentation: shifted by up to so many pixels, zeros around it */
+    bool mirror;     /* and mirrored half of the time */
+
+    /* Add the training or test files of a folder; none is fine. Errors worded with the path. */
+    diloco_status (*add)(dl_images *images, const char *folder, bool test);
+} dl_image_kind;
+
+extern const dl_image_kind dl_images_mnist, dl_images_cifar10;
+
+/* The training or test images in `path`, a folder. Without any, out->n is 0. DILOCO_ENOENT,
+ * DILOCO_EIO, DILOCO_ENOMEM; DILOCO_EINVAL: not a folder; DILOCO_EPROTO: a file that is damaged or
+ * something else, or a label beyond the kind's. `option` is for the text of errors. On error there
+ * is nothing to close. */
+DL_MUST_CHECK diloco_status dl_images_open(dl_images *out, const dl_image_kind *kind,
+                                           const char *path, const char *option, bool test);
+void dl_images_close(dl_images *images); /* zeroed is fine */
+
+/* Image i < n: its pixels u8[channels][height][width], its label. Any thread. */
+const unsigned char *dl_images_at(const dl_images *images, uint64_t i, int32_t *label);
+
+/* Add the sizes and the first and last MiB of every file as it lies on disk. */
+void dl_images_digest(const dl_images *images, dl_digest_stream *digest);
+
+/* ---- for kinds */
+
+/* Open folder/name, or folder/name.gz, as the next file. DILOCO_ENOENT: neither is there. */
+DL_MUST_CHECK diloco_status dl_images_add_file(dl_images *images, const dl_bytes **file,
+                                               const char *folder, const char *name);
+/* The next n images. DILOCO_EPROTO: a label is not below `classes`. */
+DL_MUST_CHECK diloco_status dl_images_add_run(dl_images *images, dl_image_run run, size_t classes);
+
+#endif
