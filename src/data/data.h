@@ -45,7 +45,7 @@ void dl_data_close(dl_data *data); /* NULL is fine */
 const dl_sample *dl_data_sample(const dl_data *data);
 uint64_t dl_data_train_items(const dl_data *data); /* tokens or images, before the cut */
 uint64_t dl_data_test_items(const dl_data *data);
-uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch */
+uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch; 0 without files */
 /* Digest of the first and last MiB of every file, sizes and the order: tells two machines that
  * they hold different data. In run.json. */
 const char *dl_data_digest(const dl_data *data);

@@ -31,7 +31,7 @@ diloco_status dl_mlp_build(dl_graph **out, const dl_config *config, const dl_sam
                            size_t max_rows, int n_threads)
 {
     size_t hidden[MAX_HIDDEN], n, classes;
-    char name[16];
+    char name[24];
     DL_TRY(read_hidden(hidden, &n, config->hidden));
     DL_TRY(dl_model_classes(&classes, config, sample));
     DL_TRY(dl_graph_create(out, 2 * (int)n + 4, 2 * (int)n + 2, max_rows, 1, n_threads));

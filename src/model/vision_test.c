@@ -252,8 +252,8 @@ TEST(the_mlp_is_pytorchs)
 
 TEST(resnet_18_is_pytorchs_with_its_running_statistics)
 {
-    check_golden(&resnet, "cpu", 1);
-    check_golden(&resnet, "trap", 2);
+    check_golden(&resnet, "cpu",
+                 2); /* its operations are on the trap backend in tests of their own */
 }
 
 TEST(every_instruction_set_gives_nearly_the_same)

@@ -40,7 +40,7 @@ typedef struct state {
 typedef struct replica {
     const dl_config *config;
     int index;
-    char name[4];
+    char name[16];
     dl_backend *backend;
     dl_pool *pool;
     dl_graph *graph;
@@ -181,7 +181,8 @@ static void *live(void *user)
     return NULL;
 }
 
-static void run_both(replica r[2], const char *apply_to)
+/* The configuration, for the caller to free. */
+static dl_config *run_both(replica r[2], const char *apply_to)
 {
     dl_config *config = fixture_config("diloco");
     set(config, "run.replicas", "2");
@@ -197,6 +198,7 @@ static void run_both(replica r[2], const char *apply_to)
     CHECK_INT(0, pthread_create(&r[1].thread, NULL, live, &r[1]));
     live(&r[0]);
     pthread_join(r[1].thread, NULL);
+    return config;
 }
 
 /* Element i after both entries, as the outer optimizer or as the mean has it. */
@@ -279,7 +281,7 @@ static void check_momentum(const replica *r, bool all_floating)
 static void check_run(const char *apply_to, bool all_floating)
 {
     static replica r[2];
-    run_both(r, apply_to);
+    dl_config *config = run_both(r, apply_to);
     check_all(r, all_floating);
     check_momentum(&r[0], all_floating);
     /* 3 batches and 4: 3.5 gives 4; then 7 and 8: 7.5 gives 8. */
@@ -289,6 +291,7 @@ static void check_run(const char *apply_to, bool all_floating)
         CHECK_BYTES("\1\1\0", r[i].after[1].flags, N_FLAGS);
     }
     close_replica(&r[0]), close_replica(&r[1]);
+    free(config);
 }
 
 TEST(buffers_and_frozen_tensors_are_averaged_and_only_parameters_have_momentum)
