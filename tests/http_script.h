@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SCRIPT_REQUESTS = 64, SCRIPT_REQUEST_BYTES = 32 << 10, SCRIPT_PEERS = 32 };
+enum { SCRIPT_REQUESTS = 64, SCRIPT_REQUEST_BYTES = 2 << 20, SCRIPT_PEERS = 32 };
 
 typedef struct http_script {
     const char *const *answers;

@@ -142,9 +142,11 @@ diloco_status dl_bucket_remove(void *self, const char *key, dl_time until);
 void dl_bucket_traffic(const void *self, uint64_t *sent, uint64_t *received);
 void dl_bucket_close(void *self);
 
+#define DL_BUCKET_PAUSE_MIN (500 * DL_MILLISECOND)
+#define DL_BUCKET_PAUSE_MAX (10 * DL_SECOND)
 #define DL_BUCKET_KIND                                                                             \
-    .close = dl_bucket_close, .create = dl_bucket_create, .put = dl_bucket_put,                    \
-    .read = dl_bucket_read, .list = dl_bucket_list, .remove = dl_bucket_remove,                    \
-    .traffic = dl_bucket_traffic
+    .pause_min = DL_BUCKET_PAUSE_MIN, .pause_max = DL_BUCKET_PAUSE_MAX, .close = dl_bucket_close,  \
+    .create = dl_bucket_create, .put = dl_bucket_put, .read = dl_bucket_read,                      \
+    .list = dl_bucket_list, .remove = dl_bucket_remove, .traffic = dl_bucket_traffic
 
 #endif

@@ -11,6 +11,9 @@ typedef struct dl_store_kind {
     const char *scheme; /* "file": the url picks the row */
     size_t size;        /* bytes of private state, given zeroed */
 
+    /* Between two looks of somebody who waits, where a look costs something; 0: store.h's. */
+    dl_time pause_min, pause_max;
+
     /* `place` is the url behind "scheme://". close is called even after an error. */
     diloco_status (*open)(void *self, const char *place, bool create, const atomic_bool *aborted);
     void (*close)(void *self);

@@ -410,12 +410,17 @@ diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t
         if (!prefix_ok(prefixes[i])) return bad_key("folder (a key and '/')", prefixes[i]);
     DL_TRY(dl_store_check(&store->aborted, until, "waiting"));
 
+    const dl_store_kind *kind = store->kind;
+    dl_time least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
+    dl_time most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
     dl_time pause = progress ? 0 : 2 * store->pause;
-    if (pause < PAUSE_MIN) pause = PAUSE_MIN;
-    if (pause > PAUSE_MAX) pause = PAUSE_MAX;
+    if (pause < least) pause = least;
+    if (pause > most) pause = most;
     store->pause = pause;
 
-    dl_time look_again = dl_time_after(dl_clock_now(), pause);
+    /* Up to a quarter less, so that replicas do not all look at once. */
+    dl_time now = dl_clock_now();
+    dl_time look_again = dl_time_after(now, pause - pause / 4 * (now / 1000 % 1000) / 1000);
     bool last = until <= look_again;
     if (last) look_again = until;
     diloco_status status = store->kind->wait

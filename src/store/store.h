@@ -84,7 +84,8 @@ DL_MUST_CHECK diloco_status dl_store_delete(dl_store *store, const char *key, dl
 
 /* Return when something under one of the prefixes may have changed since the last wait, or
  * at `until` (DILOCO_ETIMEDOUT). Returns early, so that the caller looks again, after 20 ms,
- * doubling from call to call to 1 s, reset when `progress`; a store that can be told
+ * doubling from call to call to 1 s, reset when `progress` (of a bucket, where each look is
+ * paid for, 0.5 s to 10 s); a store that can be told
  * (inotify, a condition) wakes it sooner. Fails only with DILOCO_ETIMEDOUT, _ECLOSED and
  * _EINVAL (a bad prefix). */
 DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *prefixes,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gcs_fake.py PORT: a FAKE of Google Cloud Storage's XML API on loopback, for want of a real one.
+"""gcs_fake.py PORT [CERTIFICATE KEY]: a FAKE of Google Cloud Storage's XML API on loopback, for want of a real one.
 
 As much of it as a run needs, from its documentation: objects with x-goog-if-generation-match,
 ranges with If-Match, list-type=2, multipart uploads, and GOOG4-HMAC-SHA256 signatures, every one of
@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import os
 import re
+import ssl
 import sys
 import threading
 import time
@@ -191,4 +192,9 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_one
 
 
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
