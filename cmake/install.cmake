@@ -11,8 +11,10 @@ install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN *.md)
 
+# Not as Requires.private: a static libdiloco uses the shared libcurl, without all that a static
+# one would need.
 if(DILOCO_CLOUD)
-  set(DILOCO_PC_CLOUD "libcurl libcrypto expat")
+  set(DILOCO_PC_CLOUD "-lcurl -lcrypto -lexpat ")
 endif()
 configure_file(cmake/diloco.pc.in diloco.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/diloco.pc DESTINATION ${pc_dir})
@@ -37,7 +39,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libxxhash-dev") # to link the static libraries
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libxxhash-dev, libcurl4-openssl-dev, libssl-dev, libexpat1-dev") # to link the static libraries
 include(CPack)
 add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} -G DEB
                   WORKING_DIRECTORY ${PROJECT_BINARY_DIR} USES_TERMINAL)
