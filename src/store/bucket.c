@@ -202,6 +202,13 @@ void dl_bucket_code(char code[64], const dl_web_exchange *x)
         code[0] = '\0'; /* no XML: no word */
 }
 
+bool dl_bucket_is_missing(const dl_web_exchange *x)
+{
+    char code[64];
+    dl_bucket_code(code, x);
+    return !strcmp(code, "NoSuchBucket") || !strcmp(code, "ContainerNotFound");
+}
+
 diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
 {
     static const struct {
@@ -419,14 +426,12 @@ static diloco_status prepare_read(void *context, dl_web_exchange *x, const char 
 static diloco_status refuse_read(void *context, dl_web_exchange *x)
 {
     asking *a = context;
-    char code[64];
     if (mend_clock(a->b, x)) {
         x->again = true;
         return DILOCO_OK;
     }
     has_expired(a->b, x);
-    dl_bucket_code(code, x);
-    if (x->status == 404 && strcmp(code, "NoSuchBucket") && strcmp(code, "ContainerNotFound"))
+    if (x->status == 404 && !dl_bucket_is_missing(x))
         return dl_fail(DILOCO_ENOENT, "%s is not in %s", a->r->name, a->b->label);
     return dl_bucket_refusal(a->b, x);
 }
@@ -457,10 +462,9 @@ diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time 
 
 typedef struct page {
     dl_bucket *b;
-    const char *marker_path;
     const dl_web_exchange *x;
     dl_bucket_entry entry; /* being read */
-    bool has_key, more;
+    bool has_key, more, no_bucket;
     char marker[DL_BUCKET_NAME];
 } page;
 
@@ -505,7 +509,6 @@ static diloco_status on_element(void *context, const char *path, const char *tex
 static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     page *p = context;
-    char code[64];
     p->x = x;
     dl_buf_clear(&b->entries);
     dl_buf_clear(&b->names);
@@ -513,7 +516,7 @@ static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
     if (x->status >= 200 && x->status <= 299)
         return dl_xml_walk(x->text.data, x->text.len, b->dialect->listing.root, on_element, p,
                            b->label);
-    dl_bucket_code(code, x);
+    p->no_bucket = dl_bucket_is_missing(x);
     return dl_bucket_refusal(b, x);
 }
 
@@ -594,7 +597,7 @@ diloco_status dl_bucket_ready(dl_bucket *b, bool create)
     page p = {.b = b};
     dl_time until = dl_time_after(dl_clock_now(), 60 * DL_SECOND);
     diloco_status status = fetch_page(&p, "", NULL, "1", until);
-    if (status == DILOCO_EUNREACHABLE && strstr(diloco_error_text(), "there is no such"))
+    if (p.no_bucket)
         return dl_fail(DILOCO_ENOENT, "%s: there is no such bucket; make it first", b->label);
     if (status) return status;
     if (!create && b->entries.len == 0)

@@ -103,7 +103,7 @@ DL_MUST_CHECK diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request 
                                           dl_time until);
 
 /* A big body in parts of b->part_bytes or more, several at once. `request` fills in all but the
- * body for part `index`; `answer` sees its 2xx. The number of parts is dl_bucket_parts(). */
+ * body for part `index`; `answer` (may be NULL) sees its 2xx. */
 typedef struct dl_bucket_cut {
     const dl_span *spans;
     size_t n_spans, part_bytes, n_parts;
@@ -111,7 +111,7 @@ typedef struct dl_bucket_cut {
     diloco_status (*request)(void *context, size_t index, dl_bucket_request *r);
     diloco_status (*answer)(void *context, size_t index, dl_web_exchange *x);
 } dl_bucket_cut;
-/* DILOCO_EINVAL: more than max_parts would be needed. */
+/* Sets all but what stands behind n_parts; parts grow so that there are max_parts at most. */
 void dl_bucket_cut_up(dl_bucket_cut *cut, const dl_bucket *b, const dl_span *spans, size_t n_spans,
                       size_t max_parts);
 DL_MUST_CHECK diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut *cut,
@@ -119,6 +119,7 @@ DL_MUST_CHECK diloco_status dl_bucket_send(dl_bucket *b, const char *name, const
 
 /* The service's word for what is wrong: "NoSuchKey"; "" when it says none. */
 void dl_bucket_code(char code[64], const dl_web_exchange *x);
+bool dl_bucket_is_missing(const dl_web_exchange *x); /* the bucket itself, says the answer */
 /* Words an answer that is not right: clock, credentials, permissions, no such bucket by name. */
 diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x);
 

@@ -100,11 +100,8 @@ static diloco_status looked(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     dl_bulk_look *look = context;
     unsigned long long total = x->text.len;
-    char code[64];
     *look = (dl_bulk_look){0};
-    dl_bucket_code(code, x);
-    if (x->status == 404 && strcmp(code, "NoSuchBucket") && strcmp(code, "ContainerNotFound"))
-        return DILOCO_OK;
+    if (x->status == 404 && !dl_bucket_is_missing(x)) return DILOCO_OK;
     look->there = x->status == 200 || x->status == 206 || x->status == 416; /* 416: it is empty */
     if (!look->there) return dl_bucket_refusal(b, x);
     const char *range = dl_web_answer(x, "Content-Range");
