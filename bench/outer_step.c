@@ -100,7 +100,6 @@ static void outer(bench *b, size_t n_members, bool digest, bool adopt)
     }
     dl_outer_step_args args = {.manifest = &b->manifest,
                                .form = &b->form,
-                               .combiner = dl_combiner_find("mean"),
                                .outer = dl_outer_find("nesterov"),
                                .scalars = {1e-6f, 0.5f},
                                .n_members = n_members,
@@ -181,12 +180,13 @@ static void set_up(bench *b, size_t n, int threads)
     static dl_config config;
     diloco_tensor tensor = {.name = "w", .n_dims = 1, .shape = {n}};
     dl_arena measure = {0};
+    dl_combine_rule mean = dl_combine_mean();
     *b = (bench){.n = n};
     dl_config_init(&config);
     if (dl_isa_check() || dl_pool_create(&b->pool, threads) ||
         dl_manifest_init(&b->manifest, &tensor, 1, false) ||
         dl_codec_form_init(&b->form, &config, &b->manifest, 0) ||
-        dl_outer_scratch_create(&b->scratch, &b->manifest, MEMBERS, threads))
+        dl_outer_scratch_create(&b->scratch, &b->manifest, &mean, MEMBERS, threads))
         fail();
     for (dl_arena *arena = &measure;; arena = &b->arena) {
         dl_state_layout(&b->state, arena, b->manifest.fragments[0], dl_outer_find("nesterov"));

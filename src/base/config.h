@@ -36,6 +36,9 @@ typedef struct diloco_config {
     int64_t fragments, fragment_layers, overlap_steps;
     dl_config_name fragment_pattern, schedule, overlap;
     double local_mix;
+    double trim;
+    int64_t byzantine, bucket_size;
+    dl_config_name pre_aggregation, robust_fallback;
 
     /* [trainer] the inner loop */
     dl_config_name model, optimizer, lr_scheduler;

@@ -67,6 +67,7 @@ struct dl_codec {
     const char *const *options; /* names of the options that it heeds, then NULL; NULL: none */
     bool lossy;
     const struct dl_block_kind *blocks; /* of a codec of fixed blocks (blocks.h), else NULL */
+    bool sparse; /* most elements decode to 0: no combiner that sorts elements takes it */
 
     /* Set form's bound, room and, where the codec needs them, units and at of each tensor and their
      * ends; the rest is set. DILOCO_EINVAL: an option does not fit. */

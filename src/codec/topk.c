@@ -482,6 +482,7 @@ const dl_codec dl_codec_topk = {
     .summary = "the largest of each chunk, and where they are",
     .options = options,
     .lossy = true,
+    .sparse = true,
     .lay_out = lay_out,
     .encode = encode,
     .check = check,

@@ -1,9 +1,16 @@
-/* combine.c - the table of combiners. */
+/* combine.c - the table of combiners, and what a configuration makes of a row. */
 #include "combine/rows.h"
 
+#include "codec/codec.h"
+
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
-static const dl_combiner *const rows[] = {&dl_combiner_mean};
+static const dl_combiner *const rows[] = {
+    &dl_combiner_mean,       &dl_combiner_clipped_mean, &dl_combiner_rda,
+    &dl_combiner_median,     &dl_combiner_trimmed_mean, &dl_combiner_krum,
+    &dl_combiner_multi_krum, &dl_combiner_bulyan,       &dl_combiner_geometric_median};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_combiner *dl_combiner_at(size_t i)
@@ -16,4 +23,94 @@ const dl_combiner *dl_combiner_find(const char *name)
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i]->name, name) == 0) return rows[i];
     return NULL;
+}
+
+/* ---- the rule of a run */
+
+dl_combine_rule dl_combine_mean(void)
+{
+    return (dl_combine_rule){.combiner = &dl_combiner_mean};
+}
+
+diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
+{
+    *out = (dl_combine_rule){.combiner = dl_combiner_find(config->combiner),
+                             .trim = (uint64_t)llround(config->trim * 1e9),
+                             .byzantine = (size_t)config->byzantine,
+                             .bucket_size = (size_t)config->bucket_size,
+                             .fall_back = strcmp(config->robust_fallback, "mean") == 0};
+    if (strcmp(config->pre_aggregation, "nnm") == 0) out->mixing = DL_MIX_NNM;
+    if (strcmp(config->pre_aggregation, "bucketing") == 0) out->mixing = DL_MIX_BUCKETING;
+    if (out->combiner) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", config->combiner);
+}
+
+size_t dl_combine_inputs(const dl_combine_rule *rule, size_t n_members)
+{
+    if (rule->mixing != DL_MIX_BUCKETING) return n_members;
+    return (n_members + rule->bucket_size - 1) / rule->bucket_size;
+}
+
+size_t dl_combine_needed(const dl_combine_rule *rule)
+{
+    size_t inputs = rule->combiner->needed(rule);
+    if (rule->mixing == DL_MIX_BUCKETING) return (inputs - 1) * rule->bucket_size + 1;
+    if (rule->mixing == DL_MIX_NNM) return dl_size_max(inputs, 2 * rule->byzantine + 1);
+    return inputs;
+}
+
+size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members)
+{
+    if (n_members < dl_combine_needed(rule)) return 0;
+    size_t f = rule->combiner->tolerated(rule, dl_combine_inputs(rule, n_members));
+    return rule->mixing == DL_MIX_NNM ? dl_size_min(f, rule->byzantine) : f;
+}
+
+/* ---- before training */
+
+static diloco_status check_mixing(const dl_combine_rule *rule)
+{
+    if (rule->mixing == DL_MIX_NONE || rule->combiner->ignores_weights) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "server.diloco.pre_aggregation mixes members of equal weight, and combiner %s "
+                   "heeds weights: leave it \"none\", or take a robust combiner",
+                   rule->combiner->name);
+}
+
+static diloco_status check_members(const dl_combine_rule *rule, const dl_config *config)
+{
+    size_t needed = dl_combine_needed(rule);
+    if ((size_t)config->replicas < needed)
+        return dl_fail(DILOCO_EREFUSED,
+                       "combiner %s needs %zu members, and run.replicas is %" PRId64
+                       ": raise it, or take combiner mean",
+                       rule->combiner->name, needed, config->replicas);
+    if ((size_t)config->min_replicas < needed && !rule->fall_back)
+        return dl_fail(DILOCO_EREFUSED,
+                       "combiner %s needs %zu members, and run.min_replicas allows %" PRId64
+                       ": raise it, or let such entries fall back with "
+                       "server.diloco.robust_fallback = \"mean\"",
+                       rule->combiner->name, needed, config->min_replicas);
+    return DILOCO_OK;
+}
+
+/* D-16: with five members that each send a tenth, the elements that move fall from .39 to .08. */
+static diloco_status check_codec(const dl_combine_rule *rule, const dl_config *config)
+{
+    const dl_codec *codec = dl_codec_find(config->codec);
+    if (!codec || !codec->sparse || !rule->combiner->elements) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "combiner %s sorts the values of each element, and codec %s sends most of "
+                   "them as 0: take a dense codec (int8, int4), or clipped_mean, krum or "
+                   "geometric_median",
+                   rule->combiner->name, codec->name);
+}
+
+diloco_status dl_combine_check(const dl_config *config)
+{
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, config));
+    DL_TRY(check_mixing(&rule));
+    DL_TRY(check_members(&rule, config));
+    return check_codec(&rule, config);
 }

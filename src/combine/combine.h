@@ -1,12 +1,26 @@
 /* combine.h - how the decoded contributions of an entry become one update G, and how much
  * each counts. One file and one row of combine.c a combiner; weights.c has the rules of
- * weighting. */
+ * weighting. docs/algorithms.md has the formulas.
+ *
+ * Two kinds of combiner:
+ *
+ *     linear       G = sum over members of coefficient[m] g_m, the coefficients found from the
+ *                  weights and from what was measured of the members (their dot products): mean,
+ *                  clipped_mean, rda, krum, multi_krum, geometric_median
+ *     by element   G[i] is found from the sorted g_1[i] … g_M[i]: median, trimmed_mean, bulyan
+ *
+ * Before a combiner that ignores weights, pre-aggregation may replace the members by as many or
+ * fewer means of them; what a combiner combines is called its inputs. plan.h finds coefficients
+ * and inputs for an entry; who walks the members is outer/. */
 #ifndef DL_COMBINE_COMBINE_H
 #define DL_COMBINE_COMBINE_H
 
+#include "base/config.h"
 #include "tensor/kernels.h"
 
-enum { DL_MAX_MEMBERS = 4096 };
+enum { DL_MAX_MEMBERS = 4096, DL_COMBINE_MAX_OPTIONS = 2 };
+
+/* ---- how much each counts */
 
 /* One member of an entry as the entry tells of it. */
 typedef struct dl_member_facts {
@@ -31,17 +45,83 @@ const dl_weighting *dl_weighting_at(size_t i);
 DL_MUST_CHECK diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
                                        const dl_member_facts *members, size_t n);
 
-typedef struct dl_combiner {
+/* ---- how they become one */
+
+typedef struct dl_combiner dl_combiner;
+
+typedef enum dl_mixing { DL_MIX_NONE, DL_MIX_NNM, DL_MIX_BUCKETING } dl_mixing;
+
+/* A combiner with the options of a run. Made once, then only read. */
+typedef struct dl_combine_rule {
+    const dl_combiner *combiner;
+    dl_mixing mixing;
+    uint64_t trim;      /* billionths of the members, so that counts are found in integers */
+    size_t byzantine;   /* f: members that may be hostile */
+    size_t bucket_size; /* of bucketing */
+    bool fall_back;     /* with fewer members than are needed: to the weighted mean, or refuse */
+} dl_combine_rule;
+
+/* The plain weighted mean. */
+dl_combine_rule dl_combine_mean(void);
+
+/* DILOCO_EINVAL: there is no such combiner. */
+DL_MUST_CHECK diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config);
+
+/* Everything that can be said against a configuration before training: unknown names, options
+ * that do not go together, fewer members than are needed. DILOCO_EINVAL, DILOCO_EREFUSED. */
+DL_MUST_CHECK diloco_status dl_combine_check(const dl_config *config);
+
+size_t dl_combine_inputs(const dl_combine_rule *rule, size_t n_members); /* after mixing */
+size_t dl_combine_needed(const dl_combine_rule *rule);                   /* fewest members */
+/* How many hostile ones among n_members it bears; 0 with fewer than are needed. */
+size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members);
+
+/* What is measured of the members before the walk that combines them. */
+typedef enum dl_measure {
+    DL_MEASURE_NOTHING, /* but each one's norm over the fragment, which its check has found */
+    DL_MEASURE_WHOLE,   /* dot products of all pairs over the fragment */
+    DL_MEASURE_TENSORS  /* over each tensor */
+} dl_measure;
+
+/* The inputs of an entry as a row sees them; of one tensor, where it measures tensors. */
+typedef struct dl_combine_view {
+    const dl_combine_rule *rule;
+    size_t n;
+    const float *weight; /* [n]; of rows that do not ignore them */
+    const double *norm2; /* [n] */
+    const double *gram;  /* [n * n], of rows that measure */
+    bool plain;    /* a tensor that takes the weighted mean: embeddings, and what is averaged */
+    double *room;  /* [3 n], and */
+    size_t *order; /* [n]: the row's to write in */
+} dl_combine_view;
+
+struct dl_combiner {
     const char *name;
     const char *summary;
-    size_t min_members;
+    const char *options[DL_COMBINE_MAX_OPTIONS + 1]; /* that the row reads, up to NULL */
     bool ignores_weights;
-    bool linear; /* G is the weighted sum of the members: outer rows take it on their way */
+    dl_measure measure;
 
-    /* G[n] from the members' decoded blocks g[m][n], n at most DL_BLOCK; m ascending. An
-     * element x counts as x + 0.0f: a block may be a codec's view (codec.h). */
-    void (*block)(float *G, const float *const *g, const float *weight, size_t n_members, size_t n);
-} dl_combiner;
+    /* Fewest inputs, and how many of n inputs may be hostile (n is enough). */
+    size_t (*needed)(const dl_combine_rule *rule);
+    size_t (*tolerated)(const dl_combine_rule *rule, size_t n);
+
+    /* Linear: the coefficient of each input. */
+    void (*coefficients)(double *c, const dl_combine_view *view);
+
+    /* By element (elements is NULL for the others). choose is optional: which inputs take part,
+     * ascending; their number. elements: G[n] from x[n_inputs][n], n at most DL_BLOCK, for every
+     * order of the inputs the same bits; room is [dl_sort_room(n_inputs)] floats. x counts as
+     * x + 0.0f: it may be a codec's view (codec.h). */
+    size_t (*choose)(size_t *chosen, const dl_combine_view *view);
+    void (*elements)(float *G, const float *const *x, size_t n_inputs, const dl_combine_rule *rule,
+                     float *room, size_t n);
+};
+enum { DL_SORT_LANES = 64 };
+static inline size_t dl_sort_room(size_t n_inputs)
+{
+    return (n_inputs + 1) * DL_SORT_LANES;
+}
 const dl_combiner *dl_combiner_find(const char *name);
 const dl_combiner *dl_combiner_at(size_t i);
 

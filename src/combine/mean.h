@@ -12,6 +12,10 @@
 
 enum { DL_MEAN_GROUP = 16 }; /* elements whose sums stay in registers while m runs */
 
+/* The same for a block of at most DL_BLOCK elements, on the chosen instruction set. */
+void dl_weighted_sum(float *G, const float *const *g, const float *weight, size_t n_members,
+                     size_t n);
+
 /* sum[n] of the elements [at, at + n) of all members. x + 0.0f: a view (codec.h) may hold
  * negative zeros. */
 static inline DL_BODY void dl_mean_body(float *sum, const float *const *g, const float *weight,

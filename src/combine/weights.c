@@ -18,10 +18,23 @@ static uint64_t steps(const dl_member_facts *member)
     return member->steps;
 }
 
+/* tokens x tokens per step (Decoupled DiLoCo, 2604.21428): how much, times how large the batches
+ * were. Rounded half up, so that the weight stays an integer; beyond 2^64 the largest, which
+ * dl_weights refuses. */
+static uint64_t tokens2_per_step(const dl_member_facts *member)
+{
+    if (member->steps == 0) return 0;
+    unsigned __int128 tokens = member->tokens, steps = member->steps;
+    unsigned __int128 raw = (tokens * tokens + steps / 2) / steps;
+    return raw > UINT64_MAX ? UINT64_MAX : (uint64_t)raw;
+}
+
 static const dl_weighting rows[] = {
     {"uniform", "every member the same", uniform},
     {"num_samples", "by the samples a member trained on since its base", num_samples},
     {"steps", "by the inner steps a member took since its base", steps},
+    {"tokens2_per_step", "by tokens times tokens per step: more, and from larger batches",
+     tokens2_per_step},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 

@@ -35,6 +35,21 @@ TEST(each_rule_counts_what_it_says)
     CHECK(weight[0] == 0.125f && weight[1] == 0.125f && weight[2] == 0.75f);
 }
 
+TEST(tokens2_per_step_is_rounded_once_and_never_overflows)
+{
+    dl_member_facts members[] = {{.samples = 1, .steps = 4, .tokens = 100},
+                                 {.samples = 1, .steps = 3, .tokens = 10},  /* 33.3 */
+                                 {.samples = 1, .steps = 8, .tokens = 10},  /* 12.5 */
+                                 {.samples = 1, .steps = 0, .tokens = 10}}; /* none completed */
+    CHECK_OK(weigh("tokens2_per_step", members, 4));
+    CHECK_INT(2500, raw[0]);
+    CHECK_INT(33, raw[1]);
+    CHECK_INT(13, raw[2]);
+    CHECK_INT(0, raw[3]);
+    members[0].tokens = UINT64_MAX;
+    CHECK_STATUS(DILOCO_EINVAL, weigh("tokens2_per_step", members, 4));
+}
+
 TEST(a_member_with_no_samples_cannot_count)
 {
     dl_member_facts members[] = {{.samples = 100, .steps = 5}, {.samples = 0, .steps = 5}};
@@ -53,5 +68,6 @@ TEST(weights_that_sum_to_nothing_or_too_much_are_refused)
 }
 
 TEST_MAIN(the_table_finds_by_name_and_ends, each_rule_counts_what_it_says,
+          tokens2_per_step_is_rounded_once_and_never_overflows,
           a_member_with_no_samples_cannot_count,
           weights_that_sum_to_nothing_or_too_much_are_refused)

@@ -1,4 +1,4 @@
-/* outer_step.c - one walk over memory.
+/* outer_step.c - one walk over memory; two where the combiner measures the members first.
  *
  * Threads share the f32 array by leaves of 1 MiB; a leaf is walked in blocks of 4096
  * elements (16 KiB), and everything that concerns a block is done while it is in cache.
@@ -9,7 +9,7 @@
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
  *  4. From the first block with a result that is not finite on, a thread adopts nothing, and
  *     the step fails. */
-#include "combine/rows.h"
+#include "combine/mean.h"
 #include "outer/rows.h"
 #include "outer/scratch.h"
 #include "outer/state.h"
@@ -27,6 +27,8 @@ typedef struct step {
     const dl_fragment_state *in;
     const dl_outer_step_args *args;
     dl_outer_scratch *scratch;
+    const dl_combine_plan *plan; /* the scratch's */
+    bool by_tensor;              /* coefficients differ between tensors */
     dl_fragment_shape shape;
     size_t n_f32, n_local_f32;
     int n_sums; /* how many of the sums are taken: 1, 2 or 3 */
@@ -34,52 +36,45 @@ typedef struct step {
 
 /* ---- one block */
 
-static void gather(const step *s, dl_step_room *room, size_t at, size_t n)
-{
-    const dl_codec_form *form = s->args->form;
-    for (size_t m = 0; m < s->args->n_members; m++) {
-        const dl_contribution_data *c = &s->args->members[m];
-        const float *view = form->codec->view ? form->codec->view(c->payload, at) : NULL;
-        float *own = room->decoded + m * DL_MEMBER_STRIDE;
-        if (!view) form->codec->decode(form, own, c->payload, c->len, at, n);
-        room->members[m] = view ? view : own;
-    }
-}
-
-/* Elements that one rule moves alike. */
+/* Elements that one rule moves alike, from members combined alike. */
 typedef struct piece {
     size_t begin, end;
     const dl_outer *rule;
     const float *scalars;
     bool decay;
+    const float *coef; /* of the members used */
 } piece;
 
-static piece piece_of_stretch(const step *s, piece trained)
+static piece piece_of_stretch(const step *s, piece p)
 {
     const size_t *first = s->scratch->first_stretch + s->args->fragment;
-    const dl_stretch *low = s->scratch->stretches + first[0];
+    const dl_stretch *stretches = s->scratch->stretches + first[0], *low = stretches;
     const dl_stretch *high = s->scratch->stretches + first[1];
-    while (low < high) { /* the first stretch that ends behind trained.begin */
+    while (low < high) { /* the first stretch that ends behind p.begin */
         const dl_stretch *middle = low + (high - low) / 2;
-        if (middle->end > trained.begin)
+        if (middle->end > p.begin)
             high = middle;
         else
             low = middle + 1;
     }
-    trained.end = dl_size_min(trained.end, low->end);
-    trained.decay = low->decay;
-    return trained;
+    p.end = dl_size_min(p.end, low->end);
+    p.decay = low->decay;
+    if (s->by_tensor) p.coef += (size_t)(low - stretches) * s->plan->n_used;
+    return p;
 }
 
 /* The longest piece from `begin` on that does not pass `end`. */
 static piece piece_at(const step *s, size_t begin, size_t end)
 {
     static const float one = 1; /* averaged: theta <- fma(-1, G, theta) */
-    piece averaged = {begin, end, &dl_outer_sgd, &one, false};
-    piece trained = {begin, dl_size_min(end, s->shape.n_trained), s->args->outer, s->args->scalars,
-                     true};
-    if (begin >= s->shape.n_trained) return averaged;
-    return s->args->outer->needs_tensors ? piece_of_stretch(s, trained) : trained;
+    bool trained = begin < s->shape.n_trained;
+    piece p = {begin, end, &dl_outer_sgd, &one, false, s->plan->coef};
+    if (trained)
+        p = (piece){begin,          dl_size_min(end, s->shape.n_trained),
+                    s->args->outer, s->args->scalars,
+                    true,           s->plan->coef};
+    bool cut = s->by_tensor || (trained && s->args->outer->needs_tensors);
+    return cut ? piece_of_stretch(s, p) : p;
 }
 
 /* Vector 0 is theta; the others are the rule's. Notes the first element that is not finite. */
@@ -102,7 +97,7 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
     dl_outer_block b = {.theta_out = s->out->theta + p.begin,
                         .theta = s->in->theta + p.begin,
                         .g = g,
-                        .weights = {s->args->weight, s->scratch->unit, s->scratch->ones},
+                        .weights = {p.coef, s->scratch->unit, s->scratch->ones},
                         .n_sums = s->n_sums,
                         .n_members = n_members,
                         .n = p.end - p.begin,
@@ -118,15 +113,44 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
     if (norm2) memcpy(norm2, b.norm2, sizeof b.norm2);
 }
 
-/* The sums of members one by one, G last, which stays in room->G. */
-static void combine(const step *s, dl_step_room *room, size_t n, double *norm2)
+/* By a combiner that sorts each element's values. */
+static void combine_elements(const step *s, dl_step_room *room, size_t n)
+{
+    const dl_combine_plan *plan = s->plan;
+    const float *const *inputs = room->members;
+    if (plan->mixed) {
+        for (size_t i = 0; i < plan->n_inputs; i++) {
+            float *input = room->mixed + i * DL_MEMBER_STRIDE;
+            dl_weighted_sum(input, room->members, plan->coef + i * plan->n_used, plan->n_used, n);
+            room->inputs[i] = input;
+        }
+        inputs = room->inputs;
+    }
+    plan->combiner->elements(room->G, inputs, plan->n_inputs, &s->scratch->rule, room->sort, n);
+}
+
+/* By coefficients, which may change from tensor to tensor. */
+static void combine_linear(const step *s, dl_step_room *room, size_t at, size_t n)
+{
+    for (size_t from = at, end; from < at + n; from = end) {
+        piece p = piece_at(s, from, at + n);
+        end = p.end;
+        for (size_t u = 0; u < s->plan->n_used; u++)
+            room->inputs[u] = room->members[u] + (from - at);
+        dl_weighted_sum(room->G + (from - at), room->inputs, p.coef, s->plan->n_used, end - from);
+    }
+}
+
+/* The sums of members are measured; G is laid down in room->G. */
+static void combine(const step *s, dl_step_room *room, size_t at, size_t n, double *norm2)
 {
     const float *weights[] = {NULL, s->scratch->unit, s->scratch->ones};
-    for (int k = s->n_sums - 1; k > 0; k--) {
-        dl_combiner_mean.block(room->G, room->members, weights[k], s->args->n_members, n);
-        norm2[k] = dl_block_norm2(room->G, n);
-    }
-    s->args->combiner->block(room->G, room->members, s->args->weight, s->args->n_members, n);
+    if (s->n_sums > 1)
+        dl_step_spread(norm2, room->members, weights, s->n_sums, s->args->n_members, n);
+    if (s->plan->combiner->elements)
+        combine_elements(s, room, n);
+    else
+        combine_linear(s, room, at, n);
     norm2[0] = dl_block_norm2(room->G, n);
 }
 
@@ -136,10 +160,10 @@ static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
     double norm2[DL_OUTER_MAX_SUMS];
     piece p = piece_at(s, at, at + n);
-    if (p.end == at + n && s->args->combiner->linear) {
-        step_piece(s, room, p, room->members, s->args->n_members, norm2);
+    if (p.end == at + n && !s->plan->combiner->elements) {
+        step_piece(s, room, p, room->members, s->plan->n_used, norm2);
     } else {
-        combine(s, room, n, norm2);
+        combine(s, room, at, n, norm2);
         for (size_t from = at; from < at + n; from = p.end) {
             const float *G = room->G + (from - at);
             p = piece_at(s, from, at + n);
@@ -170,7 +194,7 @@ static void adopt(const step *s, size_t at, size_t n)
 
 static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
-    gather(s, room, at, n);
+    dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, at, n);
     step_block(s, room, at, n);
     if (s->args->local && room->bad >= at + n) adopt(s, at, n);
 }
@@ -217,38 +241,76 @@ static diloco_status first_bad(const step *s, int n_rooms)
 
 /* ---- what is not f32: small, on the caller */
 
-static int64_t rounded_mean(const dl_outer_step_args *args, size_t i, uint64_t total)
+static int64_t integer_at(const dl_outer_step_args *args, size_t m, size_t i)
 {
-    __int128 sum = 0; /* at most 2^63 (the raw weights' sum) * 2^63 in size */
-    for (size_t m = 0; m < args->n_members; m++) {
-        int64_t x;
-        memcpy(&x, args->members[m].integers + i * sizeof x, sizeof x);
-        sum += (__int128)x * args->raw[m];
-    }
+    int64_t x;
+    memcpy(&x, args->members[m].integers + i * sizeof x, sizeof x);
+    return x;
+}
+
+/* sum / total, rounded half up. */
+static int64_t rounded(__int128 sum, uint64_t total)
+{
     DL_ASSERT(total > 0); /* dl_weights, and whoever reads an entry, saw to it */
     __int128 mean = sum / total, rest = sum % total;
     if (rest < 0) mean--, rest += total; /* now the mean is rounded down */
     return (int64_t)(rest >= total - rest ? mean + 1 : mean);
 }
 
-static uint8_t majority(const dl_outer_step_args *args, size_t i, uint64_t total)
+static int64_t mean_integer(const dl_outer_step_args *args, size_t i, uint64_t total)
 {
-    uint64_t yes = 0;
+    __int128 sum = 0; /* at most 2^63 (the raw weights' sum) * 2^63 in size */
     for (size_t m = 0; m < args->n_members; m++)
-        if (args->members[m].booleans[i]) yes += args->raw[m];
+        sum += (__int128)integer_at(args, m, i) * args->raw[m];
+    return rounded(sum, total);
+}
+
+/* The value at a place in ascending order: the one with as many below and not more up to it. */
+static int64_t integer_in_order(const dl_outer_step_args *args, size_t i, size_t place)
+{
+    for (size_t m = 0; m < args->n_members; m++) {
+        int64_t x = integer_at(args, m, i);
+        size_t below = 0, upto = 0;
+        for (size_t k = 0; k < args->n_members; k++) {
+            below += integer_at(args, k, i) < x;
+            upto += integer_at(args, k, i) <= x;
+        }
+        if (below <= place && place < upto) return x;
+    }
+    DL_ASSERT(!"a place beyond the members");
+}
+
+static int64_t median_integer(const dl_outer_step_args *args, size_t i)
+{
+    size_t n = args->n_members;
+    __int128 low = integer_in_order(args, i, (n - 1) / 2);
+    return rounded(low + integer_in_order(args, i, n / 2), 2);
+}
+
+static uint8_t majority(const dl_outer_step_args *args, size_t i, bool weighted)
+{
+    uint64_t yes = 0, total = 0;
+    for (size_t m = 0; m < args->n_members; m++) {
+        uint64_t votes = weighted ? args->raw[m] : 1;
+        total += votes;
+        if (args->members[m].booleans[i]) yes += votes;
+    }
     return yes >= total - yes;
 }
 
+/* A combiner that ignores weights is there for members that lie: then of integers the median
+ * counts, and of booleans the heads. */
 static void discrete(const step *s)
 {
     const dl_outer_step_args *args = s->args;
+    bool weighted = !s->plan->combiner->ignores_weights;
     uint64_t total = 0;
     for (size_t m = 0; m < args->n_members; m++)
         total += args->raw[m];
     for (size_t i = 0; i < s->shape.n_integers; i++)
-        s->out->integers[i] = rounded_mean(args, i, total);
+        s->out->integers[i] = weighted ? mean_integer(args, i, total) : median_integer(args, i);
     for (size_t i = 0; i < s->shape.n_booleans; i++)
-        s->out->booleans[i] = majority(args, i, total);
+        s->out->booleans[i] = majority(args, i, weighted);
 
     for (size_t k = s->n_local_f32; k < args->n_local && args->local_mix != 1; k++) {
         const dl_local_tensor *t = &args->local[k];
@@ -300,12 +362,41 @@ static void find_spread(const step *s, double smallest, dl_outer_step_facts *fac
         norm2 += s->args->members[m].norm2 / M;
         n_moved += s->args->members[m].norm2 > 0;
     }
-    double plain =
-        s->n_sums > SUM_PLAIN ? total(s, SUM_PLAIN) : total(s, SUM_G) / pow2(s->args->weight[0]);
+    double plain = s->n_sums > SUM_PLAIN ? total(s, SUM_PLAIN)
+                                         : total(s, SUM_G) / pow2((double)s->plan->coef[0]);
     double units = smallest > 0 ? total(s, SUM_UNIT) / (smallest * smallest) : 0;
     double cosines = (units - n_moved) / (M * (M - 1));
     facts->similarity = fmax(-1, fmin(1, cosines));
     facts->divergence = sqrt(fmax(0, norm2 - plain / (M * M)));
+}
+
+/* The same from dot products, where there are some. */
+static void find_spread_of(const double *gram, size_t n, dl_outer_step_facts *facts)
+{
+    double cosines = 0, norm2 = 0, plain = 0, M = (double)n;
+    for (size_t a = 0; a < n; a++)
+        for (size_t b = 0; b < n; b++) {
+            double dot = gram[a * n + b], norms = sqrt(gram[a * n + a]) * sqrt(gram[b * n + b]);
+            plain += dot;
+            if (a == b) norm2 += dot;
+            if (a != b && norms > 0) cosines += dot / norms;
+        }
+    facts->similarity = fmax(-1, fmin(1, cosines / (M * (M - 1))));
+    facts->divergence = sqrt(fmax(0, norm2 / M - plain / (M * M)));
+}
+
+static void find_facts(const step *s, double smallest, dl_outer_step_facts *facts)
+{
+    const double *gram = dl_combine_plan_gram(s->plan);
+    *facts = (dl_outer_step_facts){.aggregated_norm = sqrt(total(s, SUM_G)),
+                                   .similarity = (double)NAN,
+                                   .combiner = s->plan->combiner->name,
+                                   .tolerated = s->plan->tolerated,
+                                   .fell_back = s->plan->fell_back};
+    if (s->n_sums > 1)
+        find_spread(s, smallest, facts);
+    else if (gram && s->args->n_members > 1)
+        find_spread_of(gram, s->args->n_members, facts);
 }
 
 /* ---- the step */
@@ -323,12 +414,54 @@ static size_t count_local_f32(const dl_outer_step_args *args)
     return n;
 }
 
-static int count_sums(const dl_outer_step_args *args)
+/* Dot products say all that the other sums are for. */
+static int count_sums(const dl_combine_plan *plan)
 {
-    bool even = args->combiner->linear;
-    for (size_t m = 1; m < args->n_members; m++)
-        even = even && args->weight[m] == args->weight[0];
-    return args->n_members == 1 ? 1 : even ? 2 : 3;
+    if (plan->measure || plan->n_members == 1) return 1;
+    bool even = !plan->combiner->elements;
+    for (size_t m = 1; m < plan->n_members && even; m++)
+        even = plan->coef[m] == plan->coef[0];
+    return even ? 2 : 3;
+}
+
+/* What nobody knows before the contributions are in. */
+static uint64_t bucket_seed(const step *s)
+{
+    dl_digest_stream stream;
+    uint64_t seed = 0;
+    dl_digest_begin(&stream);
+    dl_digest_add(&stream, s->in->digest.bytes, sizeof s->in->digest.bytes);
+    dl_digest_add(&stream, s->scratch->norm2, s->args->n_members * sizeof(double));
+    dl_hash hash = dl_digest_end(&stream);
+    for (int k = 0; k < 8; k++)
+        seed = seed << 8 | hash.bytes[k];
+    return seed;
+}
+
+/* Which members, with which coefficients. */
+static diloco_status make_plan(step *s, dl_pool *pool)
+{
+    dl_outer_scratch *scratch = s->scratch;
+    dl_combine_plan *plan = &scratch->plan;
+    const size_t *first = scratch->first_stretch + s->args->fragment;
+    dl_combine_measured measured = {
+        .weight = s->args->weight, .norm2 = scratch->norm2, .n_parts = 1};
+    DL_TRY(dl_combine_plan_begin(plan, &scratch->rule, s->args->n_members));
+    s->plan = plan;
+    s->by_tensor = plan->measure == DL_MEASURE_TENSORS;
+    for (size_t m = 0; m < s->args->n_members; m++)
+        scratch->norm2[m] = s->args->members[m].norm2;
+    if (plan->measure) dl_step_measure(s->args, scratch, s->n_f32, pool);
+    if (s->by_tensor) {
+        measured.n_parts = first[1] - first[0];
+        measured.plain = scratch->plain;
+        for (size_t k = 0; k < measured.n_parts; k++)
+            scratch->plain[k] = scratch->stretches[first[0] + k].plain;
+    }
+    if (scratch->rule.mixing == DL_MIX_BUCKETING) measured.bucket_seed = bucket_seed(s);
+    dl_combine_plan_finish(plan, &scratch->rule, &measured);
+    s->n_sums = count_sums(plan);
+    return DILOCO_OK;
 }
 
 static void finish_digest(const step *s)
@@ -351,13 +484,13 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
 {
     int n_threads = dl_pool_size(pool);
     step s = {.out = out, .in = in, .args = args, .scratch = scratch};
-    DL_ASSERT(args->n_members >= 1 && args->n_members >= args->combiner->min_members);
-    DL_ASSERT(args->n_members <= scratch->max_members && n_threads <= scratch->n_threads);
+    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    DL_ASSERT(n_threads <= scratch->n_threads);
     DL_ASSERT(args->fragment >= 0 && args->fragment < args->manifest->n_fragments);
     s.shape = args->manifest->fragments[args->fragment];
     s.n_f32 = s.shape.n_trained + s.shape.n_averaged;
     s.n_local_f32 = count_local_f32(args);
-    s.n_sums = count_sums(args);
+    DL_TRY(make_plan(&s, pool));
 
     double smallest = unit_weights(&s);
     dl_pool_run(pool, walk_part, &s);
@@ -366,7 +499,6 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     out->n_commits = in->n_commits + 1;
     finish_digest(&s);
 
-    *facts = (dl_outer_step_facts){sqrt(total(&s, SUM_G)), NAN, 0};
-    if (s.n_sums > 1) find_spread(&s, smallest, facts);
+    find_facts(&s, smallest, facts);
     return DILOCO_OK;
 }

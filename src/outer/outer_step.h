@@ -1,5 +1,6 @@
 /* outer_step.h - the pure function at the heart: state(e+1) of one fragment from state(e),
- * the checked contributions and the entry's numbers, in one walk over memory.
+ * the checked contributions and the entry's numbers, in one walk over memory (two, where the
+ * combiner measures the members before).
  *
  * For each piece of 1 MiB, on some thread, for each block of 4096 in it: decode every member,
  * combine, outer step, adopt, measure, hash. Equal bits on every machine, at any number of
@@ -58,7 +59,6 @@ typedef struct dl_outer_step_args {
     const dl_manifest *manifest;
     int fragment;
     const dl_codec_form *form; /* of the payloads */
-    const dl_combiner *combiner;
     const dl_outer *outer;
     float scalars[DL_OUTER_MAX_SCALARS];
 
@@ -79,17 +79,22 @@ typedef struct dl_outer_step_facts {
     double aggregated_norm; /* ||G|| over the f32 array */
     double similarity;      /* mean pairwise cosine of the members; NaN with one member */
     double divergence;      /* root mean square over members of ||g_m - mean g|| */
+    const char *combiner;   /* that was applied */
+    size_t tolerated;       /* how many hostile members it bears, of those there were */
+    bool fell_back;         /* there were too few for the rule's combiner */
 } dl_outer_step_facts;
 
-/* Scratch for one step at a time with at most max_members. */
+/* Scratch for one step at a time with at most max_members, combined by `rule` (copied). */
 typedef struct dl_outer_scratch dl_outer_scratch;
 DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
-                                                    const dl_manifest *manifest, size_t max_members,
+                                                    const dl_manifest *manifest,
+                                                    const dl_combine_rule *rule, size_t max_members,
                                                     int n_threads);
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
 
 /* out = step(in); out and in may be the same state. DILOCO_ENUMERIC: a result is not finite;
- * the text names tensor and element; `in` is intact when out is another state. Whoever wants to
+ * the text names tensor and element; or the rule refuses so few members: such an entry is
+ * aborted, and one that stands is void. `in` is intact when out is another state. Whoever wants to
  * create an entry computes into another state, without `local`, and adopts when the entry
  * stands; who reads an entry that stands (its result is finite, or it is void) gives `local`
  * and walks memory once. */

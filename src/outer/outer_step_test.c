@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-enum { MAX_MEMBERS = 5 };
+enum { MAX_MEMBERS = 7 };
 
 typedef struct world {
     dl_manifest manifest;
@@ -47,8 +47,8 @@ static void lay_out(world *w, dl_arena *arena)
 }
 
 /* A fragment of these tensors with random contents; weights uniform. */
-static void open_world(world *w, const diloco_tensor *tensors, size_t n, const char *outer,
-                       int threads)
+static void open_world_of(world *w, const diloco_tensor *tensors, size_t n, const char *outer,
+                          int threads, const dl_combine_rule *rule)
 {
     static dl_config config;
     dl_arena measure = {0};
@@ -60,7 +60,6 @@ static void open_world(world *w, const diloco_tensor *tensors, size_t n, const c
     w->n_f32 = w->shape.n_trained + w->shape.n_averaged;
     w->args = (dl_outer_step_args){.manifest = &w->manifest,
                                    .form = &w->form,
-                                   .combiner = dl_combiner_find("mean"),
                                    .outer = dl_outer_find(outer),
                                    .members = w->members,
                                    .weight = w->weight,
@@ -69,7 +68,7 @@ static void open_world(world *w, const diloco_tensor *tensors, size_t n, const c
     CHECK_OK(dl_arena_init(&w->arena, measure.used));
     lay_out(w, &w->arena);
     CHECK_OK(dl_pool_create(&w->pool, threads));
-    CHECK_OK(dl_outer_scratch_create(&w->scratch, &w->manifest, MAX_MEMBERS, threads));
+    CHECK_OK(dl_outer_scratch_create(&w->scratch, &w->manifest, rule, MAX_MEMBERS, threads));
     random_floats(w->in.theta, w->n_f32, 1);
     for (int k = 0; k < w->args.outer->n_state; k++) {
         random_floats(w->in.outer[k], w->shape.n_trained, 2 + (uint64_t)k);
@@ -87,6 +86,13 @@ static void open_world(world *w, const diloco_tensor *tensors, size_t n, const c
                                   .n_commits = 3};
     w->in.n_commits = 3;
     w->args.outer->scalars(w->args.scalars, &settings);
+}
+
+static void open_world(world *w, const diloco_tensor *tensors, size_t n, const char *outer,
+                       int threads)
+{
+    dl_combine_rule mean = dl_combine_mean();
+    open_world_of(w, tensors, n, outer, threads, &mean);
 }
 
 static void close_world(world *w)
@@ -153,7 +159,7 @@ static diloco_tensor vector_of(size_t n, diloco_role role, const char *name)
     return (diloco_tensor){.name = name, .role = role, .n_dims = 1, .shape = {n}};
 }
 
-static const uint64_t uneven[] = {3, 1, 7, 2, 5}, even[] = {1, 1, 1, 1, 1};
+static const uint64_t uneven[] = {3, 1, 7, 2, 5, 4, 6}, even[] = {1, 1, 1, 1, 1, 1, 1};
 
 TEST(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set)
 {
@@ -474,6 +480,211 @@ TEST(the_facts_of_one_equal_opposite_and_unmoved_members)
     close_world(&w);
 }
 
+/* ---- combiners ------------------------------------------------------------------------------ */
+
+static dl_combine_rule rule_of(const char *combiner, dl_mixing mixing)
+{
+    dl_combine_rule rule = {.combiner = dl_combiner_find(combiner),
+                            .mixing = mixing,
+                            .trim = 200000000,
+                            .byzantine = 1,
+                            .bucket_size = 1};
+    CHECK(rule.combiner);
+    return rule;
+}
+
+/* Tensors that share blocks and leaves, one of them an embedding, one averaged. */
+static const diloco_tensor many[] = {
+    {.name = "model.embed_tokens.weight", .n_dims = 2, .shape = {30, 101}},
+    {.name = "a", .n_dims = 1, .shape = {7}},
+    {.name = "b", .n_dims = 2, .shape = {400, 701}},
+    {.name = "c", .n_dims = 1, .shape = {5000}},
+    {.name = "f", .role = DILOCO_FROZEN, .n_dims = 1, .shape = {4500}}};
+enum { MANY = sizeof many / sizeof many[0] };
+
+/* The first outcome of a rule stays in want and facts; later ones are held against it. */
+static void check_same(world *w, dl_hash *want, dl_outer_step_facts *facts)
+{
+    CHECK_OK(step(w, &w->out));
+    if (!facts->combiner) *want = w->out.digest, *facts = w->facts;
+    CHECK_BYTES(want->bytes, w->out.digest.bytes, sizeof want->bytes);
+    CHECK(facts->similarity == w->facts.similarity && facts->divergence == w->facts.divergence);
+    CHECK(facts->aggregated_norm == w->facts.aggregated_norm);
+}
+
+static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *plain)
+{
+    dl_outer_step_facts facts = {.combiner = NULL};
+    dl_hash want;
+    dl_isa chosen = dl_isa_chosen();
+    for (int threads = 1; threads <= 2; threads++) {
+        world w;
+        open_world_of(&w, many, MANY, "nesterov", threads, rule);
+        contribute(&w, 7, uneven, (size_t)threads - 1); /* views, then copies */
+        check_same(&w, &want, &facts);
+        for (int isa = 0; isa < DL_N_ISA && threads == 1; isa++) {
+            if (!dl_isa_available((dl_isa)isa)) continue;
+            dl_isa_use((dl_isa)isa);
+            check_same(&w, &want, &facts);
+        }
+        dl_isa_use(chosen);
+        dl_hash digest = dl_state_digest(&w.out, w.shape, w.args.outer, w.pool);
+        CHECK_BYTES(want.bytes, digest.bytes, sizeof want.bytes);
+        close_world(&w);
+    }
+    CHECK_STR(rule->combiner->name, facts.combiner);
+    CHECK_NEAR(plain->similarity, facts.similarity, 1e-6); /* they are the members' */
+    CHECK_NEAR(plain->divergence, facts.divergence, 1e-6 * plain->divergence);
+}
+
+TEST(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_the_same_facts)
+{
+    world w;
+    open_world(&w, many, MANY, "nesterov", 1);
+    contribute(&w, 7, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    for (size_t k = 0; dl_combiner_at(k); k++)
+        for (int mixing = DL_MIX_NONE; mixing <= DL_MIX_BUCKETING; mixing++) {
+            dl_combine_rule rule = rule_of(dl_combiner_at(k)->name, (dl_mixing)mixing);
+            if (!mixing || rule.combiner->ignores_weights) check_rule(&rule, &w.facts);
+        }
+    close_world(&w);
+}
+
+TEST(a_combiner_by_element_gives_the_bits_of_its_formula)
+{
+    dl_combine_rule rule = rule_of("median", DL_MIX_NONE);
+    world w;
+    open_world_of(&w, many, MANY, "sgd", 2, &rule);
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    for (size_t i = 0; i < w.n_f32; i++) {
+        float sorted[5];
+        for (size_t m = 0, at; m < 5; m++) {
+            for (at = m; at > 0 && sorted[at - 1] > w.g[m][i]; at--)
+                sorted[at] = sorted[at - 1];
+            sorted[at] = w.g[m][i];
+        }
+        float lr = i < w.shape.n_trained ? w.args.scalars[0] : 1;
+        float want = fmaf(-lr, sorted[2], w.in.theta[i]);
+        CHECK_BYTES(&want, &w.out.theta[i], sizeof want);
+    }
+    CHECK_INT(2, w.facts.tolerated);
+    close_world(&w);
+}
+
+/* ||x|| of elements [begin, end) of what theta moved by, at lr 1. */
+static double moved(const world *w, size_t begin, size_t end)
+{
+    double sum = 0;
+    for (size_t i = begin; i < end; i++)
+        sum += pow((double)w->in.theta[i] - (double)w->out.theta[i], 2);
+    return sqrt(sum);
+}
+
+TEST(rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean)
+{
+    static const size_t begin[] = {0, 3030, 3037, 283437, 288437, 292937};
+    dl_combine_rule rule = rule_of("rda", DL_MIX_NONE);
+    world w;
+    open_world_of(&w, many, MANY, "sgd", 2, &rule);
+    w.args.scalars[0] = 1;
+    contribute(&w, 4, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    CHECK_INT(292937, w.n_f32);
+    for (int t = 0; t < MANY; t++) {
+        size_t n = begin[t + 1] - begin[t];
+        double radius = 0, of_mean = 0;
+        for (size_t m = 0; m < 4; m++)
+            radius += (double)w.weight[m] * sqrt(dl_norm2(w.g[m] + begin[t], n));
+        for (size_t i = begin[t]; i < begin[t + 1]; i++)
+            of_mean += (double)mean_at(&w, i) * (double)mean_at(&w, i);
+        bool plain = t == 0 || t == 4;
+        /* theta - out is rounded: half a unit in the last place of 1 an element, at random */
+        CHECK_NEAR(plain ? sqrt(of_mean) : radius, moved(&w, begin[t], begin[t + 1]),
+                   1e-5 * radius);
+        CHECK(plain || sqrt(of_mean) < 0.8 * radius); /* they are not the same by chance */
+    }
+    close_world(&w);
+}
+
+TEST(krum_reads_and_takes_one_member)
+{
+    dl_combine_rule rule = rule_of("krum", DL_MIX_NONE);
+    world w;
+    diloco_tensor t = vector_of(9000, DILOCO_PARAMETER, "w");
+    open_world_of(&w, &t, 1, "sgd", 2, &rule);
+    for (size_t m = 0; m < 5; m++) /* members 1 to 4 close together, 3 in their middle */
+        for (size_t i = 0; m && i < 9000; i++)
+            w.g[m][i] = 1 + (m == 3 ? 0 : 0.01f * w.g[m][i]);
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    for (size_t i = 0; i < 9000; i++) {
+        float want = fmaf(-w.args.scalars[0], 1, w.in.theta[i]);
+        CHECK_BYTES(&want, &w.out.theta[i], sizeof want);
+    }
+    CHECK_NEAR(sqrt(9000), w.facts.aggregated_norm, 1e-9);
+    close_world(&w);
+}
+
+TEST(swm19_too_few_members_refuse_the_entry_or_fall_back_to_the_mean)
+{
+    dl_combine_rule rule = rule_of("trimmed_mean", DL_MIX_NONE);
+    world w, mean;
+    open_world_of(&w, many, MANY, "nesterov", 1, &rule);
+    contribute(&w, 4, uneven, 0);
+    memset(w.out.theta, 0x7f, w.n_f32 * sizeof(float));
+    CHECK_STATUS(DILOCO_ENUMERIC, step(&w, &w.out));
+    CHECK_CONTAINS("trimmed_mean needs 5 members, here are 4", diloco_error_text());
+    CHECK_INT(3, w.in.n_commits);
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    CHECK(!w.facts.fell_back && w.facts.tolerated == 1);
+    close_world(&w);
+
+    rule.fall_back = true;
+    open_world_of(&w, many, MANY, "nesterov", 1, &rule);
+    open_world(&mean, many, MANY, "nesterov", 1);
+    contribute(&w, 4, uneven, 0);
+    contribute(&mean, 4, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    CHECK_OK(step(&mean, &mean.out));
+    CHECK(w.facts.fell_back && w.facts.tolerated == 0 && !mean.facts.fell_back);
+    CHECK_STR("mean", w.facts.combiner);
+    CHECK_BYTES(mean.out.digest.bytes, w.out.digest.bytes, 16);
+    close_world(&w);
+    close_world(&mean);
+}
+
+TEST(robust_combiners_take_the_median_of_integers_and_the_heads_of_booleans)
+{
+    diloco_tensor t[] = {
+        {.name = "n", .dtype = DILOCO_I64, .role = DILOCO_BUFFER, .n_dims = 1, .shape = {3}},
+        {.name = "m", .dtype = DILOCO_BOOL, .role = DILOCO_BUFFER, .n_dims = 1, .shape = {2}}};
+    static const int64_t values[5][3] = {
+        {INT64_MAX, 4, -9}, {7, INT64_MIN, 2}, {3, 4, 2}, {-2, 5, 2}, {8, INT64_MAX, 9}};
+    static const uint8_t truths[5][2] = {{1, 0}, {0, 1}, {0, 1}, {1, 0}, {0, 0}};
+    const uint64_t heavy[] = {1000, 1, 1, 1, 1};
+    dl_combine_rule rule = rule_of("median", DL_MIX_NONE);
+    world w;
+    open_world_of(&w, t, 2, "sgd", 1, &rule);
+    contribute(&w, 5, heavy, 0);
+    for (int m = 0; m < 5; m++) {
+        memcpy(w.integers[m], values[m], sizeof values[m]);
+        memcpy(w.booleans[m], truths[m], sizeof truths[m]);
+    }
+    CHECK_OK(step(&w, &w.out));
+    CHECK_INT(7, w.out.integers[0]);
+    CHECK_INT(4, w.out.integers[1]);
+    CHECK_INT(2, w.out.integers[2]);
+    CHECK(w.out.booleans[0] == 0 && w.out.booleans[1] == 0);
+    contribute(&w, 4, heavy, 0); /* the middle two of -2, 3, 7, max; a tie of 2 and 2 */
+    CHECK_OK(step(&w, &w.out));
+    CHECK_INT(5, w.out.integers[0]);
+    CHECK(w.out.booleans[0] == 1 && w.out.booleans[1] == 1);
+    close_world(&w);
+}
+
 TEST(the_digest_covers_every_part_of_the_state)
 {
     world w;
@@ -520,14 +731,15 @@ TEST(the_digest_has_the_form_the_header_gives)
 
 TEST(a_scratch_of_no_members_or_threads_is_refused)
 {
+    dl_combine_rule mean = dl_combine_mean();
     dl_outer_scratch *scratch;
     dl_manifest manifest;
     diloco_tensor t = vector_of(50, DILOCO_PARAMETER, "a");
     CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
-    CHECK_STATUS(DILOCO_EINVAL, dl_outer_scratch_create(&scratch, &manifest, 0, 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_outer_scratch_create(&scratch, &manifest, &mean, 0, 1));
     CHECK_STATUS(DILOCO_EINVAL,
-                 dl_outer_scratch_create(&scratch, &manifest, DL_MAX_MEMBERS + 1, 1));
-    CHECK_STATUS(DILOCO_EINVAL, dl_outer_scratch_create(&scratch, &manifest, 1, 0));
+                 dl_outer_scratch_create(&scratch, &manifest, &mean, DL_MAX_MEMBERS + 1, 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_outer_scratch_create(&scratch, &manifest, &mean, 1, 0));
     CHECK(!scratch);
     dl_outer_scratch_destroy(NULL);
     dl_manifest_deinit(&manifest);
@@ -544,5 +756,11 @@ TEST_MAIN(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruct
           an_outer_vector_that_is_not_finite_is_named_too,
           the_facts_are_norm_cosine_and_divergence_by_any_weights,
           the_facts_of_one_equal_opposite_and_unmoved_members,
+          every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_the_same_facts,
+          a_combiner_by_element_gives_the_bits_of_its_formula,
+          rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean,
+          krum_reads_and_takes_one_member,
+          swm19_too_few_members_refuse_the_entry_or_fall_back_to_the_mean,
+          robust_combiners_take_the_median_of_integers_and_the_heads_of_booleans,
           the_digest_covers_every_part_of_the_state, the_digest_has_the_form_the_header_gives,
           a_scratch_of_no_members_or_threads_is_refused)

@@ -4,33 +4,66 @@
 
 #include <stdlib.h>
 
-/* Merge the trained tensors of one fragment into runs that decay alike; count them, and
- * write them where `out` is not NULL. Trained tensors lie in manifest order, without gaps. */
-static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int fragment)
+/* RDA: embeddings take the mean, and so does what no optimizer moves. */
+static bool takes_mean(const dl_manifest_tensor *t)
+{
+    return t->region != DL_TRAINED || dl_manifest_is_embedding(t);
+}
+
+/* The f32 tensors of one fragment, trained then averaged, as runs that are treated alike; count
+ * them, and write them where `out` is not NULL. They lie in this order, without gaps. */
+static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int fragment,
+                             bool by_tensor)
 {
     size_t n = 0;
     dl_stretch last = {0};
-    for (size_t i = 0; i < manifest->n_tensors; i++) {
-        const dl_manifest_tensor *t = &manifest->tensors[i];
-        if (t->fragment != fragment || t->region != DL_TRAINED) continue;
-        bool decay = t->n_dims >= 2;
-        if (n == 0 || decay != last.decay) {
-            last = (dl_stretch){.begin = t->offset, .decay = decay};
-            n++;
+    for (int region = DL_TRAINED; region <= DL_AVERAGED; region++)
+        for (size_t i = 0; i < manifest->n_tensors; i++) {
+            const dl_manifest_tensor *t = &manifest->tensors[i];
+            if (t->fragment != fragment || (int)t->region != region || t->count == 0) continue;
+            bool decay = t->n_dims >= 2 && region == DL_TRAINED;
+            if (n == 0 || by_tensor || decay != last.decay) {
+                last = (dl_stretch){.begin = t->offset, .decay = decay, .plain = takes_mean(t)};
+                n++;
+            }
+            last.end = t->offset + t->count;
+            if (out) out[n - 1] = last;
         }
-        last.end = t->offset + t->count;
-        if (out) out[n - 1] = last;
-    }
     return n;
+}
+
+/* Room for what the rule does beside a weighted mean. */
+static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches, dl_arena *arena)
+{
+    const dl_combiner *combiner = s->rule.combiner;
+    bool mixes = s->rule.mixing != DL_MIX_NONE, elements = combiner->elements != NULL;
+    size_t n = s->max_members, n_parts = 0, square;
+    if (mixes || combiner->measure) n_parts = n_f32 / DL_LEAF_FLOATS + 1 + most_stretches;
+    if (!dl_size_mul(&square, n, n)) square = SIZE_MAX;
+    if (!dl_size_mul(&n_parts, n_parts, square)) n_parts = SIZE_MAX;
+    for (int t = 0; t < s->n_threads; t++) {
+        dl_step_room room = s->rooms ? s->rooms[t] : (dl_step_room){0};
+        room.mixed = DL_ARENA_ARRAY(arena, float, mixes &&elements ? n *DL_MEMBER_STRIDE : 0);
+        room.inputs = DL_ARENA_ARRAY(arena, const float *, n);
+        room.sort = DL_ARENA_ARRAY(arena, float, elements ? dl_sort_room(n) : 0);
+        if (s->rooms) s->rooms[t] = room;
+    }
+    s->norm2 = DL_ARENA_ARRAY(arena, double, n);
+    s->plain = DL_ARENA_ARRAY(arena, bool, most_stretches);
+    s->partial = DL_ARENA_ARRAY(arena, double, n_parts);
+    dl_combine_plan_layout(&s->plan, arena, &s->rule, n, most_stretches);
 }
 
 static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *arena)
 {
-    size_t n_f32 = 0, n_stretches = 0;
+    size_t n_f32 = 0, n_stretches = 0, most_stretches = 1;
+    bool by_tensor = s->rule.combiner->measure == DL_MEASURE_TENSORS;
     for (int f = 0; f < manifest->n_fragments; f++) {
         const dl_fragment_shape *shape = &manifest->fragments[f];
         n_f32 = dl_size_max(n_f32, shape->n_trained + shape->n_averaged);
-        n_stretches += make_stretches(NULL, manifest, f);
+        size_t n = make_stretches(NULL, manifest, f, by_tensor);
+        n_stretches += n;
+        most_stretches = dl_size_max(most_stretches, n);
     }
     s->rooms = DL_ARENA_ARRAY(arena, dl_step_room, (size_t)s->n_threads);
     for (int t = 0; t < s->n_threads; t++) {
@@ -48,10 +81,12 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
     s->ones = DL_ARENA_ARRAY(arena, float, s->max_members);
     s->stretches = DL_ARENA_ARRAY(arena, dl_stretch, n_stretches);
     s->first_stretch = DL_ARENA_ARRAY(arena, size_t, (size_t)manifest->n_fragments + 1);
+    layout_rule(s, n_f32, most_stretches, arena);
 }
 
 diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest *manifest,
-                                      size_t max_members, int n_threads)
+                                      const dl_combine_rule *rule, size_t max_members,
+                                      int n_threads)
 {
     *out = NULL;
     if (max_members == 0 || max_members > DL_MAX_MEMBERS || n_threads < 1)
@@ -61,6 +96,7 @@ diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest 
     if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the outer step");
     s->max_members = max_members;
     s->n_threads = n_threads;
+    s->rule = *rule;
 
     dl_arena measure = {0};
     layout(s, manifest, &measure);
@@ -72,7 +108,8 @@ diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest 
     layout(s, manifest, &s->arena);
     for (int f = 0; f < manifest->n_fragments; f++)
         s->first_stretch[f + 1] =
-            s->first_stretch[f] + make_stretches(s->stretches + s->first_stretch[f], manifest, f);
+            s->first_stretch[f] + make_stretches(s->stretches + s->first_stretch[f], manifest, f,
+                                                 rule->combiner->measure == DL_MEASURE_TENSORS);
     *out = s;
     return DILOCO_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef DL_OUTER_SCRATCH_H
 #define DL_OUTER_SCRATCH_H
 
+#include "combine/plan.h"
 #include "outer/outer_step.h"
 
 enum {
@@ -10,10 +11,12 @@ enum {
     DL_MEMBER_STRIDE = DL_BLOCK + 16          /* so that members do not share their cache sets */
 };
 
-/* A run of trained elements of which all or none decay. */
+/* A run of elements of the f32 array that are treated alike: all or none decay, and where the
+ * combiner tells tensors apart, one tensor. */
 typedef struct dl_stretch {
     size_t begin, end;
     bool decay;
+    bool plain; /* takes the weighted mean whatever the combiner */
 } dl_stretch;
 
 /* One thread's own. */
@@ -22,6 +25,9 @@ typedef struct dl_step_room {
     float *G;              /* [DL_BLOCK] the combined update */
     float *decoded;        /* [max_members * DL_MEMBER_STRIDE] */
     const float **members; /* [max_members] this block of each: in `decoded`, or a view */
+    float *mixed;          /* [max_members * DL_MEMBER_STRIDE] inputs that are sums of members */
+    const float **inputs;  /* [max_members] */
+    float *sort;           /* [dl_sort_room(max_members)] */
     size_t bad;            /* the first element with a result that is not finite; SIZE_MAX: none */
     int bad_vector;        /* which vector it is in */
 } dl_step_room;
@@ -36,6 +42,23 @@ struct dl_outer_scratch {
     float *unit, *ones;               /* [max_members] weights of the facts' sums */
     dl_stretch *stretches;            /* of all fragments, one after the other */
     size_t *first_stretch;            /* [n_fragments + 1] */
+    dl_combine_rule rule;
+    dl_combine_plan plan;
+    double *norm2;   /* [max_members] of the members, from their checks */
+    bool *plain;     /* [stretches of the largest fragment] */
+    double *partial; /* dot products of a leaf's part in a stretch, [max_members^2] each */
 };
+
+/* This block of the members that `which` lists, into room->members. */
+void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const size_t *which,
+                    size_t n_members, size_t at, size_t n);
+
+/* norm2[k] (PROTOCOL B3) of the sum of a block's members by weights[k], for 1 <= k < n_sums. */
+void dl_step_spread(double *norm2, const float *const *g, const float *const *weights, int n_sums,
+                    size_t n_members, size_t n);
+
+/* The dot products that scratch->plan wants, into plan.gram: one walk over memory. */
+void dl_step_measure(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t n_f32,
+                     dl_pool *pool);
 
 #endif

@@ -64,13 +64,18 @@ static inline DL_BODY void dl_tile_combine(float *G, dl_tile_sums *sums, const d
     }
 }
 
-static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
+static inline DL_BODY void dl_tile_fold_norms(dl_tile_sums *sums)
 {
     for (size_t stride = DL_LANES / 2; stride; stride /= 2)
         for (size_t l = 0; l < stride; l++) {
             for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
                 sums->norm2[k][l] += sums->norm2[k][l + stride];
         }
+}
+
+static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
+{
+    dl_tile_fold_norms(sums);
     for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         b->norm2[k] = sums->norm2[k][0];
     for (size_t i = 1; i < DL_TILE; i++)

@@ -224,6 +224,9 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_end(&j);
     dl_json_bool(&j, "counted", counted);
     dl_json_f64(&j, "inner_loss", entry->loss);
+    dl_json_str(&j, "combiner", facts->outer.combiner);
+    dl_json_bool(&j, "combiner_fallback", facts->outer.fell_back);
+    dl_json_u64(&j, "tolerated", facts->outer.tolerated);
     dl_json_f64(&j, "aggregated_grad_norm", facts->outer.aggregated_norm);
     dl_json_f64(&j, "peer_grad_similarity", facts->outer.similarity);
     dl_json_f64(&j, "weight_divergence", facts->outer.divergence);

@@ -185,7 +185,8 @@ TEST(every_event_has_the_names_of_the_design)
     dl_roster roster;
     const dl_life life = {.replica = "r1", .generation = 2};
     const dl_event_context c = {.replica = "r0", .codec = "f32"};
-    const dl_exec_facts facts = {.norm = 1, .outer = {.similarity = (double)NAN}};
+    const dl_exec_facts facts = {.norm = 1,
+                                 .outer = {.similarity = (double)NAN, .combiner = "mean"}};
     static dl_runfile run = {.id = "0123"};
     dl_config_init(&run.config);
     toy_keep_record(&sink);
@@ -214,7 +215,8 @@ TEST(every_event_has_the_names_of_the_design)
     must_have(sink.record, "contribution",
               "replica entry fragment step pseudo_grad_norm bytes encode_s put_s codec");
     must_have(sink.record, "commit",
-              "entry fragment members missing weights inner_loss aggregated_grad_norm "
+              "entry fragment members missing weights inner_loss combiner combiner_fallback "
+              "tolerated aggregated_grad_norm "
               "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
               "outer_s digest");
     must_have(sink.record, "adopt", "replica entry fragment taken_at position takes wait_s");

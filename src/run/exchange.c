@@ -30,6 +30,23 @@ static void take_traffic(dl_driver *d)
     d->received_before = c.bytes_received;
 }
 
+/* A robust combiner says what it bears; one that could not be used is warned about. */
+static void note_combiner(dl_driver *d, const dl_entry *entry)
+{
+    const dl_outer_step_facts *facts = &dl_exec_measured(d->a.exec)->outer;
+    char text[256];
+    if (facts->tolerated)
+        dl_log(DILOCO_LOG_INFO, "entry %llu: %s bears %zu hostile of %zu members",
+               (unsigned long long)entry->entry, facts->combiner, facts->tolerated,
+               entry->n_members);
+    if (!facts->fell_back) return;
+    snprintf(text, sizeof text,
+             "entry %llu: %zu members are too few for combiner %s: their weighted mean is taken, "
+             "and one hostile member decides it",
+             (unsigned long long)entry->entry, entry->n_members, d->a.run->config.combiner);
+    dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
+}
+
 static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
@@ -48,6 +65,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
            (unsigned long long)n->entry->entry, n->entry->n_members, n->entry->loss,
            1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
            d->context.wait_s + d->context.exchange_s);
+    note_combiner(d, n->entry);
 }
 
 static void on_note(void *user, const dl_note *n)

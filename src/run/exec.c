@@ -165,7 +165,9 @@ static diloco_status take_memory(dl_exec *x)
                        x->a.run->config.outer_optimizer);
     DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
                          ahead));
-    return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, x->a.max_members,
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
+    return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
                                    dl_pool_size(x->a.pool));
 }
 
@@ -397,7 +399,6 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                .fragment = (int)ask->fragment,
                                .form = &x->forms[ask->fragment],
-                               .combiner = dl_combiner_find(x->a.run->config.combiner),
                                .outer = x->state.outer,
                                .n_members = e->n_members,
                                .members = x->members,

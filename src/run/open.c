@@ -50,8 +50,6 @@ static diloco_status check_overlap(const dl_config *c)
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(dl_outer_check(c));
-    if (!dl_combiner_find(c->combiner))
-        return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", c->combiner);
     if (!dl_codec_find(c->codec))
         return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", c->codec);
     if (!dl_weighting_find(c->weighting))
@@ -65,11 +63,7 @@ diloco_status dl_run_check(const dl_config *c)
     if (c->min_replicas > c->replicas)
         return dl_fail(DILOCO_EINVAL, "run.min_replicas is %lld, more than run.replicas (%lld)",
                        (long long)c->min_replicas, (long long)c->replicas);
-    const size_t needed = dl_combiner_find(c->combiner)->min_members;
-    if ((size_t)c->min_replicas < needed)
-        return dl_fail(DILOCO_EREFUSED, "combiner %s needs %zu members, run.min_replicas is %lld",
-                       c->combiner, needed, (long long)c->min_replicas);
-    return DILOCO_OK;
+    return dl_combine_check(c);
 }
 
 /* ---- creating --------------------------------------------------------------------------- */

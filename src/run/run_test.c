@@ -149,6 +149,48 @@ TEST(outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members)
     check_mean("steps", "mem://steps", 3);
 }
 
+/* Replica 2 pulls a thousand times as far the other way. */
+static double fall_or_lie(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] += t->name[1] == '2' ? 1000 : -1;
+    return 0;
+}
+
+static void check_liar(const char *combiner, const char *store, double expected, double tolerance)
+{
+    toy all[3];
+    char codes[64] = "";
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "run.min_replicas", "3");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "server.diloco.combiner", combiner);
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "trainer.rounds", "2");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_or_lie;
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 3);
+    for (int r = 0; r < 3; r++) {
+        TOY_OK(all[r]);
+        CHECK_NEAR(expected, (double)all[r].w[0], tolerance);
+    }
+    snprintf(codes, sizeof codes,
+             "\"combiner\":\"%s\",\"combiner_fallback\":false,\"tolerated\":%d", combiner,
+             strcmp(combiner, "mean") != 0);
+    CHECK_CONTAINS(codes, all[0].record);
+    free(all[0].record);
+}
+
+TEST(swm21_one_liar_of_three_moves_the_mean_and_not_the_median)
+{
+    check_liar("mean", "mem://mean", 2.0 * 998 / 3, 1e-3);
+    check_liar("median", "mem://median", -2, 1e-6);
+    check_liar("geometric_median", "mem://geomedian", -2, 5e-3); /* ten steps */
+}
+
 /* ---- LIB-20: two replicas, four steps, two entries, different data ------------------------- */
 
 typedef struct digests {
@@ -446,6 +488,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           schedule_free_trains_from_y_and_shows_x,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
+          swm21_one_liar_of_three_moves_the_mean_and_not_the_median,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,

@@ -98,6 +98,17 @@ static diloco_status check_unique(const dl_manifest *m)
     return status;
 }
 
+bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor)
+{
+    const char *name = tensor->name;
+    if (strcasestr(name, "embed")) return true;
+    for (size_t n; *name; name += n, name += *name == '.') {
+        n = strcspn(name, ".");
+        if (n == 3 && (strncmp(name, "wte", n) == 0 || strncmp(name, "wpe", n) == 0)) return true;
+    }
+    return false;
+}
+
 /* ---- layout */
 
 static dl_region region_of(const dl_manifest_tensor *t, bool all_floating)

@@ -69,6 +69,10 @@ void dl_manifest_write(dl_json *j, const char *key, const dl_manifest *manifest)
 DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value array,
                                              bool all_floating);
 
+/* Does it look up a row for each token or position? Told by its name, which holds "embed" in
+ * any case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or "wpe". */
+bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor);
+
 size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1 */
 const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", "BOOL", as in safetensors */
 const char *dl_role_name(diloco_role role);    /* "parameter", "frozen", "buffer" */

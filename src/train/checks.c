@@ -345,6 +345,39 @@ static void warn_outer_options(warning *out, const dl_config *config)
                 of_row);
 }
 
+static const char *const *combiner_options_at(size_t i)
+{
+    static const char *const pairs[] = {"server.diloco.bucket_size", NULL}; /* of bucketing */
+    const dl_combiner *row = dl_combiner_at(i);
+    if (row) return row->options;
+    return i && dl_combiner_at(i - 1) ? pairs : NULL;
+}
+
+/* Pre-aggregation reads options of its own beside the combiner's. */
+static void warn_combiner_options(warning *out, const dl_config *config)
+{
+    const dl_combiner *row = dl_combiner_find(config->combiner);
+    const char *read[DL_COMBINE_MAX_OPTIONS + 2] = {NULL};
+    char of_row[64];
+    size_t n = 0;
+    for (; row->options[n]; n++)
+        read[n] = row->options[n];
+    if (is(config->pre_aggregation, "nnm")) read[n] = "server.diloco.byzantine";
+    if (is(config->pre_aggregation, "bucketing")) read[n] = "server.diloco.bucket_size";
+    snprintf(of_row, sizeof of_row, "combiner %s", config->combiner);
+    warn_unread(out, config, combiner_options_at, read, of_row);
+}
+
+static void warn_weighting(warning *out, const dl_config *config)
+{
+    if (dl_combiner_find(config->combiner)->ignores_weights && !is(config->weighting, "uniform"))
+        say(out,
+            "server.diloco.aggregation_weighting = \"%s\" has no effect with combiner %s, for "
+            "which "
+            "all members count the same: what a hostile one says of itself must not matter",
+            config->weighting, config->combiner);
+}
+
 static void warn_outer_schedule(warning *out, const dl_config *config)
 {
     bool constant = is(config->outer_lr_schedule, "constant");
@@ -419,6 +452,8 @@ static const struct {
     {"error_feedback", warn_error_feedback},
     {"outer_options", warn_outer_options},
     {"outer_lr_schedule", warn_outer_schedule},
+    {"combiner_options", warn_combiner_options},
+    {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
     {"quorum", warn_quorum},
     {"threads", warn_threads},

@@ -122,6 +122,41 @@ TEST(a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused)
                     "outer_buffer", "4"));
 }
 
+TEST(swm19_a_combiner_without_its_members_is_refused_before_training)
+{
+    refused(DILOCO_EREFUSED, "trimmed_mean needs 5 members", "robust_fallback = \"mean\"", "diloco",
+            CHANGES("combiner", "trimmed_mean", "run.replicas", "8", "run.min_replicas", "4"));
+    refused(DILOCO_EREFUSED, "krum needs 7 members, and run.replicas is 6", "combiner mean",
+            "diloco",
+            CHANGES("combiner", "krum", "byzantine", "2", "run.replicas", "6", "robust_fallback",
+                    "mean"));
+    refused(DILOCO_EREFUSED, "median needs 9 members", "raise it", "diloco",
+            CHANGES("combiner", "median", "byzantine", "4", "run.replicas", "9"));
+    refused(DILOCO_EREFUSED, "pre_aggregation", "leave it \"none\"", "diloco",
+            CHANGES("pre_aggregation", "nnm"));
+}
+
+TEST(swm23_top_k_under_a_combiner_that_sorts_elements_is_refused)
+{
+    refused(DILOCO_EREFUSED, "combiner trimmed_mean sorts the values", "take a dense codec",
+            "diloco",
+            CHANGES("combiner", "trimmed_mean", "codec", "topk", "run.replicas", "5",
+                    "run.min_replicas", "5"));
+    refused(DILOCO_EREFUSED, "codec topk", "geometric_median", "diloco",
+            CHANGES("combiner", "median", "codec", "topk", "run.replicas", "3", "run.min_replicas",
+                    "3"));
+    dl_config *config = fixture_config("diloco"); /* the named ways out */
+    set(config, "run.replicas", "5");
+    set(config, "run.min_replicas", "5");
+    set(config, "codec", "topk");
+    set(config, "combiner", "krum");
+    CHECK_OK(dl_check_config(config));
+    set(config, "codec", "int8");
+    set(config, "combiner", "trimmed_mean");
+    CHECK_OK(dl_check_config(config));
+    free(config);
+}
+
 TEST(preset_single_is_one_replica)
 {
     refused(DILOCO_EINVAL, "run.replicas is 2", "take preset diloco", "single",
@@ -209,6 +244,17 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("outer_lr_schedule", "outer_min_ratio", "diloco", CHANGES("outer_min_ratio", "0.2"));
     warned("outer_lr_schedule", "trainer.lr_scheduler", "data_parallel",
            CHANGES("outer_lr_schedule", "cosine"));
+    warned("combiner_options", "combiner mean: server.diloco.trim, server.diloco.bucket_size",
+           "diloco", CHANGES("trim", "0.1", "bucket_size", "3"));
+    warned("combiner_options", "combiner krum: server.diloco.trim", "diloco",
+           CHANGES("combiner", "krum", "run.local_replicas", "1", "run.replicas", "5",
+                   "run.min_replicas", "5", "trim", "0.1", "byzantine", "1"));
+    warned("combiner_options", "combiner trimmed_mean: server.diloco.byzantine", "diloco",
+           CHANGES("combiner", "trimmed_mean", "run.local_replicas", "1", "run.replicas", "5",
+                   "run.min_replicas", "3", "robust_fallback", "mean", "byzantine", "2"));
+    warned("aggregation_weighting", "what a hostile one says", "diloco",
+           CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
+                   "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
     warned("quorum", "no effect", "diloco", CHANGES("run.quorum", "0.7"));
     warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
@@ -260,7 +306,9 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
           data_parallel_exchanges_every_step_with_adamw_or_not_at_all,
           a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused,
-          preset_single_is_one_replica, momentum_of_an_optimizer_that_has_none_is_refused,
+          swm19_a_combiner_without_its_members_is_refused_before_training,
+          swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,
+          momentum_of_an_optimizer_that_has_none_is_refused,
           muons_learning_rate_needs_the_schedule_it_follows,
           what_is_hardly_meant_is_warned_about_once_each,
           data_and_model_that_cannot_be_are_found_before_training,

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TRAINED = 300007, N_AVERAGED = 1001, N = N_TRAINED + N_AVERAGED, MEMBERS = 3 };
+enum { N_TRAINED = 300007, N_AVERAGED = 1001, N = N_TRAINED + N_AVERAGED, MEMBERS = 3, MANY = 7 };
 
-static float theta[N], state[DL_OUTER_MAX_STATE][N], g[MEMBERS][N], local[N];
-static unsigned char payload[MEMBERS][4 * N];
+static float theta[N], state[DL_OUTER_MAX_STATE][N], g[MANY][N], local[N];
+static unsigned char payload[MANY][4 * N];
 
 /* Finite floats: every eighth a denormal, every ninth a zero of either sign. */
 static void fill(float *x, size_t n, uint64_t seed)
@@ -81,7 +81,23 @@ static int check_kernels(void)
            check("sums", dl_hash_bytes(sums, sizeof sums), "388f4af4b589835519fbec20f97b6df0");
 }
 
-/* Every outer optimizer has its golden. */
+/* Of seven members; the state after an sgd step. */
+static const struct combined {
+    const char *combiner, *plain, *mixed; /* mixed: behind nnm; NULL: it heeds weights */
+} combined[] = {
+    {"mean", "ee9742c21a384854d0bcd9da09543c34", NULL},
+    {"clipped_mean", "bfad492b5e12226d42c1897b41d1115f", NULL},
+    {"rda", "293b919a83f68844cf09553bf1bd2d0b", NULL},
+    {"median", "f175eefe0fe7fe0fc259dc3a246ee4d9", "43ada671d488a747266492178613e734"},
+    {"trimmed_mean", "cf1e273f9304ffed2903d8cc2f80a043", "1a4de08ed7d90645918081751673c43f"},
+    {"krum", "7a466722fcababd316f9bcc111facaa4", "43ada671d488a747266492178613e734"},
+    {"multi_krum", "43ada671d488a747266492178613e734", "fc54f1d9284e2c6bdb613b5932234120"},
+    {"bulyan", "f40013d67caea2aa574ea8c7f1f4ddde", "91de2f4b697f549549e894c977ef6d9c"},
+    {"geometric_median", "45e0f62e6ba4d70c87e08cb3b4d2daae", "b02e1491634fcf27c64191a6014c51f7"},
+};
+enum { N_COMBINED = sizeof combined / sizeof combined[0] };
+
+/* Every outer optimizer and combiner has its golden. */
 static int check_complete(void)
 {
     int missing = 0;
@@ -91,6 +107,14 @@ static int check_complete(void)
             k++;
         if (k < N_GOLDENS) continue;
         printf("no golden for outer optimizer %s\n", dl_outer_at(i)->name);
+        missing++;
+    }
+    for (size_t i = 0; dl_combiner_at(i); i++) {
+        size_t k = 0;
+        while (k < N_COMBINED && strcmp(combined[k].combiner, dl_combiner_at(i)->name) != 0)
+            k++;
+        if (k < N_COMBINED) continue;
+        printf("no golden for combiner %s\n", dl_combiner_at(i)->name);
         missing++;
     }
     return missing;
@@ -135,6 +159,19 @@ static int check_codec(const dl_manifest *manifest, const struct codec_golden *w
     return wrong + check(name, dl_digest_bytes(g[1], sizeof g[1]), want->decoded);
 }
 
+/* The first n members, encoded. */
+static void contribute(const dl_codec_form *form, dl_contribution_data *members, size_t n)
+{
+    for (size_t m = 0; m < n; m++) {
+        size_t len, index;
+        double norm2;
+        fill(g[m], N, 10 + m);
+        form->codec->encode(form, payload[m], &len, g[m]);
+        if (dl_codec_check(form, payload[m], len, INFINITY, &index, &norm2)) fail();
+        members[m] = (dl_contribution_data){.payload = payload[m], .len = len, .norm2 = norm2};
+    }
+}
+
 /* The whole step: state, local tensors and facts. */
 static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                       dl_outer_scratch *scratch, const struct golden *want)
@@ -160,7 +197,6 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                                   .n_commits = 3};
     dl_outer_step_args args = {.manifest = manifest,
                                .form = form,
-                               .combiner = dl_combiner_find("mean"),
                                .outer = dl_outer_find(want->outer),
                                .n_members = MEMBERS,
                                .members = members,
@@ -177,14 +213,7 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
             state[k][i] = fabsf(state[k][i]); /* a second moment */
         s.outer[k] = state[k];
     }
-    for (size_t m = 0; m < MEMBERS; m++) {
-        size_t len, index;
-        double norm2;
-        fill(g[m], N, 10 + m);
-        form->codec->encode(form, payload[m], &len, g[m]);
-        if (dl_codec_check(form, payload[m], len, INFINITY, &index, &norm2)) fail();
-        members[m] = (dl_contribution_data){.payload = payload[m], .len = len, .norm2 = norm2};
-    }
+    contribute(form, members, MEMBERS);
     args.outer->scalars(args.scalars, &settings);
     if (dl_outer_step(&s, &s, &args, &facts, scratch, NULL)) fail();
     double numbers[] = {facts.aggregated_norm, facts.similarity, facts.divergence};
@@ -197,6 +226,40 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
     return wrong + check(name, dl_hash_bytes(numbers, sizeof numbers), facts_golden);
 }
 
+static int check_combiner(const dl_manifest *manifest, const dl_codec_form *form,
+                          const struct combined *want, dl_mixing mixing)
+{
+    static const uint64_t raw[MANY] = {1, 1, 1, 1, 1, 1, 1};
+    dl_contribution_data members[MANY];
+    dl_combine_rule rule = {.combiner = dl_combiner_find(want->combiner),
+                            .mixing = mixing,
+                            .trim = 200000000,
+                            .byzantine = 1};
+    dl_outer_scratch *scratch;
+    dl_outer_step_facts facts;
+    dl_fragment_state s = {.theta = theta};
+    float weight[MANY];
+    char name[64];
+    fill(theta, N, 1);
+    for (size_t m = 0; m < MANY; m++)
+        weight[m] = (float)((double)(m + 1) / 28);
+    contribute(form, members, MANY);
+    dl_outer_step_args args = {.manifest = manifest,
+                               .form = form,
+                               .outer = dl_outer_find("sgd"),
+                               .scalars = {0.7f},
+                               .n_members = MANY,
+                               .members = members,
+                               .weight = weight,
+                               .raw = raw};
+    if (dl_outer_scratch_create(&scratch, manifest, &rule, MANY, 1) ||
+        dl_outer_step(&s, &s, &args, &facts, scratch, NULL))
+        fail();
+    dl_outer_scratch_destroy(scratch);
+    snprintf(name, sizeof name, "%s%s", mixing ? "nnm, " : "", want->combiner);
+    return check(name, s.digest, mixing ? want->mixed : want->plain);
+}
+
 int main(void)
 {
     diloco_tensor tensors[] = {
@@ -207,11 +270,12 @@ int main(void)
     dl_manifest manifest;
     dl_codec_form form;
     dl_outer_scratch *scratch;
+    dl_combine_rule mean = dl_combine_mean();
     int wrong = check_complete();
     dl_config_init(&config);
     if (dl_manifest_init(&manifest, tensors, 3, false) ||
         dl_codec_form_init(&form, &config, &manifest, 0) ||
-        dl_outer_scratch_create(&scratch, &manifest, MEMBERS, 1))
+        dl_outer_scratch_create(&scratch, &manifest, &mean, MEMBERS, 1))
         fail();
     for (int isa = 0; isa < DL_N_ISA; isa++) {
         if (!dl_isa_available((dl_isa)isa)) continue;
@@ -221,6 +285,11 @@ int main(void)
             wrong += check_step(&manifest, &form, scratch, &goldens[k]);
         for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++)
             wrong += check_codec(&manifest, &codecs[k]);
+        for (size_t k = 0; k < N_COMBINED; k++) {
+            wrong += check_combiner(&manifest, &form, &combined[k], DL_MIX_NONE);
+            if (combined[k].mixed)
+                wrong += check_combiner(&manifest, &form, &combined[k], DL_MIX_NNM);
+        }
         printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
     }
     dl_outer_scratch_destroy(scratch);

@@ -1,0 +1,61 @@
+/* plan.h - what an entry's combination comes to, before memory is walked: which members are
+ * read, and with which coefficients.
+ *
+ *     dl_combine_plan_begin(&plan, &rule, n, weight)     is it to be, and what is measured?
+ *     ... measure, over each part: the fragment, or each of its tensors
+ *     dl_combine_plan_finish(&plan, &rule, &measured)    coefficients
+ *
+ * Pure, on one thread, the same bits everywhere. */
+#ifndef DL_COMBINE_PLAN_H
+#define DL_COMBINE_PLAN_H
+
+#include "base/arena.h"
+#include "combine/combine.h"
+
+typedef struct dl_combine_plan {
+    const dl_combiner *combiner; /* that is applied: the rule's, or the mean it fell back to */
+    bool fell_back;
+    size_t tolerated; /* how many hostile members it bears */
+    dl_measure measure;
+    size_t n_members, n_parts;
+
+    size_t n_used; /* members that are read, ascending: */
+    size_t *used;  /* [n_used] */
+    /* Linear: coef[part * n_used + u]. By element: the inputs are the members used, or, where
+     * they are `mixed`, input i is the sum over u of coef[i * n_used + u]. */
+    float *coef;
+    bool mixed;
+    size_t n_inputs;
+
+    double *gram; /* [n_parts][n_members * n_members], for who measures: the lower triangle */
+
+    /* its own room */
+    double *whole, *inputs_gram, *norm2, *c, *room;
+    float *mix;
+    size_t *order, *chosen;
+} dl_combine_plan;
+
+/* Take the plan's arrays from an arena (measuring: none); max_parts parts at most. */
+void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_combine_rule *rule,
+                            size_t max_members, size_t max_parts);
+
+/* DILOCO_ENUMERIC: so few members cannot be combined, and the rule does not fall back. */
+DL_MUST_CHECK diloco_status dl_combine_plan_begin(dl_combine_plan *plan,
+                                                  const dl_combine_rule *rule, size_t n_members);
+
+typedef struct dl_combine_measured {
+    const float *weight;  /* [n_members] */
+    const double *norm2;  /* [n_members] over the fragment */
+    size_t n_parts;       /* 1, or the fragment's tensors with DL_MEASURE_TENSORS; */
+    const bool *plain;    /* [n_parts] these take the weighted mean whatever the rule */
+    uint64_t bucket_seed; /* of bucketing's shuffle */
+} dl_combine_measured;
+
+/* plan->gram was filled where plan->measure asks for it. */
+void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
+                            const dl_combine_measured *measured);
+
+/* The dot products over the fragment, [n_members * n_members]; NULL when nothing was measured. */
+const double *dl_combine_plan_gram(const dl_combine_plan *plan);
+
+#endif

@@ -1,0 +1,93 @@
+/* sort.h - sorting members, element by element: a network over rows of lanes.
+ *
+ * The rows of a tile are the inputs, its DL_SORT_LANES columns are elements; after
+ * dl_sort_tile every column ascends. Batcher's merge exchange (Knuth, The Art of Computer
+ * Programming 3, 5.2.2, algorithm M) compares the same rows whatever the values, so whole rows
+ * are compared at once. Any number of rows: it has about n log^2 n / 4 exchanges (19 for 8 rows,
+ * 543 for 64, 139 263 for 4096), each of which costs a lane a sixteenth of two instructions. */
+#ifndef DL_COMBINE_SORT_H
+#define DL_COMBINE_SORT_H
+
+#include "combine/combine.h"
+
+/* x[n_inputs][at … at + n) into the tile; lanes behind n repeat nothing and are never read. */
+static inline DL_BODY void dl_sort_load(float *tile, const float *const *x, size_t n_inputs,
+                                        size_t at, size_t n)
+{
+    for (size_t m = 0; m < n_inputs; m++) {
+        float *row = tile + m * DL_SORT_LANES;
+        const float *from = x[m] + at;
+        if (n == DL_SORT_LANES) {
+            for (size_t l = 0; l < DL_SORT_LANES; l++)
+                row[l] = from[l] + 0.0f;
+        } else {
+            for (size_t l = 0; l < DL_SORT_LANES; l++)
+                row[l] = l < n ? from[l] + 0.0f : 0;
+        }
+    }
+}
+
+static inline DL_BODY void dl_sort_exchange(float *a, float *b)
+{
+    DL_EACH
+    for (size_t l = 0; l < DL_SORT_LANES; l++) {
+        float low = a[l] < b[l] ? a[l] : b[l], high = a[l] < b[l] ? b[l] : a[l];
+        a[l] = low;
+        b[l] = high;
+    }
+}
+
+static inline DL_BODY void dl_sort_tile(float *tile, size_t n)
+{
+    size_t top = 1;
+    while (2 * top < n)
+        top *= 2;
+    for (size_t p = n > 1 ? top : 0; p > 0; p /= 2)
+        for (size_t q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {
+            for (size_t i = 0; i + d < n; i++)
+                if ((i & p) == r)
+                    dl_sort_exchange(tile + i * DL_SORT_LANES, tile + (i + d) * DL_SORT_LANES);
+            if (q == p) break;
+        }
+}
+
+static inline DL_BODY void dl_sort_two(float *a, float *b)
+{
+    float low = *a < *b ? *a : *b, high = *a < *b ? *b : *a;
+    *a = low;
+    *b = high;
+}
+
+/* The same network for eight values, which then stay in registers. */
+static inline DL_BODY void dl_sort_eight(float *v)
+{
+    dl_sort_two(v, v + 4), dl_sort_two(v + 1, v + 5);
+    dl_sort_two(v + 2, v + 6), dl_sort_two(v + 3, v + 7);
+    dl_sort_two(v, v + 2), dl_sort_two(v + 1, v + 3);
+    dl_sort_two(v + 4, v + 6), dl_sort_two(v + 5, v + 7);
+    dl_sort_two(v + 2, v + 4), dl_sort_two(v + 3, v + 5);
+    dl_sort_two(v, v + 1), dl_sort_two(v + 2, v + 3);
+    dl_sort_two(v + 4, v + 5), dl_sort_two(v + 6, v + 7);
+    dl_sort_two(v + 1, v + 4), dl_sort_two(v + 3, v + 6);
+    dl_sort_two(v + 1, v + 2), dl_sort_two(v + 3, v + 4), dl_sort_two(v + 5, v + 6);
+}
+
+/* out[l] = the mean of rows [first, first + count), added in ascending order (PROTOCOL B2). */
+static inline DL_BODY void dl_sort_mean(float *out, const float *tile, size_t first, size_t count)
+{
+    float by = (float)count;
+    for (size_t l = 0; l < DL_SORT_LANES; l++)
+        out[l] = 0;
+    for (size_t m = first; m < first + count; m++)
+        for (size_t l = 0; l < DL_SORT_LANES; l++)
+            out[l] += tile[m * DL_SORT_LANES + l];
+    for (size_t l = 0; l < DL_SORT_LANES; l++)
+        out[l] /= by;
+}
+
+/* G[n] = the mean of each element's values without the `drop` smallest and largest; for who
+ * needs it as a row's `elements`. */
+void dl_middle_mean(float *G, const float *const *x, size_t n_inputs, size_t drop, float *room,
+                    size_t n);
+
+#endif
