@@ -116,6 +116,8 @@ static const dl_option rows[] = {
  "topk: how the values that are sent are written"},
 {"server.diloco.codec_prune", NULL, REAL, AT(codec_prune), "0.5", 0, 0.999, "", NULL, AGREE,
  "prune: fraction of each neuron's row that is not sent"},
+{"server.diloco.compression", "compression", NAME, AT(compression), "none", 0, 0, "", "none|zstd", AGREE,
+ "make contributions smaller on the wire, without loss"},
 {"server.diloco.error_feedback", NULL, REAL, AT(error_feedback), "0", 0, 1, "", NULL, AGREE,
  "how much of what a lossy codec left out is added to the next contribution; 0.95 in 2508.15706"},
 

@@ -27,7 +27,7 @@ typedef struct diloco_config {
     int64_t spool_mb;
 
     /* [server.diloco] the outer step */
-    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values;
+    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression;
     double codec_keep, codec_prune, error_feedback;
     double outer_lr, outer_mu, outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta;
     int64_t outer_buffer;

@@ -33,6 +33,7 @@ static const dl_block_kind kind = {.bits = 16, .encode = encode_blocks, .decode 
 const dl_codec dl_codec_bf16 = {
     .name = "bf16",
     .summary = "2 bytes an element: the upper half of a float, rounded",
+    .width = 2,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

@@ -52,6 +52,7 @@ static const dl_block_kind kind = {
 const dl_codec dl_codec_e3m0 = {
     .name = "e3m0",
     .summary = "4 bits an element, powers of two, and a scale for each 256",
+    .width = 1,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

@@ -49,6 +49,7 @@ static const dl_block_kind kind = {.bits = 16, .encode = encode_blocks, .decode 
 const dl_codec dl_codec_f16 = {
     .name = "f16",
     .summary = "2 bytes an element: half precision",
+    .width = 2,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

@@ -73,6 +73,7 @@ static const float *view(const unsigned char *payload, size_t first)
 const dl_codec dl_codec_f32 = {
     .name = "f32",
     .summary = "4 bytes an element, exact",
+    .width = 4,
     .lay_out = lay_out,
     .encode = encode,
     .check = check,

@@ -36,6 +36,7 @@ static const dl_block_kind kind = {
 const dl_codec dl_codec_int4 = {
     .name = "int4",
     .summary = "4 bits an element, evenly spaced, and a scale for each 256",
+    .width = 1,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

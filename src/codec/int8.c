@@ -43,6 +43,7 @@ static const dl_block_kind kind = {
 const dl_codec dl_codec_int8 = {
     .name = "int8",
     .summary = "1 byte an element, and a scale for each 256",
+    .width = 1,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

@@ -187,6 +187,7 @@ static const char *const options[] = {"server.diloco.codec_prune", NULL};
 const dl_codec dl_codec_prune = {
     .name = "prune",
     .summary = "the larger part of each neuron, of its majority's sign first",
+    .width = 4,
     .options = options,
     .lossy = true,
     .lay_out = lay_out,

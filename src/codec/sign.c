@@ -53,6 +53,7 @@ static const dl_block_kind kind = {
 const dl_codec dl_codec_sign = {
     .name = "sign",
     .summary = "1 bit an element, and the mean size of each 256",
+    .width = 1,
     .lossy = true,
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,

@@ -480,6 +480,7 @@ static const char *const options[] = {"server.diloco.codec_keep", "server.diloco
 const dl_codec dl_codec_topk = {
     .name = "topk",
     .summary = "the largest of each chunk, and where they are",
+    .width = 1,
     .options = options,
     .lossy = true,
     .sparse = true,

@@ -99,9 +99,12 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
                           unsigned char header[DL_CONTRIBUTION_HEADER], const dl_capture *from)
 {
     const dl_codec_form *form = &x->forms[ask->fragment];
-    size_t len;
-    form->codec->encode(form, x->payload, &len, from->g);
+    size_t raw, len;
+    form->codec->encode(form, x->payload + x->gap, &raw, from->g);
+    len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
     *c = describe(x, ask, from, len);
+    c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
+    c->unpacked_len = x->packer ? raw : 0;
     const size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
     x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
     x->spans[1] = (dl_span){x->payload, len};

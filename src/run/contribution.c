@@ -7,7 +7,9 @@
  * 2. The header is whole: magic, its own hash, version, well-formed fields.
  * 3. It says what was expected, and the object has exactly the length that it says.
  * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
- * 5. The codec takes the payload; booleans are 0 or 1.
+ * 5. The payload is unpacked, if it is packed: to the front of the slot, from its end, where
+ *    such a body is received (pack.h says why that is enough room).
+ * 6. The codec takes the payload; booleans are 0 or 1.
  *
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "run/contribution.h"
@@ -110,6 +112,8 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_u64(c, &f->n_booleans);
     walk_u64(c, &f->payload_len);
     walk_bytes(c, f->body.bytes, sizeof f->body.bytes);
+    walk_u64(c, &f->packing);
+    walk_u64(c, &f->unpacked_len);
 }
 
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
@@ -148,6 +152,8 @@ static diloco_status check_fields(const dl_contribution *f)
     if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
     if (isinf(f->loss)) bad = "loss";
     if (!isfinite(f->norm) || f->norm < 0) bad = "norm";
+    if (f->packing > DL_PACKING_ZSTD) bad = "packing";
+    if (f->packing == DL_PACKING_NONE && f->unpacked_len) bad = "unpacked_len";
     if (f->end_sample < f->first_sample) bad = "end_sample";
     return bad ? dl_fail(DILOCO_EPROTO, "contribution header: %s has no possible value", bad)
                : DILOCO_OK;
@@ -191,9 +197,14 @@ struct dl_slot {
     size_t size;
 };
 
-size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape)
+static size_t discrete_bytes(dl_fragment_shape shape)
 {
-    return form->bound + shape.n_integers * sizeof(int64_t) + shape.n_booleans;
+    return shape.n_integers * sizeof(int64_t) + shape.n_booleans;
+}
+
+size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape, bool packed)
+{
+    return form->bound + (packed ? dl_pack_gap(form->bound) : 0) + discrete_bytes(shape);
 }
 
 /* A file without a name, of that size, with its space taken. */
@@ -254,10 +265,16 @@ typedef struct reader {
     const char *reason;
     size_t total;    /* bytes of the object, as the store says */
     size_t received; /* header and body */
+    size_t at;       /* of the body in the slot: a packed one ends where the slot ends */
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution facts; /* once the header was read */
     dl_digest_stream digest;
 } reader;
+
+static size_t body_max(const dl_contribution_expect *e)
+{
+    return dl_contribution_body_max(e->form, e->shape, e->packer != NULL);
+}
 
 /* Fail with DILOCO_EPROTO and a reason for the record. */
 #define REJECT(r, word, ...) ((r)->reason = (word), dl_fail(DILOCO_EPROTO, __VA_ARGS__))
@@ -265,7 +282,7 @@ typedef struct reader {
 static diloco_status on_begin(void *context, size_t len)
 {
     reader *r = context;
-    size_t most = dl_contribution_body_max(r->expect->form, r->expect->shape);
+    size_t most = body_max(r->expect);
     DL_ASSERT(most <= r->slot->size);
     if (len < DL_CONTRIBUTION_HEADER)
         return REJECT(r, "truncated", "%zu bytes are no contribution", len);
@@ -308,11 +325,15 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
         f->n_booleans != e->shape.n_booleans)
         return REJECT(r, "shape",
                       "its numbers of floats, integers and booleans are another model's");
-    if (f->payload_len > e->form->bound)
+    if (f->packing != (e->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE))
+        return REJECT(r, "codec", "its payload is %scompressed, the run's are %s",
+                      f->packing ? "" : "not ", e->packer ? "so" : "not");
+    size_t most = body_max(e) - discrete_bytes(e->shape);
+    if (f->payload_len > most || f->unpacked_len > e->form->bound)
         return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
-                      (unsigned long long)f->payload_len, codec, e->form->bound);
-    size_t need = DL_CONTRIBUTION_HEADER + (size_t)f->payload_len +
-                  e->shape.n_integers * sizeof(int64_t) + e->shape.n_booleans;
+                      (unsigned long long)dl_size_max(f->payload_len, f->unpacked_len), codec,
+                      most);
+    size_t need = DL_CONTRIBUTION_HEADER + (size_t)f->payload_len + discrete_bytes(e->shape);
     if (need != r->total)
         return REJECT(r, r->total < need ? "truncated" : "shape",
                       "it has %zu bytes, its header says %zu", r->total, need);
@@ -328,6 +349,7 @@ static diloco_status check_header(reader *r)
     DL_TRY(check_origin(r, r->expect));
     DL_TRY(check_sizes(r, r->expect));
     dl_digest_begin(&r->digest);
+    r->at = r->expect->packer ? r->slot->size - (r->total - sizeof r->header) : 0;
     return DILOCO_OK;
 }
 
@@ -347,7 +369,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
         DL_TRY(check_header(r));
     }
     if (len == 0) return DILOCO_OK;
-    memcpy(r->slot->base + (r->received - sizeof r->header), from, len);
+    memcpy(r->slot->base + r->at + (r->received - sizeof r->header), from, len);
     dl_digest_add(&r->digest, from, len);
     r->received += len;
     return DILOCO_OK;
@@ -382,19 +404,31 @@ static diloco_status check_payload(reader *r, dl_contribution_data *data)
     return status;
 }
 
+static diloco_status unpack(reader *r, const unsigned char *body)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!e->packer) return DILOCO_OK;
+    diloco_status status = dl_pack_open(e->packer, r->slot->base, (size_t)r->facts.unpacked_len,
+                                        body, (size_t)r->facts.payload_len, e->form->codec->width);
+    if (status) r->reason = "codec";
+    return status;
+}
+
 /* The whole body is in the slot. */
 static diloco_status check_body(reader *r, dl_contribution_data *data)
 {
     const dl_contribution_expect *e = r->expect;
     if (!dl_hash_equal(dl_digest_end(&r->digest), r->facts.body))
         return REJECT(r, "checksum", "its body is damaged: the digest is not the header's");
+    const unsigned char *body = r->slot->base + r->at;
     data->payload = r->slot->base;
-    data->len = (size_t)r->facts.payload_len;
-    data->integers = data->payload + data->len;
+    data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
+    data->integers = body + r->facts.payload_len;
     data->booleans = data->integers + e->shape.n_integers * sizeof(int64_t);
     for (size_t i = 0; i < e->shape.n_booleans; i++)
         if (data->booleans[i] > 1)
             return REJECT(r, "codec", "boolean %zu is %u", i, (unsigned)data->booleans[i]);
+    DL_TRY(unpack(r, body));
     return check_payload(r, data);
 }
 

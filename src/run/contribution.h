@@ -1,7 +1,7 @@
 /* contribution.h - one replica's encoded pseudo-gradient for one entry, as an object.
  *
  *     header   DL_CONTRIBUTION_HEADER bytes, little-endian, offsets in docs/formats.md
- *     payload  of the codec, for the fragment's f32 array
+ *     payload  of the codec, for the fragment's f32 array; packed where the run says so (pack.h)
  *     integers i64[n_integers], booleans u8[n_booleans]: values after training
  *
  * Reading: bytes come in pieces from a store, go to memory or a spool file, and are hashed on
@@ -11,8 +11,10 @@
 
 #include "outer/outer_step.h"
 #include "run/layout.h"
+#include "run/pack.h"
 
 enum { DL_CONTRIBUTION_HEADER = 512 };
+typedef enum dl_packing { DL_PACKING_NONE = 0, DL_PACKING_ZSTD = 1 } dl_packing;
 
 typedef struct dl_contribution {
     char run[33];
@@ -31,7 +33,9 @@ typedef struct dl_contribution {
     dl_hash manifest; /* digest of the model's manifest */
     uint64_t n_floats, n_integers, n_booleans;
     uint64_t payload_len;
-    dl_hash body; /* dl_digest_bytes of all bytes behind the header */
+    dl_hash body;          /* dl_digest_bytes of all bytes behind the header */
+    uint64_t packing;      /* a dl_packing */
+    uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
@@ -52,12 +56,13 @@ typedef struct dl_contribution_expect {
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;
+    dl_packer *packer;          /* NULL: payloads are not packed */
     float bound;                /* largest size of an element */
     const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
 
-/* Most bytes that can stand behind the header. */
-size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape);
+/* Most bytes that can stand behind the header, which is also what a slot for it needs. */
+size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape, bool packed);
 
 /* Space for one contribution's body: memory, or (spool_dir not NULL) an unlinked file in that
  * folder that is mapped. Sized once, for the largest fragment and codec. DILOCO_ENOMEM;

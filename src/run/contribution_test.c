@@ -112,7 +112,7 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
                                          .form = &s->form,
                                          .bound = 100,
                                          .tensors = &s->manifest};
-    CHECK_INT(BODY, dl_contribution_body_max(&s->form, s->expect.shape));
+    CHECK_INT(BODY, dl_contribution_body_max(&s->form, s->expect.shape, false));
     CHECK_OK(dl_slot_create(&s->slot, BODY, spool_dir));
     dl_key_contribution(s->key, 12, &life);
     make_object(s);
@@ -236,7 +236,9 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 127, 'x', DILOCO_EPROTO, "codec");
     check_broken(&s, 182, 1, DILOCO_EPROTO, "end_sample"); /* first_sample's high byte */
     check_broken(&s, 207, 0x80, DILOCO_EPROTO, "norm");    /* negative */
-    check_broken(&s, 288, 1, DILOCO_EPROTO, "reserved");
+    check_broken(&s, 288, 2, DILOCO_EPROTO, "packing");
+    check_broken(&s, 296, 1, DILOCO_EPROTO, "unpacked_len"); /* without packing */
+    check_broken(&s, 304, 1, DILOCO_EPROTO, "reserved");
     check_broken(&s, 495, 1, DILOCO_EPROTO, "reserved");
     s.facts.loss = INFINITY;
     check_broken(&s, 288, 0, DILOCO_EPROTO, "loss");
@@ -308,6 +310,84 @@ TEST(a_large_contribution_arrives_in_pieces)
                                    DL_NEVER));
     CHECK(memcmp(g, data.payload, sizeof g) == 0);
     scene_end(&s);
+}
+
+/* ---- packed payloads */
+
+/* The good contribution, packed; the slot is as large as such a one needs. */
+static void pack_scene(scene *s)
+{
+    unsigned char *body = s->object + DL_CONTRIBUTION_HEADER, payload[4 + PAYLOAD];
+    CHECK_OK(dl_packer_create(&s->expect.packer));
+    dl_slot_destroy(s->slot);
+    CHECK_OK(
+        dl_slot_create(&s->slot, dl_contribution_body_max(&s->form, s->expect.shape, true), NULL));
+    memcpy(payload + 4, s->g, PAYLOAD);
+    const size_t packed = dl_pack(s->expect.packer, payload, 4, PAYLOAD, s->form.codec->width);
+    memmove(body + packed, body + PAYLOAD, BODY - PAYLOAD);
+    memcpy(body, payload, packed);
+    s->len = OBJECT - PAYLOAD + packed;
+    s->facts.payload_len = packed;
+    s->facts.packing = DL_PACKING_ZSTD;
+    s->facts.unpacked_len = PAYLOAD;
+    s->facts.body = dl_digest_bytes(body, s->len - DL_CONTRIBUTION_HEADER);
+    dl_contribution_write_header(s->object, &s->facts);
+}
+
+static void end_packed(scene *s)
+{
+    dl_packer_destroy(s->expect.packer);
+    scene_end(s);
+}
+
+TEST(a_packed_contribution_arrives_as_what_was_packed)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    scene_begin(&s, "mem://packed", NULL);
+    pack_scene(&s);
+    CHECK_OK(fetch(&s, &facts, &data));
+    CHECK_INT(PAYLOAD, data.len);
+    CHECK_BYTES(s.g, data.payload, PAYLOAD);
+    CHECK_INT(1, data.booleans[2]);
+    int64_t integers[N_INTEGERS];
+    memcpy(integers, data.integers, sizeof integers);
+    CHECK(integers[0] == -1 && integers[1] == INT64_MAX);
+    CHECK_INT(DL_PACKING_ZSTD, facts.packing);
+    end_packed(&s);
+}
+
+TEST(lies_about_packing_are_rejected)
+{
+    scene s;
+    scene_begin(&s, "mem://lies", NULL);
+    pack_scene(&s);
+    const dl_contribution good = s.facts;
+    static const uint64_t lengths[] = {0, PAYLOAD - 1, PAYLOAD + 1, UINT64_MAX};
+    for (int i = 0; i < 4; i++) {
+        s.facts.unpacked_len = lengths[i];
+        dl_contribution_write_header(s.object, &s.facts);
+        check_rejected(&s, DILOCO_EPROTO, "codec", "");
+    }
+    s.facts = good;
+    s.facts.packing = DL_PACKING_NONE;
+    s.facts.unpacked_len = 0;
+    dl_contribution_write_header(s.object, &s.facts);
+    check_rejected(&s, DILOCO_EPROTO, "codec", "not compressed, the run's are so");
+    s.facts = good;
+    unsigned char *body = s.object + DL_CONTRIBUTION_HEADER;
+    body[2] ^= 1; /* the first piece's length */
+    s.facts.body = dl_digest_bytes(body, s.len - DL_CONTRIBUTION_HEADER);
+    dl_contribution_write_header(s.object, &s.facts);
+    check_rejected(&s, DILOCO_EPROTO, "codec", "no possible length");
+    dl_packer *packer = s.expect.packer;
+    s.expect.packer = NULL;
+    s.facts = good;
+    dl_contribution_write_header(s.object, &s.facts);
+    check_rejected(&s, DILOCO_EPROTO, "codec", "is compressed, the run's are not");
+    s.expect.packer = packer;
+    end_packed(&s);
 }
 
 TEST(every_flipped_bit_is_rejected)
@@ -508,7 +588,8 @@ TEST_MAIN(a_header_reads_back_equal, fields_stand_where_the_format_says,
           every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
           a_whole_contribution_is_handed_out,
           a_contribution_may_lie_in_a_spool_file_that_has_no_name,
-          a_large_contribution_arrives_in_pieces, every_flipped_bit_is_rejected,
+          a_large_contribution_arrives_in_pieces, a_packed_contribution_arrives_as_what_was_packed,
+          lies_about_packing_are_rejected, every_flipped_bit_is_rejected,
           every_truncation_is_rejected, what_belongs_elsewhere_is_rejected,
           sizes_that_are_not_the_fragments_are_rejected_before_they_are_used,
           values_that_may_not_be_are_rejected_and_named, another_format_version_is_not_counted,

@@ -37,6 +37,15 @@ static dl_fragment_shape largest(const dl_exec *x)
     return most;
 }
 
+/* What encoding any fragment needs. */
+static size_t payload_room(const dl_exec *x)
+{
+    size_t room = 0;
+    for (size_t f = 0; f < n_fragments(x); f++)
+        room = dl_size_max(room, x->forms[f].room);
+    return room;
+}
+
 static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
@@ -70,19 +79,18 @@ static void lay_out_beside(dl_exec *x, dl_arena *arena)
     const size_t n = n_fragments(x);
     const bool rounds = x->schedule.overlap != DL_OVERLAP_STEPS;
     const bool eager = x->schedule.overlap == DL_OVERLAP_EAGER;
-    size_t all = 0, bound = 0;
+    size_t all = 0;
     x->f32_at = DL_ARENA_ARRAY(arena, size_t, n + 1);
     for (size_t f = 0; f <= n; f++) {
         if (x->f32_at) x->f32_at[f] = all;
         if (f < n) all += n_floats(&x->a.run->manifest.fragments[f]);
-        if (f < n) bound = dl_size_max(bound, x->forms[f].bound);
     }
     if (x->a.run->config.error_feedback > 0)
         x->residual = lay_out_floats(x, arena, "diloco.residual");
     if (rounds) x->start = lay_out_floats(x, arena, "diloco.round_start");
     if (eager) x->own_momentum = lay_out_floats(x, arena, "diloco.own_momentum");
     if (eager) x->share = DL_ARENA_ARRAY(arena, float, largest(x).n_trained);
-    if (eager) x->share_payload = dl_arena_take(arena, bound);
+    if (eager) x->share_payload = dl_arena_take(arena, payload_room(x));
     if (rounds) x->start_base = DL_ARENA_ARRAY(arena, dl_hash, n);
     if (x->start_base)
         x->privates[x->n_privates++] = (dl_exec_private){
@@ -91,13 +99,12 @@ static void lay_out_beside(dl_exec *x, dl_arena *arena)
 
 static void lay_out_trainer(dl_exec *x, dl_arena *arena)
 {
-    size_t room = 0;
-    for (size_t f = 0; f < n_fragments(x); f++)
-        room = dl_size_max(room, x->forms[f].room);
+    const size_t room = payload_room(x);
+    if (x->packer) x->gap = dl_pack_gap(room);
     x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
     x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
-    x->payload = dl_arena_take(arena, room);
+    x->payload = dl_arena_take(arena, x->gap + room);
     lay_out_captures(x, arena);
     lay_out_beside(x, arena);
 }
@@ -151,6 +158,7 @@ static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
     DL_TRY(make_forms(x));
+    if (strcmp(x->a.run->config.compression, "zstd") == 0) DL_TRY(dl_packer_create(&x->packer));
     DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
     const size_t ahead = dl_schedule_ahead(&x->schedule);
     x->n_captures = ahead;
@@ -199,6 +207,7 @@ void dl_exec_destroy(dl_exec *x)
     for (int f = 0; x->forms && f < x->a.run->manifest.n_fragments; f++)
         dl_codec_form_deinit(&x->forms[f]);
     free(x->forms);
+    dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
     dl_buf_deinit(&x->text);
@@ -288,6 +297,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .manifest = x->a.run->manifest.digest,
                                     .shape = x->a.run->manifest.fragments[ask->fragment],
                                     .form = &x->forms[ask->fragment],
+                                    .packer = x->packer,
                                     .bound = DL_ELEMENT_BOUND,
                                     .tensors = &x->a.run->manifest};
 }
@@ -298,7 +308,8 @@ static size_t slot_bytes(const dl_exec *x)
     size_t most = 0;
     for (size_t f = 0; f < n_fragments(x); f++)
         most = dl_size_max(most,
-                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f]));
+                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f],
+                                                    x->packer != NULL));
     return most;
 }
 

@@ -44,8 +44,10 @@ struct dl_exec {
     dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
     size_t n_privates;
     dl_outer_scratch *scratch;
-    unsigned char *payload; /* own contribution's, bound bytes */
-    bool contributed;       /* in this life: former lives have nothing open any more */
+    dl_packer *packer;      /* NULL: payloads are sent as they are */
+    unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
+    size_t gap;
+    bool contributed; /* in this life: former lives have nothing open any more */
 
     size_t n_slots;
     dl_slot **slots;               /* [n_slots], NULL until needed */

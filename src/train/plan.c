@@ -50,14 +50,16 @@ static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config
     DL_TRY(dl_manifest_init(&manifest, &all, 1, false));
     size_t both = dl_state_bytes(&manifest, outer, 2);
     diloco_status status = dl_codec_form_init(&form, config, &manifest, 0);
-    size_t payload = form.bound;
+    size_t payload = dl_contribution_body_max(&form, (dl_fragment_shape){0},
+                                              strcmp(config->compression, "none") != 0);
+    size_t room = form.room + payload - form.bound;
     dl_codec_form_deinit(&form);
     dl_manifest_deinit(&manifest);
     DL_TRY(status);
 
     out->theta = 4 * out->parameters;
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
-    out->staging = both - out->theta - out->momentum + payload;
+    out->staging = both - out->theta - out->momentum + room;
     uint64_t slots = (uint64_t)config->replicas * (DL_CONTRIBUTION_HEADER + payload);
     bool spooled = strcmp(config->spool, "disk") == 0 ||
                    (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);

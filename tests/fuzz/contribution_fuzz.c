@@ -25,6 +25,7 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
                                             {"n", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {1}, 0},
                                             {"b", NULL, DILOCO_BOOL, DILOCO_BUFFER, 1, {2}, 0}};
     static dl_config config;
+    static dl_packer *packer;
     dl_manifest manifest;
     dl_codec_form form;
     dl_store *store;
@@ -37,18 +38,30 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
         dl_codec_form_init(&form, &config, &manifest, 0) ||
         dl_store_open(&store, "mem://fuzz", true))
         abort();
-    dl_contribution_expect expect = {told->run,  told->entry,    told->fragment,        told->life,
-                                     told->base, told->manifest, manifest.fragments[0], &form,
-                                     100,        &manifest};
-    expect.fragment = 0;
-    if (dl_slot_create(&slot, dl_contribution_body_max(&form, expect.shape), NULL)) abort();
+    if (!packer && dl_packer_create(&packer)) abort();
+    dl_contribution_expect expect = {.run = told->run,
+                                     .entry = told->entry,
+                                     .life = told->life,
+                                     .base = told->base,
+                                     .also_base = told->base,
+                                     .manifest = told->manifest,
+                                     .shape = manifest.fragments[0],
+                                     .form = &form,
+                                     .packer = told->packing ? packer : NULL,
+                                     .bound = 100,
+                                     .tensors = &manifest};
+    if (dl_slot_create(&slot, dl_contribution_body_max(&form, expect.shape, expect.packer != NULL),
+                       NULL))
+        abort();
     if (dl_store_delete(store, "c/fuzz", DL_NEVER) ||
         dl_store_create(store, "c/fuzz", &(dl_span){object, size}, 1, NULL, DL_NEVER))
         abort();
     diloco_status status =
         dl_contribution_fetch(&facts, &got, &reason, slot, store, "c/fuzz", &expect, DL_NEVER);
     if (status && (*reason == 0 || got.len != 0)) abort();
-    if (!status && got.len + 10 + DL_CONTRIBUTION_HEADER != size) abort();
+    if (!status &&
+        got.len != (told->packing ? told->unpacked_len : size - DL_CONTRIBUTION_HEADER - 10))
+        abort();
     dl_slot_destroy(slot);
     dl_store_close(store);
     dl_codec_form_deinit(&form);
