@@ -70,6 +70,8 @@ static const dl_option rows[] = {
 {"run.spool_mb", NULL, INT, AT(spool_mb), "1024", 1, 1e9, "MiB", NULL, 0,
  "with run.spool = auto: more than this for all members goes to disk"},
 
+{"server.synchronous", NULL, BOOL, AT(synchronous), "true", 0, 0, "", NULL, AGREE,
+ "false asks for members that come and go by themselves, which is server.diloco.schedule = async"},
 {"server.diloco.outer_optimizer", NULL, NAME, AT(outer_optimizer), "nesterov", 0, 0, "", NULL, AGREE,
  "what moves the shared model"},
 {"server.diloco.outer_learning_rate", "outer_lr", REAL, AT(outer_lr), "0.7", 0, 1e6, "", NULL, AGREE | LIVE,

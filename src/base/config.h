@@ -26,6 +26,8 @@ typedef struct diloco_config {
     dl_config_name on_missing, on_uncounted, retain, spool;
     int64_t spool_mb;
 
+    bool synchronous;
+
     /* [server.diloco] the outer step */
     dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression;
     double codec_keep, codec_prune, error_feedback;

@@ -152,27 +152,29 @@ static diloco_status list_tensors(dl_model *model)
     for (int i = 0; i < g->n_weights; i++) {
         const dl_weight *w = &g->weights[i];
         diloco_tensor *t = &model->tensors[i];
-        *t = (diloco_tensor){.name = w->name,
-                             .data = w->dtype == DILOCO_I64 ? (void *)(g->counters + w->offset)
-                                                            : (void *)(g->parameters + w->offset),
-                             .dtype = w->dtype,
-                             .role = w->role,
-                             .n_dims = w->n_dims};
+        *t = (diloco_tensor){
+            .name = w->name, .dtype = w->dtype, .role = w->role, .n_dims = w->n_dims};
+        if (g->memory && w->dtype == DILOCO_I64)
+            t->data = g->counters + w->offset;
+        else if (g->memory)
+            t->data = g->parameters + w->offset;
         memcpy(t->shape, w->shape, sizeof t->shape);
         model->hidden[i] = is_hidden(w);
     }
     return DILOCO_OK;
 }
 
-diloco_status dl_model_create(dl_model **out, const dl_config *config, const dl_sample *sample,
-                              size_t max_rows, dl_backend *backend, dl_pool *pool)
+/* backend NULL: without memory. */
+static diloco_status make(dl_model **out, const dl_config *config, const dl_sample *sample,
+                          size_t max_rows, dl_backend *backend, dl_pool *pool)
 {
     *out = NULL;
     dl_model *model = calloc(1, sizeof *model);
     if (!model) return dl_fail(DILOCO_ENOMEM, "no memory for a model");
     model->sample = *sample;
-    diloco_status status = build(&model->graph, config, sample, max_rows, dl_pool_size(pool));
-    if (!status) status = dl_graph_allocate(model->graph, backend, pool);
+    const int n_threads = backend ? dl_pool_size(pool) : 1;
+    diloco_status status = build(&model->graph, config, sample, max_rows, n_threads);
+    if (!status && backend) status = dl_graph_allocate(model->graph, backend, pool);
     if (!status) status = list_tensors(model);
     if (status) {
         dl_model_destroy(model);
@@ -180,6 +182,17 @@ diloco_status dl_model_create(dl_model **out, const dl_config *config, const dl_
     }
     *out = model;
     return DILOCO_OK;
+}
+
+diloco_status dl_model_create(dl_model **out, const dl_config *config, const dl_sample *sample,
+                              size_t max_rows, dl_backend *backend, dl_pool *pool)
+{
+    return make(out, config, sample, max_rows, backend, pool);
+}
+
+diloco_status dl_model_sketch(dl_model **out, const dl_config *config, const dl_sample *sample)
+{
+    return make(out, config, sample, 1, NULL, NULL);
 }
 
 void dl_model_destroy(dl_model *model)

@@ -23,6 +23,9 @@ typedef struct dl_model dl_model;
 DL_MUST_CHECK diloco_status dl_model_create(dl_model **out, const dl_config *config,
                                             const dl_sample *sample, size_t max_rows,
                                             dl_backend *backend, dl_pool *pool);
+/* Its tensors alone, without memory: of a model that is talked about. */
+DL_MUST_CHECK diloco_status dl_model_sketch(dl_model **out, const dl_config *config,
+                                            const dl_sample *sample);
 void dl_model_destroy(dl_model *model); /* NULL is fine */
 const char *dl_model_name_at(size_t i); /* known models; NULL behind the last */
 

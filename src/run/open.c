@@ -26,7 +26,8 @@ static dl_time limit(void)
 static diloco_status check_overlap(const dl_config *c)
 {
     static const char *const linear[] = {"sgd", "momentum", "nesterov"};
-    bool known = strcmp(c->overlap, "eager") != 0;
+    const bool eager = !strcmp(c->overlap, "eager"), async = !strcmp(c->schedule, "async");
+    bool known = !eager;
     for (size_t i = 0; i < sizeof linear / sizeof linear[0]; i++)
         known |= !strcmp(c->outer_optimizer, linear[i]);
     if (!known)
@@ -35,12 +36,18 @@ static diloco_status check_overlap(const dl_config *c)
                        "which is known for outer_optimizer sgd, momentum and nesterov; here it is "
                        "%s: take one of those, or overlap = \"delayed\"",
                        c->outer_optimizer);
-    if (!strcmp(c->schedule, "async") && strcmp(c->combiner, "mean") != 0)
+    if (eager && strcmp(c->combiner, "mean") != 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.overlap = \"eager\" takes a replica's own share of the mean "
+                       "at once, and combiner %s gives nobody a share that is known before: take "
+                       "mean, or overlap = \"delayed\"",
+                       c->combiner);
+    if (async && strcmp(c->combiner, "mean") != 0)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
                        "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
                        c->combiner);
-    if (!strcmp(c->schedule, "async") && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
+    if (async && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is of entries that wait for somebody, and with "
                        "server.diloco.schedule = \"async\" none does: leave it \"wait\"");
@@ -61,7 +68,8 @@ diloco_status dl_run_check(const dl_config *c)
                        "silent; set the heartbeat to at most a third of the patience",
                        c->heartbeat_s, c->patience_s);
     if (c->min_replicas > c->replicas)
-        return dl_fail(DILOCO_EINVAL, "run.min_replicas is %lld, more than run.replicas (%lld)",
+        return dl_fail(DILOCO_EINVAL,
+                       "run.min_replicas is %lld, more than run.replicas (%lld): lower it",
                        (long long)c->min_replicas, (long long)c->replicas);
     return dl_combine_check(c);
 }

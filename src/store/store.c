@@ -149,6 +149,13 @@ static diloco_status find_kind(const dl_store_kind **kind, const char **place, c
     return DILOCO_OK;
 }
 
+diloco_status dl_store_check_url(const char *url)
+{
+    const dl_store_kind *kind;
+    const char *place;
+    return find_kind(&kind, &place, url);
+}
+
 diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const char *url, void **self,
                             const atomic_bool **aborted)
 {

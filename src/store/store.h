@@ -36,6 +36,8 @@ typedef struct dl_store_counters {
  * known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is
  * not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
+/* Is it the url of a store that this program can open? Looks at nothing but its text. */
+DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */
 const char *dl_store_url(const dl_store *store);
 dl_store_counters dl_store_counts(const dl_store *store);

@@ -8,14 +8,17 @@
 #include "combine/combine.h"
 #include "outer/outer.h"
 #include "run/open.h"
+#include "store/store.h"
 #include "tensor/isa.h"
 #include "train/choices.h"
+#include "train/fragments.h"
 #include "train/presets.h"
 #include "train/setup.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 uint64_t dl_positions(const dl_config *config)
@@ -39,9 +42,12 @@ static bool by_hand(const dl_config *config, const char *option)
 
 static diloco_status check_store(const dl_config *config)
 {
-    if (config->store[0]) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "run.store is empty: name the folder of the log, for example "
-                                  "run.store = \"runs/first\" or --store runs/first");
+    dl_config_path dir;
+    if (!config->store[0])
+        return dl_fail(DILOCO_EINVAL, "run.store is empty: name the folder of the log, for example "
+                                      "run.store = \"runs/first\" or --store runs/first");
+    DL_TRY(dl_store_check_url(config->store));
+    return dl_run_state_dir(dir, config);
 }
 
 static diloco_status check_length(const dl_config *config)
@@ -71,7 +77,7 @@ static diloco_status check_counts(const dl_config *config)
                        config->local_replicas, config->replicas);
     if (config->replicas > DL_MAX_MEMBERS)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.replicas = %" PRId64 ": an entry has at most %d members",
+                       "run.replicas = %" PRId64 ": an entry has at most %d members; take fewer",
                        config->replicas, DL_MAX_MEMBERS);
     return DILOCO_OK;
 }
@@ -100,7 +106,7 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "or sgd, or that preset");
     }
     if (config->local_steps != 1)
-        return dl_fail(DILOCO_EINVAL,
+        return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges after every step, and "
                        "trainer.local_steps_per_round is %" PRId64
                        ": leave it 1, or take preset diloco",
@@ -111,18 +117,55 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
                        "take preset diloco or streaming");
     if (!is(config->outer_optimizer, "adamw") || !is(config->optimizer, "adamw"))
-        return dl_fail(DILOCO_EINVAL,
+        return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel trains with adamw, as inner optimizer and as the "
                        "outer row that applies it; here trainer.optimizer is \"%s\" and "
                        "server.diloco.outer_optimizer is \"%s\": leave both adamw",
                        config->optimizer, config->outer_optimizer);
+    if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel moves no parameters but the shared ones, so there are "
+                       "none to keep: leave server.diloco.local_mix 0 and run.on_uncounted "
+                       "\"adopt\", or take preset diloco");
     return DILOCO_OK;
+}
+
+/* PROTOCOL P20: who takes part is asked of the log, or of nobody. */
+static diloco_status check_synchronous(const dl_config *config)
+{
+    const bool async = is(config->schedule, "async");
+    if (!config->synchronous && !async)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.synchronous = false asks for asynchronous membership, and "
+                       "server.diloco.schedule = \"%s\" is synchronous DiLoCo, whose entries wait "
+                       "for their members: leave it true, or take preset async",
+                       config->schedule);
+    if (config->synchronous && async && by_hand(config, "server.synchronous"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.synchronous = true, and with server.diloco.schedule = \"async\" "
+                       "nobody waits for anybody: leave server.synchronous away, or take schedule "
+                       "\"offset\"");
+    return DILOCO_OK;
+}
+
+/* P as the configuration has it; with fragments = 0 the model says (dl_check_model). */
+static diloco_status check_schedule(const dl_config *config)
+{
+    dl_schedule schedule;
+    int fragments = config->fragments ? (int)config->fragments : 1;
+    if (config->fragments == 0 && is(config->fragment_pattern, "balanced"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.fragment_pattern = \"balanced\" fills a number of fragments, "
+                       "and server.diloco.fragments = 0 leaves it to the blocks: set a number, or "
+                       "take \"strided\"");
+    if (config->fragments == 0 && is(config->schedule, "async")) fragments = 2; /* or more */
+    return dl_schedule_of(&schedule, config, fragments);
 }
 
 static diloco_status check_single(const dl_config *config)
 {
     if (!dl_preset_is(config, "single") || config->replicas == 1) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
+    return dl_fail(DILOCO_EREFUSED,
                    "preset single is one replica, and run.replicas is %" PRId64
                    ": leave it 1, or take preset diloco",
                    config->replicas);
@@ -149,8 +192,9 @@ static diloco_status check_muon(const dl_config *config)
 
 typedef diloco_status (*refusal)(const dl_config *config);
 static const refusal refusals[] = {
-    check_store,         check_length, check_faithful,  check_counts, check_quorum,
-    check_data_parallel, check_single, check_optimizer, check_muon,
+    check_store,    check_length,        check_faithful, check_counts,
+    check_quorum,   check_data_parallel, check_single,   check_synchronous,
+    check_schedule, check_optimizer,     check_muon,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -162,6 +206,24 @@ diloco_status dl_check_config(const dl_config *config)
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         DL_TRY(refusals[i](config));
     return DILOCO_OK;
+}
+
+diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
+{
+    dl_model *model;
+    size_t n;
+    int n_fragments;
+    dl_schedule schedule;
+    DL_TRY(dl_model_sketch(&model, config, sample));
+    const diloco_tensor *tensors = dl_model_tensors(model, &n);
+    int *fragment = calloc(n, sizeof *fragment);
+    diloco_status status = fragment
+                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    if (!status) status = dl_schedule_of(&schedule, config, n_fragments);
+    free(fragment);
+    dl_model_destroy(model);
+    return status;
 }
 
 /* ---- warnings: each writes its sentence, or nothing where there is no cause */
@@ -409,6 +471,104 @@ static void warn_error_feedback(warning *out, const dl_config *config)
             config->codec);
 }
 
+/* 2508.15706 section 4 and the ablations of 2501.18512: what these leave out is most of it. */
+static void warn_no_feedback(warning *out, const dl_config *config)
+{
+    if (config->error_feedback == 0 && (is(config->codec, "topk") || is(config->codec, "sign")))
+        say(out,
+            "codec %s without server.diloco.error_feedback loses what it leaves out for good, and "
+            "the loss is clearly worse: 0.95 in 2508.15706",
+            config->codec);
+}
+
+static void warn_lossy_gradients(warning *out, const dl_config *config)
+{
+    if (dl_preset_is(config, "data_parallel") && dl_codec_find(config->codec)->lossy)
+        say(out,
+            "preset data_parallel with codec %s is no longer the baseline that others are compared "
+            "with, which sends float32",
+            config->codec);
+}
+
+static bool by_rounds(const dl_config *config)
+{
+    return !is(config->overlap, "steps");
+}
+
+static void warn_local_mix(warning *out, const dl_config *config)
+{
+    if (config->local_mix > 0 && by_rounds(config))
+        say(out,
+            "server.diloco.local_mix has no effect with server.diloco.overlap = \"%s\": a round "
+            "begins from the shared model",
+            config->overlap);
+    else if (config->local_mix == 1)
+        say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: what the "
+                 "others did never reaches it");
+}
+
+static void warn_on_uncounted(warning *out, const dl_config *config)
+{
+    if (!is(config->on_uncounted, "keep")) return;
+    if (by_rounds(config))
+        say(out,
+            "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
+            "next "
+            "round is under way when an entry is decided",
+            config->overlap);
+    else if (is(config->schedule, "async"))
+        say(out,
+            "run.on_uncounted = \"keep\" has no effect with server.diloco.schedule = \"async\": "
+            "a replica waits for the entry that counts it");
+}
+
+static void warn_eager(warning *out, const dl_config *config)
+{
+    if (is(config->overlap, "eager") && !is(config->outer_lr_schedule, "constant"))
+        say(out,
+            "server.diloco.overlap = \"eager\" with outer_lr_schedule \"%s\": a replica's own "
+            "share "
+            "equals the paper's (2502.12996) at a constant outer learning rate only",
+            config->outer_lr_schedule);
+}
+
+static void warn_delayed_nesterov(warning *out, const dl_config *config)
+{
+    if (is(config->outer_optimizer, "delayed_nesterov") && !is(config->schedule, "async"))
+        say(out,
+            "outer optimizer delayed_nesterov is for movements that come one by one "
+            "(2401.09135), and moves the model by 1 / server.diloco.outer_buffer of each; with "
+            "entries of all replicas take nesterov");
+}
+
+/* What says whom an entry waits for and how members weigh, where each is alone. */
+static void warn_waiting(warning *out, const dl_config *config)
+{
+    const char *option = NULL;
+    if (!is(config->schedule, "async")) return;
+    if (config->deadline_s > 0) option = "run.deadline";
+    if (config->close_at > 0) option = "run.close_at";
+    if (is(config->on_missing, "commit_partial")) option = "run.on_missing";
+    if (!is(config->weighting, "uniform")) option = "server.diloco.aggregation_weighting";
+    if (option)
+        say(out,
+            "%s has no effect with server.diloco.schedule = \"async\": each contribution is an "
+            "entry of its own, and nobody waits",
+            option);
+}
+
+static void warn_grace(warning *out, const dl_config *config)
+{
+    const bool closes = config->close_at > 0;
+    if (config->grace_s > 0 && !closes && !is(config->schedule, "async"))
+        say(out, "run.grace has no effect without run.close_at: an entry of all has nobody left to "
+                 "wait for");
+    else if (config->grace_slack > 0 &&
+             (!closes || (config->overlap_steps == 0 && !by_rounds(config))))
+        say(out, "run.grace_slack has no effect without run.close_at and an overlap: there is no "
+                 "slack");
+}
+
 static void warn_eval(warning *out, const dl_config *config)
 {
     bool own = dl_datasource_has_images(config->datasource); /* its folder may hold a test set */
@@ -450,6 +610,14 @@ static const struct {
     {"async", warn_async},
     {"codec", warn_codec},
     {"error_feedback", warn_error_feedback},
+    {"no_feedback", warn_no_feedback},
+    {"lossy_gradients", warn_lossy_gradients},
+    {"local_mix", warn_local_mix},
+    {"on_uncounted", warn_on_uncounted},
+    {"eager", warn_eager},
+    {"delayed_nesterov", warn_delayed_nesterov},
+    {"waiting", warn_waiting},
+    {"grace", warn_grace},
     {"outer_options", warn_outer_options},
     {"outer_lr_schedule", warn_outer_schedule},
     {"combiner_options", warn_combiner_options},
@@ -485,6 +653,7 @@ diloco_status diloco_train_check(const diloco_config *config)
     const dl_sample sample = *dl_data_sample(data);
     dl_data_close(data);
     DL_TRY(dl_model_plan_for(&plan, config, &sample, (size_t)config->batch_size, 1));
+    DL_TRY(dl_check_model(config, &sample));
     dl_check_warnings(config, log_warning, NULL);
     return DILOCO_OK;
 }

@@ -3,10 +3,15 @@
 #define DL_TRAIN_CHECKS_H
 
 #include "base/config.h"
+#include "base/sample.h"
 
 /* DILOCO_EINVAL: an unknown name, or settings that contradict each other. DILOCO_EREFUSED: what
  * cannot be faithful or is not built. Opens nothing. */
 DL_MUST_CHECK diloco_status dl_check_config(const dl_config *config);
+
+/* What only the model's tensors tell: does it fall into those fragments, and do they fit their
+ * schedule? DILOCO_EINVAL, DILOCO_EREFUSED. */
+DL_MUST_CHECK diloco_status dl_check_model(const dl_config *config, const dl_sample *sample);
 
 /* What is allowed and hardly meant: fn is called with a short code for the record and a
  * sentence, for each. */

@@ -105,11 +105,11 @@ TEST(a_quorum_of_nobody_is_refused)
 
 TEST(data_parallel_exchanges_every_step_with_adamw_or_not_at_all)
 {
-    refused(DILOCO_EINVAL, "trainer.local_steps_per_round is 7", "leave it 1", "data_parallel",
+    refused(DILOCO_EREFUSED, "trainer.local_steps_per_round is 7", "leave it 1", "data_parallel",
             CHANGES("trainer.local_steps_per_round", "7"));
-    refused(DILOCO_EINVAL, "\"nesterov\"", "leave both adamw", "data_parallel",
+    refused(DILOCO_EREFUSED, "\"nesterov\"", "leave both adamw", "data_parallel",
             CHANGES("server.diloco.outer_optimizer", "nesterov"));
-    refused(DILOCO_EINVAL, "\"sgd\"", "leave both adamw", "data_parallel",
+    refused(DILOCO_EREFUSED, "\"sgd\"", "leave both adamw", "data_parallel",
             CHANGES("trainer.optimizer", "sgd"));
     refused(DILOCO_EREFUSED, "takes gradients", "or that preset", "diloco",
             CHANGES("server.diloco.outer_optimizer", "adamw"));
@@ -159,7 +159,7 @@ TEST(swm23_top_k_under_a_combiner_that_sorts_elements_is_refused)
 
 TEST(preset_single_is_one_replica)
 {
-    refused(DILOCO_EINVAL, "run.replicas is 2", "take preset diloco", "single",
+    refused(DILOCO_EREFUSED, "run.replicas is 2", "take preset diloco", "single",
             CHANGES("run.replicas", "2"));
 }
 

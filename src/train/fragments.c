@@ -69,11 +69,12 @@ static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco
     const int64_t each = c->fragment_layers ? c->fragment_layers : 1;
     const int64_t groups = c->fragments ? c->fragments - ends : (n_blocks + each - 1) / each;
     if (groups < 1 || groups > n_blocks)
-        return dl_fail(DILOCO_EINVAL,
-                       "server.diloco.fragments = %" PRId64 ": the model has %d blocks%s, so there "
-                       "are %d to %d fragments of whole blocks",
-                       c->fragments, n_blocks, ends ? " and what is around them" : "", 1 + ends,
-                       n_blocks + ends);
+        return dl_fail(
+            DILOCO_EINVAL,
+            "server.diloco.fragments = %" PRId64 ": the model has %d blocks%s, so there "
+            "are %d to %d fragments of whole blocks: set server.diloco.fragments to one of those",
+            c->fragments, n_blocks, ends ? " and what is around them" : "", 1 + ends,
+            n_blocks + ends);
     for (size_t i = 0; i < n; i++) {
         const int b = fragment[i];
         fragment[i] = (int)(b == NO_BLOCK ? groups : strided ? b % groups : b * groups / n_blocks);
@@ -135,10 +136,12 @@ static diloco_status assign_balanced(int *fragment, int *n_fragments, const dilo
         n_tables += is_table(&tensors[i]);
     const int64_t tables = n_tables > 0, n_bins = c->fragments - tables;
     if (n_bins < 1 || (size_t)n_bins > n - n_tables)
-        return dl_fail(DILOCO_EINVAL,
-                       "server.diloco.fragments = %" PRId64 " with fragment_pattern \"balanced\": "
-                       "from %" PRId64 " to %zu fit this model's tensors",
-                       c->fragments, 1 + tables, n - n_tables + (size_t)tables);
+        return dl_fail(
+            DILOCO_EINVAL,
+            "server.diloco.fragments = %" PRId64 " with fragment_pattern \"balanced\": "
+            "from %" PRId64
+            " to %zu fit this model's tensors: set server.diloco.fragments to one of those",
+            c->fragments, 1 + tables, n - n_tables + (size_t)tables);
     sized *all = calloc(n, sizeof *all);
     size_t *bins = calloc((size_t)n_bins, sizeof *bins);
     if (all && bins) {

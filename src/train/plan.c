@@ -105,7 +105,8 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
     DL_TRY(config->train_path[0] ? dl_data_open(&data, config, (size_t)config->replicas)
                                  : dl_data_open_words(&data, config));
     out->threads = dl_setup_threads(config);
-    diloco_status status = plan_model(out, config, dl_data_sample(data));
+    diloco_status status = dl_check_model(config, dl_data_sample(data));
+    if (!status) status = plan_model(out, config, dl_data_sample(data));
     if (!status) status = plan_state(out, config);
     if (!status) plan_data(out, config, data);
     dl_data_close(data);
