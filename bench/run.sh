@@ -13,6 +13,8 @@ step "the fused outer step against streaming bandwidth (bench/outer_step.md)"
 "$build"/bench_outer_step
 step "a sync of eight replicas through a folder against plain files (bench/file_sync.md)"
 "$build"/bench_file_sync "$work"
+step "codecs against reading memory (bench/codec.md)"
+"$build"/bench_codec
 step "training speed (bench/train_speed.md)"
 "$build"/bench_train_speed --layers 5 --heads 4 --channels 128 --context 128 --detail
 "$build"/bench_train_speed --layers 6 --heads 6 --channels 384 --context 256 --detail
@@ -20,6 +22,7 @@ step "training speed (bench/train_speed.md)"
 if [ -n "${TORCH_PYTHON:-}" ]; then
     step "against PyTorch"
     "$TORCH_PYTHON" bench/outer_step_torch.py
+    "$TORCH_PYTHON" bench/codec_torch.py "$build"/bench_codec
     python3 bench/train_speed.py "$build"/bench_train_speed "$TORCH_PYTHON"
 else
     echo
