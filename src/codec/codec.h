@@ -67,7 +67,7 @@ struct dl_codec {
     const char *const *options; /* names of the options that it heeds, then NULL; NULL: none */
     bool lossy;
     const struct dl_block_kind *blocks; /* of a codec of fixed blocks (blocks.h), else NULL */
-    bool sparse;  /* most elements decode to 0: no combiner that sorts elements takes it */
+    bool sparse;  /* many elements decode to 0: no combiner that sorts elements takes it */
     size_t width; /* bytes of most of the numbers in a payload: who compresses it wants to know */
 
     /* Set form's bound, room and, where the codec needs them, units and at of each tensor and their

@@ -190,6 +190,7 @@ const dl_codec dl_codec_prune = {
     .width = 4,
     .options = options,
     .lossy = true,
+    .sparse = true,
     .lay_out = lay_out,
     .encode = encode,
     .check = check,

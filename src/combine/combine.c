@@ -100,7 +100,7 @@ static diloco_status check_codec(const dl_combine_rule *rule, const dl_config *c
     const dl_codec *codec = dl_codec_find(config->codec);
     if (!codec || !codec->sparse || !rule->combiner->elements) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "combiner %s sorts the values of each element, and codec %s sends most of "
+                   "combiner %s sorts the values of each element, and codec %s sends many of "
                    "them as 0: take a dense codec (int8, int4), or clipped_mean, krum or "
                    "geometric_median",
                    rule->combiner->name, codec->name);
