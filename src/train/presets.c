@@ -62,6 +62,29 @@ static const diloco_preset presets[] = {
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.outer_c", "0"}, {"server.diloco.combiner", "mean"},
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "f32"})},
+    /* Neither outer values nor a codec are published with it: streaming's, and the four bits that
+     * it calls the floor. */
+    {"decoupled", "an entry closes with who is there; nobody waits",
+     "Douillard et al. 2026, arXiv:2604.21428, algorithm 1",
+     VALUES({"trainer.local_steps_per_round", "24"}, {"trainer.optimizer", "adamw"},
+            {"server.diloco.fragments", "24"}, {"server.diloco.fragment_pattern", "balanced"},
+            {"server.diloco.schedule", "offset"}, {"server.diloco.overlap", "steps"},
+            {"server.diloco.overlap_steps", "2"}, {"server.diloco.local_mix", "0"},
+            {"run.close_at", "1"}, {"run.grace_slack", "0.5"},
+            {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.4"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "rda"},
+            {"server.diloco.aggregation_weighting", "tokens2_per_step"},
+            {"server.diloco.codec", "int4"})},
+    {"sparse", "a sixty-fourth of the movement in two bits, the rest remembered",
+     "Sarfi et al. 2025, arXiv:2508.15706 (SparseLoCo); clipping as in arXiv:2603.08163",
+     VALUES({"trainer.local_steps_per_round", "30"}, {"trainer.optimizer", "adamw"},
+            {"parameters.optimizer.beta2", "0.95"}, {"server.diloco.outer_optimizer", "sgd"},
+            {"server.diloco.outer_learning_rate", "1"}, {"server.diloco.outer_momentum", "0"},
+            {"server.diloco.combiner", "clipped_mean"},
+            {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "topk"},
+            {"server.diloco.codec_keep", "0.015625"}, {"server.diloco.codec_values", "2bit"},
+            {"server.diloco.error_feedback", "0.95"})},
     {"fedavg", "the mean of the replicas, weighted by the samples they trained on",
      "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
      VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
@@ -89,7 +112,7 @@ static const diloco_preset presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 /* The other rows of docs/design.md section 3. */
-static const char *const unbuilt[] = {"decoupled", "sparse", "swarm", "noloco", "federated"};
+static const char *const unbuilt[] = {"swarm", "noloco", "federated"};
 
 const diloco_preset *diloco_preset_at(size_t i)
 {
