@@ -11,6 +11,8 @@ step() { printf '\n== %s\n' "$*"; }
 
 step "the fused outer step against streaming bandwidth (bench/outer_step.md)"
 "$build"/bench_outer_step
+step "combiners against the plain mean (bench/combine.md)"
+"$build"/bench_combine
 step "a sync of eight replicas through a folder against plain files (bench/file_sync.md)"
 "$build"/bench_file_sync "$work"
 step "codecs against reading memory (bench/codec.md)"
@@ -23,6 +25,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     step "against PyTorch"
     "$TORCH_PYTHON" bench/outer_step_torch.py
     "$TORCH_PYTHON" bench/codec_torch.py "$build"/bench_codec
+    "$TORCH_PYTHON" bench/combine_torch.py "$build"/bench_combine
     python3 bench/train_speed.py "$build"/bench_train_speed "$TORCH_PYTHON"
 else
     echo

@@ -91,6 +91,12 @@ static diloco_status check_members(const dl_combine_rule *rule, const dl_config 
                        ": raise it, or let such entries fall back with "
                        "server.diloco.robust_fallback = \"mean\"",
                        rule->combiner->name, needed, config->min_replicas);
+    if (config->close_at && (size_t)config->close_at < needed && !rule->fall_back)
+        return dl_fail(DILOCO_EREFUSED,
+                       "combiner %s needs %zu members, and run.close_at closes entries with "
+                       "%" PRId64 ": raise it, or let such entries fall back with "
+                       "server.diloco.robust_fallback = \"mean\"",
+                       rule->combiner->name, needed, config->close_at);
     return DILOCO_OK;
 }
 

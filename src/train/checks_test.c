@@ -48,6 +48,8 @@ TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
 {
     refused(DILOCO_EREFUSED, "eager", "delayed", "eager",
             CHANGES("server.diloco.outer_optimizer", "adam"));
+    refused(DILOCO_EREFUSED, "combiner median gives nobody a share", "delayed", "eager",
+            CHANGES("combiner", "median", "run.replicas", "3", "run.min_replicas", "3"));
     refused(DILOCO_EREFUSED, "none does", "wait", "async",
             CHANGES("run.replicas", "2", "run.on_missing", "abort"));
     refused(DILOCO_EREFUSED, "exchanges the whole gradient", "diloco", "data_parallel",
@@ -130,6 +132,9 @@ TEST(swm19_a_combiner_without_its_members_is_refused_before_training)
             "diloco",
             CHANGES("combiner", "krum", "byzantine", "2", "run.replicas", "6", "robust_fallback",
                     "mean"));
+    refused(DILOCO_EREFUSED, "run.close_at closes entries with 2", "raise it", "diloco",
+            CHANGES("combiner", "median", "run.replicas", "4", "run.min_replicas", "3",
+                    "run.close_at", "2"));
     refused(DILOCO_EREFUSED, "median needs 9 members", "raise it", "diloco",
             CHANGES("combiner", "median", "byzantine", "4", "run.replicas", "9"));
     refused(DILOCO_EREFUSED, "pre_aggregation", "leave it \"none\"", "diloco",
