@@ -113,7 +113,7 @@ diloco_status dl_driver_stop(dl_driver *d)
     while (!d->over) {
         dl_driver_lock(d);
         const dl_stop stop = dl_pace_next(&d->pace);
-        const bool done = dl_pace_done(&d->pace);
+        const bool done = dl_pace_done(&d->pace), ready = dl_pace_ready(&d->pace, stop);
         const diloco_status failed = d->failed;
         dl_driver_unlock(d);
         if (failed) return dl_fail(failed, "%s", d->failure);
@@ -122,6 +122,7 @@ diloco_status dl_driver_stop(dl_driver *d)
         case DL_STOP_NONE:
             return DILOCO_OK;
         case DL_STOP_TAKE:
+            if (!ready) DL_TRY(wait_for(d, &stop));
             DL_TRY(take(d, stop.entry));
             break;
         case DL_STOP_ADOPT:

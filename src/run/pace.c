@@ -28,6 +28,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
 {
     p->entries = entries;
     p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
+    p->one_by_one = config->error_feedback > 0 && p->schedule.overlap != DL_OVERLAP_STEPS;
     p->reading = true;
     p->position = p->base = 0;
     p->own_interval = p->schedule.interval;
@@ -141,9 +142,19 @@ dl_stop dl_pace_next(const dl_pace *p)
     return (dl_stop){DL_STOP_NONE, 0};
 }
 
+/* Where the overlap is one round, a fragment is due when its last entry is to be adopted. What that
+ * one left behind is part of what is sent now, so it has to be decided; it is waited for here in
+ * any case. */
+static bool may_take(const dl_pace *p, uint64_t entry)
+{
+    const uint64_t P = p->schedule.n_fragments;
+    return !p->one_by_one || entry < P || p->folded > entry - P;
+}
+
 bool dl_pace_ready(const dl_pace *p, dl_stop stop)
 {
     if (p->reading) return false;
+    if (stop.kind == DL_STOP_TAKE) return may_take(p, stop.entry);
     if (stop.kind != DL_STOP_ADOPT) return true;
     return p->schedule.async ? p->settled : p->folded > stop.entry;
 }

@@ -47,6 +47,7 @@ typedef struct dl_pace {
     bool settled;                /* the entry of what is under way stands, and its grace is over */
     bool finished;               /* the run's last state is adopted */
     bool adopts_uncounted;       /* run.on_uncounted = adopt */
+    bool one_by_one;             /* a fragment is taken once its last entry is decided (P17) */
     dl_take *takes;              /* [n_takes] entry e in e mod n_takes */
     size_t n_takes;              /* L */
     dl_pace_fragment *fragments; /* [P] */
