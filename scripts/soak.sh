@@ -1,0 +1,24 @@
+#!/bin/sh
+# soak.sh BUILD: what takes longer than the tests may. The whole matrix, a covering set of it
+# trained, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
+# until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
+set -eu
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+began=$(date +%s)
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "the whole matrix"
+"$build/tests/matrix_test" --all
+step "a covering set of it, trained"
+python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
+step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
+scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
+
+seed=${FIRST_SEED:-1000}
+while [ -z "${SOAK_SECONDS:-}" ] || [ $(($(date +%s) - began)) -lt "$SOAK_SECONDS" ]; do
+    step "cluster simulation, seeds from $seed on"
+    "$build/tests/cluster_sim" "$seed" 500 16
+    seed=$((seed + 500))
+done
