@@ -399,6 +399,7 @@ TEST(a_replica_that_saves_before_each_step_trains_the_same_bits)
     const shape s = {"offset", "3", "0.5", "2", 3, NEVER};
     toy all[CREW];
     crew_of(all, traces, &s, fresh_store(), scratch_path("saves"));
+    toy_set_all(all, CREW, "server.diloco.error_feedback", "0.95"); /* saved too; it stays zero */
     all[0].step = save_and_step;
     toy_live_all(all, CREW);
     check_against_reference(all, traces, &s);
