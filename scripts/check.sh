@@ -28,5 +28,14 @@ cmake -S . -B build/sanitize -G Ninja -DDILOCO_SANITIZE=address,undefined \
 cmake --build build/sanitize | tail -n 1
 scripts/test.sh build/sanitize -LE 'e2e|slow|servers'
 
+step "runs of several replicas under the thread sanitizer"
+cmake -S . -B build/thread -G Ninja -DDILOCO_SANITIZE=thread -DCMAKE_C_FLAGS_RELEASE=-O1 \
+    -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DDILOCO_BENCH=OFF >/dev/null
+threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events train_replica"
+for name in $threaded; do
+    cmake --build build/thread --target "${name}_test" | tail -n 1
+done
+scripts/test.sh build/thread -R "^($(echo "$threaded" | tr ' ' '|'))_test\$"
+
 step "fuzzing, 5 seconds a parser; more with FUZZ_SECONDS"
 scripts/fuzz.sh "${FUZZ_SECONDS:-5}"

@@ -83,7 +83,8 @@ static inline void fixture_on_progress(void *user, const diloco_progress *progre
 {
     fixture_record *record = user;
     bool stepped = strcmp(progress->phase, "join") != 0;
-    if (stepped && progress->position + 1 == record->stop_at) record->stop = 1;
+    if (stepped && progress->position + 1 == record->stop_at)
+        __atomic_store_n(&record->stop, 1, __ATOMIC_RELAXED);
 }
 
 static inline void fixture_record_free(fixture_record *record)

@@ -339,7 +339,7 @@ static diloco_status stop_here(replica *r)
 
 static bool asked_to_stop(const replica *r)
 {
-    return r->now.interrupted || (r->hooks && r->hooks->stop && *r->hooks->stop);
+    return r->now.interrupted || (r->hooks && r->hooks->stop && dl_stop_asked(r->hooks->stop));
 }
 
 static diloco_status loop(replica *r)

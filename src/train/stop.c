@@ -28,7 +28,7 @@ static void *watch(void *user)
 {
     dl_stop *stop = user;
     pthread_mutex_lock(&stop->lock);
-    while (!stop->over && !*stop->flag) {
+    while (!stop->over && !dl_stop_asked(stop->flag)) {
         struct timespec until = after(50 * DL_MILLISECOND);
         pthread_cond_timedwait(&stop->end, &stop->lock, &until);
     }

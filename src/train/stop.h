@@ -8,6 +8,12 @@
 
 typedef struct dl_stop dl_stop;
 
+/* Another thread, or a signal handler, sets it. */
+static inline bool dl_stop_asked(const volatile int *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_RELAXED) != 0;
+}
+
 /* Watch *flag until dl_stop_destroy: once it is set, diloco_run_interrupt within 50 ms. The
  * flag and the run are borrowed. NULL flag: *out is NULL, which is fine below. */
 DL_MUST_CHECK diloco_status dl_stop_create(dl_stop **out, const volatile int *flag,
