@@ -262,6 +262,15 @@ static void take_up(replica *r)
     r->next_sample = r->disk.next_sample;
 }
 
+static diloco_status load_state(replica *r)
+{
+    dl_event event = {.status = DILOCO_OK};
+    const dl_ask ask = {.kind = DL_ASK_REJOIN,
+                        .entry = r->disk.there ? r->disk.pace.folded : UINT64_MAX};
+    dl_exec_do(r->exec, &ask, &event, DL_NEVER);
+    return event.status;
+}
+
 /* As diloco_run_join. */
 static diloco_status live(replica *r)
 {
@@ -281,8 +290,7 @@ static diloco_status live(replica *r)
     args.store = r->store;
     args.self = r->life;
     DL_TRY(dl_exec_create(&r->exec, &args));
-    DL_TRY(dl_snapshot_read_newest(dl_exec_state(r->exec), r->store, &s->file, s->file_digest,
-                                   UINT64_MAX, NULL, DL_NEVER));
+    DL_TRY(load_state(r));
     count(SIM_FROM_SNAPSHOT, dl_exec_state(r->exec)->control.entry > 0);
     DL_TRY(make_pace(r));
     DL_TRY(make_machine(r));

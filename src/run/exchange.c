@@ -318,11 +318,13 @@ diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
     return DILOCO_OK;
 }
 
+/* A resume wants to be told what became of each entry that it had under way, so it reads the log
+ * from what it knew, even where there is a newer snapshot. */
 diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 {
     const dl_stop read = {DL_STOP_WAIT, 0};
     d->bases = bases;
-    d->open = (dl_ask){.kind = DL_ASK_REJOIN, .entry = UINT64_MAX};
+    d->open = (dl_ask){.kind = DL_ASK_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
     begin_entry(d);
     return drive(d, &read);
 }

@@ -452,13 +452,30 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
                                    until);
 }
 
+/* Is the entry a commit whose contributions are gone (P25)? Then no replay comes past it, and an
+ * older snapshot is of no use. */
+static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time until)
+{
+    const dl_ask log = {.kind = DL_ASK_READ, .entry = entry};
+    dl_event event = {.text = NULL};
+    *out = false;
+    if (entry == UINT64_MAX || x->schedule.async) return DILOCO_OK;
+    DL_TRY(do_read(x, &log, &event, until));
+    if (!event.text || dl_entry_read(&x->entry, event.text, event.text_len, x->state.outer))
+        return DILOCO_OK;
+    DL_TRY(do_list(x, &log, &event, until));
+    *out = x->entry.commit && event.n_listed == 0;
+    return DILOCO_OK;
+}
+
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
+    bool collected;
     (void)event;
     dl_exec_forget(x);
-    DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest, ask->entry,
-                                   x->a.pool, until));
-    return DILOCO_OK;
+    DL_TRY(is_collected(x, &collected, ask->entry, until));
+    return dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
+                                   collected ? UINT64_MAX : ask->entry, x->a.pool, until);
 }
 
 typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until);

@@ -42,8 +42,9 @@ typedef enum dl_ask_kind {
     DL_ASK_WATCH,      /* list hb/ with contents, and end/ */
     DL_ASK_WAIT,       /* until c/<entry>/ or log/ may have changed, at most to `until` */
     DL_ASK_SNAPSHOT,   /* write one of now, in the background */
-    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, then dl_machine_begin; the
-                        * local tensors fit nothing any more */
+    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, or where what follows that is
+                        * collected the newest of all, then dl_machine_begin; the local tensors fit
+                        * nothing any more, unless they were saved there */
     DL_ASK_DONE,       /* the run is over for this replica: end/, final state */
     DL_ASK_FAIL        /* stop with `status`; the error text is set */
 } dl_ask_kind;

@@ -364,6 +364,8 @@ static void check_stops(const shape *s, const char *feedback, uint64_t after0, u
     snprintf(state, sizeof state, "stops-%d", n++);
     crew_of(all, traces, s, fresh_store(), scratch_path(state));
     toy_set_all(all, CREW, "server.diloco.error_feedback", feedback);
+    toy_set_all(all, CREW, "run.snapshot_every",
+                "0.001"); /* there are newer ones than what resumes */
     for (int m = 0; m < CREW; m++) {
         all[m].stop_after = m ? after1 : after0;
         CHECK_INT(0, pthread_create(&all[m].thread, NULL, live_in_parts, &all[m]));
