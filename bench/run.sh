@@ -20,6 +20,9 @@ step "codecs against reading memory (bench/codec.md)"
 step "training speed (bench/train_speed.md)"
 "$build"/bench_train_speed --layers 5 --heads 4 --channels 128 --context 128 --detail
 "$build"/bench_train_speed --layers 6 --heads 6 --channels 384 --context 256 --detail
+step "image models (bench/vision.md)"
+"$build"/bench_vision_speed --model lenet5 --detail
+"$build"/bench_vision_speed --model resnet_18 --steps 3 --detail
 
 if [ -n "${TORCH_PYTHON:-}" ]; then
     step "against PyTorch"
@@ -27,6 +30,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     "$TORCH_PYTHON" bench/codec_torch.py "$build"/bench_codec
     "$TORCH_PYTHON" bench/combine_torch.py "$build"/bench_combine
     python3 bench/train_speed.py "$build"/bench_train_speed "$TORCH_PYTHON"
+    python3 bench/vision_speed.py "$build" "$TORCH_PYTHON"
 else
     echo
     echo "left out: the comparisons with PyTorch; set TORCH_PYTHON to a python that has it"

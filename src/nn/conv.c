@@ -23,6 +23,7 @@
 
 enum { N_BLOCK = 384, K_BLOCK = 384, ROWS = DL_PANEL_ROWS };
 enum { CHUNK_BYTES = 512 << 10, CHUNK_PLACES = 64 };
+enum { STRETCH = 16 }; /* of a cache line */
 
 _Static_assert((int)DL_CONV_BESIDE >= (int)DL_PANEL_ROWS * (int)DL_PANEL_MAX_WIDTH, "a tile");
 
@@ -33,11 +34,18 @@ static size_t tiles_of(size_t rows)
 
 /* ---- packing: [tap][panel][k][width], zeros to the right of the last column */
 
+/* From one tap's matrix of n floats to the next: not a power of two, or all taps of an element
+ * would fight for one set of the caches. */
+static size_t tap_pitch(size_t n)
+{
+    return n + 3 * STRETCH;
+}
+
 size_t dl_conv_packed(const dl_window *w, bool back)
 {
     size_t k = back ? w->out_channels : w->in_channels;
     size_t n = back ? w->in_channels : w->out_channels;
-    return dl_window_taps(w) * k * dl_size_round_up(n, DL_PANEL_MAX_WIDTH);
+    return dl_window_taps(w) * tap_pitch(k * dl_size_round_up(n, DL_PANEL_MAX_WIDTH));
 }
 
 /* Where element (k, n) of a tap's matrix lies in the weight: at k * k_step + n * n_step + tap. */
@@ -53,19 +61,27 @@ static order order_of(const dl_conv *c)
                    : (order){in, out, taps, in * taps, taps};
 }
 
+/* Rows [0, n) of one column, all taps. The rows of a panel that a stretch of them fills stay in the
+ * L1 cache over all columns. */
+static inline DL_BODY void pack_stretch(float *to, size_t tap_step, size_t row_step,
+                                        const float *from, size_t column, size_t n, const order *o)
+{
+    from += column * o->n_step;
+    for (size_t l = 0; l < n; l++)
+        for (size_t t = 0; t < o->taps; t++)
+            to[l * row_step + t * tap_step] = column < o->n ? from[l * o->k_step + t] : 0;
+}
+
 static inline DL_BODY void pack_body(float *packed, const float *weight, const order *o,
                                      size_t first, size_t last, int lanes)
 {
     size_t width = DL_PANEL_WIDTH(lanes), n_panels = (o->n + width - 1) / width;
     for (size_t j = first; j < last; j++)
-        for (size_t l = 0; l < o->k; l++)
-            for (size_t i = 0; i < width; i++) {
-                size_t column = j * width + i;
-                const float *from = weight + l * o->k_step + column * o->n_step;
-                float *to = packed + (j * o->k + l) * width + i;
-                for (size_t t = 0; t < o->taps; t++, to += n_panels * o->k * width)
-                    *to = column < o->n ? from[t] : 0;
-            }
+        for (size_t l = 0; l < o->k; l += STRETCH)
+            for (size_t i = 0; i < width; i++)
+                pack_stretch(packed + (j * o->k + l) * width + i,
+                             tap_pitch(n_panels * o->k * width), width, weight + l * o->k_step,
+                             j * width + i, dl_size_min(STRETCH, o->k - l), o);
 }
 DL_TILE_KERNEL(pack,
                (float *packed, const float *weight, const order *o, size_t first, size_t last),
@@ -116,13 +132,17 @@ static size_t keep_taps(dl_tap *list, size_t n, const block *b)
     return kept;
 }
 
-static void begin_tile(const product *p, const block *b, float *to, size_t m)
+static void clear_tile(const product *p, const block *b, float *to, size_t m)
 {
     for (size_t r = 0; r < m; r++, to += p->n)
-        if (p->bias)
-            memcpy(to, p->bias + b->n, b->n_n * sizeof *to);
-        else
-            memset(to, 0, b->n_n * sizeof *to);
+        memset(to, 0, b->n_n * sizeof *to);
+}
+
+static inline DL_BODY void add_bias(const product *p, const block *b, float *to, size_t m)
+{
+    for (size_t r = 0; r < m; r++, to += p->n)
+        for (size_t j = 0; j < b->n_n; j++)
+            to[j] += p->bias[b->n + j];
 }
 
 /* m rows from `row` on of one place. */
@@ -133,10 +153,10 @@ static inline DL_BODY void tile_body(const product *p, const block *b, const dl_
     size_t rows = p->conv->rows, width = DL_PANEL_WIDTH(lanes);
     size_t n_panels = (p->n + width - 1) / width;
     float *to = p->to + (place * rows + row) * p->n + b->n;
-    if (b->tap == 0 && b->k == 0) begin_tile(p, b, to, m);
-    if (n_list == 0) return;
+    bool first = b->tap == 0 && b->k == 0;
+    if (first && n_list == 0) clear_tile(p, b, to, m);
     for (size_t i = 0; i < n_list; i++) {
-        const float *panels = p->packed + list[i].tap * n_panels * p->k * width;
+        const float *panels = p->packed + list[i].tap * tap_pitch(n_panels * p->k * width);
         pairs[i].a = p->from + (list[i].place * rows + row) * p->k + b->k;
         pairs[i].b = panels + (b->n / width * p->k + b->k) * width;
     }
@@ -147,10 +167,10 @@ static inline DL_BODY void tile_body(const product *p, const block *b, const dl_
                  .a_row = p->k,
                  .a_col = 1,
                  .b_row = width,
-                 .add = true,
+                 .add = !first,
                  .more = pairs + 1,
                  .n_more = n_list - 1};
-    for (size_t j = 0; j < b->n_n; j += width) {
+    for (size_t j = 0; j < b->n_n && n_list; j += width) {
         t.c = to + j;
         t.a = pairs[0].a;
         t.b = pairs[0].b;
@@ -158,6 +178,7 @@ static inline DL_BODY void tile_body(const product *p, const block *b, const dl_
         for (size_t i = 0; i < n_list; i++)
             pairs[i].b += p->k * width;
     }
+    if (first && p->bias) add_bias(p, b, to, m);
 }
 
 /* Tiles [begin, end), counted over places and blocks of rows. */
@@ -282,7 +303,7 @@ static inline DL_BODY void chunk_tile(const weights *g, size_t item, size_t firs
                  .more = pairs + 1,
                  .n_more = n - 1};
     for (size_t j = 0; j < g->out; j += width) {
-        t.c = g->taps + (tap * g->in + channel) * g->out + j;
+        t.c = g->taps + tap * tap_pitch(g->in * g->out) + channel * g->out + j;
         t.a = pairs[0].a;
         t.b = pairs[0].b;
         dl_panel_product(&t, g->out - j, g->beside, lanes);
@@ -315,25 +336,31 @@ void dl_conv_weights(float *taps, const float *x, const float *dy, const dl_conv
     dl_part_range(&begin, &end, dl_window_taps(w) * tiles_of(in), 1, part, n_parts);
     for (size_t item = begin; item < end; item++) {
         size_t channel = item % tiles_of(in) * ROWS;
-        memset(taps + (item / tiles_of(in) * in + channel) * out, 0,
+        memset(taps + item / tiles_of(in) * tap_pitch(in * out) + channel * out, 0,
                dl_size_min(ROWS, in - channel) * out * sizeof *taps);
     }
     if (begin < end) dl_isa_call(weight_tiles)(&g, begin, end);
 }
 
+/* One output of n inputs, all taps: written one after the other, read a line at a time that stays
+ * in the L1 cache over the outputs of a stretch. */
+static void unpack_stretch(float *to, const float *from, size_t n, size_t n_taps, size_t tap_step,
+                           size_t row_step, bool add)
+{
+    for (size_t l = 0; l < n; l++, to += n_taps)
+        for (size_t t = 0; t < n_taps; t++)
+            to[t] = (add ? to[t] : 0) + from[l * row_step + t * tap_step];
+}
+
 void dl_conv_unpack(float *gradient, const float *taps, const dl_conv *c, bool add, int part,
                     int n_parts)
 {
-    enum { STRETCH = 16 }; /* outputs of a cache line of `taps` */
     size_t in = c->window->in_channels, out = c->window->out_channels;
     size_t n_taps = dl_window_taps(c->window), begin, end;
     dl_part_range(&begin, &end, out, STRETCH, part, n_parts);
     for (size_t first = begin; first < end; first += STRETCH)
-        for (size_t l = 0; l < in; l++)
-            for (size_t o = first; o < dl_size_min(end, first + STRETCH); o++) {
-                float *to = gradient + (o * in + l) * n_taps;
-                const float *from = taps + l * out + o;
-                for (size_t t = 0; t < n_taps; t++)
-                    to[t] = (add ? to[t] : 0) + from[t * in * out];
-            }
+        for (size_t l = 0; l < in; l += STRETCH)
+            for (size_t o = first; o < dl_size_min(end, first + STRETCH); o++)
+                unpack_stretch(gradient + (o * in + l) * n_taps, taps + l * out + o,
+                               dl_size_min(STRETCH, in - l), n_taps, tap_pitch(in * out), out, add);
 }

@@ -27,11 +27,11 @@ enum { DL_CONV_BESIDE = 12 * 32 };
 void dl_conv_product(float *to, const float *from, const float *packed, const float *bias,
                      const dl_conv *conv, float *beside, int part, int n_parts);
 
-/* This part's share of dW, as f32[taps][in][out]. */
+/* This part's share of dW by taps, in as many floats as the packed weight takes. */
 void dl_conv_weights(float *taps, const float *x, const float *dy, const dl_conv *conv,
                      float *workspace, int part, int n_parts);
 
-/* This part's share of the weight's gradient, from f32[taps][in][out]; added to it or written. */
+/* This part's share of the weight's gradient, from all of dW by taps; added to it or written. */
 void dl_conv_unpack(float *gradient, const float *taps, const dl_conv *conv, bool add, int part,
                     int n_parts);
 

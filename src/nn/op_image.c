@@ -9,6 +9,7 @@
 #include "nn/op_rows.h"
 #include "nn/ops.h"
 #include "nn/planes.h"
+#include "tensor/isa.h"
 
 #include <string.h>
 
@@ -46,7 +47,7 @@ static void shape(dl_graph *g, dl_node *node)
     g->values[node->out[0]].constant = true;
 }
 
-/* Each part's image as numbers, with its margin of zeros. */
+/* An image as numbers, with its margin of zeros. */
 static size_t padded_floats(const dl_window *w)
 {
     return w->in_channels * (size_t)(w->in_height + 2 * w->pad) * (w->in_width + 2 * w->pad);
@@ -54,14 +55,14 @@ static size_t padded_floats(const dl_window *w)
 
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
-    return (size_t)g->n_threads * padded_floats(&attributes_of(node)->window) * sizeof(float);
+    return g->max_rows * padded_floats(&attributes_of(node)->window) * sizeof(float);
 }
 
-/* The inside of the margin. */
 static void convert(float *padded, const uint8_t *image, const attributes *a)
 {
     const dl_window *w = &a->window;
     size_t pitch = w->in_width + 2 * (size_t)w->pad, height = w->in_height + 2 * (size_t)w->pad;
+    memset(padded, 0, padded_floats(w) * sizeof *padded);
     for (size_t c = 0; c < w->in_channels; c++)
         for (size_t y = 0; y < w->in_height; y++) {
             float *to = padded + (c * height + y + w->pad) * pitch + w->pad;
@@ -70,35 +71,44 @@ static void convert(float *padded, const uint8_t *image, const attributes *a)
         }
 }
 
-/* All places of one image; `step` from one place to the next. */
-static void spread(float *to, size_t step, const float *padded, const dl_window *w)
+/* One place of one image: all taps of all channels. `size` is the window's: a constant where it is
+ * a usual one, so that a row of taps is a move or two. */
+static inline DL_BODY void spread(float *to, const float *from, const dl_window *w, size_t size)
 {
     size_t pitch = w->in_width + 2 * (size_t)w->pad, height = w->in_height + 2 * (size_t)w->pad;
-    for (size_t y = 0; y < w->out_height; y++)
-        for (size_t x = 0; x < w->out_width; x++, to += step) {
-            float *at = to;
-            for (size_t c = 0; c < w->in_channels; c++)
-                for (size_t i = 0; i < w->size; i++) {
-                    size_t row = c * height + y * w->stride + i;
-                    const float *from = padded + row * pitch + x * w->stride;
-                    for (size_t j = 0; j < w->size; j++)
-                        *at++ = from[j];
-                }
-        }
+    for (size_t c = 0; c < w->in_channels; c++, from += (height - size) * pitch)
+        for (size_t i = 0; i < size; i++, from += pitch, to += size)
+            memcpy(to, from, size * sizeof *to);
 }
 
+static void spread_any(float *to, const float *from, const dl_window *w)
+{
+    if (w->size == 1)
+        spread(to, from, w, 1);
+    else if (w->size == 3)
+        spread(to, from, w, 3);
+    else if (w->size == 5)
+        spread(to, from, w, 5);
+    else
+        spread(to, from, w, w->size);
+}
+
+/* This part's images, place by place, in the order they lie in. */
 static void images(void *context, int part, int n_parts)
 {
     const dl_pass *p = context;
     const attributes *a = attributes_of(p->node);
     const dl_window *w = &a->window;
-    size_t begin, end, rows = p->batch.rows, width = w->out_channels;
-    float *padded = (float *)p->scratch + (size_t)part * padded_floats(w);
-    memset(padded, 0, padded_floats(w) * sizeof *padded);
+    size_t begin, end, rows = p->batch.rows, padded = padded_floats(w);
+    size_t pitch = w->in_width + 2 * (size_t)w->pad;
+    float *numbers = p->scratch, *to = dl_data(p, p->node->out[0]);
     dl_part_range(&begin, &end, rows, 1, part, n_parts);
-    for (size_t row = begin; row < end; row++) {
-        convert(padded, p->graph->images + row * p->graph->image_bytes, a);
-        spread(dl_data(p, p->node->out[0]) + row * width, rows * width, padded, w);
+    for (size_t row = begin; row < end; row++)
+        convert(numbers + row * padded, p->graph->images + row * p->graph->image_bytes, a);
+    for (size_t place = 0; place < dl_window_out_places(w); place++) {
+        size_t at = (place / w->out_width * pitch + place % w->out_width) * w->stride;
+        for (size_t row = begin; row < end; row++)
+            spread_any(to + (place * rows + row) * w->out_channels, numbers + row * padded + at, w);
     }
 }
 
