@@ -9,14 +9,20 @@ enum { NO_BLOCK = -1 };
 
 /* ---- blocks ----------------------------------------------------------------------------- */
 
-/* The first number between dots in a name; NO_BLOCK: there is none. */
-static int number_in(const char *name)
+/* The part of a name up to its first number between dots, "model.layers.3"; 0: it has none. */
+static size_t block_len(const char *name)
 {
     for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
         const size_t digits = strspn(part, "0123456789");
-        if (digits && digits < 7 && (part[digits] == '.' || !part[digits])) return atoi(part);
+        if (digits && (part[digits] == '.' || !part[digits])) return (size_t)(part - name) + digits;
     }
-    return NO_BLOCK;
+    return 0;
+}
+
+static bool same_block(const char *a, const char *b)
+{
+    const size_t n = block_len(a);
+    return n == block_len(b) && memcmp(a, b, n) == 0;
 }
 
 /* The part of a name before its last dot. */
@@ -32,20 +38,23 @@ static bool same_module(const char *a, const char *b)
     return n == module_len(b) && memcmp(a, b, n) == 0;
 }
 
-/* block[n] of each tensor, numbered from 0 in the order of the numbers; how many there are. */
+/* The block of tensor i, where it is one of those before it; NO_BLOCK: none of them. */
+static int known_block(const int *block, const diloco_tensor *tensors, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (block[k] != NO_BLOCK && same_block(tensors[k].name, tensors[i].name)) return block[k];
+    return NO_BLOCK;
+}
+
+/* block[n] of each tensor, in the order in which they come; how many there are. */
 static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
 {
-    int n_blocks = 0, smallest, before = -1;
-    for (size_t i = 0; i < n; i++)
-        block[i] = number_in(tensors[i].name);
-    for (;; n_blocks++) { /* the next number becomes n_blocks, which is never larger */
-        smallest = INT32_MAX;
-        for (size_t i = 0; i < n; i++)
-            if (block[i] > before && block[i] < smallest) smallest = block[i];
-        if (smallest == INT32_MAX) break;
-        for (size_t i = 0; i < n; i++)
-            if (block[i] == smallest) block[i] = n_blocks;
-        before = n_blocks;
+    int n_blocks = 0;
+    for (size_t i = 0; i < n; i++) {
+        block[i] = NO_BLOCK;
+        if (block_len(tensors[i].name) == 0) continue;
+        block[i] = known_block(block, tensors, i);
+        if (block[i] == NO_BLOCK) block[i] = n_blocks++;
     }
     if (n_blocks) return n_blocks;
     for (size_t i = 0; i < n; i++) /* modules follow each other */

@@ -1,8 +1,8 @@
 /* fragments.h - which tensors of a model are synchronised together (2501.18512 section 2.1).
  *
- * A block is all tensors with the same first number in their names ("model.layers.3.…"), or, in a
- * model without numbers, those of one module ("conv1.…"). Blocks are never cut. What is in no
- * block (embedding, last norm, head) is one fragment more, the last.
+ * A block is all tensors whose names are the same up to their first number ("model.layers.3.…",
+ * "layer1.0.…"), or, in a model without numbers, those of one module ("conv1.…"). Blocks are never
+ * cut. What is in no block (embedding, last norm, head) is one fragment more, the last.
  *
  *     strided     block l to fragment l mod F                        (the paper's default)
  *     sequential  neighbours together

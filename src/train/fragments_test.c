@@ -109,6 +109,23 @@ TEST(a_model_without_numbers_has_its_modules_as_blocks)
     CHECK(f[0] == 0 && f[1] == 0 && f[2] == 1 && f[3] == 1);
 }
 
+TEST(blocks_of_stages_are_told_apart)
+{
+    static const char *const stages[] = {"conv1.weight", "layer1.0.conv1.weight",
+                                         "layer1.1.conv1.weight", "layer2.0.conv1.weight",
+                                         "linear.weight"};
+    diloco_tensor t[5];
+    int f[5], n;
+    dl_config c;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "server.diloco.fragments", "4", "test"));
+    for (int i = 0; i < 5; i++)
+        t[i] = (diloco_tensor){.name = stages[i], .n_dims = 1, .shape = {3}};
+    CHECK_OK(dl_fragments_assign(f, &n, t, 5, &c));
+    CHECK_INT(4, n);
+    CHECK(f[1] == 0 && f[2] == 1 && f[3] == 2 && f[0] == 3 && f[4] == 3);
+}
+
 TEST(more_fragments_than_there_is_for_are_refused_with_the_range)
 {
     int f[N], n;
@@ -123,5 +140,5 @@ TEST_MAIN(one_fragment_is_the_whole_model,
           whole_blocks_go_strided_or_sequentially_and_the_ends_last,
           layers_of_a_fragment_give_more_fragments_to_a_deeper_model,
           balanced_fragments_differ_by_less_than_the_largest_tensor,
-          a_model_without_numbers_has_its_modules_as_blocks,
+          a_model_without_numbers_has_its_modules_as_blocks, blocks_of_stages_are_told_apart,
           more_fragments_than_there_is_for_are_refused_with_the_range)
