@@ -383,6 +383,15 @@ static void jump(replica *r, dl_stops *stops)
         if (r->work[f].steps == 0) r->work[f].first_sample = r->next_sample;
 }
 
+/* Without overlap the exchange does all that is left of an entry before the trainer goes on. */
+static bool may_stop(const replica *r, dl_stop stop)
+{
+    const bool beside = r->sim->schedule.delay > 0;
+    const bool idle = r->ask.kind == DL_ASK_TRAIN || r->ask.kind == DL_ASK_DONE;
+    if (stop.kind != DL_STOP_TAKE && !beside && !idle) return false;
+    return dl_pace_ready(&r->pace, stop);
+}
+
 /* All that can be done at this position; then it trains on, or waits for an entry. */
 static void make_stops(replica *r)
 {
@@ -399,10 +408,9 @@ static void make_stops(replica *r)
     for (;;) {
         const dl_stop stop = dl_pace_next(&r->pace);
         if (stop.kind == DL_STOP_NONE) break;
+        if (!may_stop(r, stop)) return;
         if (stop.kind == DL_STOP_JUMP)
             jump(r, &stops);
-        else if (!dl_pace_ready(&r->pace, stop))
-            return;
         else if (stop.kind == DL_STOP_TAKE && !take(r, &stops, stop.entry))
             return;
         else if (stop.kind == DL_STOP_ADOPT)
@@ -600,7 +608,7 @@ static void configure(sim *s)
     dl_config_init(&s->config);
     snprintf(n, sizeof n, "%zu", s->n);
     set(&s->config, "run.replicas", n);
-    set(&s->config, "run.min_replicas", "1");
+    set(&s->config, "run.min_replicas", s->seed % 5 ? "1" : n);
     set(&s->config, "run.start_timeout", "60");
     set(&s->config, "run.patience", "30");
     set(&s->config, "run.on_missing", rules[dl_rng_below(&s->rng, 3)]);

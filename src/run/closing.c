@@ -27,9 +27,18 @@ static bool all_there(const dl_closing *c)
     const size_t n = dl_known_n_counting(c->known);
     if (n == 0) return false;
     if (has_roster(c)) return dl_known_n_missing(c->known, &c->control->roster) == 0;
-    if (n >= (size_t)c->config->replicas) return true;
+    if (dl_known_n_answered(c->known) >= (size_t)c->config->replicas) return true;
     const dl_time timeout = dl_time_from_seconds(c->config->start_timeout_s);
     return c->now >= dl_time_after(c->began, timeout) && n >= (size_t)c->config->min_replicas;
+}
+
+/* All have answered, and nobody has anything to give: there is nothing to wait for. */
+static bool nobody_gives(const dl_closing *c)
+{
+    const dl_roster *roster = &c->control->roster;
+    if (dl_known_n_counting(c->known) > 0) return false;
+    if (has_roster(c)) return roster->n > 0 && dl_known_n_missing(c->known, roster) == 0;
+    return dl_known_n_answered(c->known) >= (size_t)c->config->replicas;
 }
 
 static dl_verdict commit(void)
@@ -77,6 +86,7 @@ static dl_time grace(const dl_closing *c)
 dl_verdict dl_closing_look(const dl_closing *c)
 {
     if (all_there(c)) return commit();
+    if (nobody_gives(c)) return abort_because("nobody has trained on it");
     if (!has_roster(c)) return wait_until(DL_NEVER);
     if (c->enough_at != DL_NEVER) {
         const dl_time over = dl_time_after(c->enough_at, grace(c));

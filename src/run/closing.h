@@ -1,6 +1,6 @@
 /* closing.h - when an entry closes, and how: P9, P10, P11. Pure.
  *
- *     all of the roster are there                     commit
+ *     all of the roster are there, or have passed     commit; abort if all have passed
  *     run.close_at are there, and the grace is over   commit
  *     before the deadline                             wait
  *     past it, once the heartbeats are looked at
@@ -8,8 +8,8 @@
  *         on_missing = abort                          abort
  *         on_missing = wait                           abort if all who miss are silent, else wait
  *
- * The first L entries have no roster: they wait for `replicas` contributions, or from start_timeout
- * on for `min_replicas`, and have no deadline. */
+ * The first L entries have no roster: they wait for `replicas` answers, or from start_timeout on
+ * for `min_replicas` contributions, and have no deadline. */
 #ifndef DL_RUN_CLOSING_H
 #define DL_RUN_CLOSING_H
 

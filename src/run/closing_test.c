@@ -50,6 +50,14 @@ static void there(table *t, int first, int last)
     }
 }
 
+/* Has nothing to give to this entry. */
+static void passes(table *t, int i)
+{
+    dl_life life = {.generation = 0};
+    snprintf(life.replica, sizeof life.replica, "r%d", i);
+    dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 0}, 0);
+}
+
 static dl_verdict look(table *t, int at_s)
 {
     t->c.now = at_s * DL_SECOND;
@@ -145,6 +153,40 @@ TEST(p9_the_first_entry_closes_with_replicas_contributions)
     there(&t, 2, 2);
     CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
     dl_entry_deinit(&t.owner);
+}
+
+/* A life that was killed with contributions under way has none to give to the first entries. */
+TEST(p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries)
+{
+    for (int entry = 0; entry < 4; entry += 3) { /* without a roster, and with one */
+        table t;
+        begin(&t);
+        t.control.entry = (uint64_t)entry;
+        option(&t, "run.replicas", "4");
+        there(&t, 0, 2);
+        CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+        passes(&t, 3);
+        CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+        dl_entry_deinit(&t.owner);
+    }
+}
+
+TEST(p9_an_entry_that_all_have_passed_aborts_at_once)
+{
+    for (int entry = 0; entry < 4; entry += 3) {
+        table t;
+        begin(&t);
+        t.control.entry = (uint64_t)entry;
+        option(&t, "run.replicas", "4");
+        for (int i = 0; i < 4; i++) {
+            CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+            passes(&t, i);
+        }
+        const dl_verdict v = look(&t, 1);
+        CHECK_INT(DL_VERDICT_ABORT, v.kind);
+        CHECK_STR("nobody has trained on it", v.reason);
+        dl_entry_deinit(&t.owner);
+    }
 }
 
 TEST(p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on)
@@ -270,6 +312,8 @@ TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
           p10_before_the_deadline_it_waits_for_whoever_is_missing,
           p11_heartbeats_are_looked_at_past_the_deadline_only, p12_nobody_there_never_commits,
           p9_the_first_entry_closes_with_replicas_contributions,
+          p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries,
+          p9_an_entry_that_all_have_passed_aborts_at_once,
           p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on,
           p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
           p10_wait_never_waits_for_the_silent_and_names_them,

@@ -298,7 +298,9 @@ bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
  * before it lets the trainer go on: nobody else will until the next due point. */
 static bool may_return(const dl_driver *d, const dl_stop *stop)
 {
-    return dl_exchange_is_there(d, stop) && (d->beside || d->ended || d->open.kind == DL_ASK_TRAIN);
+    const bool goes_on_by_itself = d->pace.schedule.delay > 0; /* also where it is yet to start */
+    return dl_exchange_is_there(d, stop) &&
+           (goes_on_by_itself || d->ended || d->open.kind == DL_ASK_TRAIN);
 }
 
 static diloco_status drive(dl_driver *d, const dl_stop *stop)

@@ -108,3 +108,22 @@ bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
         if (table->at[i].worth == DL_INVALID && is_of(&table->at[i], replica)) return true;
     return false;
 }
+
+static bool is_first_of_its_replica(const dl_known_table *table, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (is_of(&table->at[k], table->at[i].life.replica)) return false;
+    return true;
+}
+
+size_t dl_known_n_answered(const dl_known_table *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        const char *replica = table->at[i].life.replica;
+        n += is_first_of_its_replica(table, i) &&
+             (dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
+              dl_known_is_hopeless(table, replica));
+    }
+    return n;
+}

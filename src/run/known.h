@@ -43,6 +43,8 @@ size_t dl_known_n_counting(const dl_known_table *table);
 bool dl_known_is_there(const dl_known_table *table, const char *replica);
 /* It has put a valid contribution of no samples: it has nothing to give to this entry. */
 bool dl_known_passes(const dl_known_table *table, const char *replica);
+/* Replicas that are there, have passed, or are hopeless: there is no more to come from so many. */
+size_t dl_known_n_answered(const dl_known_table *table);
 /* Who of the roster is neither there nor has passed. */
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
 /* It has put a contribution that will never be valid: no use in waiting for it. */

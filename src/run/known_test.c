@@ -56,6 +56,23 @@ TEST(a_full_table_takes_no_more_but_still_finds)
     CHECK(add(t, "b", 0) == &s.rows[1]);
 }
 
+TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    CHECK_INT(0, dl_known_n_answered(t));
+    dl_known *a = add(t, "a", 0);
+    CHECK_INT(0, dl_known_n_answered(t)); /* not read yet */
+    dl_known_accept(a, &(dl_contribution){.samples = 0}, 0);
+    CHECK_INT(1, dl_known_n_answered(t));
+    add_valid(t, "a", 1);
+    CHECK_INT(1, dl_known_n_answered(t));
+    dl_known *b = add(t, "b", 0);
+    while (dl_known_doubt(b)) {
+    }
+    CHECK_INT(2, dl_known_n_answered(t));
+}
+
 TEST(p8_what_was_not_read_does_not_count)
 {
     table s;
@@ -154,8 +171,9 @@ TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
     CHECK(slots[0] == 2 && slots[1] == 0);
 }
 
-TEST_MAIN(a_life_is_put_in_once, a_full_table_takes_no_more_but_still_finds,
-          p8_what_was_not_read_does_not_count, what_was_read_and_is_valid_counts_with_its_facts,
+TEST_MAIN(a_life_is_put_in_once, p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
+          a_full_table_takes_no_more_but_still_finds, p8_what_was_not_read_does_not_count,
+          what_was_read_and_is_valid_counts_with_its_facts,
           p14_a_contribution_without_a_sample_does_not_count,
           p15_of_two_valid_lives_the_newer_one_counts,
           p15_a_newer_life_that_is_not_valid_supersedes_nothing,
