@@ -4,7 +4,8 @@
  *     moments             of the inner optimizer
  *     theta, momentum     the run's state as the log has decided it
  *     staging             its second copy, where an entry is computed before it stands, and the
- *                         replica's own encoded contribution
+ *                         replica's own encoded contribution; with overlap or error feedback
+ *                         what is under way and what is remembered of it
  *     contributions       a slot for each member of an entry, where they are kept in memory
  *     activations         the rest of the model's graph, and what the inner optimizer needs
  *                         during a step
@@ -18,13 +19,16 @@
 #include "nn/inner.h"
 #include "outer/outer.h"
 #include "run/contribution.h"
+#include "run/schedule.h"
 #include "run/state.h"
 #include "train/checks.h"
+#include "train/fragments.h"
 #include "train/presets.h"
 #include "train/setup.h"
 #include <diloco/train.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,30 +45,95 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config)
+/* The run's manifest, from the model's tensors alone. */
+static diloco_status plan_manifest(dl_manifest *out, const dl_config *config,
+                                   const dl_sample *sample)
+{
+    dl_model *model;
+    size_t n;
+    int n_fragments;
+    DL_TRY(dl_model_sketch(&model, config, sample));
+    const diloco_tensor *tensors = dl_model_tensors(model, &n);
+    int *fragment = calloc(n, sizeof *fragment);
+    diloco_tensor *copy = calloc(n, sizeof *copy);
+    diloco_status status = fragment && copy
+                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n && !status; i++) {
+        copy[i] = tensors[i];
+        copy[i].fragment = fragment[i];
+    }
+    if (!status) status = dl_manifest_init(out, copy, n, !strcmp(config->apply_to, "all_floating"));
+    free(fragment);
+    free(copy);
+    dl_model_destroy(model);
+    return status;
+}
+
+/* Over all fragments: the longest payload, the room of its encoder, the most floats. */
+typedef struct largest {
+    size_t payload, room, floats, all_floats;
+} largest;
+
+static diloco_status find_largest(largest *out, const dl_config *config,
+                                  const dl_manifest *manifest)
+{
+    *out = (largest){0};
+    for (int f = 0; f < manifest->n_fragments; f++) {
+        dl_codec_form form;
+        DL_TRY(dl_codec_form_init(&form, config, manifest, f));
+        const size_t payload = dl_contribution_body_max(&form, (dl_fragment_shape){0},
+                                                        strcmp(config->compression, "none") != 0);
+        out->payload = dl_size_max(out->payload, payload);
+        out->room = dl_size_max(out->room, form.room + payload - form.bound);
+        out->floats = dl_size_max(out->floats, form.n);
+        out->all_floats += form.n;
+        dl_codec_form_deinit(&form);
+    }
+    return DILOCO_OK;
+}
+
+/* What an overlap and error feedback keep beside the state (exec.c): what was taken and is under
+ * way, the residual, where the round began, and eager's own momentum and share. */
+static size_t kept_beside(const dl_config *config, const dl_schedule *s, const largest *most)
+{
+    const bool feedback = config->error_feedback > 0, eager = s->overlap == DL_OVERLAP_EAGER;
+    const size_t ahead = dl_schedule_ahead(s);
+    size_t floats = 0;
+    if (ahead > 1 || s->delay > 0 || feedback) floats += ahead * most->floats;
+    if (feedback) floats += most->all_floats;
+    if (s->overlap != DL_OVERLAP_STEPS) floats += most->all_floats;
+    if (eager) floats += most->all_floats + most->floats;
+    return floats * sizeof(float) + (eager ? most->room : 0);
+}
+
+static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *config,
+                                   const dl_manifest *manifest)
 {
     const dl_outer *outer = dl_outer_find(config->outer_optimizer);
-    diloco_tensor all = {.name = "all", .n_dims = 1, .shape = {out->parameters}};
-    dl_manifest manifest;
-    dl_codec_form form;
-    DL_TRY(dl_manifest_init(&manifest, &all, 1, false));
-    size_t both = dl_state_bytes(&manifest, outer, 2);
-    diloco_status status = dl_codec_form_init(&form, config, &manifest, 0);
-    size_t payload = dl_contribution_body_max(&form, (dl_fragment_shape){0},
-                                              strcmp(config->compression, "none") != 0);
-    size_t room = form.room + payload - form.bound;
-    dl_codec_form_deinit(&form);
-    dl_manifest_deinit(&manifest);
-    DL_TRY(status);
-
+    largest most;
+    dl_schedule schedule;
+    DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));
+    DL_TRY(find_largest(&most, config, manifest));
     out->theta = 4 * out->parameters;
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
-    out->staging = both - out->theta - out->momentum + room;
-    uint64_t slots = (uint64_t)config->replicas * (DL_CONTRIBUTION_HEADER + payload);
+    out->staging = dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
+                   kept_beside(config, &schedule, &most);
+    uint64_t slots = (uint64_t)config->replicas * (DL_CONTRIBUTION_HEADER + most.payload);
     bool spooled = strcmp(config->spool, "disk") == 0 ||
                    (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);
     out->contributions = spooled ? 0 : slots;
     return DILOCO_OK;
+}
+
+static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config,
+                                const dl_sample *sample)
+{
+    dl_manifest manifest;
+    DL_TRY(plan_manifest(&manifest, config, sample));
+    const diloco_status status = plan_exchange(out, config, &manifest);
+    dl_manifest_deinit(&manifest);
+    return status;
 }
 
 static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl_data *data)
@@ -107,7 +176,7 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
     out->threads = dl_setup_threads(config);
     diloco_status status = dl_check_model(config, dl_data_sample(data));
     if (!status) status = plan_model(out, config, dl_data_sample(data));
-    if (!status) status = plan_state(out, config);
+    if (!status) status = plan_state(out, config, dl_data_sample(data));
     if (!status) plan_data(out, config, data);
     dl_data_close(data);
     uint64_t known = out->local + out->gradient + out->moments + out->theta + out->momentum +

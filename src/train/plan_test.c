@@ -85,6 +85,9 @@ TEST(the_plan_is_what_a_training_process_takes)
 #endif
     check_plan("diloco");
     check_plan("muloco");
+    check_plan("streaming"); /* fragments, and what is under way */
+    check_plan("eager");
+    check_plan("sparse"); /* the residual */
 }
 
 TEST(the_library_says_what_it_is)
