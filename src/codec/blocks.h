@@ -79,6 +79,24 @@ typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
               (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),     \
               name##_body(out, codes, scales, n))
 
+/* The rest of a codec with scales, from the bodies that encode and decode one block. */
+#define DL_BLOCKS_CODEC(codec, n_bits, what, encode_block, decode_block)                           \
+    DL_BLOCKS_ENCODE(encode_blocks, encode_block, n_bits)                                          \
+    DL_BLOCKS_DECODE(decode_blocks, decode_block, n_bits)                                          \
+    static const dl_block_kind kind = {                                                            \
+        .bits = n_bits, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};         \
+    const dl_codec dl_codec_##codec = {                                                            \
+        .name = #codec,                                                                            \
+        .summary = what,                                                                           \
+        .width = 1,                                                                                \
+        .lossy = true,                                                                             \
+        .blocks = &kind,                                                                           \
+        .lay_out = dl_blocks_lay_out,                                                              \
+        .encode = dl_blocks_encode,                                                                \
+        .check = dl_blocks_check,                                                                  \
+        .decode = dl_blocks_decode,                                                                \
+    };
+
 static inline DL_BODY uint32_t dl_bits_of(float x)
 {
     uint32_t bits;

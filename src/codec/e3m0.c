@@ -30,7 +30,6 @@ static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *sca
     dl_store_f32(scale, none ? 0 : s);
     dl_pack(codes, x, none ? 0 : 1 / s, n, BITS, code_of);
 }
-DL_BLOCKS_ENCODE(encode_blocks, encode_block, BITS)
 
 static inline DL_BODY float value_of(uint32_t code, float s)
 {
@@ -44,19 +43,6 @@ static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
 {
     dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
 }
-DL_BLOCKS_DECODE(decode_blocks, decode_block, BITS)
 
-static const dl_block_kind kind = {
-    .bits = BITS, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};
-
-const dl_codec dl_codec_e3m0 = {
-    .name = "e3m0",
-    .summary = "4 bits an element, powers of two, and a scale for each 256",
-    .width = 1,
-    .lossy = true,
-    .blocks = &kind,
-    .lay_out = dl_blocks_lay_out,
-    .encode = dl_blocks_encode,
-    .check = dl_blocks_check,
-    .decode = dl_blocks_decode,
-};
+DL_BLOCKS_CODEC(e3m0, BITS, "4 bits an element, powers of two, and a scale for each 256",
+                encode_block, decode_block)

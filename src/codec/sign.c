@@ -33,7 +33,6 @@ static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *sca
     dl_store_f32(scale, (float)mean_size(x, n));
     dl_pack(codes, x, 0, n, BITS, code_of);
 }
-DL_BLOCKS_ENCODE(encode_blocks, encode_block, BITS)
 
 static inline DL_BODY float value_of(uint32_t code, float s)
 {
@@ -45,19 +44,6 @@ static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
 {
     dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
 }
-DL_BLOCKS_DECODE(decode_blocks, decode_block, BITS)
 
-static const dl_block_kind kind = {
-    .bits = BITS, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};
-
-const dl_codec dl_codec_sign = {
-    .name = "sign",
-    .summary = "1 bit an element, and the mean size of each 256",
-    .width = 1,
-    .lossy = true,
-    .blocks = &kind,
-    .lay_out = dl_blocks_lay_out,
-    .encode = dl_blocks_encode,
-    .check = dl_blocks_check,
-    .decode = dl_blocks_decode,
-};
+DL_BLOCKS_CODEC(sign, BITS, "1 bit an element, and the mean size of each 256", encode_block,
+                decode_block)

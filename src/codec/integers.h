@@ -1,0 +1,40 @@
+/* integers.h - the body of int8.c and int4.c, which say how many BITS a code has: blocks of 256
+ * with a scale s and codes -MOST … MOST, MOST = 2^(BITS - 1) - 1: x is about q * s.
+ *
+ *     s = max|x| / MOST, rounded up to 16 significant bits
+ *     q = x * (1 / s) to the nearest integer, ties to even; two's complement
+ *
+ * |x - q s| is at most s / 2 (and an ulp). Every q s is exact, so decoding rounds nothing and a
+ * decoded block encodes to itself. s is below max|x| / MOST by an ulp at most, so q needs no clamp.
+ * Numbers below MOST * 2^-126, where s has no inverse, become 0. */
+#ifndef DL_CODEC_INTEGERS_H
+#define DL_CODEC_INTEGERS_H
+
+#include "codec/blocks.h"
+#include "codec/rows.h"
+
+static inline DL_BODY uint32_t code_of(float x, float inverse)
+{
+    return dl_nearest(x * inverse);
+}
+
+static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *scale, const float *x,
+                                        size_t n)
+{
+    float s = dl_integer_scale(dl_block_largest(x, n), (1 << (BITS - 1)) - 1);
+    dl_store_f32(scale, s);
+    dl_pack(codes, x, 1 / s, n, BITS, code_of);
+}
+
+static inline DL_BODY float value_of(uint32_t code, float s)
+{
+    return (float)((int32_t)code >> (32 - BITS)) * s;
+}
+
+static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
+                                        const unsigned char *scale, size_t n)
+{
+    dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
+}
+
+#endif
