@@ -210,19 +210,11 @@ diloco_status dl_check_config(const dl_config *config)
 
 diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 {
-    dl_model *model;
-    size_t n;
-    int n_fragments;
+    dl_manifest manifest;
     dl_schedule schedule;
-    DL_TRY(dl_model_sketch(&model, config, sample));
-    const diloco_tensor *tensors = dl_model_tensors(model, &n);
-    int *fragment = calloc(n, sizeof *fragment);
-    diloco_status status = fragment
-                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
-    if (!status) status = dl_schedule_of(&schedule, config, n_fragments);
-    free(fragment);
-    dl_model_destroy(model);
+    DL_TRY(dl_fragments_manifest(&manifest, config, sample));
+    diloco_status status = dl_schedule_of(&schedule, config, manifest.n_fragments);
+    dl_manifest_deinit(&manifest);
     return status;
 }
 

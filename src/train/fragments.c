@@ -1,6 +1,8 @@
 /* fragments.c - see fragments.h. */
 #include "train/fragments.h"
 
+#include "model/model.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,4 +179,28 @@ diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_
     if (!strcmp(config->fragment_pattern, "balanced"))
         return assign_balanced(fragment, n_fragments, tensors, n, config);
     return assign_blocks(fragment, n_fragments, tensors, n, config);
+}
+
+diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
+                                    const dl_sample *sample)
+{
+    dl_model *model;
+    size_t n;
+    int n_fragments;
+    DL_TRY(dl_model_sketch(&model, config, sample));
+    const diloco_tensor *tensors = dl_model_tensors(model, &n);
+    int *fragment = calloc(n, sizeof *fragment);
+    diloco_tensor *copy = calloc(n, sizeof *copy);
+    diloco_status status = fragment && copy
+                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n && !status; i++) {
+        copy[i] = tensors[i];
+        copy[i].fragment = fragment[i];
+    }
+    if (!status) status = dl_manifest_init(out, copy, n, !strcmp(config->apply_to, "all_floating"));
+    free(fragment);
+    free(copy);
+    dl_model_destroy(model);
+    return status;
 }

@@ -12,7 +12,8 @@
 #define DL_TRAIN_FRAGMENTS_H
 
 #include "base/config.h"
-#include <diloco/tensor.h>
+#include "base/sample.h"
+#include "tensor/manifest.h"
 
 /* fragment[n] of the tensors, by server.diloco.fragments, fragment_layers and fragment_pattern;
  * *n_fragments of them, none empty. DILOCO_EINVAL: more fragments than there are blocks (or, if
@@ -20,5 +21,10 @@
 DL_MUST_CHECK diloco_status dl_fragments_assign(int *fragment, int *n_fragments,
                                                 const diloco_tensor *tensors, size_t n,
                                                 const dl_config *config);
+
+/* The run's manifest, fragments assigned, from the configuration's model (sketched, no arrays) on
+ * data of this shape. Errors of dl_model_sketch, dl_fragments_assign, dl_manifest_init. */
+DL_MUST_CHECK diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
+                                                  const dl_sample *sample);
 
 #endif

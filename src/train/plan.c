@@ -45,31 +45,6 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The run's manifest, from the model's tensors alone. */
-static diloco_status plan_manifest(dl_manifest *out, const dl_config *config,
-                                   const dl_sample *sample)
-{
-    dl_model *model;
-    size_t n;
-    int n_fragments;
-    DL_TRY(dl_model_sketch(&model, config, sample));
-    const diloco_tensor *tensors = dl_model_tensors(model, &n);
-    int *fragment = calloc(n, sizeof *fragment);
-    diloco_tensor *copy = calloc(n, sizeof *copy);
-    diloco_status status = fragment && copy
-                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
-    for (size_t i = 0; i < n && !status; i++) {
-        copy[i] = tensors[i];
-        copy[i].fragment = fragment[i];
-    }
-    if (!status) status = dl_manifest_init(out, copy, n, !strcmp(config->apply_to, "all_floating"));
-    free(fragment);
-    free(copy);
-    dl_model_destroy(model);
-    return status;
-}
-
 /* Over all fragments: the longest payload, the room of its encoder, the most floats. */
 typedef struct largest {
     size_t payload, room, floats, all_floats;
@@ -130,7 +105,7 @@ static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config
                                 const dl_sample *sample)
 {
     dl_manifest manifest;
-    DL_TRY(plan_manifest(&manifest, config, sample));
+    DL_TRY(dl_fragments_manifest(&manifest, config, sample));
     const diloco_status status = plan_exchange(out, config, &manifest);
     dl_manifest_deinit(&manifest);
     return status;
