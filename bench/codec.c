@@ -97,10 +97,10 @@ static double seconds_of(bench *b, void (*run)(bench *b))
 static const struct {
     const char *name, *codec, *values;
 } cases[] = {
-    {"f32", "f32", "f32"},         {"bf16", "bf16", "f32"},       {"f16", "f16", "f32"},
-    {"int8", "int8", "f32"},       {"int4", "int4", "f32"},       {"e3m0", "e3m0", "f32"},
-    {"sign", "sign", "f32"},       {"prune", "prune", "f32"},     {"topk f32", "topk", "f32"},
-    {"topk int8", "topk", "int8"}, {"topk 2bit", "topk", "2bit"},
+    {"f32", "f32", "f32"},       {"bf16", "bf16", "f32"},       {"f16", "f16", "f32"},
+    {"int8", "int8", "f32"},     {"int4", "int4", "f32"},       {"int2", "int2", "f32"},
+    {"e3m0", "e3m0", "f32"},     {"sign", "sign", "f32"},       {"prune", "prune", "f32"},
+    {"topk f32", "topk", "f32"}, {"topk int8", "topk", "int8"}, {"topk 2bit", "topk", "2bit"},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0], N_RUNS = 4 };
 static void (*const runs[N_RUNS])(bench *b) = {run_encode, run_check, run_decode, run_round_trip};

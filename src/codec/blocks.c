@@ -146,6 +146,7 @@ static bool codes_are_sound(const dl_block_kind *kind, const unsigned char *code
     uint32_t found = 0;
     if (kind->bits == 8) dl_isa_call(find_lowest)(&found, codes, len / 4, 0x80808080);
     if (kind->bits == 4) dl_isa_call(find_lowest)(&found, codes, len / 4, 0x88888888);
+    if (kind->bits == 2) dl_isa_call(find_lowest)(&found, codes, len / 4, 0xaaaaaaaa);
     return !found;
 }
 

@@ -1,4 +1,4 @@
-/* blocks.h - what codecs of fixed blocks share: bf16, f16, int8, int4, e3m0, sign.
+/* blocks.h - what codecs of fixed blocks share: bf16, f16, int8, int4, int2, e3m0, sign.
  *
  * A tensor is cut into blocks of DL_CODEC_BLOCK consecutive elements, the last one shorter. The
  * payload is a scale (f32, little-endian) for each block of each tensor, unless the kind has none,
@@ -29,7 +29,7 @@ typedef void (*dl_blocks_decode_fn)(float *out, const unsigned char *codes,
                                     const unsigned char *scales, size_t n);
 
 typedef struct dl_block_kind {
-    size_t bits; /* of a code: 1, 4, 8 or 16 */
+    size_t bits; /* of a code: 1, 2, 4, 8 or 16 */
     bool scaled;
     const dl_blocks_encode_fn *encode; /* [DL_N_ISA] */
     const dl_blocks_decode_fn *decode; /* [DL_N_ISA] */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const dl_codec *const rows[] = {
-    &dl_codec_f32,  &dl_codec_bf16, &dl_codec_f16,  &dl_codec_int8,  &dl_codec_int4,
-    &dl_codec_e3m0, &dl_codec_topk, &dl_codec_sign, &dl_codec_prune,
+    &dl_codec_f32,  &dl_codec_bf16, &dl_codec_f16,  &dl_codec_int8, &dl_codec_int4,
+    &dl_codec_int2, &dl_codec_e3m0, &dl_codec_topk, &dl_codec_sign, &dl_codec_prune,
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 

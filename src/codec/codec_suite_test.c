@@ -18,6 +18,7 @@ static const struct variant {
     {"f16", NULL, NULL, NULL, NULL, true},
     {"int8", NULL, NULL, NULL, NULL, true},
     {"int4", NULL, NULL, NULL, NULL, true},
+    {"int2", NULL, NULL, NULL, NULL, true},
     {"e3m0", NULL, NULL, NULL, NULL, true},
     {"sign", NULL, NULL, NULL, NULL, true},
     {"prune", NULL, NULL, NULL, NULL, true},

@@ -305,7 +305,8 @@ TEST(a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_nev
 /* SWM-26: theta moves by what others decode, and the residual is what they did not. */
 TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
 {
-    static const char *const codecs[] = {"bf16", "f16", "int8", "int4", "e3m0", "sign", "topk"};
+    static const char *const codecs[] = {"bf16", "f16",  "int8", "int4",
+                                         "int2", "e3m0", "sign", "topk"};
     for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
         world w;
         float g[N];

@@ -16,7 +16,7 @@ run() {
 
 run f32 --set server.diloco.codec=f32
 whole=$bytes
-for codec in bf16:2 f16:2 int8:4 int4:7 e3m0:7 sign:20 prune:2 topk:25; do
+for codec in bf16:2 f16:2 int8:4 int4:7 int2:14 e3m0:7 sign:20 prune:2 topk:25; do
     run "${codec%:*}" --set server.diloco.codec="${codec%:*}"
     [ $((bytes * ${codec#*:})) -le $((whole * 11 / 10)) ] || fail "$codec: $bytes bytes of $whole"
 done
