@@ -116,12 +116,17 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "preset data_parallel exchanges the whole gradient and waits for it: "
                        "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
                        "take preset diloco or streaming");
-    if (!is(config->outer_optimizer, "adamw") || !is(config->optimizer, "adamw"))
+    if (!is(config->outer_optimizer, config->optimizer) ||
+        (!is(config->optimizer, "adamw") && !is(config->optimizer, "sgd")))
         return dl_fail(DILOCO_EREFUSED,
-                       "preset data_parallel trains with adamw, as inner optimizer and as the "
-                       "outer row that applies it; here trainer.optimizer is \"%s\" and "
+                       "preset data_parallel trains with adamw or sgd, as inner optimizer and as "
+                       "the outer row that applies it; here trainer.optimizer is \"%s\" and "
                        "server.diloco.outer_optimizer is \"%s\": leave both adamw",
                        config->optimizer, config->outer_optimizer);
+    if (is(config->optimizer, "sgd") && (config->momentum > 0 || config->weight_decay > 0))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel with sgd has the plain rule: set "
+                       "parameters.optimizer.momentum and weight_decay to 0, or take adamw");
     if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel moves no parameters but the shared ones, so there are "

@@ -105,7 +105,7 @@ TEST(a_quorum_of_nobody_is_refused)
             CHANGES("run.quorum", "0", "run.on_missing", "commit_partial"));
 }
 
-TEST(data_parallel_exchanges_every_step_with_adamw_or_not_at_all)
+TEST(data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all)
 {
     refused(DILOCO_EREFUSED, "trainer.local_steps_per_round is 7", "leave it 1", "data_parallel",
             CHANGES("trainer.local_steps_per_round", "7"));
@@ -113,6 +113,16 @@ TEST(data_parallel_exchanges_every_step_with_adamw_or_not_at_all)
             CHANGES("server.diloco.outer_optimizer", "nesterov"));
     refused(DILOCO_EREFUSED, "\"sgd\"", "leave both adamw", "data_parallel",
             CHANGES("trainer.optimizer", "sgd"));
+    refused(DILOCO_EREFUSED, "\"muon\"", "leave both adamw", "data_parallel",
+            CHANGES("trainer.optimizer", "muon"));
+    refused(DILOCO_EREFUSED, "plain rule", "take adamw", "data_parallel",
+            CHANGES("trainer.optimizer", "sgd", "server.diloco.outer_optimizer", "sgd"));
+    dl_config *config = fixture_config("data_parallel");
+    set(config, "trainer.optimizer", "sgd");
+    set(config, "server.diloco.outer_optimizer", "sgd");
+    set(config, "parameters.optimizer.weight_decay", "0");
+    CHECK_OK(dl_check_config(config));
+    free(config);
     refused(DILOCO_EREFUSED, "takes gradients", "or that preset", "diloco",
             CHANGES("server.diloco.outer_optimizer", "adamw"));
 }
@@ -309,7 +319,7 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           no_local_steps_are_refused_by_the_option_table,
           a_heartbeat_slower_than_a_third_of_patience_is_refused,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
-          data_parallel_exchanges_every_step_with_adamw_or_not_at_all,
+          data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all,
           a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused,
           swm19_a_combiner_without_its_members_is_refused_before_training,
           swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,
