@@ -100,6 +100,12 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_
                                                              uint64_t entries);
 DILOCO_API void diloco_free(void *bytes);
 
+/* From here on this process sees every store that it opens through a slower link than there is,
+ * which all share: "10mbit,100ms,1%" is rate, delay of a request, and loss (docs/stores.md). A run
+ * with the option run.link does this when it is opened. DILOCO_EINVAL: no link, or the process has
+ * another one already. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_link(const char *link);
+
 /* Ask a store what it can do: writes a few objects under probe/ and removes them. */
 typedef struct diloco_store_report {
     double create_ms, read_ms, write_mb_per_s, read_mb_per_s;

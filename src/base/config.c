@@ -61,6 +61,8 @@ static const dl_option rows[] = {
  "longest time between snapshots; also due when contributions exceed twice one"},
 {"run.store_timeout", NULL, REAL, AT(store_timeout_s), "600", 0, 1e9, "seconds", NULL, 0,
  "how long a store that does not answer is asked again before the replica stops"},
+{"run.link", NULL, TEXT, AT(link), "", 0, 63, "rate,delay,loss", NULL, 0,
+ "see the store through a slower link than there is: 10mbit,100ms,1%; empty: as it is"},
 {"run.threads", NULL, INT, AT(threads), "0", 0, 256, "threads", NULL, 0,
  "threads of each replica; 0: cores / local replicas, at least 1"},
 {"run.restarts", NULL, INT, AT(restarts), "3", 0, 1e6, "times", NULL, 0,

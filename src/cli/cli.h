@@ -29,6 +29,7 @@ typedef enum dl_flag {
     DL_FLAG_TEMPERATURE,
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
+    DL_FLAG_RUN_LINK,
     DL_FLAG_LISTEN, /* from here on: of serve */
     DL_FLAG_CERT,
     DL_FLAG_KEY,

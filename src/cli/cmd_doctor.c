@@ -27,11 +27,15 @@ static void look_at_machine(checkup *c)
 
 static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 {
+    const char *link = args->flags[DL_FLAG_RUN_LINK];
     look_at_machine(c);
+    if (link && (!args->target || dl_is_config_file(args->target)))
+        return dl_fail(DILOCO_EINVAL, "doctor takes --link with a store's URL");
     if (!args->target) return DILOCO_OK;
     if (!dl_is_config_file(args->target)) {
         if (args->n_sets)
             return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
+        if (link) DL_TRY(diloco_store_link(link));
         const diloco_status status = diloco_store_check(&c->store, args->target);
         c->store_is_refused = status == DILOCO_EREFUSED && c->store.winners > 0;
         c->has_store = !status || c->store_is_refused;

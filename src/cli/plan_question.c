@@ -93,7 +93,8 @@ static diloco_status probe(dl_plan_link *link, const char *url)
 static diloco_status link_of(dl_plan_link *link, const dl_args *args)
 {
     double gbit = 0, latency_ms;
-    int n = has(args, DL_FLAG_GBIT) + has(args, DL_FLAG_LINK) + has(args, DL_FLAG_PROBE);
+    const bool probes = has(args, DL_FLAG_PROBE);
+    const int n = has(args, DL_FLAG_GBIT) + (has(args, DL_FLAG_LINK) || probes);
     if (n != 1)
         return dl_fail(DILOCO_EINVAL,
                        "plan needs %s link: --gbit X [--latency MS], --link "
@@ -101,7 +102,8 @@ static diloco_status link_of(dl_plan_link *link, const dl_args *args)
                        n ? "one" : "a");
     if (has(args, DL_FLAG_LATENCY) && !has(args, DL_FLAG_GBIT))
         return dl_fail(DILOCO_EINVAL, "--latency goes with --gbit");
-    if (has(args, DL_FLAG_PROBE)) return probe(link, args->flags[DL_FLAG_PROBE]);
+    if (probes && has(args, DL_FLAG_LINK)) DL_TRY(diloco_store_link(args->flags[DL_FLAG_LINK]));
+    if (probes) return probe(link, args->flags[DL_FLAG_PROBE]);
     if (has(args, DL_FLAG_LINK))
         return dl_plan_link_parse(link, "--link", args->flags[DL_FLAG_LINK]);
     DL_TRY(positive(&gbit, args, DL_FLAG_GBIT, 1e9));

@@ -52,8 +52,8 @@ typedef struct dl_plan_link {
     double latency_s;        /* of one request */
 } dl_plan_link;
 
-/* "50mbit,100ms", "1gbit", "200kbit,2s": rate up and down, and latency (0). DILOCO_EINVAL names the
- * flag that it stood behind. */
+/* "50mbit,100ms", "1gbit", "10mbit/50mbit,2s": base/link.h's words, with a rate and without loss.
+ * DILOCO_EINVAL names the flag that it stood behind. */
 DL_MUST_CHECK diloco_status dl_plan_link_parse(dl_plan_link *out, const char *flag,
                                                const char *text);
 

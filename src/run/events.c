@@ -186,6 +186,7 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
     dl_json_u64(&j, "entry", entry);
     dl_json_f64(&j, "time", dl_clock_wall());
     dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
+    if (*dl_store_link()) dl_json_str(&j, "link", dl_store_link());
     finish(r, &j);
 }
 

@@ -258,6 +258,11 @@ void diloco_free(void *bytes)
 
 /* ---- the store -------------------------------------------------------------------------- */
 
+diloco_status diloco_store_link(const char *link)
+{
+    return dl_store_set_link(link);
+}
+
 diloco_status diloco_store_check(diloco_store_report *out, const char *url)
 {
     dl_probe probe = {0};

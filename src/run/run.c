@@ -22,6 +22,7 @@ diloco_status diloco_run_open(diloco_run **out, const diloco_config *config, con
     if (!config->store[0])
         return dl_fail(DILOCO_EINVAL, "run.store is not set: name a folder for the run's log");
     DL_TRY(dl_run_check(config));
+    if (config->link[0]) DL_TRY(dl_store_set_link(config->link));
     diloco_run *run = calloc(1, sizeof *run);
     if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for a run");
     run->config = *config;

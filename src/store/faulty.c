@@ -81,8 +81,7 @@ static diloco_status faulty_create(void *self, const char *key, const dl_span *s
     if (f->faults.lie_on_create) {
         status = overwrite(f, key, spans, n_spans, until);
     } else {
-        status = dl_store_create(f->inner, key, spans, n_spans, taken, until);
-        if (*taken) status = DILOCO_OK; /* the bytes are compared once more above us */
+        status = dl_store_claim(f->inner, key, spans, n_spans, taken, until);
     }
     return finish(f, &drawn, key, status);
 }
@@ -163,7 +162,7 @@ static diloco_status faulty_list(void *self, const char *prefix, const char *aft
 
 static diloco_status faulty_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
-    return dl_store_wait(((faulty_store *)self)->inner, prefixes, n, false, until);
+    return dl_store_await(((faulty_store *)self)->inner, prefixes, n, until);
 }
 
 static void faulty_abort(void *self)

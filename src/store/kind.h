@@ -65,6 +65,14 @@ DL_MUST_CHECK diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *k
                                           const char *url, void **self,
                                           const atomic_bool **aborted);
 
+/* For stores that wrap another. Create without comparing what is there; wait as the inner one does
+ * between two looks, without a back-off of its own; look as often as it would. */
+DL_MUST_CHECK diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans,
+                                           size_t n_spans, bool *taken, dl_time until);
+DL_MUST_CHECK diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n,
+                                           dl_time until);
+void dl_store_look_like(dl_store *store, const dl_store *inner);
+
 /* dl_store_probe over eight open handles of one store. */
 enum { DL_PROBE_HANDLES = 8 };
 DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,

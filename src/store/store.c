@@ -6,6 +6,7 @@
  *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
 #include "store/kind.h"
+#include "store/shaped.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -31,7 +32,8 @@ struct dl_store {
     const dl_store_kind *kind;
     char *url; /* owned */
     atomic_bool aborted;
-    dl_time pause; /* of the last wait */
+    dl_time least, most;    /* pauses between two looks */
+    dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
 };
@@ -170,6 +172,8 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     }
     store->kind = kind;
     store->url = copy;
+    store->least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
+    store->most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
     atomic_init(&store->aborted, false);
     *self = store->self;
     *aborted = &store->aborted;
@@ -187,10 +191,9 @@ diloco_status dl_store_open(dl_store **out, const char *url, bool create)
     DL_TRY(find_kind(&kind, &place, url));
     DL_TRY(dl_store_wrap(out, kind, url, &self, &aborted));
     diloco_status status = kind->open(self, place, create, aborted);
-    if (status) {
-        dl_store_close(*out);
-        *out = NULL;
-    }
+    if (!status) return dl_store_through_link(out);
+    dl_store_close(*out);
+    *out = NULL;
     return status;
 }
 
@@ -344,20 +347,25 @@ static diloco_status compare(dl_store *store, const char *key, const dl_span *sp
     return status;
 }
 
+diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
+                             bool *taken, dl_time until)
+{
+    *taken = false;
+    DL_TRY(enter(store, key, until));
+    store->counts.n_create++;
+    DL_TRY(store->kind->create(store->self, key, spans, n_spans, taken, until));
+    if (!*taken) store->counts.bytes_sent += total_len(spans, n_spans);
+    return DILOCO_OK;
+}
+
 diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
                               size_t n_spans, bool *taken, dl_time until)
 {
-    bool there = false;
+    bool there;
     if (taken) *taken = false;
-    DL_TRY(enter(store, key, until));
-    store->counts.n_create++;
-    DL_TRY(store->kind->create(store->self, key, spans, n_spans, &there, until));
-    if (there) {
-        if (taken) *taken = true;
-        return compare(store, key, spans, n_spans, until);
-    }
-    store->counts.bytes_sent += total_len(spans, n_spans);
-    return DILOCO_OK;
+    DL_TRY(dl_store_claim(store, key, spans, n_spans, &there, until));
+    if (taken) *taken = there;
+    return there ? compare(store, key, spans, n_spans, until) : DILOCO_OK;
 }
 
 diloco_status dl_store_put(dl_store *store, const char *key, const void *data, size_t len,
@@ -410,6 +418,29 @@ diloco_status dl_store_list(dl_store *store, const char *prefix, const char *aft
     return store->kind->list(store->self, prefix, after, listed, &l, until);
 }
 
+void dl_store_look_like(dl_store *store, const dl_store *inner)
+{
+    store->least = inner->least;
+    store->most = inner->most;
+}
+
+diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n, dl_time until)
+{
+    return store->kind->wait ? store->kind->wait(store->self, prefixes, n, until)
+                             : dl_store_sleep(&store->aborted, until);
+}
+
+/* Twice the last one; up to a quarter less, so that replicas do not all look at once. */
+static void pause_again(dl_store *store)
+{
+    dl_time pause = 2 * store->pause;
+    if (pause < store->least) pause = store->least;
+    if (pause > store->most) pause = store->most;
+    const dl_time now = dl_clock_now();
+    store->pause = pause;
+    store->look_at = dl_time_after(now, pause - pause / 4 * (now / 1000 % 1000) / 1000);
+}
+
 diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t n_prefixes,
                             bool progress, dl_time until)
 {
@@ -417,21 +448,12 @@ diloco_status dl_store_wait(dl_store *store, const char *const *prefixes, size_t
         if (!prefix_ok(prefixes[i])) return bad_key("folder (a key and '/')", prefixes[i]);
     DL_TRY(dl_store_check(&store->aborted, until, "waiting"));
 
-    const dl_store_kind *kind = store->kind;
-    dl_time least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
-    dl_time most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
-    dl_time pause = progress ? 0 : 2 * store->pause;
-    if (pause < least) pause = least;
-    if (pause > most) pause = most;
-    store->pause = pause;
-
-    /* Up to a quarter less, so that replicas do not all look at once. */
-    dl_time now = dl_clock_now();
-    dl_time look_again = dl_time_after(now, pause - pause / 4 * (now / 1000 % 1000) / 1000);
-    bool last = until <= look_again;
-    if (last) look_again = until;
-    diloco_status status = store->kind->wait
-                               ? store->kind->wait(store->self, prefixes, n_prefixes, look_again)
-                               : dl_store_sleep(&store->aborted, look_again);
-    return status == DILOCO_ETIMEDOUT && !last ? DILOCO_OK : status;
+    if (progress) store->pause = store->look_at = 0;
+    if (!store->look_at) pause_again(store);
+    const bool last = until <= store->look_at;
+    const diloco_status status =
+        dl_store_await(store, prefixes, n_prefixes, last ? until : store->look_at);
+    if (status == DILOCO_ETIMEDOUT && last) return status; /* the pause goes on */
+    store->look_at = 0;
+    return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 
-enum { DL_KEY_MAX = 512 };
+enum { DL_KEY_MAX = 512, DL_LINK_TEXT = 64 };
 
 typedef struct dl_store dl_store;
 
@@ -39,6 +39,13 @@ DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool 
 /* Is it the url of a store that this program can open? Looks at nothing but its text. */
 DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */
+
+/* From here on this process sees every store that it opens through a slower link, one that all
+ * its handles share (base/link.h has the words, store/shaped.h what they do). DILOCO_EINVAL: no
+ * link, or the process has another one already. Any thread. */
+DL_MUST_CHECK diloco_status dl_store_set_link(const char *text);
+const char *dl_store_link(void); /* "": none was set */
+
 const char *dl_store_url(const dl_store *store);
 dl_store_counters dl_store_counts(const dl_store *store);
 
@@ -97,7 +104,7 @@ DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *pr
  * one wins and reads back its own bytes. DILOCO_EREFUSED names what the store did. Cleans up. */
 typedef struct dl_probe {
     double create_ms, read_ms;            /* median latency of a small object */
-    double write_mb_per_s, read_mb_per_s; /* of an 8 MiB object */
+    double write_mb_per_s, read_mb_per_s; /* of 8 MiB; where that takes long, of 256 KiB */
     int winners;                          /* of 8; 1 is right */
 } dl_probe;
 DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, dl_time until);

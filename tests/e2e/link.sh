@@ -1,0 +1,28 @@
+#!/bin/sh
+# --link: a run on a slow and lossy link of its own making ends in the bits of one without; the
+# record says which link; doctor and plan look through it; what is no link is refused.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 diloco train tiny.toml --set trainer.rounds=2 --store plain
+expect 0 diloco train tiny.toml --set trainer.rounds=2 --store slow --link 20mbit,10ms,2% \
+    --record record.jsonl
+[ "$(digest slow)" = "$(digest plain)" ] || fail "a link changed the result"
+[ "$(grep -c '"event":"run".*"link":"20mbit,10ms,2%"' record.jsonl)" = 2 ] ||
+    fail "the record does not say the link of both replicas"
+
+# A joiner on a worse one than the others have.
+expect 0 diloco join slow --link 5mbit/20mbit,20ms --set data.train_path=text.txt
+
+expect 0 diloco doctor slow --link 200mbit,40ms --json
+awk -v ms="$(json create_ms <out)" 'BEGIN { exit !(ms >= 40) }' || fail "doctor: no delay"
+awk -v mb="$(json write_mb_per_s <out)" 'BEGIN { exit !(mb > 0 && mb <= 30) }' ||
+    fail "doctor: no rate"
+expect 0 diloco plan --params 1e6 --layers 2 --step-seconds 1 --probe slow --link 200mbit --json
+awk -v bps="$(json up_bps <out)" 'BEGIN { exit !(bps > 0 && bps <= 240e6) }' || fail "plan --probe"
+
+expect_error 2 'run.link 10mbot: "10mbot" does not fit' diloco train tiny.toml --link 10mbot
+expect_error 2 'like 10mbit,100ms,1%' diloco doctor slow --link 1%,10mbit
+expect_error 2 'doctor takes --link with a store' diloco doctor tiny.toml --link 10mbit
+expect_error 2 'a plan counts no losses' diloco plan --params 1e6 --layers 2 --step-seconds 1 \
+    --link 10mbit,1%
+[ ! -e runs/tiny ] || fail "a refused command made a run"
