@@ -15,7 +15,8 @@
  *   I3  no sample of a shard counts twice (one fragment, tau = 0)
  *   I4  when faults stop, the run goes on to its end
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
- *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep)
+ *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep,
+ *       and a liar's)
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/open.h"
@@ -26,19 +27,47 @@
 #include <string.h>
 
 enum { MAX_EVENTS = 1000000, ENOUGH_SEEDS = 100, SMALL = 3 };
-static const double QUIET = 2000, GIVE_UP = 20000, HEARTBEAT = 5;
+static const double QUIET = 2000, GIVE_UP = 20000, HEARTBEAT = 5, PATIENCE = 30, P_PAUSE = 0.0005;
 
-static double uniform(sim *s, double a, double b)
+double sim_uniform(sim *s, double a, double b)
 {
     return a + (b - a) * dl_rng_f64(&s->rng);
 }
-static bool chance(sim *s, double p)
+bool sim_chance(sim *s, double p)
 {
     return s->now < QUIET && dl_rng_f64(&s->rng) < p;
 }
-static dl_time clock_of(const sim *s)
+
+/* A life's clock begins anywhere and goes a little fast or slow. */
+static void set_clock(replica *r)
 {
-    return dl_time_from_seconds(1 + s->now);
+    sim *s = r->sim;
+    const bool far = sim_chance(s, 0.3);
+    r->clock_began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
+    r->clock_rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
+    sim_happened[SIM_SKEWED] += r->clock_began > 3600;
+}
+static dl_time clock_of(const replica *r)
+{
+    return dl_time_from_seconds(r->clock_began + r->clock_rate * r->sim->now);
+}
+static double moment_of(const replica *r, dl_time clock)
+{
+    return (dl_seconds(clock) - r->clock_began) / r->clock_rate;
+}
+
+/* An object is new: who waits for it and can be told looks soon. */
+void sim_tell(sim *s, const char *key)
+{
+    s->recent[s->n_recent++ % SIM_RECENT] =
+        (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
+    if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0) return;
+    for (size_t i = 0; i < s->n; i++) {
+        replica *r = &s->replicas[i];
+        if (!r->alive || !r->told || r->ask.kind != DL_ASK_WAIT || r->paused_until > s->now)
+            continue;
+        r->next = fmin(r->next, s->now + sim_uniform(s, 0.001, 0.05));
+    }
 }
 
 /* ---- what happened ----------------------------------------------------------------------- */
@@ -167,40 +196,38 @@ static void save(replica *r)
 static void crash(replica *r)
 {
     sim *s = r->sim;
-    if (r->has_trained && chance(s, 0.3)) {
+    if (r->has_trained && sim_chance(s, 0.3)) {
         count(SIM_STOPPED, true);
         save(r);
     }
     bury(r);
     s->crashes++;
     r->n_crashes++;
-    if (chance(s, 0.15)) {
+    if (sim_chance(s, 0.15)) {
         count(SIM_LOST_STATE, r->disk.there);
         r->disk.there = false;
     }
-    r->next = s->now + uniform(s, 0.1, chance(s, 0.2) ? 400 : 20);
+    r->next = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
     r->train_at = INFINITY;
 }
 
 static diloco_status open_faulty(replica *r)
 {
     sim *s = r->sim;
-    dl_store *plain;
+    dl_store *plain, *damaging;
     char url[64];
-    const dl_faults faults = {.seed = dl_rng_u64(&s->rng),
-                              .p_unreachable_before = s->now < QUIET ? 0.02 : 0,
-                              .p_unreachable_after = s->now < QUIET ? 0.02 : 0,
-                              .p_flip = s->now < QUIET ? 0.003 : 0};
+    const dl_faults faults = {.seed = dl_rng_u64(&s->rng), .p_flip = s->now < QUIET ? 0.003 : 0};
     snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)s->seed);
     DL_TRY(dl_store_open(&plain, url, false));
-    return dl_store_faulty(&r->store, plain, faults);
+    DL_TRY(dl_store_faulty(&damaging, plain, faults));
+    return sim_net(&r->store, damaging, r);
 }
 
 static void begin_machine(replica *r, bool resumed)
 {
     const dl_machine_start start = {.fragments = dl_exec_state(r->exec)->now,
                                     .bases = resumed ? r->disk.bases : NULL,
-                                    .now = clock_of(r->sim)};
+                                    .now = clock_of(r)};
     r->ask = dl_machine_begin(r->machine, &start);
 }
 
@@ -282,9 +309,10 @@ static diloco_status live(replica *r)
                          .run_digest = s->file_digest,
                          .tensors = r->tensors,
                          .n_tensors = s->n_fragments,
-                         .max_members = MAX_REPLICAS,
+                         .max_members = dl_run_max_members(&s->config),
                          .beside = s->schedule.delay > 0,
                          .n_copies = 2};
+    set_clock(r);
     DL_TRY(open_faulty(r));
     DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file));
     args.store = r->store;
@@ -309,7 +337,7 @@ static void come_alive(replica *r)
         DIE(s, "I4: %s cannot join: %s", r->name, diloco_error_text());
     if (status) { /* the store did not answer: the launcher starts it again */
         bury(r);
-        r->next = s->now + uniform(s, 1, 5);
+        r->next = s->now + sim_uniform(s, 1, 5);
         return;
     }
     r->next = s->now;
@@ -326,6 +354,15 @@ static void beat(replica *r)
     dl_key_heartbeat(key, &r->life);
     (void)!dl_store_put(r->store, key, text, strlen(text), DL_NEVER);
     r->beat = r->sim->now + HEARTBEAT;
+}
+
+/* Heartbeats are due all the time; they are put when somebody looks at them. */
+static void beat_all(sim *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        replica *r = &s->replicas[i];
+        if (r->alive && s->now >= r->beat && s->now >= r->paused_until) beat(r);
+    }
 }
 
 /* ---- asks ------------------------------------------------------------------------------- */
@@ -363,7 +400,7 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
 {
     sim *s = r->sim;
     if (entry % s->n_fragments == 0 || s->schedule.async) save(r);
-    if (chance(s, s->p_crash)) return crash(r), false;
+    if (sim_chance(s, s->p_crash)) return crash(r), false;
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->rests_on, sizeof began);
     if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
@@ -423,16 +460,16 @@ static void make_stops(replica *r)
     count(SIM_LATE_JOINER, !r->has_trained && r->pace.folded > 0);
     r->has_trained = true;
     /* One that sleeps for so long finds what it missed collected (P25). */
-    if (r->sleeper && r->pace.folded > 0 && chance(s, 0.3))
-        r->train_at = s->now + uniform(s, 200, 900);
-    else
-        r->train_at = s->now + steps * r->speed *
-                                   (chance(s, 0.03) ? uniform(s, 5, 60) : uniform(s, 0.9, 1.2));
+    const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
+    const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
+    const double took = sleeps ? sim_uniform(s, 200, 900) : steps * r->speed * pace;
+    r->train_at = s->now + took;
+    count(SIM_SLOW, took > PATIENCE);
 }
 
 static void trainer_turn(replica *r)
 {
-    if (r->training && chance(r->sim, r->sim->p_crash)) return crash(r);
+    if (r->training && sim_chance(r->sim, r->sim->p_crash)) return crash(r);
     while (r->training && r->pace.position < r->train_until)
         train_a_step(r);
     r->training = false;
@@ -450,12 +487,26 @@ static void wake_trainer(replica *r)
 
 static void rejoin(replica *r)
 {
-    dl_event event = {.now = clock_of(r->sim)};
+    dl_event event = {.now = clock_of(r)};
     r->next = r->sim->now + 1;
     dl_exec_do(r->exec, &r->ask, &event, DL_NEVER);
     if (event.status) return; /* asked again */
     dl_pace_restart(&r->pace);
     begin_machine(r, false);
+}
+
+/* Until it is told, or, with a store that cannot tell, until it looks again: less and less often
+ * while nothing comes. The machine wants to look at least twice a second; a driver that is late
+ * may cost time, and nothing else. */
+static double waiting(replica *r)
+{
+    sim *s = r->sim;
+    const double until = moment_of(r, r->ask.until) - s->now;
+    if (r->waits_for != r->ask.entry) r->n_waits = 0;
+    r->waits_for = r->ask.entry;
+    const double pause = fmin(0.05 * (double)(1 << (r->n_waits < 6 ? r->n_waits++ : 6)), 2);
+    const double longest = r->told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
+    return until < 0.49 ? fmin(until, longest) : longest;
 }
 
 /* How long an ask takes, in virtual seconds. */
@@ -465,19 +516,18 @@ static double duration(replica *r)
     switch (r->ask.kind) {
     case DL_ASK_TRAIN:
         return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
-    case DL_ASK_WAIT: {
-        const double until = dl_seconds(r->ask.until) - 1 - s->now;
-        return fmax(0.001, fmin(until, uniform(s, 0.05, 0.5)));
-    }
+    case DL_ASK_WAIT:
+        return fmax(0.001, waiting(r));
     default:
-        return chance(s, 0.01) ? uniform(s, 1, 40) : uniform(s, 0.001, 0.05);
+        return sim_chance(s, 0.01) ? sim_uniform(s, 1, 40) : sim_uniform(s, 0.001, 0.05);
     }
 }
 
 static void carry_out(replica *r, dl_event *event)
 {
     const dl_ask *a = &r->ask;
-    event->now = clock_of(r->sim);
+    event->now = clock_of(r);
+    if (a->kind == DL_ASK_WATCH || a->kind == DL_ASK_SNAPSHOT) beat_all(r->sim);
     switch (a->kind) {
     case DL_ASK_TRAIN:
     case DL_ASK_WAIT:
@@ -488,25 +538,22 @@ static void carry_out(replica *r, dl_event *event)
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
     }
-    if (a->kind == DL_ASK_READ && event->text && !event->status) {
-        sim *s = r->sim; /* a flipped read is damaged, not changed: its check does not fit */
-        if (!dl_entry_read(&s->entry, event->text, event->text_len, dl_exec_state(r->exec)->outer))
-            sim_check_text(s, a->entry, event->text, event->text_len);
-    }
-    if (a->kind == DL_ASK_COMPUTE && r->liar && !event->status && chance(r->sim, 0.3))
+    if (a->kind == DL_ASK_READ && event->text && !event->status)
+        sim_check_text(r->sim, a->entry, event->text, event->text_len);
+    if (a->kind == DL_ASK_COMPUTE && r->liar && !event->status && sim_chance(r->sim, 0.3))
         event->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
 static void act(replica *r)
 {
     sim *s = r->sim;
-    if (chance(s, s->p_crash)) return crash(r);
+    if (sim_chance(s, s->p_crash)) return crash(r);
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
     count_answer(r, &event);
-    if (chance(s, s->p_crash)) return crash(r);
+    if (sim_chance(s, s->p_crash)) return crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
-        r->next = s->now + uniform(s, 0.1, 2);
+        r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
         return;
     }
     const dl_ask done = r->ask;
@@ -527,10 +574,12 @@ static void end_if_done(replica *r)
     r->next = r->train_at = INFINITY;
 }
 
+/* A liar may find its own damage under its name, and be fenced by it (P6). */
 static void fail(replica *r)
 {
-    if (r->ask.status == DILOCO_EPROTO || r->ask.status == DILOCO_EFENCED ||
-        r->ask.status == DILOCO_EDIFFERS)
+    const diloco_status why = r->ask.status;
+    const bool fenced = why == DILOCO_EFENCED && !r->liar;
+    if (fenced || why == DILOCO_EPROTO || why == DILOCO_EDIFFERS)
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
     crash(r);
 }
@@ -554,11 +603,22 @@ static void exchange_turn(replica *r)
     if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
 }
 
+/* As by SIGSTOP: the answer that it has is old when it goes on. */
+static void pause(replica *r)
+{
+    sim *s = r->sim;
+    const double pause = sim_uniform(s, 1, sim_chance(s, 0.5) ? 20 : 400);
+    r->paused_until = s->now + pause;
+    r->next = fmax(r->next, r->paused_until);
+    r->train_at += pause;
+    count(SIM_PAUSED, pause > PATIENCE);
+}
+
 static void turn(replica *r)
 {
     sim *s = r->sim;
     if (!r->alive) return come_alive(r);
-    if (s->now >= r->beat) beat(r);
+    if (sim_chance(s, P_PAUSE)) return pause(r);
     if (r->train_at <= s->now)
         trainer_turn(r);
     else
@@ -627,7 +687,7 @@ static void begin(sim *s, uint64_t seed, size_t n)
     s->seed = seed;
     s->n = seed % 4 == 0 && n > SMALL ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
-    s->p_crash = dl_rng_below(&s->rng, 2) ? 0.003 : 0.0005;
+    s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
     configure(s);
     snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)seed);
     set(&s->config, "run.store", url);
@@ -645,7 +705,8 @@ static void begin(sim *s, uint64_t seed, size_t n)
                                   .tensors = s->tensors,
                                   .n_tensors = s->n_fragments,
                                   .data_digest = ""};
-    if (dl_entry_init(&s->entry, MAX_REPLICAS) || dl_store_open(&s->store, url, true) ||
+    if (dl_entry_init(&s->entry, dl_run_max_members(&s->config)) ||
+        dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
     const bool liar = dl_rng_below(&s->rng, 4) == 0;
@@ -653,12 +714,13 @@ static void begin(sim *s, uint64_t seed, size_t n)
         replica *r = &s->replicas[i];
         snprintf(r->name, sizeof r->name, "r%zu", i);
         r->sim = s;
-        r->speed = uniform(s, 0.5, 2);
+        r->speed = sim_uniform(s, 0.5, 2);
         r->shard = i;
         r->train_at = INFINITY;
-        r->next = uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
+        r->next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
         r->liar = liar && i == s->n - 1;
         r->sleeper = i == 0 && s->n <= SMALL;
+        r->told = dl_rng_below(&s->rng, 2);
     }
 }
 
@@ -682,10 +744,13 @@ static void run(sim *s, uint64_t seed, size_t n)
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
+        sim_cut(s);
+        sim_deliver(s);
         if (s->now > GIVE_UP || ++events > MAX_EVENTS)
             DIE(s, "I4: %s does not come to an end", r->name);
         turn(r);
     }
+    sim_drop_late(s);
     sim_check_log(s);
     sim_audit(s);
     dl_entry_deinit(&s->entry);

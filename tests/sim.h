@@ -1,19 +1,34 @@
-/* sim.h - the parts of the cluster simulation: cluster_sim.c plays it, sim_referee.c judges it. */
+/* sim.h - the parts of the cluster simulation: cluster_sim.c plays it, sim_net.c stands between
+ * replicas and the store, sim_referee.c judges. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
 #include "base/rng.h"
 #include "run/exec.h"
+#include "run/layout.h"
 #include "run/stops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 64 };
+enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 256 };
+enum { SIM_MAX_LATE = 256, SIM_RECENT = 256 };
 
 /* What has to have happened, if the invariants are to mean anything: over many seeds each. */
 #define SIM_HAPPENINGS(X)                                                                          \
     X(UNREACHABLE, "calls that the store did not answer")                                          \
+    X(CUT, "requests of a replica that was cut off from the store")                                \
+    X(LOST, "requests that were lost on the way")                                                  \
+    X(UNKNOWN, "requests that were done, and not answered")                                        \
+    X(DELAYED, "writes that arrived after their writer had given them up")                         \
+    X(LATE_CREATED, "objects that such a write created")                                           \
+    X(REORDERED, "writes that arrived behind a later one of the same writer")                      \
+    X(TWICE, "writes that arrived twice")                                                          \
+    X(STALE, "objects that a stale listing left out")                                              \
+    X(SKEWED, "lives whose clock was more than an hour off")                                       \
+    X(PAUSED, "replicas paused for longer than run.patience")                                      \
+    X(SLOW, "stretches of training longer than run.patience")                                      \
+    X(LIE, "contributions that a liar damaged")                                                    \
     X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
     X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
@@ -68,6 +83,10 @@ typedef struct replica {
     double beat, speed;    /* seconds a step */
     bool training;         /* up to train_until; else it waits for an entry */
     uint64_t train_until;
+    double cut_until, paused_until;
+    double clock_began, clock_rate; /* of this life's clock */
+    bool told;                      /* waiting is ended by a change; else it looks now and then */
+    uint64_t n_waits, waits_for, n_writes;
     dl_life life;
     dl_store *store;
     dl_exec *exec;
@@ -83,6 +102,20 @@ typedef struct replica {
     local_state disk;
     struct sim *sim;
 } replica;
+
+typedef struct sim_late { /* a write that is under way */
+    double at;
+    int kind;
+    replica *writer;
+    uint64_t n_writes; /* of the writer, when it was sent */
+    dl_buf bytes;
+    dl_key key;
+} sim_late;
+
+typedef struct sim_recent { /* an object that came to be a short while ago */
+    double at;
+    dl_hash key;
+} sim_recent;
 
 typedef struct sim {
     uint64_t seed;
@@ -103,6 +136,11 @@ typedef struct sim {
     dl_hash text[ENTRIES];  /* I2 */
     bool read[ENTRIES];
     dl_entry entry; /* read to see whether a text is damaged */
+    sim_late late[SIM_MAX_LATE];
+    size_t n_late;
+    sim_recent recent[SIM_RECENT]; /* a ring */
+    size_t n_recent;
+    double next_cut;
     uint64_t commits, aborts, crashes;
 } sim;
 
@@ -114,6 +152,20 @@ typedef struct sim {
                 (s)->n);                                                                           \
         exit(1);                                                                                   \
     } while (0)
+
+/* ---- cluster_sim.c ---- */
+
+double sim_uniform(sim *s, double a, double b);
+bool sim_chance(sim *s, double p);      /* never, once the faults stop */
+void sim_tell(sim *s, const char *key); /* that object is new */
+
+/* ---- sim_net.c ---- */
+
+/* Owns inner, and closes it when this fails. */
+diloco_status sim_net(dl_store **out, dl_store *inner, replica *r);
+void sim_cut(sim *s);       /* at its time, some of the replicas for some time */
+void sim_deliver(sim *s);   /* what is late and arrives now */
+void sim_drop_late(sim *s); /* at the end */
 
 /* ---- sim_referee.c ---- */
 

@@ -199,9 +199,29 @@ TEST(verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
     CHECK_STR(all.digest, recent.digest);
 }
 
+/* A snapshot that a straggler has put behind the collection of the others looks like this. */
+TEST(verify_passes_over_a_snapshot_whose_contributions_are_gone)
+{
+    diloco_verify_report report = verify_run("mem://straggler", "recent");
+    const uint64_t first = report.first_replayed;
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, "mem://straggler", false));
+    for (int i = 0; i < 2; i++) {
+        dl_key key;
+        const dl_life life = {.replica = {'r', (char)('0' + i)}};
+        dl_key_contribution(key, first, &life);
+        CHECK_OK(dl_store_delete(store, key, DL_NEVER));
+    }
+    CHECK_OK(diloco_verify(&report, "mem://straggler", 1, NULL, NULL));
+    CHECK(report.first_replayed > first);
+    CHECK_INT(30, report.first_replayed + report.replayed);
+    dl_store_close(store);
+}
+
 TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_all,
           the_log_and_the_lives_never_go,
           a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
           a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
           a_damaged_snapshot_does_not_count_as_the_second,
-          verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
+          verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept,
+          verify_passes_over_a_snapshot_whose_contributions_are_gone)

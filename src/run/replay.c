@@ -3,6 +3,7 @@
 #include "run/replay.h"
 
 #include "base/log.h"
+#include "run/exec_parts.h"
 
 #include <stdio.h>
 
@@ -96,4 +97,26 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     const diloco_status status = replay_all(&args, exec);
     dl_arena_deinit(&arena);
     return status;
+}
+
+/* What made the first replay fail is said when there is no snapshot to begin at behind it. */
+diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
+                             uint64_t entries, void (*progress)(void *user, uint64_t done),
+                             void *user, dl_time until)
+{
+    const dl_exec_args *a = &exec->a;
+    dl_state *state = dl_exec_state(exec);
+    char gone[512] = "";
+    for (uint64_t from = 0;; from = *first + 1) {
+        diloco_status status =
+            dl_snapshot_read_oldest(state, a->store, a->run, a->run_digest, from, a->pool, until);
+        if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
+        if (status) return status;
+        *first = state->control.entry;
+        status = dl_replay(out, exec, a->run, entries, progress, user);
+        if (status != DILOCO_ENOENT) return status;
+        snprintf(gone, sizeof gone, "%s", diloco_error_text());
+        dl_log(DILOCO_LOG_WARN, "the replay does not begin at the snapshot of entry %llu: %s",
+               (unsigned long long)*first, gone);
+    }
 }

@@ -17,4 +17,12 @@ DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, cons
                                       uint64_t entries, void (*progress)(void *user, uint64_t done),
                                       void *user);
 
+/* The same from the oldest snapshot that has all that follows it; *first is its entry. A straggler
+ * may have put an older one behind the collection of the others: it is passed over with a warning.
+ */
+DL_MUST_CHECK diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
+                                           uint64_t entries,
+                                           void (*progress)(void *user, uint64_t done), void *user,
+                                           dl_time until);
+
 #endif

@@ -322,7 +322,7 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
 
 typedef struct listing {
     dl_buf found; /* of struct found */
-    uint64_t before;
+    uint64_t from, before;
 } listing;
 
 static diloco_status on_key(void *context, const char *key, size_t len)
@@ -330,7 +330,8 @@ static diloco_status on_key(void *context, const char *key, size_t len)
     (void)len;
     listing *list = context;
     found f = {0};
-    if (!dl_key_parse_snapshot(&f.entry, &f.life, key) || f.entry > list->before) return DILOCO_OK;
+    if (!dl_key_parse_snapshot(&f.entry, &f.life, key)) return DILOCO_OK;
+    if (f.entry < list->from || f.entry > list->before) return DILOCO_OK;
     return dl_buf_add(&list->found, &f, sizeof f);
 }
 
@@ -365,18 +366,17 @@ static diloco_status read_any(dl_state *state, const listing *list, bool newest,
     return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
 }
 
-static diloco_status read_from(dl_state *state, bool newest, uint64_t before, dl_store *store,
-                               const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
-                               dl_time until)
+static diloco_status read_one(dl_state *state, bool newest, listing list, dl_store *store,
+                              const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
+                              dl_time until)
 {
-    listing list = {.before = before};
     dl_buf_init(&list.found, FOUND_MAX);
     diloco_status status = dl_store_list(store, "snap/", NULL, on_key, &list, until);
     if (list.found.len)
         qsort(list.found.data, list.found.len / sizeof(found), sizeof(found), older_first);
     if (!status) {
         status = read_any(state, &list, newest, store, run->id, pool, until);
-        if (status == DILOCO_ENOENT)
+        if (status == DILOCO_ENOENT && list.from == 0)
             status = read_theta0(state, store, run, run_digest, pool, until);
     }
     dl_buf_deinit(&list.found);
@@ -387,13 +387,16 @@ diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store, const dl
                                       dl_hash run_digest, uint64_t before, dl_pool *pool,
                                       dl_time until)
 {
-    return read_from(state, true, before, store, run, run_digest, pool, until);
+    const listing list = {.before = before};
+    return read_one(state, true, list, store, run, run_digest, pool, until);
 }
 
 diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl_runfile *run,
-                                      dl_hash run_digest, dl_pool *pool, dl_time until)
+                                      dl_hash run_digest, uint64_t from, dl_pool *pool,
+                                      dl_time until)
 {
-    return read_from(state, false, UINT64_MAX, store, run, run_digest, pool, until);
+    const listing list = {.from = from, .before = UINT64_MAX};
+    return read_one(state, false, list, store, run, run_digest, pool, until);
 }
 
 /* ---- verifying */

@@ -136,6 +136,12 @@ static diloco_status read_newest(scene *s, uint64_t before)
                                    DL_NEVER);
 }
 
+static diloco_status read_oldest(scene *s, uint64_t from)
+{
+    return dl_snapshot_read_oldest(&s->back, s->store, &s->run, s->run_digest, from, NULL,
+                                   DL_NEVER);
+}
+
 /* `back` is the state that `fill` makes for that entry. */
 static void check_back(scene *s, uint64_t entry)
 {
@@ -207,8 +213,11 @@ TEST(the_newest_at_most_before_is_taken_and_the_oldest_on_request)
     check_back(&s, 9);
     CHECK_OK(read_newest(&s, 5));
     check_back(&s, 5);
-    CHECK_OK(dl_snapshot_read_oldest(&s.back, s.store, &s.run, s.run_digest, NULL, DL_NEVER));
+    CHECK_OK(read_oldest(&s, 0));
     check_back(&s, 5);
+    CHECK_OK(read_oldest(&s, 6));
+    check_back(&s, 9);
+    CHECK_STATUS(DILOCO_ENOENT, read_oldest(&s, 13));
     CHECK_STR("", s.log);
     scene_end(&s);
 }
@@ -344,7 +353,7 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     CHECK_CONTAINS("prev is not the digest of log/0000000011.json", s.log);
     CHECK_CONTAINS("not the result of log/0000000008.json", s.log);
     CHECK_CONTAINS("snapshot of entry 6 by r0.0000 skipped", s.log);
-    CHECK_OK(dl_snapshot_read_oldest(&s.back, s.store, &s.run, s.run_digest, NULL, DL_NEVER));
+    CHECK_OK(read_oldest(&s, 0));
     check_back(&s, 5);
     CHECK_CONTAINS("it is of no entry", s.log);
     scene_end(&s);

@@ -68,13 +68,14 @@ DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *s
 /* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own
  * digests, else theta0. Sets state->now and control. Damaged ones are skipped with a warning.
  * DILOCO_EPROTO, DILOCO_ENOENT: theta0 is damaged or gone too; store errors as they are: the state
- * is unspecified then. `oldest`: likewise from the other end. */
+ * is unspecified then. `oldest`: likewise from the other end, of at least `from` entries; theta0
+ * only where that is 0. */
 DL_MUST_CHECK diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t before, dl_pool *pool, dl_time until);
 DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store,
                                                     const dl_runfile *run, dl_hash run_digest,
-                                                    dl_pool *pool, dl_time until);
+                                                    uint64_t from, dl_pool *pool, dl_time until);
 /* Read one back and compare length and digest with those of its manifest: PROTOCOL P25. Streams;
  * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign; DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,

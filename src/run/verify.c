@@ -101,9 +101,8 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
         dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
                diloco_error_text());
     }
-    DL_TRY(
-        dl_snapshot_read_oldest(state, r->store, &r->file, r->digest, r->pool, dl_reader_limit()));
-    return replay(r, out, replayed, progress);
+    return dl_replay_kept(replayed, &out->first_replayed, r->exec, out->entries, on_progress,
+                          progress, dl_reader_limit());
 }
 
 /* ---- snapshots -------------------------------------------------------------------------- */

@@ -40,10 +40,18 @@ struct dl_store {
 
 /* ---- keys */
 
+static bool is_good(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '=' || c == '-';
+}
+
 static bool component_ok(const char *name, size_t len)
 {
-    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._=-";
-    return len > 0 && len <= COMPONENT_MAX && name[0] != '.' && strspn(name, good) >= len;
+    if (len == 0 || len > COMPONENT_MAX || name[0] == '.') return false;
+    for (size_t i = 0; i < len; i++)
+        if (!is_good(name[i])) return false;
+    return true;
 }
 
 bool dl_store_key_ok(const char *key)
