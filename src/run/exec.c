@@ -162,7 +162,9 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
     const size_t ahead = dl_schedule_ahead(&x->schedule);
     x->n_captures = ahead;
-    x->shares_next = ahead == 1 && !x->a.beside && x->a.run->config.error_feedback == 0;
+    /* Async computes entries of others between taking and putting. */
+    x->shares_next =
+        ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);

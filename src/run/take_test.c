@@ -4,7 +4,7 @@
  * Two fragments, "a" of N floats and "b" with integers beside, H = 4, tau = 3: two contributions
  * may be under way. The outer optimizer is SGD of lr 1 and this replica the only member, so theta
  * moves by exactly what others decode. */
-#include "run/exec.h"
+#include "run/exec_parts.h"
 
 #include "check.h"
 #include "run/open.h"
@@ -37,15 +37,16 @@ static void make_exec(world *w)
                          .tensors = w->tensors,
                          .n_tensors = 3,
                          .max_members = 2,
-                         .beside = true,
+                         .beside = w->config.overlap_steps > 0,
                          .n_copies = 2};
     CHECK_OK(dl_run_claim_life(&args.self, w->store, "r0", &w->file));
     CHECK_OK(dl_exec_create(&w->exec, &args));
     w->state = dl_exec_state(w->exec);
 }
 
-static void make_world(world *w, const char *codec, const char *feedback)
+static void make_world_of(world *w, const char *codec, const char *feedback, const char *schedule)
 {
+    const bool async = !strcmp(schedule, "async");
     static int n;
     char url[32];
     dl_hash digest;
@@ -55,21 +56,22 @@ static void make_world(world *w, const char *codec, const char *feedback)
     option(w, "run.store", url);
     option(w, "run.state_dir", "none");
     option(w, "trainer.local_steps_per_round", "4");
-    option(w, "server.diloco.overlap_steps", "3");
+    option(w, "server.diloco.overlap_steps", async ? "0" : "3");
+    option(w, "server.diloco.schedule", schedule);
     option(w, "server.diloco.outer_optimizer", "sgd");
     option(w, "server.diloco.outer_learning_rate", "1");
     option(w, "server.diloco.codec", codec);
     option(w, "server.diloco.error_feedback", feedback);
     w->tensors[0] = (diloco_tensor){.name = "a", .data = w->a, .n_dims = 1, .shape = {N}};
-    w->tensors[1] =
-        (diloco_tensor){.name = "b", .data = w->b, .n_dims = 1, .shape = {N_B}, .fragment = B};
+    w->tensors[1] = (diloco_tensor){
+        .name = "b", .data = w->b, .n_dims = 1, .shape = {N_B}, .fragment = async ? A : B};
     w->tensors[2] = (diloco_tensor){.name = "counts",
                                     .data = w->counts,
                                     .dtype = DILOCO_I64,
                                     .role = DILOCO_BUFFER,
                                     .n_dims = 1,
                                     .shape = {2},
-                                    .fragment = B};
+                                    .fragment = async ? A : B};
     const dl_run_creation what = {
         .config = &w->config, .tensors = w->tensors, .n_tensors = 3, .data_digest = ""};
     CHECK_OK(dl_store_open(&w->store, url, true));
@@ -78,6 +80,11 @@ static void make_world(world *w, const char *codec, const char *feedback)
     make_exec(w);
     CHECK_OK(
         dl_snapshot_read_newest(w->state, w->store, &w->file, digest, UINT64_MAX, NULL, DL_NEVER));
+}
+
+static void make_world(world *w, const char *codec, const char *feedback)
+{
+    make_world_of(w, codec, feedback, "offset");
 }
 
 static void end_world(world *w)
@@ -323,6 +330,28 @@ TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
     }
 }
 
+/* Where replicas do not wait for each other, entries of others come between taking and putting. */
+TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
+{
+    world w;
+    float g[N];
+    make_world_of(&w, "f32", "0", "async");
+    for (int i = 0; i < N; i++)
+        g[i] = 0.5f * (float)(i + 1);
+    move(&w, g);
+    take(&w, 0, A); /* the other's: put, and committed below */
+    (void)put(&w, 0, A);
+    fetch(&w, 0, A, 0);
+    move(&w, g);
+    take(&w, 1, A);
+    commit(&w, 0, A, false);
+    const dl_capture *taken = dl_exec_captured(w.exec, 1);
+    CHECK(taken != NULL);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR(2 * (double)g[i], (double)taken->g[i], 0); /* from theta as it was */
+    end_world(&w);
+}
+
 /* ---- what is taken ------------------------------------------------------------------------- */
 
 TEST(what_was_taken_does_not_change_with_further_training)
@@ -403,7 +432,8 @@ TEST(a_movement_that_is_not_finite_is_refused_by_name)
     end_world(&w);
 }
 
-TEST_MAIN(p17_what_was_not_sent_is_added_to_what_is_sent_next,
+TEST_MAIN(p20_what_was_taken_stays_while_an_entry_of_another_is_computed,
+          p17_what_was_not_sent_is_added_to_what_is_sent_next,
           p17_an_entry_that_does_not_count_it_leaves_the_residual,
           p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much,
           p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual,

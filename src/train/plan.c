@@ -68,14 +68,14 @@ static diloco_status find_largest(largest *out, const dl_config *config,
     return DILOCO_OK;
 }
 
-/* What an overlap and error feedback keep beside the state (exec.c): what was taken and is under
- * way, the residual, where the round began, and eager's own momentum and share. */
+/* What an overlap, async and error feedback keep beside the state (exec.c): what was taken and is
+ * under way, the residual, where the round began, and eager's own momentum and share. */
 static size_t kept_beside(const dl_config *config, const dl_schedule *s, const largest *most)
 {
     const bool feedback = config->error_feedback > 0, eager = s->overlap == DL_OVERLAP_EAGER;
     const size_t ahead = dl_schedule_ahead(s);
     size_t floats = 0;
-    if (ahead > 1 || s->delay > 0 || feedback) floats += ahead * most->floats;
+    if (ahead > 1 || s->delay > 0 || s->async || feedback) floats += ahead * most->floats;
     if (feedback) floats += most->all_floats;
     if (s->overlap != DL_OVERLAP_STEPS) floats += most->all_floats;
     if (eager) floats += most->all_floats + most->floats;
