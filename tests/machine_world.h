@@ -354,7 +354,7 @@ static inline void step(world *w)
         if (!w->taken) put(w, w->ask.entry, w->args.self.replica, w->args.self.generation);
         break;
     case DL_ASK_WAIT:
-        w->now = w->ask.until;
+        w->now += w->ask.until - w->now < DL_SECOND / 2 ? w->ask.until - w->now : DL_SECOND / 2;
         break;
     case DL_ASK_READ:
         answer_read(w, &event);

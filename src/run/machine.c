@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_time POLL = DL_SECOND / 2; /* longest wait between looks */
-
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
 static void layout(dl_machine *m, dl_arena *arena)
@@ -448,9 +446,8 @@ static dl_ask draft_commit(dl_machine *m)
 static dl_ask wait_until(dl_machine *m, dl_time until)
 {
     if (has_to_put(m)) return contribute(m);
-    const dl_time soon = dl_time_after(m->now, POLL);
     dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
-    a.until = until < soon ? until : soon;
+    a.until = until;
     return a;
 }
 

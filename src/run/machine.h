@@ -40,7 +40,9 @@ typedef enum dl_ask_kind {
     DL_ASK_CREATE,     /* create log/<entry> with draft's text */
     DL_ASK_SWAP,       /* next becomes now: the state has moved by `entry` */
     DL_ASK_WATCH,      /* list hb/ with contents, and end/ */
-    DL_ASK_WAIT,       /* until c/<entry>/ or log/ may have changed, at most to `until` */
+    DL_ASK_WAIT,       /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
+                        * nobody has looked for as long as the store thinks right (R8); at most
+                        * to `until` */
     DL_ASK_SNAPSHOT,   /* write one of now, in the background */
     DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, or where what follows that is
                         * collected the newest of all, then dl_machine_begin; the local tensors fit

@@ -199,6 +199,41 @@ TEST(a_kind_without_wait_sleeps_and_can_be_aborted)
     dl_store_close(store);
 }
 
+/* A store whose every look is paid for, as a bucket's; a call waits for a millisecond at most, as
+ * one does that has to hear an interrupt. How many calls until it says: look again? */
+static int calls_until_a_look(dl_store *store, bool progress)
+{
+    const char *prefix = "c/";
+    diloco_status status = DILOCO_ETIMEDOUT;
+    int n = 0;
+    for (; status == DILOCO_ETIMEDOUT && n < 100000; n++)
+        status = dl_store_wait(store, &prefix, 1, progress && n == 0,
+                               dl_time_after(dl_clock_now(), DL_MILLISECOND));
+    CHECK_STATUS(DILOCO_OK, status);
+    return n;
+}
+
+TEST(a_back_off_goes_on_over_calls_that_end_before_it)
+{
+    static const dl_store_kind paid = {.scheme = "paid",
+                                       .size = 1,
+                                       .pause_min = 20 * DL_MILLISECOND,
+                                       .pause_max = 80 * DL_MILLISECOND,
+                                       .close = liar_close};
+    void *self;
+    const atomic_bool *aborted;
+    dl_store *store;
+    CHECK_OK(dl_store_wrap(&store, &paid, "paid://", &self, &aborted));
+    CHECK(calls_until_a_look(store, true) <= 21); /* 15 to 20 ms: a quarter is jitter */
+    const int second = calls_until_a_look(store, false), third = calls_until_a_look(store, false);
+    CHECK(second >= 1 && second <= 41);
+    CHECK(third >= 1 && third <= 81);
+    for (int i = 0; i < 3; i++)
+        CHECK(calls_until_a_look(store, false) <= 81);
+    CHECK(calls_until_a_look(store, true) <= 21);
+    dl_store_close(store);
+}
+
 /* ---- the probe */
 
 static void check_probe(const store_row *row)
@@ -267,6 +302,7 @@ static int own_tests(void)
         cmocka_unit_test(an_object_of_another_length_than_announced_is_refused),
         cmocka_unit_test(a_listing_out_of_order_or_place_is_refused),
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
+        cmocka_unit_test(a_back_off_goes_on_over_calls_that_end_before_it),
         cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),
         cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
         cmocka_unit_test(the_probe_of_a_store_that_cannot_be_opened_says_why),
