@@ -106,6 +106,31 @@ typedef struct diloco_data_report {
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check(diloco_data_report *out,
                                                              const diloco_config *config);
 
+/* Read a model of Hugging Face's (docs/huggingface.md) into the folder `to`: model.safetensors for
+ * trainer.init_from, in float32 and tensor by tensor the same values; model.toml, a configuration
+ * that begins from it; tokenizer.json where there is one. DILOCO_EREFUSED: config.json asks for
+ * what `gpt` does not do, by name. DILOCO_EPROTO: a file is damaged, or a tensor missing, too many,
+ * or of another shape or type than config.json says. DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL. */
+typedef struct diloco_import_report {
+    uint64_t parameters, tensors, files;
+    uint64_t positions; /* the longest text it was made for */
+} diloco_import_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_import(diloco_import_report *out,
+                                                         const char *folder, const char *to);
+
+/* Write the shared model of the run at config's run.store after its last entry, in a format of
+ * diloco_export_format_at: "hf" (`to` is a folder that transformers loads), "npz" or "gguf" (a
+ * file). dtype: "f32", or rounded to "bf16" or "f16". DILOCO_EINVAL: an unknown format or dtype.
+ * DILOCO_EREFUSED: the format has no place for the run's model, or for the dtype. */
+typedef struct diloco_export_report {
+    uint64_t entry, tensors;
+} diloco_export_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_export(diloco_export_report *out,
+                                                         const diloco_config *config,
+                                                         const char *format, const char *dtype,
+                                                         const char *to);
+DILOCO_API const char *diloco_export_format_at(size_t i); /* NULL behind the last */
+
 DILOCO_API const char *diloco_version(void);
 DILOCO_API const char *diloco_isa(void); /* the vector kernels in use: "avx512", … */
 DILOCO_API int diloco_cores(void);       /* that this process may use */

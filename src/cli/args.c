@@ -80,6 +80,10 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                         "a finished run's record, or the run, on another --link"},
     [DL_FLAG_RECORDED_LINK] = {"--recorded-link", "RATE,LATENCY", NULL,
                                "the link it was recorded on (default: estimated)"},
+    [DL_FLAG_TO] = {"--to", "FORMAT", NULL,
+                    "hf: a folder that transformers loads; npz: numpy; gguf: llama.cpp"},
+    [DL_FLAG_TO_PATH] = {"--out", "PATH", NULL, "the folder or file to write"},
+    [DL_FLAG_DTYPE] = {"--dtype", "TYPE", NULL, "f32, bf16 or f16 (default f32)"},
 };
 
 _Static_assert(DL_N_FLAGS <= 64, "one bit each in dl_command.flags");

@@ -64,6 +64,9 @@ typedef enum dl_flag {
     DL_FLAG_GRID,
     DL_FLAG_REPLAY,
     DL_FLAG_RECORDED_LINK,
+    DL_FLAG_TO, /* from here on: of import and export */
+    DL_FLAG_TO_PATH,
+    DL_FLAG_DTYPE,
     DL_N_FLAGS
 } dl_flag;
 
@@ -106,6 +109,8 @@ diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);
 diloco_status dl_cmd_eval(const dl_args *args);
 diloco_status dl_cmd_sample(const dl_args *args);
+diloco_status dl_cmd_import(const dl_args *args);
+diloco_status dl_cmd_export(const dl_args *args);
 diloco_status dl_cmd_presets(const dl_args *args);
 diloco_status dl_cmd_doctor(const dl_args *args);
 diloco_status dl_cmd_data(const dl_args *args);

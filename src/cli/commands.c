@@ -41,6 +41,15 @@ const dl_command dl_commands[] = {
      BIT(DL_FLAG_PROMPT) | BIT(DL_FLAG_TOKENS) | BIT(DL_FLAG_TEMPERATURE) |
          BIT(DL_FLAG_SAMPLE_SEED) | BIT(DL_FLAG_SET),
      DL_SETS_MACHINE, dl_cmd_sample},
+    {"import", "DIR", "a Hugging Face model as what a run begins from",
+     "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"
+     "model.safetensors, for trainer.init_from, and model.toml, a CONFIG that begins from it.",
+     BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_import},
+    {"export", "URL|CONFIG", "a run's model as a Hugging Face folder, npz or gguf",
+     "  diloco export runs/demo --to hf --out model --dtype bf16",
+     BIT(DL_FLAG_TO) | BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_DTYPE) | BIT(DL_FLAG_SET) |
+         BIT(DL_FLAG_JSON),
+     DL_SETS_MACHINE, dl_cmd_export},
     {"presets", "[NAME]", "named algorithms: citation and values", NULL, BIT(DL_FLAG_JSON),
      DL_SETS_NONE, dl_cmd_presets},
     {"doctor", "[CONFIG|URL]", "look at this machine, at a store, or at the memory a run takes",

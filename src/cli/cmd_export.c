@@ -1,0 +1,36 @@
+/* cmd_export.c - a run's model in a form that others read. */
+#include "cli/settings.h"
+#include <diloco/train.h>
+
+#include <inttypes.h>
+
+static diloco_status print_json(const diloco_export_report *r, const char *format, const char *path)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "format", format);
+    dl_json_str(&json, "path", path);
+    dl_json_u64(&json, "entries", r->entry);
+    dl_json_u64(&json, "tensors", r->tensors);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_export(const dl_args *args)
+{
+    dl_config config;
+    diloco_export_report r;
+    const char *format = args->flags[DL_FLAG_TO], *path = args->flags[DL_FLAG_TO_PATH];
+    const char *dtype = dl_args_has(args, DL_FLAG_DTYPE) ? args->flags[DL_FLAG_DTYPE] : "f32";
+    if (!format || !path)
+        return dl_fail(DILOCO_EINVAL, "export needs --to hf, npz or gguf, and --out PATH");
+    DL_TRY(dl_settings_of_run(&config, args));
+    DL_TRY(diloco_export(&r, &config, format, dtype, path));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, format, path);
+    printf("after %" PRIu64 " entries: %" PRIu64 " tensors as %s in %s\n", r.entry, r.tensors,
+           dtype, path);
+    return DILOCO_OK;
+}

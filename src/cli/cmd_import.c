@@ -1,0 +1,36 @@
+/* cmd_import.c - a model of Hugging Face's as what a run can begin from. */
+#include "cli/cli.h"
+#include "cli/units.h"
+#include <diloco/train.h>
+
+#include <inttypes.h>
+
+static diloco_status print_json(const diloco_import_report *r, const char *to)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "folder", to);
+    dl_json_u64(&json, "parameters", r->parameters);
+    dl_json_u64(&json, "tensors", r->tensors);
+    dl_json_u64(&json, "files", r->files);
+    dl_json_u64(&json, "positions", r->positions);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_import(const dl_args *args)
+{
+    diloco_import_report r;
+    dl_unit_text parameters;
+    const char *to = args->flags[DL_FLAG_TO_PATH];
+    if (!to) return dl_fail(DILOCO_EINVAL, "import needs --out DIR, a folder for what it makes");
+    DL_TRY(diloco_import(&r, args->target, to));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, to);
+    printf("%s parameters in %" PRIu64 " tensors of %" PRIu64 " file%s\n",
+           dl_count_text(parameters, r.parameters), r.tensors, r.files, r.files == 1 ? "" : "s");
+    printf("train it: diloco train %s/model.toml --set data.train_path=FILE\n", to);
+    return DILOCO_OK;
+}

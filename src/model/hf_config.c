@@ -1,0 +1,311 @@
+/* hf_config.c - config.json, key by key. A key is one of three things: it becomes an option, it
+ * must have a value that means what `gpt` does anyway, or it says nothing about what the model
+ * computes. A key of no row may change the model in ways nobody here knows, so it is refused unless
+ * it is null or false.
+ *
+ * Defaults are those of transformers' LlamaConfig and Qwen3Config, not this project's. */
+#include "model/hf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { VALUE_MAX = 100, LLAMA_POSITIONS = 2048, QWEN3_POSITIONS = 32768, QWEN3_HEAD_DIM = 128 };
+
+typedef struct reading {
+    dl_config *config;
+    dl_hf_facts *facts;
+    int64_t head_dim; /* 0: not said */
+    bool qwen3;
+} reading;
+
+static const struct {
+    const char *key;
+    const char *option; /* that it becomes; or */
+    const char *must;   /* JSON texts it may be, with '|' between them; both NULL: anything */
+} rows[] = {
+    {"hidden_size", "parameters.model.channels", NULL},
+    {"intermediate_size", "parameters.model.ffn", NULL},
+    {"num_hidden_layers", "parameters.model.layers", NULL},
+    {"num_attention_heads", "parameters.model.heads", NULL},
+    {"num_key_value_heads", "parameters.model.kv_heads", NULL},
+    {"vocab_size", "parameters.model.vocab", NULL},
+    {"rms_norm_eps", "parameters.model.norm_eps", NULL},
+    {"rope_theta", "parameters.model.rope_theta", NULL},
+    {"tie_word_embeddings", "parameters.model.tied", NULL},
+
+    {"hidden_act", NULL, "\"silu\"|\"swish\""},
+    {"attention_bias", NULL, "false"},
+    {"mlp_bias", NULL, "false"},
+    {"attention_dropout", NULL, "0.0|0"},
+    {"partial_rotary_factor", NULL, "1.0|1"},
+    {"use_sliding_window", NULL, "false"},
+
+    {"architectures", NULL, NULL}, /* model_type says the same */
+    {"model_type", NULL, NULL},    /* read before the others */
+    {"layer_types", NULL, NULL},   /* checked by itself, as are the next four */
+    {"rope_scaling", NULL, NULL},
+    {"rope_parameters", NULL, NULL},
+    {"head_dim", NULL, NULL},
+    {"max_position_embeddings", NULL, NULL},
+    {"pretraining_tp", NULL, NULL}, /* how a product is split, not what it is */
+    {"torch_dtype", NULL, NULL},    /* the weights say it themselves */
+    {"dtype", NULL, NULL},
+    {"transformers_version", NULL, NULL},
+    {"use_cache", NULL, NULL},
+    {"bos_token_id", NULL, NULL},
+    {"eos_token_id", NULL, NULL},
+    {"pad_token_id", NULL, NULL},
+    {"initializer_range", NULL, NULL},
+    {"max_window_layers", NULL, NULL}, /* of sliding windows */
+    {"return_dict", NULL, NULL},       /* of a configuration written in full */
+    {"id2label", NULL, NULL},
+    {"label2id", NULL, NULL},
+    {"chunk_size_feed_forward", NULL, NULL},
+    {"_name_or_path", NULL, NULL},
+    {"_attn_implementation", NULL, NULL},
+};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+/* ---- reading */
+
+/* A value's JSON text, cut. */
+static void text_of(char out[VALUE_MAX + 1], dl_json_value value)
+{
+    size_t len = dl_size_min((size_t)(value.end - value.at), VALUE_MAX);
+    memcpy(out, value.at, len);
+    out[len] = '\0';
+}
+
+static bool is_one_of(dl_json_value value, const char *list)
+{
+    size_t len = (size_t)(value.end - value.at);
+    for (const char *at = list; *at; at += *at == '|') {
+        size_t n = strcspn(at, "|");
+        if (n == len && memcmp(at, value.at, n) == 0) return true;
+        at += n;
+    }
+    return false;
+}
+
+static diloco_status refuse(const char *key, dl_json_value value, const char *why)
+{
+    char text[VALUE_MAX + 1];
+    text_of(text, value);
+    return dl_fail(DILOCO_EREFUSED, "%s = %s: %s", key, text, why);
+}
+
+static diloco_status set_option(const reading *r, const char *option, const char *key,
+                                dl_json_value value)
+{
+    char text[VALUE_MAX + 1], origin[96];
+    if (value.type != DL_JSON_NUMBER && value.type != DL_JSON_BOOL)
+        return dl_fail(DILOCO_EPROTO, "\"%s\" is neither a number nor true or false", key);
+    text_of(text, value);
+    snprintf(origin, sizeof origin, "config.json: %.80s", key);
+    return dl_config_set(r->config, option, text, origin);
+}
+
+/* rope_scaling of old, rope_parameters of new folders: only what changes nothing. */
+static diloco_status read_rope(const reading *r, const char *where, dl_json_value object)
+{
+    static const char none[] = "only plain rotary positions (rope_type default) are known";
+    if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"%s\" is no object", where);
+    for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);) {
+        char key[64], name[128];
+        DL_TRY(dl_json_as_str(key, sizeof key, it.key));
+        snprintf(name, sizeof name, "%s.%s", where, key);
+        bool type = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
+        if (strcmp(key, "rope_theta") == 0)
+            DL_TRY(set_option(r, "parameters.model.rope_theta", name, it.value));
+        else if (!is_one_of(it.value, type ? "\"default\"" : "null|1.0|1"))
+            return refuse(name, it.value, none);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_layer_types(dl_json_value array)
+{
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);)
+        if (!dl_json_is(it.value, "full_attention"))
+            return refuse("layer_types", it.value, "every layer attends to all that is before it");
+    return DILOCO_OK;
+}
+
+static diloco_status read_known(reading *r, size_t row, dl_json_value value, dl_json_value root)
+{
+    const char *key = rows[row].key;
+    if (rows[row].option) return set_option(r, rows[row].option, key, value);
+    if (rows[row].must && !is_one_of(value, rows[row].must)) {
+        char why[80];
+        snprintf(why, sizeof why, "this model has %s", rows[row].must);
+        return refuse(key, value, why);
+    }
+    if (strncmp(key, "rope_", 5) == 0) return read_rope(r, key, value);
+    if (strcmp(key, "layer_types") == 0) return read_layer_types(value);
+    if (strcmp(key, "head_dim") == 0)
+        return dl_json_read_i64(&r->head_dim, root, key, 1, INT32_MAX);
+    if (strcmp(key, "max_position_embeddings") == 0)
+        return dl_json_read_i64(&r->facts->positions, root, key, 1, INT32_MAX);
+    return DILOCO_OK;
+}
+
+static diloco_status read_key(reading *r, const char *key, dl_json_value value, dl_json_value root)
+{
+    if (value.type == DL_JSON_NULL) return DILOCO_OK; /* as if it were not there */
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(rows[i].key, key) == 0) return read_known(r, i, value, root);
+    if (is_one_of(value, "false")) return DILOCO_OK;
+    return refuse(key, value, "the key is not known, so what it asks for cannot be honoured");
+}
+
+static diloco_status read_type(reading *r, dl_json_value root)
+{
+    dl_json_value type = dl_json_get(root, "model_type");
+    r->qwen3 = dl_json_is(type, "qwen3");
+    if (!r->qwen3 && !dl_json_is(type, "llama")) {
+        if (type.type == DL_JSON_STRING)
+            return refuse("model_type", type, "only \"llama\" and \"qwen3\" are known");
+        return dl_fail(DILOCO_EPROTO, "\"model_type\" is missing");
+    }
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "architectures")); dl_json_next(&it);)
+        if (!dl_json_is(it.value, r->qwen3 ? "Qwen3ForCausalLM" : "LlamaForCausalLM"))
+            return refuse("architectures", it.value, "only the ForCausalLM of its model_type is");
+    r->facts->positions = r->qwen3 ? QWEN3_POSITIONS : LLAMA_POSITIONS;
+    return DILOCO_OK;
+}
+
+static diloco_status set_defaults(const reading *r)
+{
+    const char *const values[][2] = {{"trainer.model_name", "gpt"},
+                                     {"parameters.model.kv_heads", "0"},
+                                     {"parameters.model.norm_eps", "1e-6"},
+                                     {"parameters.model.rope_theta", "10000"},
+                                     {"parameters.model.tied", "false"},
+                                     {"parameters.model.qk_norm", r->qwen3 ? "true" : "false"}};
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        DL_TRY(dl_config_set(r->config, values[i][0], values[i][1], "config.json"));
+    return DILOCO_OK;
+}
+
+static diloco_status check_needed(dl_json_value root, bool qwen3)
+{
+    static const char *const needed[] = {"hidden_size",         "intermediate_size",
+                                         "num_hidden_layers",   "num_attention_heads",
+                                         "num_key_value_heads", "vocab_size"};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        dl_json_value value = dl_json_get(root, needed[i]);
+        bool there = value.type != DL_JSON_MISSING && value.type != DL_JSON_NULL;
+        if (!there && (qwen3 || strcmp(needed[i], "num_key_value_heads") != 0))
+            return dl_fail(DILOCO_EPROTO, "\"%s\" is missing", needed[i]);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status check_head_dim(const reading *r)
+{
+    const dl_config *c = r->config;
+    int64_t dim = r->head_dim ? r->head_dim : r->qwen3 ? QWEN3_HEAD_DIM : 0;
+    if (c->heads < 1 || dim == 0 || dim * c->heads == c->channels) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "head_dim = %" PRId64 ": with %" PRId64 " heads this model has %" PRId64
+                   ", hidden_size / num_attention_heads",
+                   dim, c->heads, c->channels / c->heads);
+}
+
+static diloco_status read_root(reading *r, dl_json_value root)
+{
+    if (root.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "it is not a JSON object");
+    DL_TRY(read_type(r, root));
+    DL_TRY(check_needed(root, r->qwen3));
+    DL_TRY(set_defaults(r));
+    for (dl_json_iter it = dl_json_each(root); dl_json_next(&it);) {
+        char key[64];
+        diloco_status status = dl_json_as_str(key, sizeof key, it.key);
+        if (!status) status = read_key(r, key, it.value, root);
+        if (status) return status;
+    }
+    return check_head_dim(r);
+}
+
+diloco_status dl_hf_config_read(dl_config *config, dl_hf_facts *facts, const void *text, size_t len)
+{
+    dl_json_value root;
+    reading r = {.config = config, .facts = facts};
+    *facts = (dl_hf_facts){0};
+    diloco_status status = dl_json_parse(&root, text, len);
+    if (!status) status = read_root(&r, root);
+    return status ? dl_fail_context(status, "config.json") : DILOCO_OK;
+}
+
+/* ---- writing */
+
+static const char *torch_name(const char *dtype)
+{
+    return strcmp(dtype, "BF16") == 0  ? "bfloat16"
+           : strcmp(dtype, "F16") == 0 ? "float16"
+                                       : "float32";
+}
+
+static void put_tokens(dl_json *j, int64_t end_token)
+{
+    dl_json_null(j, "bos_token_id");
+    if (end_token < 0)
+        dl_json_null(j, "eos_token_id");
+    else
+        dl_json_i64(j, "eos_token_id", end_token);
+    dl_json_null(j, "pad_token_id");
+}
+
+static void put_sizes(dl_json *j, const dl_config *c)
+{
+    int64_t ffn = c->ffn; /* 0: as src/model/gpt.c has it */
+    if (ffn == 0) ffn = (int64_t)dl_size_round_up((8 * (size_t)c->channels + 2) / 3, 32);
+    dl_json_i64(j, "hidden_size", c->channels);
+    dl_json_i64(j, "intermediate_size", ffn);
+    dl_json_i64(j, "num_hidden_layers", c->layers);
+    dl_json_i64(j, "num_attention_heads", c->heads);
+    dl_json_i64(j, "num_key_value_heads", c->kv_heads ? c->kv_heads : c->heads);
+    dl_json_i64(j, "head_dim", c->channels / c->heads);
+    dl_json_i64(j, "vocab_size", c->vocab);
+    dl_json_i64(j, "max_position_embeddings", c->context);
+}
+
+diloco_status dl_hf_config_write(dl_buf *out, const dl_config *c, const char *dtype,
+                                 int64_t end_token)
+{
+    dl_json j;
+    dl_json_init(&j, out);
+    dl_json_object(&j, NULL);
+    dl_json_array(&j, "architectures");
+    dl_json_str(&j, NULL, c->qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM");
+    dl_json_end(&j);
+    dl_json_str(&j, "model_type", c->qk_norm ? "qwen3" : "llama");
+    put_sizes(&j, c);
+    dl_json_str(&j, "hidden_act", "silu");
+    dl_json_bool(&j, "attention_bias", false);
+    if (!c->qk_norm) dl_json_bool(&j, "mlp_bias", false);
+    dl_json_f64(&j, "attention_dropout", 0);
+    dl_json_f64(&j, "rms_norm_eps", c->norm_eps);
+    dl_json_f64(&j, "rope_theta", c->rope_theta);
+    dl_json_null(&j, "rope_scaling");
+    dl_json_bool(&j, "tie_word_embeddings", c->tied);
+    dl_json_f64(&j, "initializer_range", 0.02);
+    put_tokens(&j, end_token);
+    dl_json_str(&j, "torch_dtype", torch_name(dtype));
+    dl_json_end(&j);
+    DL_TRY(dl_json_done(&j));
+    return dl_buf_add(out, "\n", 1);
+}
+
+diloco_status dl_hf_generation_write(dl_buf *out, int64_t end_token)
+{
+    dl_json j;
+    dl_json_init(&j, out);
+    dl_json_object(&j, NULL);
+    dl_json_bool(&j, "_from_model_config", true);
+    put_tokens(&j, end_token);
+    dl_json_end(&j);
+    DL_TRY(dl_json_done(&j));
+    return dl_buf_add(out, "\n", 1);
+}

@@ -1,0 +1,19 @@
+/* widths.h - values in two bytes and in four: what model files hold and what this library computes
+ * with. */
+#ifndef DL_MODEL_WIDTHS_H
+#define DL_MODEL_WIDTHS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Is a safetensors type ("F32", "BF16", "F16") one of these? */
+bool dl_width_known(const char *dtype);
+
+/* n little-endian values of such a type, aligned to nothing, to f32: exactly. */
+void dl_widen(float *to, const unsigned char *from, size_t n, const char *dtype);
+/* And back, rounded to nearest, ties to even: what dl_widen gave comes back to the bit, but for the
+ * payload of a NaN. */
+void dl_narrow(unsigned char *to, const float *from, size_t n, const char *dtype);
+
+#endif

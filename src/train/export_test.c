@@ -1,0 +1,312 @@
+/* export_test.c - what leaves is the run's model to the bit, in each format as its own
+ * specification says; and what went in comes out again. Readers of others' hold the same in
+ * tests/hf/live.py. */
+#include "base/safetensors.h"
+#include "model/widths.h"
+#include "train_fixture.h"
+#include <diloco/inspect.h>
+
+#include <zlib.h>
+
+/* A run of two entries with shared keys; its store stays for all tests. */
+static const dl_config *trained(void)
+{
+    static dl_config *config;
+    fixture_record record = {0};
+    if (config) return config;
+    config = fixture_config("diloco");
+    set(config, "parameters.model.heads", "4");
+    set(config, "parameters.model.kv_heads", "2");
+    set(config, "parameters.model.tied", "false");
+    fixture_train(config, &record, 1);
+    fixture_record_free(&record);
+    return config;
+}
+
+static const char *exported(const char *format, const char *dtype, const char *name)
+{
+    diloco_export_report report;
+    const char *path = scratch_path(name);
+    CHECK_OK(diloco_export(&report, trained(), format, dtype, path));
+    CHECK_INT(2, report.entry);
+    CHECK_INT(12, report.tensors); /* 9 of the block, embedding, norm, head */
+    return path;
+}
+
+/* ---- hf */
+
+static float *values_of(const dl_st *st, const char *name, size_t *n)
+{
+    const dl_st_tensor *t = dl_st_find(st, name);
+    CHECK(t != NULL);
+    *n = (t->end - t->begin) / dl_st_dtype_size(t->dtype);
+    float *out = malloc(*n * sizeof *out);
+    dl_widen(out, st->data + t->begin, *n, t->dtype);
+    return out;
+}
+
+static void open_theta(dl_st *st, void **bytes)
+{
+    size_t len;
+    uint64_t entry;
+    CHECK_OK(diloco_theta_read(bytes, &len, &entry, trained()->store, UINT64_MAX));
+    CHECK_OK(dl_st_open(st, *bytes, len));
+}
+
+static char *file_in(const char *folder, const char *file)
+{
+    static char path[DL_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return path;
+}
+
+TEST(a_model_goes_out_and_comes_in_again_to_the_bit)
+{
+    diloco_import_report report;
+    dl_st theta, back;
+    dl_map map;
+    void *bytes;
+    const char *out = exported("hf", "f32", "hf"), *in = scratch_path("hf-in");
+    CHECK(dl_file_exists(file_in(out, "config.json")));
+    CHECK(dl_file_exists(file_in(out, "generation_config.json")));
+    CHECK_OK(diloco_import(&report, out, in));
+    open_theta(&theta, &bytes);
+    CHECK_OK(dl_map_open(&map, file_in(in, "model.safetensors")));
+    CHECK_OK(dl_st_open(&back, map.data, map.len));
+    CHECK_INT(12, back.n);
+    for (size_t i = 0; i < back.n; i++) {
+        const dl_st_tensor *t = &back.tensors[i], *own = dl_st_find(&theta, t->name);
+        CHECK(own != NULL);
+        CHECK_INT(own->end - own->begin, t->end - t->begin);
+        CHECK_BYTES(theta.data + own->begin, back.data + t->begin, t->end - t->begin);
+    }
+    dl_st_close(&theta), dl_st_close(&back);
+    dl_map_close(&map);
+    diloco_free(bytes);
+}
+
+/* Narrow values come out as they went in: out, in, a new run, out. */
+TEST(bf16_and_f16_round_once)
+{
+    static const char *const dtypes[] = {"bf16", "f16"};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        diloco_import_report imported;
+        diloco_export_report report;
+        dl_map a, b;
+        snprintf(name, sizeof name, "hf-%s", dtypes[i]);
+        const char *first = exported("hf", dtypes[i], name);
+        snprintf(name, sizeof name, "in-%s", dtypes[i]);
+        const char *in = scratch_path(name);
+        CHECK_OK(diloco_import(&imported, first, in));
+        dl_config *run = fixture_config("diloco");
+        set(run, "parameters.model.heads", "4");
+        set(run, "parameters.model.kv_heads", "2");
+        set(run, "parameters.model.tied", "false");
+        set(run, "trainer.init_from", file_in(in, "model.safetensors"));
+        CHECK_OK(diloco_train_create(run));
+        snprintf(name, sizeof name, "again-%s", dtypes[i]);
+        const char *again = scratch_path(name);
+        CHECK_OK(diloco_export(&report, run, "hf", dtypes[i], again));
+        CHECK_OK(dl_map_open(&a, file_in(first, "model.safetensors")));
+        CHECK_OK(dl_map_open(&b, file_in(again, "model.safetensors")));
+        CHECK_INT(a.len, b.len);
+        CHECK_BYTES(a.data, b.data, a.len);
+        dl_map_close(&a), dl_map_close(&b);
+        free(run);
+    }
+}
+
+/* ---- npz: a zip file, read from its end */
+
+static uint64_t u_at(const unsigned char *p, int n)
+{
+    uint64_t x = 0;
+    for (int i = n; i-- > 0;)
+        x = x << 8 | p[i];
+    return x;
+}
+
+/* The directory's entry at *at: its name, and its member's bytes, whose checksum is right. */
+static const unsigned char *member_at(const dl_map *map, size_t *at, char name[256], size_t *len)
+{
+    const unsigned char *p = map->data + *at;
+    CHECK_INT(0x02014b50, u_at(p, 4));
+    CHECK_INT(0, u_at(p + 10, 2)); /* stored */
+    size_t n_name = u_at(p + 28, 2), n_extra = u_at(p + 30, 2);
+    memcpy(name, p + 46, n_name);
+    name[n_name] = '\0';
+    const unsigned char *extra = p + 46 + n_name;
+    CHECK_INT(1, u_at(extra, 2));
+    *len = u_at(extra + 4, 8);
+    CHECK_INT(*len, u_at(extra + 12, 8));
+    const unsigned char *local = map->data + u_at(extra + 20, 8);
+    CHECK_INT(0x04034b50, u_at(local, 4));
+    const unsigned char *data = local + 30 + u_at(local + 26, 2) + u_at(local + 28, 2);
+    CHECK_INT(u_at(p + 16, 4), crc32_z(0, data, *len));
+    *at += 46 + n_name + n_extra;
+    return data;
+}
+
+static void check_npz(const char *dtype, const char *descr)
+{
+    dl_map map;
+    dl_st theta;
+    void *bytes;
+    char name[256], file[32];
+    snprintf(file, sizeof file, "%s.npz", dtype);
+    open_theta(&theta, &bytes);
+    CHECK_OK(dl_map_open(&map, exported("npz", dtype, file)));
+    const unsigned char *end = map.data + map.len - 22 - 20 - 56;
+    CHECK_INT(0x06064b50, u_at(end, 4));
+    CHECK_INT(12, u_at(end + 32, 8));
+    size_t at = u_at(end + 48, 8), n;
+    for (int i = 0; i < 12; i++) {
+        size_t len;
+        const unsigned char *npy = member_at(&map, &at, name, &len);
+        *strstr(name, ".npy") = '\0';
+        float *own = values_of(&theta, name, &n);
+        CHECK_BYTES("\x93NUMPY\x01\x00", npy, 8);
+        size_t header = 10 + u_at(npy + 8, 2), width = strcmp(dtype, "f16") ? 4 : 2;
+        char *text = strndup((const char *)npy + 10, header - 10);
+        CHECK_CONTAINS(descr, text);
+        CHECK_INT(header + n * width, len);
+        unsigned char *expected = malloc(n * width);
+        dl_narrow(expected, own, n, width == 2 ? "F16" : "F32");
+        CHECK_BYTES(expected, npy + header, n * width);
+        free(expected), free(text), free(own);
+    }
+    CHECK_INT(end - map.data, at);
+    dl_st_close(&theta);
+    dl_map_close(&map);
+    diloco_free(bytes);
+}
+
+TEST(npz_is_a_zip_file_of_arrays)
+{
+    check_npz("f32", "'descr': '<f4', 'fortran_order': False");
+    check_npz("f16", "'descr': '<f2', 'fortran_order': False");
+}
+
+/* ---- gguf */
+
+typedef struct gguf_tensor {
+    char name[96];
+    uint64_t shape[2], type, offset;
+} gguf_tensor;
+
+static const unsigned char *read_string(char out[96], const unsigned char *p)
+{
+    size_t len = u_at(p, 8);
+    CHECK(len < 96);
+    memcpy(out, p + 8, len);
+    out[len] = '\0';
+    return p + 8 + len;
+}
+
+static const unsigned char *read_value(const unsigned char *p, char key[96])
+{
+    char text[96];
+    p = read_string(key, p);
+    uint64_t type = u_at(p, 4);
+    CHECK(type == 4 || type == 6 || type == 8);
+    return type == 8 ? read_string(text, p + 4) : p + 8;
+}
+
+static const unsigned char *read_tensor(gguf_tensor *t, const unsigned char *p)
+{
+    p = read_string(t->name, p);
+    uint64_t n = u_at(p, 4);
+    CHECK(n == 1 || n == 2);
+    t->shape[0] = u_at(p + 4, 8);
+    t->shape[1] = n == 2 ? u_at(p + 12, 8) : 1;
+    p += 4 + 8 * n;
+    t->type = u_at(p, 4);
+    t->offset = u_at(p + 4, 8);
+    return p + 12;
+}
+
+TEST(gguf_has_the_tensors_under_its_own_names)
+{
+    dl_map map;
+    dl_st theta;
+    void *bytes;
+    char key[96];
+    gguf_tensor tensors[12];
+    size_t n;
+    CHECK_OK(dl_map_open(&map, exported("gguf", "f16", "out.gguf")));
+    CHECK_BYTES("GGUF", map.data, 4);
+    CHECK_INT(3, u_at(map.data + 4, 4));
+    CHECK_INT(12, u_at(map.data + 8, 8));
+    const unsigned char *p = map.data + 24;
+    for (uint64_t i = 0; i < u_at(map.data + 16, 8); i++)
+        p = read_value(p, key);
+    for (int i = 0; i < 12; i++)
+        p = read_tensor(&tensors[i], p);
+    const unsigned char *data = map.data + ((size_t)(p - map.data) + 31) / 32 * 32;
+    open_theta(&theta, &bytes);
+    int seen = 0;
+    for (int i = 0; i < 12; i++) {
+        const gguf_tensor *t = &tensors[i];
+        if (strcmp(t->name, "blk.0.attn_norm.weight") == 0) { /* a vector: wide */
+            float *own = values_of(&theta, "model.layers.0.input_layernorm.weight", &n);
+            CHECK_INT(0, t->type);
+            CHECK_INT(16, t->shape[0]);
+            CHECK_BYTES(own, data + t->offset, n * sizeof *own);
+            free(own);
+            seen++;
+        }
+        if (strcmp(t->name, "blk.0.attn_k.weight") == 0) { /* 2 heads of 4 rows: 0 2 1 3, 4 6 5 7 */
+            static const size_t rows[] = {0, 2, 1, 3, 4, 6, 5, 7};
+            float *own = values_of(&theta, "model.layers.0.self_attn.k_proj.weight", &n);
+            unsigned char row[2 * 16];
+            CHECK_INT(1, t->type);
+            CHECK_INT(16, t->shape[0]);
+            CHECK_INT(8, t->shape[1]);
+            for (size_t r = 0; r < 8; r++) {
+                dl_narrow(row, own + 16 * rows[r], 16, "F16");
+                CHECK_BYTES(row, data + t->offset + r * sizeof row, sizeof row);
+            }
+            free(own);
+            seen++;
+        }
+    }
+    CHECK_INT(2, seen);
+    dl_st_close(&theta);
+    dl_map_close(&map);
+    diloco_free(bytes);
+}
+
+/* ---- refusals */
+
+static void refused(diloco_status status, const char *part, const dl_config *config,
+                    const char *format, const char *dtype)
+{
+    diloco_export_report report;
+    const char *path = scratch_path("refused");
+    CHECK_STATUS(status, diloco_export(&report, config, format, dtype, path));
+    CHECK_CONTAINS(part, diloco_error_text());
+    CHECK(!dl_file_exists(path));
+}
+
+TEST(what_a_format_cannot_hold_is_refused)
+{
+    refused(DILOCO_EINVAL, "there is no format onnx", trained(), "onnx", "f32");
+    refused(DILOCO_EINVAL, "dtype f64 is unknown", trained(), "hf", "f64");
+    refused(DILOCO_EREFUSED, "npz files have no bf16", trained(), "npz", "bf16");
+    dl_config *none = fixture_config("diloco");
+    refused(DILOCO_ENOENT, none->store, none, "hf", "f32");
+    free(none);
+}
+
+TEST(formats_are_listed)
+{
+    CHECK_STR("hf", diloco_export_format_at(0));
+    CHECK_STR("npz", diloco_export_format_at(1));
+    CHECK_STR("gguf", diloco_export_format_at(2));
+    CHECK(diloco_export_format_at(3) == NULL);
+}
+
+TEST_MAIN(a_model_goes_out_and_comes_in_again_to_the_bit, bf16_and_f16_round_once,
+          npz_is_a_zip_file_of_arrays, gguf_has_the_tensors_under_its_own_names,
+          what_a_format_cannot_hold_is_refused, formats_are_listed)
