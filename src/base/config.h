@@ -26,7 +26,15 @@ typedef struct diloco_config {
     dl_config_name on_missing, on_uncounted, retain, spool;
     int64_t spool_mb;
 
-    bool synchronous;
+    /* [clients] logical clients; total_clients > 0 is what makes a run federated */
+    dl_config_name client_type;
+    int64_t total_clients, per_round;
+
+    /* [server], [algorithm], [results], [general] */
+    dl_config_name algorithm_type;
+    bool synchronous, server_test, plato_compat;
+    int64_t total_silos;
+    dl_config_path result_types, result_path, base_path;
 
     /* [server.diloco] the outer step */
     dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression;
@@ -43,9 +51,9 @@ typedef struct diloco_config {
     dl_config_name pre_aggregation, robust_fallback;
 
     /* [trainer] the inner loop */
-    dl_config_name model, optimizer, lr_scheduler;
-    int64_t rounds, local_steps, batch_size, accumulation, eval_every, eval_batches;
-    double gradient_clip;
+    dl_config_name trainer_type, model, optimizer, lr_scheduler;
+    int64_t rounds, epochs, local_steps, batch_size, accumulation, eval_every, eval_batches;
+    double gradient_clip, target_accuracy;
     dl_config_path init_from;
     bool preserve_optimizer_state;
 
@@ -53,8 +61,10 @@ typedef struct diloco_config {
     double lr, weight_decay, beta1, beta2, eps, momentum, muon_lr, muon_momentum;
     bool muon_nesterov;
     int64_t muon_steps;
+    dl_config_name decayed;
     int64_t warmup_steps, decay_steps, rewarm_steps;
-    double min_lr_ratio;
+    double min_lr_ratio, gamma;
+    dl_config_path milestones;
 
     /* [parameters.model] */
     int64_t layers, heads, kv_heads, channels, ffn, context, vocab, num_classes, in_channels;
@@ -63,7 +73,10 @@ typedef struct diloco_config {
     double rope_theta, norm_eps, z_loss;
 
     /* [data] */
-    dl_config_name datasource, tokenizer, partition;
+    dl_config_name datasource, tokenizer, sampler, stream, label_distribution;
+    int64_t partition_size, data_seed, min_partition_size, per_client_classes;
+    double concentration, label_concentration, quantity_concentration;
+    dl_config_path institution_classes, non_iid_clients;
     dl_config_path train_path, test_path;
     double test_fraction;
     bool augment;
@@ -81,5 +94,11 @@ DL_MUST_CHECK diloco_status dl_config_set(dl_config *config, const char *name, c
 const char *dl_config_origin(const dl_config *config, const char *name);
 /* Set by anything but the default? */
 bool dl_config_given(const dl_config *config, const char *name);
+
+/* Do logical clients train (docs/contract.md), and not the replicas themselves? */
+static inline bool dl_config_federated(const dl_config *config)
+{
+    return config->total_clients > 0;
+}
 
 #endif

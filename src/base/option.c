@@ -67,8 +67,9 @@ static bool set_int(void *field, const dl_option *row, const char *text, expecte
 {
     char plain[DL_NUMBER_MAX + 1];
     int64_t value;
-    if (!dl_text_to_i64(&value, plain, plain_number(plain, text)) || (double)value < row->min ||
-        (double)value > row->max) {
+    size_t n = plain_number(plain, text);
+    if (n > 2 && strcmp(row->unit, "steps") == 0 && memcmp(plain + n - 2, "it", 2) == 0) n -= 2;
+    if (!dl_text_to_i64(&value, plain, n) || (double)value < row->min || (double)value > row->max) {
         want_range(want, row, "a whole number");
         return false;
     }

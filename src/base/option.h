@@ -11,7 +11,8 @@
 
 typedef enum dl_option_type {
     DL_OPTION_BOOL, /* bool;     true, false */
-    DL_OPTION_INT,  /* int64_t;  min … max; digits, with _ between them as in TOML */
+    DL_OPTION_INT,  /* int64_t;  min … max; digits, with _ between them as in TOML; of steps also
+                       with Plato's "it" behind them */
     DL_OPTION_REAL, /* double;   min … max */
     DL_OPTION_TEXT, /* char[max + 1]; UTF-8 without control characters */
     DL_OPTION_NAME  /* char[DL_OPTION_NAME_MAX + 1]; one of `choices`, or of a registry that the

@@ -86,16 +86,17 @@ TEST(numbers_are_as_in_toml)
     begin();
     CHECK_OK(set("every", "+7"));
     CHECK_INT(7, v.steps);
+    CHECK_OK(set("every", "7it")); /* Plato's steps */
+    CHECK_INT(7, v.steps);
     CHECK_OK(set("outer_lr", "1_0.0"));
     CHECK_NEAR(10, v.lr, 0);
     const char *bad[] = {
-        "",        " 1",
-        "1_",      "_1",
-        "1__0",    "0x10",
-        "1.0",     "1e3",
-        "+-1",     "one",
-        "-5",      "0",
-        "1000001", "11111111111111111111111111111111111111111111111111111111111111111"};
+        "",    " 1",      "1_",
+        "_1",  "1__0",    "0x10",
+        "1.0", "1e3",     "it",
+        "7ep", "7itit",   "7 it",
+        "+-1", "one",     "-5",
+        "0",   "1000001", "11111111111111111111111111111111111111111111111111111111111111111"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_STATUS(DILOCO_EINVAL, set("every", bad[i]));
     CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "nan"));

@@ -82,8 +82,9 @@ static bool fits(const dl_option *row, dl_toml_type type)
     switch (row->type) {
     case DL_OPTION_BOOL:
         return type == DL_TOML_BOOL;
-    case DL_OPTION_INT:
-        return type == DL_TOML_INTEGER;
+    case DL_OPTION_INT: /* steps may be Plato's "1000it" */
+        return type == DL_TOML_INTEGER ||
+               (type == DL_TOML_STRING && strcmp(row->unit, "steps") == 0);
     case DL_OPTION_REAL:
         return type == DL_TOML_INTEGER || type == DL_TOML_FLOAT;
     case DL_OPTION_TEXT:
@@ -245,7 +246,10 @@ static diloco_status default_store(dl_config *config, const char *path)
     size_t len = strcspn(name, ".");
     if (*config->store) return DILOCO_OK;
     if (len == 0) name = "run", len = 3;
-    snprintf(store, sizeof store, "runs/%.*s", (int)len, name);
+    int n = snprintf(store, sizeof store, "%s/%.*s", *config->base_path ? config->base_path : ".",
+                     (int)len, name);
+    if (n < 0 || (size_t)n >= sizeof store)
+        return dl_fail(DILOCO_EINVAL, "general.base_path is too long a path; set run.store");
     return dl_config_set(config, "run.store", store, "chosen");
 }
 

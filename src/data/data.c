@@ -6,7 +6,8 @@
  *     shard       [s 0   ][s 1   ][s 2   ]. .       sample s begins at item s * stride
  *
  * An item is a token or an image. Of tokens the stride is T and a sample has T + 1; an image is a
- * sample. A shard may be a list of samples instead, numbered over the whole training part.
+ * sample. Other samplers than contiguous and whole number samples over the whole training part
+ * (partition.h).
  *
  * The order of an epoch is a permutation computed point by point (dl_rng_permute), so nothing
  * is stored and any position is reached at once. Its key is a draw of (seed, shard, epoch). */
@@ -16,6 +17,7 @@
 #include "data/augment.h"
 #include "data/corpus.h"
 #include "data/images.h"
+#include "data/partition.h"
 #include "data/tokenizer.h"
 
 #include <inttypes.h>
@@ -41,9 +43,8 @@ enum {
 };
 
 typedef struct piece {
-    uint64_t first;       /* item of its first sample */
-    uint64_t n;           /* samples */
-    const uint64_t *list; /* borrowed; NULL: one after the other */
+    uint64_t first; /* item of its first sample, where they come one after the other */
+    uint64_t n;     /* samples */
 } piece;
 
 struct dl_data {
@@ -64,6 +65,9 @@ struct dl_data {
     uint64_t n_train, test_first, n_test; /* items */
     piece *shards;                        /* owned */
     size_t n_shards;
+    dl_partition *partition; /* owned; NULL: samples of a shard come one after the other */
+    uint32_t *list;          /* owned; of the shard taken, where the partition is listed */
+    size_t taken, list_room;
     char digest[DL_HASH_HEX + 1];
 };
 
@@ -117,7 +121,9 @@ static diloco_status find_source(dl_data *data, size_t *row, const dl_config *co
     DL_TRY(find_row(row, dl_datasource_name_at, config->datasource, "data.datasource"));
     data->kind = sources[*row].images;
     data->stride = data->kind ? 1 : (size_t)config->context;
-    data->whole = strcmp(config->partition, "whole") == 0;
+    data->whole =
+        strcmp(config->sampler, "whole") == 0 || strcmp(config->sampler, "all_inclusive") == 0;
+    data->taken = SIZE_MAX;
     data->augment = config->augment;
     data->seed = (uint64_t)config->seed;
     if (data->kind)
@@ -166,14 +172,31 @@ static uint64_t samples_of(const dl_data *data, uint64_t n)
     return n ? (n - 1) / data->stride : 0;
 }
 
+static int32_t class_of(const void *data, uint64_t sample)
+{
+    return dl_data_class(data, sample);
+}
+
+static diloco_status cut(dl_data *data, const dl_config *config, size_t n_shards)
+{
+    const dl_partition_data all = {.n = samples_of(data, data->n_train),
+                                   .n_classes = data->kind ? data->sample.classes : 0,
+                                   .class_of = class_of,
+                                   .user = data};
+    DL_TRY(dl_partition_create(&data->partition, config, &all, n_shards));
+    for (size_t i = 0; data->partition && i < n_shards; i++)
+        data->shards[i] = (piece){.n = dl_partition_size(data->partition, i)};
+    return DILOCO_OK;
+}
+
 /* Where the validation part is, and the shards. */
-static diloco_status split(dl_data *data, double test_fraction, size_t n_shards)
+static diloco_status split(dl_data *data, const dl_config *config, size_t n_shards)
 {
     bool own = data->n_test > 0;
     data->test = own ? &data->own_test : &data->train;
     data->test_images = own ? &data->own_test_images : &data->images;
     if (!own) {
-        data->n_test = (uint64_t)((double)data->n_train * test_fraction);
+        data->n_test = (uint64_t)((double)data->n_train * config->test_fraction);
         data->test_first = data->n_train -= data->n_test;
     }
     data->shards = calloc(n_shards, sizeof *data->shards);
@@ -182,7 +205,7 @@ static diloco_status split(dl_data *data, double test_fraction, size_t n_shards)
     uint64_t each = data->whole ? data->n_train : data->n_train / n_shards;
     for (size_t i = 0; i < n_shards; i++)
         data->shards[i] = (piece){.first = data->whole ? 0 : i * each, .n = samples_of(data, each)};
-    return DILOCO_OK;
+    return cut(data, config, n_shards);
 }
 
 static diloco_status check_tokens(const dl_data *data, const dl_config *config)
@@ -250,7 +273,7 @@ static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_
     DL_TRY(find_source(data, &row, config));
     DL_TRY(data->kind ? open_images(data, config)
                       : open_corpora(data, sources[row].tokens, config));
-    DL_TRY(split(data, config->test_fraction, n_shards));
+    DL_TRY(split(data, config, n_shards));
     DL_TRY(data->kind ? check_images(data, config) : check_tokens(data, config));
     if (!data->kind) DL_TRY(set_tokens(data, config));
     set_digest(data);
@@ -301,7 +324,9 @@ void dl_data_close(dl_data *data)
     dl_corpus_close(&data->own_test);
     dl_images_close(&data->images);
     dl_images_close(&data->own_test_images);
+    dl_partition_destroy(data->partition);
     free(data->shards);
+    free(data->list);
     free(data);
 }
 
@@ -337,10 +362,24 @@ const char *dl_data_digest(const dl_data *data)
     return data->digest;
 }
 
-void dl_data_set_shard(dl_data *data, size_t shard, const uint64_t *list, uint64_t n)
+static diloco_status make_room(dl_data *data, uint64_t n)
 {
-    DL_ASSERT(shard < data->n_shards && n > 0);
-    data->shards[shard] = (piece){.n = n, .list = list};
+    uint32_t *list = realloc(data->list, n * sizeof *list);
+    if (!list) return dl_fail(DILOCO_ENOMEM, "no memory for the %" PRIu64 " samples of a shard", n);
+    data->list = list;
+    data->list_room = n;
+    return DILOCO_OK;
+}
+
+diloco_status dl_data_take(dl_data *data, size_t shard)
+{
+    DL_ASSERT(shard < data->n_shards);
+    if (!data->partition || !dl_partition_listed(data->partition) || data->taken == shard)
+        return DILOCO_OK;
+    if (data->shards[shard].n > data->list_room) DL_TRY(make_room(data, data->shards[shard].n));
+    dl_partition_list(data->list, data->partition, shard);
+    data->taken = shard;
+    return DILOCO_OK;
 }
 
 int32_t dl_data_class(const dl_data *data, uint64_t sample)
@@ -362,8 +401,11 @@ static uint64_t sample_begin(const dl_data *data, size_t shard, uint64_t i)
     dl_philox(draw, data->seed, stream, epoch);
     uint64_t key = draw[0] | (uint64_t)draw[1] << 32;
     uint64_t place = dl_rng_permute(i % s->n, s->n, key, stream);
-    if (s->list) DL_ASSERT(s->list[place] < dl_data_all_samples(data));
-    return s->list ? s->list[place] * data->stride : s->first + place * data->stride;
+    if (!data->partition) return s->first + place * data->stride;
+    bool listed = dl_partition_listed(data->partition);
+    DL_ASSERT(!listed || data->taken == shard);
+    return data->stride *
+           (listed ? data->list[place] : dl_partition_at(data->partition, shard, place));
 }
 
 static void read_tokens(const dl_data *data, int32_t *input, int32_t *target, uint64_t begin)

@@ -4,10 +4,10 @@
  * A source (text, tokens, MNIST, CIFAR10: one row of data.c each) gives samples of a kind
  * (base/sample.h). The validation part comes from data.test_path, or it is the test files that lie
  * beside an image set's training files, or it is cut from the end (data.test_fraction; 0 leaves
- * none). The training part is cut into n_shards contiguous pieces of equal length (data.partition =
- * whole: every shard is all of it). Of tokens a piece is cut into windows of T + 1 that overlap by
- * one, T = parameters.model.context. A window, or an image, is a *sample*. What is left behind the
- * last whole shard or window is not used.
+ * none). The training part is cut into n_shards pieces by data.sampler: contiguous ones of equal
+ * length, or as data/partition.h says (whole: every shard is all of it). Of tokens a piece is cut
+ * into windows of T + 1 that overlap by one, T = parameters.model.context. A window, or an image,
+ * is a *sample*. What is left behind the last whole shard or window is not used.
  *
  *     sample i of shard k, epoch i / W:  permute(i mod W; seed, shard, epoch) of the shard's W
  *
@@ -50,10 +50,11 @@ uint64_t dl_data_samples(const dl_data *data, size_t shard); /* W: of one epoch;
  * they hold different data. In run.json. */
 const char *dl_data_digest(const dl_data *data);
 
-/* Another way to cut: shard `shard` becomes these n > 0 samples, numbered over the whole training
- * part (images in order, or windows from token 0 on, all of them below dl_data_all_samples). The
- * list is borrowed until close. Before the first batch. */
-void dl_data_set_shard(dl_data *data, size_t shard, const uint64_t *list, uint64_t n);
+/* Draw the samples of a shard where data.sampler draws them by the shard (data/partition.h), so
+ * that one shard's are held at a time: before the first batch of that shard, and while nobody
+ * reads. With other samplers it does nothing. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_data_take(dl_data *data, size_t shard);
+/* Samples of the whole training part. */
 uint64_t dl_data_all_samples(const dl_data *data);
 /* Class of a sample of the whole training part; images only. */
 int32_t dl_data_class(const dl_data *data, uint64_t sample);

@@ -156,7 +156,7 @@ TEST(a_position_is_all_that_is_needed)
 TEST(partition_whole_gives_all_to_each_shard_in_an_order_of_its_own)
 {
     dl_config config = config_of(counting("whole", 100 * T + 1));
-    strcpy(config.partition, "whole");
+    strcpy(config.sampler, "whole");
     dl_data *data = open_data(&config, 1000); /* more shards than sequences */
     CHECK(!same_order(data, 0, 0, data, 999, 0));
     for (size_t shard = 0; shard < 1000; shard += 999) {
@@ -513,42 +513,69 @@ TEST(training_images_of_cifar10_are_augmented_by_their_place_in_the_stream)
     dl_data_close(data), dl_data_close(without);
 }
 
-/* ---- shards by lists */
+/* ---- shards by samplers */
 
-TEST(a_shard_may_be_a_list_of_samples)
+static void check_dealt(const dl_data *data, size_t shard, int times[60])
 {
-    static const uint64_t list[] = {40, 3, 17, 9};
-    char *folder = scratch_folder("dealt");
-    mnist_files(folder, "train", 47, 3);
-    dl_config config = image_config("MNIST", folder);
-    dl_data *data = open_data(&config, 2);
     unsigned char image[MNIST_PIXELS];
     int32_t label;
-    bool seen[4] = {false};
-    CHECK_INT(47, dl_data_all_samples(data));
-    dl_data_set_shard(data, 1, list, 4);
-    CHECK_INT(4, dl_data_samples(data, 1));
-    CHECK_INT(23, dl_data_samples(data, 0));
-    for (uint64_t i = 4; i < 8; i++) { /* the second epoch */
-        size_t k = 0;
-        dl_data_batch(data, image, &label, 1, i, 1);
-        while (k < 4 && (seen[k] || dl_data_class(data, list[k]) != label ||
-                         image[300] != image_pixel((size_t)list[k], 300, 28, 3)))
-            k++;
-        CHECK(k < 4);
-        seen[k] = true;
+    for (uint64_t i = 0; i < 20; i++) { /* the second epoch */
+        size_t which = 0;
+        dl_data_batch(data, image, &label, shard, 20 + i, 1);
+        while (which < 60 && (dl_data_class(data, which) != label ||
+                              image[300] != image_pixel(which, 300, 28, 3) ||
+                              image[301] != image_pixel(which, 301, 28, 3)))
+            which++;
+        CHECK(which < 60);
+        times[which]++;
+    }
+}
+
+TEST(a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken)
+{
+    static const char *const samplers[] = {"iid", "noniid"};
+    char *folder = scratch_folder("dealt");
+    mnist_files(folder, "train", 60, 3);
+    for (size_t k = 0; k < 2; k++) {
+        dl_config config = image_config("MNIST", folder);
+        int times[60] = {0};
+        CHECK_OK(dl_config_set(&config, "data.sampler", samplers[k], "test"));
+        dl_data *data = open_data(&config, 3);
+        for (size_t shard = 0; shard < 3; shard++) {
+            int before[60];
+            memcpy(before, times, sizeof before);
+            CHECK_INT(20, dl_data_samples(data, shard));
+            CHECK_OK(dl_data_take(data, shard));
+            check_dealt(data, shard, times);
+            for (size_t i = 0; i < 60; i++)
+                CHECK(times[i] - before[i] <= 1); /* none twice in an epoch */
+        }
+        for (size_t i = 0; i < 60; i++)
+            CHECK(k == 1 || times[i] == 1);
+        dl_data_close(data);
+    }
+}
+
+TEST(a_sampler_deals_windows_of_tokens_unless_it_goes_by_class)
+{
+    dl_config config = config_of(counting("dealt windows", 99 * T + 1));
+    bool seen[99] = {false};
+    CHECK_OK(dl_config_set(&config, "data.sampler", "iid", "test"));
+    dl_data *data = open_data(&config, 3);
+    for (size_t shard = 0; shard < 3; shard++) {
+        size_t place[33];
+        CHECK_INT(33, dl_data_samples(data, shard));
+        places(place, data, shard, 0, 33);
+        for (size_t i = 0; i < 33; i++) {
+            CHECK(place[i] % T == 0 && place[i] / T < 99 && !seen[place[i] / T]);
+            seen[place[i] / T] = true;
+        }
     }
     dl_data_close(data);
-
-    config = config_of(counting("dealt windows", 100 * T + 1));
-    data = open_data(&config, 3);
-    size_t place[2];
-    static const uint64_t windows[] = {99, 50};
-    CHECK_INT(100, dl_data_all_samples(data));
-    dl_data_set_shard(data, 2, windows, 2);
-    places(place, data, 2, 0, 2);
-    CHECK_INT(149 * T, place[0] + place[1]);
-    dl_data_close(data);
+    CHECK_OK(dl_config_set(&config, "data.sampler", "noniid", "test"));
+    check_refused(&config, 3, "goes by the classes of samples");
+    CHECK_OK(dl_config_set(&config, "data.sampler", "idd", "test"));
+    check_refused(&config, 3, "data.sampler: there is no \"idd\"");
 }
 
 TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards_are_disjoint,
@@ -571,4 +598,5 @@ TEST_MAIN(words_alone_need_no_files, every_window_comes_once_an_epoch_and_shards
           the_test_files_beside_the_training_files_are_the_validation_part,
           too_few_images_are_refused,
           training_images_of_cifar10_are_augmented_by_their_place_in_the_stream,
-          a_shard_may_be_a_list_of_samples)
+          a_sampler_deals_images_and_a_shard_that_it_draws_has_to_be_taken,
+          a_sampler_deals_windows_of_tokens_unless_it_goes_by_class)

@@ -7,7 +7,7 @@
  * pass do nothing.
  *
  *   clip   g *= clip / (norm + 1e-6) where norm > clip, as torch.nn.utils.clip_grad_norm_
- *   decay  p *= 1 - lr * weight_decay, matrices only, before the update
+ *   decay  p *= 1 - lr * weight_decay, of matrices or of all, before the update
  *
  * The arithmetic of the rules is torch.optim's: model/gpt_test.c takes ten steps beside it.
  *
@@ -182,7 +182,7 @@ static void fill_segments(dl_inner *o, const dl_inner_model *model)
         s->rows = t->n_dims == 2 ? t->shape[0] : 1;
         s->columns = count / dl_size_max(s->rows, 1);
         s->trains = t->role == DILOCO_PARAMETER;
-        s->decays = t->n_dims >= 2;
+        s->decays = t->n_dims >= 2 || strcmp(o->config.decayed, "all") == 0;
         strncpy(s->name, t->name, sizeof s->name - 1);
         dl_inner_sizes_add(&o->sizes, s->rows, s->columns, hidden);
     }

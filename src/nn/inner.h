@@ -2,7 +2,8 @@
  *
  * One step: gradient norm, clip factor, update, over the model's one parameter array.
  * The norm and the factor stay on the backend; the host reads them late. Decay is
- * decoupled and applies to matrices (two or more dimensions) only. Tensors of another role than
+ * decoupled and applies to matrices (two or more dimensions) only, or to all
+ * (parameters.optimizer.decay_of). Tensors of another role than
  * PARAMETER stay as they are; their gradients are expected to be zero. */
 #ifndef DL_NN_INNER_H
 #define DL_NN_INNER_H
@@ -64,10 +65,13 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the las
 /* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run.
  *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps, then
  *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
- *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio.
+ *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
+ *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step).
  * DILOCO_EINVAL for an unknown name. Pure. */
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
                                            uint64_t total);
 const char *dl_schedule_name_at(size_t i);
+/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps. */
+DL_MUST_CHECK diloco_status dl_schedule_check(const dl_config *config);
 
 #endif

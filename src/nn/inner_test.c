@@ -17,9 +17,11 @@ static const diloco_tensor tensors[] = {
     {.name = "last", .n_dims = 1, .shape = {3}},
 };
 
+static bool all_decay; /* parameters.optimizer.decay_of */
+
 static bool decays(size_t i)
 {
-    return i >= 7 && i < 7 + 15 + 10000;
+    return all_decay || (i >= 7 && i < 7 + 15 + 10000);
 }
 
 typedef struct rig {
@@ -143,6 +145,20 @@ TEST(adamw_follows_its_formula_and_decays_matrices_only)
         CHECK_INT(0, planned(r, threads).scratch);
         close_rig(r);
     }
+}
+
+TEST(decay_of_all_takes_biases_and_norms_too)
+{
+    rig *r = open_rig("adamw", "trap", 2);
+    set(r, "parameters.optimizer.decay_of", "all");
+    create(r);
+    all_decay = true;
+    for (int t = 1; t <= 5; t++)
+        take_step(r, t, 0.01);
+    for (size_t i = 0; i < N; i++)
+        if (fabs(gradient_at(i, 1)) > 1e-6) CHECK_NEAR(adamw_after(i, 5, 0.01, 1), r->p[i], 2e-6);
+    all_decay = false;
+    close_rig(r);
 }
 
 TEST(sgd_follows_its_formula_with_and_without_momentum)
@@ -322,6 +338,7 @@ TEST(an_unknown_optimizer_names_the_known_ones)
 
 TEST_MAIN(frozen_tensors_and_buffers_stay_as_they_are,
           adamw_follows_its_formula_and_decays_matrices_only,
+          decay_of_all_takes_biases_and_norms_too,
           sgd_follows_its_formula_with_and_without_momentum,
           a_long_gradient_is_clipped_and_its_norm_is_the_one_before, a_short_gradient_is_left_alone,
           a_gradient_that_is_not_finite_changes_nothing_and_is_named,

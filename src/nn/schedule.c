@@ -5,11 +5,37 @@
 #include "nn/inner.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct span {
     double step, total, warmup, decay; /* steps */
 } span;
+
+/* The next of "1000it, 2000"; false at the end, and at what is no number of steps. */
+static bool next_milestone(const char **at, uint64_t *step)
+{
+    char *end;
+    const char *begin = *at + strspn(*at, ", ");
+    if (*begin < '0' || *begin > '9') return false;
+    *step = strtoull(begin, &end, 10);
+    if (strncmp(end, "it", 2) == 0) end += 2;
+    *at = end;
+    return true;
+}
+
+diloco_status dl_schedule_check(const dl_config *config)
+{
+    const char *at = config->milestones;
+    for (uint64_t step; next_milestone(&at, &step) && (*at == ',' || *at == '\0');)
+        continue;
+    if (*at == '\0') return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.learning_rate.milestone_steps = \"%s\": give steps with commas "
+                   "between, as in \"1000it, 2000it\"; epochs (\"5ep\") are counted in steps here, "
+                   "batches of a client times epochs",
+                   config->milestones);
+}
 
 static double constant(const span *s)
 {
@@ -36,10 +62,26 @@ static double wsd(const span *s)
     return 1 - sqrt(part(s->step, s->total - s->decay, s->total));
 }
 
+/* Plato's, all by itself: min(1, k / warm-up) gamma^(milestones passed), so step 0 of a warm-up has
+ * the learning rate 0. */
+static double lambda(const dl_config *config, uint64_t step)
+{
+    double warmup = (double)config->warmup_steps, factor = 1;
+    const char *at = config->milestones;
+    for (uint64_t milestone; config->gamma > 0 && next_milestone(&at, &milestone);)
+        if (milestone <= step) factor *= config->gamma;
+    return (double)step < warmup ? factor * (double)step / warmup : factor;
+}
+
 static const struct {
     const char *name;
     double (*factor)(const span *s);
-} rows[] = {{"constant", constant}, {"linear", linear}, {"cosine", cosine}, {"wsd", wsd}};
+    double (*alone)(const dl_config *config, uint64_t step); /* warm-up and all */
+} rows[] = {{"constant", constant, NULL},
+            {"linear", linear, NULL},
+            {"cosine", cosine, NULL},
+            {"wsd", wsd, NULL},
+            {"LambdaLR", NULL, lambda}};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const char *dl_schedule_name_at(size_t i)
@@ -53,7 +95,9 @@ diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
               config->decay_steps ? (double)config->decay_steps : (double)total / 10};
     for (size_t i = 0; i < N_ROWS; i++) {
         if (strcmp(rows[i].name, config->lr_scheduler) != 0) continue;
-        if (s.step < s.warmup) {
+        if (rows[i].alone) {
+            *lr = config->lr * rows[i].alone(config, step);
+        } else if (s.step < s.warmup) {
             *lr = config->lr * (s.step + 1) / s.warmup;
         } else {
             double low = config->min_lr_ratio;
@@ -61,7 +105,8 @@ diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
         }
         return DILOCO_OK;
     }
-    return dl_fail(DILOCO_EINVAL,
-                   "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine or wsd",
-                   config->lr_scheduler);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd or LambdaLR",
+        config->lr_scheduler);
 }

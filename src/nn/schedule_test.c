@@ -26,6 +26,7 @@ TEST(warm_up_rises_to_the_full_rate_in_every_schedule)
     defaults();
     for (size_t i = 0; dl_schedule_name_at(i); i++) {
         const char *name = dl_schedule_name_at(i);
+        if (!strcmp(name, "LambdaLR")) continue; /* one step later */
         CHECK_NEAR(0.2, lr_at(name, 0), 1e-12);
         CHECK_NEAR(1.0, lr_at(name, 4), 1e-12);
         CHECK_NEAR(2.0, lr_at(name, 9), 1e-12);
@@ -62,6 +63,39 @@ TEST(wsd_decays_over_a_tenth_unless_told)
     CHECK(lr_at("wsd", 91) < 2.0);
 }
 
+/* configs.md's formula by hand: 2 min(1, k / 10) gamma^(milestones <= k). */
+TEST(lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone)
+{
+    defaults();
+    CHECK(lr_at("LambdaLR", 0) == 0);
+    CHECK_NEAR(1.8, lr_at("LambdaLR", 9), 1e-12);
+    CHECK_NEAR(2.0, lr_at("LambdaLR", 10), 1e-12);
+    CHECK_NEAR(2.0, lr_at("LambdaLR", 10000), 1e-12);
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.milestone_steps", "20it, 30", "t"));
+    CHECK_NEAR(2.0, lr_at("LambdaLR", 10000), 1e-12); /* without gamma */
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.gamma", "0.5", "test"));
+    CHECK_NEAR(2.0, lr_at("LambdaLR", 19), 1e-12);
+    CHECK_NEAR(1.0, lr_at("LambdaLR", 20), 1e-12);
+    CHECK_NEAR(0.5, lr_at("LambdaLR", 30), 1e-12);
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.warmup_steps", "1000it", "test"));
+    CHECK_NEAR(0.5 * 0.5, lr_at("LambdaLR", 500), 1e-12);
+}
+
+TEST(milestones_are_steps_with_commas_between)
+{
+    static const char *const wrong[] = {"5ep", "10,", "10;20", "x", "10it20", ",", "-3", "1e3"};
+    defaults();
+    CHECK_OK(dl_schedule_check(&config));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.milestone_steps", "10it,20", "t"));
+    CHECK_OK(dl_schedule_check(&config));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CHECK_OK(
+            dl_config_set(&config, "parameters.learning_rate.milestone_steps", wrong[i], "test"));
+        CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+        CHECK_CONTAINS("milestone_steps", diloco_error_text());
+    }
+}
+
 TEST(an_unknown_schedule_names_the_known_ones)
 {
     double lr;
@@ -74,4 +108,5 @@ TEST(an_unknown_schedule_names_the_known_ones)
 
 TEST_MAIN(warm_up_rises_to_the_full_rate_in_every_schedule, each_schedule_falls_as_its_name_says,
           behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_unless_told,
-          an_unknown_schedule_names_the_known_ones)
+          lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone,
+          milestones_are_steps_with_commas_between, an_unknown_schedule_names_the_known_ones)

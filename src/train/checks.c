@@ -6,10 +6,12 @@
 #include "base/log.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
+#include "nn/inner.h"
 #include "outer/outer.h"
 #include "run/open.h"
 #include "store/store.h"
 #include "tensor/isa.h"
+#include "train/checks_parts.h"
 #include "train/choices.h"
 #include "train/fragments.h"
 #include "train/presets.h"
@@ -24,18 +26,6 @@
 uint64_t dl_positions(const dl_config *config)
 {
     return (uint64_t)config->rounds * (uint64_t)config->local_steps;
-}
-
-static bool is(const char *value, const char *name)
-{
-    return strcmp(value, name) == 0;
-}
-
-/* Did a person write it: not a default, a preset's row, or what the run has? */
-static bool by_hand(const dl_config *config, const char *option)
-{
-    const char *origin = dl_config_origin(config, option);
-    return !is(origin, "default") && !is(origin, "run") && strncmp(origin, "preset ", 7) != 0;
 }
 
 /* ---- refusals */
@@ -195,11 +185,10 @@ static diloco_status check_muon(const dl_config *config)
                    config->muon_lr);
 }
 
-typedef diloco_status (*refusal)(const dl_config *config);
 static const refusal refusals[] = {
     check_store,    check_length,        check_faithful, check_counts,
     check_quorum,   check_data_parallel, check_single,   check_synchronous,
-    check_schedule, check_optimizer,     check_muon,
+    check_schedule, check_optimizer,     check_muon,     dl_schedule_check,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -210,6 +199,8 @@ diloco_status dl_check_config(const dl_config *config)
     DL_TRY(dl_run_check(config)); /* what concerns the outer loop alone */
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         DL_TRY(refusals[i](config));
+    for (size_t i = 0; dl_contract_refusals[i]; i++)
+        DL_TRY(dl_contract_refusals[i](config));
     return DILOCO_OK;
 }
 
@@ -224,19 +215,6 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 }
 
 /* ---- warnings: each writes its sentence, or nothing where there is no cause */
-
-typedef struct warning {
-    char text[512];
-} warning;
-
-static void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
-static void say(warning *out, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(out->text, sizeof out->text, format, args);
-    va_end(args);
-}
 
 static void warn_warmup(warning *out, const dl_config *config)
 {
@@ -592,10 +570,7 @@ static void warn_threads(warning *out, const dl_config *config)
             config->threads, dl_local_replicas(config), dl_cores());
 }
 
-static const struct {
-    const char *code;
-    void (*check)(warning *out, const dl_config *config);
-} warnings[] = {
+static const warning_row warnings[] = {
     {"warmup", warn_warmup},
     {"decay", warn_decay},
     {"rewarm", warn_rewarm},
@@ -624,13 +599,19 @@ static const struct {
     {"threads", warn_threads},
 };
 
+static void warn(const warning_row *row, const dl_config *config, dl_warn_fn fn, void *user)
+{
+    warning out = {""};
+    row->check(&out, config);
+    if (out.text[0]) fn(user, row->code, out.text);
+}
+
 void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
 {
-    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++) {
-        warning out = {""};
-        warnings[i].check(&out, config);
-        if (out.text[0]) fn(user, warnings[i].code, out.text);
-    }
+    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
+        warn(&warnings[i], config, fn, user);
+    for (const warning_row *row = dl_contract_warnings; row->code; row++)
+        warn(row, config, fn, user);
 }
 
 /* ---- the public checks */

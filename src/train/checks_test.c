@@ -83,6 +83,47 @@ TEST(no_local_steps_are_refused_by_the_option_table)
     free(config);
 }
 
+TEST(fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "algorithm.type", "fedavg");
+    CHECK_OK(dl_check_config(config));
+    free(config);
+    refused(DILOCO_EINVAL, "algorithm.type = \"diloco\"", "is one of: fedavg", "diloco",
+            CHANGES("algorithm.type", "diloco"));
+}
+
+TEST(fed_43_a_trainer_that_does_not_count_steps_is_refused)
+{
+    refused(DILOCO_EREFUSED, "trainer.type = \"diff_privacy\"", "counts completed optimizer steps",
+            "diloco", CHANGES("trainer.type", "diff_privacy"));
+    refused(DILOCO_EREFUSED, "clients.type = \"split_learning\"", "take that", "diloco",
+            CHANGES("clients.type", "split_learning"));
+}
+
+TEST(fed_5_what_is_out_of_range_or_unknown_is_refused_by_its_key)
+{
+    static const char *const rows[][2] = {
+        {"server.diloco.outer_momentum", "1.0"},
+        {"server.diloco.outer_momentum", "-0.1"},
+        {"server.diloco.outer_learning_rate", "-0.1"},
+        {"server.diloco.apply_outer_optimizer_to", "buffers"},
+        {"trainer.local_steps_per_round", "-1"},
+        {"clients.total_clients", "-1"},
+    };
+    dl_config *config = fixture_config("diloco");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        CHECK_STATUS(DILOCO_EINVAL, dl_config_set(config, rows[i][0], rows[i][1], "a.toml:3:1"));
+        CHECK_CONTAINS(rows[i][0], diloco_error_text());
+        CHECK_CONTAINS("a.toml:3:1", diloco_error_text());
+    }
+    free(config);
+    refused(DILOCO_EINVAL, "server.diloco.outer_optimizer: \"rmsprop\"", "there is: nesterov",
+            "diloco", CHANGES("server.diloco.outer_optimizer", "rmsprop"));
+    refused(DILOCO_EINVAL, "server.diloco.aggregation_weighting: \"samples\"", "num_samples",
+            "diloco", CHANGES("server.diloco.aggregation_weighting", "samples"));
+}
+
 TEST(a_heartbeat_slower_than_a_third_of_patience_is_refused)
 {
     refused(DILOCO_EINVAL, "run.heartbeat", "at most a third", "diloco",
@@ -317,6 +358,9 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           a_preset_that_is_not_built_is_refused, dropping_inner_moments_is_refused_as_unfaithful,
           a_run_without_a_store_is_refused, more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_refused_by_the_option_table,
+          fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones,
+          fed_43_a_trainer_that_does_not_count_steps_is_refused,
+          fed_5_what_is_out_of_range_or_unknown_is_refused_by_its_key,
           a_heartbeat_slower_than_a_third_of_patience_is_refused,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_nobody_is_refused,
           data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all,

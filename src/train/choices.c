@@ -4,6 +4,7 @@
 #include "codec/codec.h"
 #include "combine/combine.h"
 #include "data/data.h"
+#include "data/partition.h"
 #include "model/model.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
@@ -57,6 +58,7 @@ static const struct {
     {"trainer.optimizer", dl_inner_name_at, offsetof(dl_config, optimizer)},
     {"trainer.lr_scheduler", dl_schedule_name_at, offsetof(dl_config, lr_scheduler)},
     {"data.datasource", dl_datasource_name_at, offsetof(dl_config, datasource)},
+    {"data.sampler", dl_sampler_name_at, offsetof(dl_config, sampler)},
     {"data.tokenizer", dl_tokenizer_name_at, offsetof(dl_config, tokenizer)},
 };
 enum { N_CHOICES = sizeof choices / sizeof choices[0] };

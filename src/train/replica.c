@@ -241,7 +241,7 @@ static bool evaluation_due(const replica *r)
 {
     const dl_config *config = &r->setup.config;
     uint64_t entry = r->now.entry, every = (uint64_t)config->eval_every * r->now.fragments;
-    if (dl_data_test_samples(r->setup.data) == 0) return false;
+    if (dl_data_test_samples(r->setup.data) == 0 || !config->server_test) return false;
     if (entry != r->now.entries && (every == 0 || entry % every != 0)) return false;
     uint64_t turn = every ? entry / every : entry;
     return turn % (uint64_t)config->replicas == (uint64_t)r->now.shard;
@@ -367,6 +367,7 @@ static diloco_status join(replica *r)
     if (status) return status;
     DL_TRY(check_same_settings(&r->setup.config));
     r->now = diloco_run_now(r->run);
+    DL_TRY(dl_data_take(r->setup.data, (size_t)r->now.shard));
     if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
     begin_rewarming(r);
     dl_meter_begin(&r->meter, &r->now);

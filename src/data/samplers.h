@@ -1,0 +1,69 @@
+/* samplers.h - what each sampler's file gives to the table in partition.c, and what they share. */
+#ifndef DL_DATA_SAMPLERS_H
+#define DL_DATA_SAMPLERS_H
+
+#include "base/rng.h"
+#include "data/partition.h"
+
+enum { DL_SAMPLER_MAX_CLASSES = 1024 };
+
+typedef struct dl_sampler {
+    const char *name;
+    bool classes, overlaps;
+
+    /* Look at the settings, fill what the functions below read. NULL: nothing to do. */
+    diloco_status (*plan)(dl_partition *p);
+    uint64_t (*size)(const dl_partition *p, size_t client);
+    /* One of both. */
+    uint64_t (*at)(const dl_partition *p, size_t client, uint64_t i);
+    void (*list)(uint32_t *out, const dl_partition *p, size_t client);
+} dl_sampler;
+
+extern const dl_sampler dl_sampler_iid, dl_sampler_noniid, dl_sampler_mixed, dl_sampler_orthogonal,
+    dl_sampler_label_quantity, dl_sampler_sample_quantity, dl_sampler_distribution;
+
+/* A class that a client has, and how many clients before it have that class. */
+typedef struct dl_owned {
+    uint32_t class, before;
+} dl_owned;
+
+struct dl_partition {
+    const dl_sampler *sampler;
+    dl_config config; /* for data.* and algorithm.* */
+    uint64_t n, seed;
+    size_t n_clients, n_classes;
+
+    /* Samples in order of their classes; class k is [class_begin[k], class_begin[k + 1]). */
+    uint32_t *by_class;
+    uint64_t *class_begin;
+
+    /* Of the sampler; NULL where it has none. */
+    uint64_t *cut;    /* [n_clients + 1] where each client's part of a shuffle begins */
+    dl_owned *owned;  /* [n_clients][per_client_classes] */
+    uint32_t *owners; /* [n_classes] clients that have a class */
+    size_t n_silos;
+    bool *silo_has; /* [n_silos][n_classes] */
+    bool *drawn;    /* [n_clients] mixed: by a Dirichlet draw */
+};
+
+uint64_t dl_class_size(const dl_partition *p, size_t k);
+
+/* partition_size, or an equal part of all. */
+uint64_t dl_equal_size(const dl_partition *p, size_t client);
+/* DILOCO_EINVAL: that is none, or more than `most` samples. */
+DL_MUST_CHECK diloco_status dl_check_size(const dl_partition *p, uint64_t most);
+
+/* The draws of one client. */
+dl_rng dl_client_rng(const dl_partition *p, size_t client);
+
+/* n samples without repetition, a sample of class k with a weight in proportion to weights[k];
+ * below 0: none of that class. f64[n_classes]; the other classes hold at least n samples. */
+void dl_draw_samples(uint32_t *out, uint64_t n, const dl_partition *p, const double *weights,
+                     dl_rng *rng);
+
+/* "0, 1; 2, 3" as numbers, one after the other: the next number from *text on into *number, what
+ * divides it from the one before into *after (',', ';', or 0 for the first). False at the end;
+ * *wrong is set where the text is not so, a divider with nothing behind it among that. */
+bool dl_next_number(const char **text, uint64_t *number, char *after, bool *wrong);
+
+#endif

@@ -1,0 +1,48 @@
+/* checks_parts.h - what the files of refusals and warnings share: their tables, and the short words
+ * that their rows are written in. */
+#ifndef DL_TRAIN_CHECKS_PARTS_H
+#define DL_TRAIN_CHECKS_PARTS_H
+
+#include "base/config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef diloco_status (*refusal)(const dl_config *config);
+
+/* Each writes its sentence, or nothing where there is no cause. */
+typedef struct warning {
+    char text[512];
+} warning;
+typedef struct warning_row {
+    const char *code;
+    void (*check)(warning *out, const dl_config *config);
+} warning_row;
+
+/* contract.c: of runs with clients; they end with NULL. */
+extern const refusal dl_contract_refusals[];
+extern const warning_row dl_contract_warnings[];
+
+static inline void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
+static inline void say(warning *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->text, sizeof out->text, format, args);
+    va_end(args);
+}
+
+static inline bool is(const char *value, const char *name)
+{
+    return strcmp(value, name) == 0;
+}
+
+/* Did a person write it: not a default, a preset's row, or what the run has? */
+static inline bool by_hand(const dl_config *config, const char *option)
+{
+    const char *origin = dl_config_origin(config, option);
+    return !is(origin, "default") && !is(origin, "run") && strncmp(origin, "preset ", 7) != 0;
+}
+
+#endif
