@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "check.h"
+#include "store/kind.h"
 
 #include <ftw.h>
 #include <limits.h>
@@ -150,7 +151,7 @@ TEST(an_empty_object_is_an_object)
 /* Above one piece and not a multiple of it: the last short piece is where a mistake shows. */
 TEST(a_large_object_comes_back_bit_by_bit)
 {
-    size_t n = (3u << 20) + 12345;
+    size_t n = dl_size_min((3u << 20) + 12345, dl_store_max_object(store));
     unsigned char *bytes = malloc(n);
     dl_buf buf;
     CHECK(bytes != NULL);
@@ -241,20 +242,27 @@ static diloco_status listen_piece(void *context, const void *data, size_t len)
     return l->at_piece;
 }
 
+/* Bytes of an object that no store gives in one piece. */
+static size_t several_pieces(void)
+{
+    return dl_size_min(2500000, dl_store_max_object(store));
+}
+
 TEST(a_sink_hears_the_length_first_and_can_stop_the_read)
 {
     listener l = {0};
     dl_sink sink = {&l, listen_begin, listen_piece};
-    void *bytes = calloc(1, 2500000);
+    const size_t n = several_pieces();
+    void *bytes = calloc(1, n);
     CHECK(bytes != NULL);
-    dl_span span = {bytes, 2500000};
+    dl_span span = {bytes, n};
     CHECK_OK(dl_store_create(store, "b", &span, 1, NULL, DL_NEVER));
     free(bytes);
 
     CHECK_OK(dl_store_read(store, "b", sink, DL_NEVER));
     CHECK_INT(1, l.n_begin);
-    CHECK_INT(2500000, l.announced);
-    CHECK_INT(2500000, l.got);
+    CHECK_INT(n, l.announced);
+    CHECK_INT(n, l.got);
     CHECK(l.max_piece <= 1 << 20);
 
     l = (listener){.at_begin = DILOCO_EREFUSED};
@@ -267,7 +275,7 @@ TEST(a_sink_hears_the_length_first_and_can_stop_the_read)
     l = (listener){0};
     sink.begin = NULL;
     CHECK_OK(dl_store_read(store, "b", sink, DL_NEVER));
-    CHECK_INT(2500000, l.got);
+    CHECK_INT(n, l.got);
 }
 
 /* ---- keys */
@@ -468,9 +476,9 @@ static diloco_status abort_at_first_piece(void *context, const void *data, size_
 
 TEST(abort_stops_a_read_between_two_pieces)
 {
-    void *bytes = calloc(1, 2500000);
+    void *bytes = calloc(1, several_pieces());
     CHECK(bytes != NULL);
-    CHECK_OK(dl_store_put(store, "b", bytes, 2500000, DL_NEVER));
+    CHECK_OK(dl_store_put(store, "b", bytes, several_pieces(), DL_NEVER));
     free(bytes);
     dl_sink sink = {store, NULL, abort_at_first_piece};
     CHECK_STATUS(DILOCO_ECLOSED, dl_store_read(store, "b", sink, DL_NEVER));
@@ -545,11 +553,11 @@ TEST(who_waits_sees_what_others_create)
 
 /* ---- counters */
 
-/* Exactly these object bytes; over a network more, and still not twice as many as fits heads. */
+/* Exactly these object bytes; in layers or over a network more: heads, a second look. */
 static void check_bytes(uint64_t expected, uint64_t counted)
 {
     if (row->framed)
-        CHECK(counted > expected && counted < expected + 50000);
+        CHECK(counted >= expected && counted < expected + 50000);
     else
         CHECK_INT(expected, counted);
 }

@@ -23,6 +23,8 @@ static const dl_option rows[] = {
 
 {"run.store", NULL, TEXT, AT(store), "", 0, DL_PATH_MAX, "url", NULL, 0,
  "where the log lives: a folder's path or file:///shared/run, or http://HOST:PORT/RUN at a hub"},
+{"run.coord", NULL, TEXT, AT(coord), "", 0, DL_PATH_MAX, "url", NULL, AGREE,
+ "where what decides lives, with changes told: etcd://HOST:PORT/RUN; empty: in run.store as all else"},
 {"run.state_dir", NULL, TEXT, AT(state_dir), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "where replicas keep their private state; empty: <store>.local/<host>, of a url under runs/"},
 {"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,

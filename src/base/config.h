@@ -17,7 +17,7 @@ typedef struct diloco_config {
     dl_config_name preset;
 
     /* [run] the log, its store, who takes part */
-    dl_config_path store, state_dir, record, link;
+    dl_config_path store, coord, state_dir, record, link;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
         store_timeout_s, grace_s, grace_slack;

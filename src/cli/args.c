@@ -11,6 +11,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_REPLICAS] = {"--replicas", "N", "run.local_replicas",
                           "replicas to run on this machine, one process each"},
     [DL_FLAG_STORE] = {"--store", "URL", "run.store", "where the run's log lives"},
+    [DL_FLAG_COORD] = {"--coord", "URL", "run.coord",
+                       "where what decides lives: etcd://HOST:PORT/RUN"},
     [DL_FLAG_SEED] = {"--seed", "S", "run.seed", "key of every random draw"},
     [DL_FLAG_PRESET] = {"--preset", "NAME", "preset", "row of values to start from"},
     [DL_FLAG_RECORD] = {"--record", "FILE", "run.record", "append the record to this file"},

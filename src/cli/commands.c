@@ -10,8 +10,8 @@ const dl_command dl_commands[] = {
      "CONFIG is a TOML file; values come from the defaults, the preset, the file and the flags,\n"
      "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
      "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
-     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) |
-         BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) | BIT(DL_FLAG_SET) |
+     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_COORD) | BIT(DL_FLAG_SEED) |
+         BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) | BIT(DL_FLAG_SET) |
          BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_train},
     {"join", "URL", "take part in a run; its settings come from the run itself",

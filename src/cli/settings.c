@@ -198,8 +198,8 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
 
 static diloco_status take_flags(dl_config *config, const dl_args *args)
 {
-    static const dl_flag shorthands[] = {DL_FLAG_PRESET, DL_FLAG_STORE, DL_FLAG_SEED,
-                                         DL_FLAG_RECORD, DL_FLAG_RUN_LINK};
+    static const dl_flag shorthands[] = {DL_FLAG_PRESET, DL_FLAG_STORE,  DL_FLAG_COORD,
+                                         DL_FLAG_SEED,   DL_FLAG_RECORD, DL_FLAG_RUN_LINK};
     for (size_t i = 0; i < args->n_sets; i++)
         DL_TRY(take_set(config, args->sets[i], args->command->sets));
     for (size_t i = 0; i < sizeof shorthands / sizeof *shorthands; i++)

@@ -21,12 +21,25 @@ void dl_reader_close(dl_reader *r)
     dl_store_close(r->store);
 }
 
+/* run.json in the store tells of a coord; that it is the same run is seen when both are opened. */
+static diloco_status take_coord(dl_reader *r, const char *url)
+{
+    dl_run_store both;
+    dl_run_store_url(both, url, &r->file.config);
+    dl_runfile_deinit(&r->file);
+    dl_store_close(r->store);
+    r->store = NULL;
+    DL_TRY(dl_store_open(&r->store, both, false));
+    return dl_run_read(&r->file, &r->digest, r->store);
+}
+
 diloco_status dl_reader_open(dl_reader *r, const char *url)
 {
     memset(r, 0, sizeof *r);
     DL_TRY(dl_isa_check());
     DL_TRY(dl_store_open(&r->store, url, false));
-    const diloco_status status = dl_run_read(&r->file, &r->digest, r->store);
+    diloco_status status = dl_run_read(&r->file, &r->digest, r->store);
+    if (!status && r->file.config.coord[0]) status = take_coord(r, url);
     if (status) dl_reader_close(r);
     return status;
 }

@@ -21,7 +21,9 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .tensors = run->tensors,
                                   .n_tensors = run->n_tensors,
                                   .data_digest = run->data_digest};
-    if (!run->store) DL_TRY(dl_store_open(&run->store, run->config.store, true));
+    dl_run_store url;
+    dl_run_store_url(url, run->config.store, &run->config);
+    if (!run->store) DL_TRY(dl_store_open(&run->store, url, true));
     DL_TRY(dl_run_create_or_read(&run->file, &run->file_digest, run->store, &what));
     dl_runfile_take(&run->config, &run->file);
     run->created = true;
@@ -201,7 +203,7 @@ static diloco_status make_exec(diloco_run *run)
 
 static diloco_status make_driver(diloco_run *run)
 {
-    const dl_driver_args args = {.url = run->config.store,
+    const dl_driver_args args = {.url = dl_store_url(run->store),
                                  .store = run->store,
                                  .exec = run->exec,
                                  .record = &run->record,

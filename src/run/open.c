@@ -8,6 +8,7 @@
 #include "store/kind.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +68,29 @@ diloco_status dl_run_check(const dl_config *c)
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
                        "silent; set the heartbeat to at most a third of the patience",
                        c->heartbeat_s, c->patience_s);
+    if (c->coord[0]) DL_TRY(dl_store_check_url(c->coord));
     if (c->min_replicas > c->replicas)
         return dl_fail(DILOCO_EINVAL,
                        "run.min_replicas is %lld, more than run.replicas (%lld): lower it",
                        (long long)c->min_replicas, (long long)c->replicas);
     return dl_combine_check(c);
+}
+
+/* ---- the store ------------------------------------------------------------------------------ */
+
+/* Heartbeats of an etcd go with their lease: not before who watches them has lost patience. */
+static int lease_s(const dl_config *c)
+{
+    return (int)fmin(fmax(60, ceil(c->patience_s)), 86400);
+}
+
+void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
+{
+    const bool leases = !strncmp(c->coord, "etcd", 4) && !strchr(c->coord, '?');
+    char lease[32] = "";
+    if (leases) snprintf(lease, sizeof lease, "?lease=%d", lease_s(c));
+    snprintf(out, sizeof(dl_run_store), "%s%s%s%s", store, c->coord[0] ? " with " : "", c->coord,
+             lease);
 }
 
 /* ---- creating --------------------------------------------------------------------------- */

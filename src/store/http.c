@@ -7,10 +7,11 @@
  *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
  *     DILOCO_HUB_CA          PEM file: who signed the hub's certificate (a self-signed one: itself)
  *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures */
-#include "store/http_store.h"
 
 #include "base/log.h"
 #include "base/text.h"
+#include "store/ear.h"
+#include "store/sse.h"
 #include "store/web_read.h"
 
 #include <openssl/crypto.h>
@@ -26,11 +27,22 @@ enum {
     ASK_FIRST = 1 << 20 /* bytes of a body that is not sent before the hub has agreed */
 };
 
+/* How the hub is reached; texts owned. */
+typedef struct http_place {
+    char *base;          /* "https://host:8765" */
+    char *bucket;        /* the path's first component */
+    char *prefix;        /* what stands before every key: "", or "more/" */
+    char *authorization; /* the header, or NULL */
+    dl_web_options web;  /* its texts are the environment's */
+} http_place;
+
 typedef struct http_store {
-    dl_http_place place;
+    http_place place;
     const atomic_bool *aborted;
     dl_web *web;
-    dl_http_ear *ear; /* NULL until the first wait */
+    dl_ear *ear;  /* NULL until the first wait */
+    dl_sse sse;   /* of the ear's thread */
+    bool told_of; /* likewise: an event came */
 } http_store;
 
 /* One call: what prepare and finish need. */
@@ -59,7 +71,7 @@ static diloco_status bad_url(const char *place)
 }
 
 /* "host:port/bucket/more" */
-static diloco_status cut_place(dl_http_place *p, const char *scheme, const char *place)
+static diloco_status cut_place(http_place *p, const char *scheme, const char *place)
 {
     const char *path = strchr(place, '/');
     size_t host = path ? (size_t)(path - place) : 0, len = path ? strlen(path + 1) : 0;
@@ -97,7 +109,7 @@ static diloco_status read_token_file(char token[TOKEN_MAX], const char *path)
     return DILOCO_OK;
 }
 
-static diloco_status find_secrets(dl_http_place *p, const char *scheme)
+static diloco_status find_secrets(http_place *p, const char *scheme)
 {
     const char *given = getenv("DILOCO_HUB_TOKEN"), *path = getenv("DILOCO_HUB_TOKEN_FILE");
     char token[TOKEN_MAX] = "";
@@ -139,7 +151,7 @@ static diloco_status head(const call *c, dl_web_exchange *x)
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
     const call *c = context;
-    const dl_http_place *p = &c->s->place;
+    const http_place *p = &c->s->place;
     DL_TRY(head(c, x));
     DL_TRY(dl_buf_addf(&x->url, "%s/%s", p->base, p->bucket));
     if (*c->key) {
@@ -223,7 +235,7 @@ static diloco_status https_open(void *self, const char *place, bool create,
 static void http_close(void *self)
 {
     http_store *s = self;
-    dl_http_ear_destroy(s->ear);
+    dl_ear_destroy(s->ear);
     dl_web_destroy(s->web);
     if (s->place.authorization)
         OPENSSL_cleanse(s->place.authorization, strlen(s->place.authorization));
@@ -296,7 +308,8 @@ static diloco_status http_read(void *self, const char *key, dl_sink sink, dl_tim
 
 /* ---- listing */
 
-diloco_status dl_http_url(dl_buf *url, const dl_http_place *place, const char *path)
+/* "/list?run=bucket%2Fmore" and its kin. */
+static diloco_status add_url(dl_buf *url, const http_place *place, const char *path)
 {
     DL_TRY(dl_buf_addf(url, "%s%s?run=%s", place->base, path, place->bucket));
     if (!*place->prefix) return DILOCO_OK;
@@ -310,7 +323,7 @@ static diloco_status prepare_page(void *context, dl_web_exchange *x)
 {
     const call *c = context;
     DL_TRY(head(c, x));
-    DL_TRY(dl_http_url(&x->url, &c->s->place, "/list"));
+    DL_TRY(add_url(&x->url, &c->s->place, "/list"));
     DL_TRY(dl_buf_addf(&x->url, "&prefix="));
     DL_TRY(dl_web_escape(&x->url, c->prefix, false));
     if (!c->after) return DILOCO_OK;
@@ -372,11 +385,46 @@ static diloco_status http_list(void *self, const char *prefix, const char *after
 
 /* ---- waiting, and what it cost */
 
+static diloco_status prepare_events(void *context, dl_web_exchange *x, const char *folders,
+                                    size_t len)
+{
+    http_store *s = context;
+    x->method = "GET";
+    x->what = "the hub's events";
+    memset(&s->sse, 0, sizeof s->sse);
+    if (s->place.authorization) DL_TRY(dl_web_header(x, "%s", s->place.authorization));
+    DL_TRY(add_url(&x->url, &s->place, "/events"));
+    for (const char *f = folders; f < folders + len; f += strlen(f) + 1) {
+        DL_TRY(dl_buf_addf(&x->url, "&prefix="));
+        DL_TRY(dl_web_escape(&x->url, f, false));
+    }
+    return DILOCO_OK;
+}
+
+static void on_event(void *context, const char *event, const char *data)
+{
+    (void)event, (void)data;
+    ((http_store *)context)->told_of = true;
+}
+
+static bool hear(void *context, const void *data, size_t len)
+{
+    http_store *s = context;
+    s->told_of = false;
+    dl_sse_add(&s->sse, data, len, on_event, s);
+    return s->told_of;
+}
+
 static diloco_status http_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     http_store *s = self;
-    if (!s->ear) DL_TRY(dl_http_ear_create(&s->ear, &s->place, s->aborted));
-    return dl_http_ear_wait(s->ear, prefixes, n, until);
+    const dl_ear_args args = {.web = &s->place.web,
+                              .aborted = s->aborted,
+                              .context = s,
+                              .prepare = prepare_events,
+                              .hear = hear};
+    if (!s->ear) DL_TRY(dl_ear_create(&s->ear, &args));
+    return dl_ear_wait(s->ear, prefixes, n, until);
 }
 
 static void http_traffic(const void *self, uint64_t *sent, uint64_t *received)

@@ -11,6 +11,8 @@ typedef struct dl_store_kind {
     const char *scheme; /* "file": the url picks the row */
     size_t size;        /* bytes of private state, given zeroed */
 
+    size_t max_object; /* longest object, where that is short; 0: no limit that matters */
+
     /* Between two looks of somebody who waits, where a look costs something; 0: store.h's. */
     dl_time pause_min, pause_max;
 
@@ -28,7 +30,7 @@ typedef struct dl_store_kind {
     diloco_status (*remove)(void *self, const char *key, dl_time until);
 
     /* Optional: NULL means that store.c sleeps with back-off. DILOCO_ETIMEDOUT at `until`,
-     * which is never more than a second away: so one that is not always told need not poll. */
+     * which is never more than pause_max away: so one that is not always told need not poll. */
     diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
 
     /* Optional: what went over a network, framing, retries and lost creates included. NULL: the
@@ -42,7 +44,8 @@ typedef struct dl_store_kind {
 
 extern const dl_store_kind dl_store_file, dl_store_mem;
 /* Of builds with DL_CLOUD: */
-extern const dl_store_kind dl_store_http, dl_store_https, dl_store_s3, dl_store_gs, dl_store_az;
+extern const dl_store_kind dl_store_http, dl_store_https, dl_store_s3, dl_store_gs, dl_store_az,
+    dl_store_etcd, dl_store_etcds;
 
 /* ---- what the implementations share; in store.c */
 
@@ -66,12 +69,16 @@ DL_MUST_CHECK diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *k
                                           const atomic_bool **aborted);
 
 /* For stores that wrap another. Create without comparing what is there; wait as the inner one does
- * between two looks, without a back-off of its own; look as often as it would. */
+ * between two looks, without a back-off of its own; look as often as it would, and take no longer
+ * objects. */
 DL_MUST_CHECK diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans,
                                            size_t n_spans, bool *taken, dl_time until);
 DL_MUST_CHECK diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n,
                                            dl_time until);
 void dl_store_look_like(dl_store *store, const dl_store *inner);
+
+/* Longest object that it takes; SIZE_MAX: any. */
+size_t dl_store_max_object(const dl_store *store);
 
 /* dl_store_probe over eight open handles of one store. */
 enum { DL_PROBE_HANDLES = 8 };

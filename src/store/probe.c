@@ -151,7 +151,7 @@ static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
     size_t len = MEDIUM_BYTES;
     double write_s, read_s;
     DL_TRY(time_object(p, SMALL_OBJECTS, data, len, &write_s, &read_s));
-    if (write_s + read_s < FAST_S) {
+    if (write_s + read_s < FAST_S && dl_store_max_object(p->handles[0]) >= LARGE_BYTES) {
         len = LARGE_BYTES;
         DL_TRY(time_object(p, SMALL_OBJECTS + 1, data, len, &write_s, &read_s));
     }

@@ -5,7 +5,7 @@
  *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
  *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
-#include "store/kind.h"
+#include "store/layers.h"
 #include "store/shaped.h"
 
 #include <stddef.h>
@@ -21,18 +21,20 @@ enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
 static const dl_store_kind *const kinds[] = {
     &dl_store_file, &dl_store_mem,
 #if DL_CLOUD
-    &dl_store_http, &dl_store_https, &dl_store_s3, &dl_store_gs, &dl_store_az,
+    &dl_store_http, &dl_store_https, &dl_store_s3,    &dl_store_gs,
+    &dl_store_az,   &dl_store_etcd,  &dl_store_etcds,
 #endif
 };
 
 /* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
-static const char *const network_schemes[] = {"http", "https", "s3", "gs", "az"};
+static const char *const network_schemes[] = {"http", "https", "s3", "gs", "az", "etcd", "etcds"};
 
 struct dl_store {
     const dl_store_kind *kind;
     char *url; /* owned */
     atomic_bool aborted;
-    dl_time least, most;    /* pauses between two looks */
+    dl_time least, most; /* pauses between two looks */
+    size_t max_object;
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
@@ -182,6 +184,7 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     store->url = copy;
     store->least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
     store->most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
+    store->max_object = kind->max_object ? kind->max_object : SIZE_MAX;
     atomic_init(&store->aborted, false);
     *self = store->self;
     *aborted = &store->aborted;
@@ -189,19 +192,46 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     return DILOCO_OK;
 }
 
-diloco_status dl_store_open(dl_store **out, const char *url, bool create)
+static diloco_status open_one(dl_store **out, const char *url, bool create)
 {
     const dl_store_kind *kind;
     const char *place;
     void *self;
     const atomic_bool *aborted;
-    *out = NULL;
     DL_TRY(find_kind(&kind, &place, url));
     DL_TRY(dl_store_wrap(out, kind, url, &self, &aborted));
     diloco_status status = kind->open(self, place, create, aborted);
     if (!status) return dl_store_through_link(out);
     dl_store_close(*out);
     *out = NULL;
+    return status;
+}
+
+/* The first len bytes of a text: a url, or one and DL_STORE_UNGUARDED. */
+static diloco_status open_part(dl_store **out, const char *text, size_t len, bool create)
+{
+    const size_t mark = strlen(DL_STORE_UNGUARDED);
+    const bool unguarded = len > mark && !memcmp(text + len - mark, DL_STORE_UNGUARDED, mark);
+    char *url = strndup(text, unguarded ? len - mark : len);
+    if (!url) return dl_fail(DILOCO_ENOMEM, "no memory to open store %s", text);
+    diloco_status status = open_one(out, url, create);
+    free(url);
+    if (status || !unguarded) return status;
+    dl_store *inner = *out;
+    *out = NULL;
+    return dl_store_unguarded(out, inner);
+}
+
+diloco_status dl_store_open(dl_store **out, const char *url, bool create)
+{
+    const char *with = strstr(url, DL_STORE_WITH);
+    *out = NULL;
+    if (!with) return open_part(out, url, strlen(url), create);
+    dl_store *bulk = NULL, *coord = NULL;
+    DL_TRY(open_part(&bulk, url, (size_t)(with - url), create));
+    const diloco_status status = open_one(&coord, with + strlen(DL_STORE_WITH), create);
+    if (!status) return dl_store_split(out, bulk, coord);
+    dl_store_close(bulk);
     return status;
 }
 
@@ -217,6 +247,12 @@ const char *dl_store_url(const dl_store *store)
 {
     return store->url;
 }
+
+size_t dl_store_max_object(const dl_store *store)
+{
+    return store->max_object;
+}
+
 dl_store_counters dl_store_counts(const dl_store *store)
 {
     dl_store_counters counts = store->counts;
@@ -430,6 +466,7 @@ void dl_store_look_like(dl_store *store, const dl_store *inner)
 {
     store->least = inner->least;
     store->most = inner->most;
+    store->max_object = inner->max_object;
 }
 
 diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n, dl_time until)

@@ -32,9 +32,9 @@ typedef struct dl_store_counters {
     uint64_t n_create, n_put, n_get, n_list, n_delete;
 } dl_store_counters;
 
-/* "file:///path", "mem://name", or a plain path (a file store). DILOCO_EINVAL: no such scheme (the
- * known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO. `create`: make the root when it is
- * not there; otherwise a missing one is DILOCO_ENOENT. */
+/* "file:///path", "mem://name", or a plain path (a file store); or several of one run (layers.h).
+ * DILOCO_EINVAL: no such scheme (the known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO.
+ * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
 /* Is it the url of a store that this program can open? Looks at nothing but its text. */
 DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);

@@ -26,6 +26,120 @@ static void destroy_inner(const char *url)
 
 static const store_row row_faulty = {"faulty", make_inner, open_faultless, destroy_inner, false};
 
+/* ---- a bulk and a coord pass it together */
+
+static void make_split(char url[512])
+{
+    strcpy(url, "mem://bulk with mem://coord");
+}
+
+static dl_store *open_any(const char *url)
+{
+    dl_store *s;
+    CHECK_OK(dl_store_open(&s, url, true));
+    return s;
+}
+
+static void destroy_split(const char *url)
+{
+    (void)url;
+    store_row_mem.destroy("mem://bulk");
+    store_row_mem.destroy("mem://coord");
+}
+
+static const store_row row_split = {"split", make_split, open_any, destroy_split, true};
+
+static diloco_status note_len(void *context, const char *key, size_t len)
+{
+    return dl_buf_addf(context, "%s %zu ", key, len);
+}
+
+static void check_lens(dl_store *s, const char *prefix, const char *expected)
+{
+    dl_buf out;
+    dl_buf_init(&out, 1000);
+    CHECK_OK(dl_store_list(s, prefix, NULL, note_len, &out, DL_NEVER));
+    CHECK_STR(expected, out.len ? dl_buf_str(&out) : "");
+    dl_buf_deinit(&out);
+}
+
+TEST(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk)
+{
+    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk"),
+             *coord = open_any("mem://coord");
+    store_must_create(s, "run.json", "{}");
+    store_must_create(s, "log/0000000000.json", "entry");
+    store_must_create(s, "gen/r0.0000", "life");
+    store_must_create(s, "c/0000000000/r0.0000", "contribution");
+    store_must_create(s, "snap/0000000001/r0.0000/manifest.json", "snapshot");
+    CHECK_OK(dl_store_put(s, "hb/r0.0000", "beat", 4, DL_NEVER));
+    CHECK_STR("c/0000000000/r0.0000 run.json snap/0000000001/r0.0000/manifest.json ",
+              store_keys(bulk, "", NULL));
+    CHECK_STR("c/0000000000/r0.0000 gen/r0.0000 hb/r0.0000 log/0000000000.json run.json ",
+              store_keys(coord, "", NULL));
+    store_must_hold(coord, "c/0000000000/r0.0000", "12");
+    store_must_hold(s, "c/0000000000/r0.0000", "contribution");
+    check_lens(s, "c/0000000000/", "c/0000000000/r0.0000 12 ");
+    CHECK_OK(dl_store_delete(s, "c/0000000000/r0.0000", DL_NEVER));
+    CHECK_STR("run.json snap/0000000001/r0.0000/manifest.json ", store_keys(bulk, "", NULL));
+    check_lens(s, "c/", "");
+    dl_store_close(s);
+    dl_store_close(bulk);
+    dl_store_close(coord);
+}
+
+TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
+{
+    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk");
+    store_must_create(bulk, "c/0000000000/r0.0000", "contribution"); /* killed behind that */
+    check_lens(s, "c/", "");
+    store_must_create(s, "c/0000000000/r0.0000", "contribution");
+    check_lens(s, "c/", "c/0000000000/r0.0000 12 ");
+    const dl_span other = {"other", 5};
+    CHECK_STATUS(DILOCO_EEXIST,
+                 dl_store_create(s, "c/0000000000/r0.0000", &other, 1, NULL, DL_NEVER));
+    dl_store_close(s);
+    dl_store_close(bulk);
+}
+
+TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
+{
+    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk"),
+             *coord = open_any("mem://coord");
+    const dl_span mine = {"mine", 4};
+    bool taken;
+    store_must_create(coord, "run.json", "theirs"); /* killed before the copy */
+    CHECK_STATUS(DILOCO_EEXIST, dl_store_create(s, "run.json", &mine, 1, &taken, DL_NEVER));
+    CHECK(taken);
+    store_must_hold(bulk, "run.json", "theirs");
+    CHECK_OK(dl_store_put(bulk, "run.json", "another", 7, DL_NEVER));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_store_create(s, "run.json", &mine, 1, &taken, DL_NEVER));
+    dl_store_close(s);
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_store_open(&s, "mem://bulk with mem://coord", true));
+    CHECK_CONTAINS("hold two different runs", diloco_error_text());
+    dl_store_close(bulk);
+    dl_store_close(coord);
+}
+
+/* ---- a store that looks before it writes */
+
+TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
+{
+    dl_store *s = open_any("mem://plain unguarded"), *inner = open_any("mem://plain");
+    const dl_span one = {"one", 3}, two = {"two", 3};
+    bool taken;
+    CHECK_OK(dl_store_create(s, "a", &one, 1, &taken, DL_NEVER));
+    CHECK(!taken);
+    CHECK_OK(dl_store_create(s, "a", &one, 1, &taken, DL_NEVER));
+    CHECK(taken);
+    CHECK_STATUS(DILOCO_EEXIST, dl_store_create(s, "a", &two, 1, &taken, DL_NEVER));
+    CHECK_INT(0, dl_store_counts(inner).n_create); /* never asked for what it cannot do */
+    store_must_hold(inner, "a", "one");
+    CHECK_STR("mem://plain unguarded", dl_store_url(s));
+    dl_store_close(s);
+    dl_store_close(inner);
+}
+
 /* ---- urls */
 
 static void check_refused(diloco_status expected, const char *url, const char *part)
@@ -291,6 +405,10 @@ TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
 static int own_tests(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk),
+        cmocka_unit_test(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again),
+        cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),
+        cmocka_unit_test(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
 #if !DL_CLOUD
         cmocka_unit_test(a_store_that_this_build_leaves_out_is_refused_by_name),
@@ -313,5 +431,5 @@ static int own_tests(void)
 int main(void)
 {
     return own_tests() + store_suite_run(&store_row_file) + store_suite_run(&store_row_mem) +
-           store_suite_run(&row_faulty);
+           store_suite_run(&row_faulty) + store_suite_run(&row_split);
 }

@@ -1,12 +1,9 @@
-/* http_ear.c - a thread that follows the hub's events, and says when there is reason to look.
+/* ear.c - see ear.h.
  *
  * The stream is subscribed to the first folders of all prefixes that were ever waited for
  * ("c/0000000012/" and "log/": c/ and log/), so it need not begin anew with every entry. Whatever
- * comes (the first event says that the subscription stands, so what happened before is found by
- * the look that follows) sets `heard`, which one wait takes. While there is no stream
- * (the hub is away) the wait ends once a second. */
-#include "store/http_store.h"
-#include "store/sse.h"
+ * comes sets `heard`, which one wait takes. */
+#include "store/ear.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -18,13 +15,11 @@
 
 enum { FOLDERS_MAX = 4096, ALL_FOLDERS = 14 /* more: all keys; the hub takes 16 prefixes */ };
 
-struct dl_http_ear {
-    const dl_http_place *place;
-    const atomic_bool *aborted;
+struct dl_ear {
+    dl_ear_args a;
     dl_web *web;
     pthread_t thread;
     dl_time looked; /* without a stream; the waiter's */
-    dl_sse sse;     /* the thread's */
 
     atomic_bool restart;  /* the stream under way ends: web.c looks at it */
     pthread_mutex_t lock; /* guards all below */
@@ -35,54 +30,40 @@ struct dl_http_ear {
 
 /* ---- the thread */
 
-static void on_event(void *context, const char *event, const char *data)
+static diloco_status on_piece(void *context, const void *data, size_t len)
 {
-    dl_http_ear *ear = context;
-    (void)event, (void)data;
+    dl_ear *ear = context;
+    if (ear->a.hear && !ear->a.hear(ear->a.context, data, len)) return DILOCO_OK;
     pthread_mutex_lock(&ear->lock);
     ear->heard = ear->connected = true;
     pthread_cond_signal(&ear->wake);
     pthread_mutex_unlock(&ear->lock);
-}
-
-static diloco_status on_piece(void *context, const void *data, size_t len)
-{
-    dl_http_ear *ear = context;
-    dl_sse_add(&ear->sse, data, len, on_event, ear);
     return DILOCO_OK;
 }
 
-static diloco_status add_folders(dl_buf *url, const dl_http_ear *ear)
+/* As many as a store takes in one subscription; else all keys. */
+static size_t folders_len(const dl_ear *ear)
 {
     const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
     size_t n = 0;
-    for (const char *f = at; f < end; f += strlen(f) + 1) {
-        if (!*f || ++n > ALL_FOLDERS) return DILOCO_OK;
-    }
-    for (const char *f = at; f < end; f += strlen(f) + 1) {
-        DL_TRY(dl_buf_addf(url, "&prefix="));
-        DL_TRY(dl_web_escape(url, f, false));
-    }
-    return DILOCO_OK;
+    for (const char *f = at; f < end; f += strlen(f) + 1)
+        if (!*f || ++n > ALL_FOLDERS) return 0;
+    return ear->folders.len;
 }
 
 static diloco_status prepare(void *context, dl_web_exchange *x)
 {
-    dl_http_ear *ear = context;
-    x->method = "GET";
-    x->what = "the hub's events";
+    dl_ear *ear = context;
     x->sink = (dl_sink){.context = ear, .piece = on_piece};
-    memset(&ear->sse, 0, sizeof ear->sse);
-    if (ear->place->authorization) DL_TRY(dl_web_header(x, "%s", ear->place->authorization));
-    DL_TRY(dl_http_url(&x->url, ear->place, "/events"));
     pthread_mutex_lock(&ear->lock);
-    diloco_status status = add_folders(&x->url, ear);
+    diloco_status status =
+        ear->a.prepare(ear->a.context, x, (const char *)ear->folders.data, folders_len(ear));
     pthread_mutex_unlock(&ear->lock);
     return status;
 }
 
 /* For a while, or until it is over. With the lock. */
-static void pause_a_while(dl_http_ear *ear)
+static void pause_a_while(dl_ear *ear)
 {
     dl_time t = dl_clock_now() + TRY_AGAIN;
     struct timespec until = {.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
@@ -93,7 +74,7 @@ static void pause_a_while(dl_http_ear *ear)
 /* However a stream ends, there will be another. */
 static void *follow(void *context)
 {
-    dl_http_ear *ear = context;
+    dl_ear *ear = context;
     const dl_web_batch batch = {.n = 1, .width = 1, .context = ear, .prepare = prepare};
     pthread_mutex_lock(&ear->lock);
     while (!ear->quit) {
@@ -110,9 +91,9 @@ static void *follow(void *context)
 
 /* ---- making and unmaking */
 
-static diloco_status start(dl_http_ear *ear)
+static diloco_status start(dl_ear *ear)
 {
-    dl_web_options options = ear->place->web;
+    dl_web_options options = *ear->a.web;
     sigset_t all, old;
     options.tries = 1; /* the thread tries again by itself */
     DL_TRY(dl_web_create(&ear->web, &options, &ear->restart));
@@ -123,7 +104,7 @@ static diloco_status start(dl_http_ear *ear)
     return failed ? dl_fail(DILOCO_ENOMEM, "the system starts no more threads") : DILOCO_OK;
 }
 
-static void ear_free(dl_http_ear *ear)
+static void ear_free(dl_ear *ear)
 {
     dl_web_destroy(ear->web);
     dl_buf_deinit(&ear->folders);
@@ -132,15 +113,13 @@ static void ear_free(dl_http_ear *ear)
     free(ear);
 }
 
-diloco_status dl_http_ear_create(dl_http_ear **out, const dl_http_place *place,
-                                 const atomic_bool *aborted)
+diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args)
 {
     pthread_condattr_t monotonic;
     *out = NULL;
-    dl_http_ear *ear = calloc(1, sizeof *ear);
-    if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow the hub's events");
-    ear->place = place;
-    ear->aborted = aborted;
+    dl_ear *ear = calloc(1, sizeof *ear);
+    if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
+    ear->a = *args;
     dl_buf_init(&ear->folders, FOLDERS_MAX);
     pthread_mutex_init(&ear->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -156,7 +135,7 @@ diloco_status dl_http_ear_create(dl_http_ear **out, const dl_http_place *place,
     return DILOCO_OK;
 }
 
-void dl_http_ear_destroy(dl_http_ear *ear)
+void dl_ear_destroy(dl_ear *ear)
 {
     if (!ear) return;
     pthread_mutex_lock(&ear->lock);
@@ -171,7 +150,7 @@ void dl_http_ear_destroy(dl_http_ear *ear)
 /* ---- the waiter */
 
 /* Add the first folder of a prefix; true: it is new. */
-static bool add_folder(dl_http_ear *ear, const char *prefix)
+static bool add_folder(dl_ear *ear, const char *prefix)
 {
     const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
     size_t len = strcspn(prefix, "/");
@@ -186,17 +165,16 @@ static bool add_folder(dl_http_ear *ear, const char *prefix)
     return dl_buf_add(&ear->folders, folder, len + 1) == DILOCO_OK;
 }
 
-static diloco_status wait_slice(dl_http_ear *ear, dl_time until)
+static diloco_status wait_slice(dl_ear *ear, dl_time until)
 {
     dl_time slice = dl_time_after(dl_clock_now(), DL_STORE_SLICE);
     if (slice > until) slice = until;
     struct timespec t = {.tv_sec = slice / DL_SECOND, .tv_nsec = slice % DL_SECOND};
     pthread_cond_timedwait(&ear->wake, &ear->lock, &t);
-    return dl_store_check(ear->aborted, until, "waiting");
+    return dl_store_check(ear->a.aborted, until, "waiting");
 }
 
-diloco_status dl_http_ear_wait(dl_http_ear *ear, const char *const *prefixes, size_t n,
-                               dl_time until)
+diloco_status dl_ear_wait(dl_ear *ear, const char *const *prefixes, size_t n, dl_time until)
 {
     bool more = false;
     diloco_status status = DILOCO_OK;
