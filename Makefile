@@ -3,7 +3,7 @@
 BUILD ?= build/release
 PREFIX ?= /usr/local
 
-.PHONY: all demo test bench check soak format install deb clean
+.PHONY: all demo test bench claims check soak format install deb clean
 
 all: packages-build
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
@@ -20,6 +20,9 @@ test: packages-build packages-test packages-servers all ## every test this machi
 
 bench: all ## what is measured, against what: bench/*.md
 	@bench/run.sh $(BUILD)
+
+claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts [FLAGS=--overnight]
+	@python3 bench/claims/claims.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/claims $(FLAGS)
 
 soak: packages-build packages-test packages-check all ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
