@@ -12,13 +12,16 @@
  * Held, every seed:
  *   I1  equal digests at equal entries, in all lives of all replicas but a liar's
  *   I2  an entry that was read never reads otherwise later, and the log has no gap
- *   I3  no sample of a shard counts twice (one fragment, tau = 0)
+ *   I3  no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice
+ *       in any shape, and with one fragment, tau = 0 every one below the cursor that is neither
+ *       returned nor held has counted
  *   I4  when faults stop, the run goes on to its end
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
  *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep,
  *       and a liar's)
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
+#include "run/exec_parts.h"
 #include "run/open.h"
 #include "sim.h"
 #include "store/kind.h"
@@ -92,6 +95,7 @@ static bool is_partial(const sim *s, const dl_control *control, const dl_entry *
 
 static void count_commit(const replica *r, const dl_entry *entry)
 {
+    sim_count_shared_seat(r, entry);
     count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
     count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
     r->sim->commits++;
@@ -145,6 +149,8 @@ static void count_answer(const replica *r, const dl_event *event)
     const bool put = a->kind == DL_ASK_CONTRIBUTE;
     const dl_take *take = put ? dl_pace_take(&r->pace, a->entry) : NULL;
     count(SIM_TAKEOVER, put && event->taken);
+    const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
+    count(SIM_HELD, taken && taken->dealt.n > 1);
     count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
     count(SIM_PASS, put && !event->taken && (!take || take->gone));
     count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
@@ -370,7 +376,8 @@ static void beat_all(sim *s)
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
     uint32_t block[4];
-    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, r->shard), sample * N_FLOATS + i);
+    const uint64_t shard = r->sim->dealt ? 0 : r->shard;
+    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * N_FLOATS + i);
     return (float)block[0] / 4294967296.0f - 0.5f;
 }
 
@@ -453,6 +460,9 @@ static void make_stops(replica *r)
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
     }
+    const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
+    if (ledger)
+        (void)dl_ledger_sample(ledger, r->pace.n_taken, r->name, r->pace.position, &r->next_sample);
     r->train_until = dl_pace_train_until(&r->pace);
     if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */
     const double steps = (double)(r->train_until - r->pace.position);
@@ -636,6 +646,17 @@ static void set(dl_config *c, const char *name, const char *value)
     }
 }
 
+/* Every third seed deals its data. A step is of one sample. */
+static void choose_deal(sim *s)
+{
+    s->dealt = s->seed % 3 == 0 && !s->schedule.async;
+    s->exact = s->dealt && s->n_fragments == 1 && s->schedule.delay == 0;
+    if (s->dealt) set(&s->config, "data.deal", "log");
+    set(&s->config, "trainer.batch_size", "1");
+    if (s->exact) set(&s->config, "run.on_uncounted", "adopt");
+    if (s->exact) set(&s->config, "server.diloco.local_mix", "0");
+}
+
 /* Fragments, schedule and overlap; every other seed is vanilla. */
 static void choose_shape(sim *s)
 {
@@ -648,7 +669,8 @@ static void choose_shape(sim *s)
                   {2, "6", "2", "torchft", "4", "steps"}, {1, "5", "4", "offset", "8", "steps"},
                   {1, "5", "0", "offset", "8", "eager"},  {1, "5", "0", "async", "1", "steps"},
                   {2, "5", "0", "offset", "4", "delayed"}};
-    const size_t i = s->seed % (sizeof shapes / sizeof shapes[0]);
+    const size_t shape = s->seed % (sizeof shapes / sizeof shapes[0]);
+    const size_t i = s->seed % 6 == 0 ? 0 : shape; /* half of those that deal: exactly once */
     s->n_fragments = shapes[i].n_fragments;
     set(&s->config, "trainer.rounds", shapes[i].rounds);
     set(&s->config, "trainer.local_steps_per_round", shapes[i].steps);
@@ -659,6 +681,7 @@ static void choose_shape(sim *s)
     set(&s->config, "server.diloco.local_mix", dl_rng_below(&s->rng, 2) ? "0" : "0.5");
     if (dl_schedule_of(&s->schedule, &s->config, (int)s->n_fragments))
         DIE(s, "%s", diloco_error_text());
+    choose_deal(s);
 }
 
 static void configure(sim *s)
@@ -712,7 +735,8 @@ static void begin(sim *s, uint64_t seed, size_t n)
     const bool liar = dl_rng_below(&s->rng, 4) == 0;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
-        snprintf(r->name, sizeof r->name, "r%zu", i);
+        const bool twin = s->dealt && seed % 9 == 0 && i == 2; /* sits where r1 sits */
+        snprintf(r->name, sizeof r->name, twin ? "q1" : "r%zu", i);
         r->sim = s;
         r->speed = sim_uniform(s, 0.5, 2);
         r->shard = i;

@@ -42,6 +42,8 @@ enum { SIM_MAX_LATE = 256, SIM_RECENT = 256 };
     X(NO_QUORUM, "aborts for want of a quorum (commit_partial)")                                   \
     X(ABORT_RULE, "aborts because somebody was missing (abort)")                                   \
     X(SILENT, "aborts because the missing were silent (wait)")                                     \
+    X(HELD, "contributions made also of what was dealt for aborted entries")                       \
+    X(SHARED_SEAT, "guests passed over because another sat on the same seat")                      \
     X(AHEAD, "contributions put while an earlier entry was open")                                  \
     X(TRAINED_BESIDE, "steps taken while a contribution moved")                                    \
     X(MUTE, "due points that a joiner had too little for")                                         \
@@ -142,6 +144,9 @@ typedef struct sim {
     size_t n_recent;
     double next_cut;
     uint64_t commits, aborts, crashes;
+    bool dealt, exact; /* the log deals the data; each sample counts exactly once */
+    uint64_t counted;  /* samples of dealt data, and whether all contributions were there to tell */
+    bool all_counted;
 } sim;
 
 #define DIE(s, ...)                                                                                \
@@ -174,7 +179,8 @@ void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, be
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_check_log(sim *s);                                            /* I2, I3, at the end */
-void sim_audit(sim *s);                                                /* I5 */
+void sim_audit(sim *s);                                                /* I5, I3 of dealt data */
+void sim_count_shared_seat(const replica *r, const dl_entry *entry);
 void sim_print_happenings(void);
 bool sim_all_happened(void); /* names what did not, on stderr */
 

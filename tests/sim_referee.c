@@ -95,14 +95,49 @@ void sim_audit(sim *s)
         DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
     if (!dl_hash_equal(dl_state_digest_all(state), s->digest[ENTRIES]))
         DIE(s, "I5: the audit gives another state");
+    const dl_ledger *ledger = state->control.ledger;
+    if (s->exact && s->all_counted &&
+        s->counted + dl_ledger_open(ledger) != dl_ledger_cursor(ledger))
+        DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
+            (unsigned long long)s->counted, (unsigned long long)dl_ledger_open(ledger),
+            (unsigned long long)dl_ledger_cursor(ledger));
     dl_exec_destroy(exec);
+}
+
+void sim_count_shared_seat(const replica *r, const dl_entry *entry)
+{
+    uint64_t mine, theirs, len;
+    const dl_ledger *l = dl_exec_state(r->exec)->control.ledger;
+    for (size_t i = 0; l && i < entry->n_members; i++)
+        if (strcmp(entry->members[i].life.replica, r->name) != 0 &&
+            dl_ledger_chunk(l, entry->entry, r->name, &mine, &len) &&
+            dl_ledger_chunk(l, entry->entry, entry->members[i].life.replica, &theirs, &len))
+            sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
 /* I3: ranges of samples that counted, by shard, do not overlap. */
 typedef struct ranges {
     sim *s;
     uint64_t end[MAX_REPLICAS];
+    uint64_t dealt[ENTRIES * MAX_REPLICAS * DL_DEALT_MAX][2];
+    size_t n_dealt;
 } ranges;
+
+/* Dealt chunks overlap with no other that counted. */
+static void check_dealt(ranges *r, const dl_contribution *c)
+{
+    for (uint64_t i = 0; i < c->dealt.n; i++) {
+        const uint64_t first = c->dealt.first[i], end = first + c->dealt.len;
+        for (size_t k = 0; k < r->n_dealt; k++)
+            if (first < r->dealt[k][1] && r->dealt[k][0] < end)
+                DIE(r->s, "I3: dealt samples [%llu, %llu) count twice, again in entry %llu by %s",
+                    (unsigned long long)first, (unsigned long long)end,
+                    (unsigned long long)c->entry, c->life.replica);
+        r->dealt[r->n_dealt][0] = first;
+        r->dealt[r->n_dealt++][1] = end;
+        r->s->counted += end - first;
+    }
+}
 
 static void check_member(ranges *r, uint64_t e, const dl_life *life)
 {
@@ -116,7 +151,8 @@ static void check_member(ranges *r, uint64_t e, const dl_life *life)
     if (got == DILOCO_OK) {
         if (dl_contribution_read_header(&c, bytes.data, bytes.len))
             DIE(s, "I3: %s", diloco_error_text());
-        if (c.first_sample < r->end[c.shard])
+        check_dealt(r, &c);
+        if (!s->dealt && c.first_sample < r->end[c.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
                 "before %llu",
@@ -125,6 +161,7 @@ static void check_member(ranges *r, uint64_t e, const dl_life *life)
                 (unsigned long long)r->end[c.shard]);
         r->end[c.shard] = c.end_sample;
     }
+    s->all_counted &= got == DILOCO_OK;
     dl_buf_deinit(&bytes);
 }
 
@@ -132,7 +169,11 @@ void sim_check_log(sim *s)
 {
     dl_entry *entry = &s->entry;
     dl_buf text;
-    ranges r = {.s = s};
+    static ranges r;
+    memset(&r, 0, sizeof r);
+    r.s = s;
+    s->counted = 0;
+    s->all_counted = true;
     const dl_outer *outer = dl_outer_find("nesterov");
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     for (uint64_t e = 0; e < ENTRIES; e++) {
@@ -145,7 +186,7 @@ void sim_check_log(sim *s)
         if (dl_entry_read(entry, text.data, text.len, outer)) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
-        if (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async)
+        if (!s->dealt && (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
             check_member(&r, e, &entry->members[i].life);

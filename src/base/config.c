@@ -246,6 +246,8 @@ static const dl_option rows[] = {
 {"data.augment", NULL, BOOL, AT(augment), "true", 0, 0, "", NULL, AGREE,
  "training images of CIFAR10 are shifted by up to 4 pixels and mirrored at random"},
 {"data.tokenizer", NULL, NAME, AT(tokenizer), "byte", 0, 0, "", NULL, AGREE, "how text becomes tokens"},
+{"data.deal", NULL, NAME, AT(deal), "local", 0, 0, "", "local|log", AGREE,
+ "each replica goes through a shard of its own, or the log deals the samples of common data"},
 {"data.sampler", "data.partition", NAME, AT(sampler), "contiguous", 0, 0, "", NULL, AGREE,
  "which samples a replica or client has; one file of src/data each"},
 {"data.random_seed", NULL, INT, AT(data_seed), "1", 0, 9e15, "", NULL, AGREE, "key of the sampler's draws"},

@@ -49,6 +49,10 @@ void dl_driver_count_step(dl_driver *driver, uint64_t step);
 /* t of this replica: steps that were counted, and those that were passed over. */
 uint64_t dl_driver_position(const dl_driver *driver);
 
+/* Where the log deals the data: the sample that the step at the present position begins with.
+ * False: it does not, or the entry that was trained for is decided. */
+bool dl_driver_sample(dl_driver *driver, uint64_t *sample);
+
 /* Train up to this position; the present one where something is to be done; UINT64_MAX when the
  * run is over. */
 uint64_t dl_driver_train_until(dl_driver *driver);
