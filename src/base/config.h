@@ -73,7 +73,7 @@ typedef struct diloco_config {
     double rope_theta, norm_eps, z_loss;
 
     /* [data] */
-    dl_config_name datasource, tokenizer, sampler, deal, stream, label_distribution;
+    dl_config_name datasource, tokenizer, sampler, stream, label_distribution;
     int64_t partition_size, data_seed, min_partition_size, per_client_classes;
     double concentration, label_concentration, quantity_concentration;
     dl_config_path institution_classes, non_iid_clients;

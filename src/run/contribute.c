@@ -38,7 +38,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .steps = w->steps,
                          .samples = w->samples,
                          .tokens = w->tokens,
-                         .shard = from->dealt.n ? 0 : w->shard,
+                         .shard = w->shard,
                          .first_sample = w->first_sample,
                          .end_sample = w->end_sample,
                          .loss = w->loss,
@@ -48,8 +48,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .n_floats = s->n_trained + s->n_averaged,
                          .n_integers = s->n_integers,
                          .n_booleans = s->n_booleans,
-                         .payload_len = payload_len,
-                         .dealt = from->dealt};
+                         .payload_len = payload_len};
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec = x->forms[ask->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);

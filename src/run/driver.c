@@ -234,16 +234,6 @@ uint64_t dl_driver_position(const dl_driver *d)
     return d->pace.position; /* only the trainer moves it */
 }
 
-bool dl_driver_sample(dl_driver *d, uint64_t *sample)
-{
-    dl_driver_lock(d);
-    const dl_ledger *ledger = dl_driver_control(d)->ledger;
-    const bool dealt = ledger && dl_ledger_sample(ledger, d->pace.n_taken, d->a.self.replica,
-                                                  d->pace.position, sample);
-    dl_driver_unlock(d);
-    return dealt;
-}
-
 uint64_t dl_driver_train_until(dl_driver *d)
 {
     dl_driver_lock(d);
@@ -279,7 +269,6 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
     dl_driver_unlock(d);
     facts.next_stop = dl_driver_train_until(d);
     dl_background_traffic(d->background, &facts.background_sent, &facts.background_received);
-    dl_background_beats(d->background, &facts.heartbeats, &facts.heartbeat_s_max);
     return facts;
 }
 

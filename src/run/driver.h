@@ -49,10 +49,6 @@ void dl_driver_count_step(dl_driver *driver, uint64_t step);
 /* t of this replica: steps that were counted, and those that were passed over. */
 uint64_t dl_driver_position(const dl_driver *driver);
 
-/* Where the log deals the data: the sample that the step at the present position begins with.
- * False: it does not, or the entry that was trained for is decided. */
-bool dl_driver_sample(dl_driver *driver, uint64_t *sample);
-
 /* Train up to this position; the present one where something is to be done; UINT64_MAX when the
  * run is over. */
 uint64_t dl_driver_train_until(dl_driver *driver);
@@ -89,9 +85,7 @@ typedef struct dl_driver_facts {
     double loss;                         /* of the last commit's members; NAN before */
     uint64_t bytes_sent, bytes_received; /* by the exchange's handle: all that training waits for */
     uint64_t background_sent, background_received; /* snapshots, collection, heartbeats */
-    uint64_t heartbeats;
-    double heartbeat_s_max; /* the longest that one took */
-    double waited_s;        /* that training has waited for the exchange, in all */
+    double waited_s; /* that training has waited for the exchange, in all */
 } dl_driver_facts;
 dl_driver_facts dl_driver_facts_now(dl_driver *driver);
 

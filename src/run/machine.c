@@ -45,9 +45,6 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
         status = dl_entry_init(&m->draft.entry, args->max_members);
     }
     if (!status) status = dl_entry_init(&m->entry, args->max_members);
-    if (!status && args->control->ledger)
-        status =
-            dl_ledger_create(&m->scratch, args->config, &args->pace->schedule, args->max_members);
     if (status) {
         dl_machine_destroy(m);
         return status;
@@ -61,7 +58,6 @@ void dl_machine_destroy(dl_machine *m)
     if (!m) return;
     dl_entry_deinit(&m->draft.entry);
     dl_entry_deinit(&m->entry);
-    dl_ledger_destroy(m->scratch);
     dl_arena_deinit(&m->arena);
     free(m);
 }
@@ -420,8 +416,7 @@ static dl_draft_source draft_source(const dl_machine *m)
                              .fragment = dl_machine_fragment(m),
                              .base = m->digest[dl_machine_fragment(m)],
                              .n_commits = m->n_commits[dl_machine_fragment(m)],
-                             .snapshot = m->snapshot_known,
-                             .scratch = m->scratch};
+                             .snapshot = m->snapshot_known};
 }
 
 static dl_ask create(dl_machine *m)

@@ -226,23 +226,13 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what, const dl_manifest *manifest)
 {
     DL_TRY(dl_run_read(out, digest, store));
-    diloco_status status = dl_runfile_matches(out, what->config, manifest);
+    const diloco_status status = dl_runfile_matches(out, what->config, manifest);
     if (status) {
         dl_runfile_deinit(out);
         return dl_fail_context(status, "%s holds another run", dl_store_url(store));
     }
-    const bool differs = what->data_digest[0] && out->data_digest[0] &&
-                         strcmp(what->data_digest, out->data_digest) != 0;
-    if (differs && !strcmp(out->config.deal, "log")) {
-        status = dl_fail(DILOCO_EDIFFERS,
-                         "this machine's data is not the data that the log deals (digests %s and "
-                         "%s): give every replica the same files in the same order, or keep data "
-                         "apart with data.deal = \"local\"",
-                         what->data_digest, out->data_digest);
-        dl_runfile_deinit(out);
-        return status;
-    }
-    if (differs)
+    if (what->data_digest[0] && out->data_digest[0] &&
+        strcmp(what->data_digest, out->data_digest) != 0)
         dl_log(DILOCO_LOG_WARN,
                "this machine's data is not the data the run began with (digests %s and %s)",
                what->data_digest, out->data_digest);

@@ -259,12 +259,6 @@ void dl_pace_settle(dl_pace *p)
     p->settled = true;
 }
 
-void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
-{
-    if (entry < p->folded) return;
-    if (!held || p->position < dl_schedule_take(&p->schedule, entry)) all_behind(p);
-}
-
 void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     const bool async = p->schedule.async, under_way = p->n_taken > p->next_adopt;

@@ -145,17 +145,12 @@ void dl_run_fresh(void *user, uint32_t fragment)
     run->loss_sum[fragment] = 0;
 }
 
-static uint64_t samples_a_step(const diloco_run *run)
-{
-    return (uint64_t)(run->config.batch_size * run->config.accumulation);
-}
-
 void dl_run_skip(diloco_run *run)
 {
     const uint64_t to = dl_driver_position(run->driver);
-    const bool dealt = dl_driver_sample(run->driver, &run->at.next_sample);
-    if (to == run->position && !dealt) return;
-    if (!dealt) run->at.next_sample += (to - run->position) * samples_a_step(run);
+    const uint64_t a_step = (uint64_t)(run->config.batch_size * run->config.accumulation);
+    if (to == run->position) return;
+    run->at.next_sample += (to - run->position) * a_step;
     for (size_t f = 0; f < run->n_fragments; f++)
         if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
     run->position = to;
@@ -165,11 +160,6 @@ void dl_run_go_on(diloco_run *run)
 {
     dl_run_skip(run);
     run->trained_since = dl_clock_now();
-}
-
-static bool deals(const diloco_run *run)
-{
-    return strcmp(run->config.deal, "log") == 0;
 }
 
 static void count(diloco_run *run, const diloco_step_report *report)
@@ -214,13 +204,6 @@ diloco_status diloco_step(diloco_run *run, const diloco_step_report *report)
 {
     DL_TRY(must_be_joined(run, "diloco_step"));
     if (diloco_run_done(run)) return DILOCO_OK;
-    if (report && deals(run) && report->samples != samples_a_step(run))
-        return dl_fail(DILOCO_EINVAL,
-                       "data.deal = \"log\" deals %llu samples a step (trainer.batch_size x "
-                       "trainer.gradient_accumulation_steps), and a step of %llu was reported: "
-                       "set these to what a step takes, or data.deal to \"local\"",
-                       (unsigned long long)samples_a_step(run),
-                       (unsigned long long)report->samples);
     if (report && run->due)
         return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL");
     if (report) count(run, report);
@@ -312,8 +295,6 @@ void dl_run_end_line(diloco_run *run)
                               .bytes_received = f.bytes_received,
                               .background_sent = f.background_sent,
                               .background_received = f.background_received,
-                              .heartbeats = f.heartbeats,
-                              .heartbeat_s_max = f.heartbeat_s_max,
                               .n_floats = run->file.manifest.n_parameters,
                               .utilization = wall > 0 ? dl_seconds(run->training) / wall : 0,
                               .digest = dl_state_digest_all(state)};

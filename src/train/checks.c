@@ -8,7 +8,6 @@
 #include "combine/combine.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
-#include "run/deal.h"
 #include "run/open.h"
 #include "store/store.h"
 #include "tensor/isa.h"
@@ -186,29 +185,10 @@ static diloco_status check_muon(const dl_config *config)
                    config->muon_lr);
 }
 
-/* PROTOCOL P18. */
-static diloco_status check_deal(const dl_config *config)
-{
-    if (!is(config->deal, "log")) return DILOCO_OK;
-    if (is(config->schedule, "async"))
-        return dl_fail(DILOCO_EREFUSED,
-                       "data.deal = \"log\" deals samples from due point to due point, and "
-                       "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
-                       "schedule \"offset\"");
-    const bool whole = is(config->sampler, "whole") || is(config->sampler, "all_inclusive");
-    if (dl_config_federated(config) || (!whole && by_hand(config, "data.sampler")))
-        return dl_fail(DILOCO_EREFUSED,
-                       "%s data of its own, and data.deal = \"log\" deals the samples of all the "
-                       "data to all: leave one of them away",
-                       dl_config_federated(config) ? "clients.total_clients gives each client"
-                                                   : "data.sampler gives each replica");
-    return DILOCO_OK;
-}
-
 static const refusal refusals[] = {
-    check_store,         check_length,      check_faithful,    check_counts,   check_quorum,
-    check_data_parallel, check_single,      check_synchronous, check_schedule, check_optimizer,
-    check_muon,          dl_schedule_check, check_deal,
+    check_store,    check_length,        check_faithful, check_counts,
+    check_quorum,   check_data_parallel, check_single,   check_synchronous,
+    check_schedule, check_optimizer,     check_muon,     dl_schedule_check,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -572,15 +552,6 @@ static void warn_eval(warning *out, const dl_config *config)
                  "the shared model will not be evaluated");
 }
 
-/* PROTOCOL P18: what is promised of dealt data. */
-static void warn_deal(warning *out, const dl_config *config)
-{
-    if (is(config->deal, "log") && !dl_deal_is_exact(config))
-        say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
-                 "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
-                 "run.on_uncounted = \"adopt\"");
-}
-
 static void warn_quorum(warning *out, const dl_config *config)
 {
     if (by_hand(config, "run.quorum") && !is(config->on_missing, "commit_partial"))
@@ -624,7 +595,6 @@ static const warning_row warnings[] = {
     {"combiner_options", warn_combiner_options},
     {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
-    {"deal", warn_deal},
     {"quorum", warn_quorum},
     {"threads", warn_threads},
 };

@@ -170,13 +170,6 @@ static diloco_status check_same_settings(const dl_config *config)
     return status;
 }
 
-/* Which shard its samples are numbered in. What the log deals are samples of all there is, which is
- * what every shard is then. */
-static size_t data_shard(const replica *r)
-{
-    return strcmp(r->setup.config.deal, "log") ? (size_t)r->now.shard : 0;
-}
-
 /* ---- the record */
 
 static void record_warning(void *user, const char *code, const char *text)
@@ -237,7 +230,7 @@ static diloco_status evaluate_theta(replica *r, dl_score *held_out, dl_score *ne
     dl_backend_leave(s->backend);
     if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
     if (!status)
-        status = dl_evaluate_samples(next, s, data_shard(r), r->now.sample,
+        status = dl_evaluate_samples(next, s, (size_t)r->now.shard, r->now.sample,
                                      (size_t)s->config.batch_size);
     dl_backend_copy_within(s->backend, parameters, aside, bytes);
     return status;
@@ -311,7 +304,7 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
     double lr;
     DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions));
     lr = rewarmed(r, lr);
-    DL_TRY(dl_step_take(&facts, &r->step, data_shard(r), r->now.sample, lr));
+    DL_TRY(dl_step_take(&facts, &r->step, (size_t)r->now.shard, r->now.sample, lr));
     if (r->rewarming) r->rewarming--;
     if (r->step.inner) r->inner_steps = dl_inner_steps(r->step.inner);
     dl_meter_step(&r->meter, &facts);
