@@ -2,7 +2,7 @@
 #
 #   libdiloco        base … run: embeds in anybody's trainer
 #   libdiloco-train  nn, model, data, train on top of it
-#   diloco           plan, hub and cli, with both in it
+#   diloco           fed, plan, hub and cli, with both in it
 #
 # A folder that has no sources yet is left out, and what needs it is not built.
 
@@ -52,8 +52,8 @@ if(TARGET dl_train)
 endif()
 
 if(TARGET dl_train AND TARGET dl_plan AND TARGET dl_cli)
-  add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli> $<TARGET_OBJECTS:dl_plan>
-                 $<TARGET_OBJECTS:dl_hub>)
+  add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli> $<TARGET_OBJECTS:dl_fed>
+                 $<TARGET_OBJECTS:dl_plan> $<TARGET_OBJECTS:dl_hub>)
   target_link_libraries(diloco PRIVATE dl_flags diloco_train_static ${server})
   set_property(TARGET diloco PROPERTY LINKER_LANGUAGE CXX)
   install(TARGETS diloco)

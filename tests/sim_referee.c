@@ -32,25 +32,12 @@ bool sim_all_happened(void)
     return all;
 }
 
-/* Tensors, and whom the next entry waits for. */
-static dl_hash state_hash(const dl_state *state)
-{
-    struct {
-        dl_hash tensors, names, misses;
-    } of;
-    const dl_roster *r = &state->control.roster;
-    of.tensors = dl_state_digest_all(state);
-    of.names = dl_hash_bytes(r->names, r->n * sizeof *r->names);
-    of.misses = dl_hash_bytes(r->misses, r->n * sizeof *r->misses);
-    return dl_hash_bytes(&of, sizeof of);
-}
-
 void sim_check_digest(replica *r)
 {
     sim *s = r->sim;
     const dl_state *state = dl_exec_state(r->exec);
     const uint64_t e = state->control.entry;
-    const dl_hash all = state_hash(state);
+    const dl_hash all = dl_state_digest_all(state);
     if (r->liar || e > ENTRIES) return;
     if (s->known[e] && !dl_hash_equal(s->digest[e], all))
         DIE(s, "I1: %s has another state after %llu entries", r->name, (unsigned long long)e);
@@ -61,53 +48,7 @@ void sim_check_digest(replica *r)
 void sim_check_moved(replica *r, const dl_ask *swap)
 {
     sim_check_digest(r);
-    if (r->liar) return;
-    r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
-    r->sim->has_moved[swap->entry] = true;
-}
-
-/* ---- lives and heartbeats */
-
-void sim_see_lives(replica *r, const dl_event *listing)
-{
-    for (size_t i = 0; i < listing->n_listed; i++) {
-        const dl_life *life = &listing->listed[i].life;
-        if (!strcmp(life->replica, r->name) && life->generation > r->life.generation)
-            r->saw_later = true;
-    }
-}
-
-void sim_check_life(const replica *r)
-{
-    if (r->saw_later)
-        DIE(r->sim, "I7: %s.%u goes on, though it has seen a later life of its own", r->name,
-            (unsigned)r->life.generation);
-}
-
-/* A heartbeat counts as seen when it is put just now and its name is old enough for any listing. */
-void sim_check_removal(const sim *s, const char *key)
-{
-    uint64_t entry;
-    dl_life life;
-    if (s->schedule.async || !dl_key_parse_contribution(&entry, &life, key)) return;
-    for (size_t i = 0; i < s->n_slots; i++) {
-        const replica *r = &s->replicas[i];
-        const bool beats = r->alive && dl_life_equal(&r->beat_life, &r->life) && !r->has_twin &&
-                           r->last_beat == s->now && s->now - r->first_beat > SIM_STALEST;
-        if (beats && r->beat_entry <= entry)
-            DIE(s, "I8: %s is removed, and %s has just said that it is at entry %llu", key, r->name,
-                (unsigned long long)r->beat_entry);
-    }
-}
-
-void sim_check_ends(const sim *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        bool ended = false;
-        for (size_t k = i; k < s->n_slots; k++)
-            ended |= s->replicas[k].ended && !strcmp(s->replicas[k].name, s->replicas[i].name);
-        if (!ended) DIE(s, "I4: no life of %s comes to the end", s->replicas[i].name);
-    }
+    if (!r->liar) r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
 }
 
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
@@ -152,18 +93,53 @@ void sim_audit(sim *s)
     if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
     if (state->control.entry != ENTRIES)
         DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
-    if (!dl_hash_equal(state_hash(state), s->digest[ENTRIES]))
+    if (!dl_hash_equal(dl_state_digest_all(state), s->digest[ENTRIES]))
         DIE(s, "I5: the audit gives another state");
+    const dl_ledger *ledger = state->control.ledger;
+    if (s->exact && s->all_counted &&
+        s->counted + dl_ledger_open(ledger) != dl_ledger_cursor(ledger))
+        DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
+            (unsigned long long)s->counted, (unsigned long long)dl_ledger_open(ledger),
+            (unsigned long long)dl_ledger_cursor(ledger));
     dl_exec_destroy(exec);
+}
+
+void sim_count_shared_seat(const replica *r, const dl_entry *entry)
+{
+    uint64_t mine, theirs, len;
+    const dl_ledger *l = dl_exec_state(r->exec)->control.ledger;
+    for (size_t i = 0; l && i < entry->n_members; i++)
+        if (strcmp(entry->members[i].life.replica, r->name) != 0 &&
+            dl_ledger_chunk(l, entry->entry, r->name, &mine, &len) &&
+            dl_ledger_chunk(l, entry->entry, entry->members[i].life.replica, &theirs, &len))
+            sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
 /* I3: ranges of samples that counted, by shard, do not overlap. */
 typedef struct ranges {
     sim *s;
     uint64_t end[MAX_REPLICAS];
+    uint64_t dealt[ENTRIES * MAX_REPLICAS * DL_DEALT_MAX][2];
+    size_t n_dealt;
 } ranges;
 
-static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *life)
+/* Dealt chunks overlap with no other that counted. */
+static void check_dealt(ranges *r, const dl_contribution *c)
+{
+    for (uint64_t i = 0; i < c->dealt.n; i++) {
+        const uint64_t first = c->dealt.first[i], end = first + c->dealt.len;
+        for (size_t k = 0; k < r->n_dealt; k++)
+            if (first < r->dealt[k][1] && r->dealt[k][0] < end)
+                DIE(r->s, "I3: dealt samples [%llu, %llu) count twice, again in entry %llu by %s",
+                    (unsigned long long)first, (unsigned long long)end,
+                    (unsigned long long)c->entry, c->life.replica);
+        r->dealt[r->n_dealt][0] = first;
+        r->dealt[r->n_dealt++][1] = end;
+        r->s->counted += end - first;
+    }
+}
+
+static void check_member(ranges *r, uint64_t e, const dl_life *life)
 {
     sim *s = r->s;
     dl_key key;
@@ -175,10 +151,8 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
     if (got == DILOCO_OK) {
         if (dl_contribution_read_header(&c, bytes.data, bytes.len))
             DIE(s, "I3: %s", diloco_error_text());
-        if (!dl_hash_equal(c.base, base))
-            DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
-                life->replica);
-        if (c.first_sample < r->end[c.shard])
+        check_dealt(r, &c);
+        if (!s->dealt && c.first_sample < r->end[c.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
                 "before %llu",
@@ -187,6 +161,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
                 (unsigned long long)r->end[c.shard]);
         r->end[c.shard] = c.end_sample;
     }
+    s->all_counted &= got == DILOCO_OK;
     dl_buf_deinit(&bytes);
 }
 
@@ -194,7 +169,11 @@ void sim_check_log(sim *s)
 {
     dl_entry *entry = &s->entry;
     dl_buf text;
-    ranges r = {.s = s};
+    static ranges r;
+    memset(&r, 0, sizeof r);
+    r.s = s;
+    s->counted = 0;
+    s->all_counted = true;
     const dl_outer *outer = dl_outer_find("nesterov");
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     for (uint64_t e = 0; e < ENTRIES; e++) {
@@ -207,12 +186,10 @@ void sim_check_log(sim *s)
         if (dl_entry_read(entry, text.data, text.len, outer)) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
-        if (entry->commit && s->has_moved[e] && !valid)
-            DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
-        if (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async)
+        if (!s->dealt && (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
-            check_member(&r, e, entry->base, &entry->members[i].life);
+            check_member(&r, e, &entry->members[i].life);
     }
     dl_buf_deinit(&text);
 }

@@ -108,7 +108,8 @@ typedef struct diloco_run_info {
     uint32_t fragments;  /* P: entries of a round */
     uint64_t step;       /* optimizer steps this replica completed, in all its lives */
     uint64_t sample;     /* next sample of its stream, counted over all its lives */
-    int shard;           /* which shard of the data is this replica's */
+    int shard;           /* which shard of the data is this replica's; data.deal = "log": none, but
+                          * `sample` is of all the data */
     bool resumed;        /* diloco_run_join took up saved private state */
     bool interrupted;    /* diloco_run_interrupt was called */
     uint64_t bytes_sent, bytes_received;

@@ -74,6 +74,9 @@ static const dl_option rows[] = {
 {"run.spool_mb", NULL, INT, AT(spool_mb), "1024", 1, 1e9, "MiB", NULL, 0,
  "with run.spool = auto: more than this for all members goes to disk"},
 
+{"run.role", NULL, NAME, AT(role), "both", 0, 0, "", "both|server|worker", 0,
+ "federated: what this machine's processes do: train clients, close entries, or both"},
+
 {"general.base_path", NULL, TEXT, AT(base_path), "runs", 0, DL_PATH_MAX, "path", NULL, 0,
  "folder of the runs whose run.store nobody gave, each by its file's name"},
 
@@ -83,6 +86,10 @@ static const dl_option rows[] = {
  "logical clients, each with data and inner state of its own; 0: none, replicas train as they are"},
 {"clients.per_round", NULL, INT, AT(per_round), "0", 0, 65536, "clients", NULL, AGREE,
  "clients drawn for each round; 0: all of them"},
+{"clients.state", NULL, TEXT, AT(client_state), "", 0, DL_PATH_MAX, "url", NULL, 0,
+ "private store of the clients' inner state, which workers share; empty: run.state_dir/clients"},
+{"clients.on_lost_state", NULL, NAME, AT(on_lost_state), "stop", 0, 0, "", "stop|reset", 0,
+ "a client's state is gone or damaged: stop, or begin its optimizer anew and say so"},
 
 {"server.do_test", NULL, BOOL, AT(server_test), "true", 0, 0, "", NULL, AGREE,
  "evaluate the shared model; false: never, whatever trainer.eval_every says"},
@@ -164,8 +171,8 @@ static const dl_option rows[] = {
  "only basic: a trainer that counts completed optimizer steps"},
 {"trainer.model_name", NULL, NAME, AT(model), "gpt", 0, 0, "", NULL, AGREE, "the model; one file of src/model each"},
 {"trainer.rounds", NULL, INT, AT(rounds), "8", 1, BIG, "rounds", NULL, AGREE, "each synchronises every fragment once; the run ends after them"},
-{"trainer.local_steps_per_round", "sync_every", INT, AT(local_steps), "500", 1, BIG, "steps", NULL, AGREE,
- "H: completed optimizer steps between entries"},
+{"trainer.local_steps_per_round", "sync_every", INT, AT(local_steps), "500", 0, BIG, "steps", NULL, AGREE,
+ "H: completed optimizer steps between entries; 0, of clients: trainer.epochs of their data"},
 {"trainer.epochs", NULL, INT, AT(epochs), "0", 0, BIG, "epochs", NULL, AGREE,
  "most passes of a client over its data in a round, which have to reach H; 0: no bound"},
 {"trainer.batch_size", NULL, INT, AT(batch_size), "8", 1, 1e9, "samples", NULL, AGREE, "samples of a micro-batch"},
@@ -246,6 +253,8 @@ static const dl_option rows[] = {
 {"data.augment", NULL, BOOL, AT(augment), "true", 0, 0, "", NULL, AGREE,
  "training images of CIFAR10 are shifted by up to 4 pixels and mirrored at random"},
 {"data.tokenizer", NULL, NAME, AT(tokenizer), "byte", 0, 0, "", NULL, AGREE, "how text becomes tokens"},
+{"data.deal", NULL, NAME, AT(deal), "local", 0, 0, "", "local|log", AGREE,
+ "each replica goes through a shard of its own, or the log deals the samples of common data"},
 {"data.sampler", "data.partition", NAME, AT(sampler), "contiguous", 0, 0, "", NULL, AGREE,
  "which samples a replica or client has; one file of src/data each"},
 {"data.random_seed", NULL, INT, AT(data_seed), "1", 0, 9e15, "", NULL, AGREE, "key of the sampler's draws"},

@@ -29,6 +29,8 @@ typedef struct diloco_config {
     /* [clients] logical clients; total_clients > 0 is what makes a run federated */
     dl_config_name client_type;
     int64_t total_clients, per_round;
+    dl_config_path client_state;
+    dl_config_name role, on_lost_state;
 
     /* [server], [algorithm], [results], [general] */
     dl_config_name algorithm_type;
@@ -73,7 +75,7 @@ typedef struct diloco_config {
     double rope_theta, norm_eps, z_loss;
 
     /* [data] */
-    dl_config_name datasource, tokenizer, sampler, stream, label_distribution;
+    dl_config_name datasource, tokenizer, sampler, deal, stream, label_distribution;
     int64_t partition_size, data_seed, min_partition_size, per_client_classes;
     double concentration, label_concentration, quantity_concentration;
     dl_config_path institution_classes, non_iid_clients;
@@ -95,10 +97,15 @@ const char *dl_config_origin(const dl_config *config, const char *name);
 /* Set by anything but the default? */
 bool dl_config_given(const dl_config *config, const char *name);
 
-/* Do logical clients train (docs/contract.md), and not the replicas themselves? */
+/* Do logical clients train (docs/federated.md), and not the replicas themselves? */
 static inline bool dl_config_federated(const dl_config *config)
 {
     return config->total_clients > 0;
+}
+/* How many of them a round asks. */
+static inline size_t dl_config_per_round(const dl_config *config)
+{
+    return (size_t)(config->per_round ? config->per_round : config->total_clients);
 }
 
 #endif

@@ -30,7 +30,7 @@ TEST(what_is_wrong_changes_nothing_and_names_the_nearest)
     CHECK_STATUS(DILOCO_EINVAL, diloco_config_set(c, "trainer.round", "12", NULL));
     CHECK_CONTAINS("trainer.rounds", diloco_error_text());
     CHECK_STATUS(DILOCO_EINVAL, diloco_config_set(c, "trainer.rounds", "twelve", NULL));
-    CHECK_STATUS(DILOCO_EINVAL, diloco_config_set(c, "trainer.local_steps_per_round", "0", NULL));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_config_set(c, "trainer.local_steps_per_round", "-1", NULL));
     CHECK_OK(diloco_config_get(c, "trainer.rounds", value, sizeof value));
     CHECK_STR("8", value);
     CHECK_STATUS(DILOCO_EINVAL, diloco_config_get(c, "trainer.round", value, sizeof value));

@@ -21,7 +21,8 @@ enum {
     DL_STREAM_AUGMENT = 7,   /* training images, by shard */
     DL_STREAM_BUCKETS = 8,   /* a combiner's shuffle */
     DL_STREAM_PARTITION = 9, /* which samples a client has, by client */
-    DL_STREAM_SHUFFLE = 10   /* the order they are dealt in, by class */
+    DL_STREAM_SHUFFLE = 10,  /* the order they are dealt in, by class */
+    DL_STREAM_CLIENTS = 11   /* whom an entry asks, by entry */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

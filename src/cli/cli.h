@@ -16,6 +16,7 @@ typedef enum dl_flag {
     DL_FLAG_REPLICAS,
     DL_FLAG_STORE,
     DL_FLAG_COORD,
+    DL_FLAG_ROLE,
     DL_FLAG_SEED,
     DL_FLAG_PRESET,
     DL_FLAG_RECORD,

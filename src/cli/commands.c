@@ -10,14 +10,16 @@ const dl_command dl_commands[] = {
      "CONFIG is a TOML file; values come from the defaults, the preset, the file and the flags,\n"
      "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
      "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
-     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_COORD) | BIT(DL_FLAG_SEED) |
-         BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) | BIT(DL_FLAG_SET) |
-         BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_ROLE) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_COORD) |
+         BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) |
+         BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) |
+         BIT(DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_train},
     {"join", "URL", "take part in a run; its settings come from the run itself",
      "The data is this machine's own copy: --set data.train_path=FILE.",
-     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) | BIT(DL_FLAG_SET) |
-         BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_ROLE) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) |
+         BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) |
+         BIT(DL_FLAG_VERBOSE),
      DL_SETS_MACHINE, dl_cmd_join},
     {"serve", "[DIR]", "the hub: a folder of runs over HTTP, for replicas that share no disk",
      "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "

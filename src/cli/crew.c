@@ -34,7 +34,8 @@ static diloco_status set_number(dl_config *config, const char *name, int64_t val
 diloco_status dl_crew_fill_in(dl_config *config)
 {
     if (config->local_replicas == 0)
-        DL_TRY(set_number(config, "run.local_replicas", config->replicas));
+        DL_TRY(set_number(config, "run.local_replicas",
+                          dl_config_federated(config) ? 1 : config->replicas));
     if (config->threads > 0) return DILOCO_OK;
     int64_t threads = diloco_cores() / config->local_replicas;
     return set_number(config, "run.threads", threads > 1 ? threads : 1);
@@ -47,6 +48,7 @@ static diloco_status say_start(crew *c)
     char line[512];
     dl_unit_text parameters;
     const dl_config *config = c->config;
+    const bool federated = dl_config_federated(config);
     diloco_run_status *run = malloc(sizeof *run);
     if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
     diloco_status status = diloco_run_status_read(run, config->store, 0);
@@ -58,9 +60,11 @@ static diloco_status say_start(crew *c)
                  run->entries, run->entries_total);
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
-                 "%zu replica%s here of %" PRId64 ", %" PRId64 " thread%s each on %d core%s (%s)",
-                 c->n, dl_plural(c->n), config->replicas, config->threads,
-                 dl_plural((uint64_t)config->threads), diloco_cores(),
+                 "%zu %s%s here %s %" PRId64 "%s, %" PRId64 " thread%s each on %d core%s (%s)",
+                 c->n, federated ? config->role[0] == 's' ? "server" : "worker" : "replica",
+                 dl_plural(c->n), federated ? "for" : "of",
+                 federated ? config->total_clients : config->replicas, federated ? " clients" : "",
+                 config->threads, dl_plural((uint64_t)config->threads), diloco_cores(),
                  dl_plural((uint64_t)diloco_cores()), diloco_isa());
         dl_report_say(&c->report, line);
     }

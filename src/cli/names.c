@@ -18,10 +18,10 @@
 enum { NUMBERS_MAX = 1 << 20 };
 
 /* "r12" -> 12; false: not one of our names. */
-static bool number_of(uint64_t *out, const char *name)
+static bool number_of(uint64_t *out, const char *name, char letter)
 {
     char *end;
-    if (name[0] != 'r' || name[1] < '0' || name[1] > '9' || (name[1] == '0' && name[2]))
+    if (name[0] != letter || name[1] < '0' || name[1] > '9' || (name[1] == '0' && name[2]))
         return false;
     *out = strtoull(name + 1, &end, 10);
     return !*end && *out < NUMBERS_MAX;
@@ -46,13 +46,13 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Numbers of the names in the state folder, ascending, at most cap. */
-static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_dir)
+static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_dir, char letter)
 {
     size_t n = 0;
     DIR *dir = opendir(state_dir);
     if (!dir) return 0; /* no replica was here yet */
     for (struct dirent *entry; n < cap && (entry = readdir(dir));)
-        n += number_of(&numbers[n], entry->d_name);
+        n += number_of(&numbers[n], entry->d_name, letter);
     closedir(dir);
     qsort(numbers, n, sizeof *numbers, by_number);
     return n;
@@ -77,19 +77,26 @@ static bool taken(const diloco_run_status *run, const char *name, bool join)
     return false;
 }
 
+typedef struct asked {
+    char letter;
+    const char *state_dir;
+    const diloco_run_status *run;
+    bool join;
+} asked;
+
 static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t n_known,
-                   const char *state_dir, const diloco_run_status *run, bool join)
+                   const asked *a)
 {
     size_t chosen = 0;
     for (size_t i = 0; i < n_known && chosen < n; i++) {
-        snprintf(out[chosen], sizeof *out, "r%llu", (unsigned long long)known[i]);
-        chosen += !join || !runs_here(state_dir, out[chosen]);
+        snprintf(out[chosen], sizeof *out, "%c%llu", a->letter, (unsigned long long)known[i]);
+        chosen += !a->join || !runs_here(a->state_dir, out[chosen]);
     }
     for (uint64_t number = 0; chosen < n; number++) {
         char name[sizeof *out];
-        snprintf(name, sizeof name, "r%llu", (unsigned long long)number);
-        if (has(out, chosen, name) || taken(run, name, join)) continue;
-        if (join && runs_here(state_dir, name)) continue;
+        snprintf(name, sizeof name, "%c%llu", a->letter, (unsigned long long)number);
+        if (has(out, chosen, name) || taken(a->run, name, a->join)) continue;
+        if (a->join && runs_here(a->state_dir, name)) continue;
         memcpy(out[chosen++], name, sizeof name);
     }
 }
@@ -101,9 +108,12 @@ diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *c
     diloco_status status = DILOCO_OK;
     if (!known || !run) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
     if (!status) status = diloco_run_status_read(run, config->store, 0);
+    const asked a = {.letter = strcmp(config->role, "server") == 0 ? 's' : 'r',
+                     .state_dir = config->state_dir,
+                     .run = run,
+                     .join = join};
     if (!status)
-        choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, config->state_dir),
-               config->state_dir, run, join);
+        choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, a.state_dir, a.letter), &a);
     free(known);
     free(run);
     return status;

@@ -1,4 +1,5 @@
-/* names.h - what the replicas on this machine are called: r0, r1, …
+/* names.h - what the replicas on this machine are called: r0, r1, … (s0, s1, … where run.role is
+ * server: src/fed counts workers by the letter).
  *
  * A name's private state is in run.state_dir/<name>/, so the names found there come first: they
  * resume. Then the smallest free ones. */

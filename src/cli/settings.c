@@ -198,8 +198,9 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
 
 static diloco_status take_flags(dl_config *config, const dl_args *args)
 {
-    static const dl_flag shorthands[] = {DL_FLAG_PRESET, DL_FLAG_STORE,  DL_FLAG_COORD,
-                                         DL_FLAG_SEED,   DL_FLAG_RECORD, DL_FLAG_RUN_LINK};
+    static const dl_flag shorthands[] = {DL_FLAG_PRESET,  DL_FLAG_STORE, DL_FLAG_COORD,
+                                         DL_FLAG_ROLE,    DL_FLAG_SEED,  DL_FLAG_RECORD,
+                                         DL_FLAG_RUN_LINK};
     for (size_t i = 0; i < args->n_sets; i++)
         DL_TRY(take_set(config, args->sets[i], args->command->sets));
     for (size_t i = 0; i < sizeof shorthands / sizeof *shorthands; i++)
@@ -230,6 +231,7 @@ diloco_status dl_settings_replicas(dl_config *config, const char *text)
     if (local_by_set && before != config->local_replicas)
         return dl_fail(DILOCO_EINVAL, "--replicas and --set run.local_replicas contradict each "
                                       "other");
+    if (dl_config_federated(config)) return DILOCO_OK; /* members are clients, not processes */
     bool too_few = config->replicas < config->local_replicas;
     if (by_set && too_few) return contradicts_replicas(config, config->local_replicas);
     if ((by_set || by_file) && !too_few) return DILOCO_OK;

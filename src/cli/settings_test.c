@@ -94,8 +94,8 @@ TEST(unknown_names_are_told_with_line_column_and_the_nearest)
 
 TEST(values_out_of_range_or_of_another_type_are_refused_with_their_place)
 {
-    check_refused("run.toml:2:25: trainer.local_steps_per_round = \"0\" is not a whole number",
-                  "[trainer]\nlocal_steps_per_round = 0\n", "");
+    check_refused("run.toml:2:25: trainer.local_steps_per_round = \"-1\" is not a whole number",
+                  "[trainer]\nlocal_steps_per_round = -1\n", "");
     check_refused("run.toml:1:22: trainer.batch_size is a whole number, without quotes",
                   "trainer.batch_size = \"8\"\n", "");
     check_refused("a whole number, without quotes", "trainer.batch_size = 8.5\n", "");

@@ -79,13 +79,19 @@ static diloco_status check_mixing(const dl_combine_rule *rule)
 
 static diloco_status check_members(const dl_combine_rule *rule, const dl_config *config)
 {
-    size_t needed = dl_combine_needed(rule);
-    if ((size_t)config->replicas < needed)
+    const size_t needed = dl_combine_needed(rule), clients = dl_config_per_round(config);
+    const bool federated = dl_config_federated(config);
+    if (federated && clients < needed)
+        return dl_fail(DILOCO_EREFUSED,
+                       "combiner %s needs %zu members, and a round asks %zu clients: raise "
+                       "clients.per_round, or take combiner mean",
+                       rule->combiner->name, needed, clients);
+    if (!federated && (size_t)config->replicas < needed)
         return dl_fail(DILOCO_EREFUSED,
                        "combiner %s needs %zu members, and run.replicas is %" PRId64
                        ": raise it, or take combiner mean",
                        rule->combiner->name, needed, config->replicas);
-    if ((size_t)config->min_replicas < needed && !rule->fall_back)
+    if (!federated && (size_t)config->min_replicas < needed && !rule->fall_back)
         return dl_fail(DILOCO_EREFUSED,
                        "combiner %s needs %zu members, and run.min_replicas allows %" PRId64
                        ": raise it, or let such entries fall back with "

@@ -121,8 +121,8 @@ static diloco_status find_source(dl_data *data, size_t *row, const dl_config *co
     DL_TRY(find_row(row, dl_datasource_name_at, config->datasource, "data.datasource"));
     data->kind = sources[*row].images;
     data->stride = data->kind ? 1 : (size_t)config->context;
-    data->whole =
-        strcmp(config->sampler, "whole") == 0 || strcmp(config->sampler, "all_inclusive") == 0;
+    data->whole = strcmp(config->sampler, "whole") == 0 ||
+                  strcmp(config->sampler, "all_inclusive") == 0 || strcmp(config->deal, "log") == 0;
     data->taken = SIZE_MAX;
     data->augment = config->augment;
     data->seed = (uint64_t)config->seed;

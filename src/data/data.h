@@ -5,9 +5,10 @@
  * (base/sample.h). The validation part comes from data.test_path, or it is the test files that lie
  * beside an image set's training files, or it is cut from the end (data.test_fraction; 0 leaves
  * none). The training part is cut into n_shards pieces by data.sampler: contiguous ones of equal
- * length, or as data/partition.h says (whole: every shard is all of it). Of tokens a piece is cut
- * into windows of T + 1 that overlap by one, T = parameters.model.context. A window, or an image,
- * is a *sample*. What is left behind the last whole shard or window is not used.
+ * length, or as data/partition.h says (whole, or data.deal = log: every shard is all of it; what is
+ * dealt are samples of shard 0). Of tokens a piece is cut into windows of T + 1 that overlap by
+ * one, T = parameters.model.context. A window, or an image, is a *sample*. What is left behind the
+ * last whole shard or window is not used.
  *
  *     sample i of shard k, epoch i / W:  permute(i mod W; seed, shard, epoch) of the shard's W
  *

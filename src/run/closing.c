@@ -1,6 +1,8 @@
 /* closing.c - see closing.h for the table. */
 #include "run/closing.h"
 
+#include "run/clients.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,8 @@ dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time 
 
 static bool has_roster(const dl_closing *c)
 {
-    return c->control->entry > c->control->n_later; /* from entry L on */
+    return dl_config_federated(c->config) ||
+           c->control->entry > c->control->n_later; /* from L on */
 }
 
 static bool all_there(const dl_closing *c)
@@ -83,6 +86,12 @@ static dl_time grace(const dl_closing *c)
     return dl_time_from_seconds(fmax(c->config->grace_s, c->config->grace_slack * c->slack_s));
 }
 
+/* Clients have no heartbeat to be silent with: some worker will train them. */
+static bool waits_for_clients(const dl_closing *c)
+{
+    return dl_config_federated(c->config) && !strcmp(c->config->on_missing, "wait");
+}
+
 dl_verdict dl_closing_look(const dl_closing *c)
 {
     if (all_there(c)) return commit();
@@ -92,6 +101,7 @@ dl_verdict dl_closing_look(const dl_closing *c)
         const dl_time over = dl_time_after(c->enough_at, grace(c));
         return c->now >= over ? commit() : wait_until(over);
     }
+    if (waits_for_clients(c)) return wait_until(DL_NEVER);
     if (c->now < c->deadline) return wait_until(c->deadline);
     return (dl_verdict){.kind = DL_VERDICT_WATCH};
 }

@@ -8,6 +8,9 @@
  *         on_missing = abort                          abort
  *         on_missing = wait                           abort if all who miss are silent, else wait
  *
+ * Of a federated run the roster are the sampled clients, from entry 0 on, and `wait` waits for all
+ * of them, without a deadline.
+ *
  * The first L entries have no roster: they wait for `replicas` answers, or from start_timeout on
  * for `min_replicas` contributions, and have no deadline. */
 #ifndef DL_RUN_CLOSING_H

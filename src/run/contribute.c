@@ -30,7 +30,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
     const dl_exec_work *w = &from->work;
-    dl_contribution c = {.life = x->a.self,
+    dl_contribution c = {.life = ask->life,
                          .entry = ask->entry,
                          .fragment = ask->fragment,
                          .position = w->position,
@@ -38,17 +38,19 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .steps = w->steps,
                          .samples = w->samples,
                          .tokens = w->tokens,
-                         .shard = w->shard,
+                         .shard = from->dealt.n ? 0 : w->shard,
                          .first_sample = w->first_sample,
                          .end_sample = w->end_sample,
                          .loss = w->loss,
+                         .holds = w->holds,
                          .norm = from->norm,
                          .base = from->base,
                          .manifest = x->a.run->manifest.digest,
                          .n_floats = s->n_trained + s->n_averaged,
                          .n_integers = s->n_integers,
                          .n_booleans = s->n_booleans,
-                         .payload_len = payload_len};
+                         .payload_len = payload_len,
+                         .dealt = from->dealt};
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec = x->forms[ask->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);
@@ -94,7 +96,7 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
     return DILOCO_OK;
 }
 
-/* Header, payload, integers and booleans into x->spans; how many spans there are. */
+/* Header, payload, integers and booleans into x->spans, for ask->life; how many spans there are. */
 static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
                           unsigned char header[DL_CONTRIBUTION_HEADER], const dl_capture *from)
 {
@@ -119,35 +121,67 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
     return discrete ? 3 : 2;
 }
 
-diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_time began)
+{
+    x->facts.norm = from->norm;
+    x->facts.fragment = ask->fragment;
+    x->facts.step = from->work.step;
+    x->facts.position = from->work.position;
+    x->facts.encode_s = dl_seconds(dl_clock_now() - began);
+}
+
+/* What is in x->spans; a name that is taken by other bytes is EEXIST. */
+static diloco_status put(dl_exec *x, const dl_ask *ask, size_t n_spans, dl_time until)
+{
+    dl_key key;
+    const dl_time began = dl_clock_now();
+    dl_key_contribution(key, ask->entry, &ask->life);
+    diloco_status status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
+    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+        status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
+    x->facts.put_s = dl_seconds(dl_clock_now() - began);
+    return status;
+}
+
+diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
 {
     const dl_time began = dl_clock_now();
+    dl_ask own = *asked, *ask = &own;
+    own.life = x->a.self;
     dl_capture from = captured_or_nothing(x, ask);
     const bool nothing = !from.g;
     if (nothing) make_nothing(x, ask->fragment, &from);
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
-    x->facts.norm = from.norm;
-    x->facts.fragment = ask->fragment;
-    x->facts.step = from.work.step;
-    x->facts.position = from.work.position;
     const size_t n_spans = make_object(x, ask, &c, header, &from);
-    const dl_time encoded = dl_clock_now();
-    x->facts.encode_s = dl_seconds(encoded - began);
+    measure(x, ask, &from, began);
     if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
     if (nothing || !x->contributed) DL_TRY(find_former(x, ask, &c, nothing, event, until));
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;
 
-    dl_key key;
-    dl_key_contribution(key, ask->entry, &x->a.self);
-    diloco_status status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
-    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
-        status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
-    x->facts.put_s = dl_seconds(dl_clock_now() - encoded);
+    const diloco_status status = put(x, ask, n_spans, until);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
-                       "%s holds other bytes: another process lives as %s; stop one", key,
-                       x->a.self.replica);
+                       "this replica's contribution to entry %llu is there with other bytes: "
+                       "another process lives as %s; stop one",
+                       (unsigned long long)ask->entry, x->a.self.replica);
     return status;
+}
+
+diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *client,
+                                 dl_time until)
+{
+    const dl_time began = dl_clock_now();
+    dl_ask ask = {.entry = x->state.control.entry, .life = client->life};
+    unsigned char header[DL_CONTRIBUTION_HEADER];
+    dl_contribution c;
+    DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
+    const dl_capture *from = dl_exec_captured(x, ask.entry);
+    const size_t n_spans = make_object(x, &ask, &c, header, from);
+    measure(x, &ask, from, began);
+    DL_TRY(client->keep(client->user, c.body));
+    const diloco_status status = put(x, &ask, n_spans, until);
+    *first = status != DILOCO_EEXIST;
+    return *first ? status : DILOCO_OK;
 }

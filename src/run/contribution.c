@@ -14,6 +14,7 @@
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "run/contribution.h"
 
+#include "run/deal.h"
 #include "run/fields.h"
 
 #include <errno.h>
@@ -114,6 +115,11 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_bytes(c, f->body.bytes, sizeof f->body.bytes);
     walk_u64(c, &f->packing);
     walk_u64(c, &f->unpacked_len);
+    walk_u64(c, &f->dealt.n);
+    walk_u64(c, &f->dealt.len);
+    for (size_t i = 0; i < DL_DEALT_MAX; i++)
+        walk_u64(c, &f->dealt.first[i]);
+    walk_u64(c, &f->holds);
 }
 
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
@@ -155,6 +161,9 @@ static diloco_status check_fields(const dl_contribution *f)
     if (f->packing > DL_PACKING_ZSTD) bad = "packing";
     if (f->packing == DL_PACKING_NONE && f->unpacked_len) bad = "unpacked_len";
     if (f->end_sample < f->first_sample) bad = "end_sample";
+    if (f->dealt.n > DL_DEALT_MAX || (f->dealt.n == 0 && f->dealt.len)) bad = "dealt";
+    for (size_t i = bad ? DL_DEALT_MAX : f->dealt.n; i < DL_DEALT_MAX; i++)
+        if (f->dealt.first[i]) bad = "dealt";
     return bad ? dl_fail(DILOCO_EPROTO, "contribution header: %s has no possible value", bad)
                : DILOCO_OK;
 }
@@ -340,6 +349,15 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
     return DILOCO_OK;
 }
 
+/* Who deals no data expects none to be named. */
+static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
+{
+    const char *why = NULL;
+    if (e->ledger) why = dl_ledger_refuses(e->ledger, &r->facts);
+    if (!e->ledger && r->facts.dealt.n) why = "it names dealt samples, and this run deals none";
+    return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
+}
+
 static diloco_status check_header(reader *r)
 {
     if (dl_contribution_read_header(&r->facts, r->header, sizeof r->header)) {
@@ -348,6 +366,7 @@ static diloco_status check_header(reader *r)
     }
     DL_TRY(check_origin(r, r->expect));
     DL_TRY(check_sizes(r, r->expect));
+    DL_TRY(check_dealt(r, r->expect));
     dl_digest_begin(&r->digest);
     r->at = r->expect->packer ? r->slot->size - (r->total - sizeof r->header) : 0;
     return DILOCO_OK;

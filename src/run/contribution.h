@@ -16,6 +16,16 @@
 enum { DL_CONTRIBUTION_HEADER = 512 };
 typedef enum dl_packing { DL_PACKING_NONE = 0, DL_PACKING_ZSTD = 1 } dl_packing;
 
+/* Which chunks of the common data a contribution was made of (deal.h); none where it is not dealt.
+ */
+enum { DL_DEALT_MAX = 16 };
+typedef struct dl_dealt {
+    uint64_t n, len;              /* chunks, of len samples each */
+    uint64_t first[DL_DEALT_MAX]; /* of each its first sample: of the deals of the n entries up to
+                                   * the contribution's own */
+} dl_dealt;
+typedef struct dl_ledger dl_ledger;
+
 typedef struct dl_contribution {
     char run[33];
     dl_life life;
@@ -36,6 +46,8 @@ typedef struct dl_contribution {
     dl_hash body;          /* dl_digest_bytes of all bytes behind the header */
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
+    dl_dealt dealt;
+    uint64_t holds;        /* samples of a logical client's shard, its weight; else 0 */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
@@ -57,6 +69,7 @@ typedef struct dl_contribution_expect {
     dl_fragment_shape shape;
     const dl_codec_form *form;
     dl_packer *packer;          /* NULL: payloads are not packed */
+    const dl_ledger *ledger;    /* NULL: data is not dealt */
     float bound;                /* largest size of an element */
     const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
@@ -76,8 +89,8 @@ void dl_slot_destroy(dl_slot *slot);
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
  * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
  * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
- * "codec", "non-finite", "bound", "header"), else "". DILOCO_ENOENT. Store errors as they are.
- * A slot that is smaller than dl_contribution_body_max of what is expected is a bug. */
+ * "codec", "non-finite", "bound", "header", "dealt"), else "". DILOCO_ENOENT. Store errors as they
+ * are. A slot that is smaller than dl_contribution_body_max of what is expected is a bug. */
 DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
                                                   dl_contribution_data *data, const char **reason,
                                                   dl_slot *slot, dl_store *store, const char *key,

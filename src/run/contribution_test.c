@@ -238,7 +238,10 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 207, 0x80, DILOCO_EPROTO, "norm");    /* negative */
     check_broken(&s, 288, 2, DILOCO_EPROTO, "packing");
     check_broken(&s, 296, 1, DILOCO_EPROTO, "unpacked_len"); /* without packing */
-    check_broken(&s, 304, 1, DILOCO_EPROTO, "reserved");
+    check_broken(&s, 304, 17, DILOCO_EPROTO, "dealt");
+    check_broken(&s, 312, 1, DILOCO_EPROTO, "dealt"); /* chunks of a length, and none of them */
+    check_broken(&s, 320, 1, DILOCO_EPROTO, "dealt");
+    check_broken(&s, 456, 1, DILOCO_EPROTO, "reserved");
     check_broken(&s, 495, 1, DILOCO_EPROTO, "reserved");
     s.facts.loss = INFINITY;
     check_broken(&s, 288, 0, DILOCO_EPROTO, "loss");
@@ -442,6 +445,11 @@ TEST(what_belongs_elsewhere_is_rejected)
     s.facts.fragment = 1;
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "foreign", "fragment 1");
+
+    s.facts = good;
+    s.facts.dealt = (dl_dealt){.n = 1, .len = 10};
+    make_object(&s);
+    check_rejected(&s, DILOCO_EPROTO, "dealt", "this run deals none");
 
     s.facts = good;
     s.facts.base = dl_hash_bytes("older", 5);

@@ -2,6 +2,7 @@
 #include "run/draft.h"
 
 #include "run/async.h"
+#include "run/clients.h"
 #include "run/fold.h"
 
 #include <math.h>
@@ -25,23 +26,41 @@ static void put_member(dl_entry *d, const dl_member *member)
     d->members[at] = *member;
 }
 
-static void put_members(dl_draft *draft, const dl_known_table *known)
+static dl_member member_of(const dl_known *k)
+{
+    return (dl_member){.life = k->life,
+                       .entry = k->entry,
+                       .body = k->facts.body,
+                       .steps = k->facts.steps,
+                       .samples = k->facts.samples,
+                       .tokens = k->facts.tokens,
+                       .bytes = k->len,
+                       .loss = k->facts.loss,
+                       .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
+}
+
+static void put_members(dl_draft *draft, const dl_known_table *known, const dl_ledger *ledger)
 {
     dl_entry *d = &draft->entry;
     d->n_members = 0;
     for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
         const dl_known *k = &known->at[i];
         if (!dl_known_counts(known, k)) continue;
-        put_member(d, &(dl_member){.life = k->life,
-                                   .entry = k->entry,
-                                   .body = k->facts.body,
-                                   .steps = k->facts.steps,
-                                   .samples = k->facts.samples,
-                                   .tokens = k->facts.tokens,
-                                   .bytes = k->len,
-                                   .loss = k->facts.loss});
+        const dl_member member = member_of(k);
+        if (!ledger || dl_ledger_has_room(ledger, d, &member)) put_member(d, &member);
     }
     dl_known_slots(draft->slots, known, d);
+}
+
+/* The ledger behind the draft. */
+static void put_deal(dl_entry *d, const dl_draft_source *from)
+{
+    const dl_ledger *ledger = from->args->control->ledger;
+    d->deal = (dl_entry_deal){.there = false};
+    if (!ledger) return;
+    dl_ledger_copy(from->scratch, ledger);
+    dl_ledger_fold(from->scratch, d, &d->roster);
+    d->deal = dl_ledger_deal(from->scratch);
 }
 
 static double mean_loss(const dl_entry *d)
@@ -72,14 +91,17 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
     snprintf(d->run, sizeof d->run, "%s", a->run);
-    put_members(draft, from->known);
+    put_members(draft, from->known, a->control->ledger);
     d->loss = mean_loss(d);
     if (a->pace->schedule.async) {
         if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;
         dl_async_next_roster(&d->roster, a->control, d);
+    } else if (dl_config_federated(a->config)) {
+        dl_clients_sample(&d->roster, a->config, d->entry + 1);
     } else {
         dl_fold_next_roster(&d->roster, a->control, d, from->silent);
     }
+    put_deal(d, from);
 }
 
 static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
@@ -87,8 +109,9 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
     dl_entry *d = &draft->entry;
     for (size_t i = 0; i < d->n_members; i++) {
         const dl_member *m = &d->members[i];
-        draft->facts[i] = (dl_member_facts){m->samples, m->steps, m->tokens,
-                                            from->known->at[draft->slots[i]].norm2};
+        const dl_known *k = &from->known->at[draft->slots[i]];
+        const uint64_t samples = k->facts.holds ? k->facts.holds : m->samples;
+        draft->facts[i] = (dl_member_facts){samples, m->steps, m->tokens, k->norm2};
     }
     DL_TRY(
         dl_weights(draft->raw, draft->weight, from->args->weighting, draft->facts, d->n_members));

@@ -23,6 +23,7 @@ typedef struct dl_draft_source {
     uint32_t fragment;
     dl_hash base; /* of the fragment now */
     uint64_t n_commits, snapshot;
+    dl_ledger *scratch; /* where control has a ledger */
 } dl_draft_source;
 
 /* Takes its arrays from the arena (measuring: none); the entry is initialised by the caller. */

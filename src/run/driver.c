@@ -229,9 +229,26 @@ void dl_driver_count_step(dl_driver *d, uint64_t step)
     dl_background_tell_step(d->background, step, d->pace.position);
 }
 
+void dl_driver_pass_to(dl_driver *d, uint64_t position)
+{
+    dl_driver_lock(d);
+    d->pace.position = position;
+    dl_driver_unlock(d);
+}
+
 uint64_t dl_driver_position(const dl_driver *d)
 {
     return d->pace.position; /* only the trainer moves it */
+}
+
+bool dl_driver_sample(dl_driver *d, uint64_t *sample)
+{
+    dl_driver_lock(d);
+    const dl_ledger *ledger = dl_driver_control(d)->ledger;
+    const bool dealt = ledger && dl_ledger_sample(ledger, d->pace.n_taken, d->a.self.replica,
+                                                  d->pace.position, sample);
+    dl_driver_unlock(d);
+    return dealt;
 }
 
 uint64_t dl_driver_train_until(dl_driver *d)
@@ -297,7 +314,7 @@ static diloco_status make_pace(dl_driver *d)
                           .pace = &d->pace,
                           .config = &d->a.run->config,
                           .replica = d->a.self.replica,
-                          .work = d->a.work,
+                          .work = d->a.trained,
                           .fresh = d->a.fresh,
                           .user = d->a.user};
     return DILOCO_OK;

@@ -26,11 +26,15 @@ typedef struct dl_driver_args {
     void *lr_user;
     /* Save the local state as it is now: before an entry is taken. */
     diloco_status (*save)(void *user);
+    /* Federated (NULL: nothing to do): the open entry waits; train one of the clients that it asks.
+     * *worked: it is worth looking again. */
+    diloco_status (*work)(void *user, bool *worked);
     /* Nothing trained on the fragment is still to be sent. */
     void (*fresh)(void *user, uint32_t fragment);
     void *user;
-    const dl_exec_work *work; /* [P] of the training since the base: read when taken */
-    atomic_bool *interrupted; /* taken down when a call returns because of it */
+    bool follows;                /* leaves the closing of entries to others */
+    const dl_exec_work *trained; /* [P] since the base: read when taken */
+    atomic_bool *interrupted;    /* taken down when a call returns because of it */
 } dl_driver_args;
 
 /* Heartbeats begin. */
@@ -46,8 +50,15 @@ DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_pace_sav
 /* One step is complete: position moves on. */
 void dl_driver_count_step(dl_driver *driver, uint64_t step);
 
+/* Federated: to this position without a step. */
+void dl_driver_pass_to(dl_driver *driver, uint64_t position);
+
 /* t of this replica: steps that were counted, and those that were passed over. */
 uint64_t dl_driver_position(const dl_driver *driver);
+
+/* Where the log deals the data: the sample that the step at the present position begins with.
+ * False: it does not, or the entry that was trained for is decided. */
+bool dl_driver_sample(dl_driver *driver, uint64_t *sample);
 
 /* Train up to this position; the present one where something is to be done; UINT64_MAX when the
  * run is over. */

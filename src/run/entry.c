@@ -195,6 +195,17 @@ static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
     dl_json_u64(j, "tokens", m->tokens);
     dl_json_u64(j, "bytes", m->bytes);
     dl_json_f64(j, "loss", m->loss);
+    if (m->held) dl_json_u64(j, "held", m->held);
+    dl_json_end(j);
+}
+
+static void write_deal(dl_json *j, const dl_entry_deal *deal)
+{
+    if (!deal->there) return;
+    dl_json_object(j, "deal");
+    dl_json_u64(j, "cursor", deal->cursor);
+    dl_json_u64(j, "each", deal->len);
+    dl_json_hash(j, "ledger", deal->ledger);
     dl_json_end(j);
 }
 
@@ -228,6 +239,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_roster_write(&j, &entry->roster);
     dl_json_f32_bits(&j, "next_lr", entry->next_lr);
     dl_json_f32_bits(&j, "next_mu", entry->next_mu);
+    write_deal(&j, &entry->deal);
     dl_json_bool(&j, "last", entry->last);
     return dl_sealed_end(&j, start);
 }
@@ -248,7 +260,21 @@ static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value obj
     DL_TRY(dl_json_read_u64(&m->samples, object, "samples", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&m->tokens, object, "tokens", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&m->bytes, object, "bytes", UINT64_MAX));
+    m->held = 0;
+    if (dl_json_get(object, "held").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_u32(&m->held, object, "held", DL_HELD_MAX));
     return dl_json_read_f64_or_nan(&m->loss, object, "loss");
+}
+
+static diloco_status read_deal(dl_entry_deal *out, dl_json_value root)
+{
+    dl_json_value object = dl_json_get(root, "deal");
+    *out = (dl_entry_deal){.there = object.type != DL_JSON_MISSING};
+    if (!out->there) return DILOCO_OK;
+    if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"deal\" is not an object");
+    DL_TRY(dl_json_read_u64(&out->cursor, object, "cursor", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&out->len, object, "each", UINT64_MAX));
+    return dl_json_read_hash(&out->ledger, object, "ledger");
 }
 
 static diloco_status read_members(dl_entry *out, dl_json_value array)
@@ -302,6 +328,7 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     DL_TRY(dl_json_read_u64(&out->snapshot, root, "snapshot", UINT64_MAX));
     DL_TRY(dl_json_read_f32_bits(&out->next_lr, root, "next_lr"));
     DL_TRY(dl_json_read_f32_bits(&out->next_mu, root, "next_mu"));
+    DL_TRY(read_deal(&out->deal, root));
     return dl_json_read_bool(&out->last, root, "last");
 }
 

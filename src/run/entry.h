@@ -12,7 +12,7 @@
 #include "run/layout.h"
 #include "tensor/manifest.h"
 
-enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95 };
+enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15 };
 
 typedef struct dl_member {
     dl_life life;
@@ -23,7 +23,16 @@ typedef struct dl_member {
     uint64_t steps, samples, tokens;
     uint64_t bytes; /* of the object */
     double loss;
+    uint32_t held; /* deal.h: it also used what it was dealt for so many entries before */
 } dl_member;
+
+/* What an entry says of the data that is dealt (deal.h). */
+typedef struct dl_entry_deal {
+    bool there;      /* else data is local */
+    uint64_t cursor; /* behind the newest deal that it makes, */
+    uint64_t len;    /* of chunks of so many samples */
+    dl_hash ledger;  /* of the whole ledger behind it */
+} dl_entry_deal;
 
 typedef struct dl_roster {
     char (*names)[DL_REPLICA_MAX + 1]; /* in dl_replica_compare order */
@@ -54,7 +63,8 @@ typedef struct dl_entry {
     uint64_t snapshot;                   /* newest snapshot the committer knows of */
     dl_roster roster;                    /* for entry e + L */
     float next_lr, next_mu;              /* for entry e + L */
-    bool last;                           /* no entry follows */
+    dl_entry_deal deal;
+    bool last; /* no entry follows */
 } dl_entry;
 
 /* Room for max_members members and as many roster names, from one allocation. */

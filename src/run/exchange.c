@@ -127,7 +127,7 @@ static bool called_away(dl_driver *d)
 }
 
 /* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
-static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
+static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
 {
     dl_key prefix;
     dl_key_contributions(prefix, ask->entry);
@@ -142,6 +142,15 @@ static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
     }
     d->waited += dl_clock_now() - began;
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
+}
+
+/* Whoever waits for clients may train one meanwhile. */
+static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
+{
+    bool worked = false;
+    if (d->a.work) DL_TRY(d->a.work(d->a.user, &worked));
+    d->moved |= worked;
+    return worked ? DILOCO_OK : wait_in_slices(d, ask);
 }
 
 static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
@@ -394,6 +403,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
         .lr = d->a.lr,
         .lr_user = d->a.lr_user,
+        .follows = d->a.follows,
         .note = on_note,
         .note_user = d,
     };

@@ -175,6 +175,7 @@ static diloco_status take_memory(dl_exec *x)
                        x->a.run->config.outer_optimizer);
     DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
                          ahead));
+    DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
@@ -225,6 +226,12 @@ dl_state *dl_exec_state(dl_exec *x)
 const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 {
     return &x->facts;
+}
+
+const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
+{
+    *n = x->n_listed;
+    return x->listed;
 }
 
 /* ---- reading ---------------------------------------------------------------------------- */
@@ -300,6 +307,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .shape = x->a.run->manifest.fragments[ask->fragment],
                                     .form = &x->forms[ask->fragment],
                                     .packer = x->packer,
+                                    .ledger = x->state.control.ledger,
                                     .bound = DL_ELEMENT_BOUND,
                                     .tensors = &x->a.run->manifest};
 }

@@ -40,6 +40,7 @@ dl_state *dl_exec_state(dl_exec *exec);
 typedef struct dl_exec_work {
     uint64_t step, steps, samples, tokens, shard, first_sample, end_sample, position;
     double loss;
+    uint64_t holds; /* of a logical client: samples of its shard */
 } dl_exec_work;
 
 /* At the due point of `entry`: what the fragment's local tensors moved by is kept, to be
@@ -68,6 +69,22 @@ typedef struct dl_exec_private {
 } dl_exec_private;
 enum { DL_EXEC_MAX_PRIVATES = 4 };
 const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
+
+/* A logical client's contribution to the open entry (docs/federated.md): what the local tensors
+ * moved by since theta, under the client's name. `keep` is called with the digest of its body
+ * before it is put: what fits it has to be durable then (PROTOCOL P16); its error is returned and
+ * nothing is put. *first false: other bytes stand there, from a worker whose arithmetic differs,
+ * and count. Not beside dl_exec_do. */
+typedef struct dl_exec_client {
+    dl_life life;
+    const dl_exec_work *work;
+    diloco_status (*keep)(void *user, dl_hash body);
+    void *user;
+} dl_exec_client;
+DL_MUST_CHECK diloco_status dl_exec_put_client(dl_exec *exec, bool *first,
+                                               const dl_exec_client *client, dl_time until);
+/* What the last LIST found. */
+const dl_listed *dl_exec_listed(const dl_exec *exec, size_t *n);
 
 /* ---- the exchange's side ---- */
 

@@ -15,6 +15,7 @@ typedef struct dl_capture {
     unsigned char *discrete; /* its integers, then its booleans */
     dl_exec_work work;
     dl_hash base;
+    dl_dealt dealt;
     double norm;  /* of the movement, without the residual */
     dl_hash body; /* of the contribution that it became; the exchange's */
 } dl_capture;

@@ -74,6 +74,7 @@ void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
     told->mu = entry->next_mu;
     dl_roster_copy(&told->roster, &entry->roster);
     settle(control, told);
+    if (control->ledger) dl_ledger_fold(control->ledger, entry, &entry->roster);
 }
 
 static void leave_out(dl_roster *r, const char *replica)
@@ -96,6 +97,8 @@ void dl_fold_void(dl_control *control, const dl_entry *entry, dl_hash digest)
     if (control->n_later) dl_roster_copy(&told->roster, &before.roster);
     leave_out(&told->roster, entry->committer.replica);
     settle(control, told);
+    const dl_terms now = newest(control);
+    if (control->ledger) dl_ledger_fold(control->ledger, NULL, &now.roster);
 }
 
 static bool has_member(const dl_entry *entry, const char *replica)

@@ -11,6 +11,7 @@
 #include "run/machine_parts.h"
 
 #include "run/async.h"
+#include "run/clients.h"
 #include "run/fold.h"
 
 #include <string.h>
@@ -74,17 +75,22 @@ static void folded(dl_machine *m, bool valid, bool counted)
     const uint64_t e = open_entry(m);
     const uint32_t f = dl_machine_fragment(m);
     const bool commit = valid && m->entry.commit;
+    const dl_ledger *ledger = m->a.control->ledger;
     if (valid) {
         dl_fold(m->a.control, &m->entry, m->entry_digest);
         count_towards_snapshot(m);
     } else {
         if (m->a.pace->schedule.async) m->entry.committer = (dl_life){.generation = 0};
         dl_fold_void(m->a.control, &m->entry, m->entry_digest);
+        if (dl_config_federated(m->a.config))
+            dl_clients_sample(&m->a.control->roster, m->a.config, open_entry(m));
     }
     if (commit) {
         m->n_commits[f]++;
         m->n_commits_all++;
         m->digest[f] = m->entry.result;
+    } else if (ledger && dl_ledger_is_exact(ledger)) {
+        dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
     dl_pace_fold(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
@@ -116,7 +122,8 @@ static dl_ask fold_commit(dl_machine *m)
     a.counted = counted;
     if (self) a.own = self->entry;
     if (self) a.body = self->body;
-    if (!counted && open_entry(m) >= m->own_since && !m->a.pace->schedule.async)
+    if (!counted && open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
+        !m->a.pace->hands_off)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
     return a;
@@ -140,6 +147,14 @@ static dl_ask fold_compute(dl_machine *m)
     return a;
 }
 
+/* Is it what the entry names? */
+static bool is_named(const dl_known *k, const dl_member *member)
+{
+    const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
+    return k->worth == DL_VALID && dl_hash_equal(k->facts.body, member->body) &&
+           held == member->held;
+}
+
 /* Make sure of each member's contribution, then compute. */
 static dl_ask fold_gather(dl_machine *m)
 {
@@ -150,8 +165,7 @@ static dl_ask fold_gather(dl_machine *m)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
                                               (unsigned long long)m->entry.entry));
-        const bool ready = k->worth == DL_VALID && dl_hash_equal(k->facts.body, member->body);
-        if (!ready || m->n_recomputed)
+        if (!is_named(k, member) || m->n_recomputed)
             return dl_machine_fetch(m, k, DL_FOLD_FETCHING, m->n_recomputed > 0);
     }
     return fold_compute(m);
@@ -203,11 +217,19 @@ static dl_ask fold_unreadable(dl_machine *m)
     return fold_void(m, diloco_error_text());
 }
 
-/* A base that is not ours: one of us is wrong, and a replay tells who (P7). Once an entry, so
- * that it comes to an end; a reader has nobody to be wrong but the log. */
+/* Does it follow the state that we have? */
+static bool is_on_ours(const dl_machine *m)
+{
+    const dl_ledger *ledger = m->a.control->ledger;
+    if (!dl_hash_equal(m->entry.base, m->digest[dl_machine_fragment(m)])) return false;
+    return !ledger || dl_ledger_gives(ledger, m->scratch, &m->entry);
+}
+
+/* A base or a ledger that is not ours: one of us is wrong, and a replay tells who (P7). Once an
+ * entry, so that it comes to an end; a reader has nobody to be wrong but the log. */
 static bool replay_may_tell(dl_machine *m)
 {
-    if (dl_hash_equal(m->entry.base, m->digest[dl_machine_fragment(m)])) return false;
+    if (is_on_ours(m)) return false;
     if (m->a.reader || m->rejoined_at > open_entry(m)) return false;
     m->rejoined_at = open_entry(m) + 1;
     return true;
@@ -227,7 +249,11 @@ static const char *members_void_reason(const dl_machine *m)
     for (size_t i = 0; i < m->entry.n_members; i++)
         if (m->entry.members[i].entry != m->entry.entry)
             return "it counts a contribution to another entry";
-    return NULL;
+    if (dl_config_federated(m->a.config))
+        return dl_clients_void_reason(m->a.config, &m->entry, &m->a.control->roster);
+    if (!m->a.control->ledger)
+        return m->entry.deal.there ? "it deals data, and this run deals none" : NULL;
+    return dl_ledger_void_reason(m->a.control->ledger, m->scratch, &m->entry);
 }
 
 /* log/<e> is there: whoever wrote it decided. */
@@ -257,8 +283,7 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     if (event->status && is_damage(event->reason))
         return contribution_lost(m, DILOCO_EPROTO, "damaged");
-    if (k->worth == DL_INVALID || !dl_hash_equal(k->facts.body, member->body))
-        return fold_void(m, "a contribution that it counts is not valid");
+    if (!is_named(k, member)) return fold_void(m, "a contribution that it counts is not valid");
     m->fold_member++;
     return fold_gather(m);
 }

@@ -3,8 +3,10 @@
 #define DL_RUN_HANDLE_H
 
 #include "run/driver.h"
+#include "run/hands.h"
 #include "run/local.h"
 #include "run/open.h"
+#include "run/watch.h"
 #include <diloco/run.h>
 
 enum { DL_MAX_PRIVATES = 64 };
@@ -25,6 +27,8 @@ struct diloco_run {
     size_t n_privates;
     char data_digest[DL_HASH_HEX + 1];
     dl_record record;
+    dl_hands hands; /* of a federated run */
+    dl_watch watch; /* which other workers live; owned, NULL until dl_run_crew */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
 

@@ -7,6 +7,7 @@
 #include "run/handle.h"
 
 #include "base/log.h"
+#include "run/clients.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +133,8 @@ static diloco_status save_local(diloco_run *run)
 
 diloco_status dl_run_save_local(diloco_run *run)
 {
-    if (!run->local) return DILOCO_OK;
+    if (!run->local || dl_config_federated(&run->config))
+        return DILOCO_OK; /* clients have theirs */
     dl_run_skip(run);
     dl_driver_hold(run->driver);
     const diloco_status status = save_local(run);
@@ -201,6 +203,12 @@ static diloco_status make_exec(diloco_run *run)
     return dl_exec_create(&run->exec, &args);
 }
 
+static diloco_status work_for_clients(void *user, bool *worked)
+{
+    diloco_run *run = user;
+    return run->hands.work(run->hands.user, worked);
+}
+
 static diloco_status make_driver(diloco_run *run)
 {
     const dl_driver_args args = {.url = dl_store_url(run->store),
@@ -215,7 +223,9 @@ static diloco_status make_driver(diloco_run *run)
                                  .save = save_at_due_point,
                                  .fresh = dl_run_fresh,
                                  .user = run,
-                                 .work = run->work,
+                                 .work = run->hands.work ? work_for_clients : NULL,
+                                 .follows = run->hands.follows,
+                                 .trained = run->work,
                                  .interrupted = &run->stop};
     return dl_driver_create(&run->driver, &args);
 }

@@ -8,6 +8,7 @@
 #include "run/machine.h"
 
 #include "run/async.h"
+#include "run/clients.h"
 #include "run/closing.h"
 #include "run/machine_parts.h"
 
@@ -45,6 +46,9 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
         status = dl_entry_init(&m->draft.entry, args->max_members);
     }
     if (!status) status = dl_entry_init(&m->entry, args->max_members);
+    if (!status && args->control->ledger)
+        status =
+            dl_ledger_create(&m->scratch, args->config, &args->pace->schedule, args->max_members);
     if (status) {
         dl_machine_destroy(m);
         return status;
@@ -58,6 +62,7 @@ void dl_machine_destroy(dl_machine *m)
     if (!m) return;
     dl_entry_deinit(&m->draft.entry);
     dl_entry_deinit(&m->entry);
+    dl_ledger_destroy(m->scratch);
     dl_arena_deinit(&m->arena);
     free(m);
 }
@@ -267,10 +272,11 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
 }
 
-/* No entry tells those of the first L. */
-static void ask_first_lrs(dl_machine *m)
+/* No entry tells the terms of the first L. */
+static void begin_first_entry(dl_machine *m)
 {
     dl_control *c = m->a.control;
+    if (dl_config_federated(m->a.config)) dl_clients_sample(&c->roster, m->a.config, 0);
     if (!m->a.lr) return;
     c->lr = (float)m->a.lr(m->a.lr_user, 0);
     for (size_t i = 0; i < c->n_later; i++)
@@ -286,7 +292,7 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     }
     if (m->a.pace->folded < open_entry(m)) m->a.pace->folded = open_entry(m);
     dl_machine_compare_bases(m);
-    if (open_entry(m) == 0) ask_first_lrs(m);
+    if (open_entry(m) == 0) begin_first_entry(m);
     dl_machine_clear_entry(m);
     m->behind = true;
     return dl_machine_go_on(m);
@@ -369,10 +375,18 @@ static dl_ask listed_alone(dl_machine *m, const dl_event *event)
     return fetch_next(m);
 }
 
+/* A client that the entry does not ask may not count: its state would not be found again. */
+static bool is_unasked(const dl_machine *m, const dl_life *life)
+{
+    return dl_config_federated(m->a.config) &&
+           !dl_roster_has(&m->a.control->roster, life->replica, NULL);
+}
+
 static dl_ask listed(dl_machine *m, const dl_event *event)
 {
     for (size_t i = 0; i < event->n_listed; i++) {
         const dl_life *life = &event->listed[i].life;
+        if (is_unasked(m, life)) continue;
         if (!is_async(m)) dl_known_add(&m->known, life, open_entry(m), event->listed[i].len);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
@@ -382,7 +396,7 @@ static dl_ask listed(dl_machine *m, const dl_event *event)
                         life->replica, life->generation, m->a.self.generation));
     }
     if (is_async(m)) return listed_alone(m, event);
-    m->fetching = 0;
+    m->fetching = m->a.follows ? m->known.n : 0; /* an entry will say what is needed */
     return fetch_next(m);
 }
 
@@ -416,7 +430,8 @@ static dl_draft_source draft_source(const dl_machine *m)
                              .fragment = dl_machine_fragment(m),
                              .base = m->digest[dl_machine_fragment(m)],
                              .n_commits = m->n_commits[dl_machine_fragment(m)],
-                             .snapshot = m->snapshot_known};
+                             .snapshot = m->snapshot_known,
+                             .scratch = m->scratch};
 }
 
 static dl_ask create(dl_machine *m)
@@ -507,6 +522,7 @@ static dl_ask looked(dl_machine *m, const dl_event *event)
 {
     if (event->text) return dl_follow_text(m, event);
     if (is_async(m)) return looked_alone(m);
+    if (m->a.follows) return wait_until(m, DL_NEVER);
     see_whether_enough(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_look(&c);

@@ -134,6 +134,7 @@ typedef struct dl_machine_args {
     const dl_combiner *combiner;
     size_t max_members;
     size_t snapshot_bytes; /* size of one: P25's rule */
+    bool follows;          /* leaves the closing of entries to others */
     bool reader;           /* replays only: does not begin again, but says what is wrong */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;

@@ -64,10 +64,11 @@ struct dl_machine {
     size_t fetching; /* the listed one that is being read */
     dl_draft draft;
     dl_hash draft_result;
-    bool computed;     /* draft_result is the draft's, and the state's free copy holds it */
-    bool created;      /* the draft won its name */
-    dl_time enough_at; /* run.close_at were there; DL_NEVER: not yet */
-    double slack_s;    /* left of the overlap then */
+    bool computed;      /* draft_result is the draft's, and the state's free copy holds it */
+    bool created;       /* the draft won its name */
+    dl_time enough_at;  /* run.close_at were there; DL_NEVER: not yet */
+    double slack_s;     /* left of the overlap then */
+    dl_ledger *scratch; /* of what an entry would make of the ledger; NULL: data is not dealt */
 
     /* the entry being followed */
     dl_entry entry;

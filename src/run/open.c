@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "run/clients.h"
 #include "run/fields.h"
 #include "store/kind.h"
 
@@ -226,13 +227,23 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what, const dl_manifest *manifest)
 {
     DL_TRY(dl_run_read(out, digest, store));
-    const diloco_status status = dl_runfile_matches(out, what->config, manifest);
+    diloco_status status = dl_runfile_matches(out, what->config, manifest);
     if (status) {
         dl_runfile_deinit(out);
         return dl_fail_context(status, "%s holds another run", dl_store_url(store));
     }
-    if (what->data_digest[0] && out->data_digest[0] &&
-        strcmp(what->data_digest, out->data_digest) != 0)
+    const bool differs = what->data_digest[0] && out->data_digest[0] &&
+                         strcmp(what->data_digest, out->data_digest) != 0;
+    if (differs && !strcmp(out->config.deal, "log")) {
+        status = dl_fail(DILOCO_EDIFFERS,
+                         "this machine's data is not the data that the log deals (digests %s and "
+                         "%s): give every replica the same files in the same order, or keep data "
+                         "apart with data.deal = \"local\"",
+                         what->data_digest, out->data_digest);
+        dl_runfile_deinit(out);
+        return status;
+    }
+    if (differs)
         dl_log(DILOCO_LOG_WARN,
                "this machine's data is not the data the run began with (digests %s and %s)",
                what->data_digest, out->data_digest);
@@ -321,7 +332,7 @@ diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *repli
 
 size_t dl_run_max_members(const dl_config *config)
 {
-    return dl_size_min((size_t)config->replicas + SPARE_MEMBERS, DL_MAX_MEMBERS);
+    return dl_size_min(dl_clients_per_round(config) + SPARE_MEMBERS, DL_MAX_MEMBERS);
 }
 
 diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
@@ -352,7 +363,8 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
     const dl_fragment_shape *s = &run->manifest.fragments[0];
-    const double bytes = 4.0 * (double)(s->n_trained + s->n_averaged) * (double)config->replicas;
+    const double bytes = 4.0 * (double)(s->n_trained + s->n_averaged) *
+                         (double)dl_clients_per_round(config);
     if (strcmp(config->spool, "memory") == 0) return NULL;
     if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576)
         return NULL;

@@ -29,6 +29,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
     p->entries = entries;
     p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
     p->one_by_one = config->error_feedback > 0 && p->schedule.overlap != DL_OVERLAP_STEPS;
+    p->hands_off = config->total_clients > 0;
     p->reading = true;
     p->position = p->base = 0;
     p->own_interval = p->schedule.interval;
@@ -193,7 +194,8 @@ dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
     dl_take *take = &p->takes[e % p->n_takes];
     *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
     if (p->schedule.async) return take;
-    take->mute = !awaited && p->position - p->fragments[fragment].since < whole(&p->schedule);
+    take->mute = p->hands_off ||
+                 (!awaited && p->position - p->fragments[fragment].since < whole(&p->schedule));
     return take;
 }
 
@@ -257,6 +259,12 @@ void dl_pace_caught_up(dl_pace *p)
 void dl_pace_settle(dl_pace *p)
 {
     p->settled = true;
+}
+
+void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
+{
+    if (entry < p->folded) return;
+    if (!held || p->position < dl_schedule_take(&p->schedule, entry)) all_behind(p);
 }
 
 void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)

@@ -47,6 +47,7 @@ typedef struct dl_pace {
     bool settled;                /* the entry of what is under way stands, and its grace is over */
     bool finished;               /* the run's last state is adopted */
     bool adopts_uncounted;       /* run.on_uncounted = adopt */
+    bool hands_off;              /* federated: members are clients, so every take is mute */
     bool one_by_one;             /* a fragment is taken once its last entry is decided (P17) */
     dl_take *takes;              /* [n_takes] entry e in e mod n_takes */
     size_t n_takes;              /* L */
@@ -116,6 +117,10 @@ bool dl_pace_takes_part(const dl_pace *pace, uint64_t entry);
 void dl_pace_settle(dl_pace *pace);
 /* The log is read to its end: what is decided from here on is new. */
 void dl_pace_caught_up(dl_pace *pace);
+/* Data is dealt, each sample to count once, and an entry was aborted, which dl_pace_fold is told
+ * next: what was trained so far stays good if its samples are still held, and they were used whole.
+ */
+void dl_pace_aborted(dl_pace *pace, uint64_t entry, bool held);
 /* The log decided an entry. One that the former life knew of changes nothing. */
 void dl_pace_fold(dl_pace *pace, uint64_t entry, uint32_t fragment, bool commit, bool counted);
 

@@ -145,12 +145,17 @@ void dl_run_fresh(void *user, uint32_t fragment)
     run->loss_sum[fragment] = 0;
 }
 
+static uint64_t samples_a_step(const diloco_run *run)
+{
+    return (uint64_t)(run->config.batch_size * run->config.accumulation);
+}
+
 void dl_run_skip(diloco_run *run)
 {
     const uint64_t to = dl_driver_position(run->driver);
-    const uint64_t a_step = (uint64_t)(run->config.batch_size * run->config.accumulation);
-    if (to == run->position) return;
-    run->at.next_sample += (to - run->position) * a_step;
+    const bool dealt = dl_driver_sample(run->driver, &run->at.next_sample);
+    if (to == run->position && !dealt) return;
+    if (!dealt) run->at.next_sample += (to - run->position) * samples_a_step(run);
     for (size_t f = 0; f < run->n_fragments; f++)
         if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
     run->position = to;
@@ -160,6 +165,11 @@ void dl_run_go_on(diloco_run *run)
 {
     dl_run_skip(run);
     run->trained_since = dl_clock_now();
+}
+
+static bool deals(const diloco_run *run)
+{
+    return strcmp(run->config.deal, "log") == 0;
 }
 
 static void count(diloco_run *run, const diloco_step_report *report)
@@ -204,6 +214,13 @@ diloco_status diloco_step(diloco_run *run, const diloco_step_report *report)
 {
     DL_TRY(must_be_joined(run, "diloco_step"));
     if (diloco_run_done(run)) return DILOCO_OK;
+    if (report && deals(run) && report->samples != samples_a_step(run))
+        return dl_fail(DILOCO_EINVAL,
+                       "data.deal = \"log\" deals %llu samples a step (trainer.batch_size x "
+                       "trainer.gradient_accumulation_steps), and a step of %llu was reported: "
+                       "set these to what a step takes, or data.deal to \"local\"",
+                       (unsigned long long)samples_a_step(run),
+                       (unsigned long long)report->samples);
     if (report && run->due)
         return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL");
     if (report) count(run, report);
@@ -330,6 +347,7 @@ void diloco_run_close(diloco_run *run)
         free((void *)(uintptr_t)run->tensors[i].name);
     for (size_t i = 0; i < run->n_privates; i++)
         free((void *)(uintptr_t)run->privates[i].name);
+    free(run->watch.at);
     free(run->tensors);
     free(run->gradients);
     free(run->work);

@@ -483,6 +483,52 @@ TEST(contributions_may_wait_on_disk_for_the_outer_step)
     }
 }
 
+/* Which samples each trained on: 4 entries of 3 steps of one sample, two replicas. */
+typedef struct stream {
+    uint64_t samples[64];
+    size_t n;
+} stream;
+
+static double see(toy *t, const diloco_run_info *now)
+{
+    stream *s = t->user;
+    if (s->n < 64) s->samples[s->n++] = now->sample;
+    return toy_step(t, now);
+}
+
+TEST(p18_what_the_log_deals_is_trained_on_once_by_one_replica)
+{
+    toy all[2];
+    stream by[2] = {{.n = 0}, {.n = 0}};
+    bool times[24] = {false};
+    toy_crew(all, 2, "mem://dealt", "none");
+    toy_set_all(all, 2, "data.deal", "log");
+    for (int r = 0; r < 2; r++) {
+        all[r].step = see;
+        all[r].user = &by[r];
+    }
+    toy_live_all(all, 2);
+    for (int r = 0; r < 2; r++) {
+        TOY_OK(all[r]);
+        CHECK_INT(12, by[r].n);
+        for (size_t i = 0; i < by[r].n; i++) {
+            CHECK(by[r].samples[i] < 24 && !times[by[r].samples[i]]);
+            times[by[r].samples[i]] = true;
+        }
+    }
+}
+
+TEST(p18_a_step_of_other_samples_than_were_dealt_is_refused)
+{
+    toy all[1];
+    toy_crew(all, 1, "mem://dealt-otherwise", "none");
+    toy_set_all(all, 1, "data.deal", "log");
+    all[0].samples = 2;
+    toy_live_all(all, 1);
+    CHECK_INT(DILOCO_EINVAL, all[0].status);
+    CHECK_CONTAINS("deals 1 samples a step", all[0].text);
+}
+
 TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           a_cosine_of_the_outer_learning_rate_goes_through_the_log,
           schedule_free_trains_from_y_and_shows_x,
@@ -496,4 +542,6 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           all_floating_gives_momentum_to_buffers_too,
           two_runs_of_three_replicas_each_live_in_one_process,
           a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
-          contributions_may_wait_on_disk_for_the_outer_step)
+          contributions_may_wait_on_disk_for_the_outer_step,
+          p18_what_the_log_deals_is_trained_on_once_by_one_replica,
+          p18_a_step_of_other_samples_than_were_dealt_is_refused)

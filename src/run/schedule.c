@@ -55,7 +55,7 @@ static diloco_status check_torchft(const dl_schedule *s)
 
 diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fragments)
 {
-    *out = (dl_schedule){.interval = (uint64_t)config->local_steps,
+    *out = (dl_schedule){.interval = (uint64_t)(config->local_steps ? config->local_steps : 1),
                          .n_fragments = (uint64_t)n_fragments,
                          .delay = (uint64_t)config->overlap_steps,
                          .overlap = overlap_of(config),

@@ -38,6 +38,7 @@ static void write_control(dl_json *j, const dl_control *c)
         dl_json_end(j);
     }
     dl_json_end(j);
+    if (c->ledger) dl_ledger_write(j, c->ledger);
 }
 
 static diloco_status write_manifest(dl_buf *out, const dl_state *state, const char *run,
@@ -184,6 +185,7 @@ static diloco_status read_control(dl_control *c, dl_json_value root)
     DL_TRY(dl_json_read_bool(&c->last, root, "last"));
     if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
     DL_TRY(read_later(c, root));
+    if (c->ledger) DL_TRY(dl_ledger_read(c->ledger, root, c->entry));
     return dl_roster_read(&c->roster, root);
 }
 
@@ -232,6 +234,9 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
         status = dl_fail(DILOCO_EPROTO, "%s is of fragment %u", key, (unsigned)before.fragment);
     if (!status && !dl_hash_equal(before.result, state->now[before.fragment].digest))
         status = dl_fail(DILOCO_EPROTO, "it is not the result of %s", key);
+    if (!status && c->ledger &&
+        !dl_hash_equal(dl_ledger_deal(c->ledger).ledger, before.deal.ledger))
+        status = dl_fail(DILOCO_EPROTO, "its ledger of the data is not that of %s", key);
     dl_buf_deinit(&text);
     dl_entry_deinit(&before);
     return status;
@@ -294,6 +299,7 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
         c->later[i].lr = c->lr;
         c->later[i].mu = c->mu;
     }
+    if (c->ledger) dl_ledger_begin(c->ledger);
 }
 
 static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,

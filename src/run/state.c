@@ -63,8 +63,15 @@ diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl
 
 void dl_state_deinit(dl_state *state)
 {
+    dl_ledger_destroy(state->control.ledger);
     dl_arena_deinit(&state->arena);
     *state = (dl_state){0};
+}
+
+diloco_status dl_state_deal(dl_state *state, const dl_config *config, const dl_schedule *schedule,
+                            size_t max_members)
+{
+    return dl_ledger_create(&state->control.ledger, config, schedule, max_members);
 }
 
 void dl_state_swap(dl_state *state, int fragment)

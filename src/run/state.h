@@ -8,7 +8,7 @@
 #define DL_RUN_STATE_H
 
 #include "outer/outer_step.h"
-#include "run/entry.h"
+#include "run/deal.h"
 #include "run/runfile.h"
 
 typedef struct dl_control {
@@ -20,7 +20,8 @@ typedef struct dl_control {
     float lr, mu;      /* of entry e */
     dl_terms *later;   /* [n_later] of the entries behind it that are settled already: L - 1 (P9) */
     size_t n_later;
-    bool last; /* the run has ended */
+    bool last;         /* the run has ended */
+    dl_ledger *ledger; /* owned by the state; NULL: the log deals no data */
 } dl_control;
 
 typedef struct dl_state {
@@ -36,6 +37,9 @@ DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *mani
                                           const dl_outer *outer, size_t max_members, int n_copies,
                                           size_t ahead);
 void dl_state_deinit(dl_state *state);
+/* Where the run deals its data (deal.h): the ledger, as before entry 0. Once. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_state_deal(dl_state *state, const dl_config *config,
+                                          const dl_schedule *schedule, size_t max_members);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);
 void dl_state_swap(dl_state *state, int fragment); /* next becomes now, whose digest `before` */
 uint64_t dl_state_commits(const dl_state *state);  /* of all fragments */

@@ -98,6 +98,9 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
     c->work = *work;
+    c->dealt = (dl_dealt){.n = 0};
+    if (x->state.control.ledger)
+        dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, work->samples, &c->dealt);
     c->base = x->start ? x->start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
     return check_g(x, fragment, c->g, n);

@@ -8,12 +8,15 @@
 #include "combine/combine.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
+#include "run/clients.h"
+#include "run/deal.h"
 #include "run/open.h"
 #include "store/store.h"
 #include "tensor/isa.h"
 #include "train/checks_parts.h"
 #include "train/choices.h"
 #include "train/fragments.h"
+#include "train/local_steps.h"
 #include "train/presets.h"
 #include "train/setup.h"
 
@@ -25,7 +28,7 @@
 
 uint64_t dl_positions(const dl_config *config)
 {
-    return (uint64_t)config->rounds * (uint64_t)config->local_steps;
+    return (uint64_t)config->rounds * (uint64_t)(config->local_steps ? config->local_steps : 1);
 }
 
 /* ---- refusals */
@@ -42,7 +45,13 @@ static diloco_status check_store(const dl_config *config)
 
 static diloco_status check_length(const dl_config *config)
 {
-    if (config->rounds <= INT64_MAX / config->local_steps) return DILOCO_OK;
+    if (config->local_steps == 0 && (!dl_config_federated(config) || config->epochs == 0))
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.local_steps_per_round = 0 leaves the steps of a round to "
+                       "trainer.epochs, which logical clients have (clients.total_clients): set "
+                       "both, or a number of steps");
+    if (config->local_steps == 0 || config->rounds <= INT64_MAX / config->local_steps)
+        return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "trainer.rounds x trainer.local_steps_per_round is more steps than can be "
                    "counted: lower one of them");
@@ -59,7 +68,7 @@ static diloco_status check_faithful(const dl_config *config)
 
 static diloco_status check_counts(const dl_config *config)
 {
-    if (config->local_replicas > config->replicas)
+    if (config->local_replicas > config->replicas && !dl_config_federated(config))
         return dl_fail(DILOCO_EINVAL,
                        "run.local_replicas = %" PRId64 " is more than run.replicas = %" PRId64
                        ": a machine cannot run more replicas than there are shards for; raise "
@@ -185,10 +194,29 @@ static diloco_status check_muon(const dl_config *config)
                    config->muon_lr);
 }
 
+/* PROTOCOL P18. */
+static diloco_status check_deal(const dl_config *config)
+{
+    if (!is(config->deal, "log")) return DILOCO_OK;
+    if (is(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "data.deal = \"log\" deals samples from due point to due point, and "
+                       "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
+                       "schedule \"offset\"");
+    const bool whole = is(config->sampler, "whole") || is(config->sampler, "all_inclusive");
+    if (dl_config_federated(config) || (!whole && by_hand(config, "data.sampler")))
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s data of its own, and data.deal = \"log\" deals the samples of all the "
+                       "data to all: leave one of them away",
+                       dl_config_federated(config) ? "clients.total_clients gives each client"
+                                                   : "data.sampler gives each replica");
+    return DILOCO_OK;
+}
+
 static const refusal refusals[] = {
-    check_store,    check_length,        check_faithful, check_counts,
-    check_quorum,   check_data_parallel, check_single,   check_synchronous,
-    check_schedule, check_optimizer,     check_muon,     dl_schedule_check,
+    check_store,         check_length,      check_faithful,    check_counts,   check_quorum,
+    check_data_parallel, check_single,      check_synchronous, check_schedule, check_optimizer,
+    check_muon,          dl_schedule_check, check_deal,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -552,6 +580,15 @@ static void warn_eval(warning *out, const dl_config *config)
                  "the shared model will not be evaluated");
 }
 
+/* PROTOCOL P18: what is promised of dealt data. */
+static void warn_deal(warning *out, const dl_config *config)
+{
+    if (is(config->deal, "log") && !dl_deal_is_exact(config))
+        say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
+                 "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
+                 "run.on_uncounted = \"adopt\"");
+}
+
 static void warn_quorum(warning *out, const dl_config *config)
 {
     if (by_hand(config, "run.quorum") && !is(config->on_missing, "commit_partial"))
@@ -595,6 +632,7 @@ static const warning_row warnings[] = {
     {"combiner_options", warn_combiner_options},
     {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
+    {"deal", warn_deal},
     {"quorum", warn_quorum},
     {"threads", warn_threads},
 };
@@ -627,9 +665,11 @@ diloco_status diloco_train_check(const diloco_config *config)
     dl_data *data;
     dl_model_plan plan;
     DL_TRY(dl_check_config(config));
-    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    DL_TRY(dl_data_open(&data, config, dl_clients_shards(config)));
     const dl_sample sample = *dl_data_sample(data);
+    const diloco_status status = dl_local_steps_check(config, data);
     dl_data_close(data);
+    DL_TRY(status);
     DL_TRY(dl_model_plan_for(&plan, config, &sample, (size_t)config->batch_size, 1));
     DL_TRY(dl_check_model(config, &sample));
     dl_check_warnings(config, log_warning, NULL);
@@ -640,12 +680,12 @@ diloco_status diloco_data_check(diloco_data_report *out, const diloco_config *co
 {
     dl_data *data;
     memset(out, 0, sizeof *out);
-    DL_TRY(dl_data_open(&data, config, (size_t)config->replicas));
+    DL_TRY(dl_data_open(&data, config, dl_clients_shards(config)));
     const dl_sample *sample = dl_data_sample(data);
     out->train_tokens = dl_data_train_items(data);
     out->test_tokens = dl_data_test_items(data);
     out->samples_per_shard = dl_data_samples(data, 0);
-    out->shards = (uint64_t)config->replicas;
+    out->shards = dl_clients_shards(config);
     out->vocab = (uint32_t)sample->classes;
     out->context = (uint32_t)sample->length;
     out->channels = (uint32_t)sample->channels;

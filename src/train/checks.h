@@ -13,6 +13,9 @@ DL_MUST_CHECK diloco_status dl_check_config(const dl_config *config);
  * schedule? DILOCO_EINVAL, DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_check_model(const dl_config *config, const dl_sample *sample);
 
+/* Of it, what concerns logical clients. */
+DL_MUST_CHECK diloco_status dl_check_clients(const dl_config *config);
+
 /* What is allowed and hardly meant: fn is called with a short code for the record and a
  * sentence, for each. */
 typedef void (*dl_warn_fn)(void *user, const char *code, const char *text);

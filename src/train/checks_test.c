@@ -74,12 +74,16 @@ TEST(more_steps_than_can_be_counted_are_refused)
                     "1000000000000000"));
 }
 
-TEST(no_local_steps_are_refused_by_the_option_table)
+TEST(no_local_steps_are_those_of_epochs_which_clients_have)
 {
-    dl_config *config = fixture_config("diloco");
-    CHECK_STATUS(DILOCO_EINVAL,
-                 dl_config_set(config, "trainer.local_steps_per_round", "0", "run.toml:3:1"));
-    CHECK_CONTAINS("run.toml:3:1", diloco_error_text());
+    dl_config *config = fixture_config("federated");
+    refused(DILOCO_EINVAL, "trainer.epochs", "a number of steps", "diloco",
+            CHANGES("trainer.local_steps_per_round", "0", "trainer.epochs", "2"));
+    refused(DILOCO_EINVAL, "trainer.epochs", "a number of steps", "federated",
+            CHANGES("trainer.local_steps_per_round", "0"));
+    set(config, "trainer.local_steps_per_round", "0");
+    set(config, "trainer.epochs", "2");
+    CHECK_OK(dl_check_config(config));
     free(config);
 }
 
@@ -357,7 +361,7 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
           a_preset_that_is_not_built_is_refused, dropping_inner_moments_is_refused_as_unfaithful,
           a_run_without_a_store_is_refused, more_steps_than_can_be_counted_are_refused,
-          no_local_steps_are_refused_by_the_option_table,
+          no_local_steps_are_those_of_epochs_which_clients_have,
           fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones,
           fed_43_a_trainer_that_does_not_count_steps_is_refused,
           fed_5_what_is_out_of_range_or_unknown_is_refused_by_its_key,

@@ -3,11 +3,8 @@
  *
  * Where the combination can be had but is not the contract's, it is a warning; a run without one
  * of those is faithful, and its record says so. */
+#include "train/checks.h"
 #include "train/checks_parts.h"
-
-#include "train/presets.h"
-
-#include <inttypes.h>
 
 /* ---- refusals */
 
@@ -40,17 +37,8 @@ static diloco_status check_client_type(const dl_config *config)
                    config->client_type);
 }
 
-static diloco_status check_clients_built(const dl_config *config)
-{
-    if (!dl_config_federated(config)) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "clients.total_clients = %" PRId64 ": runs with logical clients "
-                   "are not built yet; take run.replicas",
-                   config->total_clients);
-}
-
 const refusal dl_contract_refusals[] = {
-    check_algorithm, check_trainer, check_client_type, check_clients_built, NULL,
+    check_algorithm, check_trainer, check_client_type, dl_check_clients, NULL,
 };
 
 /* ---- warnings */

@@ -39,6 +39,28 @@ diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard
     return take(out, s);
 }
 
+/* theta takes the parameters' place for a while; what was there waits in the gradient's memory,
+ * which is free between steps. */
+diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next, const dl_setup *s,
+                                 const diloco_run *run, size_t shard)
+{
+    size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
+    float *parameters = dl_model_parameters(s->model), *aside = dl_model_gradients(s->model);
+    dl_model_tensors(s->model, &n_tensors);
+
+    dl_backend_copy_within(s->backend, aside, parameters, bytes);
+    DL_TRY(dl_backend_sync(s->backend));
+    dl_backend_enter(s->backend);
+    diloco_status status = diloco_run_theta(run, s->places, n_tensors);
+    dl_backend_leave(s->backend);
+    if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
+    if (!status && next)
+        status = dl_evaluate_samples(next, s, shard, diloco_run_now(run).sample,
+                                     (size_t)s->config.batch_size);
+    dl_backend_copy_within(s->backend, parameters, aside, bytes);
+    return status;
+}
+
 diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
 {
     enum { ROWS = 8 }; /* enough to fill the matrix products */

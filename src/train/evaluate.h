@@ -3,6 +3,7 @@
 #define DL_TRAIN_EVALUATE_H
 
 #include "train/setup.h"
+#include <diloco/run.h>
 
 typedef struct dl_score {
     double loss;     /* mean over the targets, nats */
@@ -17,5 +18,12 @@ DL_MUST_CHECK diloco_status dl_evaluate(dl_score *out, const dl_setup *setup, ui
 /* On training samples first … first + rows - 1 of a shard; nothing is learnt. */
 DL_MUST_CHECK diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *setup, size_t shard,
                                                 uint64_t first, size_t rows);
+
+/* The run's shared model, whatever the parameters are, which are as before afterwards: on the
+ * validation data as trainer.eval_batches says, and (next not NULL) on the batch of a shard that
+ * this replica trains on next. Between steps; overwrites the gradients. */
+DL_MUST_CHECK diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next,
+                                               const dl_setup *setup, const diloco_run *run,
+                                               size_t shard);
 
 #endif

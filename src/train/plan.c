@@ -18,6 +18,7 @@
 #include "codec/codec.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
+#include "run/clients.h"
 #include "run/contribution.h"
 #include "run/schedule.h"
 #include "run/state.h"
@@ -94,7 +95,8 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
     out->staging = dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
                    kept_beside(config, &schedule, &most);
-    uint64_t slots = (uint64_t)config->replicas * (DL_CONTRIBUTION_HEADER + most.payload);
+    uint64_t slots =
+        (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
     bool spooled = strcmp(config->spool, "disk") == 0 ||
                    (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);
     out->contributions = spooled ? 0 : slots;
@@ -146,7 +148,7 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
     dl_data *data;
     memset(out, 0, sizeof *out);
     DL_TRY(dl_check_config(config));
-    DL_TRY(config->train_path[0] ? dl_data_open(&data, config, (size_t)config->replicas)
+    DL_TRY(config->train_path[0] ? dl_data_open(&data, config, dl_clients_shards(config))
                                  : dl_data_open_words(&data, config));
     out->threads = dl_setup_threads(config);
     diloco_status status = dl_check_model(config, dl_data_sample(data));

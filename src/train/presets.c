@@ -85,6 +85,14 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "topk"},
             {"server.diloco.codec_keep", "0.015625"}, {"server.diloco.codec_values", "2bit"},
             {"server.diloco.error_feedback", "0.95"})},
+    /* Plato's contract and its shipped numbers. */
+    {"federated", "DiLoCo over logical clients that are sampled each round (Plato's contract)",
+     "Douillard et al. 2023, arXiv:2311.08105, as a federated server: docs/federated.md",
+     VALUES({"clients.total_clients", "50"}, {"trainer.local_steps_per_round", "500"},
+            {"trainer.optimizer", "adamw"}, {"server.diloco.outer_optimizer", "nesterov"},
+            {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
+            {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
+            {"server.diloco.codec", "f32"}, {"run.on_missing", "wait"})},
     {"fedavg", "the mean of the replicas, weighted by the samples they trained on",
      "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
      VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
@@ -112,7 +120,7 @@ static const diloco_preset presets[] = {
 enum { N_PRESETS = sizeof presets / sizeof presets[0] };
 
 /* The other rows of docs/design.md section 3. */
-static const char *const unbuilt[] = {"swarm", "noloco", "federated"};
+static const char *const unbuilt[] = {"swarm", "noloco"};
 
 const diloco_preset *diloco_preset_at(size_t i)
 {

@@ -13,14 +13,13 @@
 #include "base/log.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
-#include "train/fragments.h"
+#include "train/opening.h"
 #include "train/presets.h"
 #include "train/progress.h"
 #include "train/recorder.h"
 #include "train/setup.h"
 #include "train/step.h"
 #include "train/stop.h"
-#include "train/weights.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
@@ -59,51 +58,6 @@ static void progress(const replica *r, const char *phase)
 
 /* ---- opening */
 
-/* Both arrays of a parameter lie at the same offset. */
-static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
-{
-    return dl_model_gradients(model) + ((const float *)tensor->data - dl_model_parameters(model));
-}
-
-/* PROTOCOL P22: the entries are the steps, so the schedule sets their learning rate. */
-static double entry_lr(void *user, uint64_t entry)
-{
-    const dl_config *config = user;
-    double lr = 0;
-    diloco_status status = dl_schedule_lr(&lr, config, entry, (uint64_t)config->rounds);
-    DL_ASSERT(!status); /* the name was checked */
-    return lr;
-}
-
-static diloco_status register_all(diloco_run *run, dl_setup *s, bool data_parallel, int *fragment)
-{
-    size_t n_tensors;
-    int n_fragments;
-    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
-    DL_TRY(dl_fragments_assign(fragment, &n_fragments, tensors, n_tensors, &s->config));
-    for (size_t i = 0; i < n_tensors; i++) {
-        diloco_tensor t = tensors[i];
-        t.fragment = fragment[i];
-        DL_TRY(diloco_run_tensor(run, &t));
-        if (data_parallel && t.role == DILOCO_PARAMETER) /* of buffers the movement */
-            DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
-    }
-    return DILOCO_OK;
-}
-
-static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
-{
-    size_t n_tensors;
-    dl_model_tensors(s->model, &n_tensors);
-    int *fragment = calloc(n_tensors, sizeof *fragment);
-    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n_tensors);
-    const diloco_status status = register_all(run, s, data_parallel, fragment);
-    free(fragment);
-    DL_TRY(status);
-    if (data_parallel) diloco_run_on_lr(run, entry_lr, &s->config);
-    return diloco_run_data_digest(run, dl_data_digest(s->data));
-}
-
 static diloco_status register_privates(replica *r)
 {
     dl_inner *inner = r->step.inner;
@@ -117,57 +71,11 @@ static diloco_status register_privates(replica *r)
     return diloco_run_private(r->run, "inner.steps", &r->inner_steps, sizeof r->inner_steps);
 }
 
-/* What a run that begins here begins from. One that is there has its own beginning. */
-static diloco_status set_initial(dl_setup *s, bool exists)
+/* Which shard its samples are numbered in. What the log deals are samples of all there is, which is
+ * what every shard is then. */
+static size_t data_shard(const replica *r)
 {
-    if (s->config.init_from[0] && !exists) return dl_weights_init(s, s->config.init_from);
-    dl_backend_enter(s->backend);
-    dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
-    dl_backend_leave(s->backend);
-    return DILOCO_OK;
-}
-
-static diloco_status open_run(diloco_run **run, dl_setup *s, const char *name, bool exists)
-{
-    DL_TRY(diloco_run_open(run, &s->config, name));
-    DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
-    return set_initial(s, exists);
-}
-
-/* *exists: the run is there. */
-static diloco_status open_setup(dl_setup *s, bool *exists, const dl_config *config, size_t max_rows)
-{
-    dl_config *merged = malloc(sizeof *merged);
-    if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
-    *merged = *config;
-    diloco_status status = config->store[0] ? dl_setup_take_run(merged, false) : DILOCO_OK;
-    *exists = config->store[0] && !status;
-    if (status == DILOCO_ENOENT) status = DILOCO_OK; /* this replica may be the first */
-    if (!status) status = dl_check_config(merged);
-    if (!max_rows) max_rows = (size_t)merged->batch_size;
-    if (!status) status = dl_setup_open(s, merged, (size_t)merged->replicas, max_rows);
-    free(merged);
-    return status;
-}
-
-/* Another replica may have created the run since this one looked for its settings: then those
- * that nobody gave here are not what the model was built from. */
-static diloco_status check_same_settings(const dl_config *config)
-{
-    dl_hash ours, runs;
-    dl_config *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
-    *run = *config;
-    diloco_status status = diloco_run_config(run, config->store);
-    if (!status) status = dl_options_digest(&ours, dl_config_table, config);
-    if (!status) status = dl_options_digest(&runs, dl_config_table, run);
-    if (!status && !dl_hash_equal(ours, runs))
-        status = dl_fail(DILOCO_EDIFFERS,
-                         "the run in %s was created with other settings while this replica "
-                         "started: start it again, and it takes them from the run",
-                         config->store);
-    free(run);
-    return status;
+    return strcmp(r->setup.config.deal, "log") ? (size_t)r->now.shard : 0;
 }
 
 /* ---- the record */
@@ -214,28 +122,6 @@ static diloco_status record_step(replica *r, const dl_step_facts *facts, double 
 
 /* ---- the shared model, evaluated */
 
-/* theta takes the parameters' place for a while; what was there waits in the gradient's memory,
- * which is free between steps. */
-static diloco_status evaluate_theta(replica *r, dl_score *held_out, dl_score *next)
-{
-    dl_setup *s = &r->setup;
-    size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
-    float *parameters = dl_model_parameters(s->model), *aside = dl_model_gradients(s->model);
-    dl_model_tensors(s->model, &n_tensors);
-
-    dl_backend_copy_within(s->backend, aside, parameters, bytes);
-    DL_TRY(dl_backend_sync(s->backend));
-    dl_backend_enter(s->backend);
-    diloco_status status = diloco_run_theta(r->run, s->places, n_tensors);
-    dl_backend_leave(s->backend);
-    if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
-    if (!status)
-        status = dl_evaluate_samples(next, s, (size_t)r->now.shard, r->now.sample,
-                                     (size_t)s->config.batch_size);
-    dl_backend_copy_within(s->backend, parameters, aside, bytes);
-    return status;
-}
-
 /* Is the state after entry - 1 one to evaluate, and is it this replica's turn? */
 static bool evaluation_due(const replica *r)
 {
@@ -253,7 +139,7 @@ static diloco_status evaluate(replica *r)
 {
     dl_score held_out, next;
     progress(r, "eval");
-    DL_TRY(evaluate_theta(r, &held_out, &next));
+    DL_TRY(dl_evaluate_shared(&held_out, &next, &r->setup, r->run, data_shard(r)));
     dl_json *j = dl_recorder_begin(&r->recorder, "eval");
     dl_json_u64(j, "entry", r->now.entry);
     dl_json_u64(j, "step", r->now.step);
@@ -304,7 +190,7 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
     double lr;
     DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions));
     lr = rewarmed(r, lr);
-    DL_TRY(dl_step_take(&facts, &r->step, (size_t)r->now.shard, r->now.sample, lr));
+    DL_TRY(dl_step_take(&facts, &r->step, data_shard(r), r->now.sample, lr));
     if (r->rewarming) r->rewarming--;
     if (r->step.inner) r->inner_steps = dl_inner_steps(r->step.inner);
     dl_meter_step(&r->meter, &facts);
@@ -365,7 +251,7 @@ static diloco_status join(replica *r)
     diloco_status status = diloco_run_join(r->run);
     dl_backend_leave(r->setup.backend);
     if (status) return status;
-    DL_TRY(check_same_settings(&r->setup.config));
+    DL_TRY(dl_opening_check(&r->setup.config));
     r->now = diloco_run_now(r->run);
     DL_TRY(dl_data_take(r->setup.data, (size_t)r->now.shard));
     if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
@@ -377,7 +263,7 @@ static diloco_status join(replica *r)
 static diloco_status live(replica *r)
 {
     DL_TRY(dl_step_init(&r->step, &r->setup, r->data_parallel));
-    DL_TRY(open_run(&r->run, &r->setup, r->name, r->exists));
+    DL_TRY(dl_opening_run(&r->run, &r->setup, r->name, r->exists));
     DL_TRY(register_privates(r));
     DL_TRY(dl_recorder_open(&r->recorder, &r->setup.config, r->name, r->run, r->hooks));
     DL_TRY(dl_stop_create(&r->stop, r->hooks ? r->hooks->stop : NULL, r->run));
@@ -391,7 +277,7 @@ diloco_status diloco_train(const diloco_config *config, const char *name,
                            const diloco_train_hooks *hooks)
 {
     replica r = {.name = name, .hooks = hooks, .meter = {.loss = NAN}};
-    DL_TRY(open_setup(&r.setup, &r.exists, config, 0));
+    DL_TRY(dl_opening_setup(&r.setup, &r.exists, config, 0));
     r.data_parallel = dl_preset_is(&r.setup.config, "data_parallel");
     diloco_status status = live(&r);
     char text[2048]; /* what went wrong, whatever goes wrong in closing */
@@ -409,13 +295,13 @@ diloco_status diloco_train_create(const diloco_config *config)
     dl_setup s;
     diloco_run *run = NULL;
     bool exists;
-    DL_TRY(open_setup(&s, &exists, config, 1));
+    DL_TRY(dl_opening_setup(&s, &exists, config, 1));
     if (exists && config->init_from[0])
         dl_log(DILOCO_LOG_WARN,
                "trainer.init_from has no effect: the run in %s is there and goes on from where it "
                "is",
                config->store);
-    diloco_status status = open_run(&run, &s, "create", exists);
+    diloco_status status = dl_opening_run(&run, &s, "create", exists);
     dl_backend_enter(s.backend);
     if (!status) status = diloco_run_create(run);
     dl_backend_leave(s.backend);

@@ -12,11 +12,6 @@
 
 #include <math.h>
 
-uint64_t dl_step_samples(const dl_config *config)
-{
-    return (uint64_t)config->batch_size * (uint64_t)config->accumulation;
-}
-
 diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
 {
     size_t n_tensors;
@@ -39,13 +34,28 @@ void dl_step_deinit(dl_step *step)
     step->inner = NULL;
 }
 
-static diloco_status gradient(const dl_setup *s, size_t shard, uint64_t first)
+/* Samples of the micro-batch that begins there. */
+static size_t batch_at(const dl_step *step, size_t shard, uint64_t first)
 {
-    size_t rows = (size_t)s->config.batch_size;
-    float scale = 1.0f / (float)s->config.accumulation;
-    for (int64_t i = 0; i < s->config.accumulation; i++, first += rows) {
+    const dl_setup *s = step->setup;
+    const uint64_t rows = (uint64_t)s->config.batch_size;
+    if (!step->whole_epochs) return rows;
+    const uint64_t epoch = dl_data_samples(s->data, shard), left = epoch - first % epoch;
+    return left < rows ? left : rows;
+}
+
+/* *samples: that it took. */
+static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t shard, uint64_t first)
+{
+    const dl_setup *s = step->setup;
+    const float scale = 1.0f / (float)s->config.accumulation;
+    *samples = 0;
+    for (int64_t i = 0; i < s->config.accumulation; i++) {
+        const size_t rows = batch_at(step, shard, first);
+        *samples += rows;
         dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
         DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
+        first += rows;
     }
     return DILOCO_OK;
 }
@@ -87,14 +97,13 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
     const dl_setup *s = step->setup;
     dl_time begin = dl_clock_now();
     dl_model_loss loss;
-    DL_TRY(gradient(s, shard, first));
+    DL_TRY(gradient(&out->samples, step, shard, first));
     diloco_status status = apply(&out->grad_norm, step, lr);
     if (status && status != DILOCO_ENUMERIC) return status;
     out->applied = !status;
     if (status) out->grad_norm = NAN;
     DL_TRY(dl_model_take_loss(s->model, &loss));
     out->loss = loss.sum / (double)loss.n_targets;
-    out->samples = dl_step_samples(&s->config);
     out->tokens = out->samples * s->sample->length;
     out->seconds = dl_seconds(dl_clock_now() - begin);
     return DILOCO_OK;

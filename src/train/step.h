@@ -10,6 +10,7 @@
 
 typedef struct dl_step {
     const dl_setup *setup; /* borrowed */
+    bool whole_epochs; /* a micro-batch ends where its epoch does, short, as PyTorch's loaders do */
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
 } dl_step;
 
@@ -30,7 +31,5 @@ void dl_step_deinit(dl_step *step); /* zeroed is fine */
  * for the backend once, at the end. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard,
                                          uint64_t first, double lr);
-
-uint64_t dl_step_samples(const dl_config *config); /* of one step */
 
 #endif

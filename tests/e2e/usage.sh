@@ -30,8 +30,8 @@ refused 2 'bad.toml:3:1: there is no option run.batchsize; did you mean trainer.
 refused 2 'bad.toml:3:1: there is no option run.zzz' 'zzz = 1'
 refused 2 'bad.toml:3:8: run.quorum = "1.5" is not a number from 0 to 1' 'quorum=1.5'
 refused 2 'bad.toml:3:' 'x = = 1'
-sed 's/local_steps_per_round = 20/local_steps_per_round = 0/' tiny.toml >zero.toml
-expect_error 2 'zero.toml:9:25: trainer.local_steps_per_round = "0" is not a whole number from 1' \
+sed 's/local_steps_per_round = 20/local_steps_per_round = -1/' tiny.toml >zero.toml
+expect_error 2 'zero.toml:9:25: trainer.local_steps_per_round = "-1" is not a whole number from 0' \
     diloco train zero.toml
 sed 's/batch_size = 2/batch_size = "2"/' tiny.toml >quoted.toml
 expect_error 2 'quoted.toml:10:14: trainer.batch_size is a whole number, without quotes' \

@@ -1,0 +1,200 @@
+/* fed.c - see fed.h.
+ *
+ *     open settings, data, model --> run --> join --> { round: wait, and work meanwhile; evaluate
+ * }*
+ *
+ * Nothing of a process is saved: the log says where the run is, and each client's state is its own
+ * (client.h). So a life begins as any other does. */
+#include "fed/fed.h"
+
+#include "fed/worker.h"
+#include "train/checks.h"
+#include "train/evaluate.h"
+#include "train/local_steps.h"
+#include "train/opening.h"
+#include "train/stop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct life {
+    const char *name;
+    const diloco_train_hooks *hooks; /* or NULL */
+    dl_setup setup;
+    diloco_run *run;
+    dl_worker worker; /* zeroed: a server */
+    dl_recorder recorder;
+    dl_stop *stop;
+    dl_meter meter;
+    diloco_run_info now;
+} life;
+
+static bool is_role(const life *l, const char *role)
+{
+    return strcmp(l->setup.config.role, role) == 0;
+}
+
+static void progress(const life *l, const char *phase)
+{
+    if (!l->hooks || !l->hooks->on_progress) return;
+    const diloco_progress p = dl_meter_progress(&l->meter, &l->now, phase);
+    l->hooks->on_progress(l->hooks->user, &p);
+}
+
+static diloco_status work(void *user, bool *worked)
+{
+    life *l = user;
+    const diloco_status status = dl_worker_work(&l->worker, worked);
+    if (*worked) {
+        l->now = diloco_run_now(l->run);
+        progress(l, "train");
+    }
+    return status;
+}
+
+/* ---- evaluating --------------------------------------------------------------------------- */
+
+/* One of the closers does it: in turn, by the number in the name. */
+static bool evaluation_due(const life *l)
+{
+    const dl_config *c = &l->setup.config;
+    const uint64_t entry = l->now.entry, every = (uint64_t)c->eval_every;
+    if (is_role(l, "worker") || !c->server_test) return false;
+    if (dl_data_test_samples(l->setup.data) == 0) return false;
+    if (entry != l->now.entries && (every == 0 || entry % every != 0)) return false;
+    if (is_role(l, "server")) return true;
+    const uint64_t turn = every ? entry / every : entry;
+    const char *digits = l->name + strcspn(l->name, "0123456789");
+    return turn % (uint64_t)dl_local_replicas(c) ==
+           strtoull(digits, NULL, 10) % (uint64_t)dl_local_replicas(c);
+}
+
+static diloco_status evaluate(life *l)
+{
+    dl_score score;
+    progress(l, "eval");
+    DL_TRY(dl_evaluate_shared(&score, NULL, &l->setup, l->run, 0));
+    dl_json *j = dl_recorder_begin(&l->recorder, "eval");
+    dl_json_u64(j, "entry", l->now.entry);
+    dl_json_u64(j, "step", l->now.step);
+    dl_json_f64(j, "loss", score.loss);
+    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(score.loss));
+    dl_json_f64(j, "accuracy", score.accuracy);
+    dl_json_u64(j, "targets", score.n_targets);
+    return dl_recorder_end(&l->recorder);
+}
+
+/* ---- a life ------------------------------------------------------------------------------- */
+
+static void record_warning(void *user, const char *code, const char *text)
+{
+    life *l = user;
+    (void)!dl_recorder_warn(&l->recorder, code, text); /* a record that fails stops nothing */
+}
+
+static diloco_status record_life(life *l)
+{
+    dl_json *j = dl_recorder_begin(&l->recorder, "trainer");
+    dl_json_u64(j, "generation", l->now.generation);
+    dl_json_str(j, "role", l->setup.config.role);
+    dl_json_i64(j, "clients", l->setup.config.total_clients);
+    dl_json_str(j, "program", diloco_version());
+    dl_json_str(j, "isa", diloco_isa());
+    dl_json_i64(j, "threads", l->setup.config.threads);
+    dl_json_str(j, "data", dl_sample_kind_name(l->setup.sample->kind));
+    dl_json_str(j, "data_digest", dl_data_digest(l->setup.data));
+    DL_TRY(dl_recorder_end(&l->recorder));
+    dl_check_warnings(&l->setup.config, record_warning, l);
+    return DILOCO_OK;
+}
+
+static diloco_status join(life *l)
+{
+    progress(l, "join");
+    dl_backend_enter(l->setup.backend);
+    const diloco_status status = diloco_run_join(l->run);
+    dl_backend_leave(l->setup.backend);
+    if (status) return status;
+    DL_TRY(dl_opening_check(&l->setup.config));
+    l->now = diloco_run_now(l->run);
+    dl_meter_begin(&l->meter, &l->now);
+    if (!is_role(l, "server")) dl_worker_begin(&l->worker);
+    return record_life(l);
+}
+
+static diloco_status round_of_run(life *l)
+{
+    progress(l, "wait");
+    dl_backend_enter(l->setup.backend);
+    const diloco_status status = dl_run_round(l->run);
+    dl_backend_leave(l->setup.backend);
+    l->now = diloco_run_now(l->run);
+    return status;
+}
+
+static bool asked_to_stop(const life *l)
+{
+    return l->now.interrupted || (l->hooks && l->hooks->stop && dl_stop_asked(l->hooks->stop));
+}
+
+static diloco_status loop(life *l)
+{
+    while (!diloco_run_done(l->run)) {
+        const uint64_t entry = l->now.entry;
+        const diloco_status status = round_of_run(l);
+        if (status && status != DILOCO_EINTERRUPTED) return status;
+        if (!status && l->now.entry != entry && evaluation_due(l)) DL_TRY(evaluate(l));
+        if (status || (asked_to_stop(l) && !diloco_run_done(l->run)))
+            return dl_fail(DILOCO_EINTERRUPTED,
+                           "%s stopped at entry %" PRIu64 " of %" PRIu64
+                           ": the same command goes on from here",
+                           l->name, l->now.entry, l->now.entries);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status open_worker(life *l)
+{
+    const dl_worker borrowed = {.setup = &l->setup,
+                                .run = l->run,
+                                .recorder = &l->recorder,
+                                .meter = &l->meter,
+                                .hooks = l->hooks};
+    return is_role(l, "server") ? DILOCO_OK : dl_worker_open(&l->worker, &borrowed);
+}
+
+static diloco_status live(life *l, bool exists)
+{
+    DL_TRY(dl_local_steps_check(&l->setup.config, l->setup.data));
+    DL_TRY(dl_opening_run(&l->run, &l->setup, l->name, exists));
+    DL_TRY(open_worker(l));
+    const dl_hands hands = {
+        .work = is_role(l, "server") ? NULL : work, .user = l, .follows = is_role(l, "worker")};
+    dl_run_set_hands(l->run, &hands);
+    DL_TRY(dl_recorder_open(&l->recorder, &l->setup.config, l->name, l->run, l->hooks));
+    DL_TRY(dl_stop_create(&l->stop, l->hooks ? l->hooks->stop : NULL, l->run));
+    DL_TRY(join(l));
+    DL_TRY(loop(l));
+    progress(l, "done");
+    return DILOCO_OK;
+}
+
+diloco_status dl_fed_train(const dl_config *config, const char *name,
+                           const diloco_train_hooks *hooks)
+{
+    life l = {.name = name, .hooks = hooks, .meter = {.loss = NAN}};
+    bool exists;
+    DL_TRY(dl_opening_setup(&l.setup, &exists, config, 0));
+    const diloco_status status = live(&l, exists);
+    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    snprintf(text, sizeof text, "%s", diloco_error_text());
+    dl_stop_destroy(l.stop);
+    dl_recorder_close(&l.recorder);
+    diloco_run_close(l.run);
+    dl_worker_close(&l.worker);
+    dl_setup_close(&l.setup);
+    return status ? dl_fail(status, "%s", text) : DILOCO_OK;
+}

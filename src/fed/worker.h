@@ -1,0 +1,45 @@
+/* worker.h - trains logical clients (docs/federated.md): one after the other, each with its own
+ * state, on the model and in the memory that there is once. */
+#ifndef DL_FED_WORKER_H
+#define DL_FED_WORKER_H
+
+#include "fed/client.h"
+#include "run/hands.h"
+#include "train/progress.h"
+#include "train/recorder.h"
+
+enum { DL_WORKER_MAX_VECTORS = 32 };
+
+typedef struct dl_worker {
+    /* borrowed */
+    dl_setup *setup;
+    diloco_run *run;
+    dl_recorder *recorder;
+    dl_meter *meter;
+    const diloco_train_hooks *hooks; /* or NULL */
+
+    dl_step step;
+    uint64_t inner_steps; /* of the client in hand; one of its vectors */
+    dl_private vectors[DL_WORKER_MAX_VECTORS];
+    size_t n_vectors;
+    dl_store *private_store;
+    dl_client_store clients;
+
+    /* whose turn: */
+    uint64_t entry;      /* of what follows */
+    size_t place, crew;  /* this worker among the live ones */
+    dl_time idle_since;  /* own clients are done; 0: not yet */
+    dl_time client_took; /* training one, the last time */
+} dl_worker;
+
+/* After the run is opened, before it is joined. DILOCO_EREFUSED: no private place for states. */
+DL_MUST_CHECK diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed);
+/* After the join. */
+void dl_worker_begin(dl_worker *w);
+void dl_worker_close(dl_worker *w); /* zeroed is fine */
+
+/* A dl_hands.work: train one client that the open entry still misses, if it is this worker's turn.
+ * A client whose entry is asked to stop meanwhile is left as it was. */
+DL_MUST_CHECK diloco_status dl_worker_work(void *worker, bool *worked);
+
+#endif

@@ -1,0 +1,81 @@
+/* clients.c - see clients.h.
+ *
+ * An entry asks the clients that the first `per_round` places of a keyed permutation of all name:
+ * nothing is stored, nobody is asked twice, and another entry is another permutation. */
+#include "run/clients.h"
+
+#include "base/rng.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t dl_clients_per_round(const dl_config *c)
+{
+    return dl_config_federated(c) ? dl_config_per_round(c) : (size_t)c->replicas;
+}
+
+size_t dl_clients_shards(const dl_config *c)
+{
+    return (size_t)(dl_config_federated(c) ? c->total_clients : c->replicas);
+}
+
+void dl_client_name_of(dl_client_name out, uint64_t client)
+{
+    snprintf(out, sizeof(dl_client_name), "client%" PRIu64, client);
+}
+
+uint64_t dl_client_number(const char *name)
+{
+    dl_client_name again;
+    if (strncmp(name, "client", 6) != 0) return 0;
+    const uint64_t client = strtoull(name + 6, NULL, 10);
+    dl_client_name_of(again, client);
+    return strcmp(name, again) == 0 ? client : 0;
+}
+
+static uint64_t asked_at(const dl_config *c, uint64_t entry, uint64_t place)
+{
+    return 1 + dl_rng_permute(place, (uint64_t)c->total_clients, (uint64_t)c->seed,
+                              DL_STREAM(DL_STREAM_CLIENTS, entry));
+}
+
+void dl_clients_sample(dl_roster *out, const dl_config *config, uint64_t entry)
+{
+    dl_client_name name;
+    out->n = 0;
+    for (uint64_t i = 0; i < dl_clients_per_round(config); i++) {
+        dl_client_name_of(name, asked_at(config, entry, i));
+        DL_ASSERT(dl_roster_add(out, name, 0));
+    }
+}
+
+bool dl_clients_sampled(const dl_config *config, uint64_t entry, uint64_t client)
+{
+    for (uint64_t i = 0; i < dl_clients_per_round(config); i++)
+        if (asked_at(config, entry, i) == client) return true;
+    return false;
+}
+
+static bool asks_all(const dl_config *config, const dl_roster *roster, uint64_t entry)
+{
+    dl_client_name name;
+    if (roster->n != dl_clients_per_round(config)) return false;
+    for (uint64_t i = 0; i < roster->n; i++) {
+        dl_client_name_of(name, asked_at(config, entry, i));
+        if (!dl_roster_has(roster, name, NULL)) return false;
+    }
+    return true;
+}
+
+const char *dl_clients_void_reason(const dl_config *config, const dl_entry *entry,
+                                   const dl_roster *asked)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (!dl_roster_has(asked, entry->members[i].life.replica, NULL))
+            return "it counts a client that was not asked";
+    return asks_all(config, &entry->roster, entry->entry + 1)
+               ? NULL
+               : "its roster is not whom the next entry asks";
+}

@@ -1,0 +1,106 @@
+/* opening.c - see opening.h. */
+#include "train/opening.h"
+
+#include "run/clients.h"
+#include "train/checks.h"
+#include "train/fragments.h"
+#include "train/presets.h"
+#include "train/weights.h"
+#include <diloco/inspect.h>
+
+#include <stdlib.h>
+
+/* Both arrays of a parameter lie at the same offset. */
+static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
+{
+    return dl_model_gradients(model) + ((const float *)tensor->data - dl_model_parameters(model));
+}
+
+/* PROTOCOL P22: the entries are the steps, so the schedule sets their learning rate. */
+static double entry_lr(void *user, uint64_t entry)
+{
+    const dl_config *config = user;
+    double lr = 0;
+    diloco_status status = dl_schedule_lr(&lr, config, entry, (uint64_t)config->rounds);
+    DL_ASSERT(!status); /* the name was checked */
+    return lr;
+}
+
+static diloco_status register_all(diloco_run *run, dl_setup *s, bool data_parallel, int *fragment)
+{
+    size_t n_tensors;
+    int n_fragments;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    DL_TRY(dl_fragments_assign(fragment, &n_fragments, tensors, n_tensors, &s->config));
+    for (size_t i = 0; i < n_tensors; i++) {
+        diloco_tensor t = tensors[i];
+        t.fragment = fragment[i];
+        DL_TRY(diloco_run_tensor(run, &t));
+        if (data_parallel && t.role == DILOCO_PARAMETER) /* of buffers the movement */
+            DL_TRY(diloco_run_gradient(run, t.name, gradient_of(s->model, &t)));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
+{
+    size_t n_tensors;
+    dl_model_tensors(s->model, &n_tensors);
+    int *fragment = calloc(n_tensors, sizeof *fragment);
+    if (!fragment) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n_tensors);
+    const diloco_status status = register_all(run, s, data_parallel, fragment);
+    free(fragment);
+    DL_TRY(status);
+    if (data_parallel) diloco_run_on_lr(run, entry_lr, &s->config);
+    return diloco_run_data_digest(run, dl_data_digest(s->data));
+}
+
+/* What a run that begins here begins from. One that is there has its own beginning. */
+static diloco_status set_initial(dl_setup *s, bool exists)
+{
+    if (s->config.init_from[0] && !exists) return dl_weights_init(s, s->config.init_from);
+    dl_backend_enter(s->backend);
+    dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
+    dl_backend_leave(s->backend);
+    return DILOCO_OK;
+}
+
+diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bool exists)
+{
+    DL_TRY(diloco_run_open(run, &s->config, name));
+    DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
+    return set_initial(s, exists);
+}
+
+diloco_status dl_opening_setup(dl_setup *s, bool *exists, const dl_config *config, size_t max_rows)
+{
+    dl_config *merged = malloc(sizeof *merged);
+    if (!merged) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    *merged = *config;
+    diloco_status status = config->store[0] ? dl_setup_take_run(merged, false) : DILOCO_OK;
+    *exists = config->store[0] && !status;
+    if (status == DILOCO_ENOENT) status = DILOCO_OK; /* this replica may be the first */
+    if (!status) status = dl_check_config(merged);
+    if (!max_rows) max_rows = (size_t)merged->batch_size;
+    if (!status) status = dl_setup_open(s, merged, dl_clients_shards(merged), max_rows);
+    free(merged);
+    return status;
+}
+
+diloco_status dl_opening_check(const dl_config *config)
+{
+    dl_hash ours, runs;
+    dl_config *run = malloc(sizeof *run);
+    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    *run = *config;
+    diloco_status status = diloco_run_config(run, config->store);
+    if (!status) status = dl_options_digest(&ours, dl_config_table, config);
+    if (!status) status = dl_options_digest(&runs, dl_config_table, run);
+    if (!status && !dl_hash_equal(ours, runs))
+        status = dl_fail(DILOCO_EDIFFERS,
+                         "the run in %s was created with other settings while this replica "
+                         "started: start it again, and it takes them from the run",
+                         config->store);
+    free(run);
+    return status;
+}
