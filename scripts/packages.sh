@@ -12,7 +12,7 @@ list() {
     test)  echo libcmocka-dev python3 ;;
     check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
-    servers) echo ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
+    servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
     *)     echo "packages.sh: no set $1" >&2; exit 2 ;;

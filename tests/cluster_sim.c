@@ -10,7 +10,7 @@
  * QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
- *   I1  equal digests at equal entries, in all lives of all replicas but a liar's
+ *   I1  equal states at equal entries, rosters included, in all lives of all replicas but a liar's
  *   I2  an entry that was read never reads otherwise later, and the log has no gap
  *   I3  no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice
  *       in any shape, and with one fragment, tau = 0 every one below the cursor that is neither
@@ -18,7 +18,9 @@
  *   I4  when faults stop, the run goes on to its end
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
  *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep,
- *       and a liar's)
+ *       and a liar's), and what counts from the state before its entry (but async's)
+ *   I7  who has seen a later life of itself does nothing more
+ *   I8  what a live heartbeat needs is not collected
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/exec_parts.h"
@@ -65,7 +67,7 @@ void sim_tell(sim *s, const char *key)
     s->recent[s->n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
     if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0) return;
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
         if (!r->alive || !r->told || r->ask.kind != DL_ASK_WAIT || r->paused_until > s->now)
             continue;
@@ -331,7 +333,7 @@ static diloco_status live(replica *r)
     take_up(r);
     begin_machine(r, r->disk.there);
     r->alive = true;
-    r->training = false;
+    r->training = r->saw_later = false;
     return DILOCO_OK;
 }
 
@@ -358,14 +360,19 @@ static void beat(replica *r)
     snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beats++,
              (unsigned long long)dl_exec_state(r->exec)->control.entry);
     dl_key_heartbeat(key, &r->life);
-    (void)!dl_store_put(r->store, key, text, strlen(text), DL_NEVER);
+    if (!dl_store_put(r->store, key, text, strlen(text), DL_NEVER)) {
+        if (!dl_life_equal(&r->beat_life, &r->life)) r->first_beat = r->sim->now;
+        r->beat_life = r->life;
+        r->beat_entry = dl_exec_state(r->exec)->control.entry;
+        r->last_beat = r->sim->now;
+    }
     r->beat = r->sim->now + HEARTBEAT;
 }
 
 /* Heartbeats are due all the time; they are put when somebody looks at them. */
 static void beat_all(sim *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
         if (r->alive && s->now >= r->beat && s->now >= r->paused_until) beat(r);
     }
@@ -402,6 +409,15 @@ static void train_a_step(replica *r)
     }
 }
 
+/* A liar names a state that there never was (P3). */
+static void lie_about_base(replica *r, uint64_t entry)
+{
+    dl_capture *c = dl_exec_captured(r->exec, entry);
+    if (!c || !sim_chance(r->sim, 0.2)) return;
+    c->base.bytes[0] ^= 1;
+    count(SIM_LIE_BASE, true);
+}
+
 /* False: it crashed. */
 static bool take(replica *r, dl_stops *stops, uint64_t entry)
 {
@@ -414,6 +430,7 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     const dl_take *t = dl_pace_take(&r->pace, entry);
     count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
+    if (t && !t->mute && r->liar) lie_about_base(r, entry);
     if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
     return true;
 }
@@ -542,12 +559,18 @@ static void carry_out(replica *r, dl_event *event)
     case DL_ASK_TRAIN:
     case DL_ASK_WAIT:
         break;
+    case DL_ASK_CONTRIBUTE:
+    case DL_ASK_CREATE:
+        sim_check_life(r);
+        dl_exec_do(r->exec, a, event, DL_NEVER);
+        break;
     case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
         if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
         break;
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
     }
+    if (a->kind == DL_ASK_LIST && !event->status) sim_see_lives(r, event);
     if (a->kind == DL_ASK_READ && event->text && !event->status)
         sim_check_text(r->sim, a->entry, event->text, event->text_len);
     if (a->kind == DL_ASK_COMPUTE && r->liar && !event->status && sim_chance(r->sim, 0.3))
@@ -573,25 +596,36 @@ static void act(replica *r)
     wake_trainer(r);
 }
 
+static void stop_for_good(replica *r)
+{
+    bury(r);
+    r->done = true;
+    r->next = r->train_at = INFINITY;
+}
+
 static void end_if_done(replica *r)
 {
     sim *s = r->sim;
     if (!r->alive || r->ask.kind != DL_ASK_DONE || !dl_pace_done(&r->pace)) return;
-    r->done = true;
     if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
     sim_check_digest(r);
-    bury(r);
-    r->next = r->train_at = INFINITY;
+    r->ended = true;
+    stop_for_good(r);
 }
 
-/* A liar may find its own damage under its name, and be fenced by it (P6). */
+/* A liar may find its own damage under its name, and be fenced by it (P6); of two lives of one
+ * replica at a time the older is, and is not started again. */
 static void fail(replica *r)
 {
     const diloco_status why = r->ask.status;
-    const bool fenced = why == DILOCO_EFENCED && !r->liar;
-    if (fenced || why == DILOCO_EPROTO || why == DILOCO_EDIFFERS)
+    const bool fenced = why == DILOCO_EFENCED;
+    if ((fenced && !r->liar && !r->has_twin) || why == DILOCO_EPROTO || why == DILOCO_EDIFFERS)
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
-    crash(r);
+    count(SIM_FENCED, fenced && r->has_twin);
+    if (fenced && r->has_twin)
+        stop_for_good(r);
+    else
+        crash(r);
 }
 
 static void exchange_turn(replica *r)
@@ -613,6 +647,24 @@ static void exchange_turn(replica *r)
     if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
 }
 
+/* Somebody takes a paused replica for dead and starts it again elsewhere, without its disk. */
+static void start_twin(replica *r)
+{
+    sim *s = r->sim;
+    if (r->has_twin || r->liar || s->n_slots == SIM_SLOTS) return;
+    replica *twin = &s->replicas[s->n_slots++];
+    memset(twin, 0, sizeof *twin);
+    memcpy(twin->name, r->name, sizeof twin->name);
+    twin->sim = s;
+    twin->speed = r->speed;
+    twin->shard = r->shard;
+    twin->told = r->told;
+    twin->train_at = INFINITY;
+    twin->next = s->now + sim_uniform(s, 1, 60);
+    r->has_twin = twin->has_twin = true;
+    count(SIM_TWIN, true);
+}
+
 /* As by SIGSTOP: the answer that it has is old when it goes on. */
 static void pause(replica *r)
 {
@@ -622,6 +674,7 @@ static void pause(replica *r)
     r->next = fmax(r->next, r->paused_until);
     r->train_at += pause;
     count(SIM_PAUSED, pause > PATIENCE);
+    if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
 }
 
 static void turn(replica *r)
@@ -733,6 +786,7 @@ static void begin(sim *s, uint64_t seed, size_t n)
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
     const bool liar = dl_rng_below(&s->rng, 4) == 0;
+    s->n_slots = s->n;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
         const bool twin = s->dealt && seed % 9 == 0 && i == 2; /* sits where r1 sits */
@@ -756,7 +810,7 @@ static double moment(const replica *r)
 static replica *soonest(sim *s)
 {
     replica *first = NULL;
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n_slots; i++)
         if (!s->replicas[i].done && (!first || moment(&s->replicas[i]) < moment(first)))
             first = &s->replicas[i];
     return first;
@@ -775,6 +829,7 @@ static void run(sim *s, uint64_t seed, size_t n)
         turn(r);
     }
     sim_drop_late(s);
+    sim_check_ends(s);
     sim_check_log(s);
     sim_audit(s);
     dl_entry_deinit(&s->entry);

@@ -12,7 +12,12 @@
 #include <stdlib.h>
 
 enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 256 };
-enum { SIM_MAX_LATE = 256, SIM_RECENT = 256 };
+enum {
+    SIM_SLOTS = 2 * MAX_REPLICAS,
+    SIM_MAX_LATE = 256,
+    SIM_RECENT = 256,
+    SIM_STALEST = 20 /* seconds */
+};
 
 /* What has to have happened, if the invariants are to mean anything: over many seeds each. */
 #define SIM_HAPPENINGS(X)                                                                          \
@@ -27,8 +32,11 @@ enum { SIM_MAX_LATE = 256, SIM_RECENT = 256 };
     X(STALE, "objects that a stale listing left out")                                              \
     X(SKEWED, "lives whose clock was more than an hour off")                                       \
     X(PAUSED, "replicas paused for longer than run.patience")                                      \
+    X(TWIN, "replicas started again elsewhere while they were only paused")                        \
+    X(FENCED, "lives that stopped because of a later one")                                         \
     X(SLOW, "stretches of training longer than run.patience")                                      \
     X(LIE, "contributions that a liar damaged")                                                    \
+    X(LIE_BASE, "contributions that name a state that never was")                                  \
     X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
     X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
@@ -80,12 +88,14 @@ typedef struct local_state { /* what a replica's disk holds */
 
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
-    bool alive, done, liar, sleeper, has_trained;
+    bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
     double next, train_at; /* virtual seconds: the exchange's, the trainer's next moment */
     double beat, speed;    /* seconds a step */
     bool training;         /* up to train_until; else it waits for an entry */
     uint64_t train_until;
-    double cut_until, paused_until;
+    double cut_until, paused_until, first_beat, last_beat;
+    uint64_t beat_entry;
+    dl_life beat_life;              /* whose first_beat that is */
     double clock_began, clock_rate; /* of this life's clock */
     bool told;                      /* waiting is ended by a change; else it looks now and then */
     uint64_t n_waits, waits_for, n_writes;
@@ -127,15 +137,16 @@ typedef struct sim {
     dl_store *store; /* without faults: for the referee */
     dl_runfile file;
     dl_hash file_digest;
-    replica replicas[MAX_REPLICAS];
-    size_t n;
+    replica replicas[SIM_SLOTS];
+    size_t n, n_slots; /* replicas; with the twins of some */
     size_t n_fragments;
     dl_schedule schedule;
     diloco_tensor tensors[MAX_FRAGMENTS]; /* of the template; each replica has its own data */
     dl_hash digest[ENTRIES + 1];          /* I1: after so many entries */
     bool known[ENTRIES + 1];
     dl_hash moved[ENTRIES]; /* of its fragment, after a commit */
-    dl_hash text[ENTRIES];  /* I2 */
+    bool has_moved[ENTRIES];
+    dl_hash text[ENTRIES]; /* I2 */
     bool read[ENTRIES];
     dl_entry entry; /* read to see whether a text is damaged */
     sim_late late[SIM_MAX_LATE];
@@ -178,8 +189,12 @@ void sim_check_digest(replica *r);                                     /* I1, as
 void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, behind a SWAP */
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
-void sim_check_log(sim *s);                                            /* I2, I3, at the end */
-void sim_audit(sim *s);                                                /* I5, I3 of dealt data */
+void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */
+void sim_check_life(const replica *r);                                 /* I7 */
+void sim_check_removal(const sim *s, const char *key);                 /* I8 */
+void sim_check_ends(const sim *s);                                     /* I4 */
+void sim_check_log(sim *s); /* I1 to I3, I6, at the end */
+void sim_audit(sim *s);     /* I5, I3 of dealt data */
 void sim_count_shared_seat(const replica *r, const dl_entry *entry);
 void sim_print_happenings(void);
 bool sim_all_happened(void); /* names what did not, on stderr */

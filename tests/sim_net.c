@@ -79,7 +79,7 @@ void sim_cut(sim *s)
     if (s->now < s->next_cut) return;
     s->next_cut = s->now + sim_uniform(s, 20, 300);
     const double until = s->now + sim_uniform(s, 2, 90);
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n_slots; i++)
         if (sim_chance(s, P_CUT)) s->replicas[i].cut_until = until;
 }
 
@@ -167,6 +167,7 @@ static diloco_status net_put(void *self, const char *key, const void *data, size
 static diloco_status net_remove(void *self, const char *key, dl_time until)
 {
     const net *n = self;
+    sim_check_removal(n->r->sim, key);
     DL_TRY(way_there(n, key));
     if (is_late(n, REMOVE, key, NULL, 0)) return unanswered(n, key, SIM_LOST);
     return way_back(n, key, dl_store_delete(n->inner, key, until));
@@ -207,7 +208,7 @@ static diloco_status net_list(void *self, const char *prefix, const char *after,
     DL_TRY(way_there(n, prefix));
     stale v = {.s = s, .found = found, .context = context};
     const bool is_stale = sim_chance(s, P_STALE);
-    if (is_stale) v.since = s->now - sim_uniform(s, 0.5, 20);
+    if (is_stale) v.since = s->now - sim_uniform(s, 0.5, SIM_STALEST);
     const diloco_status status =
         is_stale ? dl_store_list(n->inner, prefix, after, found_stale, &v, until)
                  : dl_store_list(n->inner, prefix, after, found, context, until);

@@ -32,12 +32,25 @@ bool sim_all_happened(void)
     return all;
 }
 
+/* Tensors, and whom the next entry waits for. */
+static dl_hash state_hash(const dl_state *state)
+{
+    struct {
+        dl_hash tensors, names, misses;
+    } of;
+    const dl_roster *r = &state->control.roster;
+    of.tensors = dl_state_digest_all(state);
+    of.names = dl_hash_bytes(r->names, r->n * sizeof *r->names);
+    of.misses = dl_hash_bytes(r->misses, r->n * sizeof *r->misses);
+    return dl_hash_bytes(&of, sizeof of);
+}
+
 void sim_check_digest(replica *r)
 {
     sim *s = r->sim;
     const dl_state *state = dl_exec_state(r->exec);
     const uint64_t e = state->control.entry;
-    const dl_hash all = dl_state_digest_all(state);
+    const dl_hash all = state_hash(state);
     if (r->liar || e > ENTRIES) return;
     if (s->known[e] && !dl_hash_equal(s->digest[e], all))
         DIE(s, "I1: %s has another state after %llu entries", r->name, (unsigned long long)e);
@@ -48,7 +61,53 @@ void sim_check_digest(replica *r)
 void sim_check_moved(replica *r, const dl_ask *swap)
 {
     sim_check_digest(r);
-    if (!r->liar) r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
+    if (r->liar) return;
+    r->sim->moved[swap->entry] = dl_exec_state(r->exec)->now[swap->fragment].digest;
+    r->sim->has_moved[swap->entry] = true;
+}
+
+/* ---- lives and heartbeats */
+
+void sim_see_lives(replica *r, const dl_event *listing)
+{
+    for (size_t i = 0; i < listing->n_listed; i++) {
+        const dl_life *life = &listing->listed[i].life;
+        if (!strcmp(life->replica, r->name) && life->generation > r->life.generation)
+            r->saw_later = true;
+    }
+}
+
+void sim_check_life(const replica *r)
+{
+    if (r->saw_later)
+        DIE(r->sim, "I7: %s.%u goes on, though it has seen a later life of its own", r->name,
+            (unsigned)r->life.generation);
+}
+
+/* A heartbeat counts as seen when it is put just now and its name is old enough for any listing. */
+void sim_check_removal(const sim *s, const char *key)
+{
+    uint64_t entry;
+    dl_life life;
+    if (s->schedule.async || !dl_key_parse_contribution(&entry, &life, key)) return;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        const replica *r = &s->replicas[i];
+        const bool beats = r->alive && dl_life_equal(&r->beat_life, &r->life) && !r->has_twin &&
+                           r->last_beat == s->now && s->now - r->first_beat > SIM_STALEST;
+        if (beats && r->beat_entry <= entry)
+            DIE(s, "I8: %s is removed, and %s has just said that it is at entry %llu", key, r->name,
+                (unsigned long long)r->beat_entry);
+    }
+}
+
+void sim_check_ends(const sim *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        bool ended = false;
+        for (size_t k = i; k < s->n_slots; k++)
+            ended |= s->replicas[k].ended && !strcmp(s->replicas[k].name, s->replicas[i].name);
+        if (!ended) DIE(s, "I4: no life of %s comes to the end", s->replicas[i].name);
+    }
 }
 
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
@@ -93,7 +152,7 @@ void sim_audit(sim *s)
     if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
     if (state->control.entry != ENTRIES)
         DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
-    if (!dl_hash_equal(dl_state_digest_all(state), s->digest[ENTRIES]))
+    if (!dl_hash_equal(state_hash(state), s->digest[ENTRIES]))
         DIE(s, "I5: the audit gives another state");
     const dl_ledger *ledger = state->control.ledger;
     if (s->exact && s->all_counted &&
@@ -139,7 +198,7 @@ static void check_dealt(ranges *r, const dl_contribution *c)
     }
 }
 
-static void check_member(ranges *r, uint64_t e, const dl_life *life)
+static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *life)
 {
     sim *s = r->s;
     dl_key key;
@@ -152,6 +211,9 @@ static void check_member(ranges *r, uint64_t e, const dl_life *life)
         if (dl_contribution_read_header(&c, bytes.data, bytes.len))
             DIE(s, "I3: %s", diloco_error_text());
         check_dealt(r, &c);
+        if (!dl_hash_equal(c.base, base))
+            DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
+                life->replica);
         if (!s->dealt && c.first_sample < r->end[c.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
@@ -186,10 +248,12 @@ void sim_check_log(sim *s)
         if (dl_entry_read(entry, text.data, text.len, outer)) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
+        if (entry->commit && s->has_moved[e] && !valid)
+            DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
         if (!s->dealt && (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
-            check_member(&r, e, &entry->members[i].life);
+            check_member(&r, e, entry->base, &entry->members[i].life);
     }
     dl_buf_deinit(&text);
 }

@@ -29,7 +29,8 @@ bool dl_hash_is_zero(dl_hash a);
 
 /* 32 lower-case hex digits and a zero byte. */
 void dl_hash_to_hex(char hex[DL_HASH_HEX + 1], dl_hash hash);
-/* false, and *hash unspecified, unless `hex` is exactly 32 hex digits. */
+/* false, and *hash unspecified, unless `hex` is exactly 32 lower-case hex digits: a hash has one
+ * text, so that a text that carries its own hash has no other form. */
 bool dl_hash_from_hex(dl_hash *hash, const char *hex, size_t len);
 
 /* The tree digest of data that comes in pieces. Allocates nothing: the upper level is

@@ -84,8 +84,9 @@ TEST(hex_round_trips_and_bad_hex_is_refused)
     CHECK(!dl_hash_is_zero(hash));
     CHECK(dl_hash_from_hex(&back, "00000000000000000000000000000000", 32));
     CHECK(dl_hash_is_zero(back));
-    CHECK(dl_hash_from_hex(&back, "000000000000000000000000000000aF", 32));
+    CHECK(dl_hash_from_hex(&back, "000000000000000000000000000000af", 32));
     CHECK_INT(0xAF, back.bytes[15]);
+    CHECK(!dl_hash_from_hex(&back, "000000000000000000000000000000aF", 32));
     CHECK(!dl_hash_from_hex(&back, hex, 31));
     CHECK(!dl_hash_from_hex(&back, hex, 33));
     hex[7] = 'g';

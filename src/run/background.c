@@ -31,6 +31,10 @@ struct dl_background {
     dl_background_args a;
     helper beat, snap;
     atomic_ullong step, position, entry;
+    dl_store_speed speed; /* these: guarded by beat.lock */
+    double deadline_s;
+    uint64_t n_beats;
+    double longest_s;
     dl_collector collector;
 };
 
@@ -89,6 +93,10 @@ static void helper_wait(helper *h, dl_time until)
 static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, double steps_per_s)
 {
     dl_json j;
+    pthread_mutex_lock(&b->beat.lock);
+    const dl_store_speed speed = b->speed;
+    const double deadline_s = b->deadline_s;
+    pthread_mutex_unlock(&b->beat.lock);
     dl_buf_clear(text);
     dl_json_init(&j, text);
     dl_json_object(&j, NULL);
@@ -100,6 +108,10 @@ static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, doub
     dl_json_u64(&j, "entry", b->entry);
     dl_json_f64(&j, "steps_per_s", steps_per_s);
     dl_json_f64(&j, "time", dl_clock_wall());
+    dl_json_f64(&j, "up_bps", speed.up_bps);
+    dl_json_f64(&j, "down_bps", speed.down_bps);
+    dl_json_f64(&j, "request_s", speed.request_s);
+    dl_json_f64(&j, "deadline_s", deadline_s);
     dl_json_end(&j);
     return dl_json_done(&j);
 }
@@ -108,11 +120,17 @@ static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_p
 {
     dl_key key;
     dl_key_heartbeat(key, &b->a.self);
+    const dl_time began = dl_clock_now();
     diloco_status status = write_beat(text, b, n, steps_per_s);
     if (!status)
         status = dl_store_put(b->beat.store, key, text->data, text->len,
                               dl_time_after(dl_clock_now(), BEAT_LIMIT));
     if (status) dl_log(DILOCO_LOG_DEBUG, "no heartbeat: %s", diloco_error_text());
+    const double took = dl_seconds(dl_clock_now() - began);
+    pthread_mutex_lock(&b->beat.lock);
+    b->n_beats += !status;
+    if (took > b->longest_s) b->longest_s = took;
+    pthread_mutex_unlock(&b->beat.lock);
     helper_count(&b->beat);
 }
 
@@ -151,6 +169,22 @@ void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position)
 void dl_background_tell_entry(dl_background *b, uint64_t entry)
 {
     b->entry = entry;
+}
+
+void dl_background_tell_link(dl_background *b, const dl_store_speed *speed, double deadline_s)
+{
+    pthread_mutex_lock(&b->beat.lock);
+    b->speed = *speed;
+    b->deadline_s = deadline_s;
+    pthread_mutex_unlock(&b->beat.lock);
+}
+
+void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s)
+{
+    pthread_mutex_lock(&b->beat.lock);
+    *n = b->n_beats;
+    *longest_s = b->longest_s;
+    pthread_mutex_unlock(&b->beat.lock);
 }
 
 /* ---- snapshots -------------------------------------------------------------------------- */

@@ -27,6 +27,12 @@ void dl_background_destroy(dl_background *b);
 void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position);
 void dl_background_tell_entry(dl_background *b, uint64_t entry);
 
+/* … of the link as the exchange sees it, and the deadline that the open entry derived. */
+void dl_background_tell_link(dl_background *b, const dl_store_speed *speed, double deadline_s);
+
+/* Heartbeats that were put, and the longest that one took. Any thread. */
+void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s);
+
 /* Write a snapshot of the state's `now`, read it back, collect. The state must not change
  * until dl_background_settle returns. A failure is a warning: there will be another. */
 void dl_background_snapshot(dl_background *b);

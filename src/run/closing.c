@@ -8,13 +8,14 @@
 #include <string.h>
 
 enum { MAX_DOUBLINGS = 16 };
-static const double SHORTEST_DEADLINE_S = 10; /* of those that derive themselves */
+enum { UPLOADS = 4, OF_PATIENCE = 6 };
 
 dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time from,
                             double round_s, double upload_s)
 {
-    const double s = config->deadline_s > 0 ? config->deadline_s
-                                            : fmax(SHORTEST_DEADLINE_S, round_s) + 4 * upload_s;
+    const double patience = config->patience_s;
+    const double round = round_s > 0 ? fmax(patience / OF_PATIENCE, round_s) : patience;
+    const double s = config->deadline_s > 0 ? config->deadline_s : round + UPLOADS * upload_s;
     const uint64_t doublings = n_aborts < MAX_DOUBLINGS ? n_aborts : MAX_DOUBLINGS;
     return dl_time_after(from, dl_time_from_seconds(s * (double)(UINT64_C(1) << doublings)));
 }

@@ -44,8 +44,9 @@ dl_verdict dl_closing_watched(const dl_closing *c);
 /* Are run.close_at there? */
 bool dl_closing_has_enough(const dl_closing *c);
 
-/* When an entry that was contributed to at `from` may close without the missing: the option,
- * or a round's and four uploads' time; doubled by each abort in a row. */
+/* When an entry that was contributed to at `from` may close without the missing: the option; or a
+ * round's time, a sixth of run.patience at least, all of it where no round was measured (0), and
+ * four uploads'; doubled by each abort in a row. */
 dl_time dl_closing_deadline(const dl_config *config, uint64_t n_aborts, dl_time from,
                             double round_s, double upload_s);
 

@@ -291,6 +291,9 @@ TEST(p11_a_deadline_is_the_option_or_a_round_and_four_uploads)
     begin(&t);
     CHECK_INT(5 + 20 + 4 * 3, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
     CHECK_INT(5 + 10 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0.1, 1) / DL_SECOND);
+    CHECK_INT(5 + 60 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0, 1) / DL_SECOND);
+    option(&t, "run.patience", "240"); /* the one knob */
+    CHECK_INT(5 + 40 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 1) / DL_SECOND);
     option(&t, "run.deadline", "7");
     CHECK_INT(5 + 7, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
     dl_entry_deinit(&t.owner);

@@ -286,6 +286,7 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
     dl_driver_unlock(d);
     facts.next_stop = dl_driver_train_until(d);
     dl_background_traffic(d->background, &facts.background_sent, &facts.background_received);
+    dl_background_beats(d->background, &facts.heartbeats, &facts.heartbeat_s_max);
     return facts;
 }
 

@@ -96,7 +96,9 @@ typedef struct dl_driver_facts {
     double loss;                         /* of the last commit's members; NAN before */
     uint64_t bytes_sent, bytes_received; /* by the exchange's handle: all that training waits for */
     uint64_t background_sent, background_received; /* snapshots, collection, heartbeats */
-    double waited_s; /* that training has waited for the exchange, in all */
+    uint64_t heartbeats;
+    double heartbeat_s_max; /* the longest that one took */
+    double waited_s;        /* that training has waited for the exchange, in all */
 } dl_driver_facts;
 dl_driver_facts dl_driver_facts_now(dl_driver *driver);
 

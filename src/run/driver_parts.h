@@ -47,6 +47,7 @@ struct dl_driver {
     dl_event_context context; /* of the record's next lines */
     dl_time waited, entry_began;
     uint64_t sent_before, received_before;
+    double deadline_s; /* as the last contribution's derived itself */
     dl_time unreachable_since, pause;
 };
 

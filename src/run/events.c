@@ -236,6 +236,10 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "wait_s", c->wait_s);
     dl_json_f64(&j, "exchange_s", c->exchange_s);
     dl_json_f64(&j, "outer_s", facts->compute_s);
+    dl_json_f64(&j, "deadline_s", c->deadline_s);
+    dl_json_f64(&j, "up_bps", c->speed.up_bps);
+    dl_json_f64(&j, "down_bps", c->speed.down_bps);
+    dl_json_f64(&j, "request_s", c->speed.request_s);
     put_life(&j, "committer", &entry->committer);
     put_hash(&j, "digest", entry->result);
     finish(r, &j);
@@ -310,6 +314,8 @@ void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f
     dl_json_u64(&j, "bytes_received", f->bytes_received);
     dl_json_u64(&j, "background_bytes_sent", f->background_sent);
     dl_json_u64(&j, "background_bytes_received", f->background_received);
+    dl_json_u64(&j, "heartbeats", f->heartbeats);
+    dl_json_f64(&j, "heartbeat_s_max", f->heartbeat_s_max);
     dl_json_f64(&j, "data_parallel_bytes", per_step * (double)f->steps);
     dl_json_f64(&j, "reduction", f->bytes_sent ? here / (double)f->bytes_sent : NAN);
     dl_json_f64(&j, "utilization", f->utilization);

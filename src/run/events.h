@@ -41,7 +41,8 @@ void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bo
 typedef struct dl_event_context {
     const char *replica;
     const char *codec;
-    double wait_s, exchange_s;
+    double wait_s, exchange_s, deadline_s;
+    dl_store_speed speed;
     uint64_t bytes_sent, bytes_received; /* since the last commit's line */
     uint64_t step;
 } dl_event_context;
@@ -73,6 +74,8 @@ typedef struct dl_end_facts {
     uint64_t life_steps, tokens;
     uint64_t bytes_sent, bytes_received;           /* by the exchange */
     uint64_t background_sent, background_received; /* snapshots and heartbeats */
+    uint64_t heartbeats;
+    double heartbeat_s_max; /* the longest that one took */
     double utilization;
     dl_hash digest;
 } dl_end_facts;

@@ -51,6 +51,8 @@ static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
     take_traffic(d);
+    d->context.speed = dl_store_speed_now(d->a.store);
+    d->context.deadline_s = d->deadline_s;
     d->context.wait_s = dl_seconds(d->waited);
     d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
     d->waited = 0;
@@ -107,6 +109,7 @@ static void on_note(void *user, const dl_note *n)
         dl_event_warn(d->a.record, &d->context, "late", text);
         break;
     case DL_NOTE_DEADLINE:
+        d->deadline_s = n->seconds;
         dl_log(DILOCO_LOG_DEBUG, "entry %llu: deadline in %.1f s", (unsigned long long)entry,
                n->seconds);
         break;
@@ -245,6 +248,13 @@ static uint64_t needed_from(const dl_driver *d)
     return d->pace.schedule.async && d->pace.base < entry ? d->pace.base : entry;
 }
 
+static void tell_heartbeats(dl_driver *d)
+{
+    const dl_store_speed speed = dl_store_speed_now(d->a.store);
+    dl_background_tell_link(d->background, &speed, d->deadline_s);
+    if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
+}
+
 static void ask_once(dl_driver *d)
 {
     dl_event event;
@@ -260,7 +270,7 @@ static void ask_once(dl_driver *d)
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
     }
     d->ended = d->open.kind == DL_ASK_FAIL || d->open.kind == DL_ASK_DONE;
-    if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
+    tell_heartbeats(d);
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
 }

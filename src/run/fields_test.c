@@ -47,9 +47,7 @@ TEST(every_flipped_bit_is_found)
     for (size_t bit = 0; bit < 8 * text.len; bit++) {
         text.data[bit / 8] ^= (unsigned char)(1 << bit % 8);
         diloco_status status = dl_sealed_open(&root, text.data, text.len, "diloco-test");
-        /* a hash in upper-case hex digits is the same hash */
-        bool in_hash = bit / 8 >= text.len - 35 && bit / 8 < text.len - 3 && bit % 8 == 5;
-        if (status != DILOCO_EPROTO && !in_hash) CHECK_FAIL("bit %zu: %d", bit, (int)status);
+        if (status != DILOCO_EPROTO) CHECK_FAIL("bit %zu: %d", bit, (int)status);
         text.data[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     dl_buf_deinit(&text);

@@ -312,6 +312,8 @@ void dl_run_end_line(diloco_run *run)
                               .bytes_received = f.bytes_received,
                               .background_sent = f.background_sent,
                               .background_received = f.background_received,
+                              .heartbeats = f.heartbeats,
+                              .heartbeat_s_max = f.heartbeat_s_max,
                               .n_floats = run->file.manifest.n_parameters,
                               .utilization = wall > 0 ? dl_seconds(run->training) / wall : 0,
                               .digest = dl_state_digest_all(state)};

@@ -37,6 +37,7 @@ struct dl_store {
     size_t max_object;
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
+    dl_store_speed speed;
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
 };
 
@@ -261,6 +262,28 @@ dl_store_counters dl_store_counts(const dl_store *store)
     return counts;
 }
 
+/* ---- how fast it is */
+
+enum { SMALL_BYTES = 4 << 10, LARGE_BYTES = 256 << 10 };
+
+static void take_in(double *mean, double value)
+{
+    *mean = *mean > 0 ? (*mean + value) / 2 : value;
+}
+
+static void note_speed(dl_store *store, double *bps, size_t len, dl_time began)
+{
+    const double s = dl_seconds(dl_clock_now() - began), request_s = store->speed.request_s;
+    if (!(s > 0)) return;
+    if (len <= SMALL_BYTES) take_in(&store->speed.request_s, s);
+    if (len >= LARGE_BYTES) take_in(bps, 8 * (double)len / (s > 2 * request_s ? s - request_s : s));
+}
+
+dl_store_speed dl_store_speed_now(const dl_store *store)
+{
+    return store->speed;
+}
+
 /* ---- reading */
 
 /* Between the kind and the caller's sink: invariant 1. */
@@ -299,10 +322,12 @@ diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_t
     store->counts.n_get++;
     meter m = {.store = store, .key = key, .sink = sink};
     dl_sink metered = {.context = &m, .begin = meter_begin, .piece = meter_piece};
+    const dl_time began = dl_clock_now();
     DL_TRY(store->kind->read(store->self, key, metered, until));
     if (!m.begun || m.got != m.len)
         return dl_fail(DILOCO_EPROTO, "%s in %s ended after %zu of %zu bytes", key, store->url,
                        m.got, m.len);
+    note_speed(store, &store->speed.down_bps, m.len, began);
     return DILOCO_OK;
 }
 
@@ -397,8 +422,11 @@ diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *sp
     *taken = false;
     DL_TRY(enter(store, key, until));
     store->counts.n_create++;
+    const dl_time began = dl_clock_now();
     DL_TRY(store->kind->create(store->self, key, spans, n_spans, taken, until));
-    if (!*taken) store->counts.bytes_sent += total_len(spans, n_spans);
+    if (*taken) return DILOCO_OK;
+    store->counts.bytes_sent += total_len(spans, n_spans);
+    note_speed(store, &store->speed.up_bps, total_len(spans, n_spans), began);
     return DILOCO_OK;
 }
 
@@ -417,8 +445,10 @@ diloco_status dl_store_put(dl_store *store, const char *key, const void *data, s
 {
     DL_TRY(enter(store, key, until));
     store->counts.n_put++;
+    const dl_time began = dl_clock_now();
     DL_TRY(store->kind->put(store->self, key, data, len, until));
     store->counts.bytes_sent += len;
+    note_speed(store, &store->speed.up_bps, len, began);
     return DILOCO_OK;
 }
 

@@ -49,6 +49,14 @@ const char *dl_store_link(void); /* "": none was set */
 const char *dl_store_url(const dl_store *store);
 dl_store_counters dl_store_counts(const dl_store *store);
 
+/* How fast the store was for this handle: objects of 256 KiB and more, each direction, without what
+ * a request takes by itself; that is of small ones. Each new one counts as much as all before. 0:
+ * none yet. What a reader does with its bytes counts as time of theirs. */
+typedef struct dl_store_speed {
+    double up_bps, down_bps, request_s;
+} dl_store_speed;
+dl_store_speed dl_store_speed_now(const dl_store *store);
+
 /* Let the call in progress and all later ones return DILOCO_ECLOSED. Any thread; async-
  * signal-safe; never blocks; may repeat. */
 void dl_store_abort(dl_store *store);

@@ -36,11 +36,6 @@ static diloco_status check_client_loop(const dl_config *config)
                        "server.diloco.error_feedback with clients.total_clients: a client's "
                        "residual is not kept between its rounds; set it 0, or take a codec that "
                        "needs none");
-    if (!is(config->deal, "local"))
-        return dl_fail(DILOCO_EREFUSED,
-                       "data.deal = \"%s\" deals common data to replicas, and each logical client "
-                       "has data of its own: leave it, or clients.total_clients 0",
-                       config->deal);
     if (dl_preset_is(config, "data_parallel") || dl_preset_is(config, "single"))
         return dl_fail(DILOCO_EREFUSED,
                        "preset %s has no logical clients: leave clients.total_clients 0, or take "

@@ -1,0 +1,127 @@
+/* die_at.c - kill -9 at a named point, for LD_PRELOAD: the program itself knows nothing of it.
+ *
+ *     DIE_AT=WHEN:WHAT:WHERE   WHEN is before, amid or after; WHAT one of link, rename, unlink (of
+ * a file store: WHERE is a part of the path) and PUT, POST, DELETE (of a client over plain HTTP:
+ * WHERE is a part of the request's line) DIE_ONCE=FILE            made by who dies: nobody else
+ * does, and the test sees that it happened
+ *
+ * A file is linked when it is whole, so `before:link` is an upload that was under way. `amid` of a
+ * request is when its head and some of its body were sent, `after` when something of the answer has
+ * come, and nothing of it was seen. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MAX_FD = 1024 };
+static bool body_next[MAX_FD], answer_next[MAX_FD]; /* of a matching request on that socket */
+
+/* Is it this process that dies? */
+static bool is_chosen(void)
+{
+    const char *once = getenv("DIE_ONCE");
+    return once && open(once, O_CREAT | O_EXCL | O_WRONLY, 0666) >= 0;
+}
+
+static void die(void)
+{
+    if (is_chosen()) kill(getpid(), SIGKILL);
+}
+
+/* Does DIE_AT say so? */
+static bool is_at(const char *when, const char *what, const char *where)
+{
+    const char *at = getenv("DIE_AT");
+    char head[32];
+    const int len = snprintf(head, sizeof head, "%s:%s:", when, what);
+    return at && !strncmp(at, head, (size_t)len) && strstr(where, at + len);
+}
+
+/* The path of a name in an open folder. */
+static void path_at(char out[1024], int folder, const char *leaf)
+{
+    char link[64], path[512] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    snprintf(out, 1024, "%s/%s", path, leaf);
+}
+
+#define REAL(name, type) ((type)dlsym(RTLD_NEXT, name))
+
+int linkat(int from, const char *old, int to, const char *leaf, int flags)
+{
+    char path[1024];
+    path_at(path, to, leaf);
+    if (is_at("before", "link", path)) die();
+    const int got = REAL("linkat", int (*)(int, const char *, int, const char *, int))(
+        from, old, to, leaf, flags);
+    if (got == 0 && is_at("after", "link", path)) die();
+    return got;
+}
+
+int unlinkat(int folder, const char *leaf, int flags)
+{
+    char path[1024];
+    path_at(path, folder, leaf);
+    const int got = REAL("unlinkat", int (*)(int, const char *, int))(folder, leaf, flags);
+    if (got == 0 && is_at("after", "unlink", path)) die();
+    return got;
+}
+
+int rename(const char *old, const char *path)
+{
+    if (is_at("before", "rename", path)) die();
+    const int got = REAL("rename", int (*)(const char *, const char *))(old, path);
+    if (got == 0 && is_at("after", "rename", path)) die();
+    return got;
+}
+
+/* ---- HTTP: a request begins a buffer */
+
+static bool is_request(const char *when, const void *data, size_t len)
+{
+    char line[1024];
+    const char *end = memchr(data, '\n', len);
+    if (!end || (size_t)(end - (const char *)data) >= sizeof line) return false;
+    memcpy(line, data, (size_t)(end - (const char *)data));
+    line[end - (const char *)data] = 0;
+    char *space = strchr(line, ' ');
+    if (!space) return false;
+    *space = 0;
+    return is_at(when, line, space + 1);
+}
+
+ssize_t send(int fd, const void *data, size_t len, int flags)
+{
+    ssize_t (*const real)(int, const void *, size_t, int) =
+        REAL("send", ssize_t(*)(int, const void *, size_t, int));
+    const bool known = fd >= 0 && fd < MAX_FD;
+    if (is_request("before", data, len)) die();
+    if (known && body_next[fd]) {
+        (void)!real(fd, data, len / 2, flags);
+        kill(getpid(), SIGKILL);
+    }
+    if (known && is_request("amid", data, len) && is_chosen()) {
+        const char *body = memmem(data, len, "\r\n\r\n", 4);
+        if (body && body + 4 < (const char *)data + len) { /* some of it is here already */
+            (void)!real(fd, data, len - 1, flags);
+            kill(getpid(), SIGKILL);
+        }
+        body_next[fd] = true;
+    }
+    if (known) answer_next[fd] = answer_next[fd] || is_request("after", data, len);
+    return real(fd, data, len, flags);
+}
+
+ssize_t recv(int fd, void *data, size_t len, int flags)
+{
+    const ssize_t got = REAL("recv", ssize_t(*)(int, void *, size_t, int))(fd, data, len, flags);
+    if (got > 0 && fd >= 0 && fd < MAX_FD && answer_next[fd]) die();
+    return got;
+}

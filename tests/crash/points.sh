@@ -1,0 +1,90 @@
+#!/bin/sh
+# points.sh PROGRAM DIE_AT.so WHERE: a process of a run dies, as by kill -9, at each point at which
+# something is half done; WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL). Every run
+# completes, verifies, and ends in the bits of one in which nobody died (PROTOCOL P16).
+. "$(dirname "$0")/../e2e/lib.sh"
+shim=$2 # absolute
+where=$3
+
+sed -i 's/^rounds = 6/rounds = 8/; s/^patience = 5/patience = 60/; s/^heartbeat = 0.5/heartbeat = 0.02/
+        s/^\[run\]/[run]\nsnapshot_every = 0.05\nretain = "recent"/' tiny.toml
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+n=0
+
+serve() { # the hub, which may have orders to die
+    : >serve.out
+    env "$@" diloco serve hub --listen "127.0.0.1:${port:-0}" >serve.out 2>serve.err &
+    hub=$!
+    started="$started $hub"
+    wait_for grep -q '^serving ' serve.out
+    port=$(sed -n 's/^serving .*:\([0-9]*\),.*/\1/p' serve.out)
+}
+
+store() { # of the n-th run
+    case $where in
+    file) echo "run$n" ;;
+    hub) echo "http://127.0.0.1:$port/run$n" ;;
+    bucket) echo "${CLOUD_TEST_URL%%\?*}/crash$n?${CLOUD_TEST_URL#*\?}" ;;
+    esac
+}
+
+ended_well() { # WHAT
+    [ -e "once$n" ] || fail "$where: nobody died $1"
+    [ "$(digest "$(store)")" = "$want" ] || fail "$where: where one died $1 the run ends elsewhere"
+}
+
+# dies WHAT DIE_AT: a replica does.
+dies() {
+    n=$((n + 1))
+    expect 0 env DIE_AT="$2" DIE_ONCE="$PWD/once$n" LD_PRELOAD="$shim" \
+        diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n"
+    grep -q 'was killed by signal 9 (Killed); started again' out || fail "$where: no death $1 seen"
+    ended_well "$1"
+}
+
+# The hub does; its keeper starts it again.
+hub_dies() {
+    n=$((n + 1))
+    kill -9 "$hub"
+    wait "$hub" 2>/dev/null || true
+    serve DIE_AT="$2" DIE_ONCE="$PWD/once$n" LD_PRELOAD="$shim"
+    diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n" >out 2>err &
+    train=$!
+    started="$started $train"
+    wait_for test -e "once$n"
+    wait "$hub" 2>/dev/null || true
+    serve
+    code=0
+    wait "$train" || code=$?
+    [ "$code" = 0 ] || fail "with a hub that died $1, train ends with $code"
+    ended_well "$1"
+}
+
+if [ "$where" = file ]; then
+    dies "before upload, its state saved" after:rename:/r1/
+    dies "in the middle of an upload" before:link:/c/0000000003/r1.
+    dies "behind an upload" after:link:/c/0000000003/r1.
+    dies "in the middle of a commit" before:link:/log/0000000004.
+    dies "behind a commit, before adopting it" after:link:/log/0000000004.
+    dies "in a snapshot, between state and manifest" after:link:/state.safetensors
+    dies "in a snapshot, before its manifest" before:link:/manifest.json
+    dies "in collection" after:unlink:/c/0000000
+else
+    [ "$where" = bucket ] || serve
+    dies "before upload" before:PUT:/c/0000000003/r1.
+    dies "in the middle of an upload" amid:PUT:/c/0000000003/r1.
+    dies "behind an upload" after:PUT:/c/0000000003/r1.
+    dies "in the middle of a commit" amid:PUT:/log/0000000004.
+    dies "behind a commit, before adopting it" after:PUT:/log/0000000004.
+    dies "in a snapshot's state" amid:PUT:/state.safetensors
+    dies "in a snapshot, before its manifest" before:PUT:/manifest.json
+    dies "in collection" after:DELETE:/c/0000000
+fi
+if [ "$where" = hub ]; then
+    hub_dies "in the middle of a PUT" before:link:/c/0000000003/r1.
+    hub_dies "behind a PUT, before it answers" after:link:/c/0000000003/r1.
+    hub_dies "in the middle of a PUT of the log" before:link:/log/0000000004.
+    hub_dies "behind a PUT of the log, before it answers" after:link:/log/0000000004.
+fi
+echo "$where: $n deaths, each run ends in the same bits"

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""mutants.py - deliberate bugs of the protocol, each of which the cluster simulation has to catch.
+
+    mutants.py list                       one line a mutant: its name, the folder, its files
+    mutants.py write NAME FILE OUT        a copy of that source with the bug in it
+    mutants.py check NAME SIMULATION      run the simulation that was built from it: passes when an
+                                          invariant breaks, and says which, at which seed
+
+The bugs are never in src/: the build copies a source, changes a text that must stand there exactly
+once, and links the copy into a simulation of its own (tests/CMakeLists.txt).
+"""
+import pathlib
+import re
+import subprocess
+import sys
+from collections import namedtuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SEEDS = 400  # to be caught in; all are within the first few dozen
+
+Mutant = namedtuple("Mutant", "name rule bug edits")  # edits: file, text, text with the bug
+
+MUTANTS = [
+    Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
+        ("src/run/machine.c", '#include "run/closing.h"\n', '#include "run/closing.h"\n#include "run/fold.h"\n'),
+        ("src/run/machine.c", """    case DL_VERDICT_ABORT:
+        return draft_abort(m, verdict->reason);
+""", """    case DL_VERDICT_ABORT:
+        dl_draft_abort(&m->draft, &(dl_draft_source){.args = &m->a, .known = &m->known, .silent = m->silent}, verdict->reason);
+        dl_pace_fold(m->a.pace, open_entry(m), dl_machine_fragment(m), false, false);
+        dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
+        dl_machine_clear_entry(m);
+        return dl_machine_go_on(m);
+""")]),
+    Mutant("own_draft", "P5", "who creates an entry takes up the own draft, not what the log has", [
+        ("src/run/exec.c", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
+    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
+""", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
+    event->text = x->text.data, event->text_len = x->text.len;
+    return status == DILOCO_EEXIST ? DILOCO_OK : status;
+"""),
+        ("src/run/machine.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+""", """    return dl_follow_text(m, event);
+""")]),
+    Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
+        ("src/run/machine.c", "if (life->generation > m->a.self.generation) /* P6 */",
+         "if (life->generation == UINT32_MAX)")]),
+    Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
+        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);",
+         "if (event->text == NULL) return fold_commit(m);")]),
+    Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
+        ("src/run/follow.c", "if (dl_hash_equal(m->suspect, m->entry_digest)) return false;",
+         "if (m->n_recomputed == 0) return false;")]),
+    Mutant("abort_elsewhere", "P5", "aborts have names of their own", [
+        ("src/run/exec.c", """    dl_key_entry(key, ask->entry);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_write(""", """    dl_key_entry(key, ask->entry);
+    if (!ask->draft->commit) strcpy(strchr(key, '.'), ".abort");
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_write("""),
+        ("src/run/exec.c", """    const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    event->text = x->text.data;""", """    diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+    if (status == DILOCO_ENOENT) strcpy(strchr(key, '.'), ".abort");
+    if (status == DILOCO_ENOENT) status = dl_store_get(x->a.store, &x->text, key, until);
+    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    event->text = x->text.data;""")]),
+    Mutant("gap", "P4", "a store that does not answer is taken for one that has no such entry", [
+        ("src/run/exec.c", """    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    event->text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
+    event->text = x->text.data;""")]),
+    Mutant("count_twice", "P15", "two lives of a replica both count", [
+        ("src/run/known.c", "other->life.generation > known->life.generation)", "other->life.generation == UINT32_MAX)"),
+        ("src/run/entry.c", "if (before && strcmp(before->life.replica, m->life.replica) == 0)",
+         "if (before && strcmp(before->life.replica, m->life.replica) == 9)"),
+        ("src/run/fold.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
+         'if (counts_a_replica_twice(entry) && entry->n_members == 0) return "it counts a replica twice";')]),
+    Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
+        ("src/run/contribution.c", "if (!dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
+         "if (f->n_floats == UINT64_MAX) {")]),
+    Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
+        ("src/run/machine.c", """    if (m->has_bases && open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        m->has_bases = false;
+        dl_pace_restart(m->a.pace);
+    }
+""", """    if (m->has_bases && open_entry(m) > m->bases_at) m->has_bases = false;
+""")]),
+    Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
+        ("src/run/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        p->fragments[fragment].behind = true;
+    }
+""", "    }\n")]),
+    Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
+        ("src/run/collect.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
+    Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
+        ("src/run/follow.c", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
+""", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
+        if (m->a.control->roster.n && m->silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
+""")]),
+]
+
+
+def find(name):
+    return next(m for m in MUTANTS if m.name == name)
+
+
+def files(mutant):
+    return sorted({file for file, _, _ in mutant.edits})
+
+
+def missing(mutant):
+    """The edits whose text does not stand exactly once in its file."""
+    return [file for file, old, _ in mutant.edits if (ROOT / file).read_text().count(old) != 1]
+
+
+def write(mutant, file, out):
+    text = (ROOT / file).read_text()
+    for at, old, new in mutant.edits:
+        if at == file and text.count(old) == 1:
+            text = text.replace(old, new)
+    pathlib.Path(out).write_text(f'#line 1 "{file} of {mutant.name}"\n' + text)
+
+
+def check(mutant, simulation):
+    if missing(mutant):
+        sys.exit(f"{mutant.name}: what it changes in {missing(mutant)[0]} is not there any more, or "
+                 "more than once: see tests/mutants/mutants.py")
+    seed = 1
+    while seed <= SEEDS:
+        run = subprocess.run([simulation, str(seed), "20", "16"], capture_output=True, text=True)
+        if run.returncode == 0:
+            seed += 20
+            continue
+        caught = re.search(r"^seed (\d+) at .*\nreplay: (.*)", run.stderr, re.M)
+        if not caught:
+            sys.exit(f"{mutant.name}: the simulation ended with {run.returncode}: {run.stderr[-300:]}")
+        print(f"{mutant.name} ({mutant.rule}) is caught: {caught.group(0)}")
+        return
+    sys.exit(f"{mutant.name}: no invariant broke in seeds 1 to {SEEDS}: {mutant.bug}")
+
+
+def main():
+    command, *args = sys.argv[1:]
+    if command == "list":
+        for m in MUTANTS:
+            print(";".join([m.name, *files(m)]))
+    elif command == "write":
+        write(find(args[0]), args[1], args[2])
+    elif command == "check":
+        check(find(args[0]), args[1])
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+#!/bin/sh
+# A link that is cut in the middle of a contribution's upload, and mended: the run goes on, and
+# ends in the bits of an undisturbed one.
+. "$(dirname "$0")/lib.sh"
+network 10mbit,20ms 2
+
+sed -i 's/^rounds = 6/rounds = 2/; s/^local_steps_per_round = 20/local_steps_per_round = 4/
+    s/^channels = 32/channels = 160/; s/^patience = .*/patience = 30/' tiny.toml
+expect 0 diloco train tiny.toml --store plain --quiet
+start_hub
+replicas 2
+uploading() { [ -n "$(find hub/runs -path '*/.tmp/*' -size +100k)" ]; }
+wait_for test -e hub/runs/run/gen/r1.0000
+wait_for uploading
+kill -USR1 $wan_pid
+sleep 4
+uploading || fail "nothing was under way when the link was cut"
+kill -USR2 $wan_pid
+ended r1 "$r1"
+ended r2 "$r2"
+[ "$(digest hub/runs/run)" = "$(digest plain)" ] || fail "a cut link changed the result"

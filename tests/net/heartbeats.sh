@@ -1,0 +1,23 @@
+#!/bin/sh
+# Control never queues behind bulk: at 10 Mbit/s and 100 ms, with every replica's link full of
+# contributions and snapshots most of the time, no heartbeat takes as long as the time between two.
+. "$(dirname "$0")/lib.sh"
+network 10mbit,100ms 2
+
+sed -i 's/^rounds = 6/rounds = 2/; s/^local_steps_per_round = 20/local_steps_per_round = 2/
+    s/^channels = 32/channels = 144/; s/^heartbeat = .*/heartbeat = 2/
+    s/^patience = .*/patience = 12/' tiny.toml
+start_hub
+replicas 2
+ended r1 "$r1"
+ended r2 "$r2"
+for i in 1 2; do
+    grep '"event":"end"' "r$i/record.jsonl" >end || fail "r$i has no end"
+    [ "$(json heartbeats <end)" -ge 2 ] || fail "r$i had hardly a heartbeat"
+    awk -v s="$(json heartbeat_s_max <end)" 'BEGIN { exit !(s < 2) }' ||
+        fail "a heartbeat of r$i took $(json heartbeat_s_max <end) s"
+    grep '"event":"commit"' "r$i/record.jsonl" | tail -1 >commit
+    awk -v bps="$(json up_bps <commit)" 'BEGIN { exit !(bps > 1e6 && bps < 12e6) }' ||
+        fail "r$i measured $(json up_bps <commit) bit/s of 10 Mbit/s"
+    ! grep -q '"code":"silent"' "r$i/record.jsonl" || fail "r$i took somebody for silent"
+done

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Replicas that reach nothing but a hub, over links with delay, a rate and loss (STO-5): they
+# finish with equal digests, in the bits of a run in a folder.
+. "$(dirname "$0")/lib.sh"
+network 20mbit,40ms,1% 3
+
+sed -i 's/^replicas = 2/replicas = 3/' tiny.toml
+expect 0 diloco train tiny.toml --store plain --quiet
+start_hub
+replicas 3
+ended r1 "$r1"
+ended r2 "$r2"
+ended r3 "$r3"
+
+# They reach the hub and not each other.
+(at 2 sh -c 'exec 3<>/dev/tcp/10.78.0.4/9' 2>/dev/null) && fail "replicas reach each other"
+[ "$(digest hub/runs/run)" = "$(digest plain)" ] || fail "over the network the run ends elsewhere"
+for i in 1 2 3; do
+    grep '"event":"end"' "r$i/record.jsonl" >>ends || fail "r$i has no end"
+done
+[ "$(sed 's/.*"digest":"\([0-9a-f]*\)".*/\1/' ends | sort -u | wc -l)" = 1 ] ||
+    fail "digests differ at the end"
