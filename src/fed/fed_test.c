@@ -1,0 +1,402 @@
+/* fed_test.c - whole federated runs in one process: what each client did, by the record, and what
+ * became of the shared model. One test a row of the contract (FED-n); kills of real processes are
+ * in tests/e2e/federated.sh. */
+#include "fed/fed.h"
+
+#include "base/safetensors.h"
+#include "train/local_steps.h"
+#include "train/step.h"
+#include "train_fixture.h"
+#include <diloco/inspect.h>
+
+#include <ftw.h>
+
+/* 6 clients, 3 a round, 3 rounds of 4 steps, batches of 2. */
+static dl_config *federated(const char *preset)
+{
+    dl_config *c = fixture_config(preset);
+    set(c, "clients.total_clients", "6");
+    set(c, "clients.per_round", "3");
+    set(c, "trainer.rounds", "3");
+    set(c, "trainer.local_steps_per_round", "4");
+    set(c, "trainer.eval_every", "0");
+    return c;
+}
+
+static void live(const dl_config *config, fixture_record *record)
+{
+    const diloco_train_hooks hooks = {.on_record = fixture_on_record, .user = record};
+    CHECK_OK(dl_fed_train(config, "r0", &hooks));
+}
+
+static void digest_of(char out[64], const fixture_record *record)
+{
+    CHECK_OK(dl_json_read_str(out, 64, fixture_nth(record, "end", 0), "digest"));
+}
+
+static void run_to_digest(char digest[64], const dl_config *config)
+{
+    fixture_record record = {0};
+    live(config, &record);
+    digest_of(digest, &record);
+    fixture_record_free(&record);
+}
+
+static void name_of(char out[32], dl_json_value client)
+{
+    CHECK_OK(dl_json_read_str(out, 32, client, "client"));
+}
+
+TEST(fed_20_each_selected_client_takes_exactly_h_steps_each_round)
+{
+    fixture_record record = {0};
+    dl_config *c = federated("federated");
+    set(c, "trainer.local_steps_per_round", "7");
+    live(c, &record);
+    CHECK_INT(9, fixture_count(&record, "client"));
+    for (size_t i = 0; i < 9; i++) {
+        dl_json_value client = fixture_nth(&record, "client", i);
+        CHECK_INT(7, fixture_whole(client, "steps"));
+        CHECK_INT(14, fixture_whole(client, "samples")); /* reported beside the steps */
+        CHECK_INT(i / 3, fixture_whole(client, "entry"));
+    }
+    fixture_record_free(&record);
+}
+
+TEST(fed_21_epochs_are_an_upper_bound_that_has_to_reach_h)
+{
+    char without[64], with[64];
+    fixture_record record = {0};
+    dl_config *c = federated("federated"), *bounded = federated("federated");
+    run_to_digest(without, c);
+    set(bounded, "trainer.epochs", "50");
+    run_to_digest(with, bounded);
+    CHECK_STR(without, with);
+
+    dl_config *few = federated("federated");
+    set(few, "trainer.epochs", "1");
+    set(few, "trainer.local_steps_per_round", "500");
+    const diloco_train_hooks hooks = {.on_record = fixture_on_record, .user = &record};
+    CHECK_STATUS(DILOCO_EREFUSED, dl_fed_train(few, "r0", &hooks));
+    CHECK_CONTAINS("trainer.epochs = 1 passes over the", diloco_error_text());
+    CHECK_CONTAINS("trainer.local_steps_per_round = 500", diloco_error_text());
+    fixture_record_free(&record);
+}
+
+TEST(fed_22_accumulation_counts_steps_not_micro_batches)
+{
+    fixture_record record = {0};
+    dl_config *c = federated("federated");
+    set(c, "trainer.gradient_accumulation_steps", "4");
+    set(c, "trainer.local_steps_per_round", "3");
+    live(c, &record);
+    dl_json_value client = fixture_nth(&record, "client", 0);
+    CHECK_INT(3, fixture_whole(client, "steps"));
+    CHECK_INT(12 * 2, fixture_whole(client, "samples")); /* 12 batches of 2 */
+    fixture_record_free(&record);
+}
+
+/* An epoch of `holds` samples in batches of 2, accumulated by threes: the window that the epoch's
+ * end cuts goes on into the next one, and the step counts once. */
+TEST(fed_23_an_epoch_that_ends_inside_a_window_does_not_raise_the_count)
+{
+    fixture_record record = {0};
+    dl_config *c = federated("federated");
+    set(c, "clients.total_clients", "120");
+    set(c, "clients.per_round", "1");
+    set(c, "trainer.rounds", "1");
+    set(c, "trainer.gradient_accumulation_steps", "3");
+    set(c, "trainer.local_steps_per_round", "5");
+    live(c, &record);
+    dl_json_value client = fixture_nth(&record, "client", 0);
+    const uint64_t holds = fixture_whole(client, "holds");
+    uint64_t samples = 0;
+    CHECK(holds > 2 && holds < 30 && (holds + 1) / 2 % 3 != 0);
+    for (int batch = 0; batch < 15; batch++)
+        samples += holds - samples % holds < 2 ? 1 : 2;
+    CHECK_INT(5, fixture_whole(client, "steps"));
+    CHECK_INT(samples, fixture_whole(client, "samples"));
+
+    /* and as FedAvg counts, by epochs, what does not fill a window is no step */
+    set(c, "trainer.local_steps_per_round", "0");
+    set(c, "trainer.epochs", "1");
+    CHECK_INT((holds + 1) / 2 / 3, dl_local_steps(c, holds));
+    fixture_record_free(&record);
+}
+
+TEST(fed_24_25_training_stops_inside_an_epoch_and_ends_like_any_other)
+{
+    fixture_record record = {0};
+    dl_config *c = federated("federated");
+    set(c, "trainer.local_steps_per_round", "2");
+    live(c, &record);
+    dl_json_value client = fixture_nth(&record, "client", 0);
+    CHECK(fixture_whole(client, "holds") > 8);
+    CHECK_INT(0, fixture_whole(client, "first_sample"));
+    CHECK_INT(4, fixture_whole(client, "end_sample"));
+    CHECK_INT(9, fixture_count(&record, "contribution"));
+    CHECK_INT(3, fixture_count(&record, "commit"));
+    CHECK_INT(1, fixture_count(&record, "eval"));
+    fixture_record_free(&record);
+}
+
+/* One client and plain averaging: the shared model after a round is the client's, so a run by hand
+ * of H steps a round, with moments and schedule that go on, has to be there. */
+TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
+{
+    enum { H = 4 };
+    fixture_record record = {0};
+    dl_setup setup;
+    dl_step step;
+    size_t n;
+    dl_config *c = federated("fedavg");
+    set(c, "clients.total_clients", "1");
+    set(c, "clients.per_round", "1");
+    set(c, "trainer.rounds", "2");
+    set(c, "trainer.lr_scheduler", "linear");
+    live(c, &record);
+    float *theta = fixture_theta(c, &n);
+
+    CHECK_OK(dl_setup_open(&setup, c, 1, 2));
+    CHECK_OK(dl_step_init(&step, &setup, false));
+    step.whole_epochs = true;
+    dl_model_initial(setup.model, dl_model_parameters(setup.model), (uint64_t)c->seed);
+    for (uint64_t i = 0; i < 2 * H; i++) {
+        dl_step_facts facts;
+        double lr;
+        CHECK_OK(dl_schedule_lr(&lr, c, i, 2 * H));
+        CHECK_OK(dl_step_take(&facts, &step, 0, 2 * i, lr));
+        if (i == H) /* FED-32: the schedule continues */
+            CHECK(lr == fixture_number(fixture_nth(&record, "client", 1), "first_lr"));
+    }
+    CHECK_INT(2 * H, dl_inner_steps(step.inner)); /* FED-31 */
+    CHECK_INT(2 * H, fixture_whole(fixture_nth(&record, "client", 1), "step"));
+    float *by_hand = fixture_parameters(&setup);
+    /* theta = before - (before - after) rounds twice; a step is 1e-3 */
+    CHECK(fixture_distance(theta, by_hand, n) < 2e-7);
+    dl_step_deinit(&step);
+    dl_setup_close(&setup);
+    free(by_hand), free(theta);
+    fixture_record_free(&record);
+}
+
+TEST(fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended)
+{
+    fixture_record record = {0};
+    uint64_t end[6] = {0}, rounds[6] = {0}, last[6] = {0}, gaps = 0;
+    dl_config *c = federated("federated");
+    set(c, "trainer.rounds", "8");
+    live(c, &record);
+    for (size_t i = 0; i < fixture_count(&record, "client"); i++) {
+        char name[32];
+        dl_json_value client = fixture_nth(&record, "client", i);
+        name_of(name, client);
+        const size_t k = strtoull(name + 6, NULL, 10) - 1;
+        const uint64_t entry = fixture_whole(client, "entry");
+        CHECK(k < 6);
+        CHECK_INT(end[k], fixture_whole(client, "first_sample"));
+        CHECK_INT(4 * ++rounds[k], fixture_whole(client, "step")); /* its own steps alone */
+        gaps += rounds[k] > 1 && entry > last[k] + 1;
+        end[k] = fixture_whole(client, "end_sample");
+        last[k] = entry;
+    }
+    CHECK(gaps > 0); /* somebody was away for a while */
+    fixture_record_free(&record);
+}
+
+TEST(fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else)
+{
+    char one[64], again[64], other[64];
+    dl_config *c = federated("federated"), *d = federated("federated"), *e = federated("federated");
+    run_to_digest(one, c);
+    run_to_digest(again, d);
+    set(e, "run.seed", "2");
+    run_to_digest(other, e);
+    CHECK_STR(one, again);
+    CHECK(strcmp(one, other) != 0);
+}
+
+/* ---- what is private ---------------------------------------------------------------------- */
+
+static size_t state_bytes, n_states;
+static int see_state(const char *path, const struct stat *info, int type, struct FTW *at)
+{
+    (void)at;
+    if (type != FTW_F || !strstr(path, "/st/")) return 0;
+    state_bytes = (size_t)info->st_size;
+    n_states++;
+    return 0;
+}
+
+TEST(fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run)
+{
+    fixture_record record = {0};
+    dl_config *c = federated("federated");
+    dl_st st;
+    void *bytes;
+    size_t len, n;
+    uint64_t entry;
+    live(c, &record);
+    free(fixture_theta(c, &n));
+    n_states = 0;
+    CHECK_INT(0, nftw(c->store, see_state, 8, FTW_PHYS));
+    CHECK_INT(0, n_states);
+    char beside[2000];
+    snprintf(beside, sizeof beside, "%s.local", c->store);
+    CHECK_INT(0, nftw(beside, see_state, 8, FTW_PHYS));
+    CHECK(n_states >= 3 && n_states <= 9);
+    CHECK_INT(256 + 2 * n * sizeof(float) + 8, state_bytes); /* AdamW's two moments, and a count */
+
+    /* the client's tensors in the shared model, and nothing of an optimizer */
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, c->store, UINT64_MAX));
+    CHECK_OK(dl_st_open(&st, bytes, len));
+    for (size_t i = 0; i < st.n; i++)
+        CHECK(!strstr(st.tensors[i].name, "exp_avg") && !strstr(st.tensors[i].name, "inner"));
+    dl_st_close(&st);
+    diloco_free(bytes);
+    fixture_record_free(&record);
+}
+
+/* ---- policies ----------------------------------------------------------------------------- */
+
+TEST(fed_10_outer_sgd_of_rate_1_is_fedavg)
+{
+    static const char *const weightings[] = {"uniform", "num_samples"};
+    for (size_t i = 0; i < 2; i++) {
+        char diloco[64], fedavg[64];
+        dl_config *c = federated("federated"), *d = federated("fedavg");
+        set(c, "server.diloco.outer_optimizer", "sgd");
+        set(c, "server.diloco.outer_learning_rate", "1");
+        set(c, "server.diloco.aggregation_weighting", weightings[i]);
+        set(d, "server.diloco.aggregation_weighting", weightings[i]);
+        run_to_digest(diloco, c);
+        run_to_digest(fedavg, d);
+        CHECK_STR(diloco, fedavg);
+    }
+}
+
+static dl_config *unequal(const char *weighting)
+{
+    dl_config *c = federated("fedavg");
+    set(c, "data.sampler", "sample_quantity_noniid");
+    set(c, "data.min_partition_size", "4");
+    set(c, "data.client_quantity_concentration", "0.3");
+    set(c, "server.diloco.aggregation_weighting", weighting);
+    return c;
+}
+
+/* A client weighs by what it holds, though all train on as much. */
+TEST(fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not)
+{
+    char uniform[64], weighted[64];
+    fixture_record record = {0};
+    run_to_digest(uniform, unequal("uniform"));
+    live(unequal("num_samples"), &record);
+    digest_of(weighted, &record);
+    CHECK(strcmp(uniform, weighted) != 0);
+
+    double sum = 0, holds[6] = {0};
+    for (size_t i = 0; i < 3; i++) {
+        char name[32];
+        dl_json_value client = fixture_nth(&record, "client", i);
+        name_of(name, client);
+        holds[strtoull(name + 6, NULL, 10) - 1] = fixture_number(client, "holds");
+        sum += fixture_number(client, "holds");
+    }
+    dl_json_value commit = fixture_nth(&record, "commit", 0);
+    dl_json_iter weight = dl_json_each(dl_json_get(commit, "weights"));
+    for (size_t i = 0; i < 6; i++) { /* members are in the order of their numbers */
+        double w;
+        if (holds[i] == 0) continue;
+        CHECK(dl_json_next(&weight));
+        CHECK_OK(dl_json_as_f64(&w, weight.value));
+        CHECK_NEAR(w, holds[i] / sum, 1e-6);
+    }
+    fixture_record_free(&record);
+}
+
+static double first_norm(dl_config *c, char digest[64])
+{
+    fixture_record record = {0};
+    live(c, &record);
+    digest_of(digest, &record);
+    const double norm = fixture_number(fixture_nth(&record, "contribution", 0), "pseudo_grad_norm");
+    fixture_record_free(&record);
+    return norm;
+}
+
+TEST(fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it)
+{
+    char one[64], other[64];
+    dl_config *c = federated("federated"), *d = federated("federated");
+    set(d, "server.diloco.outer_learning_rate", "0.1");
+    set(d, "server.diloco.outer_momentum", "0.5");
+    CHECK(first_norm(c, one) == first_norm(d, other)); /* the same bits */
+    CHECK(strcmp(one, other) != 0);
+}
+
+/* ---- roles, workers, stopping ------------------------------------------------------------- */
+
+static void *live_role(void *user)
+{
+    fixture_life *life = user;
+    const diloco_train_hooks hooks = {.on_record = fixture_on_record, .user = life->record};
+    life->status = dl_fed_train(life->config, life->name, &hooks);
+    snprintf(life->text, sizeof life->text, "%s", life->status ? diloco_error_text() : "");
+    return NULL;
+}
+
+TEST(fed_29_a_server_and_two_workers_end_where_one_process_ends)
+{
+    static const char *const roles[] = {"server", "worker", "worker"};
+    static const char *const names[] = {"s0", "r0", "r1"};
+    char alone[64], apart[64];
+    fixture_record records[3] = {{0}};
+    fixture_life lives[3];
+    run_to_digest(alone, federated("federated"));
+    dl_config *base = federated("federated");
+    for (size_t i = 0; i < 3; i++) {
+        dl_config *c = malloc(sizeof *c);
+        *c = *base;
+        set(c, "run.role", roles[i]);
+        lives[i] = (fixture_life){.config = c, .record = &records[i]};
+        snprintf(lives[i].name, sizeof lives[i].name, "%s", names[i]);
+        CHECK_INT(0, pthread_create(&lives[i].thread, NULL, live_role, &lives[i]));
+    }
+    for (size_t i = 0; i < 3; i++)
+        pthread_join(lives[i].thread, NULL);
+    for (size_t i = 0; i < 3; i++)
+        if (lives[i].status) CHECK_FAIL("%s: %s", lives[i].name, lives[i].text);
+    digest_of(apart, &records[0]);
+    CHECK_STR(alone, apart);
+    CHECK_INT(0, fixture_count(&records[0], "client"));
+    CHECK(fixture_count(&records[1], "client") + fixture_count(&records[2], "client") >= 9);
+    CHECK_INT(0, fixture_count(&records[1], "eval"));
+    for (size_t i = 0; i < 3; i++)
+        fixture_record_free(&records[i]);
+}
+
+TEST(a_federated_run_verifies)
+{
+    fixture_record record = {0};
+    diloco_verify_report report;
+    dl_config *c = federated("federated");
+    live(c, &record);
+    CHECK_OK(diloco_verify(&report, c->store, 1, NULL, NULL));
+    CHECK_INT(3, report.entries);
+    fixture_record_free(&record);
+}
+
+TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
+          fed_21_epochs_are_an_upper_bound_that_has_to_reach_h,
+          fed_22_accumulation_counts_steps_not_micro_batches,
+          fed_23_an_epoch_that_ends_inside_a_window_does_not_raise_the_count,
+          fed_24_25_training_stops_inside_an_epoch_and_ends_like_any_other,
+          fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps,
+          fed_27_34_a_clients_stream_goes_on_where_its_last_round_ended,
+          fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else,
+          fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run,
+          fed_10_outer_sgd_of_rate_1_is_fedavg,
+          fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not,
+          fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it,
+          fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)
