@@ -21,6 +21,7 @@
  *       and a liar's), and what counts from the state before its entry (but async's)
  *   I7  who has seen a later life of itself does nothing more
  *   I8  what a live heartbeat needs is not collected
+ *   I9  what a replica sends is what it took
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/exec_parts.h"
@@ -271,8 +272,10 @@ static diloco_status make_machine(replica *r)
 static void fresh(void *user, uint32_t fragment)
 {
     replica *r = user;
-    r->work[fragment] =
-        (dl_exec_work){.shard = r->shard, .step = r->step, .first_sample = r->next_sample};
+    r->work[fragment] = (dl_exec_work){.shard = r->shard,
+                                       .step = r->step,
+                                       .first_sample = r->next_sample,
+                                       .end_sample = r->next_sample};
     r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
 }
 
@@ -440,8 +443,8 @@ static void jump(replica *r, dl_stops *stops)
     const uint64_t from = r->pace.position;
     dl_stop_jump(stops);
     r->next_sample += r->pace.position - from; /* skipped steps (P13) */
-    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
-        if (r->work[f].steps == 0) r->work[f].first_sample = r->next_sample;
+    for (size_t f = 0; f < r->sim->n_fragments; f++)
+        if (r->work[f].steps == 0) r->work[f].first_sample = r->work[f].end_sample = r->next_sample;
 }
 
 /* Without overlap the exchange does all that is left of an entry before the trainer goes on. */
@@ -584,6 +587,8 @@ static void act(replica *r)
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
     count_answer(r, &event);
+    if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken)
+        sim_check_sent(r, r->ask.entry);
     if (sim_chance(s, s->p_crash)) return crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
         r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);

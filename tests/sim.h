@@ -187,6 +187,7 @@ void sim_drop_late(sim *s); /* at the end */
 
 void sim_check_digest(replica *r);                                     /* I1, as things stand */
 void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, behind a SWAP */
+void sim_check_sent(const replica *r, uint64_t entry);                 /* I9, of what was put */
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */

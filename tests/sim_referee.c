@@ -4,7 +4,9 @@
 #include "run/open.h"
 #include "run/replay.h"
 #include "sim.h"
+#include "tensor/kernels.h"
 
+#include <math.h>
 #include <string.h>
 
 uint64_t sim_happened[SIM_N_HAPPENINGS];
@@ -174,6 +176,30 @@ void sim_count_shared_seat(const replica *r, const dl_entry *entry)
             sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
+/* The header's norm was taken with the movement, the payload is what was encoded later. */
+void sim_check_sent(const replica *r, uint64_t entry)
+{
+    dl_key key;
+    dl_buf bytes;
+    dl_contribution c;
+    dl_key_contribution(key, entry, &r->life);
+    dl_buf_init(&bytes, 1 << 20);
+    const diloco_status got = dl_store_get(r->sim->store, &bytes, key, DL_NEVER);
+    if (got || dl_contribution_read_header(&c, bytes.data, bytes.len)) {
+        if (!got && strstr(diloco_error_text(), "possible value"))
+            DIE(r->sim, "I9: %s of %s: %s", key, r->name, diloco_error_text());
+        dl_buf_deinit(&bytes); /* cut off, or flipped on the way */
+        return;
+    }
+    const float *g = (const float *)(bytes.data + DL_CONTRIBUTION_HEADER);
+    const double norm = sqrt(dl_norm2(g, c.n_floats));
+    const bool whole = dl_hash_equal(c.body, dl_digest_bytes(g, c.n_floats * sizeof *g));
+    if (whole && !(fabs(norm - c.norm) <= 1e-6 * c.norm))
+        DIE(r->sim, "I9: %s took a movement of norm %g for entry %llu and sends one of %g", r->name,
+            c.norm, (unsigned long long)entry, norm);
+    dl_buf_deinit(&bytes);
+}
+
 /* I3: ranges of samples that counted, by shard, do not overlap. */
 typedef struct ranges {
     sim *s;
@@ -181,6 +207,12 @@ typedef struct ranges {
     uint64_t dealt[ENTRIES * MAX_REPLICAS * DL_DEALT_MAX][2];
     size_t n_dealt;
 } ranges;
+
+/* One fragment, waited for: an entry is of the state before it, and of the samples after it. */
+static bool in_order(const sim *s)
+{
+    return s->n_fragments == 1 && s->schedule.delay == 0 && !s->schedule.async;
+}
 
 /* Dealt chunks overlap with no other that counted. */
 static void check_dealt(ranges *r, const dl_contribution *c)
@@ -211,7 +243,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
         if (dl_contribution_read_header(&c, bytes.data, bytes.len))
             DIE(s, "I3: %s", diloco_error_text());
         check_dealt(r, &c);
-        if (!dl_hash_equal(c.base, base))
+        if (in_order(s) && !dl_hash_equal(c.base, base))
             DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
                 life->replica);
         if (!s->dealt && c.first_sample < r->end[c.shard])
@@ -250,7 +282,7 @@ void sim_check_log(sim *s)
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
         if (entry->commit && s->has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
-        if (!s->dealt && (s->n_fragments > 1 || s->schedule.delay > 0 || s->schedule.async))
+        if (!s->dealt && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
             check_member(&r, e, entry->base, &entry->members[i].life);

@@ -30,6 +30,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
     const dl_exec_work *w = &from->work;
+    const bool dealt = from->dealt.n > 0; /* its chunks are no range */
     dl_contribution c = {.life = ask->life,
                          .entry = ask->entry,
                          .fragment = ask->fragment,
@@ -38,9 +39,9 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .steps = w->steps,
                          .samples = w->samples,
                          .tokens = w->tokens,
-                         .shard = from->dealt.n ? 0 : w->shard,
-                         .first_sample = w->first_sample,
-                         .end_sample = w->end_sample,
+                         .shard = dealt ? 0 : w->shard,
+                         .first_sample = dealt ? 0 : w->first_sample,
+                         .end_sample = dealt ? 0 : w->end_sample,
                          .loss = w->loss,
                          .holds = w->holds,
                          .norm = from->norm,

@@ -47,7 +47,7 @@ typedef struct dl_contribution {
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
     dl_dealt dealt;
-    uint64_t holds;        /* samples of a logical client's shard, its weight; else 0 */
+    uint64_t holds; /* samples of a logical client's shard, its weight; else 0 */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,

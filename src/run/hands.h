@@ -51,8 +51,8 @@ DL_MUST_CHECK diloco_status dl_run_is_late(diloco_run *run, bool *late);
 DL_MUST_CHECK diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member,
                                           uint64_t entry, const char *client);
 /* Live workers of this run in order of their names, as far as heartbeats and ends tell (P11): how
- * many, and the place of this one among them. Workers' names begin with the same letter, a server's with
- * another. */
+ * many, and the place of this one among them. Workers' names begin with the same letter, a server's
+ * with another. */
 DL_MUST_CHECK diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n);
 
 #endif

@@ -363,8 +363,8 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
     const dl_fragment_shape *s = &run->manifest.fragments[0];
-    const double bytes = 4.0 * (double)(s->n_trained + s->n_averaged) *
-                         (double)dl_clients_per_round(config);
+    const double bytes =
+        4.0 * (double)(s->n_trained + s->n_averaged) * (double)dl_clients_per_round(config);
     if (strcmp(config->spool, "memory") == 0) return NULL;
     if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576)
         return NULL;

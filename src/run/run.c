@@ -140,8 +140,10 @@ void diloco_run_interrupt(diloco_run *run)
 void dl_run_fresh(void *user, uint32_t fragment)
 {
     diloco_run *run = user;
-    run->work[fragment] = (dl_exec_work){
-        .shard = run->at.shard, .step = run->at.step, .first_sample = run->at.next_sample};
+    run->work[fragment] = (dl_exec_work){.shard = run->at.shard,
+                                         .step = run->at.step,
+                                         .first_sample = run->at.next_sample,
+                                         .end_sample = run->at.next_sample};
     run->loss_sum[fragment] = 0;
 }
 
@@ -156,8 +158,8 @@ void dl_run_skip(diloco_run *run)
     const bool dealt = dl_driver_sample(run->driver, &run->at.next_sample);
     if (to == run->position && !dealt) return;
     if (!dealt) run->at.next_sample += (to - run->position) * samples_a_step(run);
-    for (size_t f = 0; f < run->n_fragments; f++)
-        if (run->work[f].steps == 0) run->work[f].first_sample = run->at.next_sample;
+    for (uint32_t f = 0; f < run->n_fragments; f++)
+        if (run->work[f].steps == 0) dl_run_fresh(run, f);
     run->position = to;
 }
 

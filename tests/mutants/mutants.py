@@ -97,6 +97,8 @@ MUTANTS = [
 """, """        dl_fold(m->a.control, &m->entry, m->entry_digest);
         if (m->a.control->roster.n && m->silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
+    Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
+        ("src/run/exec.c", " && !x->schedule.async", "")]),
 ]
 
 
