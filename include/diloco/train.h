@@ -131,6 +131,31 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_export(diloco_export_report *o
                                                          const char *to);
 DILOCO_API const char *diloco_export_format_at(size_t i); /* NULL behind the last */
 
+/* Learn a byte-pair tokenizer of `vocab` tokens from text (files and folders with commas) and write
+ * it as a tokenizer.json. words: how text is cut, "gpt2" or "cl100k". DILOCO_EINVAL: no text, a
+ * vocabulary out of range, another way to cut. DILOCO_ENOENT, DILOCO_EIO, DILOCO_EFULL. */
+typedef struct diloco_tokenizer_report {
+    uint64_t bytes, words, distinct_words; /* of the text */
+    uint32_t vocab; /* less than asked for where no pair is left that comes twice */
+} diloco_tokenizer_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_tokenizer_train(diloco_tokenizer_report *out,
+                                                                  const char *text,
+                                                                  const char *words, uint32_t vocab,
+                                                                  const char *to);
+
+/* Encode text (as above) with a tokenizer's file into a folder of token shards, for data.datasource
+ * = tokens: on n_threads threads (0: all cores). What was killed goes on where it was when it is
+ * called again. DILOCO_EDIFFERS: the folder is there with something else. Otherwise as above. */
+typedef struct diloco_prepare_report {
+    uint64_t bytes, tokens, shards;
+    uint64_t found; /* shards that were there already */
+    uint32_t vocab;
+} diloco_prepare_report;
+typedef void (*diloco_prepare_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_data_prepare(diloco_prepare_report *out, const char *text, const char *tokenizer,
+                    const char *to, int n_threads, diloco_prepare_fn on_progress, void *user);
+
 DILOCO_API const char *diloco_version(void);
 DILOCO_API const char *diloco_isa(void); /* the vector kernels in use: "avx512", … */
 DILOCO_API int diloco_cores(void);       /* that this process may use */

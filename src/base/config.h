@@ -79,7 +79,8 @@ typedef struct diloco_config {
     int64_t partition_size, data_seed, min_partition_size, per_client_classes;
     double concentration, label_concentration, quantity_concentration;
     dl_config_path institution_classes, non_iid_clients;
-    dl_config_path train_path, test_path;
+    dl_config_path train_path, test_path, tokenizer_path;
+    char tokenizer_digest[33];
     double test_fraction;
     bool augment;
 

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-enum { DL_JSON_DEPTH = 32, DL_JSON_MEMBERS = 65536 };
+enum { DL_JSON_DEPTH = 32, DL_JSON_MEMBERS = 262144 };
 
 /* ---- writing: keys and values in order; the commas are put where they belong. An
  * error (memory, the buffer's maximum) sticks and is returned by dl_json_done. NaN and

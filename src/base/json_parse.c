@@ -349,7 +349,7 @@ dl_json_value dl_json_get(dl_json_value object, const char *key)
  * A hash table on the stack holds the keys of one pass; an object of many members is
  * walked several times, each pass taking its share of the hashes. */
 
-enum { SLOTS = 4096, PER_PASS = SLOTS / 4 };
+enum { SLOTS = 16384, PER_PASS = SLOTS / 4 };
 
 /* Bytes walked for each byte of the text. DL_JSON_MEMBERS in the outermost object take 65;
  * more is a text made to be slow: such objects nested in each other. */

@@ -331,7 +331,7 @@ TEST(many_keys_are_told_apart_and_too_many_refused)
 {
     dl_buf buf;
     dl_json_value v;
-    dl_buf_init(&buf, 4 << 20);
+    dl_buf_init(&buf, 16 << 20);
     write_members(&buf, 5000, "last");
     CHECK_OK(dl_json_parse(&v, buf.data, buf.len));
     CHECK_INT(5000, dl_json_count(v));
@@ -350,10 +350,10 @@ TEST(many_keys_are_told_apart_and_too_many_refused)
 TEST(objects_nested_to_be_slow_are_refused)
 {
     dl_buf buf;
-    dl_buf_init(&buf, 8 << 20);
+    dl_buf_init(&buf, 32 << 20);
     for (int level = 0; level < 30; level++) {
         CHECK_OK(dl_buf_addf(&buf, "{"));
-        for (size_t i = 0; i < 12000; i++)
+        for (size_t i = 0; i < 48000; i++)
             CHECK_OK(dl_buf_addf(&buf, "\"%zu\":0,", i));
         CHECK_OK(dl_buf_addf(&buf, "\"in\":"));
     }

@@ -88,6 +88,11 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                     "hf: a folder that transformers loads; npz: numpy; gguf: llama.cpp"},
     [DL_FLAG_TO_PATH] = {"--out", "PATH", NULL, "the folder or file to write"},
     [DL_FLAG_DTYPE] = {"--dtype", "TYPE", NULL, "f32, bf16 or f16 (default f32)"},
+    [DL_FLAG_TEXT] = {"--text", "LIST", NULL, "text files and folders, with commas"},
+    [DL_FLAG_TOKENIZER] = {"--tokenizer", "FILE", NULL, "tokenizer.json, or tiktoken's ranks"},
+    [DL_FLAG_VOCAB] = {"--vocab", "N", NULL, "tokens to have in the end (default 8192)"},
+    [DL_FLAG_WORDS] = {"--words", "NAME", NULL,
+                       "how text is cut: gpt2 or cl100k, which is Llama 3's (default cl100k)"},
 };
 
 _Static_assert(DL_N_FLAGS <= 64, "one bit each in dl_command.flags");

@@ -69,6 +69,14 @@ diloco_status dl_cmd_help(const dl_args *args)
     return DILOCO_OK;
 }
 
+/* The command of two words, or NULL. */
+static const dl_command *find_two(const char *first, const char *second)
+{
+    char name[64];
+    int len = snprintf(name, sizeof name, "%s %s", first, second);
+    return len > 0 && (size_t)len < sizeof name ? dl_command_find(name) : NULL;
+}
+
 static diloco_status run(int argc, char **argv)
 {
     const char *name = argv[1];
@@ -79,9 +87,10 @@ static diloco_status run(int argc, char **argv)
     }
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
 
-    const dl_command *command = dl_command_find(name);
+    const dl_command *one = dl_command_find(name), *two = find_two(name, argc > 2 ? argv[2] : "");
+    const dl_command *command = two ? two : one;
     if (!command) return unknown_command(name);
-    DL_TRY(dl_args_parse(&args, command, argc, argv, 2));
+    DL_TRY(dl_args_parse(&args, command, argc, argv, two ? 3 : 2));
     if (dl_args_has(&args, DL_FLAG_HELP)) {
         dl_help_command(stdout, command);
         return DILOCO_OK;

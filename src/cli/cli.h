@@ -69,6 +69,10 @@ typedef enum dl_flag {
     DL_FLAG_TO, /* from here on: of import and export */
     DL_FLAG_TO_PATH,
     DL_FLAG_DTYPE,
+    DL_FLAG_TEXT, /* from here on: of data tokenizer and data prepare */
+    DL_FLAG_TOKENIZER,
+    DL_FLAG_VOCAB,
+    DL_FLAG_WORDS,
     DL_N_FLAGS
 } dl_flag;
 
@@ -90,7 +94,7 @@ typedef struct dl_args dl_args;
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
 typedef struct dl_command {
-    const char *name;
+    const char *name;    /* of one word, or of two: "data prepare" */
     const char *target;  /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
     const char *summary; /* one line; NULL: hidden */
     const char *details; /* more for --help, or NULL */
@@ -116,6 +120,8 @@ diloco_status dl_cmd_export(const dl_args *args);
 diloco_status dl_cmd_presets(const dl_args *args);
 diloco_status dl_cmd_doctor(const dl_args *args);
 diloco_status dl_cmd_data(const dl_args *args);
+diloco_status dl_cmd_data_tokenizer(const dl_args *args);
+diloco_status dl_cmd_data_prepare(const dl_args *args);
 diloco_status dl_cmd_sweep(const dl_args *args);
 diloco_status dl_cmd_plan(const dl_args *args);
 diloco_status dl_cmd_options(const dl_args *args);

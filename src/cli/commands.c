@@ -59,6 +59,17 @@ const dl_command dl_commands[] = {
      dl_cmd_doctor},
     {"data", "CONFIG", "what the data is: tokens, shards, samples, digest", NULL,
      BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
+    {"data tokenizer", NULL, "learn a byte-pair tokenizer from text",
+     "  diloco data tokenizer --text books/ --vocab 4096 --out tokenizer.json",
+     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_VOCAB) | BIT(DL_FLAG_WORDS) | BIT(DL_FLAG_TO_PATH) |
+         BIT(DL_FLAG_JSON),
+     DL_SETS_NONE, dl_cmd_data_tokenizer},
+    {"data prepare", NULL, "encode text into a folder of token shards, on all cores",
+     "The folder is for data.datasource = tokens. Killed, the same command goes on.\n"
+     "  diloco data prepare --text books/ --tokenizer tokenizer.json --out tokens",
+     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_TOKENIZER) | BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_JSON) |
+         BIT(DL_FLAG_QUIET),
+     DL_SETS_NONE, dl_cmd_data_prepare},
     {"sweep", "CONFIG", "train one configuration with several values of an option, and compare",
      "Every combination of the values is a run of its own, in its own folder under --out; what is\n"
      "finished there is not run again, and what was stopped goes on. All runs take equally many\n"

@@ -184,7 +184,7 @@ void dl_help_program(FILE *out)
             diloco_version());
     for (const dl_command *c = dl_commands; c->name; c++)
         if (c->summary)
-            fprintf(out, "  %-9s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
+            fprintf(out, "  %-14s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
     fputs(
         "\ndiloco COMMAND --help says more. A URL is a folder's path or http://HOST:PORT/RUN; a\n"
         "CONFIG file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"

@@ -1,18 +1,34 @@
 /* byte.c - the byte tokenizer: a token is a byte. */
 #include "data/tokenizer.h"
 
-static size_t text(char out[64], int32_t token)
+static int32_t count(const void *self)
 {
-    out[0] = (char)(unsigned char)token;
-    return 1;
+    (void)self;
+    return 256;
 }
 
-static size_t encode(int32_t *tokens, size_t cap, const char *from, size_t len)
+static const char *text(const void *self, size_t *len, int32_t token)
 {
-    size_t n = len < cap ? len : cap;
-    for (size_t i = 0; i < n; i++)
+#define ROW(x)                                                                                     \
+    x, x + 1, x + 2, x + 3, x + 4, x + 5, x + 6, x + 7, x + 8, x + 9, x + 10, x + 11, x + 12,      \
+        x + 13, x + 14, x + 15
+    static const unsigned char bytes[256] = {
+        ROW(0x00), ROW(0x10), ROW(0x20), ROW(0x30), ROW(0x40), ROW(0x50), ROW(0x60), ROW(0x70),
+        ROW(0x80), ROW(0x90), ROW(0xa0), ROW(0xb0), ROW(0xc0), ROW(0xd0), ROW(0xe0), ROW(0xf0)};
+#undef ROW
+    (void)self;
+    *len = 1;
+    return (const char *)&bytes[token];
+}
+
+static diloco_status encode(const void *self, int32_t *tokens, size_t *n, const char *from,
+                            size_t len)
+{
+    (void)self;
+    *n = len;
+    for (size_t i = 0; i < len; i++)
         tokens[i] = (unsigned char)from[i];
-    return n;
+    return DILOCO_OK;
 }
 
-const dl_tokenizer dl_tokenizer_byte = {"byte", 256, text, encode};
+const dl_tokenizer dl_tokenizer_byte = {.name = "byte", .n = count, .text = text, .encode = encode};

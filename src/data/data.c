@@ -35,7 +35,7 @@ static const struct {
     {.images = &dl_images_mnist},
     {.images = &dl_images_cifar10},
 };
-static const dl_tokenizer *const tokenizers[] = {&dl_tokenizer_byte};
+static const dl_tokenizer *const tokenizers[] = {&dl_tokenizer_byte, &dl_tokenizer_bpe};
 
 enum {
     N_SOURCES = sizeof sources / sizeof sources[0],
@@ -54,6 +54,8 @@ struct dl_data {
     dl_corpus train, own_test; /* own_test: of data.test_path, else zeroed */
     const dl_corpus *test;     /* where the validation part is: one of the two */
     const dl_tokenizer *tokenizer;
+    void *words; /* the tokenizer's own */
+    char tokenizer_digest[DL_HASH_HEX + 1];
     bool spoken; /* the tokenizer knows every token of the data */
 
     dl_images images, own_test_images;
@@ -111,8 +113,25 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
 {
     size_t row;
     DL_TRY(find_row(&row, dl_tokenizer_name_at, config->tokenizer, "data.tokenizer"));
-    data->tokenizer = tokenizers[row];
+    const dl_tokenizer *t = data->tokenizer = tokenizers[row];
+    if (!t->open) return DILOCO_OK;
+    if (strcmp(config->datasource, dl_source_text.name) == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "data.datasource = \"text\" gives bytes, and data.tokenizer is \"%s\": "
+                       "encode the text with diloco data prepare, and train on its folder with "
+                       "data.datasource = \"tokens\"",
+                       t->name);
+    if (!*config->tokenizer_path)
+        return dl_fail(DILOCO_EINVAL, "data.tokenizer = \"%s\" needs data.tokenizer_path, its file",
+                       t->name);
+    DL_TRY(t->open(&data->words, config->tokenizer_path));
+    dl_hash_to_hex(data->tokenizer_digest, t->digest(data->words));
     return DILOCO_OK;
+}
+
+static size_t n_words(const dl_data *data)
+{
+    return (size_t)data->tokenizer->n(data->words);
 }
 
 /* Which source; of images everything that needs no file is known then. */
@@ -250,8 +269,13 @@ static diloco_status set_tokens(dl_data *data, const dl_config *config)
     size_t given = (size_t)config->vocab, limit = given ? given : SIZE_MAX;
     DL_TRY(dl_corpus_check_vocab(&data->train, limit, &largest));
     DL_TRY(dl_corpus_check_vocab(&data->own_test, limit, &largest));
-    data->sample = dl_sample_tokens(given ? given : (size_t)largest + 1, (size_t)config->context);
-    data->spoken = largest < data->tokenizer->n;
+    data->spoken = (size_t)largest < n_words(data);
+    if (!data->spoken && data->words)
+        return dl_fail(DILOCO_EINVAL,
+                       "the data has tokens up to %d, and %s has %zu: it was encoded by another",
+                       largest, config->tokenizer_path, n_words(data));
+    size_t needed = data->words ? n_words(data) : (size_t)largest + 1;
+    data->sample = dl_sample_tokens(given ? given : needed, (size_t)config->context);
     return DILOCO_OK;
 }
 
@@ -285,9 +309,9 @@ static diloco_status open_words(dl_data *data, const dl_config *config)
     size_t row;
     DL_TRY(find_source(data, &row, config));
     if (data->kind) return DILOCO_OK;
-    size_t vocab = config->vocab ? (size_t)config->vocab : (size_t)data->tokenizer->n;
+    size_t vocab = config->vocab ? (size_t)config->vocab : n_words(data);
     data->sample = dl_sample_tokens(vocab, (size_t)config->context);
-    data->spoken = vocab <= (size_t)data->tokenizer->n;
+    data->spoken = data->words || vocab <= n_words(data);
     return DILOCO_OK;
 }
 
@@ -325,6 +349,7 @@ void dl_data_close(dl_data *data)
     dl_images_close(&data->images);
     dl_images_close(&data->own_test_images);
     dl_partition_destroy(data->partition);
+    if (data->words) data->tokenizer->close(data->words);
     free(data->shards);
     free(data->list);
     free(data);
@@ -481,15 +506,22 @@ size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, u
 
 /* ---- text */
 
-size_t dl_data_token_text(const dl_data *data, char out[64], int32_t token)
+const char *dl_data_token_text(const dl_data *data, size_t *len, char room[16], int32_t token)
 {
-    if (data->spoken && token >= 0 && token < data->tokenizer->n)
-        return data->tokenizer->text(out, token);
-    return (size_t)snprintf(out, 64, "<%" PRId32 ">", token);
+    if (data->spoken && token >= 0 && (size_t)token < n_words(data))
+        return data->tokenizer->text(data->words, len, token);
+    *len = (size_t)snprintf(room, 16, "<%" PRId32 ">", token);
+    return room;
 }
 
-size_t dl_data_encode(const dl_data *data, int32_t *tokens, size_t cap, const char *text,
-                      size_t len)
+diloco_status dl_data_encode(const dl_data *data, int32_t *tokens, size_t *n, const char *text,
+                             size_t len)
 {
-    return data->spoken ? data->tokenizer->encode(tokens, cap, text, len) : 0;
+    *n = 0;
+    return data->spoken ? data->tokenizer->encode(data->words, tokens, n, text, len) : DILOCO_OK;
+}
+
+const char *dl_data_tokenizer_digest(const dl_data *data)
+{
+    return data->tokenizer_digest;
 }

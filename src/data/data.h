@@ -32,8 +32,10 @@ typedef struct dl_data dl_data;
  *
  * DILOCO_ENOENT, DILOCO_EIO: a path that is not there or cannot be read. DILOCO_EINVAL: no
  * path, no files in a folder, an unknown source or tokenizer, no data, a token that
- * parameters.model.vocab has no place for, fewer tokens than one sequence in a shard or in the
- * validation part: worded with the path, the length there is and the length needed.
+ * parameters.model.vocab or the tokenizer has no place for, fewer tokens than one sequence in a
+ * shard or in the validation part: worded with the path, the length there is and the length needed.
+ * DILOCO_EREFUSED: text with a tokenizer other than byte; it has to be prepared. What the
+ * tokenizer's file gives (bpe.h).
  * DILOCO_EPROTO: a file that is damaged or something else. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_data_open(dl_data **out, const dl_config *config, size_t n_shards);
 /* Only what its samples are: no file is opened, there is nothing to train or validate on. The
@@ -72,17 +74,19 @@ size_t dl_data_test_batch(const dl_data *data, void *inputs, int32_t *targets, u
                           size_t rows);
 uint64_t dl_data_test_samples(const dl_data *data);
 
-/* Text of a token into out (at most 64 bytes, no zero byte behind it), its length. Token shards
- * do not say which tokenizer made them; where the data has tokens that data.tokenizer does not
- * know, it is not theirs: text is then "<token>" and nothing can be encoded. */
-size_t dl_data_token_text(const dl_data *data, char out[64], int32_t token);
-/* Encode text; returns the number of tokens written, at most cap. */
-size_t dl_data_encode(const dl_data *data, int32_t *tokens, size_t cap, const char *text,
-                      size_t len);
+/* Text of a token, *len bytes without a zero behind them, valid until close or until `room` goes.
+ * Token shards do not say which tokenizer made them; where the data has tokens that data.tokenizer
+ * does not know, it is not theirs: text is then "<token>" and nothing can be encoded. */
+const char *dl_data_token_text(const dl_data *data, size_t *len, char room[16], int32_t token);
+/* Encode text into at most len tokens; *n of them. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_data_encode(const dl_data *data, int32_t *tokens, size_t *n,
+                                           const char *text, size_t len);
+/* Digest of the tokenizer's file; "" where it has none. */
+const char *dl_data_tokenizer_digest(const dl_data *data);
 
 const char *dl_datasource_name_at(size_t i); /* "text", "MNIST", …; NULL behind the last */
 /* Does this source give images? False for an unknown one. */
 bool dl_datasource_has_images(const char *name);
-const char *dl_tokenizer_name_at(size_t i); /* "byte" */
+const char *dl_tokenizer_name_at(size_t i); /* "byte", "bpe" */
 
 #endif

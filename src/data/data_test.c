@@ -251,8 +251,8 @@ TEST(unknown_names_are_refused_and_the_known_ones_listed)
     check_refused(&config, 1,
                   "data.datasource: \"txet\" is unknown; there is: text, tokens, MNIST, CIFAR10");
     config = config_of(counting("names", 100));
-    strcpy(config.tokenizer, "bpe");
-    check_refused(&config, 1, "data.tokenizer: \"bpe\" is unknown; there is: byte");
+    strcpy(config.tokenizer, "bqe");
+    check_refused(&config, 1, "data.tokenizer: \"bqe\" is unknown; there is: byte, bpe");
     CHECK_STR("text", dl_datasource_name_at(0));
     CHECK_STR("tokens", dl_datasource_name_at(1));
     CHECK_STR("MNIST", dl_datasource_name_at(2));
@@ -260,7 +260,8 @@ TEST(unknown_names_are_refused_and_the_known_ones_listed)
     CHECK(dl_datasource_name_at(4) == NULL);
     CHECK(dl_datasource_has_images("MNIST") && !dl_datasource_has_images("text"));
     CHECK_STR("byte", dl_tokenizer_name_at(0));
-    CHECK(dl_tokenizer_name_at(1) == NULL);
+    CHECK_STR("bpe", dl_tokenizer_name_at(1));
+    CHECK(dl_tokenizer_name_at(2) == NULL);
 }
 
 TEST(missing_data_is_refused_by_the_option_that_names_it)
@@ -274,6 +275,23 @@ TEST(missing_data_is_refused_by_the_option_that_names_it)
     CHECK_CONTAINS("data.test_path", diloco_error_text());
 }
 
+static size_t token_text(const dl_data *data, char out[64], int32_t token)
+{
+    char room[16];
+    size_t len;
+    const char *text = dl_data_token_text(data, &len, room, token);
+    CHECK(len <= 64);
+    memcpy(out, text, len);
+    return len;
+}
+
+static size_t encoded(const dl_data *data, int32_t *tokens, const char *text)
+{
+    size_t n;
+    CHECK_OK(dl_data_encode(data, tokens, &n, text, strlen(text)));
+    return n;
+}
+
 TEST(bytes_have_a_vocabulary_of_256_that_may_be_padded_but_not_cut)
 {
     dl_config config = config_of(counting("vocab", 100));
@@ -284,7 +302,7 @@ TEST(bytes_have_a_vocabulary_of_256_that_may_be_padded_but_not_cut)
     data = open_data(&config, 1);
     CHECK_INT(320, dl_data_sample(data)->classes);
     char text[64];
-    CHECK_INT(5, dl_data_token_text(data, text, 319));
+    CHECK_INT(5, token_text(data, text, 319));
     CHECK_BYTES("<319>", text, 5);
     dl_data_close(data);
     config.vocab = 255;
@@ -296,12 +314,12 @@ TEST(text_survives_the_byte_tokenizer)
     dl_config config = config_of(counting("bytes", 100));
     dl_data *data = open_data(&config, 1);
     int32_t tokens[4] = {0, 0, 0, 42};
-    CHECK_INT(3, dl_data_encode(data, tokens, 3, "\xffyz+", 4));
+    CHECK_INT(3, encoded(data, tokens, "\xffyz"));
     CHECK(tokens[0] == 255 && tokens[1] == 'y' && tokens[2] == 'z' && tokens[3] == 42);
-    CHECK_INT(2, dl_data_encode(data, tokens, 4, "ab", 2));
+    CHECK_INT(2, encoded(data, tokens, "ab"));
     char text[64];
     for (int32_t i = 0; i < 256; i++) {
-        CHECK_INT(1, dl_data_token_text(data, text, i));
+        CHECK_INT(1, token_text(data, text, i));
         CHECK_INT(i, (unsigned char)text[0]);
     }
     dl_data_close(data);
@@ -332,9 +350,9 @@ TEST(token_shards_are_a_source_whose_vocabulary_is_in_the_data)
     dl_data_batch(data, inputs, targets, 1, 0, 1);
     CHECK(inputs[0] == 3 && targets[0] == 3);
     char text[64];
-    CHECK_INT(3, dl_data_token_text(data, text, 3)); /* not the byte 3 */
+    CHECK_INT(3, token_text(data, text, 3)); /* not the byte 3 */
     CHECK_BYTES("<3>", text, 3);
-    CHECK_INT(0, dl_data_encode(data, inputs, T, "abc", 3));
+    CHECK_INT(0, encoded(data, inputs, "abc"));
     dl_data_close(data);
 
     config.vocab = 1001;
@@ -351,7 +369,7 @@ TEST(token_shards_within_bytes_are_spoken_by_the_byte_tokenizer)
     strcpy(config.datasource, "tokens");
     dl_data *data = open_data(&config, 1);
     char text[64];
-    CHECK_INT(1, dl_data_token_text(data, text, 'x'));
+    CHECK_INT(1, token_text(data, text, 'x'));
     CHECK_INT('x', text[0]);
     dl_data_close(data);
 }
@@ -392,9 +410,9 @@ TEST(words_alone_need_no_files)
     dl_config_init(&config);
     CHECK_OK(dl_data_open_words(&data, &config));
     CHECK_INT(256, dl_data_sample(data)->classes);
-    CHECK_INT(1, dl_data_token_text(data, text, 'x'));
+    CHECK_INT(1, token_text(data, text, 'x'));
     CHECK_INT('x', text[0]);
-    CHECK_INT(2, dl_data_encode(data, tokens, 4, "ab", 2));
+    CHECK_INT(2, encoded(data, tokens, "ab"));
     dl_data_close(data);
     CHECK_OK(dl_config_set(&config, "data.tokenizer", "nobody", "test"));
     CHECK_STATUS(DILOCO_EINVAL, dl_data_open_words(&data, &config));

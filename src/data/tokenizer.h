@@ -3,18 +3,24 @@
 #ifndef DL_DATA_TOKENIZER_H
 #define DL_DATA_TOKENIZER_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/hash.h"
 
 typedef struct dl_tokenizer {
     const char *name; /* data.tokenizer */
-    int32_t n;        /* its tokens are 0 … n-1 */
-    /* Text of a token of its own into out, its length. */
-    size_t (*text)(char out[64], int32_t token);
-    /* Tokens of the text's beginning, at most cap; their number. */
-    size_t (*encode)(int32_t *tokens, size_t cap, const char *text, size_t len);
+
+    /* From the file data.tokenizer_path. NULL: it needs none, and self is NULL. */
+    diloco_status (*open)(void **self, const char *path);
+    void (*close)(void *self);
+    dl_hash (*digest)(const void *self); /* equal files, equal tokens */
+
+    int32_t (*n)(const void *self); /* its tokens are 0 … n-1 */
+    /* Bytes of a token of its own; valid as long as self. */
+    const char *(*text)(const void *self, size_t *len, int32_t token);
+    /* Tokens of a text, of which there are at most len. DILOCO_ENOMEM. */
+    diloco_status (*encode)(const void *self, int32_t *tokens, size_t *n, const char *text,
+                            size_t len);
 } dl_tokenizer;
 
-extern const dl_tokenizer dl_tokenizer_byte;
+extern const dl_tokenizer dl_tokenizer_byte, dl_tokenizer_bpe;
 
 #endif

@@ -1,15 +1,21 @@
-/* tokens.c - token shards as llm.c writes them (dev/data/data_common.py, "gpt-2" format):
+/* tokens.c - token shards as llm.c writes them (dev/data/data_common.py, formats "gpt-2" and
+ * "llama-3"):
  *
- *     offset 0     i32  magic 20240520
- *            4     i32  version 1
+ *     offset 0     i32  magic 20240520, or 20240801
+ *            4     i32  version 1, or 7
  *            8     i32  n, the number of tokens
  *           12     i32[253] nothing
- *         1024     u16[n]   tokens
+ *         1024     u16[n], or u32[n]   tokens
  *
  * little-endian, and not a byte more. */
 #include "data/corpus.h"
 
-enum { MAGIC = 20240520, VERSION = 1, HEADER_BYTES = 1024 };
+enum { HEADER_BYTES = 1024 };
+
+static const struct {
+    uint32_t magic, version;
+    size_t width; /* bytes of a token */
+} kinds[] = {{20240520, 1, 2}, {20240801, 7, 4}};
 
 static const char *const suffixes[] = {".bin", NULL};
 
@@ -18,9 +24,16 @@ static uint32_t u32_at(const unsigned char *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint16_t token_at(const unsigned char *tokens, size_t i)
+/* Both kinds have the same header in front of their tokens. */
+static bool is_wide(const unsigned char *tokens)
 {
-    return (uint16_t)(tokens[2 * i] | tokens[2 * i + 1] << 8);
+    return u32_at(tokens - HEADER_BYTES) == kinds[1].magic;
+}
+
+static uint32_t token_at(const unsigned char *tokens, size_t i, bool wide)
+{
+    if (wide) return u32_at(tokens + 4 * i);
+    return (uint32_t)(tokens[2 * i] | tokens[2 * i + 1] << 8);
 }
 
 static diloco_status find(size_t *offset, size_t *n, const dl_map *map)
@@ -30,17 +43,18 @@ static diloco_status find(size_t *offset, size_t *n, const dl_map *map)
                        map->len, HEADER_BYTES);
     uint32_t magic = u32_at(map->data), version = u32_at(map->data + 4),
              count = u32_at(map->data + 8);
-    if (magic != MAGIC)
+    size_t k = magic == kinds[1].magic, width = kinds[k].width;
+    if (magic != kinds[k].magic)
         return dl_fail(DILOCO_EPROTO,
-                       "not a token shard: it begins with %u, not with the magic number %d", magic,
-                       MAGIC);
-    if (version != VERSION)
-        return dl_fail(DILOCO_EPROTO, "token shard of version %u; only version %d can be read",
-                       version, VERSION);
-    if (count > INT32_MAX || map->len - HEADER_BYTES != 2 * (size_t)count)
+                       "not a token shard: it begins with %u, not with the magic number %u or %u",
+                       magic, kinds[0].magic, kinds[1].magic);
+    if (version != kinds[k].version)
+        return dl_fail(DILOCO_EPROTO, "token shard of version %u; only version %u can be read",
+                       version, kinds[k].version);
+    if (count > INT32_MAX || map->len - HEADER_BYTES != width * count)
         return dl_fail(DILOCO_EPROTO,
                        "token shard is damaged: its header says %u tokens, its %zu bytes hold %zu",
-                       count, map->len, (map->len - HEADER_BYTES) / 2);
+                       count, map->len, (map->len - HEADER_BYTES) / width);
     *offset = HEADER_BYTES;
     *n = count;
     return DILOCO_OK;
@@ -48,18 +62,21 @@ static diloco_status find(size_t *offset, size_t *n, const dl_map *map)
 
 static void read_tokens(int32_t *out, const unsigned char *tokens, size_t first, size_t n)
 {
+    bool wide = is_wide(tokens);
     for (size_t i = 0; i < n; i++)
-        out[i] = token_at(tokens, first + i);
+        out[i] = (int32_t)token_at(tokens, first + i, wide);
 }
 
+/* One beyond an int32 comes as the largest there is, which no vocabulary has a place for. */
 static int32_t largest(const unsigned char *tokens, size_t n)
 {
-    uint16_t most = 0;
+    bool wide = is_wide(tokens);
+    uint32_t most = 0;
     for (size_t i = 0; i < n; i++) {
-        uint16_t token = token_at(tokens, i);
+        uint32_t token = token_at(tokens, i, wide);
         if (token > most) most = token;
     }
-    return most;
+    return most > INT32_MAX ? INT32_MAX : (int32_t)most;
 }
 
 const dl_source_kind dl_source_tokens = {"tokens", suffixes, find, read_tokens, largest};

@@ -1,13 +1,15 @@
 /* export_hf.c - a folder that transformers loads: config.json, generation_config.json,
- * model.safetensors. The tensors have Hugging Face's names already. config.json is written last: a
- * folder with one is whole. */
+ * model.safetensors, and the tokenizer where the run has one of byte pairs. The tensors have
+ * Hugging Face's names already. config.json is written last: a folder with one is whole. */
+#include "data/bpe.h"
 #include "model/hf.h"
 #include "train/export.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { TEXT_MAX = 1 << 20 };
+enum { TEXT_MAX = 256 << 20 };
 
 static diloco_status path_of(char out[4096], const dl_export *e, const char *file)
 {
@@ -40,22 +42,72 @@ static diloco_status write_weights(const dl_export *e)
     return status;
 }
 
-static diloco_status write_texts(const dl_export *e, dl_buf *text)
+static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_token)
 {
-    DL_TRY(dl_hf_generation_write(text, -1));
+    DL_TRY(dl_hf_generation_write(text, end_token));
     DL_TRY(write_text(e, "generation_config.json", text));
     dl_buf_clear(text);
-    DL_TRY(dl_hf_config_write(text, e->config, e->dtype, -1));
+    DL_TRY(dl_hf_config_write(text, e->config, e->dtype, end_token));
     return write_text(e, "config.json", text);
+}
+
+/* ---- the tokenizer */
+
+static diloco_status check_digest(const dl_export *e, const dl_bpe *bpe)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_bpe_digest(bpe));
+    if (strcmp(hex, e->config->tokenizer_digest) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EDIFFERS, "data.tokenizer_path = \"%s\" is not the run's tokenizer",
+                   e->config->tokenizer_path);
+}
+
+/* A tokenizer.json as it is, and beside it which class reads it. Ranks stay behind. */
+static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_buf *text)
+{
+    int32_t end_token = dl_bpe_end_token(bpe);
+    size_t len = 0;
+    const char *end = end_token < 0 ? NULL : dl_bpe_token(bpe, end_token, &len);
+    dl_json j;
+    DL_TRY(dl_file_read(text, e->config->tokenizer_path));
+    if (text->len == 0 || text->data[0] != '{') return DILOCO_OK;
+    DL_TRY(write_text(e, "tokenizer.json", text));
+    dl_buf_clear(text);
+    dl_json_init(&j, text);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "tokenizer_class", "PreTrainedTokenizerFast");
+    if (end) dl_json_strn(&j, "eos_token", end, len);
+    dl_json_end(&j);
+    DL_TRY(dl_json_done(&j));
+    return write_text(e, "tokenizer_config.json", text);
+}
+
+static diloco_status write_tokenizer(const dl_export *e, dl_buf *text, int32_t *end_token)
+{
+    dl_bpe *bpe;
+    *end_token = -1;
+    if (strcmp(e->config->tokenizer, "bpe") != 0) return DILOCO_OK;
+    if (!*e->config->tokenizer_path)
+        return dl_fail(DILOCO_EINVAL, "the run's tokenizer goes with its model: add --set "
+                                      "data.tokenizer_path=FILE");
+    DL_TRY(dl_bpe_open(&bpe, e->config->tokenizer_path));
+    diloco_status status = check_digest(e, bpe);
+    if (!status) status = copy_tokenizer(e, bpe, text);
+    *end_token = dl_bpe_end_token(bpe);
+    dl_bpe_close(bpe);
+    dl_buf_clear(text);
+    return status;
 }
 
 static diloco_status write_folder(const dl_export *e)
 {
     dl_buf text;
+    int32_t end_token;
     DL_TRY(dl_dir_make(e->to));
-    DL_TRY(write_weights(e));
     dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = write_texts(e, &text);
+    diloco_status status = write_tokenizer(e, &text, &end_token);
+    if (!status) status = write_weights(e);
+    if (!status) status = write_texts(e, &text, end_token);
     dl_buf_deinit(&text);
     return status;
 }

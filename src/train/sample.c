@@ -52,11 +52,12 @@ static diloco_status begin(sampler *s, const char *prompt)
     size_t len = strlen(prompt);
     int32_t *all = malloc((len + 1) * sizeof *all); /* a token has at least one byte */
     if (!all) return dl_fail(DILOCO_ENOMEM, "no memory for a prompt of %zu bytes", len);
-    size_t n = dl_data_encode(s->setup->data, all, len, prompt, len);
+    size_t n;
+    diloco_status status = dl_data_encode(s->setup->data, all, &n, prompt, len);
     for (size_t i = 0; i < n; i++)
         append(s, all[i]);
     free(all);
-    if (n) return DILOCO_OK;
+    if (n || status) return status;
     return dl_fail(DILOCO_EINVAL, "the prompt gives no token: name one that tokenizer %s can read",
                    s->setup->config.tokenizer);
 }
@@ -66,11 +67,13 @@ static diloco_status generate(sampler *s, const diloco_sample_args *args,
 {
     DL_TRY(begin(s, args->prompt && *args->prompt ? args->prompt : "\n"));
     for (size_t i = 0; i < args->n_tokens; i++) {
-        char text[64];
+        char room[16];
+        size_t len;
         DL_TRY(dl_model_logits(s->setup->model, s->logits, s->tokens, s->n));
         int32_t token =
             args->temperature > 0 ? draw(s, args->temperature) : likeliest(s->logits, s->vocab);
-        on_text(user, text, dl_data_token_text(s->setup->data, text, token));
+        const char *text = dl_data_token_text(s->setup->data, &len, room, token);
+        on_text(user, text, len);
         append(s, token);
     }
     return DILOCO_OK;

@@ -62,6 +62,19 @@ static diloco_status resolve_vocab(dl_setup *s)
     return dl_config_set(&s->config, "parameters.model.vocab", text, "data");
 }
 
+/* The run's tokenizer is the one it began with. */
+static diloco_status resolve_tokenizer(dl_setup *s)
+{
+    const char *ours = dl_data_tokenizer_digest(s->data), *runs = s->config.tokenizer_digest;
+    if (*runs && strcmp(ours, runs) != 0)
+        return dl_fail(DILOCO_EDIFFERS,
+                       "data.tokenizer_path = \"%s\" has digest %s, and the run's tokenizer %s: "
+                       "take the file that the run began with",
+                       s->config.tokenizer_path, ours, runs);
+    if (!*ours) return DILOCO_OK;
+    return dl_config_set(&s->config, "data.tokenizer_digest", ours, "data");
+}
+
 static diloco_status take_memory(dl_setup *s)
 {
     size_t n_tensors, bytes;
@@ -84,6 +97,7 @@ static diloco_status open_all(dl_setup *s, size_t n_shards)
                     : dl_data_open_words(&s->data, &s->config));
     s->sample = dl_data_sample(s->data);
     DL_TRY(resolve_vocab(s));
+    DL_TRY(resolve_tokenizer(s));
     DL_TRY(dl_pool_create(&s->pool, (int)s->config.threads));
     DL_TRY(dl_backend_create(&s->backend, "cpu"));
     DL_TRY(dl_model_create(&s->model, &s->config, s->sample, s->max_rows, s->backend, s->pool));

@@ -1,0 +1,67 @@
+/* cmd_data_prepare.c - text into token shards, with progress. */
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/units.h"
+#include <diloco/train.h>
+
+#include <unistd.h>
+
+typedef struct progress {
+    dl_time begin, last;
+    bool shown;
+} progress;
+
+static void on_progress(void *user, uint64_t done, uint64_t total)
+{
+    progress *p = user;
+    dl_unit_text bytes, rate, left;
+    dl_time now = dl_clock_now();
+    double seconds = dl_seconds(now - p->begin), per_s = (double)done / (seconds + 1e-9);
+    if (!p->shown || done == 0 || (dl_seconds(now - p->last) < 0.2 && done < total)) return;
+    p->last = now;
+    fprintf(stderr, "\r%3.0f %% of %s, %s/s, %s left   ", 100 * (double)done / (double)total,
+            dl_bytes_text(bytes, (double)total), dl_bytes_text(rate, per_s),
+            dl_time_text(left, (double)(total - done) / per_s));
+    if (done == total) fputc('\n', stderr);
+}
+
+static diloco_status print_json(const diloco_prepare_report *r, const char *path, double seconds)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "path", path);
+    dl_json_u64(&json, "bytes", r->bytes);
+    dl_json_u64(&json, "tokens", r->tokens);
+    dl_json_u64(&json, "shards", r->shards);
+    dl_json_u64(&json, "found", r->found);
+    dl_json_u64(&json, "vocab", r->vocab);
+    dl_json_f64(&json, "seconds", seconds);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+diloco_status dl_cmd_data_prepare(const dl_args *args)
+{
+    diloco_prepare_report r;
+    dl_unit_text bytes, tokens;
+    const char *text = args->flags[DL_FLAG_TEXT], *path = args->flags[DL_FLAG_TO_PATH],
+               *tokenizer = args->flags[DL_FLAG_TOKENIZER];
+    progress p = {.begin = dl_clock_now()};
+    p.shown = isatty(STDERR_FILENO) && !dl_args_has(args, DL_FLAG_QUIET);
+    if (!text || !path || !tokenizer)
+        return dl_fail(DILOCO_EINVAL,
+                       "data prepare needs --text LIST, --tokenizer FILE and --out DIR");
+    DL_TRY(diloco_data_prepare(&r, text, tokenizer, path, 0, on_progress, &p));
+    double seconds = dl_seconds(dl_clock_now() - p.begin);
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, path, seconds);
+    printf("%s of text, %s tokens in %llu shard%s of %s%s\n", dl_bytes_text(bytes, (double)r.bytes),
+           dl_count_text(tokens, r.tokens), (unsigned long long)r.shards, dl_plural(r.shards), path,
+           r.found == r.shards ? ": all there already" : "");
+    printf("train on it: --set data.datasource=tokens --set data.train_path=%s \\\n"
+           "    --set data.tokenizer=bpe --set data.tokenizer_path=%s\n",
+           path, tokenizer);
+    return DILOCO_OK;
+}

@@ -1,0 +1,69 @@
+/* bpe.h - byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; over bytes as in
+ * GPT-2): text is cut into words (words.h), a word into bytes, and of all neighbours in it the pair
+ * of the lowest rank becomes one token, from the left, until no pair has a rank.
+ *
+ * Read from tokenizer.json of GPT-2's or Llama 3's kind or from tiktoken's ranks; trained on text
+ * by bpe_train.c. A tokenizer is not written to once it is open: any thread. */
+#ifndef DL_DATA_BPE_H
+#define DL_DATA_BPE_H
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "data/words.h"
+
+typedef struct dl_bpe dl_bpe;
+
+/* A file's kind is told by its first byte: '{' is a tokenizer.json. tiktoken's ranks do not say how
+ * text is cut: up to 60,000 of them as GPT-2, up to 150,000 as cl100k. DILOCO_ENOENT, DILOCO_EIO;
+ * DILOCO_EPROTO: damaged; DILOCO_EREFUSED: something that would give other tokens here, by name
+ * (a normalizer, another way to cut words, an unknown-token fallback, …); DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_bpe_open(dl_bpe **out, const char *path);
+DL_MUST_CHECK diloco_status dl_bpe_read(dl_bpe **out, const void *text, size_t len);
+void dl_bpe_close(dl_bpe *bpe); /* NULL is fine */
+
+int32_t dl_bpe_n(const dl_bpe *bpe); /* tokens are 0 … n-1; numbers without one are empty */
+/* The bytes of a token; valid until close. */
+const char *dl_bpe_token(const dl_bpe *bpe, int32_t token, size_t *len);
+/* The token that ends a text ("<|endoftext|>", "<|end_of_text|>"); -1: it has none. */
+int32_t dl_bpe_end_token(const dl_bpe *bpe);
+/* May text be cut at dl_word_border? Not where a special token may lie across. */
+bool dl_bpe_may_cut(const dl_bpe *bpe);
+/* Of the file: equal files, equal tokens. */
+dl_hash dl_bpe_digest(const dl_bpe *bpe);
+
+/* ---- encoding: one thread's memory, words it met before among it */
+
+typedef struct dl_bpe_encoder dl_bpe_encoder;
+DL_MUST_CHECK diloco_status dl_bpe_encoder_create(dl_bpe_encoder **out, const dl_bpe *bpe);
+void dl_bpe_encoder_destroy(dl_bpe_encoder *encoder); /* NULL is fine */
+
+/* Tokens of text[begin … end) of a text of len bytes, where a word or the text ends at `end`;
+ * room for end - begin of them. Special tokens are found in the text. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_bpe_encode(dl_bpe_encoder *encoder, int32_t *tokens, size_t *n,
+                                          const char *text, size_t begin, size_t end, size_t len);
+
+/* ---- training (bpe_train.c) */
+
+typedef struct dl_bpe_trained {
+    uint64_t words, distinct; /* in the text */
+    int32_t vocab; /* reached: less than asked for when no pair is left that comes twice */
+} dl_bpe_trained;
+/* Learn a vocabulary of `vocab` tokens (at least 257: the end token and the bytes) from texts: the
+ * pair that comes most often becomes a token, of equally many the one of the smallest tokens, as
+ * Hugging Face's BpeTrainer with min_frequency 2. Appends a tokenizer.json. */
+typedef struct dl_text {
+    const char *data;
+    size_t len;
+} dl_text;
+DL_MUST_CHECK diloco_status dl_bpe_train(dl_buf *out, dl_bpe_trained *report, const dl_text *texts,
+                                         size_t n_texts, dl_words how, int32_t vocab);
+
+/* ---- shared by the files of bpe_ */
+
+/* The characters that stand for bytes in a tokenizer.json: printable ones for themselves, the rest
+ * for U+0100 and on (GPT-2's encoder.py, bytes_to_unicode). */
+uint32_t dl_bpe_char_of(unsigned char byte);
+/* The byte of a character; -1: of none. */
+int dl_bpe_byte_of(uint32_t code);
+
+#endif

@@ -1,0 +1,540 @@
+/* bpe_read.c - tokenizer.json and tiktoken's ranks into a table. Both come from outside:
+ *
+ * 1. A number of a token is below DL_BPE_MAX_TOKENS; text takes no more bytes than the file has.
+ * 2. Every byte has a token, so that any text can be encoded.
+ * 3. What a tokenizer.json asks for beyond this project's algorithm is refused by name.
+ *
+ * Ranks give no pairs, but say that any two tokens merge whose bytes together are a token, with
+ * its number as the rank: so the pairs are all cuts of all tokens in two. */
+#include "base/file.h"
+#include "base/json_parse.h"
+#include "base/text.h"
+#include "data/bpe_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MAX = 256 << 20, MAX_GPT2 = 60000, MAX_CL100K = 150000, TOKEN_MAX = 1 << 16 };
+
+/* ---- tables */
+
+static size_t room_for(size_t n)
+{
+    size_t room = 64;
+    while (room < 2 * n)
+        room *= 2;
+    return room;
+}
+
+static diloco_status no_memory(void)
+{
+    return dl_fail(DILOCO_ENOMEM, "no memory for a tokenizer");
+}
+
+/* Tokens 0 … n-1, no text yet, of which all together take at most so many bytes. */
+static diloco_status take_tables(dl_bpe *b, size_t n, size_t n_bytes, size_t n_pairs)
+{
+    b->n = (int32_t)n;
+    b->text_mask = room_for(n) - 1;
+    b->pair_mask = room_for(n_pairs) - 1;
+    b->bytes = malloc(dl_size_max(n_bytes, 1));
+    b->offset = calloc(n + 1, sizeof *b->offset);
+    b->by_text = malloc((b->text_mask + 1) * sizeof *b->by_text);
+    b->pairs = calloc(b->pair_mask + 1, sizeof *b->pairs);
+    if (!b->bytes || !b->offset || !b->by_text || !b->pairs) return no_memory();
+    memset(b->by_text, -1, (b->text_mask + 1) * sizeof *b->by_text);
+    return DILOCO_OK;
+}
+
+/* So that dl_bpe_find finds it. Of equal texts the first stays. */
+static void note_text(dl_bpe *b, int32_t token)
+{
+    size_t len, at;
+    const char *text = dl_bpe_token(b, token, &len);
+    dl_hash hash = dl_hash_bytes(text, len);
+    if (dl_bpe_find(b, text, len) >= 0) return;
+    memcpy(&at, hash.bytes, sizeof at);
+    for (at &= b->text_mask; b->by_text[at] >= 0;)
+        at = (at + 1) & b->text_mask;
+    b->by_text[at] = token;
+    if (len == 1) b->of_byte[(unsigned char)text[0]] = token;
+}
+
+static void note_pair(dl_bpe *b, int32_t left, int32_t right, int32_t token, int32_t rank)
+{
+    uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
+    size_t at = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & b->pair_mask;
+    while (b->pairs[at].key && b->pairs[at].key != key)
+        at = (at + 1) & b->pair_mask;
+    b->n_pairs += b->pairs[at].key == 0;
+    b->pairs[at] = (dl_bpe_pair){key, token, rank};
+}
+
+static diloco_status check_bytes(const dl_bpe *b)
+{
+    for (int i = 0; i < 256; i++)
+        if (b->of_byte[i] < 0)
+            return dl_fail(DILOCO_EREFUSED, "byte %d has no token: text that has it is lost", i);
+    return DILOCO_OK;
+}
+
+/* ---- strings of a tokenizer.json */
+
+/* A JSON string as UTF-8; at most as many bytes as it has in the file. */
+static size_t put_text(char *to, dl_json_value string)
+{
+    const char *at = string.at + 1;
+    size_t len = 0;
+    for (uint32_t code; dl_json_char(&code, &at);)
+        len += dl_utf8_put(to + len, code);
+    return len;
+}
+
+/* The bytes that a token's characters stand for; false where one stands for none. */
+static bool put_bytes(char *to, size_t *len, dl_json_value string)
+{
+    const char *at = string.at + 1;
+    *len = 0;
+    for (uint32_t code; dl_json_char(&code, &at);) {
+        int byte = dl_bpe_byte_of(code);
+        if (byte < 0) return false;
+        to[(*len)++] = (char)byte;
+    }
+    return true;
+}
+
+/* ---- the vocabulary */
+
+typedef struct entry {
+    int32_t token;
+    dl_json_value text;
+    bool added; /* its text is text */
+} entry;
+
+static int by_token(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->token != y->token) return x->token < y->token ? -1 : 1;
+    return x->added - y->added;
+}
+
+static diloco_status read_number(int32_t *out, dl_json_value value)
+{
+    uint64_t number;
+    DL_TRY(dl_json_as_u64(&number, value, DL_BPE_MAX_TOKENS - 1));
+    *out = (int32_t)number;
+    return DILOCO_OK;
+}
+
+/* The tokens of the model and those added, by number; one that is both comes twice. */
+static diloco_status list_entries(entry *entries, size_t *n, dl_json_value vocab,
+                                  dl_json_value added)
+{
+    *n = 0;
+    for (dl_json_iter it = dl_json_each(vocab); dl_json_next(&it); (*n)++) {
+        entries[*n] = (entry){.text = it.key};
+        DL_TRY(read_number(&entries[*n].token, it.value));
+    }
+    for (dl_json_iter it = dl_json_each(added); dl_json_next(&it); (*n)++) {
+        entries[*n] = (entry){.text = dl_json_get(it.value, "content"), .added = true};
+        if (entries[*n].text.type != DL_JSON_STRING)
+            return dl_fail(DILOCO_EPROTO, "an added token has no \"content\"");
+        DL_TRY(read_number(&entries[*n].token, dl_json_get(it.value, "id")));
+    }
+    qsort(entries, *n, sizeof *entries, by_token);
+    return DILOCO_OK;
+}
+
+/* An added token that the vocabulary has as well is the same there. Its text is put behind all
+ * others for a moment: there is room, since both are in the file. */
+static diloco_status check_same(const dl_bpe *b, const entry *e)
+{
+    size_t len, added = put_text(b->bytes + b->n_bytes, e->text);
+    const char *text = dl_bpe_token(b, e->token, &len);
+    if (len == added && memcmp(text, b->bytes + b->n_bytes, len) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "token %d is not %.*s in the vocabulary", e->token,
+                   (int)dl_size_min(added, 60), b->bytes + b->n_bytes);
+}
+
+/* Texts in order of their numbers; what lies between has none. */
+static diloco_status fill_texts(dl_bpe *b, const entry *entries, size_t n)
+{
+    int32_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        const entry *e = &entries[i];
+        size_t len;
+        if (i > 0 && e->token == entries[i - 1].token) {
+            if (e->added && !entries[i - 1].added) {
+                DL_TRY(check_same(b, e));
+                continue;
+            }
+            return dl_fail(DILOCO_EPROTO, "token %d is there twice", e->token);
+        }
+        while (next <= e->token)
+            b->offset[next++] = b->n_bytes;
+        bool bytes = !e->added && put_bytes(b->bytes + b->n_bytes, &len, e->text);
+        if (!bytes) len = put_text(b->bytes + b->n_bytes, e->text);
+        b->n_bytes += len;
+        b->offset[next] = b->n_bytes;
+        if (bytes && len) note_text(b, e->token);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_vocab(dl_bpe *b, dl_json_value vocab, dl_json_value added,
+                                size_t n_merges)
+{
+    size_t n = dl_json_count(vocab) + dl_json_count(added), len = 0;
+    if (vocab.type != DL_JSON_OBJECT || n == 0)
+        return dl_fail(DILOCO_EPROTO, "\"model.vocab\" is no object of tokens");
+    entry *entries = calloc(n, sizeof *entries);
+    if (!entries) return no_memory();
+    diloco_status status = list_entries(entries, &n, vocab, added);
+    for (size_t i = 0; i < n && !status; i++)
+        len += (size_t)(entries[i].text.end - entries[i].text.at);
+    if (!status) status = take_tables(b, (size_t)entries[n - 1].token + 1, len, n_merges);
+    if (!status) status = fill_texts(b, entries, n);
+    free(entries);
+    return status;
+}
+
+/* ---- merges: "a b", or ["a", "b"] */
+
+static diloco_status merge_parts(char *text, size_t *left, size_t *len, dl_json_value merge)
+{
+    const char *at = merge.at + 1;
+    size_t n_parts = 0;
+    *left = *len = 0;
+    if ((size_t)(merge.end - merge.at) > TOKEN_MAX) return dl_fail(DILOCO_EPROTO, "it is too long");
+    if (merge.type == DL_JSON_ARRAY) {
+        for (dl_json_iter it = dl_json_each(merge); dl_json_next(&it); n_parts++) {
+            size_t part;
+            if (it.value.type != DL_JSON_STRING || !put_bytes(text + *len, &part, it.value))
+                return dl_fail(DILOCO_EPROTO, "it is not of bytes");
+            *len += part;
+            if (n_parts == 0) *left = part;
+        }
+        return n_parts == 2 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is no pair");
+    }
+    if (merge.type != DL_JSON_STRING) return dl_fail(DILOCO_EPROTO, "it is no text");
+    for (uint32_t code; dl_json_char(&code, &at);) {
+        int byte = dl_bpe_byte_of(code);
+        if (code == ' ' && n_parts++ == 0)
+            *left = *len;
+        else if (byte < 0)
+            return dl_fail(DILOCO_EPROTO, "it is not of bytes");
+        else
+            text[(*len)++] = (char)byte;
+    }
+    return n_parts == 1 ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "it is no pair");
+}
+
+static diloco_status read_merge(dl_bpe *b, char *text, dl_json_value merge, size_t rank)
+{
+    size_t left, len;
+    DL_TRY(merge_parts(text, &left, &len, merge));
+    int32_t x = dl_bpe_find(b, text, left), y = dl_bpe_find(b, text + left, len - left),
+            token = dl_bpe_find(b, text, len);
+    if (x < 0 || y < 0 || token < 0)
+        return dl_fail(DILOCO_EPROTO, "its parts or what they make are not in the vocabulary");
+    note_pair(b, x, y, token, (int32_t)rank);
+    return DILOCO_OK;
+}
+
+static diloco_status read_merges(dl_bpe *b, dl_json_value merges)
+{
+    char *text = malloc(TOKEN_MAX);
+    if (!text) return no_memory();
+    diloco_status status = DILOCO_OK;
+    for (dl_json_iter it = dl_json_each(merges); !status && dl_json_next(&it);) {
+        status = read_merge(b, text, it.value, it.index);
+        if (status) status = dl_fail_context(status, "merge %zu", it.index);
+    }
+    free(text);
+    return status;
+}
+
+/* ---- added tokens */
+
+static int longest_first(const void *a, const void *b)
+{
+    const dl_bpe_added *x = a, *y = b;
+    return x->len < y->len ? 1 : x->len > y->len ? -1 : 0;
+}
+
+static diloco_status check_added(dl_json_value token, const char *text)
+{
+    static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
+    for (size_t i = 0; i < 3; i++) {
+        dl_json_value flag = dl_json_get(token, flags[i]);
+        if (flag.type == DL_JSON_BOOL && *flag.at == 't')
+            return dl_fail(DILOCO_EREFUSED, "the added token %s has %s", text, flags[i]);
+    }
+    return DILOCO_OK;
+}
+
+static bool is_end_token(const char *text)
+{
+    return strcmp(text, "<|endoftext|>") == 0 || strcmp(text, "<|end_of_text|>") == 0;
+}
+
+static diloco_status read_added_one(dl_bpe *b, dl_json_value token)
+{
+    dl_json_value content = dl_json_get(token, "content");
+    dl_bpe_added *a = &b->added[b->n_added];
+    char *text = calloc(1, (size_t)(content.end - content.at) + 1);
+    if (!text) return no_memory();
+    *a = (dl_bpe_added){.text = text, .len = put_text(text, content)};
+    b->n_added++;
+    DL_TRY(read_number(&a->token, dl_json_get(token, "id")));
+    if (a->len == 0 || strlen(text) != a->len)
+        return dl_fail(DILOCO_EPROTO, "an added token is empty or has a zero byte");
+    DL_TRY(check_added(token, text));
+    b->added_first[(unsigned char)text[0]] = true;
+    if (memchr(text, '\n', a->len - 1) ||
+        dl_char_class_of((unsigned char)text[0]) == DL_CHAR_LETTER)
+        b->may_cut = false;
+    if (is_end_token(text)) b->end_token = a->token;
+    return DILOCO_OK;
+}
+
+static diloco_status read_added(dl_bpe *b, dl_json_value added)
+{
+    size_t n = dl_json_count(added);
+    if (n > DL_BPE_MAX_ADDED)
+        return dl_fail(DILOCO_EREFUSED, "%zu added tokens; at most %d are known", n,
+                       DL_BPE_MAX_ADDED);
+    b->added = calloc(dl_size_max(n, 1), sizeof *b->added);
+    if (!b->added) return no_memory();
+    for (dl_json_iter it = dl_json_each(added); dl_json_next(&it);)
+        DL_TRY(read_added_one(b, it.value));
+    qsort(b->added, b->n_added, sizeof *b->added, longest_first);
+    return DILOCO_OK;
+}
+
+/* ---- what is honoured */
+
+static diloco_status refuse(const char *what)
+{
+    return dl_fail(DILOCO_EREFUSED, "%s is not known here and would give other tokens", what);
+}
+
+static bool is_empty(dl_json_value value)
+{
+    return value.type == DL_JSON_MISSING || value.type == DL_JSON_NULL ||
+           (value.type == DL_JSON_BOOL && *value.at == 'f') || dl_json_is(value, "");
+}
+
+static bool is_true(dl_json_value value)
+{
+    return value.type == DL_JSON_BOOL && *value.at == 't';
+}
+
+static diloco_status check_model(dl_bpe *b, dl_json_value model)
+{
+    static const char *const nothing[] = {"dropout", "unk_token", "continuing_subword_prefix",
+                                          "end_of_word_suffix", "byte_fallback"};
+    dl_json_value type = dl_json_get(model, "type");
+    if (type.type != DL_JSON_MISSING && !dl_json_is(type, "BPE"))
+        return refuse("a model.type other than BPE");
+    for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++)
+        if (!is_empty(dl_json_get(model, nothing[i]))) {
+            char what[64];
+            snprintf(what, sizeof what, "model.%s", nothing[i]);
+            return refuse(what);
+        }
+    b->whole_words = is_true(dl_json_get(model, "ignore_merges"));
+    return DILOCO_OK;
+}
+
+/* ByteLevel: GPT-2's words by itself (`cuts`), or none. */
+static diloco_status check_byte_level(bool *cuts, dl_json_value step)
+{
+    dl_json_value regex = dl_json_get(step, "use_regex");
+    if (!dl_json_is(dl_json_get(step, "type"), "ByteLevel"))
+        return refuse("a pre_tokenizer other than ByteLevel, or Split and ByteLevel");
+    if (is_true(dl_json_get(step, "add_prefix_space")))
+        return refuse("pre_tokenizer.add_prefix_space");
+    *cuts = regex.type == DL_JSON_MISSING || is_true(regex);
+    return DILOCO_OK;
+}
+
+static diloco_status check_split(dl_bpe *b, dl_json_value step)
+{
+    dl_json_value regex = dl_json_get(dl_json_get(step, "pattern"), "Regex");
+    if (!dl_json_is(dl_json_get(step, "type"), "Split") || is_true(dl_json_get(step, "invert")) ||
+        !dl_json_is(dl_json_get(step, "behavior"), "Isolated"))
+        return refuse("a pre_tokenizer other than ByteLevel, or Split (Isolated) and ByteLevel");
+    for (int how = 0; how < DL_N_WORDS; how++)
+        if (dl_json_is(regex, dl_words_pattern((dl_words)how))) {
+            b->how = (dl_words)how;
+            return DILOCO_OK;
+        }
+    return refuse("the pre_tokenizer's regular expression (neither GPT-2's nor cl100k's)");
+}
+
+static diloco_status check_words(dl_bpe *b, dl_json_value root)
+{
+    dl_json_value pre = dl_json_get(root, "pre_tokenizer"), steps[2];
+    size_t n = 0;
+    bool cuts;
+    b->how = DL_WORDS_GPT2;
+    if (!dl_json_is(dl_json_get(pre, "type"), "Sequence")) {
+        DL_TRY(check_byte_level(&cuts, pre));
+        return cuts ? DILOCO_OK : refuse("a pre_tokenizer that does not cut words");
+    }
+    dl_json_value list = dl_json_get(pre, "pretokenizers");
+    for (dl_json_iter it = dl_json_each(list); dl_json_next(&it) && n < 2;)
+        steps[n++] = it.value;
+    if (n != 2 || dl_json_count(list) != 2)
+        return refuse("a pre_tokenizer other than ByteLevel, or Split and ByteLevel");
+    DL_TRY(check_split(b, steps[0]));
+    DL_TRY(check_byte_level(&cuts, steps[1]));
+    return cuts ? refuse("a pre_tokenizer that cuts words twice") : DILOCO_OK;
+}
+
+static diloco_status read_json(dl_bpe *b, const void *text, size_t len)
+{
+    dl_json_value root;
+    DL_TRY(dl_json_parse(&root, text, len));
+    dl_json_value model = dl_json_get(root, "model"), added = dl_json_get(root, "added_tokens"),
+                  merges = dl_json_get(model, "merges");
+    if (model.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"model\" is no object");
+    if (!is_empty(dl_json_get(root, "normalizer"))) return refuse("a normalizer");
+    DL_TRY(check_model(b, model));
+    DL_TRY(check_words(b, root));
+    DL_TRY(read_vocab(b, dl_json_get(model, "vocab"), added, dl_json_count(merges)));
+    DL_TRY(check_bytes(b));
+    DL_TRY(read_merges(b, merges));
+    return read_added(b, added);
+}
+
+/* ---- ranks: lines of base64, a blank, a number */
+
+static int sextet(char c)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char *at = c ? strchr(letters, c) : NULL;
+    return at ? (int)(at - letters) : -1;
+}
+
+/* Bytes of `len` characters of base64; false: they are not. */
+static bool put_base64(char *to, size_t *n, const char *from, size_t len)
+{
+    uint32_t bits = 0;
+    int have = 0;
+    *n = 0;
+    if (len == 0 || len % 4) return false;
+    while (len > 0 && from[len - 1] == '=' && have++ < 2)
+        len--;
+    have = 0;
+    for (size_t i = 0; i < len; i++) {
+        int six = sextet(from[i]);
+        if (six < 0) return false;
+        bits = bits << 6 | (uint32_t)six;
+        have += 6;
+        if (have >= 8) to[(*n)++] = (char)(bits >> (have -= 8));
+    }
+    return *n > 0;
+}
+
+/* The next line, at or behind *at; false at the end. */
+static bool next_line(dl_text *line, size_t *at, const char *text, size_t len)
+{
+    if (*at >= len) return false;
+    const char *end = memchr(text + *at, '\n', len - *at);
+    size_t n = end ? (size_t)(end - text) - *at : len - *at;
+    *line = (dl_text){text + *at, n};
+    *at += n + 1;
+    return true;
+}
+
+static diloco_status read_rank(dl_bpe *b, dl_text line, int32_t rank)
+{
+    const char *blank = memchr(line.data, ' ', line.len);
+    uint64_t number;
+    size_t len, n = blank ? (size_t)(blank - line.data) : 0;
+    if (!blank || !put_base64(b->bytes + b->n_bytes, &len, line.data, n) ||
+        !dl_text_to_u64(&number, blank + 1, line.len - n - 1))
+        return dl_fail(DILOCO_EPROTO, "line %d is not base64 and a number", rank + 1);
+    if (number != (uint64_t)rank)
+        return dl_fail(DILOCO_EPROTO, "line %d has rank %llu: ranks ascend from 0 by one", rank + 1,
+                       (unsigned long long)number);
+    b->offset[rank] = b->n_bytes;
+    b->n_bytes += len;
+    b->offset[rank + 1] = b->n_bytes;
+    note_text(b, rank);
+    return DILOCO_OK;
+}
+
+/* All cuts in two tokens: first how many there are, for the table, then into it. */
+static size_t cut_all(dl_bpe *b, bool note)
+{
+    size_t n = 0;
+    for (int32_t token = 0; token < b->n; token++) {
+        size_t len;
+        const char *text = dl_bpe_token(b, token, &len);
+        for (size_t cut = 1; cut < len && len <= TOKEN_MAX; cut++) {
+            int32_t left = dl_bpe_find(b, text, cut),
+                    right = left < 0 ? -1 : dl_bpe_find(b, text + cut, len - cut);
+            if (right < 0) continue;
+            n++;
+            if (note) note_pair(b, left, right, token, token);
+        }
+    }
+    return n;
+}
+
+static diloco_status read_ranks(dl_bpe *b, const char *text, size_t len)
+{
+    dl_text line;
+    size_t n = 0, at = 0, lines = 0;
+    while (next_line(&line, &at, text, len))
+        n++;
+    if (n > MAX_CL100K)
+        return dl_fail(DILOCO_EREFUSED, "%zu ranks: how they cut words is not known here", n);
+    DL_TRY(take_tables(b, n, len, 0));
+    b->how = n <= MAX_GPT2 ? DL_WORDS_GPT2 : DL_WORDS_CL100K;
+    b->whole_words = true;
+    for (at = 0; next_line(&line, &at, text, len); lines++)
+        DL_TRY(read_rank(b, line, (int32_t)lines));
+    DL_TRY(check_bytes(b));
+    free(b->pairs);
+    b->pair_mask = room_for(cut_all(b, false)) - 1;
+    b->pairs = calloc(b->pair_mask + 1, sizeof *b->pairs);
+    if (!b->pairs) return no_memory();
+    cut_all(b, true);
+    return DILOCO_OK;
+}
+
+/* ---- opening */
+
+diloco_status dl_bpe_read(dl_bpe **out, const void *text, size_t len)
+{
+    const char *first = text;
+    dl_bpe *b = *out = calloc(1, sizeof *b);
+    if (!b) return no_memory();
+    b->end_token = -1;
+    b->may_cut = true;
+    memset(b->of_byte, -1, sizeof b->of_byte);
+    b->digest = dl_digest_bytes(text, len);
+    diloco_status status =
+        len && *first == '{' ? read_json(b, text, len) : read_ranks(b, text, len);
+    if (!status) return DILOCO_OK;
+    dl_bpe_close(b);
+    *out = NULL;
+    return status;
+}
+
+diloco_status dl_bpe_open(dl_bpe **out, const char *path)
+{
+    dl_buf text;
+    *out = NULL;
+    dl_buf_init(&text, FILE_MAX);
+    DL_TRY(dl_file_read(&text, path));
+    diloco_status status = dl_bpe_read(out, text.data, text.len);
+    dl_buf_deinit(&text);
+    return status ? dl_fail_context(status, "tokenizer %s", path) : DILOCO_OK;
+}

@@ -1,0 +1,352 @@
+/* prepare.c - a list of parts, and threads that each take the next one. Which parts there are
+ * follows from the text alone, so a run that goes on, on however many threads, makes the same
+ * shards. */
+#include "data/prepare.h"
+
+#include "base/json.h"
+#include "base/thread.h"
+#include "data/corpus.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PART = 16 << 20, HEADER = 1024, MAX_THREADS = 256, NARROW = 65536 };
+
+typedef struct part {
+    const dl_corpus_file *file;
+    size_t begin, end;
+} part;
+
+typedef struct work {
+    const dl_prepare *what;
+    dl_corpus corpus;
+    part *parts; /* owned */
+    size_t n_parts, cap;
+    char folder[4096]; /* <out>.part */
+
+    pthread_mutex_t lock; /* what follows */
+    pthread_cond_t moved;
+    size_t next;
+    int running;
+    uint64_t done; /* bytes */
+    dl_prepared report;
+    diloco_status status; /* the first failure, and its text */
+    char error[512];
+} work;
+
+/* ---- parts */
+
+static diloco_status add_part(work *w, part p)
+{
+    if (w->n_parts == w->cap) {
+        size_t cap = w->cap ? 2 * w->cap : 64;
+        part *parts = reallocarray(w->parts, cap, sizeof *parts);
+        if (!parts) return dl_fail(DILOCO_ENOMEM, "no memory for %zu parts", cap);
+        w->parts = parts;
+        w->cap = cap;
+    }
+    w->parts[w->n_parts++] = p;
+    return DILOCO_OK;
+}
+
+/* The first border at or behind begin + PART. */
+static size_t part_end(const work *w, const dl_corpus_file *file, size_t begin)
+{
+    const char *text = (const char *)file->map.data;
+    if (file->map.len - begin <= PART || !dl_bpe_may_cut(w->what->bpe)) return file->map.len;
+    for (size_t at = begin + PART; at < file->map.len; at++)
+        if (dl_word_border(text, at)) return at;
+    return file->map.len;
+}
+
+static diloco_status list_parts(work *w)
+{
+    for (size_t i = 0; i < w->corpus.n_files; i++) {
+        const dl_corpus_file *file = &w->corpus.files[i];
+        for (size_t at = 0, end; at < file->map.len; at = end) {
+            end = part_end(w, file, at);
+            DL_TRY(add_part(w, (part){file, at, end}));
+        }
+    }
+    return DILOCO_OK;
+}
+
+/* ---- a shard */
+
+static void put_u32(unsigned char *to, uint32_t x)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (unsigned char)(x >> 8 * i);
+}
+
+/* Tokens as a shard has them, over the tokens themselves; their bytes. */
+static size_t pack(unsigned char header[HEADER], int32_t *tokens, size_t n, bool narrow)
+{
+    unsigned char *to = (unsigned char *)tokens;
+    memset(header, 0, HEADER);
+    put_u32(header, narrow ? 20240520 : 20240801);
+    put_u32(header + 4, narrow ? 1 : 7);
+    put_u32(header + 8, (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t token = (uint32_t)tokens[i];
+        if (narrow)
+            to[2 * i] = (unsigned char)token, to[2 * i + 1] = (unsigned char)(token >> 8);
+        else
+            put_u32(to + 4 * i, token);
+    }
+    return n * (narrow ? 2 : 4);
+}
+
+static diloco_status shard_path(char out[4096], const work *w, size_t i)
+{
+    int len = snprintf(out, 4096, "%.4000s/%06zu.bin", w->folder, i);
+    return len > 0 && len < 4096 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long", w->folder);
+}
+
+/* Tokens of a shard that is there; it is whole, or it would not be. */
+static diloco_status count_shard(uint64_t *n, const char *path)
+{
+    dl_corpus corpus;
+    DL_TRY(dl_corpus_open(&corpus, &dl_source_tokens, path, "a shard made before"));
+    *n = corpus.n;
+    dl_corpus_close(&corpus);
+    return DILOCO_OK;
+}
+
+static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_t *n_tokens,
+                                 const part *p, const char *path)
+{
+    unsigned char header[HEADER];
+    size_t n, first = 0;
+    int32_t end_token = dl_bpe_end_token(w->what->bpe);
+    int32_t *tokens = malloc((p->end - p->begin + 1) * sizeof *tokens);
+    if (!tokens) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tokens", p->end - p->begin);
+    if (p->begin == 0 && end_token >= 0) tokens[first++] = end_token;
+    diloco_status status =
+        dl_bpe_encode(encoder, tokens + first, &n, (const char *)p->file->map.data, p->begin,
+                      p->end, p->file->map.len);
+    if (!status && n + first > INT32_MAX)
+        status = dl_fail(DILOCO_EINVAL, "%s has no place to cut it", p->file->path);
+    if (!status) {
+        *n_tokens = n + first;
+        size_t bytes = pack(header, tokens, n + first, dl_bpe_n(w->what->bpe) <= NARROW);
+        const dl_span spans[] = {{header, sizeof header}, {tokens, bytes}};
+        status = dl_file_write(path, spans, 2);
+    }
+    free(tokens);
+    return status;
+}
+
+static diloco_status make_shard(work *w, dl_bpe_encoder *encoder, size_t i)
+{
+    char path[4096];
+    uint64_t n = 0;
+    const part *p = &w->parts[i];
+    DL_TRY(shard_path(path, w, i));
+    bool found = dl_file_exists(path);
+    DL_TRY(found ? count_shard(&n, path) : encode_part(w, encoder, &n, p, path));
+    pthread_mutex_lock(&w->lock);
+    w->done += p->end - p->begin;
+    w->report.tokens += n;
+    w->report.shards++;
+    w->report.found += found;
+    pthread_cond_signal(&w->moved);
+    pthread_mutex_unlock(&w->lock);
+    return DILOCO_OK;
+}
+
+/* ---- threads */
+
+static bool take(work *w, size_t *i)
+{
+    pthread_mutex_lock(&w->lock);
+    *i = w->next++;
+    bool more = *i < w->n_parts && !w->status;
+    pthread_mutex_unlock(&w->lock);
+    return more;
+}
+
+static void *work_thread(void *user)
+{
+    work *w = user;
+    dl_bpe_encoder *encoder;
+    diloco_status status = dl_bpe_encoder_create(&encoder, w->what->bpe);
+    for (size_t i; !status && take(w, &i);)
+        status = make_shard(w, encoder, i);
+    dl_bpe_encoder_destroy(encoder);
+    pthread_mutex_lock(&w->lock);
+    if (status && !w->status) {
+        w->status = status;
+        snprintf(w->error, sizeof w->error, "%s", diloco_error_text());
+    }
+    w->running--;
+    pthread_cond_signal(&w->moved);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void watch(work *w)
+{
+    pthread_mutex_lock(&w->lock);
+    while (w->running > 0) {
+        uint64_t done = w->done;
+        pthread_mutex_unlock(&w->lock);
+        if (w->what->on_progress) w->what->on_progress(w->what->user, done, w->corpus.n);
+        pthread_mutex_lock(&w->lock);
+        while (w->running > 0 && w->done == done)
+            pthread_cond_wait(&w->moved, &w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static diloco_status run_threads(work *w)
+{
+    pthread_t threads[MAX_THREADS];
+    int wanted = w->what->n_threads < MAX_THREADS ? w->what->n_threads : MAX_THREADS, n = 0;
+    w->running = wanted;
+    while (n < wanted && dl_thread_start(&threads[n], work_thread, w) == 0)
+        n++;
+    pthread_mutex_lock(&w->lock);
+    w->running -= wanted - n; /* fewer will do */
+    pthread_mutex_unlock(&w->lock);
+    if (n == 0) return dl_fail(DILOCO_ENOMEM, "no thread could be started");
+    watch(w);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    return w->status ? dl_fail(w->status, "%s", w->error) : DILOCO_OK;
+}
+
+/* ---- the folder */
+
+static diloco_status put_manifest(dl_buf *out, const work *w)
+{
+    char tokenizer[DL_HASH_HEX + 1], text[DL_HASH_HEX + 1];
+    dl_digest_stream stream;
+    dl_json j;
+    dl_digest_begin(&stream);
+    dl_corpus_digest(&w->corpus, &stream);
+    dl_hash_to_hex(text, dl_digest_end(&stream));
+    dl_hash_to_hex(tokenizer, dl_bpe_digest(w->what->bpe));
+    dl_json_init(&j, out);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "format", "diloco-prepare");
+    dl_json_i64(&j, "version", 1);
+    dl_json_str(&j, "tokenizer_digest", tokenizer);
+    dl_json_i64(&j, "vocab", dl_bpe_n(w->what->bpe));
+    dl_json_str(&j, "text_digest", text);
+    dl_json_u64(&j, "files", w->corpus.n_files);
+    dl_json_u64(&j, "bytes", w->corpus.n);
+    dl_json_u64(&j, "shards", w->n_parts);
+    dl_json_end(&j);
+    DL_TRY(dl_json_done(&j));
+    return dl_buf_add(out, "\n", 1);
+}
+
+/* Is the manifest there, and is it this one? */
+static diloco_status check_manifest(bool *there, const char *folder, const dl_buf *manifest)
+{
+    char path[4200];
+    dl_buf found;
+    snprintf(path, sizeof path, "%.4095s/prepare.json", folder);
+    *there = dl_file_exists(path);
+    if (!*there) return DILOCO_OK;
+    dl_buf_init(&found, 1 << 16);
+    diloco_status status = dl_file_read(&found, path);
+    if (!status && (found.len != manifest->len || memcmp(found.data, manifest->data, found.len)))
+        status = dl_fail(DILOCO_EDIFFERS,
+                         "%s holds tokens of another text or tokenizer: take another folder, or "
+                         "remove it",
+                         folder);
+    dl_buf_deinit(&found);
+    return status;
+}
+
+/* What a killed writer left beside the shards. */
+static void remove_halves(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir)) != NULL;) {
+        size_t len = strlen(e->d_name);
+        if (len > 4 && strcmp(e->d_name + len - 4, ".tmp") == 0) unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    if (dir) closedir(dir);
+}
+
+static diloco_status begin_folder(const work *w, const dl_buf *manifest)
+{
+    char path[4200];
+    bool there;
+    DL_TRY(check_manifest(&there, w->folder, manifest));
+    remove_halves(w->folder);
+    if (there) return DILOCO_OK;
+    snprintf(path, sizeof path, "%.4095s/prepare.json", w->folder);
+    DL_TRY(dl_dir_make(w->folder));
+    return dl_file_write(path, &(dl_span){manifest->data, manifest->len}, 1);
+}
+
+static diloco_status count_all(work *w)
+{
+    for (size_t i = 0; i < w->n_parts; i++) {
+        char path[4096];
+        uint64_t n;
+        DL_TRY(shard_path(path, w, i));
+        DL_TRY(count_shard(&n, path));
+        w->report.tokens += n;
+    }
+    w->report.shards = w->report.found = w->n_parts;
+    return DILOCO_OK;
+}
+
+static diloco_status make_all(work *w, const dl_buf *manifest)
+{
+    bool there;
+    DL_TRY(check_manifest(&there, w->what->out, manifest));
+    if (there) {
+        snprintf(w->folder, sizeof w->folder, "%s", w->what->out);
+        return count_all(w);
+    }
+    if (dl_file_exists(w->what->out))
+        return dl_fail(DILOCO_EDIFFERS, "%s is there and was not made by this", w->what->out);
+    DL_TRY(begin_folder(w, manifest));
+    DL_TRY(run_threads(w));
+    if (rename(w->folder, w->what->out)) return dl_fail_errno(errno, "rename", w->folder);
+    return dl_dir_sync(w->what->out);
+}
+
+static diloco_status prepare(work *w)
+{
+    dl_buf manifest;
+    int len = snprintf(w->folder, sizeof w->folder, "%s.part", w->what->out);
+    if (len < 0 || len > 4000) return dl_fail(DILOCO_EINVAL, "%s: too long", w->what->out);
+    DL_TRY(dl_corpus_open(&w->corpus, &dl_source_text, w->what->text, "the text"));
+    DL_TRY(list_parts(w));
+    w->report.bytes = w->corpus.n;
+    dl_buf_init(&manifest, 1 << 16);
+    diloco_status status = put_manifest(&manifest, w);
+    if (!status) status = make_all(w, &manifest);
+    dl_buf_deinit(&manifest);
+    return status;
+}
+
+diloco_status dl_prepare_run(dl_prepared *out, const dl_prepare *what)
+{
+    work *w = calloc(1, sizeof *w);
+    *out = (dl_prepared){0};
+    if (!w) return dl_fail(DILOCO_ENOMEM, "no memory to prepare data");
+    w->what = what;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->moved, NULL);
+    diloco_status status = prepare(w);
+    *out = w->report;
+    dl_corpus_close(&w->corpus);
+    pthread_cond_destroy(&w->moved);
+    pthread_mutex_destroy(&w->lock);
+    free(w->parts);
+    free(w);
+    return status;
+}

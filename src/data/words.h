@@ -1,0 +1,41 @@
+/* words.h - text cut into words, the pieces within which a byte-pair tokenizer merges.
+ *
+ * Two ways to cut, each the longest match of the first alternative that fits, as in the regular
+ * expressions that their tokenizers give:
+ *
+ *     GPT-2    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *     cl100k   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
+ *              ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+          (and Llama 3)
+ *
+ * A byte that begins no UTF-8 character counts as a character that is neither letter, number nor
+ * white space. */
+#ifndef DL_DATA_WORDS_H
+#define DL_DATA_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum dl_char_class {
+    DL_CHAR_OTHER,
+    DL_CHAR_LETTER, /* L */
+    DL_CHAR_NUMBER, /* N */
+    DL_CHAR_SPACE   /* White_Space */
+} dl_char_class;
+
+typedef enum dl_words { DL_WORDS_GPT2, DL_WORDS_CL100K, DL_N_WORDS } dl_words;
+
+/* Its regular expression as a tokenizer.json writes it. */
+const char *dl_words_pattern(dl_words how);
+
+dl_char_class dl_char_class_of(uint32_t code);
+
+/* Bytes, at least 1, of the word that begins at at < len. What follows it decides where it ends,
+ * what stands before it does not. */
+size_t dl_word(dl_words how, const char *text, size_t len, size_t at);
+
+/* Is there a border between words before text[at], whatever stands further off, in either way of
+ * cutting? Where true, both sides may be cut apart. 0 < at < len. */
+bool dl_word_border(const char *text, size_t at);
+
+#endif
