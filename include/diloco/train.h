@@ -68,7 +68,20 @@ typedef struct diloco_eval_result {
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
                                                        const diloco_config *config);
 
-/* Text from the run's shared model, piece by piece. temperature 0: the likeliest token. No or an
+/* The same on a text (files and folders with commas), encoded by the run's tokenizer and cut into
+ * pieces of the run's context. Bits per byte are the loss, in bits, of all tokens but the first
+ * over their bytes: comparable between tokenizers. DILOCO_EINVAL: a text of fewer than two tokens,
+ * or tokens that no tokenizer knows; DILOCO_EREFUSED: the run's model takes images. */
+typedef struct diloco_text_result {
+    uint64_t entry, targets, bytes;
+    double loss, perplexity, accuracy, bits_per_byte;
+} diloco_text_result;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval_text(diloco_text_result *out,
+                                                            const diloco_config *config,
+                                                            const char *text);
+
+/* Text from the run's shared model, piece by piece. When the context is full its first half is
+ * forgotten. temperature 0: the likeliest token. No or an
  * empty prompt: a new line is one. The tokenizer is that of the run's data, which has to be
  * here. */
 typedef struct diloco_sample_args {
@@ -76,6 +89,8 @@ typedef struct diloco_sample_args {
     size_t n_tokens;
     double temperature;
     uint64_t seed;
+    uint64_t top_k; /* draw among the so many likeliest; 0: all */
+    double top_p;   /* … among the likeliest that together have this probability; 0: all */
 } diloco_sample_args;
 DILOCO_API DILOCO_MUST_CHECK diloco_status
 diloco_sample(const diloco_config *config, const diloco_sample_args *args,

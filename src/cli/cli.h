@@ -29,6 +29,8 @@ typedef enum dl_flag {
     DL_FLAG_PROMPT,
     DL_FLAG_TOKENS,
     DL_FLAG_TEMPERATURE,
+    DL_FLAG_TOP_K,
+    DL_FLAG_TOP_P,
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
     DL_FLAG_RUN_LINK,

@@ -1,4 +1,4 @@
-/* cmd_eval.c - the loss of a run's model on its validation data. */
+/* cmd_eval.c - the loss of a run's model on its validation data, or on any text. */
 #include "cli/settings.h"
 #include "cli/units.h"
 #include <diloco/train.h>
@@ -22,12 +22,44 @@ static diloco_status print_json(const diloco_eval_result *r, const char *store)
     return dl_print_json(&json, &out);
 }
 
+static diloco_status print_text_json(const diloco_text_result *r, const char *store)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "store", store);
+    dl_json_u64(&json, "entries", r->entry);
+    dl_json_u64(&json, "targets", r->targets);
+    dl_json_u64(&json, "bytes", r->bytes);
+    dl_json_f64(&json, "loss", r->loss);
+    dl_json_f64(&json, "perplexity", r->perplexity);
+    dl_json_f64(&json, "bits_per_byte", r->bits_per_byte);
+    dl_json_f64(&json, "accuracy", r->accuracy);
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+static diloco_status eval_text(const dl_args *args, const dl_config *config)
+{
+    diloco_text_result r;
+    dl_unit_text targets;
+    DL_TRY(diloco_eval_text(&r, config, args->flags[DL_FLAG_TEXT]));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_text_json(&r, config->store);
+    printf("after %" PRIu64 " entries: loss %.4f, perplexity %.3f, %.4f bits per byte, over %s "
+           "tokens\n",
+           r.entry, r.loss, r.perplexity, r.bits_per_byte, dl_count_text(targets, r.targets));
+    return DILOCO_OK;
+}
+
 diloco_status dl_cmd_eval(const dl_args *args)
 {
     dl_config config;
     diloco_eval_result result;
     dl_unit_text targets;
     DL_TRY(dl_settings_of_run(&config, args));
+    if (dl_args_has(args, DL_FLAG_TEXT)) return eval_text(args, &config);
     if (!*config.train_path && !*config.test_path)
         return dl_fail(DILOCO_EINVAL,
                        "the run does not hold its data: add --set data.train_path=FILE (or "

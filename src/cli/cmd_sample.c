@@ -22,17 +22,23 @@ static void on_text(void *user, const char *text, size_t len)
 diloco_status dl_cmd_sample(const dl_args *args)
 {
     dl_config config;
-    uint64_t n_tokens, seed;
-    double temperature;
+    uint64_t n_tokens, seed, top_k;
+    double temperature, top_p;
     bool terminal = isatty(STDOUT_FILENO);
     const char *prompt = dl_args_has(args, DL_FLAG_PROMPT) ? args->flags[DL_FLAG_PROMPT] : "";
     DL_TRY(dl_args_u64(&n_tokens, args, DL_FLAG_TOKENS, 200, TOKENS_MAX));
     DL_TRY(dl_args_u64(&seed, args, DL_FLAG_SAMPLE_SEED, 1, UINT64_MAX));
     DL_TRY(dl_args_f64(&temperature, args, DL_FLAG_TEMPERATURE, 0.8, 100));
+    DL_TRY(dl_args_u64(&top_k, args, DL_FLAG_TOP_K, 0, UINT64_MAX));
+    DL_TRY(dl_args_f64(&top_p, args, DL_FLAG_TOP_P, 0, 1));
     DL_TRY(dl_settings_of_run(&config, args));
 
-    const diloco_sample_args sample = {
-        .prompt = prompt, .n_tokens = n_tokens, .temperature = temperature, .seed = seed};
+    const diloco_sample_args sample = {.prompt = prompt,
+                                       .n_tokens = n_tokens,
+                                       .temperature = temperature,
+                                       .seed = seed,
+                                       .top_k = top_k,
+                                       .top_p = top_p};
     on_text(&terminal, prompt, strlen(prompt));
     diloco_status status = diloco_sample(&config, &sample, on_text, &terminal);
     putchar('\n');

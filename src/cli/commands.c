@@ -36,12 +36,14 @@ const dl_command dl_commands[] = {
      BIT(DL_FLAG_JSON) | BIT(DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
      BIT(DL_FLAG_JSON) | BIT(DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
-    {"eval", "URL|CONFIG", "loss of a run's model on its validation data",
-     "With a CONFIG, its run.store names the run and its data.* the data.",
-     BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_eval},
+    {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
+     "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
+     "of\n"
+     "a text by tokens and by bytes.",
+     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_eval},
     {"sample", "URL", "text from a run's model", NULL,
-     BIT(DL_FLAG_PROMPT) | BIT(DL_FLAG_TOKENS) | BIT(DL_FLAG_TEMPERATURE) |
-         BIT(DL_FLAG_SAMPLE_SEED) | BIT(DL_FLAG_SET),
+     BIT(DL_FLAG_PROMPT) | BIT(DL_FLAG_TOKENS) | BIT(DL_FLAG_TEMPERATURE) | BIT(DL_FLAG_TOP_K) |
+         BIT(DL_FLAG_TOP_P) | BIT(DL_FLAG_SAMPLE_SEED) | BIT(DL_FLAG_SET),
      DL_SETS_MACHINE, dl_cmd_sample},
     {"import", "DIR", "a Hugging Face model as what a run begins from",
      "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"

@@ -2,9 +2,12 @@
  * the backend and read once. */
 #include "train/evaluate.h"
 
+#include "data/corpus.h"
 #include <diloco/train.h>
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The model's losses so far as a mean. */
 static diloco_status take(dl_score *out, const dl_setup *s)
@@ -74,6 +77,92 @@ diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
     out->accuracy = score.accuracy;
     out->targets = score.n_targets;
     out->images = s.sample->kind == DL_IMAGES;
+    dl_setup_close(&s);
+    return status;
+}
+
+/* ---- any text */
+
+enum { ROWS_OF_TEXT = 8 };
+
+typedef struct text {
+    int32_t *tokens; /* owned */
+    size_t n, bytes; /* bytes: of all but the first token */
+} text;
+
+static diloco_status encode_text(text *t, const dl_setup *s, const dl_corpus *corpus)
+{
+    size_t len = 0, first;
+    char room[16];
+    t->tokens = malloc(dl_size_max((size_t)corpus->n, 1) * sizeof *t->tokens);
+    if (!t->tokens)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a text of %zu bytes", (size_t)corpus->n);
+    for (size_t i = 0; i < corpus->n_files; i++) {
+        const dl_map *map = &corpus->files[i].map;
+        DL_TRY(dl_data_encode(s->data, t->tokens + t->n, &len, (const char *)map->data, map->len));
+        t->n += len;
+    }
+    if (t->n < 2)
+        return dl_fail(DILOCO_EINVAL,
+                       "the text gives %zu tokens; two are needed, and a run whose "
+                       "tokenizer is known",
+                       t->n);
+    dl_data_token_text(s->data, &first, room, t->tokens[0]);
+    t->bytes = (size_t)corpus->n - first;
+    return DILOCO_OK;
+}
+
+/* Targets are tokens first + 1 … first + T; what is behind the text's end does not count. */
+static void cut_window(int32_t *inputs, int32_t *targets, const text *t, size_t first, size_t T)
+{
+    for (size_t i = 0; i < T; i++) {
+        bool inside = first + i + 1 < t->n;
+        inputs[i] = inside ? t->tokens[first + i] : 0;
+        targets[i] = inside ? t->tokens[first + i + 1] : -1;
+    }
+}
+
+static diloco_status score_text(dl_score *out, const dl_setup *s, const text *t)
+{
+    size_t T = s->sample->length, first = 0;
+    int32_t *inputs = s->inputs;
+    while (first + 1 < t->n) {
+        size_t rows = 0;
+        for (; rows < s->max_rows && first + 1 < t->n; rows++, first += T)
+            cut_window(inputs + rows * T, s->targets + rows * T, t, first, T);
+        DL_TRY(dl_model_eval(s->model, inputs, s->targets, rows));
+    }
+    return take(out, s);
+}
+
+static diloco_status evaluate_text(diloco_text_result *out, const dl_setup *s, const char *list)
+{
+    dl_corpus corpus;
+    dl_score score = {0};
+    text t = {.n = 0};
+    if (s->sample->kind != DL_TOKENS)
+        return dl_fail(DILOCO_EREFUSED, "the run's model takes images, not text");
+    DL_TRY(dl_corpus_open(&corpus, &dl_source_text, list, "the text"));
+    diloco_status status = encode_text(&t, s, &corpus);
+    if (!status) status = score_text(&score, s, &t);
+    out->targets = score.n_targets;
+    out->bytes = t.bytes;
+    out->loss = score.loss;
+    out->perplexity = exp(score.loss);
+    out->accuracy = score.accuracy;
+    out->bits_per_byte = score.loss / log(2) * (double)score.n_targets / (double)t.bytes;
+    free(t.tokens);
+    dl_corpus_close(&corpus);
+    return status;
+}
+
+diloco_status diloco_eval_text(diloco_text_result *out, const diloco_config *config,
+                               const char *list)
+{
+    dl_setup s;
+    *out = (diloco_text_result){.entry = 0};
+    DL_TRY(dl_setup_open_run(&s, &out->entry, config, 0, ROWS_OF_TEXT));
+    diloco_status status = evaluate_text(out, &s, list);
     dl_setup_close(&s);
     return status;
 }

@@ -42,5 +42,35 @@ TEST(a_store_without_a_run_cannot_be_evaluated)
     free(config);
 }
 
+/* The same windows as validation data of that text, so the same loss; bits per byte are that of
+ * bytes where a token is one. */
+TEST(a_text_is_evaluated_as_validation_data_would_be)
+{
+    diloco_eval_result data;
+    diloco_text_result text;
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    const char *path = scratch_write("held-out.txt", "the run of the log is a step and moves", 38);
+    fixture_train(config, &record, 1);
+    dl_config *other = malloc(sizeof *other);
+    *other = *config;
+    set(other, "data.test_path", path);
+    CHECK_OK(diloco_eval(&data, other));
+    CHECK_OK(diloco_eval_text(&text, config, path));
+    CHECK_INT(data.entry, text.entry);
+    CHECK_INT(37, text.targets);
+    CHECK_INT(37, text.bytes);
+    CHECK_INT(data.targets, text.targets);
+    CHECK_NEAR(data.loss, text.loss, 1e-9);
+    CHECK_NEAR(data.accuracy, text.accuracy, 1e-9);
+    CHECK_NEAR(text.loss / log(2), text.bits_per_byte, 1e-9);
+    CHECK_STATUS(DILOCO_EINVAL, diloco_eval_text(&text, config, scratch_write("one", "x", 1)));
+    CHECK_CONTAINS("the text gives 1 tokens", diloco_error_text());
+    CHECK_STATUS(DILOCO_ENOENT, diloco_eval_text(&text, config, "/no-such-text"));
+    fixture_record_free(&record);
+    free(config), free(other);
+}
+
 TEST_MAIN(evaluation_finds_what_training_recorded, evaluation_without_held_out_text_says_so,
-          a_store_without_a_run_cannot_be_evaluated)
+          a_store_without_a_run_cannot_be_evaluated,
+          a_text_is_evaluated_as_validation_data_would_be)

@@ -33,6 +33,11 @@ expect 0 diloco sample runs/bpe --prompt 'the ship' --tokens 20 --set data.token
 grep -q '^the ship' out || fail "no text"
 grep -q '<[0-9]*>' out && fail "tokens are not text"
 
+expect 0 diloco sample runs/bpe --tokens 5 --top-k 3 --top-p 0.9 --set data.tokenizer_path=tok.json
+expect 0 diloco eval runs/bpe --text text.txt --set data.tokenizer_path=tok.json
+grep -q '^after 6 entries: loss [0-9.]*, perplexity [0-9.]*, [0-9.]* bits per byte, over ' out ||
+    fail "eval --text"
+
 # Whoever joins, samples or exports has the run's own tokenizer.
 for command in 'sample runs/bpe' 'join runs/bpe --set data.train_path=tokens' \
     'export runs/bpe --to hf --out model'; do

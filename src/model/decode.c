@@ -1,0 +1,271 @@
+/* decode.c - the forward pass of gpt.c for one position. Products and heads are split over the
+ * pool; what lies between is too small to split.
+ *
+ * Kept for each layer and head of keys: keys (turned by their positions) and values, [context][dim]
+ * each. */
+#include "model/decode.h"
+
+#include "nn/position.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct block {
+    const float *norm1, *qkv, *q_norm, *k_norm, *o, *norm2, *gate_up, *down;
+} block;
+
+struct dl_decoder {
+    dl_pool *pool;
+    size_t layers, heads, kv_heads, dim, channels, ffn, vocab, context;
+    float eps;
+    double theta;
+    const float *table, *norm, *head;
+    block *blocks;              /* owned */
+    float *memory;              /* owned: all that follows */
+    float *keys, *values;       /* [layers][kv_heads][context][dim] */
+    float *x, *y, *qkv, *mixed; /* [channels], [channels], of q k v, [channels] */
+    float *gate_up, *inner;     /* [2 ffn], [ffn] */
+    float *cosine, *sine;       /* [dim / 2], of this position */
+    float *scores;              /* [heads][context] */
+    size_t n;                   /* positions taken */
+    size_t layer;
+    float *logits;
+};
+
+/* ---- making */
+
+static const diloco_tensor *find(const dl_model *model, const char *name)
+{
+    size_t n;
+    const diloco_tensor *tensors = dl_model_tensors(model, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(tensors[i].name, name) == 0) return &tensors[i];
+    return NULL;
+}
+
+static const float *of_layer(const dl_model *model, size_t layer, const char *what)
+{
+    char name[DILOCO_NAME_MAX + 1];
+    snprintf(name, sizeof name, "model.layers.%zu.%s.weight", layer, what);
+    const diloco_tensor *t = find(model, name);
+    return t ? t->data : NULL;
+}
+
+/* q, k, v and gate, up follow one another in the parameters (gpt.c). */
+static block block_of(const dl_model *model, size_t layer)
+{
+    return (block){.norm1 = of_layer(model, layer, "input_layernorm"),
+                   .qkv = of_layer(model, layer, "self_attn.q_proj"),
+                   .q_norm = of_layer(model, layer, "self_attn.q_norm"),
+                   .k_norm = of_layer(model, layer, "self_attn.k_norm"),
+                   .o = of_layer(model, layer, "self_attn.o_proj"),
+                   .norm2 = of_layer(model, layer, "post_attention_layernorm"),
+                   .gate_up = of_layer(model, layer, "mlp.gate_proj"),
+                   .down = of_layer(model, layer, "mlp.down_proj")};
+}
+
+static void read_shape(dl_decoder *d, const dl_model *model, const dl_config *c)
+{
+    const diloco_tensor *table = find(model, "model.embed_tokens.weight"),
+                        *head = find(model, "lm_head.weight"),
+                        *up = find(model, "model.layers.0.mlp.up_proj.weight");
+    d->layers = (size_t)c->layers;
+    d->heads = (size_t)c->heads;
+    d->kv_heads = (size_t)(c->kv_heads ? c->kv_heads : c->heads);
+    d->vocab = table->shape[0];
+    d->channels = table->shape[1];
+    d->dim = d->channels / d->heads;
+    d->ffn = up->shape[0];
+    d->context = (size_t)c->context;
+    d->eps = (float)c->norm_eps;
+    d->theta = c->rope_theta;
+    d->table = table->data;
+    d->head = head ? head->data : table->data;
+    d->norm = find(model, "model.norm.weight")->data;
+}
+
+/* Pieces of the memory; with base NULL they are only counted. */
+static size_t carve(dl_decoder *d, float *base)
+{
+    size_t kept = d->layers * d->kv_heads * d->context * d->dim, n = 0;
+    struct {
+        float **at;
+        size_t n;
+    } pieces[] = {{&d->keys, kept},
+                  {&d->values, kept},
+                  {&d->x, d->channels},
+                  {&d->y, d->channels},
+                  {&d->qkv, (d->heads + 2 * d->kv_heads) * d->dim},
+                  {&d->mixed, d->channels},
+                  {&d->gate_up, 2 * d->ffn},
+                  {&d->inner, d->ffn},
+                  {&d->cosine, d->dim / 2},
+                  {&d->sine, d->dim / 2},
+                  {&d->scores, d->heads * d->context}};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        if (base) *pieces[i].at = base + n;
+        n += dl_size_round_up(pieces[i].n, 16);
+    }
+    return n;
+}
+
+diloco_status dl_decoder_create(dl_decoder **out, const dl_model *model, const dl_config *config,
+                                dl_pool *pool)
+{
+    *out = NULL;
+    if (strcmp(config->model, "gpt") != 0)
+        return dl_fail(DILOCO_EREFUSED, "a model %s does not write text", config->model);
+    dl_decoder *d = calloc(1, sizeof *d);
+    if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a decoder");
+    d->pool = pool;
+    read_shape(d, model, config);
+    d->blocks = calloc(d->layers, sizeof *d->blocks);
+    d->memory = aligned_alloc(64, carve(d, NULL) * sizeof(float));
+    if (!d->blocks || !d->memory) {
+        dl_decoder_destroy(d);
+        return dl_fail(DILOCO_ENOMEM, "no memory for the keys and values of %zu positions",
+                       (size_t)config->context);
+    }
+    carve(d, d->memory);
+    for (size_t i = 0; i < d->layers; i++)
+        d->blocks[i] = block_of(model, i);
+    *out = d;
+    return DILOCO_OK;
+}
+
+void dl_decoder_destroy(dl_decoder *d)
+{
+    if (!d) return;
+    free(d->blocks);
+    free(d->memory);
+    free(d);
+}
+
+size_t dl_decoder_length(const dl_decoder *d)
+{
+    return d->n;
+}
+
+void dl_decoder_reset(dl_decoder *d)
+{
+    d->n = 0;
+}
+
+/* ---- a step */
+
+static float *kept_at(const dl_decoder *d, float *kept, size_t head, size_t position)
+{
+    return kept + ((d->layer * d->kv_heads + head) * d->context + position) * d->dim;
+}
+
+static void qkv_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end, rows = (d->heads + 2 * d->kv_heads) * d->dim;
+    dl_part_range(&begin, &end, rows, 16, part, n_parts);
+    dl_position_product(d->qkv, d->blocks[d->layer].qkv, d->y, d->channels, begin, end);
+}
+
+static void attend_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end, group = d->heads / d->kv_heads;
+    dl_part_range(&begin, &end, d->heads, 1, part, n_parts);
+    for (size_t h = begin; h < end; h++)
+        dl_position_attend(d->mixed + h * d->dim, d->qkv + h * d->dim,
+                           kept_at(d, d->keys, h / group, 0), kept_at(d, d->values, h / group, 0),
+                           d->n + 1, d->dim, d->scores + h * d->context);
+}
+
+static void out_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
+    dl_position_product(d->y, d->blocks[d->layer].o, d->mixed, d->channels, begin, end);
+    for (size_t i = begin; i < end; i++)
+        d->x[i] += d->y[i];
+}
+
+static void inner_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end;
+    const float *w = d->blocks[d->layer].gate_up;
+    dl_part_range(&begin, &end, d->ffn, 16, part, n_parts);
+    dl_position_product(d->gate_up, w, d->y, d->channels, begin, end);
+    dl_position_product(d->gate_up + d->ffn, w + d->ffn * d->channels, d->y, d->channels, begin,
+                        end);
+    dl_position_swiglu(d->inner + begin, d->gate_up + begin, d->gate_up + d->ffn + begin,
+                       end - begin);
+}
+
+static void down_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
+    dl_position_product(d->mixed, d->blocks[d->layer].down, d->inner, d->ffn, begin, end);
+    for (size_t i = begin; i < end; i++)
+        d->x[i] += d->mixed[i];
+}
+
+static void head_part(void *context, int part, int n_parts)
+{
+    const dl_decoder *d = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, d->vocab, 16, part, n_parts);
+    dl_position_product(d->logits, d->head, d->y, d->channels, begin, end);
+}
+
+/* Queries and keys are normalised and turned, and the new key and value join those kept. */
+static void place_heads(dl_decoder *d)
+{
+    const block *b = &d->blocks[d->layer];
+    for (size_t h = 0; h < d->heads + d->kv_heads; h++) {
+        float *x = d->qkv + h * d->dim;
+        const float *norm = h < d->heads ? b->q_norm : b->k_norm;
+        if (norm) dl_position_norm(x, x, norm, d->dim, d->eps);
+        dl_position_turn(x, d->cosine, d->sine, d->dim);
+    }
+    const float *k = d->qkv + d->heads * d->dim, *v = k + d->kv_heads * d->dim;
+    for (size_t h = 0; h < d->kv_heads; h++) {
+        memcpy(kept_at(d, d->keys, h, d->n), k + h * d->dim, d->dim * sizeof *k);
+        memcpy(kept_at(d, d->values, h, d->n), v + h * d->dim, d->dim * sizeof *v);
+    }
+}
+
+/* As op_attention.c has them. */
+static void set_turn(dl_decoder *d)
+{
+    for (size_t i = 0; i < d->dim / 2; i++) {
+        double angle = (double)d->n * pow(d->theta, -2.0 * (double)i / (double)d->dim);
+        d->cosine[i] = (float)cos(angle);
+        d->sine[i] = (float)sin(angle);
+    }
+}
+
+void dl_decoder_step(dl_decoder *d, float *logits, int32_t token)
+{
+    DL_ASSERT(d->n < d->context && token >= 0 && (size_t)token < d->vocab);
+    memcpy(d->x, d->table + (size_t)token * d->channels, d->channels * sizeof *d->x);
+    set_turn(d);
+    for (d->layer = 0; d->layer < d->layers; d->layer++) {
+        const block *b = &d->blocks[d->layer];
+        dl_position_norm(d->y, d->x, b->norm1, d->channels, d->eps);
+        dl_pool_run(d->pool, qkv_part, d);
+        place_heads(d);
+        dl_pool_run(d->pool, attend_part, d);
+        dl_pool_run(d->pool, out_part, d);
+        dl_position_norm(d->y, d->x, b->norm2, d->channels, d->eps);
+        dl_pool_run(d->pool, inner_part, d);
+        dl_pool_run(d->pool, down_part, d);
+    }
+    d->n++;
+    if (!logits) return;
+    d->logits = logits;
+    dl_position_norm(d->y, d->x, d->norm, d->channels, d->eps);
+    dl_pool_run(d->pool, head_part, d);
+}

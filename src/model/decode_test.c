@@ -1,0 +1,79 @@
+/* decode_test.c - token by token gives the logits of the whole pass at every position, for shared
+ * and single keys, tied and not, with qk_norm, on one thread and on two. The tolerance is that of
+ * float32 sums in another order. */
+#include "model/decode.h"
+
+#include "check.h"
+
+enum { VOCAB = 67, T = 33 };
+
+static void set(dl_config *config, const char *name, const char *value)
+{
+    char option[64];
+    snprintf(option, sizeof option, "parameters.model.%s", name);
+    CHECK_OK(dl_config_set(config, option, value, "test"));
+}
+
+static void check_shape(const char *heads, const char *kv_heads, const char *tied,
+                        const char *qk_norm, int n_threads)
+{
+    dl_config config;
+    dl_backend *backend;
+    dl_pool *pool;
+    dl_model *model;
+    dl_decoder *decoder;
+    float whole[VOCAB], step[VOCAB];
+    int32_t tokens[T];
+    dl_config_init(&config);
+    set(&config, "layers", "2"), set(&config, "channels", "48"), set(&config, "heads", heads);
+    set(&config, "kv_heads", kv_heads), set(&config, "tied", tied);
+    set(&config, "qk_norm", qk_norm), set(&config, "ffn", "70"), set(&config, "context", "33");
+    const dl_sample sample = dl_sample_tokens(VOCAB, T);
+    CHECK_OK(dl_backend_create(&backend, "cpu"));
+    CHECK_OK(dl_pool_create(&pool, n_threads));
+    CHECK_OK(dl_model_create(&model, &config, &sample, 1, backend, pool));
+    float *host = malloc(dl_model_n_parameters(model) * sizeof *host);
+    dl_model_initial(model, host, 3);
+    for (size_t i = 0; i < dl_model_n_parameters(model); i++)
+        host[i] *= 2; /* so that attention looks at some more than at others */
+    dl_backend_copy_in(backend, dl_model_parameters(model), host,
+                       dl_model_n_parameters(model) * sizeof *host);
+    CHECK_OK(dl_decoder_create(&decoder, model, &config, pool));
+    for (int again = 0; again < 2; again++) {
+        for (int t = 0; t < T; t++) {
+            tokens[t] = (t * t + 5 * again) % VOCAB;
+            CHECK_INT(t, dl_decoder_length(decoder));
+            dl_decoder_step(decoder, t % 3 == 1 ? NULL : step, tokens[t]);
+            if (t % 3 == 1) continue;
+            CHECK_OK(dl_model_logits(model, whole, tokens, (size_t)t + 1));
+            for (int v = 0; v < VOCAB; v++)
+                CHECK_NEAR(whole[v], step[v], 1e-4);
+        }
+        dl_decoder_reset(decoder);
+    }
+    dl_decoder_destroy(decoder);
+    dl_model_destroy(model);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(backend);
+    free(host);
+}
+
+TEST(token_by_token_gives_the_logits_of_the_whole)
+{
+    check_shape("4", "0", "true", "false", 1);
+    check_shape("4", "2", "false", "false", 2);
+    check_shape("6", "1", "false", "true", 1);
+    check_shape("1", "1", "true", "true", 2);
+}
+
+TEST(a_model_of_images_is_refused)
+{
+    dl_config config;
+    dl_decoder *decoder;
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "trainer.model_name", "lenet5", "test"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_decoder_create(&decoder, NULL, &config, NULL));
+    CHECK(decoder == NULL);
+}
+
+TEST_MAIN(token_by_token_gives_the_logits_of_the_whole, a_model_of_images_is_refused)

@@ -1,0 +1,119 @@
+/* position.c - four rows of a product go side by side, so that x is read once for them and four
+ * sums hide each other's latency. */
+#include "nn/position.h"
+
+#include "nn/cpu/vec.h"
+
+#define SUM4 _Pragma("omp simd reduction(+ : a, b, c, d)")
+
+static inline DL_BODY void product_body(float *restrict y, const float *restrict w,
+                                        const float *restrict x, size_t n, size_t begin, size_t end)
+{
+    size_t row = begin;
+    for (; row + 4 <= end; row += 4) {
+        const float *restrict p = w + row * n, *restrict q = p + n, *restrict r = q + n,
+                              *restrict s = r + n;
+        float a = 0, b = 0, c = 0, d = 0;
+        SUM4 for (size_t i = 0; i < n; i++)
+        {
+            a += p[i] * x[i];
+            b += q[i] * x[i];
+            c += r[i] * x[i];
+            d += s[i] * x[i];
+        }
+        y[row] = a, y[row + 1] = b, y[row + 2] = c, y[row + 3] = d;
+    }
+    for (; row < end; row++) {
+        const float *restrict p = w + row * n;
+        float a = 0;
+        DL_SUM(a)
+        for (size_t i = 0; i < n; i++)
+            a += p[i] * x[i];
+        y[row] = a;
+    }
+}
+DL_KERNEL(product, (float *y, const float *w, const float *x, size_t n, size_t begin, size_t end),
+          product_body(y, w, x, n, begin, end))
+
+void dl_position_product(float *y, const float *w, const float *x, size_t n, size_t begin,
+                         size_t end)
+{
+    dl_isa_call(product)(y, w, x, n, begin, end);
+}
+
+static inline DL_BODY void norm_body(float *y, const float *x, const float *w, size_t n, float eps)
+{
+    float squares = 0;
+    DL_SUM(squares)
+    for (size_t i = 0; i < n; i++)
+        squares += x[i] * x[i];
+    float r = 1.0f / sqrtf(squares / (float)n + eps);
+    DL_EACH
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * r * w[i];
+}
+DL_KERNEL(norm, (float *y, const float *x, const float *w, size_t n, float eps),
+          norm_body(y, x, w, n, eps))
+
+void dl_position_norm(float *y, const float *x, const float *w, size_t n, float eps)
+{
+    dl_isa_call(norm)(y, x, w, n, eps);
+}
+
+void dl_position_turn(float *x, const float *cosine, const float *sine, size_t dim)
+{
+    size_t half = dim / 2;
+    for (size_t d = 0; d < half; d++) {
+        float low = x[d], high = x[d + half];
+        x[d] = low * cosine[d] - high * sine[d];
+        x[d + half] = high * cosine[d] + low * sine[d];
+    }
+}
+
+static inline DL_BODY void swiglu_body(float *restrict y, const float *restrict g,
+                                       const float *restrict u, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = g[i] * dl_sigmoid(g[i]) * u[i];
+}
+DL_KERNEL(swiglu, (float *y, const float *g, const float *u, size_t n), swiglu_body(y, g, u, n))
+
+void dl_position_swiglu(float *y, const float *gate, const float *up, size_t n)
+{
+    dl_isa_call(swiglu)(y, gate, up, n);
+}
+
+static inline DL_BODY void attend_body(float *restrict out, const float *restrict q,
+                                       const float *restrict keys, const float *restrict values,
+                                       size_t n, size_t dim, float *restrict room)
+{
+    float top = -INFINITY, sum = 0, scale = 1.0f / sqrtf((float)dim);
+    product_body(room, keys, q, dim, 0, n);
+    for (size_t i = 0; i < n; i++) {
+        room[i] *= scale;
+        top = room[i] > top ? room[i] : top;
+    }
+    DL_SUM(sum)
+    for (size_t i = 0; i < n; i++) {
+        room[i] = dl_exp_negative(room[i] - top);
+        sum += room[i];
+    }
+    memset(out, 0, dim * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        float share = room[i] / sum;
+        const float *restrict v = values + i * dim;
+        DL_EACH
+        for (size_t d = 0; d < dim; d++)
+            out[d] += share * v[d];
+    }
+}
+DL_KERNEL(attend,
+          (float *out, const float *q, const float *keys, const float *values, size_t n, size_t dim,
+           float *room),
+          attend_body(out, q, keys, values, n, dim, room))
+
+void dl_position_attend(float *out, const float *q, const float *keys, const float *values,
+                        size_t n, size_t dim, float *room)
+{
+    dl_isa_call(attend)(out, q, keys, values, n, dim, room);
+}
