@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static dl_hub *hub;
 static char folder[512];
@@ -92,6 +94,33 @@ TEST(a_run_at_the_hub_is_a_folder_on_its_disk)
     CHECK_STR("c/1/r1.0 ", store_keys(remote, "c/", "c/1/r0.0"));
     dl_store_close(local);
     dl_store_close(remote);
+}
+
+TEST(an_object_of_many_ranges_comes_back_whole_and_in_order)
+{
+    enum { RANGE = 4 << 20 };
+    static const size_t lengths[] = {0, 1, RANGE - 1, RANGE, RANGE + 1, 5 * RANGE + 12345};
+    unsigned char *data = malloc(6 * RANGE);
+    dl_buf back;
+    CHECK(data != NULL);
+    for (size_t i = 0; i < 6 * RANGE; i++)
+        data[i] = (unsigned char)(i * 2654435761u >> 23);
+    serve(NULL);
+    dl_store *store = open_store(run_url("ranges"));
+    dl_buf_init(&back, 6 * RANGE);
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char key[32];
+        const dl_span span = {data, lengths[i]};
+        snprintf(key, sizeof key, "c/1/r%zu.0", i);
+        CHECK_OK(dl_store_create(store, key, &span, 1, NULL, DL_NEVER));
+        dl_buf_clear(&back);
+        CHECK_OK(dl_store_get(store, &back, key, DL_NEVER));
+        CHECK_INT(lengths[i], back.len);
+        CHECK(!lengths[i] || !memcmp(data, back.data, back.len));
+    }
+    dl_store_close(store);
+    dl_buf_deinit(&back);
+    free(data);
 }
 
 TEST(a_missing_run_is_made_only_when_asked)
@@ -273,6 +302,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         WITH(a_run_at_the_hub_is_a_folder_on_its_disk),
+        WITH(an_object_of_many_ranges_comes_back_whole_and_in_order),
         WITH(a_missing_run_is_made_only_when_asked),
         WITH(a_url_is_host_port_and_a_run),
         WITH(a_hub_with_tokens_asks_for_one),

@@ -23,7 +23,9 @@ enum {
     WHAT_MAX = DL_KEY_MAX + 256,
     PAGE_MAX = 1 << 20, /* bytes of a page of a listing */
     TOKEN_MAX = 4096,
-    PREFIX_MAX = 200,   /* so that every key of a run fits behind it */
+    PREFIX_MAX = 200,      /* so that every key of a run fits behind it */
+    RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once */
+    CONNECTIONS = 4,
     ASK_FIRST = 1 << 20 /* bytes of a body that is not sent before the hub has agreed */
 };
 
@@ -298,8 +300,8 @@ static diloco_status http_read(void *self, const char *key, dl_sink sink, dl_tim
 {
     http_store *s = self;
     call c = call_of(s, "GET", key);
-    const dl_web_source source = {.range = (size_t)1 << 40,
-                                  .width = 1,
+    const dl_web_source source = {.range = RANGE_BYTES,
+                                  .width = CONNECTIONS,
                                   .context = &c,
                                   .prepare = prepare_read,
                                   .refused = refuse_read};

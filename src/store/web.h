@@ -97,7 +97,7 @@ int64_t dl_web_date(const dl_web_exchange *x);
 /* ---- running them */
 
 typedef struct dl_web_batch {
-    size_t n;     /* exchanges 0 … n-1 */
+    size_t n;     /* exchanges 0 … n-1; a sink or finish may let it grow */
     size_t width; /* at most so many at once; number i begins only when all below i - width + 1
                    * are finished. 1 to DL_WEB_WIDTH */
     size_t

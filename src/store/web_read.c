@@ -1,6 +1,7 @@
 /* web_read.c - ranges into one stream.
  *
- * Range i is bytes [i * range, (i + 1) * range) of the object. `turn` is the range whose bytes
+ * Range i is bytes [i * range, (i + 1) * range) of the object. The batch is of one exchange until
+ * the head of its answer tells the length; then it grows to all. `turn` is the range whose bytes
  * go straight to the sink; a later one is kept in early[i % width] until its turn. A batch
  * begins range i only when all below i - width + 1 are finished, so width places are enough.
  *
@@ -21,9 +22,9 @@ typedef struct reading {
     char etag[ETAG_MAX]; /* "": none yet, or the server has none */
     bool known;          /* the length is, and the sink has heard it */
     size_t total;
-    size_t first; /* range that the batch's exchange 0 is */
-    bool whole;   /* all of it in one answer: of an empty object no range can be had */
-    bool empty;   /* the server says that there is no byte 0 */
+    dl_web_batch batch; /* exchange i is range i */
+    bool whole;         /* all of it in one answer: of an empty object no range can be had */
+    bool empty;         /* the server says that there is no byte 0 */
 
     size_t turn;
     dl_buf early[DL_WEB_WIDTH];
@@ -52,6 +53,7 @@ static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
     const char *etag = dl_web_answer(x, "ETag");
     r->known = true;
     r->total = total;
+    if (!r->whole && total > 0) r->batch.n = (total - 1) / r->source->range + 1;
     /* A weak one matches nothing. */
     if (etag && strncmp(etag, "W/", 2) && strlen(etag) < sizeof r->etag) strcpy(r->etag, etag);
     return r->sink.begin(r->sink.context, total);
@@ -60,7 +62,7 @@ static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
 /* Looks at the head when its first byte (or its end) comes. */
 static diloco_status check_head(reading *r, dl_web_exchange *x)
 {
-    size_t asked = (r->first + x->index) * r->source->range + x->delivered, begin = 0, total;
+    size_t asked = x->index * r->source->range + x->delivered, begin = 0, total;
     if (x->status == 206) {
         if (!parse_range(dl_web_answer(x, "Content-Range"), &begin, &total) || begin != asked)
             return dl_fail(DILOCO_EPROTO, "%s: the server sent other bytes than it was asked for",
@@ -95,7 +97,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
         if (status) return status;
         l->looked = true;
     }
-    size_t range = r->first + l->x->index;
+    const size_t range = l->x->index;
     if (range == r->turn) return r->sink.piece(r->sink.context, data, len);
     return dl_buf_add(&r->early[range % r->source->width], data, len);
 }
@@ -127,7 +129,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     batch_context *c = context;
     reading *r = c->r;
     char range[64];
-    size_t begin = (r->first + x->index) * r->source->range;
+    size_t begin = x->index * r->source->range;
     snprintf(range, sizeof range, "bytes=%zu-%zu", begin + x->delivered,
              begin + r->source->range - 1);
     lane *l = &c->lanes[x->index % DL_WEB_WIDTH];
@@ -151,7 +153,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     }
     if (x->status != 200 && x->status != 206) return r->source->refused(r->source->context, x);
     if (!c->lanes[x->index % DL_WEB_WIDTH].looked) DL_TRY(check_head(r, x)); /* of no bytes */
-    size_t range = r->first + x->index, begin = range * r->source->range;
+    size_t range = x->index, begin = range * r->source->range;
     size_t len = r->whole ? r->total : dl_size_min(r->total - begin, r->source->range);
     if (x->delivered != len)
         return dl_fail(DILOCO_EPROTO, "%s: %zu bytes came for %zu asked", x->what, x->delivered,
@@ -161,31 +163,27 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     return DILOCO_OK;
 }
 
-static diloco_status run(reading *r, dl_web *web, size_t first, size_t n, dl_time until)
+static diloco_status run(reading *r, dl_web *web, dl_time until)
 {
     batch_context context = {.r = r};
-    dl_web_batch batch = {.n = n,
-                          .width = r->source->width,
-                          .context = &context,
-                          .prepare = prepare,
-                          .finish = finish};
-    r->first = first;
-    return dl_web_run(web, &batch, until);
+    r->batch = (dl_web_batch){.n = 1,
+                              .width = r->source->width,
+                              .context = &context,
+                              .prepare = prepare,
+                              .finish = finish};
+    return dl_web_run(web, &r->batch, until);
 }
 
 diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink, dl_time until)
 {
     reading r = {.source = source, .sink = sink};
-    size_t range = source->range;
     for (size_t i = 0; i < source->width; i++)
-        dl_buf_init(&r.early[i], range);
-    diloco_status status = run(&r, web, 0, 1, until);
+        dl_buf_init(&r.early[i], source->range);
+    diloco_status status = run(&r, web, until);
     if (!status && r.empty) {
         r.whole = true;
-        status = run(&r, web, 0, 1, until);
+        status = run(&r, web, until);
     }
-    bool more = !status && !r.whole && r.total > range;
-    if (more) status = run(&r, web, 1, (r.total - 1) / range, until);
     for (size_t i = 0; i < source->width; i++)
         dl_buf_deinit(&r.early[i]);
     return status;
