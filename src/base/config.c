@@ -65,6 +65,8 @@ static const dl_option rows[] = {
  "how long a store that does not answer is asked again before the replica stops"},
 {"run.link", NULL, TEXT, AT(link), "", 0, 63, "rate,delay,loss", NULL, 0,
  "see the store through a slower link than there is: 10mbit,100ms,1%; empty: as it is"},
+{"run.alone_tokens_per_s", NULL, REAL, AT(alone_tokens_per_s), "0", 0, BIG, "tokens/s", NULL, 0,
+ "what a replica here reaches with no exchange; 0: not measured, so the record has no throughput_ratio"},
 {"run.threads", NULL, INT, AT(threads), "0", 0, 256, "threads", NULL, 0,
  "threads of each replica; 0: cores / local replicas, at least 1"},
 {"run.restarts", NULL, INT, AT(restarts), "3", 0, 1e6, "times", NULL, 0,

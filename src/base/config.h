@@ -21,6 +21,7 @@ typedef struct diloco_config {
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
         store_timeout_s, grace_s, grace_slack;
+    double alone_tokens_per_s;
     int64_t close_at, max_staleness;
     bool dylu;
     dl_config_name on_missing, on_uncounted, retain, spool;

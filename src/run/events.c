@@ -319,6 +319,7 @@ void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f
     dl_json_f64(&j, "data_parallel_bytes", per_step * (double)f->steps);
     dl_json_f64(&j, "reduction", f->bytes_sent ? here / (double)f->bytes_sent : NAN);
     dl_json_f64(&j, "utilization", f->utilization);
+    if (f->throughput_ratio > 0) dl_json_f64(&j, "throughput_ratio", f->throughput_ratio);
     put_hash(&j, "digest", f->digest);
     finish(r, &j);
 }

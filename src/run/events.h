@@ -77,6 +77,7 @@ typedef struct dl_end_facts {
     uint64_t heartbeats;
     double heartbeat_s_max; /* the longest that one took */
     double utilization;
+    double throughput_ratio; /* of what it reaches with no exchange; 0: not known */
     dl_hash digest;
 } dl_end_facts;
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *facts);

@@ -209,7 +209,7 @@ TEST(every_event_has_the_names_of_the_design)
     dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life);
     dl_event_reject(&r, &c, 3, &life, "checksum");
     dl_event_warn(&r, &c, "late", "entry 3 \xe2\x80\x94 \"quoted\"");
-    dl_event_end(&r, &c, &(dl_end_facts){.entry = 4});
+    dl_event_end(&r, &c, &(dl_end_facts){.entry = 4, .throughput_ratio = 0.5});
 
     must_have(sink.record, "run", "run config_digest preset params fragments");
     must_have(sink.record, "contribution",
@@ -218,7 +218,7 @@ TEST(every_event_has_the_names_of_the_design)
               "entry fragment members missing weights inner_loss combiner combiner_fallback "
               "tolerated aggregated_grad_norm "
               "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
-              "outer_s digest");
+              "outer_s deadline_s up_bps down_bps request_s digest");
     must_have(sink.record, "adopt", "replica entry fragment taken_at position takes wait_s");
     must_have(sink.record, "abort", "entry fragment reason present");
     must_have(sink.record, "dispute", "entry claimed computed");
@@ -226,7 +226,7 @@ TEST(every_event_has_the_names_of_the_design)
     must_have(sink.record, "warn", "code text");
     must_have(sink.record, "end",
               "entry steps tokens bytes_sent bytes_received data_parallel_bytes reduction "
-              "utilization digest");
+              "heartbeats heartbeat_s_max utilization throughput_ratio digest");
     CHECK_CONTAINS("\"missing\":[\"r7\"]", sink.record);
     CHECK_CONTAINS("\"peer_grad_similarity\":null", sink.record);
     CHECK_CONTAINS("\"replica\":\"r1.0002\"", sink.record);

@@ -306,6 +306,8 @@ void dl_run_end_line(diloco_run *run)
     const double wall = dl_seconds(dl_clock_now() - run->began);
     const dl_state *state = dl_exec_state(run->exec);
     const dl_event_context c = {.replica = run->replica};
+    const double alone = run->config.alone_tokens_per_s;
+    const double rate = wall > 0 ? (double)run->life_tokens / wall : 0;
     const dl_end_facts end = {.entry = state->control.entry,
                               .steps = run->at.step,
                               .life_steps = run->life_steps,
@@ -318,6 +320,7 @@ void dl_run_end_line(diloco_run *run)
                               .heartbeat_s_max = f.heartbeat_s_max,
                               .n_floats = run->file.manifest.n_parameters,
                               .utilization = wall > 0 ? dl_seconds(run->training) / wall : 0,
+                              .throughput_ratio = alone > 0 ? rate / alone : 0,
                               .digest = dl_state_digest_all(state)};
     dl_event_end(&run->record, &c, &end);
 }
