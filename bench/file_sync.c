@@ -1,6 +1,9 @@
 /* file_sync.c - a sync through a folder against plain files.
  *
- *     file_sync [parameters] [replicas] [rounds] [folder]    defaults: 10000000, 8, 5, $TMPDIR
+ *     file_sync [parameters] [replicas] [rounds] [folder [url [KEY=VALUE]…]]
+ *                                                        defaults: 10000000, 8, 5, $TMPDIR
+ *
+ * With a url the sync goes through that store instead; more settings may follow.
  *
  * Every replica is a process with one thread. A round is, one after the other, so that a busy
  * moment meets both:
@@ -10,7 +13,7 @@
  *   sync    one entry of a run (H = 1): contribution, commit, outer step, adoption
  *
  * A time is that of the slowest process; the medians over the rounds count, the first round
- * left out. bench/file_sync.md has results. */
+ * left out. bench/file_sync.md and bench/sync.md have results. */
 #include "base/clock.h"
 #include <diloco/run.h>
 
@@ -36,7 +39,9 @@ typedef struct shared {
 typedef struct bench {
     size_t n;
     int replicas, rounds;
-    char folder[512];
+    char folder[512], store[600];
+    char **settings; /* [n_settings] KEY=VALUE */
+    int n_settings;
     shared *shared;
 } bench;
 
@@ -104,15 +109,14 @@ static double plain_round(const bench *b, int me, const float *w, char *piece)
 
 static diloco_run *join(const bench *b, int me, float *w)
 {
-    char name[16], store[600], replicas[16], rounds[16];
+    char name[16], replicas[16], rounds[16];
     diloco_run *run;
     diloco_config *config = diloco_config_create();
     diloco_tensor tensor = {.name = "w", .data = w, .n_dims = 1, .shape = {b->n}};
     snprintf(name, sizeof name, "r%d", me);
-    snprintf(store, sizeof store, "%s/run", b->folder);
     snprintf(replicas, sizeof replicas, "%d", b->replicas);
     snprintf(rounds, sizeof rounds, "%d", b->rounds);
-    const char *settings[][2] = {{"run.store", store},
+    const char *settings[][2] = {{"run.store", b->store},
                                  {"run.replicas", replicas},
                                  {"run.threads", "1"},
                                  {"run.state_dir", "none"}, /* private state is not exchanged */
@@ -122,6 +126,13 @@ static diloco_run *join(const bench *b, int me, float *w)
     need(config != NULL, "memory");
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         need_ok(diloco_config_set(config, settings[i][0], settings[i][1], NULL));
+    for (int i = 0; i < b->n_settings; i++) {
+        char key[64];
+        const size_t len = strcspn(b->settings[i], "=");
+        snprintf(key, sizeof key, "%.*s", (int)len, b->settings[i]);
+        const char *value = b->settings[i] + len + (b->settings[i][len] == '=');
+        need_ok(diloco_config_set(config, key, value, NULL));
+    }
     need_ok(diloco_run_open(&run, config, name));
     need_ok(diloco_run_tensor(run, &tensor));
     diloco_config_destroy(config);
@@ -188,12 +199,19 @@ int main(int argc, char **argv)
                .rounds = arg(argc, argv, 3, 5) + 2};
     if (b.n < 1 || b.replicas < 1 || b.replicas > MAX_REPLICAS || b.rounds < 3 ||
         b.rounds > MAX_ROUNDS)
-        return fprintf(stderr, "usage: file_sync [parameters] [replicas] [rounds] [folder]\n"), 2;
+        return fprintf(stderr, "usage: file_sync [parameters] [replicas] [rounds] "
+                               "[folder [url [KEY=VALUE]...]]\n"),
+               2;
     snprintf(b.folder, sizeof b.folder, "%s/file_sync.XXXXXX",
              argc > 4 ? argv[4]
              : tmp    ? tmp
                       : "/tmp");
     need(mkdtemp(b.folder) != NULL, b.folder);
+    if (argc > 5 && *argv[5])
+        snprintf(b.store, sizeof b.store, "%s", argv[5]);
+    else
+        snprintf(b.store, sizeof b.store, "%s/run", b.folder);
+    if (argc > 6) b.settings = argv + 6, b.n_settings = argc - 6;
     b.shared =
         mmap(NULL, sizeof *b.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     need(b.shared != MAP_FAILED, "memory");
