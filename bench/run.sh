@@ -15,6 +15,8 @@ step "combiners against the plain mean (bench/combine.md)"
 "$build"/bench_combine
 step "a sync of eight replicas through a folder against plain files (bench/file_sync.md)"
 "$build"/bench_file_sync "$work"
+step "an exchange through the hub against an all-reduce (bench/sync.md)"
+python3 bench/sync.py "$build/.." ${TORCH_PYTHON:+--torch "$TORCH_PYTHON"}
 step "codecs against reading memory (bench/codec.md)"
 "$build"/bench_codec
 step "training speed (bench/train_speed.md)"
