@@ -36,6 +36,12 @@ static diloco_status check_client_loop(const dl_config *config)
                        "server.diloco.error_feedback with clients.total_clients: a client's "
                        "residual is not kept between its rounds; set it 0, or take a codec that "
                        "needs none");
+    if (config->plato_compat)
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "server.diloco.plato_compat = true, which empties the outer momentum in a "
+            "round without an eligible client, is not built: leave it false, which keeps "
+            "the momentum");
     if (dl_preset_is(config, "data_parallel") || dl_preset_is(config, "single"))
         return dl_fail(DILOCO_EREFUSED,
                        "preset %s has no logical clients: leave clients.total_clients 0, or take "
