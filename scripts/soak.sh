@@ -20,6 +20,7 @@ seed=${FIRST_SEED:-1000}
 while [ -z "${SOAK_SECONDS:-}" ] || [ $(($(date +%s) - began)) -lt "$SOAK_SECONDS" ]; do
     step "cluster simulation, seeds from $seed on"
     "$build/tests/cluster_sim" "$seed" 500 16
+    "$build/tests/cluster_sim" "$seed" 200 16 leader
     "$build/tests/cluster_sim" "$seed" 10 64
     "$build/tests/cluster_sim" "$seed" 1 256
     seed=$((seed + 500))

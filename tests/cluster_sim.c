@@ -1,6 +1,6 @@
 /* cluster_sim.c - a whole cluster in one thread: many machines, one store, virtual time.
  *
- *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS]]]     (--help)
+ *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *
  * Each replica is the real machine on the real formats over a mem:// store behind a faulty
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
@@ -96,9 +96,17 @@ static bool is_partial(const sim *s, const dl_control *control, const dl_entry *
     return false;
 }
 
+static bool is_out_of_turn(const dl_control *control, const dl_entry *entry)
+{
+    const dl_roster *roster = &control->roster;
+    if (control->entry <= control->n_later || !entry->combined.there || !roster->n) return false;
+    return strcmp(roster->names[entry->entry % roster->n], entry->committer.replica) != 0;
+}
+
 static void count_commit(const replica *r, const dl_entry *entry)
 {
     sim_count_shared_seat(r, entry);
+    count(SIM_OUT_OF_TURN, is_out_of_turn(&dl_exec_state(r->exec)->control, entry));
     count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
     count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
     r->sim->commits++;
@@ -149,6 +157,10 @@ static void count_answer(const replica *r, const dl_event *event)
     count(SIM_UNREACHABLE, event->status == DILOCO_EUNREACHABLE);
     count(SIM_READ_AFRESH, a->kind == DL_ASK_FETCH && a->fresh);
     if (event->status) return;
+    const bool combine = a->kind == DL_ASK_COMBINE, took = a->kind == DL_ASK_FETCH_COMBINED;
+    count(SIM_COMBINED, combine && a->put);
+    count(SIM_RECOMBINED, combine && !a->put);
+    count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
     const bool put = a->kind == DL_ASK_CONTRIBUTE;
     const dl_take *take = put ? dl_pace_take(&r->pace, a->entry) : NULL;
     count(SIM_TAKEOVER, put && event->taken);
@@ -262,6 +274,7 @@ static diloco_status make_machine(replica *r)
                                   .outer = state->outer,
                                   .weighting = dl_weighting_find("uniform"),
                                   .combiner = dl_combiner_find("mean"),
+                                  .way = dl_exec_way(r->exec),
                                   .max_members = state->control.roster.cap,
                                   .snapshot_bytes = 1000,
                                   .note = on_note,
@@ -553,6 +566,31 @@ static double duration(replica *r)
     }
 }
 
+/* A leader who leaves somebody out, and says nothing of it (P19). */
+static void combine_wrongly(replica *r, dl_event *event)
+{
+    static dl_member members[MAX_REPLICAS];
+    dl_ask ask = r->ask;
+    dl_entry draft = *ask.draft;
+    memcpy(members, draft.members, draft.n_members * sizeof *members);
+    members[0].weight = 0;
+    draft.members = members;
+    ask.draft = &draft;
+    dl_exec_do(r->exec, &ask, event, DL_NEVER);
+    sim *s = r->sim;
+    s->lies[s->n_told++ % MAX_LIES] = event->result;
+}
+
+/* What was combined for all is lost once it is named: the members tell what it was. */
+static void lose_combined(const replica *r)
+{
+    const dl_combined_at *combined = &r->ask.draft->combined;
+    dl_key key;
+    if (r->liar) return;
+    dl_key_combined(key, r->ask.entry, &combined->life);
+    if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
+}
+
 static void carry_out(replica *r, dl_event *event)
 {
     const dl_ask *a = &r->ask;
@@ -566,9 +604,18 @@ static void carry_out(replica *r, dl_event *event)
     case DL_ASK_CREATE:
         sim_check_life(r);
         dl_exec_do(r->exec, a, event, DL_NEVER);
+        if (a->kind == DL_ASK_CREATE && !event->status && a->draft->combined.there &&
+            sim_chance(r->sim, 0.03))
+            lose_combined(r);
         break;
     case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
         if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
+        break;
+    case DL_ASK_COMBINE:
+        if (r->liar && a->put && r->sim->now < QUIET && (a->entry + r->life.generation) % 3 == 0)
+            combine_wrongly(r, event);
+        else
+            dl_exec_do(r->exec, a, event, DL_NEVER);
         break;
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
@@ -757,15 +804,17 @@ static void configure(sim *s)
     set(&s->config, "run.retain", dl_rng_below(&s->rng, 2) ? "all" : "recent");
     set(&s->config, "run.snapshot_every", "5");
     set(&s->config, "run.state_dir", "none");
+    set(&s->config, "server.diloco.exchange", s->way);
     choose_shape(s);
 }
 
-static void begin(sim *s, uint64_t seed, size_t n)
+static void begin(sim *s, uint64_t seed, size_t n, const char *way)
 {
     char url[64];
     static float first[N_FLOATS];
     memset(s, 0, sizeof *s);
     s->seed = seed;
+    s->way = way;
     s->n = seed % 4 == 0 && n > SMALL ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
@@ -821,9 +870,9 @@ static replica *soonest(sim *s)
     return first;
 }
 
-static void run(sim *s, uint64_t seed, size_t n)
+static void run(sim *s, uint64_t seed, size_t n, const char *way)
 {
-    begin(s, seed, n);
+    begin(s, seed, n, way);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
@@ -843,7 +892,7 @@ static void run(sim *s, uint64_t seed, size_t n)
 }
 
 static const char usage[] =
-    "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS]]]      (1 200 16)\n"
+    "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
     "\n"
     "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
     "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
@@ -866,16 +915,17 @@ int main(int argc, char **argv)
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;
     const uint64_t n = argc > 3 ? number(argv[3], MAX_REPLICAS) : 16;
+    const char *way = argc > 4 ? argv[4] : "allgather";
     static sim s;
     uint64_t commits = 0, aborts = 0, crashes = 0;
-    if (!first || !many || !n || argc > 4) return fputs(usage, stderr), 2;
+    if (!first || !many || !n || argc > 5) return fputs(usage, stderr), 2;
     for (uint64_t seed = first; seed < first + many; seed++) {
-        run(&s, seed, (size_t)n);
+        run(&s, seed, (size_t)n, way);
         commits += s.commits, aborts += s.aborts, crashes += s.crashes;
     }
     printf("seeds %llu to %llu, %llu replicas: %llu commits and %llu aborts folded, %llu crashes\n",
            (unsigned long long)first, (unsigned long long)(first + many - 1), (unsigned long long)n,
            (unsigned long long)commits, (unsigned long long)aborts, (unsigned long long)crashes);
     sim_print_happenings();
-    return many >= ENOUGH_SEEDS && !sim_all_happened();
+    return many >= ENOUGH_SEEDS && !sim_all_happened(way);
 }

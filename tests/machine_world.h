@@ -49,6 +49,8 @@ typedef struct world {
     int n_damaged_reads;   /* readings of log/ that come cut short */
     bool numeric;          /* COMPUTE is not finite */
     bool lossy;            /* CREATE keeps nothing */
+    int n_lost_combined;   /* readings of x/ that find nothing */
+    bool lies;             /* COMBINE by us gives another update than the members' */
     bool taken;            /* CONTRIBUTE: a former life's counts */
     diloco_status failing; /* of asks of kind `failing_kind` */
     dl_ask_kind failing_kind;
@@ -82,6 +84,15 @@ static inline dl_hash result_of(const dl_entry *e)
     for (size_t i = 0; i < e->n_members; i++)
         all[i + 1] = e->members[i].body;
     return dl_hash_bytes(all, (e->n_members + 1) * sizeof all[0]);
+}
+
+/* What the members come to. */
+static inline dl_hash update_of(const dl_entry *e)
+{
+    dl_hash all[WORLD_MEMBERS];
+    for (size_t i = 0; i < e->n_members; i++)
+        all[i] = e->members[i].body;
+    return dl_hash_bytes(all, e->n_members * sizeof all[0]);
 }
 
 static inline void world_note(void *user, const dl_note *n)
@@ -306,6 +317,21 @@ static inline void answer_watch(world *w, dl_event *event)
     event->n_seen = 2;
 }
 
+static inline void answer_combine(world *w, dl_event *event)
+{
+    event->result = update_of(w->ask.draft);
+    event->len = WORLD_BYTES;
+    if (w->lies) event->result.bytes[0] ^= 1;
+}
+
+static inline void answer_fetch_combined(world *w, dl_event *event)
+{
+    event->reason = "";
+    if (w->n_lost_combined == 0) return;
+    w->n_lost_combined--;
+    event->status = DILOCO_ENOENT;
+}
+
 static inline void answer_compute(world *w, dl_event *event)
 {
     event->status = w->numeric ? dl_fail(DILOCO_ENUMERIC, "theta[3] is inf") : DILOCO_OK;
@@ -364,6 +390,12 @@ static inline void step(world *w)
         break;
     case DL_ASK_FETCH:
         answer_fetch(w, &event);
+        break;
+    case DL_ASK_COMBINE:
+        answer_combine(w, &event);
+        break;
+    case DL_ASK_FETCH_COMBINED:
+        answer_fetch_combined(w, &event);
         break;
     case DL_ASK_COMPUTE:
         answer_compute(w, &event);

@@ -16,7 +16,8 @@ enum {
     SIM_SLOTS = 2 * MAX_REPLICAS,
     SIM_MAX_LATE = 256,
     SIM_RECENT = 256,
-    SIM_STALEST = 20 /* seconds */
+    SIM_STALEST = 20, /* seconds */
+    MAX_LIES = 64
 };
 
 /* What has to have happened, if the invariants are to mean anything: over many seeds each. */
@@ -63,13 +64,19 @@ enum {
     X(VOID, "entries found void")                                                                  \
     X(REJECT, "contributions refused")                                                             \
     X(REJOIN_BASE, "fresh starts because of an entry on another base")                             \
-    X(REJOIN_GONE, "fresh starts because contributions were collected")
+    X(REJOIN_GONE, "fresh starts because contributions were collected")                            \
+    X(COMBINED, "updates that a leader combined for all")                                          \
+    X(TOOK_COMBINED, "updates taken as another has combined them")                                 \
+    X(RECOMBINED, "updates combined again, for they were not to be had")                           \
+    X(OUT_OF_TURN, "entries of a leader whose turn it was not")                                    \
+    X(LIE_FOUND, "updates of a liar that the audit disputes")
 
 typedef enum sim_happening {
 #define X(name, text) SIM_##name,
     SIM_HAPPENINGS(X)
 #undef X
-        SIM_N_HAPPENINGS
+        SIM_N_HAPPENINGS,
+    SIM_FIRST_OF_LEADER = SIM_COMBINED /* from here on where one combines for all */
 } sim_happening;
 
 extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */
@@ -131,6 +138,7 @@ typedef struct sim_recent { /* an object that came to be a short while ago */
 
 typedef struct sim {
     uint64_t seed;
+    const char *way; /* server.diloco.exchange */
     dl_rng rng;
     double now, p_crash;
     dl_config config;
@@ -154,6 +162,9 @@ typedef struct sim {
     sim_recent recent[SIM_RECENT]; /* a ring */
     size_t n_recent;
     double next_cut;
+    dl_hash lies[MAX_LIES];  /* bodies of a liar's combined updates */
+    uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
+    uint64_t n_void_lies;    /* or has in entries that are void for another reason */
     uint64_t commits, aborts, crashes;
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
     uint64_t counted;  /* samples of dealt data, and whether all contributions were there to tell */
@@ -164,8 +175,8 @@ typedef struct sim {
     do {                                                                                           \
         fprintf(stderr, "seed %llu at %.3f s: ", (unsigned long long)(s)->seed, (s)->now);         \
         fprintf(stderr, __VA_ARGS__);                                                              \
-        fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu\n", (unsigned long long)(s)->seed,       \
-                (s)->n);                                                                           \
+        fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu %s\n", (unsigned long long)(s)->seed,    \
+                (s)->n, (s)->way);                                                                 \
         exit(1);                                                                                   \
     } while (0)
 
@@ -198,6 +209,6 @@ void sim_check_log(sim *s); /* I1 to I3, I6, at the end */
 void sim_audit(sim *s);     /* I5, I3 of dealt data */
 void sim_count_shared_seat(const replica *r, const dl_entry *entry);
 void sim_print_happenings(void);
-bool sim_all_happened(void); /* names what did not, on stderr */
+bool sim_all_happened(const char *way); /* names what did not, on stderr */
 
 #endif

@@ -23,10 +23,11 @@ void sim_print_happenings(void)
         printf("%8llu %s\n", (unsigned long long)sim_happened[i], happenings[i]);
 }
 
-bool sim_all_happened(void)
+bool sim_all_happened(const char *way)
 {
     bool all = true;
-    for (int i = 0; i < SIM_N_HAPPENINGS; i++) {
+    const int n = strcmp(way, "leader") ? SIM_FIRST_OF_LEADER : SIM_N_HAPPENINGS;
+    for (int i = 0; i < n; i++) {
         if (sim_happened[i]) continue;
         fprintf(stderr, "not once: %s\n", happenings[i]);
         all = false;
@@ -149,7 +150,7 @@ void sim_audit(sim *s)
     diloco_status got = DILOCO_OK;
     if (all)
         got = dl_snapshot_read_newest(state, s->store, &s->file, s->file_digest, 0, NULL, DL_NEVER);
-    if (!got && all) got = dl_replay(&report, exec, &s->file, ENTRIES, NULL, NULL);
+    if (!got && all) got = dl_replay(&report, exec, &s->file, true, ENTRIES, NULL, NULL);
     if (!all) got = dl_replay_kept(&report, &first, exec, ENTRIES, NULL, NULL, DL_NEVER);
     if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
     if (state->control.entry != ENTRIES)
@@ -162,6 +163,10 @@ void sim_audit(sim *s)
         DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
             (unsigned long long)s->counted, (unsigned long long)dl_ledger_open(ledger),
             (unsigned long long)dl_ledger_cursor(ledger));
+    if (all && (report.disputes < s->n_lies || report.disputes > s->n_lies + s->n_void_lies))
+        DIE(s, "P19: the audit disputes %llu updates of %llu", (unsigned long long)report.disputes,
+            (unsigned long long)s->n_lies);
+    sim_happened[SIM_LIE_FOUND] += report.disputes;
     dl_exec_destroy(exec);
 }
 
@@ -259,6 +264,13 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
     dl_buf_deinit(&bytes);
 }
 
+static bool is_lie(const sim *s, const dl_combined_at *combined)
+{
+    for (size_t i = 0; combined->there && i < MAX_LIES && i < s->n_told; i++)
+        if (dl_hash_equal(combined->body, s->lies[i])) return true;
+    return false;
+}
+
 void sim_check_log(sim *s)
 {
     dl_entry *entry = &s->entry;
@@ -282,6 +294,8 @@ void sim_check_log(sim *s)
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
         if (entry->commit && s->has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
+        s->n_lies += valid && is_lie(s, &entry->combined);
+        s->n_void_lies += !valid && is_lie(s, &entry->combined);
         if (!s->dealt && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)

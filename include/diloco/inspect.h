@@ -25,6 +25,8 @@ typedef struct diloco_log_entry {
     size_t n_roster;
     double loss;
     uint64_t bytes;                   /* of the members' contributions */
+    const char *combined_by;          /* who combined them for all; "": everybody for himself */
+    uint64_t combined_bytes;          /* of what they come to */
     const char *base, *result, *prev; /* digests, hex */
 } diloco_log_entry;
 
@@ -60,6 +62,9 @@ typedef struct diloco_run_status {
     uint64_t entries, entries_total; /* folded; the run's length */
     uint64_t commits, aborts;
     uint64_t snapshot; /* newest */
+    char exchange[16]; /* how contributions are moved: "allgather", "leader" */
+    /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19. */
+    uint64_t entry_written, entry_read;
     bool done;
     size_t n_replicas;
     diloco_replica_status replicas[256]; /* the newest life of each, by name; at most 256 */

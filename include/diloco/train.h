@@ -105,6 +105,7 @@ typedef struct diloco_memory_plan {
     uint64_t total;
     int threads;
     double flops_per_token; /* of an image, where there are no tokens */
+    char exchange[16];      /* how contributions are moved: "allgather", "leader" */
 } diloco_memory_plan;
 /* Without data.train_path the data is not counted. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,

@@ -40,7 +40,8 @@ typedef struct diloco_config {
     dl_config_path result_types, result_path, base_path;
 
     /* [server.diloco] the outer step */
-    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression;
+    dl_config_name outer_optimizer, weighting, apply_to, combiner, codec, codec_values, compression,
+        exchange;
     double codec_keep, codec_prune, error_feedback;
     double outer_lr, outer_mu, outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta;
     int64_t outer_buffer;

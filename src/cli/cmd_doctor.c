@@ -76,6 +76,7 @@ static void print_plan(const checkup *c)
     print_bytes("activations", p->activations, 0);
     print_bytes("staging", p->staging, 0);
     print_bytes("contributions", p->contributions, 0);
+    printf("                 (moved by %s)\n", p->exchange);
     print_bytes("data", p->data, 0);
     if (c->without_data) puts("                 (of batches only: data.train_path is not set)");
     print_bytes("other", p->other, 0);
@@ -140,6 +141,7 @@ static void add_plan(dl_json *json, const checkup *c)
     dl_json_u64(json, "activations", p->activations);
     dl_json_u64(json, "staging", p->staging);
     dl_json_u64(json, "contributions", p->contributions);
+    dl_json_str(json, "exchange", p->exchange);
     dl_json_u64(json, "data", p->data);
     dl_json_u64(json, "other", p->other);
     dl_json_u64(json, "total", p->total);

@@ -25,7 +25,7 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
         printf("%s; there: ", reason);
     }
     print_members(e);
-    printf("  by %s\n", e->committer);
+    printf("  by %s%s\n", e->committer, e->combined_by[0] ? ", who combined" : "");
     return DILOCO_OK;
 }
 
@@ -59,6 +59,10 @@ static diloco_status print_json(void *user, const diloco_log_entry *e)
     add_names(&json, "roster", e->roster, e->n_roster);
     dl_json_f64(&json, "loss", e->loss);
     dl_json_u64(&json, "bytes", e->bytes);
+    if (e->combined_by[0]) {
+        dl_json_str(&json, "combined_by", e->combined_by);
+        dl_json_u64(&json, "combined_bytes", e->combined_bytes);
+    }
     dl_json_str(&json, "base", e->base);
     dl_json_str(&json, "result", e->result);
     dl_json_str(&json, "prev", e->prev);

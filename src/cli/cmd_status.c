@@ -28,7 +28,7 @@ static void print_replicas(const diloco_run_status *run)
 
 static void print_status(const diloco_run_status *run, const char *store)
 {
-    dl_unit_text parameters;
+    dl_unit_text parameters, written, read;
     printf("run        %s in %s\n", run->run, store);
     printf("what       preset %s, model %s, %s parameters, made by diloco %s\n", run->preset,
            run->model, dl_count_text(parameters, run->parameters), run->program);
@@ -37,6 +37,13 @@ static void print_status(const diloco_run_status *run, const char *store)
            " aborts); newest snapshot: %" PRIu64 "%s\n",
            run->entries, run->entries_total, run->commits, run->aborts, run->snapshot,
            run->done ? "; the run is complete" : "");
+    if (run->commits)
+        printf("exchange   %s; the newest commit: about %s written and %s read, all replicas "
+               "together\n",
+               run->exchange, dl_bytes_text(written, (double)run->entry_written),
+               dl_bytes_text(read, (double)run->entry_read));
+    else
+        printf("exchange   %s\n", run->exchange);
     print_replicas(run);
 }
 

@@ -37,6 +37,9 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const char *sto
     dl_json_u64(json, "commits", run->commits);
     dl_json_u64(json, "aborts", run->aborts);
     dl_json_u64(json, "snapshot", run->snapshot);
+    dl_json_str(json, "exchange", run->exchange);
+    dl_json_u64(json, "entry_written", run->entry_written);
+    dl_json_u64(json, "entry_read", run->entry_read);
     dl_json_bool(json, "done", run->done);
     dl_json_array(json, "replicas");
     for (size_t i = 0; i < run->n_replicas; i++)

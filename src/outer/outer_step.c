@@ -7,7 +7,9 @@
  *     slot per block and is added in index order afterwards. So threads change no bit.
  *  2. A leaf belongs to one thread; its hash goes to its slot.
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
- *  4. From the first block with a result that is not finite on, a thread adopts nothing, and
+ *  4. A combined update (dl_outer_combine) is what lies in room->G between the two halves of a
+ *     block, so who steps with one gets the same bits.
+ *  5. From the first block with a result that is not finite on, a thread adopts nothing, and
  *     the step fails. */
 #include "combine/mean.h"
 #include "outer/rows.h"
@@ -26,6 +28,7 @@ typedef struct step {
     dl_fragment_state *out;
     const dl_fragment_state *in;
     const dl_outer_step_args *args;
+    dl_combined *combined; /* where G goes, by itself; NULL: on into the step */
     dl_outer_scratch *scratch;
     const dl_combine_plan *plan; /* the scratch's */
     bool by_tensor;              /* coefficients differ between tensors */
@@ -154,6 +157,17 @@ static void combine(const step *s, dl_step_room *room, size_t at, size_t n, doub
     norm2[0] = dl_block_norm2(room->G, n);
 }
 
+/* Step a block whose G is laid down. */
+static void step_combined(const step *s, dl_step_room *room, const float *G, size_t at, size_t n)
+{
+    piece p;
+    for (size_t from = at; from < at + n; from = p.end) {
+        const float *g = G + (from - at);
+        p = piece_at(s, from, at + n);
+        step_piece(s, room, p, &g, 0, NULL);
+    }
+}
+
 /* A block that is one piece, nearly every one, is combined and stepped in one loop; else G is
  * laid down first. Both give the same bits. */
 static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
@@ -164,12 +178,17 @@ static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
         step_piece(s, room, p, room->members, s->plan->n_used, norm2);
     } else {
         combine(s, room, at, n, norm2);
-        for (size_t from = at; from < at + n; from = p.end) {
-            const float *G = room->G + (from - at);
-            p = piece_at(s, from, at + n);
-            step_piece(s, room, p, &G, 0, NULL);
-        }
+        step_combined(s, room, room->G, at, n);
     }
+    for (int k = 0; k < s->n_sums; k++)
+        s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
+}
+
+static void combine_block(const step *s, dl_step_room *room, size_t at, size_t n)
+{
+    double norm2[DL_OUTER_MAX_SUMS];
+    combine(s, room, at, n, norm2);
+    memcpy(s->combined->g + at, room->G, n * sizeof *room->G);
     for (int k = 0; k < s->n_sums; k++)
         s->scratch->sums[k][at / DL_BLOCK] = norm2[k];
 }
@@ -194,8 +213,14 @@ static void adopt(const step *s, size_t at, size_t n)
 
 static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
-    dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, at, n);
-    step_block(s, room, at, n);
+    if (s->args->combined) {
+        const float *G = s->args->combined->g + at;
+        step_combined(s, room, G, at, n);
+        s->scratch->sums[SUM_G][at / DL_BLOCK] = dl_block_norm2(G, n);
+    } else {
+        dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, at, n);
+        step_block(s, room, at, n);
+    }
     if (s->args->local && room->bad >= at + n) adopt(s, at, n);
 }
 
@@ -221,6 +246,21 @@ static void walk_part(void *context, int part, int n_parts)
     dl_part_range(&begin, &end, s->n_f32, DL_LEAF_FLOATS, part, n_parts);
     for (; begin < end; begin += DL_LEAF_FLOATS)
         walk_leaf(s, room, begin, dl_size_min(end, begin + DL_LEAF_FLOATS));
+    dl_fp_leave(saved);
+}
+
+static void combine_part(void *context, int part, int n_parts)
+{
+    const step *s = context;
+    dl_step_room *room = &s->scratch->rooms[part];
+    dl_fp_state saved = dl_fp_enter();
+    size_t begin, end;
+    dl_part_range(&begin, &end, s->n_f32, DL_LEAF_FLOATS, part, n_parts);
+    for (; begin < end; begin += DL_BLOCK) {
+        const size_t n = dl_size_min(DL_BLOCK, end - begin);
+        dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, begin, n);
+        combine_block(s, room, begin, n);
+    }
     dl_fp_leave(saved);
 }
 
@@ -300,17 +340,33 @@ static uint8_t majority(const dl_outer_step_args *args, size_t i, bool weighted)
 
 /* A combiner that ignores weights is there for members that lie: then of integers the median
  * counts, and of booleans the heads. */
-static void discrete(const step *s)
+static void combine_discrete(const step *s, unsigned char *integers, unsigned char *booleans)
 {
     const dl_outer_step_args *args = s->args;
     bool weighted = !s->plan->combiner->ignores_weights;
     uint64_t total = 0;
     for (size_t m = 0; m < args->n_members; m++)
         total += args->raw[m];
-    for (size_t i = 0; i < s->shape.n_integers; i++)
-        s->out->integers[i] = weighted ? mean_integer(args, i, total) : median_integer(args, i);
+    for (size_t i = 0; i < s->shape.n_integers; i++) {
+        int64_t x = weighted ? mean_integer(args, i, total) : median_integer(args, i);
+        memcpy(integers + i * sizeof x, &x, sizeof x);
+    }
     for (size_t i = 0; i < s->shape.n_booleans; i++)
-        s->out->booleans[i] = majority(args, i, weighted);
+        booleans[i] = majority(args, i, weighted);
+}
+
+static void discrete(const step *s)
+{
+    const dl_outer_step_args *args = s->args;
+    if (!args->combined) {
+        combine_discrete(s, (unsigned char *)s->out->integers, s->out->booleans);
+    } else {
+        if (s->shape.n_integers)
+            memcpy(s->out->integers, args->combined->integers,
+                   s->shape.n_integers * sizeof *s->out->integers);
+        if (s->shape.n_booleans)
+            memcpy(s->out->booleans, args->combined->booleans, s->shape.n_booleans);
+    }
 
     for (size_t k = s->n_local_f32; k < args->n_local && args->local_mix != 1; k++) {
         const dl_local_tensor *t = &args->local[k];
@@ -393,6 +449,10 @@ static void find_facts(const step *s, double smallest, dl_outer_step_facts *fact
                                    .combiner = s->plan->combiner->name,
                                    .tolerated = s->plan->tolerated,
                                    .fell_back = s->plan->fell_back};
+    if (s->args->combined) {
+        facts->divergence = (double)NAN;
+        return;
+    }
     if (s->n_sums > 1)
         find_spread(s, smallest, facts);
     else if (gram && s->args->n_members > 1)
@@ -478,21 +538,58 @@ static void finish_digest(const step *s)
                          : dl_state_digest_from(vectors, n_vectors, s->out, s->shape);
 }
 
+static step step_of(const dl_fragment_state *in, const dl_outer_step_args *args,
+                    dl_outer_scratch *scratch)
+{
+    step s = {.in = in, .args = args, .scratch = scratch, .plan = &scratch->plan};
+    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    DL_ASSERT(args->fragment >= 0 && args->fragment < args->manifest->n_fragments);
+    s.shape = args->manifest->fragments[args->fragment];
+    s.n_f32 = s.shape.n_trained + s.shape.n_averaged;
+    s.n_local_f32 = count_local_f32(args);
+    return s;
+}
+
+/* G is there: nothing is measured of the members but what they come to. */
+static void plan_nothing(step *s)
+{
+    dl_combine_plan *plan = &s->scratch->plan;
+    plan->combiner = s->scratch->rule.combiner;
+    plan->fell_back = false;
+    plan->tolerated = 0;
+    s->n_sums = 1;
+}
+
+diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
+                               const dl_outer_step_args *args, dl_outer_step_facts *facts,
+                               dl_outer_scratch *scratch, dl_pool *pool)
+{
+    step s = step_of(in, args, scratch);
+    DL_ASSERT(!args->combined && dl_pool_size(pool) <= scratch->n_threads);
+    s.combined = out;
+    DL_TRY(make_plan(&s, pool));
+    double smallest = unit_weights(&s);
+    dl_pool_run(pool, combine_part, &s);
+    combine_discrete(&s, out->integers, out->booleans);
+    find_facts(&s, smallest, facts);
+    return DILOCO_OK;
+}
+
 diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
                             const dl_outer_step_args *args, dl_outer_step_facts *facts,
                             dl_outer_scratch *scratch, dl_pool *pool)
 {
     int n_threads = dl_pool_size(pool);
-    step s = {.out = out, .in = in, .args = args, .scratch = scratch};
-    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    step s = step_of(in, args, scratch);
     DL_ASSERT(n_threads <= scratch->n_threads);
-    DL_ASSERT(args->fragment >= 0 && args->fragment < args->manifest->n_fragments);
-    s.shape = args->manifest->fragments[args->fragment];
-    s.n_f32 = s.shape.n_trained + s.shape.n_averaged;
-    s.n_local_f32 = count_local_f32(args);
-    DL_TRY(make_plan(&s, pool));
-
-    double smallest = unit_weights(&s);
+    s.out = out;
+    double smallest = 0;
+    if (args->combined) {
+        plan_nothing(&s);
+    } else {
+        DL_TRY(make_plan(&s, pool));
+        smallest = unit_weights(&s);
+    }
     dl_pool_run(pool, walk_part, &s);
     DL_TRY(first_bad(&s, n_threads));
     discrete(&s);

@@ -55,6 +55,14 @@ typedef struct dl_contribution_data {
     double norm2; /* of the decoded vector, from dl_codec_check */
 } dl_contribution_data;
 
+/* What members come to, before the outer optimizer has a say: G, and the new values of what is not
+ * f32. */
+typedef struct dl_combined {
+    float *g;                /* f32[n_trained + n_averaged] */
+    unsigned char *integers; /* i64, little-endian, not aligned */
+    unsigned char *booleans;
+} dl_combined;
+
 typedef struct dl_outer_step_args {
     const dl_manifest *manifest;
     int fragment;
@@ -62,6 +70,7 @@ typedef struct dl_outer_step_args {
     const dl_outer *outer;
     float scalars[DL_OUTER_MAX_SCALARS];
 
+    const dl_combined *combined; /* NULL: the members are combined on the way */
     size_t n_members;
     const dl_contribution_data *members;
     const float *weight; /* [n_members] */
@@ -78,7 +87,8 @@ typedef struct dl_outer_step_args {
 typedef struct dl_outer_step_facts {
     double aggregated_norm; /* ||G|| over the f32 array */
     double similarity;      /* mean pairwise cosine of the members; NaN with one member */
-    double divergence;      /* root mean square over members of ||g_m - mean g|| */
+    double divergence;      /* root mean square over members of ||g_m - mean g||; both NaN for
+                             * who has not read the members */
     const char *combiner;   /* that was applied */
     size_t tolerated;       /* how many hostile members it bears, of those there were */
     bool fell_back;         /* there were too few for the rule's combiner */
@@ -102,5 +112,12 @@ DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragm
                                           const dl_outer_step_args *args,
                                           dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                           dl_pool *pool);
+
+/* The first half of it: what the members come to. A step with args.combined set to that gives the
+ * bits that one with the members gives. DILOCO_ENUMERIC: the rule refuses so few members. */
+DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
+                                             const dl_outer_step_args *args,
+                                             dl_outer_step_facts *facts, dl_outer_scratch *scratch,
+                                             dl_pool *pool);
 
 #endif

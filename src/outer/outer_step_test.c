@@ -301,6 +301,34 @@ TEST(integers_are_averaged_and_rounded_half_up)
     }
 }
 
+TEST(integers_and_booleans_pass_through_a_combined_update_as_they_are)
+{
+    world w;
+    diloco_tensor t[] = {
+        vector_of(100, DILOCO_PARAMETER, "w"),
+        {.name = "n", .dtype = DILOCO_I64, .role = DILOCO_BUFFER, .n_dims = 1, .shape = {3}},
+        {.name = "b", .dtype = DILOCO_BOOL, .role = DILOCO_BUFFER, .n_dims = 1, .shape = {2}}};
+    static const int64_t counts[2][3] = {{1, -7, INT64_MAX}, {4, 2, INT64_MAX - 5}};
+    static const unsigned char flags[2][2] = {{1, 0}, {0, 0}};
+    unsigned char room[1 + sizeof counts[0]], booleans[2];
+    float g[100];
+    open_world(&w, t, 3, "nesterov", 1);
+    contribute(&w, 2, uneven, 0);
+    for (int m = 0; m < 2; m++) {
+        memcpy(w.integers[m], counts[m], sizeof counts[m]);
+        memcpy(w.booleans[m], flags[m], sizeof flags[m]);
+    }
+    CHECK_OK(step(&w, &w.out));
+    const dl_hash want = w.out.digest;
+    dl_combined parts = {.g = g, .integers = room + 1, .booleans = booleans}; /* not aligned */
+    CHECK_OK(dl_outer_combine(&parts, &w.in, &w.args, &w.facts, w.scratch, w.pool));
+    memset(w.out.integers, 0, sizeof counts[0]);
+    w.args.combined = &parts;
+    CHECK_OK(step(&w, &w.out));
+    CHECK_BYTES(want.bytes, w.out.digest.bytes, sizeof want.bytes);
+    close_world(&w);
+}
+
 TEST(booleans_go_by_the_majority_of_weights_and_ties_are_true)
 {
     world w;
@@ -512,6 +540,21 @@ static void check_same(world *w, dl_hash *want, dl_outer_step_facts *facts)
     CHECK(facts->aggregated_norm == w->facts.aggregated_norm);
 }
 
+/* What one combines for all is what each would have combined. */
+static void check_in_two_halves(world *w, dl_hash want, const dl_outer_step_facts *facts)
+{
+    dl_combined parts = {.g = calloc(w->n_f32, sizeof(float))};
+    CHECK_OK(dl_outer_combine(&parts, &w->in, &w->args, &w->facts, w->scratch, w->pool));
+    CHECK(facts->similarity == w->facts.similarity && facts->divergence == w->facts.divergence);
+    w->args.combined = &parts;
+    CHECK_OK(step(w, &w->out));
+    w->args.combined = NULL;
+    CHECK_BYTES(want.bytes, w->out.digest.bytes, sizeof want.bytes);
+    CHECK(facts->aggregated_norm == w->facts.aggregated_norm);
+    CHECK(isnan(w->facts.similarity) && isnan(w->facts.divergence));
+    free(parts.g);
+}
+
 static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *plain)
 {
     dl_outer_step_facts facts = {.combiner = NULL};
@@ -526,8 +569,10 @@ static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *p
             if (!dl_isa_available((dl_isa)isa)) continue;
             dl_isa_use((dl_isa)isa);
             check_same(&w, &want, &facts);
+            check_in_two_halves(&w, want, &facts);
         }
         dl_isa_use(chosen);
+        check_in_two_halves(&w, want, &facts);
         dl_hash digest = dl_state_digest(&w.out, w.shape, w.args.outer, w.pool);
         CHECK_BYTES(want.bytes, digest.bytes, sizeof want.bytes);
         close_world(&w);
@@ -750,6 +795,7 @@ TEST_MAIN(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruct
           momentum_is_kept_for_trained_elements_only,
           adamw_decays_matrices_only_wherever_they_lie_in_a_block,
           integers_are_averaged_and_rounded_half_up,
+          integers_and_booleans_pass_through_a_combined_update_as_they_are,
           booleans_go_by_the_majority_of_weights_and_ties_are_true,
           adoption_writes_the_local_tensors_and_nothing_else,
           a_result_that_is_not_finite_fails_by_name_and_leaves_the_input,

@@ -175,6 +175,7 @@ static diloco_status collect(sweep *s)
     /* Snapshots first: one that stands has the contributions behind it. */
     DL_TRY(remove_below(s, "snap/"));
     if (!strcmp(s->run->config.schedule, "async")) DL_TRY(first_base(&s->floor, s));
+    DL_TRY(remove_below(s, "x/"));
     return remove_below(s, "c/");
 }
 

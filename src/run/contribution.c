@@ -266,6 +266,11 @@ void dl_slot_destroy(dl_slot *slot)
     free(slot);
 }
 
+unsigned char *dl_slot_bytes(dl_slot *slot)
+{
+    return slot->base;
+}
+
 /* ---- fetching */
 
 typedef struct reader {
@@ -327,7 +332,7 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
 static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 {
     const dl_contribution *f = &r->facts;
-    const char *codec = e->form->codec->name;
+    const char *codec = e->codec ? e->codec : e->form->codec->name;
     if (strcmp(f->codec, codec) != 0)
         return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, codec);
     if (f->n_floats != e->form->n || f->n_integers != e->shape.n_integers ||

@@ -68,6 +68,7 @@ typedef struct dl_contribution_expect {
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;
+    const char *codec;          /* as the header names it; NULL: the form's */
     dl_packer *packer;          /* NULL: payloads are not packed */
     const dl_ledger *ledger;    /* NULL: data is not dealt */
     float bound;                /* largest size of an element */
@@ -84,6 +85,11 @@ size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape sha
 typedef struct dl_slot dl_slot;
 DL_MUST_CHECK diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir);
 void dl_slot_destroy(dl_slot *slot);
+/* Its bytes, at the begin of a page. */
+unsigned char *dl_slot_bytes(dl_slot *slot);
+
+/* The codec that the header of a combined update names: one of f32, under x/. */
+#define DL_CODEC_COMBINED "combined"
 
 /* Read the object and check all of it: length before memory, header, every expected field, body
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data

@@ -90,6 +90,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->next_mu = (float)a->config->outer_mu;
     d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
+    d->combined.there = false;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a->control->ledger);
     d->loss = mean_loss(d);
@@ -156,6 +157,8 @@ static bool same_bits(const float *a, const float *b, size_t n)
 bool dl_draft_same_step(const dl_entry *a, const dl_entry *b)
 {
     if (a->commit != b->commit || a->n_members != b->n_members) return false;
+    if (a->combined.there != b->combined.there) return false;
+    if (a->combined.there && !dl_hash_equal(a->combined.body, b->combined.body)) return false;
     if (!same_bits(a->scalars, b->scalars, DL_OUTER_MAX_SCALARS)) return false;
     for (size_t i = 0; i < a->n_members; i++) {
         const dl_member *x = &a->members[i], *y = &b->members[i];

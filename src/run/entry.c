@@ -6,7 +6,8 @@
  * 1. Members ascend in dl_life_compare order and no replica is there twice.
  * 2. Weights are finite and in [0, 1]; scalars and the next lr and mu are finite.
  * 3. A commit has a member. An abort has a reason and changes nothing: result is base.
- * 4. The roster ascends in dl_replica_compare order. */
+ * 4. The roster ascends in dl_replica_compare order.
+ * 5. Only a commit names a combined update. */
 #include "run/entry.h"
 
 #include "run/fields.h"
@@ -172,6 +173,8 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     if (!e->commit && !dl_hash_equal(e->base, e->result))
         return dl_fail(status, "an abort whose result is not its base");
     if (!e->commit) DL_TRY(check_reason(e, status));
+    if (!e->commit && e->combined.there)
+        return dl_fail(status, "an abort that names a combined update");
     for (int i = 0; i < outer->n_scalars; i++)
         if (!isfinite(e->scalars[i]))
             return dl_fail(status, "scalar %s is not finite", outer->scalar_names[i]);
@@ -209,6 +212,15 @@ static void write_deal(dl_json *j, const dl_entry_deal *deal)
     dl_json_end(j);
 }
 
+static void write_combined(dl_json *j, const dl_combined_at *c)
+{
+    dl_json_object(j, "combined");
+    dl_json_life(j, "life", &c->life);
+    dl_json_hash(j, "body", c->body);
+    dl_json_u64(j, "bytes", c->bytes);
+    dl_json_end(j);
+}
+
 diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer *outer)
 {
     DL_ASSERT(dl_run_id_ok(entry->run));
@@ -230,6 +242,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     for (size_t i = 0; i < entry->n_members; i++)
         write_member(&j, &entry->members[i], entry->entry);
     dl_json_end(&j);
+    if (entry->combined.there) write_combined(&j, &entry->combined);
     dl_json_object(&j, "scalars");
     for (int i = 0; i < outer->n_scalars; i++)
         dl_json_f32_bits(&j, outer->scalar_names[i], entry->scalars[i]);
@@ -290,6 +303,18 @@ static diloco_status read_members(dl_entry *out, dl_json_value array)
     return DILOCO_OK;
 }
 
+static diloco_status read_combined(dl_combined_at *out, dl_json_value root)
+{
+    dl_json_value object = dl_json_get(root, "combined");
+    *out = (dl_combined_at){.there = object.type != DL_JSON_MISSING};
+    if (!out->there) return DILOCO_OK;
+    if (object.type != DL_JSON_OBJECT)
+        return dl_fail(DILOCO_EPROTO, "\"combined\" is not an object");
+    DL_TRY(dl_json_read_life(&out->life, object, "life"));
+    DL_TRY(dl_json_read_hash(&out->body, object, "body"));
+    return dl_json_read_u64(&out->bytes, object, "bytes", UINT64_MAX);
+}
+
 static diloco_status read_kind(bool *commit, dl_json_value root)
 {
     char kind[16];
@@ -338,6 +363,7 @@ static diloco_status read_all(dl_entry *out, const void *text, size_t len, const
     DL_TRY(dl_sealed_open(&root, text, len, format));
     DL_TRY(read_head(out, root));
     DL_TRY(read_members(out, dl_json_get(root, "members")));
+    DL_TRY(read_combined(&out->combined, root));
     DL_TRY(read_numbers(out, root, outer));
     DL_TRY(dl_roster_read(&out->roster, root));
     return check(out, outer, DILOCO_EPROTO);

@@ -34,6 +34,14 @@ typedef struct dl_entry_deal {
     dl_hash ledger;  /* of the whole ledger behind it */
 } dl_entry_deal;
 
+/* What the members come to, combined by who created the entry, under x/ (P19). */
+typedef struct dl_combined_at {
+    bool there; /* else every reader combines */
+    dl_life life;
+    dl_hash body;
+    uint64_t bytes; /* of the object */
+} dl_combined_at;
+
 typedef struct dl_roster {
     char (*names)[DL_REPLICA_MAX + 1]; /* in dl_replica_compare order */
     uint32_t *misses;                  /* entries in a row that did not count it */
@@ -57,6 +65,7 @@ typedef struct dl_entry {
     dl_hash base, result; /* state digests of the fragment; an abort has result = base */
     dl_member *members;   /* [n_members], in dl_life_compare order; of an abort: who was there */
     size_t n_members, cap_members;
+    dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
     double loss;                         /* mean of the members' */

@@ -92,6 +92,30 @@ TEST(a_commit_reads_back_equal)
     dl_entry_deinit(&e);
 }
 
+TEST(an_entry_that_names_a_combined_update_reads_back)
+{
+    dl_entry e = an_entry(), back;
+    e.combined = (dl_combined_at){
+        .there = true, .life = life_of("r2", 4), .body = e.base, .bytes = 123456789012};
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_init(&back, 3));
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK(back.combined.there && back.combined.bytes == 123456789012);
+    CHECK(dl_life_equal(&e.combined.life, &back.combined.life));
+    CHECK_BYTES(e.base.bytes, back.combined.body.bytes, sizeof e.base.bytes);
+    dl_buf again = written(&back);
+    CHECK_BYTES(text.data, again.data, text.len);
+    e.commit = false;
+    e.result = e.base;
+    strcpy(e.reason, "silent");
+    CHECK_STATUS(DILOCO_EINVAL, dl_entry_write(&again, &e, nesterov()));
+    CHECK_CONTAINS("names a combined update", diloco_error_text());
+    dl_buf_deinit(&again);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
 TEST(an_abort_reads_back_with_its_reason)
 {
     dl_entry e = an_entry(), back;
@@ -372,8 +396,9 @@ TEST(a_thousand_members_fit_into_the_longest_text)
     dl_entry_deinit(&e);
 }
 
-TEST_MAIN(a_commit_reads_back_equal, an_entry_of_version_1_is_still_read,
-          an_abort_reads_back_with_its_reason, what_no_reader_would_take_is_not_written,
+TEST_MAIN(a_commit_reads_back_equal, an_entry_that_names_a_combined_update_reads_back,
+          an_entry_of_version_1_is_still_read, an_abort_reads_back_with_its_reason,
+          what_no_reader_would_take_is_not_written,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
           more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
           reading_and_writing_again_allocate_nothing, a_roster_keeps_its_order_and_its_size,

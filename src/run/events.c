@@ -174,7 +174,8 @@ static bool is_member(const dl_entry *entry, const char *replica)
     return false;
 }
 
-void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry)
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
+                  dl_way way)
 {
     dl_json j = begin(r, "run");
     dl_json_str(&j, "run", run->id);
@@ -182,6 +183,7 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
     dl_json_str(&j, "preset", run->config.preset);
     dl_json_u64(&j, "params", run->manifest.n_parameters);
     dl_json_i64(&j, "fragments", run->manifest.n_fragments);
+    dl_json_str(&j, "exchange", dl_way_names[way]);
     put_life(&j, "life", life);
     dl_json_u64(&j, "entry", entry);
     dl_json_f64(&j, "time", dl_clock_wall());
@@ -241,6 +243,7 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "down_bps", c->speed.down_bps);
     dl_json_f64(&j, "request_s", c->speed.request_s);
     put_life(&j, "committer", &entry->committer);
+    if (entry->combined.there) put_life(&j, "combined_by", &entry->combined.life);
     put_hash(&j, "digest", entry->result);
     finish(r, &j);
 }
@@ -270,11 +273,12 @@ void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *ent
 }
 
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
-                      dl_hash computed, const dl_life *committer)
+                      dl_hash computed, const dl_life *committer, const char *what)
 {
     dl_json j = begin(r, "dispute");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", entry);
+    dl_json_str(&j, "of", what);
     put_hash(&j, "claimed", claimed);
     put_hash(&j, "computed", computed);
     put_life(&j, "committer", committer);

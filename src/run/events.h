@@ -47,7 +47,8 @@ typedef struct dl_event_context {
     uint64_t step;
 } dl_event_context;
 
-void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry);
+void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
+                  dl_way way);
 void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
                            const dl_exec_facts *facts);
 void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
@@ -63,7 +64,7 @@ typedef struct dl_adopt_facts {
 void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *facts);
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
-                      dl_hash computed, const dl_life *committer);
+                      dl_hash computed, const dl_life *committer, const char *what);
 void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
                      const char *reason);
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);

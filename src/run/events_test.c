@@ -201,12 +201,12 @@ TEST(every_event_has_the_names_of_the_design)
     e.committer = life;
     snprintf(e.reason, sizeof e.reason, "silent: \"r7\"\n");
 
-    dl_event_run(&r, &run, &life, 3);
+    dl_event_run(&r, &run, &life, 3, DL_WAY_LEADER);
     dl_event_contribution(&r, &c, 3, &facts);
     dl_event_commit(&r, &c, &e, &roster, &facts, true);
     dl_event_adopt(&r, "r0", &(dl_adopt_facts){.entry = 3, .takes = "mix"});
     dl_event_abort(&r, &c, &e);
-    dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life);
+    dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life, "result");
     dl_event_reject(&r, &c, 3, &life, "checksum");
     dl_event_warn(&r, &c, "late", "entry 3 \xe2\x80\x94 \"quoted\"");
     dl_event_end(&r, &c, &(dl_end_facts){.entry = 4, .throughput_ratio = 0.5});

@@ -84,7 +84,7 @@ static void on_note(void *user, const dl_note *n)
         break;
     case DL_NOTE_DISPUTE:
         dl_event_dispute(d->a.record, &d->context, entry, n->claimed, n->computed,
-                         &n->entry->committer);
+                         &n->entry->committer, n->text);
         break;
     case DL_NOTE_REJECT:
         dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
@@ -134,12 +134,12 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
 {
     dl_key prefix;
     dl_key_contributions(prefix, ask->entry);
-    const char *const prefixes[] = {d->pace.schedule.async ? "c/" : prefix, "log/"};
+    const char *const prefixes[] = {"log/", d->pace.schedule.async ? "c/" : prefix};
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
-        status = dl_store_wait(d->a.store, prefixes, 2, d->moved,
+        status = dl_store_wait(d->a.store, prefixes, ask->log_only ? 1 : 2, d->moved,
                                slice < ask->until ? slice : ask->until);
         d->moved = false;
     }
@@ -224,7 +224,9 @@ static dl_ask begin_machine(dl_driver *d)
     const dl_machine_start start = {
         .fragments = state->now, .bases = d->bases, .now = dl_clock_now()};
     d->bases = NULL; /* of a second REJOIN */
-    if (!d->loaded) dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry);
+    if (!d->loaded)
+        dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry,
+                     dl_exec_way(d->a.exec));
     if (d->loaded) dl_pace_restart(&d->pace);
     d->loaded = true;
     return dl_machine_begin(d->machine, &start);
@@ -409,6 +411,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .outer = state->outer,
         .weighting = dl_weighting_find(run->config.weighting),
         .combiner = dl_combiner_find(run->config.combiner),
+        .way = dl_exec_way(d->a.exec),
         .max_members = state->control.roster.cap,
         .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
         .lr = d->a.lr,

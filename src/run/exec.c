@@ -176,6 +176,8 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
                          ahead));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
+    DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
+    if (x->way == DL_WAY_LEADER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
@@ -209,7 +211,11 @@ void dl_exec_destroy(dl_exec *x)
         dl_slot_destroy(x->slots[i]);
     for (int f = 0; x->forms && f < x->a.run->manifest.n_fragments; f++)
         dl_codec_form_deinit(&x->forms[f]);
+    for (int f = 0; x->plain && f < x->a.run->manifest.n_fragments; f++)
+        dl_codec_form_deinit(&x->plain[f]);
     free(x->forms);
+    free(x->plain);
+    dl_slot_destroy(x->combined_slot);
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
@@ -222,6 +228,10 @@ void dl_exec_destroy(dl_exec *x)
 dl_state *dl_exec_state(dl_exec *x)
 {
     return &x->state;
+}
+dl_way dl_exec_way(const dl_exec *x)
+{
+    return x->way;
 }
 const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 {
@@ -408,12 +418,12 @@ static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 
 /* ---- deciding --------------------------------------------------------------------------- */
 
-static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask)
 {
-    (void)until;
     const dl_entry *e = ask->draft;
+    const bool combined = ask->kind == DL_ASK_COMPUTE && e->combined.there;
     for (size_t i = 0; i < e->n_members; i++) {
-        x->members[i] = x->held[ask->slots[i]];
+        if (!combined) x->members[i] = x->held[ask->slots[i]];
         x->weight[i] = e->members[i].weight;
         x->raw[i] = e->members[i].raw;
     }
@@ -426,10 +436,24 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
                                .weight = x->weight,
                                .raw = x->raw};
     memcpy(args.scalars, e->scalars, sizeof args.scalars);
+    return args;
+}
+
+static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_ask *ask)
+{
+    if (ask->draft->combined.there) return dl_exec_compute_combined(x, next, ask);
+    const dl_outer_step_args args = dl_exec_step_args(x, ask);
+    return dl_outer_step(next, &x->state.now[ask->fragment], &args, &x->facts.outer, x->scratch,
+                         x->a.pool);
+}
+
+static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)until;
     dl_fragment_state *now = &x->state.now[ask->fragment];
     dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[ask->fragment] : now;
     const dl_time began = dl_clock_now();
-    DL_TRY(dl_outer_step(next, now, &args, &x->facts.outer, x->scratch, x->a.pool));
+    DL_TRY(compute(x, next, ask));
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
     event->result = next->digest;
     return DILOCO_OK;
@@ -490,11 +514,18 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
 
 typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until);
 static const ask_fn asks[] = {
-    [DL_ASK_READ] = do_read,       [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
-    [DL_ASK_LIST] = do_list,       [DL_ASK_FETCH] = do_fetch,
-    [DL_ASK_COMPUTE] = do_compute, [DL_ASK_CREATE] = do_create,
-    [DL_ASK_SWAP] = do_swap,       [DL_ASK_WATCH] = do_watch,
-    [DL_ASK_REJOIN] = do_rejoin,   [DL_ASK_SNAPSHOT] = do_snapshot,
+    [DL_ASK_READ] = do_read,
+    [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
+    [DL_ASK_LIST] = do_list,
+    [DL_ASK_FETCH] = do_fetch,
+    [DL_ASK_COMBINE] = dl_exec_combine,
+    [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
+    [DL_ASK_COMPUTE] = do_compute,
+    [DL_ASK_CREATE] = do_create,
+    [DL_ASK_SWAP] = do_swap,
+    [DL_ASK_WATCH] = do_watch,
+    [DL_ASK_REJOIN] = do_rejoin,
+    [DL_ASK_SNAPSHOT] = do_snapshot,
 };
 
 void dl_exec_do(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)

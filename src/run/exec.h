@@ -99,8 +99,12 @@ typedef struct dl_exec_facts {
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);
 
-/* READ, CONTRIBUTE, LIST, FETCH, COMPUTE, CREATE, SWAP, WATCH, SNAPSHOT (in the foreground),
- * REJOIN (loads the newest snapshot). Pointers of the event live until the next call. */
+/* How contributions are moved in this run. */
+dl_way dl_exec_way(const dl_exec *exec);
+
+/* READ, CONTRIBUTE, LIST, FETCH, COMBINE, FETCH_COMBINED, COMPUTE, CREATE, SWAP, WATCH, SNAPSHOT
+ * (in the foreground), REJOIN (loads the newest snapshot). Pointers of the event live until the
+ * next call. */
 void dl_exec_do(dl_exec *exec, const dl_ask *ask, dl_event *event, dl_time until);
 
 #endif

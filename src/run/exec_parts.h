@@ -1,4 +1,5 @@
-/* exec_parts.h - what a dl_exec is: shared by exec.c and contribute.c, for nobody else. */
+/* exec_parts.h - what a dl_exec is: shared by exec.c, take.c, contribute.c and combined.c, for
+ * nobody else. */
 #ifndef DL_RUN_EXEC_PARTS_H
 #define DL_RUN_EXEC_PARTS_H
 
@@ -50,6 +51,11 @@ struct dl_exec {
     size_t gap;
     bool contributed; /* in this life: former lives have nothing open any more */
 
+    dl_way way;
+    dl_codec_form *plain;   /* [n_fragments] of combined updates; NULL: everybody combines */
+    dl_slot *combined_slot; /* of the one that was combined or fetched last; NULL: none yet */
+    bool combined_here;     /* … and facts.outer tells of its members */
+
     size_t n_slots;
     dl_slot **slots;               /* [n_slots], NULL until needed */
     dl_contribution_data *held;    /* [n_slots] */
@@ -75,6 +81,19 @@ dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
 void dl_exec_settle(dl_exec *x, const dl_ask *swap);
 /* take.c: the state is another one: what was taken from the one before is nothing. */
 void dl_exec_forget(dl_exec *x);
+
+/* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);
+
+/* combined.c: where one replica combines for all, its forms; DL_ASK_COMBINE; _FETCH_COMBINED; and
+ * the step with what these left. */
+DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                            dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                   dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
+                                                     const dl_ask *ask);
 
 /* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
  * waits for it. DILOCO_EFENCED: another process lives as this life. */

@@ -4,6 +4,8 @@
  *       |  --abort------------> fold
  *       |  --commit-----------> fetch its members --> compute --> swap --> fold
  *       |                         (none of it when the draft computed the same step)
+ *       |           or -----> fetch what they come to --^
+ *       |                         (unreadable: fetch the members, combine, compare)
  *       +-- a base not ours --> begin again once, from before it
  *
  * Whoever wrote the entry decided (P5): nothing here depends on whether it was us, but for the
@@ -133,15 +135,15 @@ static dl_ask dispute(dl_machine *m, dl_hash computed)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
                                  .entry = &m->entry,
+                                 .text = "result",
                                  .claimed = m->entry.result,
                                  .computed = computed});
     return fold_void(m, "its result is not what its members give");
 }
 
-static dl_ask fold_compute(dl_machine *m)
+static dl_ask of_entry(dl_machine *m, dl_ask_kind kind, dl_phase next)
 {
-    dl_known_slots(m->slots, &m->known, &m->entry);
-    dl_ask a = dl_machine_ask(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
+    dl_ask a = dl_machine_ask(m, kind, next);
     a.draft = &m->entry;
     a.slots = m->slots;
     return a;
@@ -153,6 +155,19 @@ static bool is_named(const dl_known *k, const dl_member *member)
     const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
     return k->worth == DL_VALID && dl_hash_equal(k->facts.body, member->body) &&
            held == member->held;
+}
+
+static dl_ask fold_compute(dl_machine *m)
+{
+    return of_entry(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
+}
+
+/* All members are there. */
+static dl_ask fold_members(dl_machine *m)
+{
+    dl_known_slots(m->slots, &m->known, &m->entry);
+    if (m->entry.combined.there) return of_entry(m, DL_ASK_COMBINE, DL_FOLD_COMBINING);
+    return fold_compute(m);
 }
 
 /* Make sure of each member's contribution, then compute. */
@@ -168,7 +183,17 @@ static dl_ask fold_gather(dl_machine *m)
         if (!is_named(k, member) || m->n_recomputed)
             return dl_machine_fetch(m, k, DL_FOLD_FETCHING, m->n_recomputed > 0);
     }
-    return fold_compute(m);
+    return fold_members(m);
+}
+
+/* From what its committer has combined; who audits, and who cannot read that, from the members. */
+static dl_ask fold_gather_or_fetch(dl_machine *m)
+{
+    m->fold_member = 0;
+    const bool combines = (m->a.audits || m->recombines) && !m->disputed;
+    if (m->entry.combined.there && !combines)
+        return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+    return fold_gather(m);
 }
 
 /* Begin again from a snapshot of `before` entries or fewer. */
@@ -188,6 +213,18 @@ static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char 
         m, dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
                    (unsigned long long)m->entry.entry,
                    m->entry.members[m->fold_member].life.replica, how));
+}
+
+/* … and what its members come to is neither to be read nor what they give. */
+static dl_ask combined_lost(dl_machine *m)
+{
+    if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
+    return dl_machine_fail(
+        m,
+        dl_fail(DILOCO_EPROTO,
+                "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
+                "is not what its members give",
+                (unsigned long long)m->entry.entry, m->entry.combined.life.replica));
 }
 
 /* Did these bytes never leave their writer so? A header that fits its hash, with a body that fits
@@ -239,11 +276,13 @@ static dl_ask follow_commit(dl_machine *m)
 {
     const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
                          dl_hash_equal(m->entry.result, m->draft_result);
-    return have_it ? fold_commit(m) : fold_gather(m);
+    return have_it ? fold_commit(m) : fold_gather_or_fetch(m);
 }
 
 static const char *members_void_reason(const dl_machine *m)
 {
+    if (m->entry.combined.there && m->a.way != DL_WAY_LEADER)
+        return "it names a combined update, and in this run everybody combines";
     if (m->a.pace->schedule.async)
         return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
     for (size_t i = 0; i < m->entry.n_members; i++)
@@ -260,8 +299,8 @@ static const char *members_void_reason(const dl_machine *m)
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
-    m->fold_member = 0;
-    m->n_recomputed = 0;
+    m->n_recomputed = m->n_unread = 0;
+    m->recombines = m->disputed = false;
     const diloco_status unread = dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const uint32_t f = dl_machine_fragment(m);
@@ -275,6 +314,27 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     return m->entry.commit ? follow_commit(m) : fold_abort(m, true);
 }
 
+/* What the members come to is not what the entry names. It still defines it (P19): who combined it
+ * has lied, and who audits says so; but who cannot read it has to wait. */
+static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
+{
+    if (m->recombines) return combined_lost(m);
+    m->disputed = true;
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
+                                 .entry = &m->entry,
+                                 .text = "combined",
+                                 .claimed = m->entry.combined.body,
+                                 .computed = computed});
+    return fold_gather_or_fetch(m);
+}
+
+/* Of a member that will never be valid, or is not what the entry says of it. */
+static dl_ask member_is_bad(dl_machine *m)
+{
+    if (m->entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
+    return fold_void(m, "a contribution that it counts is not valid");
+}
+
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
 {
     const dl_member *member = &m->entry.members[m->fold_member];
@@ -283,9 +343,27 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     if (event->status && is_damage(event->reason))
         return contribution_lost(m, DILOCO_EPROTO, "damaged");
-    if (!is_named(k, member)) return fold_void(m, "a contribution that it counts is not valid");
+    if (!is_named(k, member)) return member_is_bad(m);
     m->fold_member++;
     return fold_gather(m);
+}
+
+/* x/ holds what the entry names, or the members have to tell. */
+dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event)
+{
+    if (!event->status) return fold_compute(m);
+    if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+    if (m->disputed) return combined_lost(m);
+    m->recombines = true;
+    return fold_gather_or_fetch(m);
+}
+
+dl_ask dl_follow_combined(dl_machine *m, const dl_event *event)
+{
+    const bool agrees = !event->status && dl_hash_equal(event->result, m->entry.combined.body);
+    if (agrees) return fold_compute(m);
+    if (!m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    return members_do_not_give_it(m, event->result);
 }
 
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
@@ -293,8 +371,7 @@ dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
     if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
     if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);
     if (m->n_recomputed++) return dispute(m, event->result);
-    m->fold_member = 0; /* P7: judge from freshly read bytes */
-    return fold_gather(m);
+    return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }
 
 dl_ask dl_follow_swapped(dl_machine *m)

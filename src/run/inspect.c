@@ -79,7 +79,7 @@ typedef struct view {
     const char **members, **roster;
     float *weights;
     char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1];
-    char committer[DL_LIFE_TEXT], reason[256];
+    char committer[DL_LIFE_TEXT], combined_by[DL_LIFE_TEXT], reason[256];
     dl_buf text;
 } view;
 
@@ -124,6 +124,8 @@ static diloco_log_entry show(view *v)
     dl_hash_to_hex(v->result, e->result);
     dl_hash_to_hex(v->prev, e->prev);
     dl_life_text(v->committer, &e->committer);
+    v->combined_by[0] = 0;
+    if (e->combined.there) dl_life_text(v->combined_by, &e->combined.life);
     return (diloco_log_entry){.entry = e->entry,
                               .commit = e->commit,
                               .fragment = e->fragment,
@@ -137,6 +139,8 @@ static diloco_log_entry show(view *v)
                               .n_roster = e->roster.n,
                               .loss = e->loss,
                               .bytes = bytes,
+                              .combined_by = v->combined_by,
+                              .combined_bytes = e->combined.there ? e->combined.bytes : 0,
                               .base = v->base,
                               .result = v->result,
                               .prev = v->prev};
@@ -152,6 +156,7 @@ static diloco_log_entry show_unreadable(view *v, uint64_t e)
                               .members = v->members,
                               .weights = v->weights,
                               .roster = v->roster,
+                              .combined_by = "",
                               .base = "",
                               .result = "",
                               .prev = ""};
@@ -238,7 +243,7 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     dl_replay_report replayed;
     DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, entries, r->pool,
                                    dl_reader_limit()));
-    DL_TRY(dl_replay(&replayed, r->exec, &r->file, entries, NULL, NULL));
+    DL_TRY(dl_replay(&replayed, r->exec, &r->file, false, entries, NULL, NULL));
     put_evaluated(state);
     return copy_image(out, state);
 }

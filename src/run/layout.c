@@ -170,6 +170,11 @@ void dl_key_contributions(dl_key out, uint64_t entry)
     put(out, "c/%010llu/", (unsigned long long)entry);
 }
 
+void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life)
+{
+    put_entry_life(out, "x/", entry, life, "");
+}
+
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file)
 {
     char rest[64];

@@ -35,8 +35,9 @@ void dl_key_end(dl_key out, const dl_life *life);       /* end/r0.0000 */
 void dl_key_heartbeat(dl_key out, const dl_life *life); /* hb/r0.0000 */
 void dl_key_entry(dl_key out, uint64_t entry);          /* log/0000000012.json */
 void dl_key_contribution(dl_key out, uint64_t entry,
-                         const dl_life *life);         /* c/0000000012/r0.0000 */
-void dl_key_contributions(dl_key out, uint64_t entry); /* c/0000000012/ */
+                         const dl_life *life);                         /* c/0000000012/r0.0000 */
+void dl_key_contributions(dl_key out, uint64_t entry);                 /* c/0000000012/ */
+void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life); /* x/0000000012/r0.0000 */
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
 /* snap/0000000012/r0.0000/<file> */
 void dl_key_theta0(dl_key out, dl_hash digest); /* theta0/<hex>.safetensors */

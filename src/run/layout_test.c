@@ -27,6 +27,8 @@ TEST(names_are_what_the_layout_says)
     CHECK_STR("c/0000000012/r0.0003", key);
     dl_key_contributions(key, 12);
     CHECK_STR("c/0000000012/", key);
+    dl_key_combined(key, 12, &r0);
+    CHECK_STR("x/0000000012/r0.0003", key);
     dl_key_snapshot(key, 12, &r0, "manifest.json");
     CHECK_STR("snap/0000000012/r0.0003/manifest.json", key);
     dl_key_record(key, &r0, 7);

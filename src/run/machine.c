@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
+
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
 static void layout(dl_machine *m, dl_arena *arena)
@@ -177,11 +179,66 @@ bool dl_machine_has_put_all(const dl_machine *m)
     return m->n_put >= p->n_taken || open_entry(m) >= p->n_taken;
 }
 
+static dl_time deadline(const dl_machine *m)
+{
+    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->due_at, m->round_s,
+                               dl_seconds(m->put_took));
+}
+
+/* ---- one for all: whose turn is it? (P19) ---- */
+
+static bool has_roster(const dl_machine *m)
+{
+    return open_entry(m) > m->a.control->n_later;
+}
+
+/* How many of the roster come before us: it goes round, so that each combines its share. */
+static size_t rank_in_roster(const dl_machine *m)
+{
+    const dl_roster *r = &m->a.control->roster;
+    size_t at;
+    if (!dl_roster_has(r, m->a.self.replica, &at)) return r->n;
+    return (at + r->n - (size_t)(open_entry(m) % r->n)) % r->n;
+}
+
+/* From when on we look for contributions ourselves: a deadline behind each that comes before us.
+ * This decides nothing but who works: the log's name is anybody's (P5). */
+static dl_time turn(const dl_machine *m)
+{
+    const size_t rank = has_roster(m) ? rank_in_roster(m) : m->rank;
+    const dl_time each = deadline(m) - m->due_at;
+    if (m->a.way == DL_WAY_ALLGATHER) return 0;
+    return dl_time_after(m->due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
+}
+
+static bool is_our_turn(const dl_machine *m)
+{
+    return m->now >= turn(m);
+}
+
+/* Entries before L have no roster: then those who have contributed, which a listing tells. */
+static void rank_among(dl_machine *m, const dl_event *event)
+{
+    m->rank = 0;
+    for (size_t i = 0; i < event->n_listed; i++) {
+        const char *name = event->listed[i].life.replica;
+        const bool again = i && !strcmp(event->listed[i - 1].life.replica, name);
+        m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
+    }
+}
+
+/* Who else is there? Or is it for others to ask? */
+static dl_ask look_around(dl_machine *m)
+{
+    if (has_roster(m) && !is_our_turn(m)) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    return list(m);
+}
+
 /* The open entry is taken: put ours, then see who else is there. What was taken for later entries
  * is put where there would be waiting (wait_until): training may wait for the open one. */
 static dl_ask collect(dl_machine *m)
 {
-    return has_to_put(m) && m->n_put == open_entry(m) ? contribute(m) : list(m);
+    return has_to_put(m) && m->n_put == open_entry(m) ? contribute(m) : look_around(m);
 }
 
 /* No entry stands any more, as far as we know. */
@@ -328,12 +385,6 @@ static dl_ask late_checked(dl_machine *m, const dl_event *event)
     return dl_follow_text(m, event);
 }
 
-static dl_time deadline(const dl_machine *m)
-{
-    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->due_at, m->round_s,
-                               dl_seconds(m->put_took));
-}
-
 static dl_ask contributed(dl_machine *m)
 {
     m->n_put++;
@@ -396,7 +447,9 @@ static dl_ask listed(dl_machine *m, const dl_event *event)
                         life->replica, life->generation, m->a.self.generation));
     }
     if (is_async(m)) return listed_alone(m, event);
-    m->fetching = m->a.follows ? m->known.n : 0; /* an entry will say what is needed */
+    rank_among(m, event);
+    const bool asks = !m->a.follows && is_our_turn(m);
+    m->fetching = asks ? 0 : m->known.n; /* an entry will say what is needed */
     return fetch_next(m);
 }
 
@@ -448,14 +501,21 @@ static dl_ask draft_abort(dl_machine *m, const char *reason)
     return create(m);
 }
 
+static dl_ask of_draft(dl_machine *m, dl_ask_kind kind, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, kind, next);
+    a.draft = &m->draft.entry;
+    a.slots = m->draft.slots;
+    a.put = true;
+    return a;
+}
+
 static dl_ask draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
-    dl_ask a = dl_machine_ask(m, DL_ASK_COMPUTE, DL_DRAFTING);
-    a.draft = &m->draft.entry;
-    a.slots = m->draft.slots;
-    return a;
+    if (m->a.way == DL_WAY_LEADER) return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
 }
 
 static dl_ask wait_until(dl_machine *m, dl_time until)
@@ -463,6 +523,14 @@ static dl_ask wait_until(dl_machine *m, dl_time until)
     if (has_to_put(m)) return contribute(m);
     dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
     a.until = until;
+    return a;
+}
+
+/* It is others' turn. */
+static dl_ask wait_for_the_log(dl_machine *m)
+{
+    dl_ask a = wait_until(m, turn(m));
+    a.log_only = a.kind == DL_ASK_WAIT && has_roster(m);
     return a;
 }
 
@@ -523,6 +591,7 @@ static dl_ask looked(dl_machine *m, const dl_event *event)
     if (event->text) return dl_follow_text(m, event);
     if (is_async(m)) return looked_alone(m);
     if (m->a.follows) return wait_until(m, DL_NEVER);
+    if (!is_our_turn(m)) return wait_for_the_log(m);
     see_whether_enough(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_look(&c);
@@ -553,6 +622,25 @@ static dl_ask watched(dl_machine *m, const dl_event *event)
 }
 
 /* ---- creating the entry ------------------------------------------------------------------ */
+
+/* What is combined is named once it was read back (P8). */
+static dl_ask combined(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    m->draft.entry.combined = (dl_combined_at){
+        .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};
+    m->n_unread = 0;
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+/* What the store does not give back is not named: then everybody reads the members. */
+static dl_ask read_own(dl_machine *m, const dl_event *event)
+{
+    if (event->status && m->n_unread++ < MAX_UNREAD)
+        return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    if (event->status) m->draft.entry.combined.there = false;
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
 
 static dl_ask drafted(dl_machine *m, const dl_event *event)
 {
@@ -587,8 +675,12 @@ static bool phase_handles(dl_phase p, diloco_status s)
     case DL_FETCHING:
         return refused;
     case DL_FOLD_FETCHING:
+    case DL_FOLD_COMBINED:
+    case DL_READING_OWN:
         return refused || s == DILOCO_ENOENT;
+    case DL_COMBINING:
     case DL_DRAFTING:
+    case DL_FOLD_COMBINING:
     case DL_FOLD_COMPUTING:
         return s == DILOCO_ENUMERIC;
     case DL_SNAPSHOTTING:
@@ -627,6 +719,10 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return watched(m, event);
     case DL_WAITING:
         return collect(m);
+    case DL_COMBINING:
+        return combined(m, event);
+    case DL_READING_OWN:
+        return read_own(m, event);
     case DL_DRAFTING:
         return drafted(m, event);
     case DL_CREATING:
@@ -635,6 +731,10 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return read_back(m, event);
     case DL_FOLD_FETCHING:
         return dl_follow_fetched(m, event);
+    case DL_FOLD_COMBINED:
+        return dl_follow_fetched_combined(m, event);
+    case DL_FOLD_COMBINING:
+        return dl_follow_combined(m, event);
     case DL_FOLD_COMPUTING:
         return dl_follow_computed(m, event);
     case DL_SWAPPING:

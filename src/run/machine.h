@@ -11,9 +11,13 @@
  *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
  *         |   (CONTRIBUTE what was taken meanwhile;        | closes
  *         |    past the deadline: WATCH heartbeats)        |
+ *         |        (one for all: COMBINE, FETCH it)   |
  *         |                                    COMPUTE --> CREATE log/<e> --> READ --> FOLD
  *         |
  *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
+ *
+ * Where one replica combines for all (way.h), whose turn it is looks around for contributions; the
+ * others read the log until it is theirs.
  *
  * The log is folded entry by entry. What the replica itself does at which position is the
  * pace's (pace.h): the machine reads from it which entries are taken, and tells it what was
@@ -27,6 +31,7 @@
 #include "run/entry.h"
 #include "run/pace.h"
 #include "run/state.h"
+#include "run/way.h"
 
 typedef struct dl_machine dl_machine;
 
@@ -36,19 +41,22 @@ typedef enum dl_ask_kind {
     DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
     DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
-    DL_ASK_COMPUTE,    /* next = outer step of now with draft's members from their slots */
-    DL_ASK_CREATE,     /* create log/<entry> with draft's text */
-    DL_ASK_SWAP,       /* next becomes now: the state has moved by `entry` */
-    DL_ASK_WATCH,      /* list hb/ with contents, and end/ */
-    DL_ASK_WAIT,       /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
-                        * nobody has looked for as long as the store thinks right (R8); at most
-                        * to `until` */
-    DL_ASK_SNAPSHOT,   /* write one of now, in the background */
-    DL_ASK_REJOIN,     /* load the newest snapshot of at most `entry`, or where what follows that is
-                        * collected the newest of all, then dl_machine_begin; the local tensors fit
-                        * nothing any more, unless they were saved there */
-    DL_ASK_DONE,       /* the run is over for this replica: end/, final state */
-    DL_ASK_FAIL        /* stop with `status`; the error text is set */
+    DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
+    DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
+    DL_ASK_COMPUTE,  /* next = outer step of now with draft's members from their slots, or with
+                      * what was combined or fetched last, where draft names that */
+    DL_ASK_CREATE,   /* create log/<entry> with draft's text */
+    DL_ASK_SWAP,     /* next becomes now: the state has moved by `entry` */
+    DL_ASK_WATCH,    /* list hb/ with contents, and end/ */
+    DL_ASK_WAIT,     /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
+                      * nobody has looked for as long as the store thinks right (R8); at most
+                      * to `until` */
+    DL_ASK_SNAPSHOT, /* write one of now, in the background */
+    DL_ASK_REJOIN,   /* load the newest snapshot of at most `entry`, or where what follows that is
+                      * collected the newest of all, then dl_machine_begin; the local tensors fit
+                      * nothing any more, unless they were saved there */
+    DL_ASK_DONE,     /* the run is over for this replica: end/, final state */
+    DL_ASK_FAIL      /* stop with `status`; the error text is set */
 } dl_ask_kind;
 
 typedef struct dl_ask {
@@ -58,8 +66,10 @@ typedef struct dl_ask {
     dl_life life;          /* FETCH */
     size_t slot;           /* FETCH */
     bool fresh;            /* FETCH: from the store again, whatever is cached */
-    const dl_entry *draft; /* COMPUTE, CREATE: borrowed until the answer */
-    const size_t *slots;   /* COMPUTE: of draft's members, in order */
+    const dl_entry *draft; /* COMBINE … CREATE: borrowed until the answer */
+    const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order */
+    bool put;              /* COMBINE */
+    bool log_only;         /* WAIT: contributions do not matter */
     bool counted;          /* SWAP: own contribution was */
     uint64_t own;          /* SWAP, counted: the entry that it was made for */
     dl_hash body;          /* SWAP, counted: its body */
@@ -96,7 +106,8 @@ typedef struct dl_event {
     size_t n_listed;
     const dl_seen *seen; /* WATCH */
     size_t n_seen;
-    dl_hash result;     /* COMPUTE */
+    dl_hash result;     /* COMPUTE: state digest; COMBINE: of the body */
+    size_t len;         /* COMBINE: of the object */
     bool taken;         /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
     dl_life takes_over; /* CONTRIBUTE with taken: whose */
 } dl_event;
@@ -106,7 +117,7 @@ typedef enum dl_note_kind {
     DL_NOTE_COMMIT, /* entry folded; `entry` */
     DL_NOTE_ABORT,
     DL_NOTE_VOID,     /* an entry that proves itself wrong: text */
-    DL_NOTE_DISPUTE,  /* claimed and computed differ */
+    DL_NOTE_DISPUTE,  /* claimed and computed differ: text says of what */
     DL_NOTE_REJECT,   /* a contribution: life, reason */
     DL_NOTE_DEADLINE, /* chosen: seconds */
     DL_NOTE_SILENT,   /* life */
@@ -136,6 +147,8 @@ typedef struct dl_machine_args {
     size_t snapshot_bytes; /* size of one: P25's rule */
     bool follows;          /* leaves the closing of entries to others */
     bool reader;           /* replays only: does not begin again, but says what is wrong */
+    bool audits;           /* combines what others have combined, and compares */
+    dl_way way;
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
     dl_note_fn note;

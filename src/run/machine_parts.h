@@ -11,6 +11,8 @@
 #include "run/machine.h"
 #include "run/watch.h"
 
+enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed */
+
 typedef enum dl_phase {
     DL_CATCHING_UP, /* reading entries that are there already */
     DL_TRAINING,
@@ -23,10 +25,14 @@ typedef enum dl_phase {
     DL_LOOKING,  /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
-    DL_DRAFTING, /* computing the draft */
+    DL_COMBINING,   /* the draft's members, for all */
+    DL_READING_OWN, /* what came of it */
+    DL_DRAFTING,    /* computing the draft */
     DL_CREATING,
     DL_READING_BACK,
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
+    DL_FOLD_COMBINED, /* fetching what its committer has combined */
+    DL_FOLD_COMBINING,
     DL_FOLD_COMPUTING,
     DL_SWAPPING,
     DL_SNAPSHOTTING,
@@ -69,6 +75,7 @@ struct dl_machine {
     dl_time enough_at;  /* run.close_at were there; DL_NEVER: not yet */
     double slack_s;     /* left of the overlap then */
     dl_ledger *scratch; /* of what an entry would make of the ledger; NULL: data is not dealt */
+    size_t rank;        /* whose turn it is before ours, of those that have contributed */
 
     /* the entry being followed */
     dl_entry entry;
@@ -77,6 +84,9 @@ struct dl_machine {
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
     size_t fold_member;    /* next member to make sure of */
     unsigned n_recomputed; /* from freshly read bytes */
+    unsigned n_unread;     /* refused readings of what is combined */
+    bool recombines;       /* … which is combined here from the members */
+    bool disputed;         /* … and they do not give it */
     uint64_t rejoined_at;  /* 1 + the last entry that made us begin again; 0: none */
     unsigned n_gone;       /* fresh starts in a row since contributions are gone */
 
@@ -104,6 +114,8 @@ bool dl_machine_judge(dl_machine *m, dl_known *known, const dl_event *event);
 
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_swapped(dl_machine *m);
 dl_ask dl_follow_snapshotted(dl_machine *m);

@@ -49,6 +49,18 @@ static diloco_status check_overlap(const dl_config *c)
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
                        "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
                        c->combiner);
+    if (async && !strcmp(c->exchange, "leader"))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "server.diloco.exchange = \"leader\" combines what several have contributed, "
+            "and with server.diloco.schedule = \"async\" each contribution is an entry: "
+            "leave it \"auto\", or take schedule \"offset\"");
+    if (dl_config_federated(c) && !strcmp(c->exchange, "leader"))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "server.diloco.exchange = \"leader\" goes round the members of an entry, and "
+            "with clients.total_clients these are clients, not processes: leave it "
+            "\"auto\"");
     if (async && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is of entries that wait for somebody, and with "

@@ -6,6 +6,7 @@
 #include "run/exec_parts.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct replay {
     dl_replay_report *report;
@@ -17,6 +18,10 @@ static void on_note(void *user, const dl_note *n)
 {
     replay *r = user;
     switch (n->kind) {
+    case DL_NOTE_DISPUTE:
+        if (!strcmp(n->text, "combined") && r->report->disputes++ == 0)
+            r->report->first_dispute = n->entry->entry;
+        return;
     case DL_NOTE_COMMIT:
         r->report->commits++;
         break;
@@ -73,7 +78,7 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
     return DILOCO_OK;
 }
 
-diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
+diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run, bool audit,
                         uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
 {
     *out = (dl_replay_report){0};
@@ -90,7 +95,9 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .weighting = dl_weighting_find(run->config.weighting),
                                   .combiner = dl_combiner_find(run->config.combiner),
                                   .max_members = state->control.roster.cap,
+                                  .way = dl_exec_way(exec),
                                   .reader = true,
+                                  .audits = audit,
                                   .note = on_note,
                                   .note_user = &r};
     DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
@@ -113,7 +120,7 @@ diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *ex
         if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
         if (status) return status;
         *first = state->control.entry;
-        status = dl_replay(out, exec, a->run, entries, progress, user);
+        status = dl_replay(out, exec, a->run, true, entries, progress, user);
         if (status != DILOCO_ENOENT) return status;
         snprintf(gone, sizeof gone, "%s", diloco_error_text());
         dl_log(DILOCO_LOG_WARN, "the replay does not begin at the snapshot of entry %llu: %s",

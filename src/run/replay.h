@@ -7,17 +7,19 @@
 
 typedef struct dl_replay_report {
     uint64_t replayed, commits, aborts, voids;
+    uint64_t disputes, first_dispute; /* updates that were combined for all, and wrongly */
     uint64_t first_void;
     char first_void_reason[256]; /* "" while there is none */
 } dl_replay_report;
 
-/* Fold every entry behind exec's state. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
+/* Fold every entry behind exec's state; to audit, combine also what was combined for all, and
+ * compare. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
  * contributions that are needed are gone. */
 DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
-                                      uint64_t entries, void (*progress)(void *user, uint64_t done),
-                                      void *user);
+                                      bool audit, uint64_t entries,
+                                      void (*progress)(void *user, uint64_t done), void *user);
 
-/* The same from the oldest snapshot that has all that follows it; *first is its entry. A straggler
+/* An audit from the oldest snapshot that has all that follows it; *first is its entry. A straggler
  * may have put an older one behind the collection of the others: it is passed over with a warning.
  */
 DL_MUST_CHECK diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,

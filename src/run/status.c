@@ -2,6 +2,7 @@
  * living are told from the dead by watching: no clock of another machine is believed (P11). */
 #include "base/json.h"
 #include "run/reader.h"
+#include "run/way.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,16 @@ static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_sto
     return changed;
 }
 
+/* An entry that names no update was moved by allgather, whatever the run's way. */
+static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
+{
+    const double n = (double)entry->n_members, each = (double)entry->bytes / n;
+    const dl_way way = entry->combined_by[0] ? DL_WAY_LEADER : DL_WAY_ALLGATHER;
+    const dl_volume v = dl_way_volume(way, n, each, (double)entry->combined_bytes);
+    out->entry_written = (uint64_t)v.written;
+    out->entry_read = (uint64_t)v.read;
+}
+
 static diloco_status count_kind(void *user, const diloco_log_entry *entry)
 {
     diloco_run_status *out = user;
@@ -93,6 +104,7 @@ static diloco_status count_kind(void *user, const diloco_log_entry *entry)
         out->commits++;
     else
         out->aborts++;
+    if (entry->commit) take_volume(out, entry);
     out->entries = entry->entry + 1;
     return DILOCO_OK;
 }
@@ -143,6 +155,9 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     dl_hash_to_hex(out->config_digest, f->config_digest);
     out->parameters = f->manifest.n_parameters;
     out->entries_total = (uint64_t)f->config.rounds;
+    dl_way way;
+    DL_TRY(dl_way_of(&way, &f->config, &f->manifest));
+    snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);
     DL_TRY(dl_reader_walk(r, 0, count_kind, out));
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));

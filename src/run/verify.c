@@ -82,7 +82,7 @@ static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_r
                             relay *progress)
 {
     out->first_replayed = dl_exec_state(r->exec)->control.entry;
-    return dl_replay(replayed, r->exec, &r->file, out->entries, on_progress, progress);
+    return dl_replay(replayed, r->exec, &r->file, true, out->entries, on_progress, progress);
 }
 
 /* From theta0 where the first contributions are kept, else from the oldest snapshot. */
@@ -160,6 +160,12 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
         return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
                        (unsigned long long)replayed.first_void, replayed.first_void_reason,
                        (unsigned long long)replayed.voids);
+    if (replayed.disputes)
+        return dl_fail(
+            DILOCO_EPROTO,
+            "entry %llu is of an update that is not what its members give (%llu such in "
+            "all): whoever combined it has miscounted or lied, and the run went on from it",
+            (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
     return check_snapshots(r);
 }
 

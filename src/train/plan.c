@@ -6,7 +6,8 @@
  *     staging             its second copy, where an entry is computed before it stands, and the
  *                         replica's own encoded contribution; with overlap or error feedback
  *                         what is under way and what is remembered of it
- *     contributions       a slot for each member of an entry, where they are kept in memory
+ *     contributions       a slot for each member of an entry, where they are kept in memory; one
+ *                         for what they come to, where one replica combines for all
  *     activations         the rest of the model's graph, and what the inner optimizer needs
  *                         during a step
  *     data                batches, and the mapped pages of the shard and of the validation part
@@ -22,6 +23,7 @@
 #include "run/contribution.h"
 #include "run/schedule.h"
 #include "run/state.h"
+#include "run/way.h"
 #include "train/checks.h"
 #include "train/fragments.h"
 #include "train/presets.h"
@@ -95,8 +97,12 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
     out->staging = dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
                    kept_beside(config, &schedule, &most);
+    dl_way way;
+    DL_TRY(dl_way_of(&way, config, manifest));
+    snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);
     uint64_t slots =
         (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
+    if (way == DL_WAY_LEADER) slots += most.floats * sizeof(float);
     bool spooled = strcmp(config->spool, "disk") == 0 ||
                    (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);
     out->contributions = spooled ? 0 : slots;

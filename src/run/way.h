@@ -1,0 +1,40 @@
+/* way.h - how contributions are moved: who reads which of them (docs/protocol.md P19).
+ *
+ *     allgather   every replica reads every contribution and combines
+ *     leader      one replica reads them, and puts what they come to; the others read that
+ *
+ * S bytes of a contribution, F = 4 bytes a float, of the largest fragment; N replicas; bytes of
+ * one entry, all replicas together:
+ *
+ *                 written      read            one replica, at most, sends and receives
+ *     allgather   N S          N^2 S           S            N S
+ *     leader      N S + F      N S + N F       S + F        N S + F
+ *
+ * Everybody reads its own contribution back (P8), the leader what it has combined. A leader costs
+ * a further put and get, one behind the other. */
+#ifndef DL_RUN_WAY_H
+#define DL_RUN_WAY_H
+
+#include "base/config.h"
+#include "tensor/manifest.h"
+
+typedef enum dl_way { DL_WAY_ALLGATHER, DL_WAY_LEADER, DL_N_WAYS } dl_way;
+extern const char *const dl_way_names[DL_N_WAYS];
+
+/* Below this, `auto` does not look for fewer bytes: a replica of an allgather reads so little that
+ * a further round trip is the dearer. */
+#define DL_WAY_SMALL ((double)(16 << 20))
+
+typedef struct dl_volume {
+    double written, read; /* bytes of an entry, of all replicas together */
+} dl_volume;
+dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats);
+
+/* What server.diloco.exchange comes to for this run: a function of what must agree. `auto` takes
+ * the way that moves the fewest bytes (of equals the first), and allgather where an entry is small,
+ * counts one contribution, or has clients for members, who take no turns. DILOCO_EINVAL,
+ * DILOCO_ENOMEM: of the codec. */
+DL_MUST_CHECK diloco_status dl_way_of(dl_way *out, const dl_config *config,
+                                      const dl_manifest *manifest);
+
+#endif
