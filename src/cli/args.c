@@ -86,7 +86,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_REPLAY] = {"--replay", "RECORD|URL", NULL,
                         "a finished run's record, or the run, on another --link"},
     [DL_FLAG_RECORDED_LINK] = {"--recorded-link", "RATE,LATENCY", NULL,
-                               "the link it was recorded on (default: estimated)"},
+                               "the link it was recorded on (default: as it says, or estimated)"},
     [DL_FLAG_TO] = {"--to", "FORMAT", NULL,
                     "hf: a folder that transformers loads; npz: numpy; gguf: llama.cpp"},
     [DL_FLAG_TO_PATH] = {"--out", "PATH", NULL, "the folder or file to write"},

@@ -250,11 +250,14 @@ static void count(dl_playback_result *out, const dl_played *p)
 static void predict(dl_playback_result *out, dl_playback *r, play *g, const dl_playback_args *args)
 {
     dl_plan_link guess = estimated_link(r);
-    play_all(g, r, args->recorded ? args->recorded : &guess);
+    const dl_plan_link *own_link = args->recorded  ? args->recorded
+                                   : r->names_link ? &r->link
+                                                   : NULL;
+    play_all(g, r, own_link ? own_link : &guess);
     for (size_t i = 0; i < r->n; i++) {
         dl_played *p = &r->replicas[i];
         double own = p->utilization > 0 ? measured_wall(p) - p->clock : 0;
-        p->own_s = args->recorded ? own : fmax(0, own);
+        p->own_s = own_link ? own : fmax(0, own);
     }
     play_all(g, r, &args->link);
     for (size_t i = 0; i < r->n; i++) {

@@ -12,9 +12,9 @@
  *
  * Up and down are two queues of each replica; the store is as fast as asked. The record is played
  * on its own link first: what it took longer than that (saving, evaluation, polling) is the
- * replica's own, and is added to the play on the link asked about. The record does not name its
- * link: it is given, or estimated from the puts of contributions. On its own link, given, a record
- * comes out as it was. */
+ * replica's own, and is added to the play on the link asked about. That own link is given, or named
+ * by the record of a run with --link, or else estimated from the puts of contributions. On its own
+ * link, given or named, a record comes out as it was. */
 #ifndef DL_PLAN_PLAYBACK_H
 #define DL_PLAN_PLAYBACK_H
 
@@ -32,7 +32,7 @@ DL_MUST_CHECK diloco_status dl_playback_line(dl_playback *playback, const char *
 
 typedef struct dl_playback_args {
     dl_plan_link link;
-    const dl_plan_link *recorded; /* the record's own; NULL: estimate it */
+    const dl_plan_link *recorded; /* the record's own; NULL: as it says, or estimated */
     int64_t tau;                  /* < 0: as recorded, the steps between contribution and entry */
 } dl_playback_args;
 

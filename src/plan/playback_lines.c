@@ -161,11 +161,21 @@ static diloco_status take_end(dl_played *p, dl_json_value line)
     return amount(&p->background_down, line, "background_bytes_received");
 }
 
+/* The link that a run was tried on. One with losses is not a plan's: then it is estimated. */
+static void take_link(dl_playback *r, dl_json_value line)
+{
+    char text[128];
+    if (dl_json_get(line, "link").type != DL_JSON_STRING) return;
+    r->names_link = !dl_json_read_str(text, sizeof text, line, "link") &&
+                    !dl_plan_link_parse(&r->link, "link", text);
+}
+
 /* Of a replica that begins another life, what the last one did is not part of this run's time. */
 static diloco_status take_run(dl_playback *r, dl_json_value line)
 {
     char name[DL_PLAYBACK_NAME_CAP];
     dl_played *p;
+    take_link(r, line);
     if (dl_json_get(line, "life").type != DL_JSON_STRING) return DILOCO_OK;
     DL_TRY(replica_of(name, line, "life"));
     DL_TRY(find_replica(&p, r, name));

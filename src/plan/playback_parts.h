@@ -48,6 +48,8 @@ struct dl_playback {
     dl_played *replicas;
     size_t n, cap;
     uint64_t line;
+    bool names_link; /* its `run` lines do: the run was made with --link */
+    dl_plan_link link;
 };
 
 /* The contribution to `entry` among the moves before p->moves[end]; NULL: none. Looks a bounded

@@ -125,6 +125,18 @@ TEST(on_its_own_link_a_record_comes_out_as_it_was)
     CHECK_NEAR(3 * 23.75 + 70 - 3 * 21.4, play(8e6, 0, &recorded, -1).predicted_s, 1e-6);
 }
 
+TEST(a_run_that_was_tried_on_a_link_names_it)
+{
+    two_replicas(3);
+    both_end_after(70);
+    line("{\"event\":\"run\",\"run\":\"x\",\"link\":\"80mbit,50ms\"}");
+    CHECK_NEAR(3 * 23.75 + 70 - 3 * 21.4, play(8e6, 0, NULL, -1).predicted_s, 1e-6);
+    const dl_plan_link other = {80e6, 80e6, 0};
+    CHECK(play(8e6, 0, &other, -1).predicted_s > play(8e6, 0, NULL, -1).predicted_s + 1);
+    line("{\"event\":\"run\",\"run\":\"x\",\"link\":\"80mbit,50ms,1%%\"}"); /* estimated */
+    CHECK_NEAR(3 * 23.75 + 70 - 3 * 21.05, play(8e6, 0, NULL, -1).predicted_s, 1e-6);
+}
+
 /* The link is estimated: 0.1 s up, 0.2 s down, so 3 * 21.05 s. Where that is more than was
  * measured, the estimate was wrong, and nothing is taken off. */
 TEST(what_the_recorded_link_does_not_explain_is_added_as_it_was)
@@ -271,7 +283,7 @@ TEST(a_record_without_steps_or_entries_cannot_be_replayed)
 }
 
 TEST_MAIN(a_blocking_round_is_the_slowest_replica_then_up_down_and_the_outer_step,
-          on_its_own_link_a_record_comes_out_as_it_was,
+          on_its_own_link_a_record_comes_out_as_it_was, a_run_that_was_tried_on_a_link_names_it,
           what_the_recorded_link_does_not_explain_is_added_as_it_was,
           snapshots_hold_up_the_next_contribution_and_the_end,
           an_overlapped_exchange_costs_only_what_training_does_not_hide,
