@@ -24,7 +24,7 @@ enum { DL_MAX_MEMBERS = 4096, DL_COMBINE_MAX_OPTIONS = 2 };
 
 /* One member of an entry as the entry tells of it. */
 typedef struct dl_member_facts {
-    uint64_t samples; /* trained on since its base */
+    uint64_t samples; /* trained on since its base; of a logical client: that it holds */
     uint64_t steps;
     uint64_t tokens;
     double norm2; /* of its decoded pseudo-gradient */

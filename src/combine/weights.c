@@ -31,7 +31,8 @@ static uint64_t tokens2_per_step(const dl_member_facts *member)
 
 static const dl_weighting rows[] = {
     {"uniform", "every member the same", uniform},
-    {"num_samples", "by the samples a member trained on since its base", num_samples},
+    {"num_samples", "by the samples trained on since the base; of a logical client, those it holds",
+     num_samples},
     {"steps", "by the inner steps a member took since its base", steps},
     {"tokens2_per_step", "by tokens times tokens per step: more, and from larger batches",
      tokens2_per_step},
