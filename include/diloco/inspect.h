@@ -96,6 +96,19 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify(diloco_verify_report *o
                                                          int n_threads, diloco_verify_fn progress,
                                                          void *user);
 
+/* A run with run.single_committer: the newest life of `replica` (NULL: that of the option) becomes
+ * the one whom followers believe, by an abort behind the log's end. `really` false: only says what
+ * would be done. Make sure that the committer before is over. DILOCO_EINVAL: there is nothing to
+ * take over; DILOCO_ENOENT: no such replica has ever been there; DILOCO_EEXIST: the committer
+ * lives. */
+typedef struct diloco_takeover_report {
+    uint64_t entry;        /* that says so */
+    char from[48], to[48]; /* lives; from: the replica's name where no life of it has decided yet */
+} diloco_takeover_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_takeover(diloco_takeover_report *out,
+                                                           const char *url, const char *replica,
+                                                           bool really);
+
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
  * model's tensors under their names, as they are to be evaluated: theta, or what the outer
  * optimizer evaluates in its place (schedule_free: the mean). The caller frees *bytes with

@@ -59,6 +59,8 @@ static const dl_option rows[] = {
  "a replica that an entry did not count adopts the result, or trains on from its own"},
 {"run.retain", NULL, NAME, AT(retain), "recent", 0, 0, "", "recent|all", AGREE,
  "keep every contribution and snapshot for a full audit, or only what joins need"},
+{"run.single_committer", NULL, TEXT, AT(single_committer), "", 0, 31, "replica", NULL, AGREE,
+ "for stores that cannot create a name exactly once: the one replica that decides; see diloco takeover"},
 {"run.snapshot_every", NULL, REAL, AT(snapshot_s), "600", 0, 1e9, "seconds", NULL, AGREE,
  "longest time between snapshots; also due when contributions exceed twice one"},
 {"run.store_timeout", NULL, REAL, AT(store_timeout_s), "600", 0, 1e9, "seconds", NULL, 0,

@@ -34,6 +34,7 @@ typedef enum dl_flag {
     DL_FLAG_SAMPLE_SEED,
     DL_FLAG_MARKDOWN,
     DL_FLAG_RUN_LINK,
+    DL_FLAG_REPLICA, /* of takeover */
     DL_FLAG_LISTEN, /* from here on: of serve */
     DL_FLAG_CERT,
     DL_FLAG_KEY,
@@ -115,6 +116,7 @@ diloco_status dl_cmd_serve(const dl_args *args);
 diloco_status dl_cmd_status(const dl_args *args);
 diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);
+diloco_status dl_cmd_takeover(const dl_args *args);
 diloco_status dl_cmd_eval(const dl_args *args);
 diloco_status dl_cmd_sample(const dl_args *args);
 diloco_status dl_cmd_import(const dl_args *args);

@@ -36,6 +36,13 @@ const dl_command dl_commands[] = {
      BIT(DL_FLAG_JSON) | BIT(DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
      BIT(DL_FLAG_JSON) | BIT(DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
+    {"takeover", "URL", "make another life the single committer of a run",
+     "For runs with run.single_committer, in stores that cannot create a name exactly once. All\n"
+     "believe the one life that the entry before names; this puts an abort into the log that says\n"
+     "that it is the newest life of --replica. Only you can know that the committer before is\n"
+     "over: if it is not, both write, and whoever has read what is overwritten stops. A committer\n"
+     "that is started again where its state folder is takes over by itself.",
+     BIT(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_takeover},
     {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
      "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
      "of\n"

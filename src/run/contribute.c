@@ -73,12 +73,53 @@ static diloco_status take_header(void *context, const void *data, size_t len)
     return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
+/* Which former lives may have contributed: all of smaller number; where numbers are random
+ * (dl_run_claim_life), those that a listing shows. */
+enum { FORMER_MAX = 64 };
+typedef struct former_lives {
+    const dl_life *self;
+    bool listed;
+    uint32_t at[FORMER_MAX]; /* ascending */
+    size_t n;
+} former_lives;
+
+static diloco_status found_former(void *context, const char *key, size_t len)
+{
+    former_lives *l = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (dl_key_parse_contribution(&entry, &life, key) && l->n < FORMER_MAX &&
+        !strcmp(life.replica, l->self->replica) && life.generation < l->self->generation)
+        l->at[l->n++] = life.generation;
+    return DILOCO_OK;
+}
+
+static diloco_status list_former(former_lives *l, dl_exec *x, uint64_t entry, dl_time until)
+{
+    dl_key folder;
+    *l = (former_lives){.self = &x->a.self, .listed = x->a.run->config.single_committer[0]};
+    if (!l->listed) return DILOCO_OK;
+    dl_key_contributions(folder, entry);
+    return dl_store_list(x->a.store, folder, NULL, found_former, l, until);
+}
+
+/* The newest before *g; false: there is none. */
+static bool life_before(former_lives *l, uint32_t *g)
+{
+    if (l->listed) return l->n > 0 && (*g = l->at[--l->n], true);
+    return *g > 0 && ((*g)--, true);
+}
+
 /* P15: did a former life of ours put the same contribution already? Asked at the first of this
  * life, and for what a former life had under way: then whatever it put is ours. */
 static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contribution *ours,
                                  bool nothing, dl_event *event, dl_time until)
 {
-    for (uint32_t g = x->a.self.generation; g-- > 0 && !event->taken;) {
+    former_lives lives;
+    uint32_t g = x->a.self.generation;
+    DL_TRY(list_former(&lives, x, ask->entry, until));
+    while (!event->taken && life_before(&lives, &g)) {
         dl_life life = x->a.self;
         life.generation = g;
         dl_key key;

@@ -91,6 +91,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
     d->combined.there = false;
+    d->takeover = false;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a->control->ledger);
     d->loss = mean_loss(d);
@@ -145,6 +146,15 @@ void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *re
 {
     begin(draft, from, false);
     snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s", reason);
+}
+
+void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
+{
+    const dl_life *before = &from->args->control->committer, *self = &from->args->self;
+    dl_draft_abort(draft, from, "");
+    draft->entry.takeover = true;
+    snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s.%04u takes over from %s",
+             self->replica, (unsigned)self->generation, before->replica);
 }
 
 /* As bits, not as numbers: that is how entries have them (P2). */

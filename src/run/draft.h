@@ -33,6 +33,9 @@ void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members);
 DL_MUST_CHECK diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from);
 void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *reason);
 
+/* An abort by which the args' self becomes the single committer (P26). */
+void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from);
+
 /* Do both commit the same members with the same weights and scalars? Then they give the same
  * result, and who lost the race for the name need not compute again. */
 bool dl_draft_same_step(const dl_entry *a, const dl_entry *b);

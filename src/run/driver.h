@@ -20,7 +20,7 @@ typedef struct dl_driver_args {
     dl_exec *exec;
     dl_record *record;
     const dl_runfile *run;
-    dl_life self;
+    dl_life self, former; /* former: machine.h */
     double store_timeout_s;
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;

@@ -68,10 +68,11 @@ typedef struct dl_entry {
     dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
-    double loss;                         /* mean of the members' */
-    uint64_t snapshot;                   /* newest snapshot the committer knows of */
-    dl_roster roster;                    /* for entry e + L */
-    float next_lr, next_mu;              /* for entry e + L */
+    bool takeover;          /* an abort by which its committer becomes the single one (P26) */
+    double loss;            /* mean of the members' */
+    uint64_t snapshot;      /* newest snapshot the committer knows of */
+    dl_roster roster;       /* for entry e + L */
+    float next_lr, next_mu; /* for entry e + L */
     dl_entry_deal deal;
     bool last; /* no entry follows */
 } dl_entry;

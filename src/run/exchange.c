@@ -406,6 +406,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .config = &run->config,
         .run = run->id,
         .self = d->a.self,
+        .former = d->a.former,
         .control = dl_driver_control(d),
         .pace = &d->pace,
         .outer = state->outer,

@@ -14,6 +14,14 @@ static bool counts_a_replica_twice(const dl_entry *entry)
     return false;
 }
 
+bool dl_fold_may_create(const dl_control *control, const dl_life *life)
+{
+    const dl_life *only = &control->committer;
+    if (!only->replica[0]) return true;
+    if (strcmp(only->replica, life->replica) != 0) return false;
+    return only->generation == DL_LIFE_ANY || only->generation == life->generation;
+}
+
 const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry, const char *run,
                                 uint32_t fragment, dl_hash base)
 {
@@ -25,6 +33,8 @@ const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry
     if (!dl_hash_equal(entry->base, base)) return "base is not the state before it";
     if (counts_a_replica_twice(entry)) return "it counts a replica twice";
     if (entry->commit && entry->n_members == 0) return "it commits nobody's contribution";
+    if (!entry->takeover && !dl_fold_may_create(control, &entry->committer))
+        return "its committer is not the one that the entry before names";
     return NULL;
 }
 
@@ -70,6 +80,7 @@ void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
     control->n_aborts = entry->commit ? 0 : control->n_aborts + 1;
     if (entry->snapshot > control->snapshot) control->snapshot = entry->snapshot;
     control->last = entry->last;
+    if (control->committer.replica[0]) control->committer = entry->committer;
     told->lr = entry->next_lr;
     told->mu = entry->next_mu;
     dl_roster_copy(&told->roster, &entry->roster);

@@ -7,9 +7,13 @@
 
 #include "run/state.h"
 
+/* May this life create the next entry (P26)? */
+bool dl_fold_may_create(const dl_control *control, const dl_life *life);
+
 /* Does the entry fit the state it claims to follow? NULL, or why it is void (P7): another run,
  * number or prev, another fragment than the due one, a wrong base, a replica counted twice, nobody
- * counted. `base` is the digest of the fragment now. Immutable bytes prove each of these. */
+ * counted, another committer than the single one. `base` is the digest of the fragment now.
+ * Immutable bytes prove each of these. */
 const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry, const char *run,
                                 uint32_t fragment, dl_hash base);
 

@@ -263,7 +263,46 @@ TEST(p10_who_was_there_stays_even_when_its_heartbeat_is_silent)
     done(&p);
 }
 
-TEST_MAIN(an_entry_that_fits_the_state_before_it_is_not_void, p7_an_entry_of_another_run_is_void,
+TEST(p26_only_the_life_that_the_entry_before_names_is_believed)
+{
+    pair p = a_pair(true);
+    p.entry.committer.generation = 2;
+    strcpy(p.control.committer.replica, "b");
+    p.control.committer.generation = DL_LIFE_ANY;
+    CHECK(!reason(&p));
+    dl_fold(&p.control, &p.entry, hash_of("text"));
+    CHECK_INT(2, p.control.committer.generation);
+    p.entry.entry = 8;
+    p.entry.prev = p.control.prev;
+    CHECK(!reason(&p));
+    p.entry.committer.generation = 3; /* another life of it */
+    CHECK_CONTAINS("committer", reason(&p));
+    strcpy(p.entry.committer.replica, "a");
+    p.entry.committer.generation = 2;
+    CHECK_CONTAINS("committer", reason(&p));
+    done(&p);
+}
+
+TEST(p26_a_takeover_names_another_and_a_void_entry_names_nobody)
+{
+    pair p = a_pair(false);
+    strcpy(p.control.committer.replica, "a");
+    p.control.committer.generation = 1;
+    CHECK_CONTAINS("committer", reason(&p));
+    dl_fold_void(&p.control, &p.entry, hash_of("void"));
+    CHECK_STR("a", p.control.committer.replica);
+    p.entry.entry = 8;
+    p.entry.prev = p.control.prev;
+    p.entry.takeover = true;
+    CHECK(!reason(&p));
+    dl_fold(&p.control, &p.entry, hash_of("text"));
+    CHECK_STR("b", p.control.committer.replica);
+    done(&p);
+}
+
+TEST_MAIN(p26_only_the_life_that_the_entry_before_names_is_believed,
+          p26_a_takeover_names_another_and_a_void_entry_names_nobody,
+          an_entry_that_fits_the_state_before_it_is_not_void, p7_an_entry_of_another_run_is_void,
           p7_an_entry_under_another_number_than_its_own_is_void,
           p7_an_entry_whose_prev_is_not_the_entry_before_is_void,
           p7_an_entry_on_another_base_is_void_abort_included,

@@ -272,6 +272,24 @@ static bool replay_may_tell(dl_machine *m)
     return true;
 }
 
+/* P26: with a single committer the log has one writer, and a broken chain says that it had two, of
+ * whom one overwrote what the other's readers had read. Nobody can tell who is right. */
+static bool two_have_written(const dl_machine *m)
+{
+    return m->a.control->committer.replica[0] && !dl_hash_equal(m->entry.prev, m->a.control->prev);
+}
+
+static dl_ask broken_chain(dl_machine *m)
+{
+    return dl_machine_fail(
+        m, dl_fail(DILOCO_EDIFFERS,
+                   "log/%llu, by %s.%04u, does not follow the entry that was read before it: two "
+                   "committers have written to a store that lets both win; see to it that one is "
+                   "over, and begin again from what the log says now",
+                   (unsigned long long)open_entry(m), m->entry.committer.replica,
+                   (unsigned)m->entry.committer.generation));
+}
+
 static dl_ask follow_commit(dl_machine *m)
 {
     const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
@@ -309,6 +327,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     if (!unread && !why) why = members_void_reason(m);
     if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
+    if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
     if (why) return fold_void(m, why);
     return m->entry.commit ? follow_commit(m) : fold_abort(m, true);

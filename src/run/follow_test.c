@@ -127,6 +127,20 @@ static void reseal(dl_buf *text)
     memcpy((char *)text->data + text->len - 3 - DL_HASH_HEX, hex, DL_HASH_HEX);
 }
 
+TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
+{
+    world w;
+    make_world(&w, 1);
+    others_commit(&w, 1, "r1");
+    w.control.committer = life_of("r1", DL_LIFE_ANY);
+    w.control.prev.bytes[0] ^= 1; /* what was read before was overwritten since */
+    join_run(&w);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("two committers", diloco_error_text());
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
 TEST(an_entry_of_another_format_version_stops_the_reader)
 {
     world w;
@@ -414,6 +428,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
           p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster,
+          p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           an_entry_of_another_format_version_stops_the_reader,
           p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void,
           p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void,

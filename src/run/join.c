@@ -107,6 +107,7 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 static diloco_status save_local(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
+    f.generation = run->self.generation;
     f.step = run->at.step;
     f.shard = run->at.shard;
     f.next_sample = run->at.next_sample;
@@ -209,7 +210,17 @@ static diloco_status work_for_clients(void *user, bool *worked)
     return run->hands.work(run->hands.user, worked);
 }
 
-static diloco_status make_driver(diloco_run *run)
+/* Whoever has the lock on the state knows that the life which saved it is over. */
+static dl_life former_life(const diloco_run *run, const dl_local_facts *facts)
+{
+    dl_life former = {.generation = 0};
+    if (!run->resumed || facts->generation == DL_LIFE_ANY) return former;
+    memcpy(former.replica, run->self.replica, sizeof former.replica);
+    former.generation = facts->generation;
+    return former;
+}
+
+static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
     const dl_driver_args args = {.url = dl_store_url(run->store),
                                  .store = run->store,
@@ -217,6 +228,7 @@ static diloco_status make_driver(diloco_run *run)
                                  .record = &run->record,
                                  .run = &run->file,
                                  .self = run->self,
+                                 .former = former_life(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
                                  .lr = run->lr,
                                  .lr_user = run->lr_user,
@@ -283,7 +295,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(make_exec(run));
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
-    DL_TRY(make_driver(run)); /* beats from here, before anything large is read (P25) */
+    DL_TRY(make_driver(run, &facts)); /* beats from here, before anything large is read (P25) */
     run->due = true;
     DL_TRY(dl_driver_begin(run->driver, run->resumed ? &facts.pace : NULL, run->bases));
     run->due = false;

@@ -14,6 +14,8 @@ enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
 
 typedef char dl_key[DL_KEY_MAX + 1];
 
+#define DL_LIFE_ANY UINT32_MAX /* as a generation: whichever */
+
 /* One life of a replica (PROTOCOL: generation). */
 typedef struct dl_life {
     char replica[DL_REPLICA_MAX + 1];

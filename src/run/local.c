@@ -244,6 +244,7 @@ static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
     dl_json_object(&j, NULL);
     dl_json_str(&j, "run", f->run);
     dl_json_str(&j, "replica", f->replica);
+    if (f->generation != DL_LIFE_ANY) dl_json_u64(&j, "generation", f->generation);
     write_pace(&j, &f->pace);
     dl_json_u64(&j, "step", f->step);
     dl_json_u64(&j, "shard", f->shard);
@@ -304,6 +305,9 @@ static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
     DL_TRY(dl_json_parse(&o, text, len));
     DL_TRY(dl_json_read_run(f->run, o));
     DL_TRY(dl_json_read_str(f->replica, sizeof f->replica, o, "replica"));
+    f->generation = DL_LIFE_ANY;
+    if (dl_json_get(o, "generation").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_u32(&f->generation, o, "generation", UINT32_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.position, o, "position", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.folded, o, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));

@@ -30,6 +30,7 @@ typedef struct dl_local_facts {
     char run[33];
     char replica[DL_REPLICA_MAX + 1];
     dl_pace_saved pace;
+    uint32_t generation; /* of the life that saved it; DL_LIFE_ANY: not told */
     uint64_t step, shard, next_sample;
     dl_local_fragment *fragments; /* [n_fragments], the caller's */
     size_t n_fragments;

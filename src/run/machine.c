@@ -10,6 +10,7 @@
 #include "run/async.h"
 #include "run/clients.h"
 #include "run/closing.h"
+#include "run/fold.h"
 #include "run/machine_parts.h"
 
 #include <math.h>
@@ -207,7 +208,7 @@ static dl_time turn(const dl_machine *m)
 {
     const size_t rank = has_roster(m) ? rank_in_roster(m) : m->rank;
     const dl_time each = deadline(m) - m->due_at;
-    if (m->a.way == DL_WAY_ALLGATHER) return 0;
+    if (m->a.way == DL_WAY_ALLGATHER || m->a.control->committer.replica[0]) return 0;
     return dl_time_after(m->due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
 }
 
@@ -510,6 +511,25 @@ static dl_ask of_draft(dl_machine *m, dl_ask_kind kind, dl_phase next)
     return a;
 }
 
+/* P26: what our former life was, we are; anybody else is only by `diloco takeover`. */
+static bool inherits(const dl_machine *m)
+{
+    const dl_life *only = &m->a.control->committer;
+    return only->replica[0] && dl_life_equal(only, &m->a.former);
+}
+
+static dl_ask take_over(dl_machine *m)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_takeover(&m->draft, &from);
+    return create(m);
+}
+
+static bool may_create(const dl_machine *m)
+{
+    return dl_fold_may_create(m->a.control, &m->a.self);
+}
+
 static dl_ask draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
@@ -549,6 +569,7 @@ static dl_closing closing(const dl_machine *m)
 
 static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
 {
+    if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
         return draft_commit(m);
@@ -581,7 +602,7 @@ static void see_whether_enough(dl_machine *m)
 /* async: whatever is there closes the entry. Nothing is, in the grace behind our own. */
 static dl_ask looked_alone(dl_machine *m)
 {
-    if (dl_known_n_counting(&m->known) > 0) return draft_commit(m);
+    if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
     if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
     return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
 }
@@ -589,6 +610,7 @@ static dl_ask looked_alone(dl_machine *m)
 static dl_ask looked(dl_machine *m, const dl_event *event)
 {
     if (event->text) return dl_follow_text(m, event);
+    if (inherits(m)) return take_over(m);
     if (is_async(m)) return looked_alone(m);
     if (m->a.follows) return wait_until(m, DL_NEVER);
     if (!is_our_turn(m)) return wait_for_the_log(m);

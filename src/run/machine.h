@@ -138,6 +138,8 @@ typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
     dl_life self;
+    dl_life former; /* a life of this replica that is certainly over, and what it was the single
+                     * committer of is ours to take over (P26); no name: none is known */
     dl_control *control; /* of the state, borrowed; the machine advances it */
     dl_pace *pace;       /* borrowed; tells what is taken, is told what is folded */
     const dl_outer *outer;

@@ -331,6 +331,55 @@ TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
     end_world(&w);
 }
 
+TEST(p26_who_is_not_the_single_committer_waits_for_it)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    until(&w, DL_ASK_WAIT);
+    CHECK_INT(0, w.asked[DL_ASK_COMPUTE] + w.asked[DL_ASK_CREATE] + w.asked[DL_ASK_WATCH]);
+    end_world(&w);
+}
+
+TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r0", 7);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    until(&w, DL_ASK_WAIT);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    end_world(&w);
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r0", DL_LIFE_ANY);
+    join_run(&w);
+    CHECK(until(&w, DL_ASK_CREATE)->draft->commit);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.control.committer.generation); /* from here on this life alone */
+    end_world(&w);
+}
+
+TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = w.args.former = life_of("r0", 7);
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(a->draft->takeover && !a->draft->commit);
+    CHECK_STR("r0.0000 takes over from r0", a->draft->reason);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.control.committer.generation);
+    end_world(&w);
+}
+
 TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
 {
     world w;
@@ -419,6 +468,9 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p10_an_abort_keeps_local_training_and_doubles_the_next_deadline,
           p4_a_draft_continues_the_chain, b2_a_step_that_is_not_finite_becomes_an_abort,
           p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run,
+          p26_who_is_not_the_single_committer_waits_for_it,
+          p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named,
+          p26_what_our_former_life_was_the_single_committer_of_is_taken_over,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
           p5_losing_the_race_with_other_members_computes_theirs,
           p5_losing_the_race_to_an_abort_is_an_abort,

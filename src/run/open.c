@@ -16,7 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_GENERATION = 9999999, SPARE_MEMBERS = 64 };
+enum { MAX_GENERATION = 9999999, LIFE_STRIDE = 10000, SPARE_MEMBERS = 64 };
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
 
 static dl_time limit(void)
@@ -81,6 +81,9 @@ diloco_status dl_run_check(const dl_config *c)
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
                        "silent; set the heartbeat to at most a third of the patience",
                        c->heartbeat_s, c->patience_s);
+    if (c->single_committer[0] && !dl_replica_name_ok(c->single_committer))
+        return dl_fail(DILOCO_EINVAL, "run.single_committer = \"%s\" is no name of a replica",
+                       c->single_committer);
     if (c->coord[0]) DL_TRY(dl_store_check_url(c->coord));
     if (c->min_replicas > c->replicas)
         return dl_fail(DILOCO_EINVAL,
@@ -102,7 +105,8 @@ void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
     const bool leases = !strncmp(c->coord, "etcd", 4) && !strchr(c->coord, '?');
     char lease[32] = "";
     if (leases) snprintf(lease, sizeof lease, "?lease=%d", lease_s(c));
-    snprintf(out, sizeof(dl_run_store), "%s%s%s%s", store, c->coord[0] ? " with " : "", c->coord,
+    snprintf(out, sizeof(dl_run_store), "%s%s%s%s%s", store,
+             c->single_committer[0] ? " unguarded" : "", c->coord[0] ? " with " : "", c->coord,
              lease);
 }
 
@@ -202,7 +206,8 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
                             const dl_manifest *manifest)
 {
     dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here */
-    DL_TRY(must_create_once(store, what->probe));
+    if (!what->config->single_committer[0] || what->config->coord[0])
+        DL_TRY(must_create_once(store, what->probe));
     DL_TRY(random_id(file.id));
     snprintf(file.program, sizeof file.program, "%s", DILOCO_VERSION);
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
@@ -319,6 +324,30 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
     return dl_sealed_end(&j, start);
 }
 
+diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica)
+{
+    lives l = {.replica = replica, .newest = -1};
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    if (l.newest < 0)
+        return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
+                       dl_store_url(store));
+    *out = (dl_life){.generation = (uint32_t)l.newest};
+    snprintf(out->replica, sizeof out->replica, "%s", replica);
+    return DILOCO_OK;
+}
+
+/* Behind all that are taken; in an unguarded store at a random distance. */
+static diloco_status first_generation(int64_t *out, const lives *l, const dl_runfile *run)
+{
+    uint32_t random;
+    *out = l->newest + 1;
+    if (!run->config.single_committer[0]) return DILOCO_OK;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    *out = (l->newest / LIFE_STRIDE + 1) * LIFE_STRIDE + random % LIFE_STRIDE;
+    return DILOCO_OK;
+}
+
 diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                 const dl_runfile *run)
 {
@@ -327,7 +356,9 @@ diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *repli
     DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
     dl_buf_init(&text, 4096);
     diloco_status status = DILOCO_EEXIST;
-    for (int64_t g = l.newest + 1; status == DILOCO_EEXIST && g <= MAX_GENERATION; g++) {
+    int64_t g;
+    DL_TRY(first_generation(&g, &l, run));
+    for (; status == DILOCO_EEXIST && g <= MAX_GENERATION; g++) {
         *out = (dl_life){.generation = (uint32_t)g};
         snprintf(out->replica, sizeof out->replica, "%s", replica);
         dl_key key;

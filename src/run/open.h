@@ -32,7 +32,11 @@ DL_MUST_CHECK diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *dige
 /* Read run.json. DILOCO_ENOENT: there is no run. */
 DL_MUST_CHECK diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store);
 
-/* gen/<replica>.<g>, g the smallest number behind all that are taken. */
+/* The newest life of a replica. DILOCO_ENOENT: it never had one. */
+DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica);
+
+/* gen/<replica>.<g>, g the smallest number behind all that are taken; with run.single_committer
+ * one that nobody else will choose in the same moment, since the store would let both (P26). */
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                               const dl_runfile *run);
 

@@ -11,6 +11,7 @@
 #include "run/fields.h"
 #include "run/image.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,16 @@ static const char format[] = "diloco-snapshot";
 enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
 
 /* ---- writing */
+
+/* P26. Of any life: the name alone. */
+static void write_committer(dl_json *j, const dl_life *committer)
+{
+    if (!committer->replica[0]) return;
+    if (committer->generation == DL_LIFE_ANY)
+        dl_json_str(j, "committer", committer->replica);
+    else
+        dl_json_life(j, "committer", committer);
+}
 
 static void write_control(dl_json *j, const dl_control *c)
 {
@@ -28,6 +39,7 @@ static void write_control(dl_json *j, const dl_control *c)
     dl_json_f32_bits(j, "lr", c->lr);
     dl_json_f32_bits(j, "mu", c->mu);
     dl_json_bool(j, "last", c->last);
+    write_committer(j, &c->committer);
     dl_roster_write(j, &c->roster);
     dl_json_array(j, "later");
     for (size_t i = 0; i < c->n_later; i++) {
@@ -174,6 +186,19 @@ static diloco_status read_later(dl_control *c, dl_json_value root)
     return DILOCO_OK;
 }
 
+static diloco_status read_committer(dl_life *out, dl_json_value root)
+{
+    char text[DL_LIFE_TEXT];
+    *out = (dl_life){.generation = DL_LIFE_ANY};
+    if (dl_json_get(root, "committer").type == DL_JSON_MISSING) return DILOCO_OK;
+    DL_TRY(dl_json_read_str(text, sizeof text, root, "committer"));
+    if (strchr(text, '.')) return dl_json_read_life(out, root, "committer");
+    if (!dl_replica_name_ok(text))
+        return dl_fail(DILOCO_EPROTO, "\"committer\" is no name of a replica");
+    memcpy(out->replica, text, strlen(text) + 1);
+    return DILOCO_OK;
+}
+
 static diloco_status read_control(dl_control *c, dl_json_value root)
 {
     DL_TRY(dl_json_read_u64(&c->entry, root, "entry", UINT64_MAX));
@@ -186,6 +211,7 @@ static diloco_status read_control(dl_control *c, dl_json_value root)
     if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
     DL_TRY(read_later(c, root));
     if (c->ledger) DL_TRY(dl_ledger_read(c->ledger, root, c->entry));
+    DL_TRY(read_committer(&c->committer, root));
     return dl_roster_read(&c->roster, root);
 }
 
@@ -291,6 +317,8 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
     c->entry = c->n_aborts = c->snapshot = 0;
     c->prev = run_digest;
     c->last = false;
+    c->committer = (dl_life){.generation = DL_LIFE_ANY};
+    snprintf(c->committer.replica, sizeof c->committer.replica, "%s", run->config.single_committer);
     c->roster.n = 0;
     c->lr = (float)run->config.outer_lr;
     c->mu = (float)run->config.outer_mu;

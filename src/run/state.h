@@ -22,6 +22,8 @@ typedef struct dl_control {
     size_t n_later;
     bool last;         /* the run has ended */
     dl_ledger *ledger; /* owned by the state; NULL: the log deals no data */
+    dl_life committer; /* run.single_committer: who alone may create the entry (P26), of a life that
+                        * may be DL_LIFE_ANY; no name: anybody may */
 } dl_control;
 
 typedef struct dl_state {

@@ -6,7 +6,8 @@ set -eu
 npm_program s3rver
 
 port=$(free_port)
-"$program" -s -a 127.0.0.1 -p "$port" -d "$dir" --configure-bucket bucket >"$dir/s3rver.log" 2>&1 &
+# It signs continuation tokens with a cipher of old.
+NODE_OPTIONS=--openssl-legacy-provider "$program" -s -a 127.0.0.1 -p "$port" -d "$dir" --configure-bucket bucket >"$dir/s3rver.log" 2>&1 &
 pids=$!
 started
 export AWS_ACCESS_KEY_ID=S3RVER AWS_SECRET_ACCESS_KEY=S3RVER AWS_REGION=us-east-1

@@ -1,0 +1,32 @@
+/* cmd_takeover.c - another life becomes the single committer of a run (PROTOCOL P26). Without
+ * --replica it only says what it would do. */
+#include "cli/settings.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+
+static void say_what_it_does(const diloco_takeover_report *r)
+{
+    printf("entry %" PRIu64
+           " is to be an abort by which %s takes over from %s as the one committer "
+           "of this run.\nWhat was contributed to that entry is trained on, not lost. Be sure that "
+           "%s is over and cannot come back:\nthis store lets two committers overwrite each other, "
+           "and whoever has read what is overwritten stops.\n",
+           r->entry, r->to, r->from, r->from);
+}
+
+diloco_status dl_cmd_takeover(const dl_args *args)
+{
+    dl_config_path store;
+    diloco_takeover_report report;
+    const char *replica = args->flags[DL_FLAG_REPLICA];
+    DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(diloco_takeover(&report, store, replica, replica != NULL));
+    if (replica) {
+        printf("%s decides from entry %" PRIu64 " on\n", report.to, report.entry + 1);
+        return DILOCO_OK;
+    }
+    say_what_it_does(&report);
+    puts("Nothing was done: name who takes over, with --replica.");
+    return DILOCO_OK;
+}
