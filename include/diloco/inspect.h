@@ -27,6 +27,7 @@ typedef struct diloco_log_entry {
     uint64_t bytes;                   /* of the members' contributions */
     const char *combined_by;          /* who combined them for all; "": everybody for himself */
     uint64_t combined_bytes;          /* of what they come to */
+    uint64_t steps, samples;          /* that the members took for it */
     const char *base, *result, *prev; /* digests, hex */
 } diloco_log_entry;
 

@@ -29,13 +29,14 @@ typedef struct diloco_config {
 
     /* [clients] logical clients; total_clients > 0 is what makes a run federated */
     dl_config_name client_type;
+    dl_config_path outbound, inbound;
     int64_t total_clients, per_round;
     dl_config_path client_state;
     dl_config_name role, on_lost_state;
 
     /* [server], [algorithm], [results], [general] */
-    dl_config_name algorithm_type;
-    bool synchronous, server_test, plato_compat;
+    dl_config_name server_type, algorithm_type;
+    bool synchronous, server_test;
     int64_t total_silos;
     dl_config_path result_types, result_path, base_path;
 

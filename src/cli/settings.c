@@ -1,11 +1,11 @@
 /* settings.c - values in their order: defaults, the preset, the file, --set, the other flags.
  *
- * The preset is named by a flag or in the file, so the file is walked twice: for the preset's
- * name, and, when that is applied, for the values. */
+ * The preset is named by a flag or in the file, or it follows from the file (plato.h). */
 #include "cli/settings.h"
 
-#include "base/file.h"
-#include "cli/toml.h"
+#include "base/log.h"
+#include "cli/plato.h"
+#include "cli/settings_file.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MAX = 1 << 20, ALL_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32 };
+enum { ALL_MAX = 1 << 20 };
 
 /* ---- one value */
 
@@ -45,120 +45,6 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* ---- the file */
-
-typedef struct source {
-    const char *path;
-    dl_buf text;
-    const char *shown; /* of path: short enough for an origin */
-    dl_config *config;
-    char preset[DL_OPTION_NAME_MAX + 1], preset_at[PLACE_MAX];
-    diloco_status status;
-} source;
-
-static void place(char out[PLACE_MAX], const source *f, dl_toml_place at)
-{
-    snprintf(out, PLACE_MAX, "%s:%u:%u", f->shown, at.line, at.column);
-}
-
-static const char *kind_of(const dl_option *row)
-{
-    switch (row->type) {
-    case DL_OPTION_BOOL:
-        return "true or false, without quotes";
-    case DL_OPTION_INT:
-        return "a whole number, without quotes";
-    case DL_OPTION_REAL:
-        return "a number, without quotes";
-    case DL_OPTION_TEXT:
-    case DL_OPTION_NAME:
-        break;
-    }
-    return strcmp(row->unit, "paths") ? "text in quotes" : "text in quotes, or a list of such";
-}
-
-static bool fits(const dl_option *row, dl_toml_type type)
-{
-    switch (row->type) {
-    case DL_OPTION_BOOL:
-        return type == DL_TOML_BOOL;
-    case DL_OPTION_INT: /* steps may be Plato's "1000it" */
-        return type == DL_TOML_INTEGER ||
-               (type == DL_TOML_STRING && strcmp(row->unit, "steps") == 0);
-    case DL_OPTION_REAL:
-        return type == DL_TOML_INTEGER || type == DL_TOML_FLOAT;
-    case DL_OPTION_TEXT:
-    case DL_OPTION_NAME:
-        break;
-    }
-    return type == DL_TOML_STRING || (type == DL_TOML_LIST && strcmp(row->unit, "paths") == 0);
-}
-
-static diloco_status take_value(source *f, const dl_toml_value *value)
-{
-    char at[PLACE_MAX];
-    const dl_option *row = dl_option_find(dl_config_table, value->key);
-    place(at, f, row ? value->at : value->key_at);
-    if (row && !fits(row, value->type))
-        return dl_fail(DILOCO_EINVAL, "%s: %s is %s", at, row->name, kind_of(row));
-    if (row) { /* a second name of the same option is not a second key to TOML */
-        const char *before = dl_config_origin(f->config, row->name);
-        if (begins(before, f->shown) && before[strlen(f->shown)] == ':')
-            return dl_fail(DILOCO_EINVAL, "%s: %s is given already as %s at %s; keep one", at,
-                           value->key, row->name, before);
-    }
-    return dl_config_set(f->config, value->key, value->text, at);
-}
-
-static bool is_preset(const dl_toml_value *value)
-{
-    return strcmp(value->key, "preset") == 0 && value->type == DL_TOML_STRING;
-}
-
-static bool on_value(void *user, const dl_toml_value *value)
-{
-    source *f = user;
-    if (!is_preset(value)) f->status = take_value(f, value);
-    return !f->status;
-}
-
-static bool on_preset(void *user, const dl_toml_value *value)
-{
-    source *f = user;
-    if (!is_preset(value)) return true;
-    snprintf(f->preset, sizeof f->preset, "%s", value->text);
-    place(f->preset_at, f, value->at);
-    return false;
-}
-
-static diloco_status walk(source *f, dl_toml_fn fn)
-{
-    dl_toml_error error;
-    f->status = DILOCO_OK;
-    if (!dl_toml_walk((const char *)f->text.data, f->text.len, fn, f, &error))
-        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", f->path, error.at.line, error.at.column,
-                       error.text);
-    return f->status;
-}
-
-/* Origins hold 95 characters: of a long path only its last component is shown. */
-static const char *short_enough(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return strlen(path) > 72 && slash ? slash + 1 : path;
-}
-
-static diloco_status open_file(source *f, dl_config *config, const char *path)
-{
-    *f = (source){.path = path, .shown = path ? short_enough(path) : "", .config = config};
-    dl_buf_init(&f->text, FILE_MAX);
-    if (!path) return DILOCO_OK;
-    diloco_status status = dl_file_read(&f->text, path);
-    return status == DILOCO_ENOENT
-               ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", path)
-               : status;
-}
-
 /* ---- the flags */
 
 /* The value behind "key=" if that is what the text sets, else NULL. */
@@ -168,18 +54,22 @@ static const char *value_of(const char *text, const char *key)
     return begins(text, key) && text[len] == '=' ? text + len + 1 : NULL;
 }
 
-static diloco_status take_set(dl_config *config, const char *text, dl_sets sets)
+static diloco_status take_set(dl_config *config, dl_plato *plato, const char *text, dl_sets sets)
 {
-    char name[128];
+    char room[128];
     size_t len = strcspn(text, "=");
-    snprintf(name, sizeof name, "%.*s", (int)dl_size_min(len, sizeof name - 1), text);
+    diloco_status status;
+    snprintf(room, sizeof room, "%.*s", (int)dl_size_min(len, sizeof room - 1), text);
+    const char *name = room, *value = text + len + 1;
+    if (dl_plato_takes(&status, plato, name, value, "--set")) return status;
+    dl_plato_words(&name, &value);
     const dl_option *row = dl_option_find(dl_config_table, name);
     if (row && sets == DL_SETS_MACHINE && row->flags & DL_OPTION_AGREE)
         return dl_fail(DILOCO_EINVAL,
                        "--set: %s is the run's, equal on every replica; only options of this "
                        "machine can be set here (see --help)",
                        row->name);
-    return dl_config_set(config, name, text + len + 1, "--set");
+    return dl_config_set(config, name, value, "--set");
 }
 
 /* A flag that is short for an option. */
@@ -196,13 +86,13 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
     return dl_fail(DILOCO_EINVAL, "%s and --set %s contradict each other", row->name, row->option);
 }
 
-static diloco_status take_flags(dl_config *config, const dl_args *args)
+static diloco_status take_flags(dl_config *config, dl_plato *plato, const dl_args *args)
 {
     static const dl_flag shorthands[] = {DL_FLAG_PRESET,  DL_FLAG_STORE, DL_FLAG_COORD,
                                          DL_FLAG_ROLE,    DL_FLAG_SEED,  DL_FLAG_RECORD,
                                          DL_FLAG_RUN_LINK};
     for (size_t i = 0; i < args->n_sets; i++)
-        DL_TRY(take_set(config, args->sets[i], args->command->sets));
+        DL_TRY(take_set(config, plato, args->sets[i], args->command->sets));
     for (size_t i = 0; i < sizeof shorthands / sizeof *shorthands; i++)
         DL_TRY(take_flag(config, args, shorthands[i]));
     return DILOCO_OK;
@@ -289,41 +179,70 @@ static diloco_status default_state_dir(dl_config *config)
 
 /* ---- all together */
 
-/* Applies a preset that somebody names, with the place that names it. */
-static diloco_status apply_preset(dl_config *config, const dl_args *args, const source *f)
+static void name_by_flags(dl_settings_names *n, const dl_args *args)
 {
-    const char *name = *f->preset ? f->preset : NULL, *at = f->preset_at;
     for (size_t i = 0; i < args->n_sets; i++) {
-        const char *text = value_of(args->sets[i], "preset");
-        if (text) name = text, at = "--set";
+        const char *preset = value_of(args->sets[i], "preset");
+        const char *type = value_of(args->sets[i], "server.type");
+        if (preset) snprintf(n->preset, sizeof n->preset, "%s", preset);
+        if (preset) snprintf(n->at, sizeof n->at, "--set");
+        if (type) snprintf(n->server_type, sizeof n->server_type, "%s", type);
+        n->clients |= value_of(args->sets[i], "clients.total_clients") != NULL;
     }
-    if (dl_args_has(args, DL_FLAG_PRESET)) name = args->flags[DL_FLAG_PRESET], at = "--preset";
-    if (!name) return DILOCO_OK; /* the defaults are preset diloco's values: settings_test.c */
-    diloco_status status = diloco_preset_apply(config, name);
-    if (status) return dl_fail_context(status, "%s", at);
-    return dl_config_set(config, "preset", name, at);
+    if (!dl_args_has(args, DL_FLAG_PRESET)) return;
+    snprintf(n->preset, sizeof n->preset, "%s", args->flags[DL_FLAG_PRESET]);
+    snprintf(n->at, sizeof n->at, "--preset");
 }
 
-static diloco_status load_file(dl_config *config, const dl_args *args, const char *path)
+/* Applies a preset with the place that names it. One that follows from server.type and clients
+ * lies over Plato's defaults, which are those of preset federated. */
+static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
 {
-    source f;
-    diloco_status status = open_file(&f, config, path);
-    if (!status && path) status = walk(&f, on_preset);
-    if (!status) status = apply_preset(config, args, &f);
-    if (!status && path) status = walk(&f, on_value);
-    dl_buf_deinit(&f.text);
+    const char *follows = dl_plato_preset(n->server_type, n->clients);
+    const char *name = *n->preset ? n->preset : follows;
+    if (!name) return DILOCO_OK; /* the defaults are preset diloco's values: settings_test.c */
+    if (!*n->preset && n->clients) DL_TRY(diloco_preset_apply(config, "federated"));
+    diloco_status status = diloco_preset_apply(config, name);
+    if (!*n->preset) return status;
+    if (status) return dl_fail_context(status, "%s", n->at);
+    return dl_config_set(config, "preset", name, n->at);
+}
+
+static diloco_status take_file(dl_config *config, dl_plato *plato, const dl_args *args)
+{
+    dl_settings_file *file = NULL;
+    dl_settings_names names = {.preset = ""};
+    diloco_status status = DILOCO_OK;
+    if (args->target) status = dl_settings_file_open(&file, args->target);
+    if (!status && file) status = dl_settings_file_names(&names, file);
+    if (!status) {
+        name_by_flags(&names, args);
+        status = apply_preset(config, &names);
+    }
+    if (!status && file) status = dl_settings_file_take(config, plato, file);
+    dl_settings_file_close(file);
     return status;
 }
 
-diloco_status dl_settings_load(dl_config *out, const dl_args *args)
+/* What was accepted and is not used is said once, and only by who trains. */
+static diloco_status load(dl_config *out, const dl_args *args, bool tell)
 {
+    dl_plato plato = {.torchvision = false};
     dl_config_init(out);
-    DL_TRY(load_file(out, args, args->target));
-    DL_TRY(take_flags(out, args));
+    DL_TRY(take_file(out, &plato, args));
+    DL_TRY(take_flags(out, &plato, args));
+    DL_TRY(dl_plato_finish(out, &plato));
+    if (tell && plato.unused[0])
+        dl_log(DILOCO_LOG_WARN, "not used here, and of no effect on the result: %s", plato.unused);
     if (dl_args_has(args, DL_FLAG_REPLICAS))
         DL_TRY(dl_settings_replicas(out, args->flags[DL_FLAG_REPLICAS]));
     DL_TRY(default_store(out, args->target));
     return default_state_dir(out);
+}
+
+diloco_status dl_settings_load(dl_config *out, const dl_args *args)
+{
+    return load(out, args, true);
 }
 
 bool dl_is_config_file(const char *target)
@@ -337,7 +256,7 @@ bool dl_is_config_file(const char *target)
 static diloco_status load_target(dl_config *out, const char *target)
 {
     const dl_args args = {.command = dl_command_find("train"), .target = target};
-    if (dl_is_config_file(target)) return dl_settings_load(out, &args);
+    if (dl_is_config_file(target)) return load(out, &args, false);
     dl_config_init(out);
     DL_TRY(dl_config_set(out, "run.store", target, "given"));
     return default_state_dir(out);
@@ -385,5 +304,6 @@ diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
     dl_config file = *out;
     DL_TRY(diloco_run_config(out, file.store));
     DL_TRY(tell_differences(&file, out));
-    return take_flags(out, args);
+    dl_plato plato = {.torchvision = false};
+    return take_flags(out, &plato, args);
 }

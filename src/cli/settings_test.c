@@ -204,6 +204,58 @@ TEST(settings_reach_another_process_with_their_places)
     dl_buf_deinit(&text);
 }
 
+/* ---- Plato's files */
+
+TEST(a_file_includes_another_beside_it_and_wins)
+{
+    const char *iid =
+        "datasource = \"Torchvision\"\ndataset_name = \"MNIST\"\npartition_size = 20000\n"
+        "sampler = \"iid\"\n";
+    scratch_write("iid.toml", iid, strlen(iid));
+    CHECK_OK(load("[data]\ninclude = \"iid.toml\"\npartition_size = 1000\n", ""));
+    CHECK_STR("MNIST", config.datasource);
+    CHECK_STR("iid", config.sampler);
+    CHECK_INT(1000, config.partition_size);
+    CHECK_STR("data", config.train_path);
+    check_origin("run.toml:3:18", "data.partition_size");
+    check_origin("iid.toml:4:11", "data.sampler");
+    check_refused("no such configuration file", "[data]\ninclude = \"none.toml\"\n", "");
+    check_refused("names one other file", "[data]\ninclude = [\"iid.toml\"]\n", "");
+}
+
+TEST(server_type_and_clients_name_the_preset)
+{
+    CHECK_OK(load("[clients]\ntotal_clients = 5\n[server]\ntype = \"diloco\"\n", ""));
+    CHECK_STR("federated", config.preset);
+    CHECK_STR("nesterov", config.outer_optimizer);
+    CHECK_OK(load("[clients]\ntotal_clients = 5\n[trainer]\nepochs = 3\n", ""));
+    CHECK_STR("fedavg", config.preset);
+    CHECK_STR("num_samples", config.weighting);
+    CHECK_INT(0, config.local_steps); /* whole epochs */
+    CHECK_NEAR(0, config.gradient_clip, 0);
+    CHECK_OK(load("", "--set server.type=fedyogi --set clients.total_clients=3"));
+    CHECK_STR("fedyogi", config.preset);
+    CHECK_OK(load("server.type = \"diloco\"\n", ""));
+    CHECK_STR("diloco", config.preset);
+    check_refused("keep one", "preset = \"fedavg\"\nserver.type = \"diloco\"\n", "");
+}
+
+TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
+{
+    CHECK_OK(load("[trainer]\noptimizer = \"AdamW\"\nmax_concurrency = 7\n"
+                  "[parameters.learning_rate]\nwarmup_steps = \"1000it\"\n"
+                  "[server]\naddress = \"127.0.0.1\"\n[clients]\ndo_test = false\n",
+                  "--set trainer.optimizer=SGD"));
+    CHECK_STR("sgd", config.optimizer);
+    CHECK_INT(1000, config.warmup_steps);
+    CHECK_STATUS(DILOCO_EREFUSED, load("[clients]\ndo_test = true\n", ""));
+    CHECK_CONTAINS("run.toml:2:11: clients.do_test = true is Plato's", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, load("", "--set trainer.bf16=true"));
+    CHECK_CONTAINS("--set: trainer.bf16 = true", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, load("[data.train_kwargs]\nname = \"x\"\n", ""));
+    check_refused("needs data.dataset_name", "data.datasource = \"Torchvision\"\n", "");
+}
+
 TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           the_file_outranks_its_preset_and_a_flag_outranks_the_files_preset,
           the_defaults_are_the_values_of_preset_diloco,
@@ -214,4 +266,7 @@ TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           flags_that_contradict_each_other_are_refused,
           replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given,
           the_store_is_named_after_the_file_and_the_private_state_lies_beside_it,
-          a_file_that_is_not_there_is_said_so, settings_reach_another_process_with_their_places)
+          a_file_that_is_not_there_is_said_so, a_file_includes_another_beside_it_and_wins,
+          server_type_and_clients_name_the_preset,
+          platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name,
+          settings_reach_another_process_with_their_places)

@@ -49,6 +49,8 @@ const dl_image_kind dl_images_cifar10 = {
     .name = "CIFAR10",
     .folder = "cifar-10-batches-bin", /* what its archive unpacks to */
     .files = "data_batch_1.bin, test_batch.bin and the like (.gz as well)",
+    .fetch = "Fetch https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz and unpack it in that "
+             "folder; the Python version of the set is not read",
     .sample = {.kind = DL_IMAGES,
                .length = 1,
                .classes = CLASSES,

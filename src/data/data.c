@@ -171,8 +171,8 @@ static diloco_status open_images(dl_data *data, const dl_config *config)
     if (data->images.n == 0)
         return dl_fail(DILOCO_EINVAL,
                        "data.train_path: %s has no training images: datasource "
-                       "\"%s\" looks for %s",
-                       config->train_path, data->kind->name, data->kind->files);
+                       "\"%s\" looks for %s. %s",
+                       config->train_path, data->kind->name, data->kind->files, data->kind->fetch);
     DL_TRY(dl_images_open(&data->own_test_images, data->kind, test_path,
                           own ? "data.test_path" : "data.train_path", true));
     data->n_train = data->images.n;

@@ -51,8 +51,10 @@ static diloco_status check_folder(const char *path, const char *option, const dl
 {
     struct stat st;
     if (!*path)
-        return dl_fail(DILOCO_EINVAL, "%s is not set: name the folder with %s", option,
-                       kind->files);
+        return dl_fail(DILOCO_EINVAL, "%s is not set: name the folder with %s; %s", option,
+                       kind->files, kind->fetch);
+    if (stat(path, &st) && errno == ENOENT)
+        return dl_fail(DILOCO_ENOENT, "%s: there is no folder %s. %s", option, path, kind->fetch);
     if (stat(path, &st)) {
         diloco_status status = dl_fail_errno(errno, "open", path);
         return dl_fail_context(status, "%s", option);

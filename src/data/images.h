@@ -29,6 +29,7 @@ typedef struct dl_image_kind {
     const char *name;   /* data.datasource */
     const char *folder; /* where its own tools put it below the folder named, or "" */
     const char *files;  /* for the text of errors */
+    const char *fetch;  /* likewise: where they can be had, and where they belong */
     dl_sample sample;
     size_t crop_pad; /* augmentation: shifted by up to so many pixels, zeros around it */
     bool mirror;     /* and mirrored half of the time */

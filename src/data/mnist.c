@@ -97,6 +97,9 @@ const dl_image_kind dl_images_mnist = {
     .name = "MNIST",
     .folder = "MNIST/raw", /* torchvision's */
     .files = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the like (.gz as well)",
+    .fetch = "Fetch train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
+             "t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz from "
+             "https://ossci-datasets.s3.amazonaws.com/mnist/ into that folder, or its MNIST/raw",
     .sample = {.kind = DL_IMAGES,
                .length = 1,
                .classes = CLASSES,

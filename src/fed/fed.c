@@ -7,11 +7,14 @@
  * (client.h). So a life begins as any other does. */
 #include "fed/fed.h"
 
+#include "base/log.h"
 #include "fed/worker.h"
 #include "train/checks.h"
+#include "train/contract.h"
 #include "train/evaluate.h"
 #include "train/local_steps.h"
 #include "train/opening.h"
+#include "train/results.h"
 #include "train/stop.h"
 
 #include <inttypes.h>
@@ -29,6 +32,8 @@ typedef struct life {
     dl_recorder recorder;
     dl_stop *stop;
     dl_meter meter;
+    dl_results results; /* of who closes entries */
+    bool reached;       /* trainer.target_accuracy */
     diloco_run_info now;
 } life;
 
@@ -57,34 +62,77 @@ static diloco_status work(void *user, bool *worked)
 
 /* ---- evaluating --------------------------------------------------------------------------- */
 
-/* One of the closers does it: in turn, by the number in the name. */
-static bool evaluation_due(const life *l)
+/* One of the closers does what follows a round: in turn, by the number in the name. */
+static bool my_turn(const life *l)
 {
     const dl_config *c = &l->setup.config;
-    const uint64_t entry = l->now.entry, every = (uint64_t)c->eval_every;
-    if (is_role(l, "worker") || !c->server_test) return false;
-    if (dl_data_test_samples(l->setup.data) == 0) return false;
-    if (entry != l->now.entries && (every == 0 || entry % every != 0)) return false;
+    const uint64_t every = (uint64_t)c->eval_every;
+    if (is_role(l, "worker")) return false;
     if (is_role(l, "server")) return true;
-    const uint64_t turn = every ? entry / every : entry;
+    const uint64_t turn = every ? l->now.entry / every : l->now.entry;
     const char *digits = l->name + strcspn(l->name, "0123456789");
     return turn % (uint64_t)dl_local_replicas(c) ==
            strtoull(digits, NULL, 10) % (uint64_t)dl_local_replicas(c);
 }
 
-static diloco_status evaluate(life *l)
+static bool evaluation_due(const life *l)
 {
-    dl_score score;
+    const dl_config *c = &l->setup.config;
+    const uint64_t every = (uint64_t)c->eval_every;
+    if (!c->server_test || dl_data_test_samples(l->setup.data) == 0) return false;
+    return l->now.entry == l->now.entries || (every > 0 && l->now.entry % every == 0);
+}
+
+static diloco_status evaluate(dl_score *score, life *l)
+{
     progress(l, "eval");
-    DL_TRY(dl_evaluate_shared(&score, NULL, &l->setup, l->run, 0));
+    DL_TRY(dl_evaluate_shared(score, NULL, &l->setup, l->run, 0));
     dl_json *j = dl_recorder_begin(&l->recorder, "eval");
     dl_json_u64(j, "entry", l->now.entry);
     dl_json_u64(j, "step", l->now.step);
-    dl_json_f64(j, "loss", score.loss);
-    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(score.loss));
-    dl_json_f64(j, "accuracy", score.accuracy);
-    dl_json_u64(j, "targets", score.n_targets);
+    dl_json_f64(j, "loss", score->loss);
+    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(score->loss));
+    dl_json_f64(j, "accuracy", score->accuracy);
+    dl_json_u64(j, "targets", score->n_targets);
     return dl_recorder_end(&l->recorder);
+}
+
+static void see_target(life *l, double accuracy)
+{
+    const double target = l->setup.config.target_accuracy;
+    if (target <= 0 || !(accuracy >= target) || diloco_run_done(l->run)) return;
+    l->reached = true;
+    dl_log(DILOCO_LOG_WARN,
+           "accuracy %.4f has reached trainer.target_accuracy = %g: stopped after %" PRIu64
+           " of %" PRIu64 " rounds",
+           accuracy, target, l->now.entry, l->now.entries);
+}
+
+/* Evaluates and puts the row of the results, in the turn's order. Results that cannot be written do
+ * not stop training. */
+static diloco_status end_round(life *l)
+{
+    dl_score score;
+    const bool due = evaluation_due(l);
+    if (!my_turn(l)) return DILOCO_OK;
+    if (due) DL_TRY(evaluate(&score, l));
+    if (dl_results_put(&l->results, l->now.entry, due ? &score : NULL))
+        dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());
+    if (due) see_target(l, score.accuracy);
+    return DILOCO_OK;
+}
+
+/* A life that ended between a round and its row left that to the next one. */
+static diloco_status begin_results(life *l)
+{
+    const uint64_t entry = l->now.entry;
+    if (is_role(l, "worker")) return DILOCO_OK;
+    DL_TRY(dl_results_open(&l->results, &l->setup.config, entry));
+    if (entry == 0) return DILOCO_OK;
+    const double accuracy = dl_results_accuracy(&l->results, entry);
+    if (isnan(accuracy)) return end_round(l);
+    see_target(l, accuracy);
+    return DILOCO_OK;
 }
 
 /* ---- a life ------------------------------------------------------------------------------- */
@@ -100,6 +148,7 @@ static diloco_status record_life(life *l)
     dl_json *j = dl_recorder_begin(&l->recorder, "trainer");
     dl_json_u64(j, "generation", l->now.generation);
     dl_json_str(j, "role", l->setup.config.role);
+    dl_json_str(j, "contract", dl_contract_name(&l->setup.config));
     dl_json_i64(j, "clients", l->setup.config.total_clients);
     dl_json_str(j, "program", diloco_version());
     dl_json_str(j, "isa", diloco_isa());
@@ -122,7 +171,8 @@ static diloco_status join(life *l)
     l->now = diloco_run_now(l->run);
     dl_meter_begin(&l->meter, &l->now);
     if (!is_role(l, "server")) dl_worker_begin(&l->worker);
-    return record_life(l);
+    DL_TRY(record_life(l));
+    return begin_results(l);
 }
 
 static diloco_status round_of_run(life *l)
@@ -142,12 +192,12 @@ static bool asked_to_stop(const life *l)
 
 static diloco_status loop(life *l)
 {
-    while (!diloco_run_done(l->run)) {
+    while (!diloco_run_done(l->run) && !l->reached) {
         const uint64_t entry = l->now.entry;
         const diloco_status status = round_of_run(l);
         if (status && status != DILOCO_EINTERRUPTED) return status;
-        if (!status && l->now.entry != entry && evaluation_due(l)) DL_TRY(evaluate(l));
-        if (status || (asked_to_stop(l) && !diloco_run_done(l->run)))
+        if (!status && l->now.entry != entry) DL_TRY(end_round(l));
+        if (status || (asked_to_stop(l) && !diloco_run_done(l->run) && !l->reached))
             return dl_fail(DILOCO_EINTERRUPTED,
                            "%s stopped at entry %" PRIu64 " of %" PRIu64
                            ": the same command goes on from here",
@@ -192,6 +242,7 @@ diloco_status dl_fed_train(const dl_config *config, const char *name,
     char text[2048]; /* what went wrong, whatever goes wrong in closing */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_stop_destroy(l.stop);
+    dl_results_close(&l.results);
     dl_recorder_close(&l.recorder);
     diloco_run_close(l.run);
     dl_worker_close(&l.worker);

@@ -111,12 +111,14 @@ static diloco_status view_init(view *v)
 static diloco_log_entry show(view *v)
 {
     const dl_entry *e = &v->entry;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, steps = 0, samples = 0;
     for (size_t i = 0; i < e->n_members; i++) {
         dl_life_text(v->lives[i], &e->members[i].life);
         v->members[i] = v->lives[i];
         v->weights[i] = e->members[i].weight;
         bytes += e->members[i].bytes;
+        steps += e->members[i].steps;
+        samples += e->members[i].samples;
     }
     for (size_t i = 0; i < e->roster.n; i++)
         v->roster[i] = e->roster.names[i];
@@ -141,6 +143,8 @@ static diloco_log_entry show(view *v)
                               .bytes = bytes,
                               .combined_by = v->combined_by,
                               .combined_bytes = e->combined.there ? e->combined.bytes : 0,
+                              .steps = steps,
+                              .samples = samples,
                               .base = v->base,
                               .result = v->result,
                               .prev = v->prev};

@@ -85,11 +85,17 @@ static const diloco_preset presets[] = {
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "topk"},
             {"server.diloco.codec_keep", "0.015625"}, {"server.diloco.codec_values", "2bit"},
             {"server.diloco.error_feedback", "0.95"})},
-    /* Plato's contract and its shipped numbers. */
+    /* Plato's contract; what a file of Plato's leaves out is as there: PyTorch's defaults, no
+     * clipping, all of the test set after every round. A file that names no preset gets this one.
+     */
     {"federated", "DiLoCo over logical clients that are sampled each round (Plato's contract)",
-     "Douillard et al. 2023, arXiv:2311.08105, as a federated server: docs/federated.md",
+     "Douillard et al. 2023, arXiv:2311.08105, as a federated server: docs/contract.md",
      VALUES({"clients.total_clients", "50"}, {"trainer.local_steps_per_round", "500"},
-            {"trainer.optimizer", "adamw"}, {"server.diloco.outer_optimizer", "nesterov"},
+            {"trainer.optimizer", "adamw"}, {"parameters.optimizer.lr", "0.001"},
+            {"parameters.optimizer.weight_decay", "0.01"}, {"parameters.optimizer.decay_of", "all"},
+            {"trainer.lr_scheduler", "constant"}, {"trainer.gradient_clip", "0"},
+            {"trainer.eval_batches", "0"}, {"data.sampler", "iid"},
+            {"server.diloco.outer_optimizer", "nesterov"},
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},
             {"server.diloco.combiner", "mean"}, {"server.diloco.aggregation_weighting", "uniform"},
             {"server.diloco.codec", "f32"}, {"run.on_missing", "wait"})},
@@ -97,6 +103,34 @@ static const diloco_preset presets[] = {
      "McMahan et al. 2016, arXiv:1602.05629, algorithm 1",
      VALUES({"server.diloco.outer_optimizer", "sgd"}, {"server.diloco.outer_learning_rate", "1"},
             {"server.diloco.outer_momentum", "0"}, {"server.diloco.combiner", "mean"},
+            {"server.diloco.aggregation_weighting", "num_samples"},
+            {"server.diloco.codec", "f32"})},
+    {"fedavgm", "fedavg with momentum at the server", "Hsu, Qi, Brown 2019, arXiv:1909.06335",
+     VALUES(
+         {"server.diloco.outer_optimizer", "momentum"}, {"server.diloco.outer_learning_rate", "1"},
+         {"server.diloco.outer_momentum", "0.9"}, {"server.diloco.combiner", "mean"},
+         {"server.diloco.aggregation_weighting", "num_samples"}, {"server.diloco.codec", "f32"})},
+    /* eps is their tau, and 0.1 the usual learning rate of federated programs with it. */
+    {"fedadam", "Adam at the server, on the mean of the replicas",
+     "Reddi et al. 2020, arXiv:2003.00295, algorithm 2",
+     VALUES(
+         {"server.diloco.outer_optimizer", "fedadam"}, {"server.diloco.outer_learning_rate", "0.1"},
+         {"server.diloco.outer_beta1", "0.9"}, {"server.diloco.outer_beta2", "0.99"},
+         {"server.diloco.outer_eps", "0.001"}, {"server.diloco.combiner", "mean"},
+         {"server.diloco.aggregation_weighting", "num_samples"}, {"server.diloco.codec", "f32"})},
+    {"fedyogi", "Yogi at the server, on the mean of the replicas",
+     "Reddi et al. 2020, arXiv:2003.00295, algorithm 2",
+     VALUES(
+         {"server.diloco.outer_optimizer", "fedyogi"}, {"server.diloco.outer_learning_rate", "0.1"},
+         {"server.diloco.outer_beta1", "0.9"}, {"server.diloco.outer_beta2", "0.99"},
+         {"server.diloco.outer_eps", "0.001"}, {"server.diloco.combiner", "mean"},
+         {"server.diloco.aggregation_weighting", "num_samples"}, {"server.diloco.codec", "f32"})},
+    {"fedadagrad", "Adagrad at the server, on the mean of the replicas",
+     "Reddi et al. 2020, arXiv:2003.00295, algorithm 2",
+     VALUES({"server.diloco.outer_optimizer", "fedadagrad"},
+            {"server.diloco.outer_learning_rate", "0.1"}, {"server.diloco.outer_beta1", "0"},
+            {"server.diloco.outer_beta2", "0.99"}, {"server.diloco.outer_eps", "0.001"},
+            {"server.diloco.combiner", "mean"},
             {"server.diloco.aggregation_weighting", "num_samples"},
             {"server.diloco.codec", "f32"})},
     /* The baseline. Each replica clips its own gradient to trainer.gradient_clip before it is

@@ -3,6 +3,7 @@
  *
  *     matrix_test                      a part of all combinations, every example, docs/refusals.md
  *     matrix_test --all                every combination of the axes (minutes)
+ *     matrix_test --contract           the tables of docs/contract.md
  *     matrix_test --judge              what is said to each line of settings on stdin: the exit
  * code, then its sentence, or the codes of the warnings matrix_test --markdown docs/refusals.md as
  * it should be
@@ -291,7 +292,16 @@ static void print_row(FILE *out, combination *c, const rule *r)
     fprintf(out, " |\n");
 }
 
-static void print_table(FILE *out, int verb, const char *title, const char *about)
+/* Is a rule of docs/contract.md? */
+static bool of_contract(const rule *r)
+{
+    static const char *const begins[] = {"contract_", "clients", "unfaithful_"};
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        if (!strncmp(r->code, begins[i], strlen(begins[i]))) return true;
+    return false;
+}
+
+static void print_table(FILE *out, int verb, const char *title, const char *about, bool contract)
 {
     const bool codes = verb == WARNED;
     combination *c = malloc(sizeof *c);
@@ -299,7 +309,8 @@ static void print_table(FILE *out, int verb, const char *title, const char *abou
     fprintf(out, "\n## %s\n\n%s\n\n| for example |%s what is said |\n|---|%s---|\n", title, about,
             codes ? " code |" : "", codes ? "---|" : "");
     for (size_t i = 0; i < all.n_rules; i++)
-        if ((int)all.rules[i].verb == verb) print_row(out, c, &all.rules[i]);
+        if ((int)all.rules[i].verb == verb && (!contract || of_contract(&all.rules[i])))
+            print_row(out, c, &all.rules[i]);
     free(c);
 }
 
@@ -317,12 +328,25 @@ static void print_page(FILE *out)
         "a run begins.\n");
     print_table(out, REFUSED, "Refused",
                 "Exit code 3, before anything is written: the settings are sound each by itself, "
-                "and together they cannot be what their names say, or are not built.");
+                "and together they cannot be what their names say, or are not built.",
+                false);
     print_table(out, INVALID, "Wrong",
-                "Exit code 2: a value that is missing, or out of reach of the others.");
+                "Exit code 2: a value that is missing, or out of reach of the others.", false);
     print_table(out, WARNED, "Warned about",
                 "On stderr when training begins, and in the record: `{\"event\":\"warn\",\"code\":"
-                "…,\"text\":…}`.");
+                "…,\"text\":…}`.",
+                false);
+}
+
+/* The part of docs/contract.md that contract_test.py compares. */
+static void print_contract(FILE *out)
+{
+    print_table(out, REFUSED, "Refused", "Exit code 3.", true);
+    print_table(out, INVALID, "Wrong", "Exit code 2.", true);
+    print_table(out, WARNED, "Warned about",
+                "On stderr and in the record. With one whose code begins with `unfaithful` the "
+                "record says `\"contract\":\"unfaithful\"`.",
+                true);
 }
 
 static void compare_page(const char *path)
@@ -384,6 +408,8 @@ int main(int argc, char **argv)
     table_read(&all, "tests/matrix/rules.txt");
     if (!strcmp(mode, "--markdown")) {
         print_page(stdout);
+    } else if (!strcmp(mode, "--contract")) {
+        print_contract(stdout);
     } else if (!strcmp(mode, "--judge")) {
         judge_all();
     } else {

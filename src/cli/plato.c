@@ -1,0 +1,164 @@
+/* plato.c - one row a key of Plato's that is no option, one a value that it spells otherwise. */
+#include "cli/plato.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- keys */
+
+/* fine: the value that asks for nothing; "*": any, as it cannot change the result; NULL: none.
+ * A key that ends with '.' is all below it. */
+static const struct {
+    const char *key, *fine, *instead;
+} keys[] = {
+    {"general.debug", "false", "run.on_missing = \"commit_partial\" goes on without who is gone"},
+
+    {"clients.do_test", "false", "the server's evaluation of the shared model is the accuracy"},
+    {"clients.comm_simulation", "*", NULL},
+    {"clients.compute_comm_time", "*", NULL},
+    {"clients.speed_simulation", "false", "simulated speeds are not built; leave it false"},
+    {"clients.sleep_simulation", "false", "simulated speeds are not built; leave it false"},
+    {"clients.random_seed", "*", NULL},
+    {"clients.max_sleep_time", "*", NULL},
+    {"clients.avg_training_time", "*", NULL},
+    {"clients.simulation_distribution.", "*", NULL},
+    {"clients.participating_clients_ratio", NULL, "clients.per_round is how many take part"},
+
+    {"server.address", "*", NULL},
+    {"server.port", "*", NULL},
+    {"server.ping_interval", "*", NULL},
+    {"server.ping_timeout", "*", NULL},
+    {"server.simulate_wall_time", "*", NULL},
+    {"server.model_path", "*", NULL},
+    {"server.checkpoint_path", "*", NULL},
+    {"server.periodic_interval", "*", NULL},
+    {"server.staleness_bound", "*", NULL},
+    {"server.minimum_clients_aggregated", "*", NULL},
+    {"server.minimum_edges_aggregated", "*", NULL},
+    {"server.request_update", "*", NULL},
+    {"server.downlink_bandwidth", "*", NULL},
+    {"server.uplink_bandwidth", "*", NULL},
+    {"server.edge_downlink_bandwidth", "*", NULL},
+    {"server.edge_uplink_bandwidth", "*", NULL},
+    {"server.disable_clients", "false", "--set run.role=server starts a server alone"},
+    {"server.s3_endpoint_url", NULL, "run.store = \"s3://BUCKET/RUN\" keeps the run in a bucket"},
+    {"server.s3_bucket", NULL, "run.store = \"s3://BUCKET/RUN\" keeps the run in a bucket"},
+
+    {"data.download", "*", NULL},
+    {"data.testset_sampler", "*", NULL},
+    {"data.testset_size", NULL, "trainer.eval_batches is how much an evaluation looks at"},
+    {"data.partition_distribution.", NULL, "data.sampler = \"distribution_noniid\" has such sizes"},
+    {"data.anchor_classes", NULL, "take data.sampler = \"label_quantity_noniid\""},
+    {"data.consistent_clients_size", NULL, "take data.sampler = \"label_quantity_noniid\""},
+    {"data.keep_anchor_classes_size", NULL, "take data.sampler = \"label_quantity_noniid\""},
+    {"data.split_parameter", NULL, "data.train_path and data.test_path name the files"},
+    {"data.train_split", NULL, "data.train_path and data.test_path name the files"},
+    {"data.test_split", NULL, "data.train_path and data.test_path name the files"},
+    {"data.dataset_kwargs.", NULL, "data.train_path and data.test_path name the files"},
+    {"data.train_kwargs.", NULL, "data.train_path and data.test_path name the files"},
+    {"data.test_kwargs.", NULL, "data.train_path and data.test_path name the files"},
+
+    {"trainer.max_concurrency", "*", NULL},
+    {"trainer.parallelized", "*", NULL},
+    {"trainer.loss_criterion", "CrossEntropyLoss", "the loss is the model's, cross-entropy"},
+    {"trainer.model_type", NULL, "trainer.model_name is enough"},
+    {"trainer.global_lr_scheduler", NULL, "server.diloco.outer_lr_schedule is the server's"},
+    {"trainer.target_perplexity", NULL, "the run ends after trainer.rounds"},
+    {"trainer.bf16", "false", "training is in float32"},
+    {"trainer.fp16", "false", "training is in float32"},
+
+    {"algorithm.cross_silo", "false", "one server or none: there are no edge servers"},
+    {"algorithm.local_rounds", NULL, "one server or none: there are no edge servers"},
+
+    {"parameters.optimizer.amsgrad", "false", "leave it away"},
+    {"parameters.optimizer.nesterov", "false", "the inner sgd has plain momentum"},
+    {"parameters.loss_criterion.", NULL, "the loss is the model's, cross-entropy"},
+
+    {"results.record_clients_accuracy", "false", "the record has each client's loss"},
+};
+
+static bool answers(const char *row, const char *key)
+{
+    size_t len = strlen(row);
+    return row[len - 1] == '.' ? strncmp(row, key, len) == 0 : strcmp(row, key) == 0;
+}
+
+static void note(dl_plato *plato, const char *key)
+{
+    size_t used = strlen(plato->unused);
+    snprintf(plato->unused + used, sizeof plato->unused - used, "%s%s", used ? ", " : "", key);
+}
+
+bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, const char *text,
+                    const char *at)
+{
+    *status = DILOCO_OK;
+    if (strcmp(key, "data.datasource") == 0 && strcmp(text, "Torchvision") == 0)
+        return plato->torchvision = true;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!answers(keys[i].key, key)) continue;
+        bool any = keys[i].fine && strcmp(keys[i].fine, "*") == 0;
+        if (any)
+            note(plato, key);
+        else if (!keys[i].fine || strcmp(keys[i].fine, text) != 0)
+            *status = dl_fail(DILOCO_EREFUSED, "%s: %s = %.100s is Plato's, and not built here: %s",
+                              at, key, text, keys[i].instead);
+        return true;
+    }
+    return false;
+}
+
+/* ---- words */
+
+void dl_plato_words(const char **key, const char **text)
+{
+    static const struct {
+        const char *key, *plato, *ours;
+    } words[] = {
+        {"trainer.optimizer", "AdamW", "adamw"},
+        {"trainer.optimizer", "SGD", "sgd"},
+    };
+    if (strcmp(*key, "data.dataset_name") == 0 || strcmp(*key, "data.dataset") == 0)
+        *key = "data.datasource";
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(words[i].key, *key) == 0 && strcmp(words[i].plato, *text) == 0)
+            *text = words[i].ours;
+}
+
+/* ---- what follows */
+
+const char *dl_plato_preset(const char *server_type, bool clients)
+{
+    if (*server_type == '\0') return clients ? "fedavg" : NULL;
+    return clients && strcmp(server_type, "diloco") == 0 ? "federated" : server_type;
+}
+
+/* Without a number of steps a client of FedAvg trains whole epochs. */
+static diloco_status whole_epochs(dl_config *config)
+{
+    const char *from = dl_config_origin(config, "trainer.local_steps_per_round");
+    bool given = strcmp(from, "default") != 0 && strncmp(from, "preset ", 7) != 0;
+    if (!dl_config_federated(config) || config->epochs == 0 || given ||
+        strcmp(config->preset, "federated") == 0)
+        return DILOCO_OK;
+    return dl_config_set(config, "trainer.local_steps_per_round", "0", "trainer.epochs");
+}
+
+diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato)
+{
+    const char *type = config->server_type;
+    bool given = dl_config_given(config, "server.type");
+    const char *preset = dl_plato_preset(given ? type : "", dl_config_federated(config));
+    if (preset && given && strcmp(preset, config->preset) != 0)
+        return dl_fail(
+            DILOCO_EINVAL,
+            "server.type = \"%s\" (%s) is preset %s, and preset is \"%s\" (%s): keep one", type,
+            dl_config_origin(config, "server.type"), preset, config->preset,
+            dl_config_origin(config, "preset"));
+    if (plato->torchvision && !dl_config_given(config, "data.datasource"))
+        return dl_fail(DILOCO_EINVAL, "data.datasource = \"Torchvision\" needs data.dataset_name: "
+                                      "MNIST or CIFAR10");
+    if (plato->torchvision && !config->train_path[0])
+        DL_TRY(dl_config_set(config, "data.train_path", "data", "chosen"));
+    return whole_epochs(config);
+}

@@ -1,0 +1,253 @@
+/* settings_file.c - an included file is walked before the one that includes it, which thereby wins.
+ * Each walk has one function for a value; what it collects is in the walker. */
+#include "cli/settings_file.h"
+
+#include "base/file.h"
+#include "cli/toml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256 };
+
+struct dl_settings_file {
+    dl_config_path path;
+    const char *shown; /* of path: short enough for an origin */
+    dl_buf text;
+    char section[KEY_MAX];      /* "data.", where [data] includes it; else "" */
+    dl_settings_file *included; /* owned; NULL: none */
+};
+
+typedef struct walker {
+    const dl_settings_file *file; /* the one under way */
+    diloco_status status;         /* the first mistake; it ends the walk */
+    dl_settings_names *names;
+    dl_config *config;
+    dl_plato *plato;
+    dl_settings_file *next; /* what is found to be included */
+} walker;
+
+static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn)
+{
+    dl_toml_error error;
+    w->file = file;
+    w->status = DILOCO_OK;
+    if (!dl_toml_walk((const char *)file->text.data, file->text.len, fn, w, &error))
+        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", file->path, error.at.line, error.at.column,
+                       error.text);
+    return w->status;
+}
+
+static diloco_status walk_all(walker *w, const dl_settings_file *file, dl_toml_fn fn)
+{
+    if (file->included) DL_TRY(walk(w, file->included, fn));
+    return walk(w, file, fn);
+}
+
+static void place(char out[PLACE_MAX], const dl_settings_file *f, dl_toml_place at)
+{
+    snprintf(out, PLACE_MAX, "%s:%u:%u", f->shown, at.line, at.column);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void full_key(char out[KEY_MAX], const dl_settings_file *f, const char *key)
+{
+    snprintf(out, KEY_MAX, "%s%s", begins(key, f->section) ? "" : f->section, key);
+}
+
+/* ---- opening */
+
+/* Of "data.include" the section "data."; "include" is of none. */
+static bool is_include(const char *key)
+{
+    const char *dot = strchr(key, '.');
+    return strcmp(dot ? dot + 1 : key, "include") == 0;
+}
+
+static diloco_status find_included(walker *w, const dl_toml_value *value)
+{
+    const char *from = w->file->path, *slash = strrchr(from, '/'), *dot = strchr(value->key, '.');
+    int folder = slash && value->text[0] != '/' ? (int)(slash + 1 - from) : 0;
+    if (value->type != DL_TOML_STRING || w->next)
+        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s names one other file, in quotes",
+                       w->file->shown, value->at.line, value->at.column, value->key);
+    w->next = calloc(1, sizeof *w->next);
+    if (!w->next) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration file");
+    int n = snprintf(w->next->path, sizeof w->next->path, "%.*s%s", folder, from, value->text);
+    snprintf(w->next->section, KEY_MAX, "%.*s", dot ? (int)(dot + 1 - value->key) : 0, value->key);
+    return n < (int)sizeof w->next->path
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EINVAL, "%s: the path that %s names is too long", from, value->key);
+}
+
+static bool on_include(void *user, const dl_toml_value *value)
+{
+    walker *w = user;
+    if (is_include(value->key)) w->status = find_included(w, value);
+    return !w->status;
+}
+
+/* Origins hold 95 characters: of a long path only its last component is shown. */
+static const char *short_enough(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strlen(path) > 72 && slash ? slash + 1 : path;
+}
+
+static diloco_status read_file(dl_settings_file *f)
+{
+    f->shown = short_enough(f->path);
+    dl_buf_init(&f->text, FILE_MAX);
+    diloco_status status = dl_file_read(&f->text, f->path);
+    return status == DILOCO_ENOENT
+               ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", f->path)
+               : status;
+}
+
+static diloco_status read_all(dl_settings_file *f)
+{
+    walker w = {.next = NULL};
+    DL_TRY(read_file(f));
+    diloco_status status = walk(&w, f, on_include);
+    f->included = w.next;
+    return !status && f->included ? read_file(f->included) : status;
+}
+
+diloco_status dl_settings_file_open(dl_settings_file **out, const char *path)
+{
+    dl_settings_file *f = calloc(1, sizeof *f);
+    *out = NULL;
+    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration file");
+    int n = snprintf(f->path, sizeof f->path, "%s", path);
+    diloco_status status = n < (int)sizeof f->path
+                               ? read_all(f)
+                               : dl_fail(DILOCO_EINVAL, "%.64s…: the path is too long", path);
+    if (status)
+        dl_settings_file_close(f);
+    else
+        *out = f;
+    return status;
+}
+
+void dl_settings_file_close(dl_settings_file *f)
+{
+    if (!f) return;
+    dl_settings_file_close(f->included);
+    dl_buf_deinit(&f->text);
+    free(f);
+}
+
+/* ---- names */
+
+static bool is_preset(const dl_toml_value *value)
+{
+    return strcmp(value->key, "preset") == 0 && value->type == DL_TOML_STRING;
+}
+
+static bool on_name(void *user, const dl_toml_value *value)
+{
+    walker *w = user;
+    dl_settings_names *n = w->names;
+    char key[KEY_MAX];
+    full_key(key, w->file, value->key);
+    n->clients |= strcmp(key, "clients.total_clients") == 0;
+    if (strcmp(key, "server.type") == 0)
+        snprintf(n->server_type, sizeof n->server_type, "%s", value->text);
+    if (!is_preset(value)) return true;
+    snprintf(n->preset, sizeof n->preset, "%s", value->text);
+    place(n->at, w->file, value->at);
+    return true;
+}
+
+diloco_status dl_settings_file_names(dl_settings_names *out, const dl_settings_file *file)
+{
+    walker w = {.names = out};
+    *out = (dl_settings_names){.preset = ""};
+    return walk_all(&w, file, on_name);
+}
+
+/* ---- values */
+
+static bool may_be_list(const dl_option *row)
+{
+    return strcmp(row->unit, "paths") == 0 || strcmp(row->unit, "names") == 0;
+}
+
+static const char *kind_of(const dl_option *row)
+{
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return "true or false, without quotes";
+    case DL_OPTION_INT:
+        return "a whole number, without quotes";
+    case DL_OPTION_REAL:
+        return "a number, without quotes";
+    case DL_OPTION_TEXT:
+    case DL_OPTION_NAME:
+        break;
+    }
+    return may_be_list(row) ? "text in quotes, or a list of such" : "text in quotes";
+}
+
+static bool fits(const dl_option *row, dl_toml_type type)
+{
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return type == DL_TOML_BOOL;
+    case DL_OPTION_INT: /* steps may be Plato's "1000it" */
+        return type == DL_TOML_INTEGER ||
+               (type == DL_TOML_STRING && strcmp(row->unit, "steps") == 0);
+    case DL_OPTION_REAL:
+        return type == DL_TOML_INTEGER || type == DL_TOML_FLOAT;
+    case DL_OPTION_TEXT:
+    case DL_OPTION_NAME:
+        break;
+    }
+    return type == DL_TOML_STRING || (type == DL_TOML_LIST && may_be_list(row));
+}
+
+/* A second name of the same option is not a second key to TOML. */
+static diloco_status check_once(const walker *w, const dl_option *row, const char *key,
+                                const char *at)
+{
+    const char *before = dl_config_origin(w->config, row->name), *shown = w->file->shown;
+    if (!begins(before, shown) || before[strlen(shown)] != ':') return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s: %s is given already as %s at %s; keep one", at, key,
+                   row->name, before);
+}
+
+static diloco_status take_value(const walker *w, const dl_toml_value *value)
+{
+    char at[PLACE_MAX], room[KEY_MAX];
+    const char *key = room, *text = value->text;
+    diloco_status status;
+    full_key(room, w->file, value->key);
+    place(at, w->file, value->at);
+    if (dl_plato_takes(&status, w->plato, key, text, at)) return status;
+    dl_plato_words(&key, &text);
+    const dl_option *row = dl_option_find(dl_config_table, key);
+    if (!row) place(at, w->file, value->key_at);
+    if (row && !fits(row, value->type))
+        return dl_fail(DILOCO_EINVAL, "%s: %s is %s", at, row->name, kind_of(row));
+    if (row) DL_TRY(check_once(w, row, value->key, at));
+    return dl_config_set(w->config, key, text, at);
+}
+
+static bool on_value(void *user, const dl_toml_value *value)
+{
+    walker *w = user;
+    if (!is_preset(value) && !is_include(value->key)) w->status = take_value(w, value);
+    return !w->status;
+}
+
+diloco_status dl_settings_file_take(dl_config *config, dl_plato *plato,
+                                    const dl_settings_file *file)
+{
+    walker w = {.config = config, .plato = plato};
+    return walk_all(&w, file, on_value);
+}

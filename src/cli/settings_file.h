@@ -1,0 +1,33 @@
+/* settings_file.h - a TOML file of settings, and the one it may include:
+ *
+ *     [data]
+ *     include = "mnist_iid.toml"     a file beside it; its keys may leave out "data."
+ *
+ * What the including file says wins. */
+#ifndef DL_CLI_SETTINGS_FILE_H
+#define DL_CLI_SETTINGS_FILE_H
+
+#include "base/config.h"
+#include "cli/plato.h"
+
+typedef struct dl_settings_file dl_settings_file;
+
+/* Read the file and what it includes. DILOCO_EINVAL with file:line:column: there is no such file,
+ * it is not TOML. DILOCO_EIO, DILOCO_ENOMEM. On error there is nothing to close. */
+DL_MUST_CHECK diloco_status dl_settings_file_open(dl_settings_file **out, const char *path);
+void dl_settings_file_close(dl_settings_file *file); /* NULL is fine */
+
+/* What has to be known before the values are taken; "" or false: it does not say. */
+typedef struct dl_settings_names {
+    char preset[DL_OPTION_NAME_MAX + 1], server_type[DL_OPTION_NAME_MAX + 1];
+    char at[DL_PATH_MAX + 32]; /* of the preset */
+    bool clients;              /* clients.total_clients is there */
+} dl_settings_names;
+DL_MUST_CHECK diloco_status dl_settings_file_names(dl_settings_names *out,
+                                                   const dl_settings_file *file);
+
+/* All values but the preset. DILOCO_EINVAL, DILOCO_EREFUSED as dl_settings_load says. */
+DL_MUST_CHECK diloco_status dl_settings_file_take(dl_config *config, dl_plato *plato,
+                                                  const dl_settings_file *file);
+
+#endif
