@@ -36,7 +36,7 @@ typedef struct diloco_config {
 
     /* [server], [algorithm], [results], [general] */
     dl_config_name server_type, algorithm_type;
-    bool synchronous, server_test;
+    bool synchronous, server_test, plato_compat;
     int64_t total_silos;
     dl_config_path result_types, result_path, base_path;
 
