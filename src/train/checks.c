@@ -246,6 +246,7 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 
 static void warn_warmup(warning *out, const dl_config *config)
 {
+    if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
     if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
     say(out,
         "parameters.learning_rate.warmup_steps = %" PRId64 " is the whole run of %" PRIu64
@@ -255,7 +256,8 @@ static void warn_warmup(warning *out, const dl_config *config)
 
 static void warn_decay(warning *out, const dl_config *config)
 {
-    if (!is(config->lr_scheduler, "wsd") || (uint64_t)config->decay_steps <= dl_positions(config))
+    if (!is(config->lr_scheduler, "wsd") || config->local_steps == 0 ||
+        (uint64_t)config->decay_steps <= dl_positions(config))
         return;
     say(out,
         "parameters.learning_rate.decay_steps = %" PRId64 " is more than the run's %" PRIu64

@@ -111,6 +111,7 @@ short="--set clients.total_clients=4 --set trainer.rounds=2"
         --set trainer.batch_size=16 --set results.types=round,accuracy,steps,samples
     run MNIST/fedavg_lenet5_diloco_comparison $short --set clients.per_round=2 --set trainer.epochs=1 \
         --set data.partition_size=40 --set results.types=round,accuracy,steps,samples
+    ! grep -q warmup_steps err || fail "whole epochs are taken for single steps"
     run CIFAR10/diloco_resnet18 $short --set clients.per_round=1 --set trainer.local_steps_per_round=1 \
         --set trainer.batch_size=2 --set data.partition_size=8 --set trainer.eval_batches=1
     run CIFAR10/fedavg_resnet18_diloco_comparison $short --set clients.per_round=1 \
