@@ -162,12 +162,10 @@ static void count_answer(const replica *r, const dl_event *event)
     count(SIM_RECOMBINED, combine && !a->put);
     count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
     const bool put = a->kind == DL_ASK_CONTRIBUTE;
-    const dl_take *take = put ? dl_pace_take(&r->pace, a->entry) : NULL;
     count(SIM_TAKEOVER, put && event->taken);
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
     count(SIM_HELD, taken && taken->dealt.n > 1);
     count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
-    count(SIM_PASS, put && !event->taken && (!take || take->gone));
     count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
 }
 
@@ -209,9 +207,12 @@ static void save(replica *r)
     memcpy(r->disk.w, r->w, sizeof r->w);
     memcpy(r->disk.rests_on, r->rests_on, sizeof r->rests_on);
     memcpy(r->disk.work, r->work, sizeof r->work);
+    dl_exec_pack_under_way(r->exec);
     const dl_exec_private *p;
-    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++) {
+        if (p->len > sizeof r->disk.own[i]) DIE(r->sim, "%s is too long to save", p->name);
         memcpy(r->disk.own[i], p->data, p->len);
+    }
 }
 
 static void crash(replica *r)
@@ -309,6 +310,9 @@ static void take_up(replica *r)
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
         memcpy(p->data, r->disk.own[i], p->len);
+    if (dl_exec_state(r->exec)->control.entry <= r->disk.pace.folded &&
+        dl_exec_unpack_under_way(r->exec))
+        DIE(r->sim, "%s: %s", r->name, diloco_error_text());
     r->step = r->disk.step;
     r->next_sample = r->disk.next_sample;
 }
@@ -492,6 +496,7 @@ static void make_stops(replica *r)
             return;
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
+        if (stop.kind == DL_STOP_ADOPT && r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
     if (ledger)

@@ -56,7 +56,6 @@ enum {
     X(AHEAD, "contributions put while an earlier entry was open")                                  \
     X(TRAINED_BESIDE, "steps taken while a contribution moved")                                    \
     X(MUTE, "due points that a joiner had too little for")                                         \
-    X(PASS, "contributions of nothing, so that nobody waits")                                      \
     X(RESUMED_UNDER_WAY, "lives that began with contributions under way")                          \
     X(LATE_ADOPT, "replicas passed over that took the shared model (adopt)")                       \
     X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
@@ -90,7 +89,8 @@ typedef struct local_state { /* what a replica's disk holds */
     float w[N_FLOATS];
     uint64_t step, next_sample;
     dl_exec_work work[MAX_FRAGMENTS];
-    unsigned char own[DL_EXEC_MAX_PRIVATES][N_FLOATS * sizeof(float)]; /* the exec's privates */
+    /* the exec's privates: up to MAX_FRAGMENTS + 1 headers of what is under way */
+    unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * DL_CONTRIBUTION_HEADER];
 } local_state;
 
 typedef struct replica {

@@ -101,6 +101,9 @@ DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
                                                     const dl_combine_rule *rule, size_t max_members,
                                                     int n_threads);
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
+/* What it takes; of the buffers that members are decoded to, a codec with views touches none. */
+size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,
+                              size_t max_members, int n_threads);
 
 /* out = step(in); out and in may be the same state. DILOCO_ENUMERIC: a result is not finite;
  * the text names tensor and element; or the rule refuses so few members: such an entry is

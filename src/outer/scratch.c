@@ -84,6 +84,15 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
     layout_rule(s, n_f32, most_stretches, arena);
 }
 
+size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,
+                              size_t max_members, int n_threads)
+{
+    dl_arena measure = {0};
+    dl_outer_scratch s = {.rule = *rule, .max_members = max_members, .n_threads = n_threads};
+    layout(&s, manifest, &measure);
+    return measure.used;
+}
+
 diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest *manifest,
                                       const dl_combine_rule *rule, size_t max_members,
                                       int n_threads)

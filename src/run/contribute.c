@@ -1,17 +1,27 @@
 /* contribute.c - a replica's own contribution: encode what was taken, put it.
  *
  * What was taken does not change until its entry is adopted, so an ask that is carried out again
- * gives the same bytes. */
+ * gives the same bytes, also by a later life, with whose local state it is saved (P16): then the
+ * residual moves on by it, and an eager momentum, as if the life had not ended. */
 #include "run/exec_parts.h"
 
 #include <math.h>
 #include <string.h>
 
+/* A former life's that began from a state which the log does not have is not sent (P3). */
+static bool fits_the_log(const dl_exec *x, const dl_ask *ask, const dl_capture *c)
+{
+    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
+    return !c->restored || dl_hash_equal(c->base, now->digest) ||
+           (lags && dl_hash_equal(c->base, now->before));
+}
+
 /* What this replica has to say to an entry; `g` NULL: nothing, a vector of zeros. */
 static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
 {
     const dl_capture *c = dl_exec_captured(x, ask->entry);
-    if (c) return *c;
+    if (c && fits_the_log(x, ask, c)) return *c;
     return (dl_capture){
         .entry = ask->entry, .base = x->state.now[ask->fragment].digest, .work.loss = NAN};
 }
@@ -52,6 +62,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
                          .dealt = from->dealt};
+    if (c.samples == 0) c.end_sample = c.first_sample;
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec = x->forms[ask->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);
@@ -198,7 +209,8 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     const size_t n_spans = make_object(x, ask, &c, header, &from);
     measure(x, ask, &from, began);
     if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
-    if (nothing || !x->contributed) DL_TRY(find_former(x, ask, &c, nothing, event, until));
+    if (nothing || from.restored || !x->contributed)
+        DL_TRY(find_former(x, ask, &c, nothing, event, until));
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;
 
@@ -226,4 +238,60 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     const diloco_status status = put(x, &ask, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
+}
+
+/* ---- saved and taken up again ------------------------------------------------------------ */
+
+void dl_exec_pack_under_way(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_captures; i++) {
+        const dl_capture *c = &x->captures[i];
+        const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+        unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+        memset(head, 0, DL_CONTRIBUTION_HEADER);
+        if (!c->there || !x->keeps_under_way) continue;
+        const dl_contribution facts = describe(x, &of, c, 0);
+        dl_contribution_write_header(head, &facts);
+    }
+}
+
+static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
+{
+    dl_capture *c = &x->captures[i];
+    dl_contribution f;
+    DL_TRY(dl_contribution_read_header(&f, head, DL_CONTRIBUTION_HEADER));
+    if (f.entry % x->n_captures != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
+        return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
+    c->there = c->restored = true;
+    c->entry = f.entry;
+    c->fragment = f.fragment;
+    c->base = f.base;
+    c->norm = f.norm;
+    c->dealt = f.dealt;
+    c->work = (dl_exec_work){.step = f.step,
+                             .steps = f.steps,
+                             .samples = f.samples,
+                             .tokens = f.tokens,
+                             .shard = f.shard,
+                             .first_sample = f.first_sample,
+                             .end_sample = f.end_sample,
+                             .position = f.position,
+                             .loss = f.loss,
+                             .holds = f.holds};
+    /* Its entry may have counted it since, by this body. */
+    const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+    unsigned char again[DL_CONTRIBUTION_HEADER];
+    (void)make_object(x, &of, &f, again, c);
+    c->body = f.body;
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_unpack_under_way(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_captures && x->keeps_under_way; i++) {
+        const unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+        if (head[0]) DL_TRY(unpack(x, i, head));
+    }
+    x->unpacked = true;
+    return DILOCO_OK;
 }

@@ -87,6 +87,8 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_adopted adopted;
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
+    atomic_store(&d->was_taken, true); /* the next may be put */
+    if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
     if (done) note_adoption(d, &adopted, waited_s);
 }
@@ -148,7 +150,10 @@ diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl
     const dl_config *config = &d->a.run->config;
     dl_pace_begin(&d->pace, config,
                   dl_schedule_entries(&d->pace.schedule, (uint64_t)config->rounds), 0);
-    if (saved) dl_pace_resume(&d->pace, saved);
+    if (saved) {
+        dl_pace_resume(&d->pace, saved);
+        d->stops.weight = saved->weight;
+    }
     DL_TRY(dl_exchange_begin(d, saved ? bases : NULL));
     DL_TRY(dl_exchange_start(d));
     return dl_driver_stop(d);
@@ -185,6 +190,7 @@ bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases)
     const dl_state *state = dl_exec_state(d->a.exec);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         bases[f] = state->now[f].digest;
+    out->weight = d->stops.weight;
     return dl_pace_save(&d->pace, out);
 }
 

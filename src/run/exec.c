@@ -49,16 +49,28 @@ static size_t payload_room(const dl_exec *x)
 static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
-    x->captures = DL_ARENA_ARRAY(arena, dl_capture, x->n_captures);
-    x->nothing = dl_arena_take(arena, most.n_integers * sizeof(int64_t) + most.n_booleans);
-    for (size_t i = 0; i < x->n_captures; i++) {
-        float *g = x->shares_next ? NULL : DL_ARENA_ARRAY(arena, float, most.n_trained);
-        unsigned char *discrete =
-            dl_arena_take(arena, most.n_integers * sizeof(int64_t) + most.n_booleans);
-        if (!x->captures) continue; /* measuring */
-        x->captures[i].g = g;
-        x->captures[i].discrete = discrete;
+    const size_t n = x->n_captures;
+    const size_t discrete = most.n_integers * sizeof(int64_t) + most.n_booleans;
+    const size_t floats = x->shares_next ? 0 : n * most.n_trained;
+    x->captures = DL_ARENA_ARRAY(arena, dl_capture, n);
+    x->nothing = dl_arena_take(arena, discrete);
+    float *g = DL_ARENA_ARRAY(arena, float, floats);
+    unsigned char *d = dl_arena_take(arena, n * discrete);
+    x->heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
+    if (!x->captures) return; /* measuring */
+    for (size_t i = 0; i < n; i++) {
+        x->captures[i].g = g + i * most.n_trained;
+        x->captures[i].discrete = d + i * discrete;
     }
+    /* Nothing is under way when something is saved; or, async, it is not gone on with. */
+    x->keeps_under_way = !x->schedule.async && !x->shares_next;
+    if (!x->keeps_under_way) return;
+    const dl_exec_private all[] = {
+        {"diloco.under_way", g, floats * sizeof *g, true},
+        {"diloco.under_way_discrete", d, n * discrete, false},
+        {"diloco.under_way_heads", x->heads, n * DL_CONTRIBUTION_HEADER, false}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].len) x->privates[x->n_privates++] = all[i];
 }
 
 static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
@@ -105,8 +117,8 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
     x->payload = dl_arena_take(arena, x->gap + room);
-    lay_out_captures(x, arena);
     lay_out_beside(x, arena);
+    lay_out_captures(x, arena);
 }
 
 static void layout(dl_exec *x, dl_arena *arena)
@@ -506,10 +518,13 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
 {
     bool collected;
     (void)event;
-    dl_exec_forget(x);
+    if (!x->unpacked) dl_exec_forget(x);
     DL_TRY(is_collected(x, &collected, ask->entry, until));
-    return dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
-                                   collected ? UINT64_MAX : ask->entry, x->a.pool, until);
+    DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
+                                   collected ? UINT64_MAX : ask->entry, x->a.pool, until));
+    if (x->state.control.entry > ask->entry) dl_exec_forget(x); /* a resume is not told of all */
+    x->unpacked = false;
+    return DILOCO_OK;
 }
 
 typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until);

@@ -60,15 +60,19 @@ void dl_exec_begin_round(dl_exec *exec, uint32_t fragment, uint64_t entry, float
 void dl_exec_decided(dl_exec *exec, uint64_t entry, uint32_t fragment, bool commit, bool counted);
 
 /* What of this has to be saved with the local state: the residual of error feedback, where the
- * round began and on which state. NULL behind the last. */
+ * round began and on which state, what was taken and is under way. NULL behind the last. */
 typedef struct dl_exec_private {
     const char *name;
     void *data;
     size_t len;
     bool f32;
 } dl_exec_private;
-enum { DL_EXEC_MAX_PRIVATES = 4 };
+enum { DL_EXEC_MAX_PRIVATES = 7 };
 const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
+/* Before they are saved; and once they are loaded, before the first REJOIN: what was under way is
+ * still. DILOCO_EPROTO: it is none. */
+void dl_exec_pack_under_way(dl_exec *exec);
+DL_MUST_CHECK diloco_status dl_exec_unpack_under_way(dl_exec *exec);
 
 /* A logical client's contribution to the open entry (docs/federated.md): what the local tensors
  * moved by since theta, under the client's name. `keep` is called with the digest of its body

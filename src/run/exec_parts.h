@@ -10,8 +10,9 @@
 
 /* What was taken for an entry; a slot is free again once the entry is adopted. */
 typedef struct dl_capture {
-    bool there;
+    bool there, restored; /* restored: by a former life, and perhaps put by it */
     uint64_t entry;
+    uint32_t fragment;
     float *g;                /* f32 of the largest fragment: what is encoded, the residual added */
     unsigned char *discrete; /* its integers, then its booleans */
     dl_exec_work work;
@@ -33,6 +34,10 @@ struct dl_exec {
     size_t *first;          /* [n_fragments + 1] into local */
     dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
     size_t n_captures;
+    bool keeps_under_way; /* they are saved with the local state */
+    unsigned char
+        *heads; /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
+                 * its arrays, as the header of what it becomes; zeros: not there */
     unsigned char *nothing; /* zeros for the integers and booleans of a fragment */
     bool shares_next;       /* the one capture lies in the state's free copy */
     /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
@@ -49,6 +54,7 @@ struct dl_exec {
     dl_packer *packer;      /* NULL: payloads are sent as they are */
     unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
     size_t gap;
+    bool unpacked;    /* what is under way rests on the state that is loaded next */
     bool contributed; /* in this life: former lives have nothing open any more */
 
     dl_way way;

@@ -85,7 +85,7 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
     DL_TRY(status);
     run->resumed = true;
     take_progress(run, facts);
-    return DILOCO_OK;
+    return dl_exec_unpack_under_way(run->exec);
 }
 
 /* A gradient is not saved: its step is taken again, since what it is a function of is still there.
@@ -138,6 +138,7 @@ diloco_status dl_run_save_local(diloco_run *run)
         return DILOCO_OK; /* clients have theirs */
     dl_run_skip(run);
     dl_driver_hold(run->driver);
+    dl_exec_pack_under_way(run->exec);
     const diloco_status status = save_local(run);
     dl_driver_release(run->driver);
     return status;

@@ -222,6 +222,7 @@ static void write_pace(dl_json *j, const dl_pace_saved *p)
     dl_json_u64(j, "next_adopt", p->next_adopt);
     dl_json_u64(j, "n_taken", p->n_taken);
     dl_json_u64(j, "base_entry", p->base);
+    dl_json_f32_bits(j, "weight", p->weight);
     dl_json_array(j, "under_way");
     for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
         const dl_take *t = &p->takes[e - p->next_adopt];
@@ -313,6 +314,7 @@ static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
     DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.n_taken, o, "n_taken", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->pace.base, o, "base_entry", UINT64_MAX));
+    DL_TRY(dl_json_read_finite_bits(&f->pace.weight, o, "weight"));
     DL_TRY(read_takes(&f->pace, dl_json_get(o, "under_way"), f->n_fragments));
     DL_TRY(dl_json_read_u64(&f->step, o, "step", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&f->shard, o, "shard", UINT64_MAX));

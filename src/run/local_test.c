@@ -62,7 +62,7 @@ static void scene_begin(scene *s, const char *name)
     s->manifest = dl_hash_bytes("model", 5);
     s->facts = (dl_local_facts){.run = RUN,
                                 .replica = "r0",
-                                .pace = {6000, 12, 11, 13, 7, s->takes, s->paces},
+                                .pace = {6000, 12, 11, 13, 7, 0.25f, s->takes, s->paces},
                                 .step = UINT64_MAX,
                                 .shard = 1,
                                 .next_sample = 46000,
@@ -131,7 +131,7 @@ TEST(local_state_comes_back_to_the_bit)
     CHECK_BYTES(&saved, &s.t, sizeof saved);
     CHECK(facts.pace.folded == 12 && facts.pace.position == 6000 && facts.step == UINT64_MAX);
     CHECK(facts.pace.next_adopt == 11 && facts.pace.n_taken == 13);
-    CHECK(facts.pace.base == 7);
+    CHECK(facts.pace.base == 7 && facts.pace.weight == 0.25f);
     for (size_t k = 0; k < 2; k++) {
         const dl_take *t = &s.takes_back[k], *was = &s.takes[k];
         CHECK(t->entry == was->entry && t->position == was->position);

@@ -165,7 +165,7 @@ static bool has_to_put(dl_machine *m)
     const dl_pace *p = m->a.pace;
     if (is_async(m)) return p->n_taken > p->next_adopt && m->n_put <= p->takes[0].entry;
     if (m->n_put < open_entry(m)) m->n_put = open_entry(m);
-    while (m->n_put < p->n_taken) {
+    while (m->n_put < dl_pace_may_put(p)) {
         const dl_take *take = dl_pace_take(p, m->n_put);
         if (!take || !take->mute) return true;
         m->n_put++;
@@ -177,7 +177,7 @@ bool dl_machine_has_put_all(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     if (is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
-    return m->n_put >= p->n_taken || open_entry(m) >= p->n_taken;
+    return m->n_put >= dl_pace_may_put(p) || open_entry(m) >= p->n_taken;
 }
 
 static dl_time deadline(const dl_machine *m)

@@ -28,7 +28,7 @@ void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64
 {
     p->entries = entries;
     p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
-    p->one_by_one = config->error_feedback > 0 && p->schedule.overlap != DL_OVERLAP_STEPS;
+    p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
     p->hands_off = config->total_clients > 0;
     p->reading = true;
     p->position = p->base = 0;
@@ -145,11 +145,18 @@ dl_stop dl_pace_next(const dl_pace *p)
 
 /* Where the overlap is one round, a fragment is due when its last entry is to be adopted. What that
  * one left behind is part of what is sent now, so it has to be decided; it is waited for here in
- * any case. */
+ * any case. And it is adopted before the next is put: a round begins from the state behind it, not
+ * from whatever the log has come to meanwhile, so that the same run gives the same bits. */
 static bool may_take(const dl_pace *p, uint64_t entry)
 {
     const uint64_t P = p->schedule.n_fragments;
     return !p->one_by_one || entry < P || p->folded > entry - P;
+}
+
+uint64_t dl_pace_may_put(const dl_pace *p)
+{
+    const uint64_t ready = p->next_adopt + p->schedule.n_fragments;
+    return p->one_by_one && !p->schedule.async && ready < p->n_taken ? ready : p->n_taken;
 }
 
 bool dl_pace_ready(const dl_pace *p, dl_stop stop)
@@ -162,7 +169,8 @@ bool dl_pace_ready(const dl_pace *p, dl_stop stop)
 
 bool dl_pace_takes_part(const dl_pace *p, uint64_t entry)
 {
-    return p->schedule.async ? p->n_taken > p->next_adopt && !p->settled : entry < p->n_taken;
+    return p->schedule.async ? p->n_taken > p->next_adopt && !p->settled
+                             : entry < dl_pace_may_put(p);
 }
 
 uint64_t dl_pace_train_until(const dl_pace *p)

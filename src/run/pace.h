@@ -66,6 +66,7 @@ enum { DL_PACE_MAX_TAKES = DL_MAX_FRAGMENTS + 1 };
 typedef struct dl_pace_saved {
     uint64_t position, folded, next_adopt, n_taken;
     uint64_t base;               /* async */
+    float weight;                /* eager: this replica's in the last entry that counted it */
     dl_take *takes;              /* [n_taken - next_adopt], room for DL_PACE_MAX_TAKES */
     dl_pace_fragment *fragments; /* [P]; both the caller's */
 } dl_pace_saved;
@@ -111,6 +112,8 @@ void dl_pace_jumped(dl_pace *pace); /* the fragments behind are adopted */
 
 /* Entries stand that this replica has not read: the trainer waits until they are. */
 void dl_pace_fall_behind(dl_pace *pace);
+/* Of what is taken the entries [0, this) may be put. */
+uint64_t dl_pace_may_put(const dl_pace *pace);
 /* Has this replica something under way that the open entry concerns? */
 bool dl_pace_takes_part(const dl_pace *pace, uint64_t entry);
 /* async: what is under way may be adopted. */

@@ -97,6 +97,8 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
     dl_fp_leave(fp);
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
+    c->fragment = fragment;
+    c->restored = false;
     c->work = *work;
     c->dealt = (dl_dealt){.n = 0};
     if (x->state.control.ledger)

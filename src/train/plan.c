@@ -4,8 +4,9 @@
  *     moments             of the inner optimizer
  *     theta, momentum     the run's state as the log has decided it
  *     staging             its second copy, where an entry is computed before it stands, and the
- *                         replica's own encoded contribution; with overlap or error feedback
- *                         what is under way and what is remembered of it
+ *                         replica's own encoded contribution; what combining the members
+ *                         needs; with overlap or error feedback what is under way and what is
+ *                         remembered of it
  *     contributions       a slot for each member of an entry, where they are kept in memory; one
  *                         for what they come to, where one replica combines for all
  *     activations         the rest of the model's graph, and what the inner optimizer needs
@@ -95,8 +96,12 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     DL_TRY(find_largest(&most, config, manifest));
     out->theta = 4 * out->parameters;
     out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
-    out->staging = dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
-                   kept_beside(config, &schedule, &most);
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, config));
+    out->staging =
+        dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
+        kept_beside(config, &schedule, &most) +
+        dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
     dl_way way;
     DL_TRY(dl_way_of(&way, config, manifest));
     snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);

@@ -28,6 +28,21 @@ TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
     free(config);
 }
 
+TEST(the_plan_counts_what_a_combiner_needs)
+{
+    enum { MANY = 500 };
+    diloco_memory_plan mean, krum;
+    dl_config *config = fixture_config("diloco");
+    set(config, "data.train_path", "");
+    set(config, "run.replicas", "500");
+    set(config, "run.min_replicas", "500");
+    CHECK_OK(diloco_train_plan(&mean, config));
+    set(config, "server.diloco.combiner", "krum"); /* distances of all to all, part by part */
+    CHECK_OK(diloco_train_plan(&krum, config));
+    CHECK(krum.staging - mean.staging >= MANY * MANY * sizeof(double));
+    free(config);
+}
+
 /* ---- against a process that trains */
 
 static uint64_t high_water(void)
@@ -97,5 +112,5 @@ TEST(the_library_says_what_it_is)
     CHECK(diloco_cores() >= 1);
 }
 
-TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter,
+TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, the_plan_counts_what_a_combiner_needs,
           the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)

@@ -1,0 +1,102 @@
+/* resume_test.c - P16: stopped cleanly and resumed, a replica trains the same bits, also where
+ * something was under way: the residual of error feedback moves on by what was sent, and eager's
+ * own momentum and weight are those of the shares that were taken before.
+ *
+ * Two replicas of unequal weight, of whom each is stopped every few steps, end where the same two
+ * end that nobody stops. */
+#include "toy_run.h"
+
+enum { CREW = 2 };
+
+static void crew_of(toy all[CREW], const char *store, const char *state, const char *const *options)
+{
+    static const char *const names[] = {"r0", "r1"};
+    for (int r = 0; r < CREW; r++) {
+        all[r] = toy_of(names[r], store);
+        all[r].samples = r ? 5 : 2;
+        toy_set(&all[r], "run.replicas", "2");
+        toy_set(&all[r], "run.min_replicas", "2");
+        toy_set(&all[r], "run.state_dir", state);
+        toy_set(&all[r], "trainer.rounds", "9");
+        toy_set(&all[r], "server.diloco.aggregation_weighting", "num_samples");
+        for (size_t i = 0; options[i]; i += 2)
+            toy_set(&all[r], options[i], options[i + 1]);
+    }
+}
+
+/* Lives until done, each life stopped cleanly after stop_after steps. */
+static void *live_in_parts(void *context)
+{
+    toy *t = context;
+    do
+        toy_live(t);
+    while (!t->status && t->end.entry < t->end.entries);
+    return NULL;
+}
+
+static void live_both(toy all[CREW])
+{
+    for (int r = 0; r < CREW; r++)
+        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live_in_parts, &all[r]));
+    for (int r = 0; r < CREW; r++)
+        pthread_join(all[r].thread, NULL);
+    for (int r = 0; r < CREW; r++)
+        TOY_OK(all[r]);
+}
+
+static void check_resumes(const char *const *options)
+{
+    static int n;
+    for (uint64_t after = 1; after <= 4; after++) {
+        toy whole[CREW], parts[CREW];
+        char store[2][32], state[2][32];
+        for (int i = 0; i < 2; i++, n++) {
+            snprintf(store[i], sizeof store[i], "mem://resume%d", n);
+            snprintf(state[i], sizeof state[i], "state%d", n);
+            toy_keep(store[i]);
+        }
+        crew_of(whole, store[0], scratch_path(state[0]), options);
+        live_both(whole);
+        crew_of(parts, store[1], scratch_path(state[1]), options);
+        parts[0].stop_after = after;
+        parts[1].stop_after = 5 - after;
+        live_both(parts);
+        for (int r = 0; r < CREW; r++) {
+            CHECK(parts[r].end.resumed && parts[r].end.generation > 0);
+            CHECK_BYTES(whole[r].theta, parts[r].theta, sizeof whole[r].theta);
+            CHECK_BYTES(whole[r].w, parts[r].w, sizeof whole[r].w);
+        }
+    }
+}
+
+#define SPARSE                                                                                     \
+    "server.diloco.codec", "topk", "server.diloco.codec_keep", "0.1",                              \
+        "server.diloco.error_feedback", "0.95"
+
+TEST(p16_the_residual_of_what_is_under_way_with_overlap_is_kept)
+{
+    check_resumes((const char *const[]){"server.diloco.overlap_steps", "2", SPARSE, NULL});
+    check_resumes((const char *const[]){"server.diloco.overlap_steps", "1",
+                                        "server.diloco.compression", "zstd", SPARSE, NULL});
+}
+
+TEST(p16_the_residual_of_a_blocking_entry_is_kept)
+{
+    check_resumes((const char *const[]){"server.diloco.overlap_steps", "0", SPARSE, NULL});
+}
+
+TEST(p16_the_residual_of_a_round_that_is_under_way_is_kept)
+{
+    check_resumes((const char *const[]){"server.diloco.overlap", "delayed", SPARSE, NULL});
+}
+
+TEST(p16_eager_goes_on_with_its_own_momentum_and_weight)
+{
+    check_resumes((const char *const[]){"server.diloco.overlap", "eager", NULL});
+    check_resumes((const char *const[]){"server.diloco.overlap", "eager", SPARSE, NULL});
+}
+
+TEST_MAIN(p16_the_residual_of_what_is_under_way_with_overlap_is_kept,
+          p16_the_residual_of_a_blocking_entry_is_kept,
+          p16_the_residual_of_a_round_that_is_under_way_is_kept,
+          p16_eager_goes_on_with_its_own_momentum_and_weight)
