@@ -62,6 +62,7 @@ void dl_record_deliver(dl_record *record)
     record->late = record->delivering;
     record->delivering = late;
     pthread_mutex_unlock(&record->lock);
+    if (record->delivering.len == 0) return;
     const char *line = (const char *)record->delivering.data;
     const char *end = line + record->delivering.len;
     while (line < end) {
