@@ -1,6 +1,6 @@
 #!/bin/sh
 # Control never queues behind bulk: at 10 Mbit/s and 100 ms, with every replica's link full of
-# contributions and snapshots most of the time, no heartbeat takes as long as the time between two.
+# contributions and snapshots most of the time, no heartbeat takes as long as a contribution.
 . "$(dirname "$0")/lib.sh"
 network 10mbit,100ms 2
 
@@ -14,8 +14,10 @@ ended r2 "$r2"
 for i in 1 2; do
     grep '"event":"end"' "r$i/record.jsonl" >end || fail "r$i has no end"
     [ "$(json heartbeats <end)" -ge 2 ] || fail "r$i had hardly a heartbeat"
-    awk -v s="$(json heartbeat_s_max <end)" 'BEGIN { exit !(s < 2) }' ||
-        fail "a heartbeat of r$i took $(json heartbeat_s_max <end) s"
+    bulk=$(sed -n 's/.*"event":"contribution".*"put_s":\([0-9.e-]*\).*/\1/p' "r$i/record.jsonl" |
+        sort -g | tail -1)
+    awk -v s="$(json heartbeat_s_max <end)" -v bulk="$bulk" 'BEGIN { exit !(s < bulk) }' ||
+        fail "a heartbeat of r$i took $(json heartbeat_s_max <end) s, a contribution $bulk s"
     grep '"event":"commit"' "r$i/record.jsonl" | tail -1 >commit
     awk -v bps="$(json up_bps <commit)" 'BEGIN { exit !(bps > 1e6 && bps < 12e6) }' ||
         fail "r$i measured $(json up_bps <commit) bit/s of 10 Mbit/s"
