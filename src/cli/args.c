@@ -100,7 +100,12 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                        "how text is cut: gpt2 or cl100k, which is Llama 3's (default cl100k)"},
 };
 
-_Static_assert(DL_N_FLAGS <= 64, "one bit each in dl_command.flags");
+bool dl_flags_have(const dl_flag *list, size_t flag)
+{
+    for (; list && *list != DL_N_FLAGS; list++)
+        if (*list == flag) return true;
+    return false;
+}
 
 /* ---- misspelt names: the option table's search, over a table of names alone */
 
@@ -121,7 +126,7 @@ static diloco_status unknown_flag(const dl_command *command, const char *flag, s
     char given[64];
     size_t n = 0;
     for (size_t i = 0; i < DL_N_FLAGS; i++)
-        if (command->flags & DL_FLAG_BIT(i)) names[n++] = dl_flag_rows[i].name;
+        if (dl_flags_have(command->flags, i)) names[n++] = dl_flag_rows[i].name;
     snprintf(given, sizeof given, "%.*s", (int)dl_size_min(len, sizeof given - 1), flag);
     nearest = dl_nearest(names, n, given);
     if (nearest)
@@ -136,10 +141,11 @@ static diloco_status unknown_flag(const dl_command *command, const char *flag, s
 /* The flag that `text` ("--seed", "--seed=3") names among the command's; DL_N_FLAGS: none. */
 static size_t find_flag(const dl_command *command, const char *text, size_t len)
 {
-    uint64_t taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
-    if (strcmp(text, "-h") == 0) return DL_FLAG_HELP;
+    static const char help[] = "--help";
+    if (!strcmp(text, "-h") || (len == strlen(help) && !memcmp(text, help, len)))
+        return DL_FLAG_HELP;
     for (size_t i = 0; i < DL_N_FLAGS; i++)
-        if (taken & DL_FLAG_BIT(i) && strlen(dl_flag_rows[i].name) == len &&
+        if (dl_flags_have(command->flags, i) && strlen(dl_flag_rows[i].name) == len &&
             !memcmp(dl_flag_rows[i].name, text, len))
             return i;
     return DL_N_FLAGS;

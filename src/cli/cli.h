@@ -79,7 +79,9 @@ typedef enum dl_flag {
     DL_N_FLAGS
 } dl_flag;
 
-#define DL_FLAG_BIT(flag) (UINT64_C(1) << (flag)) /* at most 64 flags */
+/* A list of flags in a row of a table. */
+#define DL_FLAGS(...) ((const dl_flag[]){__VA_ARGS__, DL_N_FLAGS})
+bool dl_flags_have(const dl_flag *list, size_t flag); /* NULL: an empty list */
 
 typedef struct dl_flag_row {
     const char *name;   /* "--replicas" */
@@ -97,12 +99,12 @@ typedef struct dl_args dl_args;
 typedef enum dl_sets { DL_SETS_NONE, DL_SETS_MACHINE, DL_SETS_ALL } dl_sets;
 
 typedef struct dl_command {
-    const char *name;    /* of one word, or of two: "data prepare" */
-    const char *target;  /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
-    const char *summary; /* one line; NULL: hidden */
-    const char *details; /* more for --help, or NULL */
-    uint64_t flags;      /* DL_FLAG_BIT of each it takes; --help is always taken */
-    dl_sets sets;        /* with DL_FLAG_SET */
+    const char *name;     /* of one word, or of two: "data prepare" */
+    const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
+    const char *summary;  /* one line; NULL: hidden */
+    const char *details;  /* more for --help, or NULL */
+    const dl_flag *flags; /* what it takes, or NULL; --help is always taken */
+    dl_sets sets;         /* with DL_FLAG_SET */
     diloco_status (*run)(const dl_args *args);
 } dl_command;
 extern const dl_command dl_commands[]; /* ends with a NULL name */

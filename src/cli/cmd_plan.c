@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#define BIT DL_FLAG_BIT
+#define FLAGS DL_FLAGS
 
 typedef struct plan_mode {
-    const char *flag; /* that asks for it; NULL: none does */
-    uint64_t takes;
+    const char *flag;     /* that asks for it; NULL: none does */
+    const dl_flag *takes; /* NULL: what no other mode is asked for with */
     bool target;
     diloco_status (*run)(const dl_args *args);
 } plan_mode;
@@ -21,15 +21,13 @@ static diloco_status forecast(const dl_args *args)
 
 static const plan_mode modes[] = {
     {"--grid",
-     BIT(DL_FLAG_GRID) | BIT(DL_FLAG_PARAMS) | BIT(DL_FLAG_LAYERS) | BIT(DL_FLAG_STEP_SECONDS) |
-         BIT(DL_FLAG_METHOD) | BIT(DL_FLAG_SYNC_EVERY) | BIT(DL_FLAG_FRAGMENT_LAYERS) |
-         BIT(DL_FLAG_TAU) | BIT(DL_FLAG_BITS) | BIT(DL_FLAG_UTILIZATION) |
-         BIT(DL_FLAG_PLAN_REPLICAS),
+     FLAGS(DL_FLAG_GRID, DL_FLAG_PARAMS, DL_FLAG_LAYERS, DL_FLAG_STEP_SECONDS, DL_FLAG_METHOD,
+           DL_FLAG_SYNC_EVERY, DL_FLAG_FRAGMENT_LAYERS, DL_FLAG_TAU, DL_FLAG_BITS,
+           DL_FLAG_UTILIZATION, DL_FLAG_PLAN_REPLICAS),
      false, dl_plan_grid},
-    {"--replay",
-     BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_LINK) | BIT(DL_FLAG_RECORDED_LINK) | BIT(DL_FLAG_TAU), false,
+    {"--replay", FLAGS(DL_FLAG_REPLAY, DL_FLAG_LINK, DL_FLAG_RECORDED_LINK, DL_FLAG_TAU), false,
      dl_plan_replay},
-    {NULL, ~(BIT(DL_FLAG_GRID) | BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_RECORDED_LINK)), true, forecast},
+    {NULL, NULL, true, forecast},
 };
 
 static const plan_mode *mode_of(const dl_args *args)
@@ -42,7 +40,8 @@ static const plan_mode *mode_of(const dl_args *args)
 static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
 {
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
-        if (!args->flags[i] || i == DL_FLAG_JSON || mode->takes & BIT(i)) continue;
+        if (!args->flags[i] || i == DL_FLAG_JSON) continue;
+        if (mode->takes ? dl_flags_have(mode->takes, i) : i != DL_FLAG_RECORDED_LINK) continue;
         if (mode->flag)
             return dl_fail(DILOCO_EINVAL, "%s does not go with %s", dl_flag_rows[i].name,
                            mode->flag);

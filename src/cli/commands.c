@@ -3,90 +3,82 @@
 
 #include <string.h>
 
-#define BIT DL_FLAG_BIT
+#define FLAGS DL_FLAGS
 
 const dl_command dl_commands[] = {
     {"train", "[CONFIG]", "start a run, or resume it: the same command again goes on",
      "CONFIG is a TOML file; values come from the defaults, the preset, the file and the flags,\n"
      "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
      "Ctrl-C stops after the step under way, and the same command resumes, to equal bits.",
-     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_ROLE) | BIT(DL_FLAG_STORE) | BIT(DL_FLAG_COORD) |
-         BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) |
-         BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) |
-         BIT(DL_FLAG_VERBOSE),
+     FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
+           DL_FLAG_PRESET, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG,
+           DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_train},
     {"join", "URL", "take part in a run; its settings come from the run itself",
      "The data is this machine's own copy: --set data.train_path=FILE.",
-     BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_ROLE) | BIT(DL_FLAG_RECORD) | BIT(DL_FLAG_RUN_LINK) |
-         BIT(DL_FLAG_SET) | BIT(DL_FLAG_PRINT_CONFIG) | BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) |
-         BIT(DL_FLAG_VERBOSE),
+     FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET,
+           DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_MACHINE, dl_cmd_join},
     {"serve", "[DIR]", "the hub: a folder of runs over HTTP, for replicas that share no disk",
      "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "
      "may\n"
      "read and write. Ctrl-C lets requests under way finish. docs/hub.md has all of it.",
-     BIT(DL_FLAG_LISTEN) | BIT(DL_FLAG_CERT) | BIT(DL_FLAG_KEY) | BIT(DL_FLAG_MAKE_CERT) |
-         BIT(DL_FLAG_TOKEN_FILE) | BIT(DL_FLAG_S3_KEYS) | BIT(DL_FLAG_MAX_OBJECT) |
-         BIT(DL_FLAG_MAX_CONNECTIONS) | BIT(DL_FLAG_INSECURE) | BIT(DL_FLAG_QUIET) |
-         BIT(DL_FLAG_VERBOSE),
+     FLAGS(DL_FLAG_LISTEN, DL_FLAG_CERT, DL_FLAG_KEY, DL_FLAG_MAKE_CERT, DL_FLAG_TOKEN_FILE,
+           DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT, DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE,
+           DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_NONE, dl_cmd_serve},
-    {"status", "URL", "what a run is, how far it is, who takes part", NULL, BIT(DL_FLAG_JSON),
+    {"status", "URL", "what a run is, how far it is, who takes part", NULL, FLAGS(DL_FLAG_JSON),
      DL_SETS_NONE, dl_cmd_status},
     {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests", NULL,
-     BIT(DL_FLAG_JSON) | BIT(DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
+     FLAGS(DL_FLAG_JSON, DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
-     BIT(DL_FLAG_JSON) | BIT(DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
+     FLAGS(DL_FLAG_JSON, DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
     {"takeover", "URL", "make another life the single committer of a run",
      "For runs with run.single_committer, in stores that cannot create a name exactly once. All\n"
      "believe the one life that the entry before names; this puts an abort into the log that says\n"
      "that it is the newest life of --replica. Only you can know that the committer before is\n"
      "over: if it is not, both write, and whoever has read what is overwritten stops. A committer\n"
      "that is started again where its state folder is takes over by itself.",
-     BIT(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_takeover},
+     FLAGS(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_takeover},
     {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
      "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
      "of\n"
      "a text by tokens and by bytes.",
-     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_eval},
+     FLAGS(DL_FLAG_TEXT, DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_eval},
     {"sample", "URL", "text from a run's model", NULL,
-     BIT(DL_FLAG_PROMPT) | BIT(DL_FLAG_TOKENS) | BIT(DL_FLAG_TEMPERATURE) | BIT(DL_FLAG_TOP_K) |
-         BIT(DL_FLAG_TOP_P) | BIT(DL_FLAG_SAMPLE_SEED) | BIT(DL_FLAG_SET),
+     FLAGS(DL_FLAG_PROMPT, DL_FLAG_TOKENS, DL_FLAG_TEMPERATURE, DL_FLAG_TOP_K, DL_FLAG_TOP_P,
+           DL_FLAG_SAMPLE_SEED, DL_FLAG_SET),
      DL_SETS_MACHINE, dl_cmd_sample},
     {"import", "DIR", "a Hugging Face model as what a run begins from",
      "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"
      "model.safetensors, for trainer.init_from, and model.toml, a CONFIG that begins from it.",
-     BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_import},
+     FLAGS(DL_FLAG_TO_PATH, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_import},
     {"export", "URL|CONFIG", "a run's model as a Hugging Face folder, npz or gguf",
      "  diloco export runs/demo --to hf --out model --dtype bf16",
-     BIT(DL_FLAG_TO) | BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_DTYPE) | BIT(DL_FLAG_SET) |
-         BIT(DL_FLAG_JSON),
-     DL_SETS_MACHINE, dl_cmd_export},
-    {"presets", "[NAME]", "named algorithms: citation and values", NULL, BIT(DL_FLAG_JSON),
+     FLAGS(DL_FLAG_TO, DL_FLAG_TO_PATH, DL_FLAG_DTYPE, DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_MACHINE,
+     dl_cmd_export},
+    {"presets", "[NAME]", "named algorithms: citation and values", NULL, FLAGS(DL_FLAG_JSON),
      DL_SETS_NONE, dl_cmd_presets},
     {"doctor", "[CONFIG|URL]", "look at this machine, at a store, or at the memory a run takes",
-     NULL, BIT(DL_FLAG_RUN_LINK) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL,
-     dl_cmd_doctor},
+     NULL, FLAGS(DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_doctor},
     {"data", "CONFIG", "what the data is: tokens, shards, samples, digest", NULL,
-     BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
+     FLAGS(DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_ALL, dl_cmd_data},
     {"data tokenizer", NULL, "learn a byte-pair tokenizer from text",
      "  diloco data tokenizer --text books/ --vocab 4096 --out tokenizer.json",
-     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_VOCAB) | BIT(DL_FLAG_WORDS) | BIT(DL_FLAG_TO_PATH) |
-         BIT(DL_FLAG_JSON),
-     DL_SETS_NONE, dl_cmd_data_tokenizer},
+     FLAGS(DL_FLAG_TEXT, DL_FLAG_VOCAB, DL_FLAG_WORDS, DL_FLAG_TO_PATH, DL_FLAG_JSON), DL_SETS_NONE,
+     dl_cmd_data_tokenizer},
     {"data prepare", NULL, "encode text into a folder of token shards, on all cores",
      "The folder is for data.datasource = tokens. Killed, the same command goes on.\n"
      "  diloco data prepare --text books/ --tokenizer tokenizer.json --out tokens",
-     BIT(DL_FLAG_TEXT) | BIT(DL_FLAG_TOKENIZER) | BIT(DL_FLAG_TO_PATH) | BIT(DL_FLAG_JSON) |
-         BIT(DL_FLAG_QUIET),
+     FLAGS(DL_FLAG_TEXT, DL_FLAG_TOKENIZER, DL_FLAG_TO_PATH, DL_FLAG_JSON, DL_FLAG_QUIET),
      DL_SETS_NONE, dl_cmd_data_prepare},
     {"sweep", "CONFIG", "train one configuration with several values of an option, and compare",
      "Every combination of the values is a run of its own, in its own folder under --out; what is\n"
      "finished there is not run again, and what was stopped goes on. All runs take equally many\n"
      "steps (trainer.rounds follows from H) unless trainer.rounds is swept. With --seeds, runs of\n"
      "one seed are compared with each other. run.store and run.record of CONFIG are not used.",
-     BIT(DL_FLAG_SET_VALUES) | BIT(DL_FLAG_SEEDS) | BIT(DL_FLAG_EQUAL_STEPS) | BIT(DL_FLAG_OUT) |
-         BIT(DL_FLAG_REPLICAS) | BIT(DL_FLAG_SEED) | BIT(DL_FLAG_PRESET) | BIT(DL_FLAG_SET) |
-         BIT(DL_FLAG_JSON) | BIT(DL_FLAG_QUIET) | BIT(DL_FLAG_VERBOSE),
+     FLAGS(DL_FLAG_SET_VALUES, DL_FLAG_SEEDS, DL_FLAG_EQUAL_STEPS, DL_FLAG_OUT, DL_FLAG_REPLICAS,
+           DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_SET, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_sweep},
     {"plan", "[CONFIG]", "what a model, a link and machines come to, before they are paid for",
      "How busy the machines will be with each method, how long the run takes, what it moves and\n"
@@ -99,17 +91,17 @@ const dl_command dl_commands[] = {
      "  diloco plan --grid published --params 1e9 --layers 24 --step-seconds 0.1 \\\n"
      "      --method streaming --sync-every 100 --tau 1 --bits 4 --utilization 0.5,0.9\n"
      "  diloco plan --replay record.jsonl --link 50mbit,100ms",
-     BIT(DL_FLAG_PARAMS) | BIT(DL_FLAG_LAYERS) | BIT(DL_FLAG_STEP_SECONDS) | BIT(DL_FLAG_STEPS) |
-         BIT(DL_FLAG_PLAN_REPLICAS) | BIT(DL_FLAG_GBIT) | BIT(DL_FLAG_LATENCY) | BIT(DL_FLAG_LINK) |
-         BIT(DL_FLAG_PROBE) | BIT(DL_FLAG_COST) | BIT(DL_FLAG_ADVICE) | BIT(DL_FLAG_METHOD) |
-         BIT(DL_FLAG_SYNC_EVERY) | BIT(DL_FLAG_FRAGMENT_LAYERS) | BIT(DL_FLAG_TAU) |
-         BIT(DL_FLAG_BITS) | BIT(DL_FLAG_EXCHANGE) | BIT(DL_FLAG_UTILIZATION) | BIT(DL_FLAG_GRID) |
-         BIT(DL_FLAG_REPLAY) | BIT(DL_FLAG_RECORDED_LINK) | BIT(DL_FLAG_SET) | BIT(DL_FLAG_JSON),
+     FLAGS(DL_FLAG_PARAMS, DL_FLAG_LAYERS, DL_FLAG_STEP_SECONDS, DL_FLAG_STEPS,
+           DL_FLAG_PLAN_REPLICAS, DL_FLAG_GBIT, DL_FLAG_LATENCY, DL_FLAG_LINK, DL_FLAG_PROBE,
+           DL_FLAG_COST, DL_FLAG_ADVICE, DL_FLAG_METHOD, DL_FLAG_SYNC_EVERY,
+           DL_FLAG_FRAGMENT_LAYERS, DL_FLAG_TAU, DL_FLAG_BITS, DL_FLAG_EXCHANGE,
+           DL_FLAG_UTILIZATION, DL_FLAG_GRID, DL_FLAG_REPLAY, DL_FLAG_RECORDED_LINK, DL_FLAG_SET,
+           DL_FLAG_JSON),
      DL_SETS_ALL, dl_cmd_plan},
-    {"options", NULL, "every option: range, unit, default, meaning", NULL, BIT(DL_FLAG_MARKDOWN),
+    {"options", NULL, "every option: range, unit, default, meaning", NULL, FLAGS(DL_FLAG_MARKDOWN),
      DL_SETS_NONE, dl_cmd_options},
-    {"help", "[COMMAND]", "this text, or that of a command", NULL, 0, DL_SETS_NONE, dl_cmd_help},
-    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", 0, DL_SETS_NONE,
+    {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
+    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", NULL, DL_SETS_NONE,
      dl_cmd_replica},
     {0},
 };

@@ -198,19 +198,23 @@ static void flag_name(char out[64], const dl_flag_row *row)
     snprintf(out, 64, "%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
 }
 
+static bool is_taken(const dl_command *command, size_t flag)
+{
+    return flag == DL_FLAG_HELP || dl_flags_have(command->flags, flag);
+}
+
 static void print_flags(FILE *out, const dl_command *command)
 {
-    uint64_t taken = command->flags | DL_FLAG_BIT(DL_FLAG_HELP);
     char name[64];
     int width = 18;
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         flag_name(name, &dl_flag_rows[i]);
-        if (taken & DL_FLAG_BIT(i) && (int)strlen(name) > width) width = (int)strlen(name);
+        if (is_taken(command, i) && (int)strlen(name) > width) width = (int)strlen(name);
     }
     fputs("\nFlags:\n", out);
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         const dl_flag_row *row = &dl_flag_rows[i];
-        if (!(taken & DL_FLAG_BIT(i))) continue;
+        if (!is_taken(command, i)) continue;
         flag_name(name, row);
         fprintf(out, "  %-*s %s%s%s%s\n", width, name, row->help, row->option ? " (" : "",
                 row->option ? row->option : "", row->option ? ")" : "");
