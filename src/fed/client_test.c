@@ -98,6 +98,7 @@ TEST(fed_37_a_state_that_is_not_there_or_of_another_contribution_is_not_taken_up
     scene s;
     begin(&s, "mem://other");
     check_refused(&s, DILOCO_ENOENT, "");
+    end(&s);
     begin(&s, "mem://other");
     CHECK_OK(dl_client_save(&s.clients, &s.facts, s.until));
     s.facts.body = some_hash(3); /* what the log counted was trained elsewhere, to other bits */
