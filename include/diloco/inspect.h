@@ -55,7 +55,20 @@ typedef struct diloco_replica_status {
     uint64_t step, entry, position;
     double steps_per_s;
     char host[64];
+    /* Of its last contribution, 0 before the first: how long behind it an entry may close without
+     * the missing, as the replica derived it, and the link as it measured it (docs/protocol.md,
+     * Deadlines): bits/s, seconds of a request. */
+    double deadline_s, up_bps, down_bps, request_s;
 } diloco_replica_status;
+
+/* What the open entry waits for. */
+typedef struct diloco_run_wait {
+    uint64_t entry, position; /* of its due point; position: 0 in asynchronous runs */
+    size_t n_awaited;         /* its roster; before there is one run.replicas; asynchronous: 1 */
+    size_t n_there;           /* contributions to it in the store; asynchronous: not told, 0 */
+    size_t n_missing;         /* of the roster */
+    char missing[64][32];     /* the first of them */
+} diloco_run_wait;
 
 typedef struct diloco_run_status {
     char run[33], preset[32], program[32], config_digest[33], model[32];
@@ -67,6 +80,7 @@ typedef struct diloco_run_status {
     /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19. */
     uint64_t entry_written, entry_read;
     bool done;
+    diloco_run_wait wait; /* while it is not done */
     size_t n_replicas;
     diloco_replica_status replicas[256]; /* the newest life of each, by name; at most 256 */
 } diloco_run_status;

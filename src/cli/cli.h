@@ -76,6 +76,8 @@ typedef enum dl_flag {
     DL_FLAG_TOKENIZER,
     DL_FLAG_VOCAB,
     DL_FLAG_WORDS,
+    DL_FLAG_WHY, /* from here on: of status */
+    DL_FLAG_WATCH,
     DL_N_FLAGS
 } dl_flag;
 

@@ -1,15 +1,19 @@
 /* cmd_status.c - what a run is, how far, who takes part. */
+#include "base/clock.h"
 #include "cli/settings.h"
 #include "cli/units.h"
+#include "cli/why.h"
 #include "hub/status_json.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Two of the default heartbeats, so that a living replica is seen to live. */
 #define WATCH_S 11.0
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
+#define AGAIN_S 2.0
 
 static void print_replicas(const diloco_run_status *run)
 {
@@ -65,25 +69,62 @@ static bool worth_watching(const diloco_run_status *run)
     return false;
 }
 
-static diloco_status read_status(diloco_run_status *run, const char *store)
+static diloco_status read_status(diloco_run_status *run, const char *store, bool again)
 {
     DL_TRY(diloco_run_status_read(run, store, LOOK_S));
     if (!worth_watching(run)) return DILOCO_OK;
-    fprintf(stderr, "watching heartbeats for %.0f s …\n", WATCH_S);
+    if (!again) fprintf(stderr, "watching heartbeats for %.0f s …\n", WATCH_S);
     return diloco_run_status_read(run, store, WATCH_S);
+}
+
+typedef struct shown {
+    const char *store;
+    dl_config *config; /* the run's; NULL without --why */
+    bool json, again, terminal;
+} shown;
+
+static diloco_status show(const shown *s, diloco_run_status *run)
+{
+    DL_TRY(read_status(run, s->store, s->again));
+    if (s->json) return print_json(run, s->store);
+    if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
+    print_status(run, s->store);
+    if (s->config) putchar('\n'), dl_print_why(run, s->config);
+    fflush(stdout);
+    return DILOCO_OK;
+}
+
+static diloco_status show_all(const shown *s, diloco_run_status *run)
+{
+    diloco_status status = show(s, run);
+    while (!status && s->again && !run->done) {
+        dl_clock_sleep(dl_time_from_seconds(AGAIN_S));
+        if (!s->json && !s->terminal) putchar('\n');
+        status = show(s, run);
+    }
+    return status;
 }
 
 diloco_status dl_cmd_status(const dl_args *args)
 {
     dl_config_path store;
     DL_TRY(dl_settings_store(store, args->target));
+    shown s = {.store = store,
+               .json = dl_args_has(args, DL_FLAG_JSON),
+               .again = dl_args_has(args, DL_FLAG_WATCH),
+               .terminal = isatty(STDOUT_FILENO) == 1};
     diloco_run_status *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
-    diloco_status status = read_status(run, store);
-    if (!status && dl_args_has(args, DL_FLAG_JSON))
-        status = print_json(run, store);
-    else if (!status)
-        print_status(run, store);
+    dl_config *config = dl_args_has(args, DL_FLAG_WHY) ? malloc(sizeof *config) : NULL;
+    diloco_status status = DILOCO_OK;
+    if (!run || (dl_args_has(args, DL_FLAG_WHY) && !config))
+        status = dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
+    if (!status && config) {
+        dl_config_init(config);
+        status = diloco_run_config(config, store);
+        s.config = config;
+    }
+    if (!status) status = show_all(&s, run);
+    free(config);
     free(run);
     return status;
 }

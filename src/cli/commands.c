@@ -27,8 +27,10 @@ const dl_command dl_commands[] = {
            DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT, DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE,
            DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_NONE, dl_cmd_serve},
-    {"status", "URL", "what a run is, how far it is, who takes part", NULL, FLAGS(DL_FLAG_JSON),
-     DL_SETS_NONE, dl_cmd_status},
+    {"status", "URL", "what a run is, how far it is, who takes part, what it waits for",
+     "It only reads. With --watch a terminal shows the newest; elsewhere each is printed, with\n"
+     "--json as one line.",
+     FLAGS(DL_FLAG_JSON, DL_FLAG_WHY, DL_FLAG_WATCH), DL_SETS_NONE, dl_cmd_status},
     {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests", NULL,
      FLAGS(DL_FLAG_JSON, DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,

@@ -19,6 +19,26 @@ static void add_replica(dl_json *json, const diloco_replica_status *r)
     dl_json_u64(json, "position", r->position);
     dl_json_f64(json, "steps_per_s", r->steps_per_s);
     dl_json_str(json, "host", r->host);
+    dl_json_f64(json, "deadline_s", r->deadline_s);
+    dl_json_f64(json, "up_bps", r->up_bps);
+    dl_json_f64(json, "down_bps", r->down_bps);
+    dl_json_f64(json, "request_s", r->request_s);
+    dl_json_end(json);
+}
+
+static void add_wait(dl_json *json, const diloco_run_wait *w)
+{
+    const size_t told = sizeof w->missing / sizeof w->missing[0];
+    dl_json_object(json, "waits_for");
+    dl_json_u64(json, "entry", w->entry);
+    dl_json_u64(json, "position", w->position);
+    dl_json_u64(json, "awaited", w->n_awaited);
+    dl_json_u64(json, "there", w->n_there);
+    dl_json_u64(json, "n_missing", w->n_missing);
+    dl_json_array(json, "missing");
+    for (size_t i = 0; i < w->n_missing && i < told; i++)
+        dl_json_str(json, NULL, w->missing[i]);
+    dl_json_end(json);
     dl_json_end(json);
 }
 
@@ -41,6 +61,7 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const char *sto
     dl_json_u64(json, "entry_written", run->entry_written);
     dl_json_u64(json, "entry_read", run->entry_read);
     dl_json_bool(json, "done", run->done);
+    if (!run->done) add_wait(json, &run->wait);
     dl_json_array(json, "replicas");
     for (size_t i = 0; i < run->n_replicas; i++)
         add_replica(json, &run->replicas[i]);

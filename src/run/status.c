@@ -2,9 +2,11 @@
  * living are told from the dead by watching: no clock of another machine is believed (P11). */
 #include "base/json.h"
 #include "run/reader.h"
+#include "run/schedule.h"
 #include "run/way.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct watcher {
@@ -80,6 +82,10 @@ static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_sto
         (void)!dl_json_read_u64(&r->entry, json, "entry", UINT64_MAX);
         (void)!dl_json_read_u64(&r->position, json, "position", UINT64_MAX);
         (void)!dl_json_read_f64(&r->steps_per_s, json, "steps_per_s");
+        (void)!dl_json_read_f64(&r->deadline_s, json, "deadline_s");
+        (void)!dl_json_read_f64(&r->up_bps, json, "up_bps");
+        (void)!dl_json_read_f64(&r->down_bps, json, "down_bps");
+        (void)!dl_json_read_f64(&r->request_s, json, "request_s");
     }
     const dl_hash now = dl_hash_bytes(text->data, text->len);
     const bool changed = !dl_hash_equal(now, *content);
@@ -117,6 +123,76 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     (void)len;
     if (dl_key_parse_snapshot(&entry, &life, key) && entry > out->snapshot) out->snapshot = entry;
     return DILOCO_OK;
+}
+
+/* ---- what the open entry waits for */
+
+typedef struct waiting {
+    diloco_run_wait *out;
+    uint64_t told_by; /* the entry that tells its roster (P9) */
+    char *there;      /* names of who is there, each with a zero behind */
+    size_t len, room;
+} waiting;
+
+static diloco_status found_contribution(void *context, const char *key, size_t len)
+{
+    waiting *w = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_contribution(&entry, &life, key) || entry != w->out->entry) return DILOCO_OK;
+    const size_t n = strlen(life.replica) + 1;
+    for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
+        if (!strcmp(w->there + at, life.replica)) return DILOCO_OK; /* another life's */
+    if (w->len + n > w->room) return DILOCO_OK;
+    memcpy(w->there + w->len, life.replica, n);
+    w->len += n;
+    w->out->n_there++;
+    return DILOCO_OK;
+}
+
+static bool is_there(const waiting *w, const char *name)
+{
+    for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
+        if (!strcmp(w->there + at, name)) return true;
+    return false;
+}
+
+static diloco_status take_roster(void *context, const diloco_log_entry *entry)
+{
+    waiting *w = context;
+    diloco_run_wait *out = w->out;
+    if (entry->entry != w->told_by) return DILOCO_OK;
+    out->n_awaited = entry->n_roster;
+    for (size_t i = 0; i < entry->n_roster; i++) {
+        if (is_there(w, entry->roster[i])) continue;
+        if (out->n_missing < sizeof out->missing / sizeof out->missing[0])
+            snprintf(out->missing[out->n_missing], sizeof out->missing[0], "%s", entry->roster[i]);
+        out->n_missing++;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
+{
+    static const size_t room = (size_t)1 << 20;
+    dl_schedule s;
+    DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
+    const uint64_t ahead = dl_schedule_ahead(&s);
+    out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
+    if (s.async) return DILOCO_OK;
+    out->wait.position = dl_schedule_take(&s, out->entries);
+    out->wait.n_awaited = (size_t)r->file.config.replicas;
+    dl_key prefix;
+    waiting w = {.out = &out->wait, .there = malloc(room), .room = room};
+    if (!w.there) return dl_fail(DILOCO_ENOMEM, "no memory for who is there");
+    dl_key_contributions(prefix, out->entries);
+    diloco_status status =
+        dl_store_list(r->store, prefix, NULL, found_contribution, &w, dl_reader_limit());
+    w.told_by = out->entries - ahead;
+    if (!status && out->entries >= ahead) status = dl_reader_walk(r, w.told_by, take_roster, &w);
+    free(w.there);
+    return status;
 }
 
 static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
@@ -161,6 +237,7 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     DL_TRY(dl_reader_walk(r, 0, count_kind, out));
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
+    if (!out->done) DL_TRY(see_open_entry(r, out));
     watcher w = {.out = out};
     return watch_replicas(r, &w, watch_s);
 }

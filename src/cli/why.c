@@ -1,0 +1,101 @@
+/* why.c - see why.h. Deadlines are told by the replicas' heartbeats, each as it derived it
+ * (docs/protocol.md, Deadlines); nothing is computed again here. */
+#include "cli/why.h"
+
+#include "cli/units.h"
+#include "hub/status_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const diloco_replica_status *find(const diloco_run_status *run, const char *name)
+{
+    for (size_t i = 0; i < run->n_replicas; i++)
+        if (!strcmp(run->replicas[i].replica, name)) return &run->replicas[i];
+    return NULL;
+}
+
+/* "r2 is alive and trains: 12 of its steps to the due point, about 4.0 s" */
+static void print_missing(const diloco_run_status *run, const char *name)
+{
+    const diloco_replica_status *r = find(run, name);
+    const uint64_t due = run->wait.position;
+    if (!r) {
+        printf("           %s: no such replica has a heartbeat\n", name);
+        return;
+    }
+    printf("           %s: %s", name, dl_replica_state(r));
+    if (r->alive && r->position < due && r->steps_per_s > 0)
+        printf(", trains: %" PRIu64 " steps to the due point, about %.1f s", due - r->position,
+               (double)(due - r->position) / r->steps_per_s);
+    else if (r->alive && r->position >= due)
+        printf(", at the due point: its contribution is under way");
+    else if (!r->alive && r->seen)
+        printf(", last heard of at step %" PRIu64 ", entry %" PRIu64, r->step, r->entry);
+    printf("\n");
+}
+
+static void print_open_entry(const diloco_run_status *run, const dl_config *config)
+{
+    const diloco_run_wait *w = &run->wait;
+    const size_t told = sizeof w->missing / sizeof w->missing[0];
+    if (!strcmp(config->schedule, "async")) {
+        printf("waits for  entry %" PRIu64 ": the next contribution, whoever makes it\n", w->entry);
+        return;
+    }
+    printf("waits for  entry %" PRIu64 ": %zu of %zu contributions are there\n", w->entry,
+           w->n_there, w->n_awaited);
+    for (size_t i = 0; i < w->n_missing && i < told; i++)
+        print_missing(run, w->missing[i]);
+    if (w->n_missing > told) printf("           and %zu more\n", w->n_missing - told);
+}
+
+static void print_rule(const dl_config *config)
+{
+    if (config->close_at > 0)
+        printf("closes     with %" PRId64 " contributions (run.close_at), %.3g s of grace behind "
+               "them\n",
+               config->close_at, config->grace_s);
+    if (!strcmp(config->on_missing, "wait"))
+        printf("past the   deadline the slow are waited for; who has had no new heartbeat for %.3g "
+               "s\n           (run.patience) is dropped (run.on_missing = wait)\n",
+               config->patience_s);
+    else if (!strcmp(config->on_missing, "commit_partial"))
+        printf("past the   deadline it commits with %.3g of the roster (run.quorum), else aborts\n",
+               config->quorum);
+    else
+        printf("past the   deadline it aborts (run.on_missing = abort)\n");
+}
+
+static void print_deadlines(const diloco_run_status *run, const dl_config *config)
+{
+    if (config->deadline_s > 0) {
+        printf("deadline   %.3g s behind one's own upload (run.deadline)\n", config->deadline_s);
+        return;
+    }
+    printf(
+        "deadline   behind one's own upload: a round, at least run.patience / 6 = %.3g s (all of\n"
+        "           it before a round was measured), and four uploads; doubled by each abort\n",
+        config->patience_s / 6);
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        const diloco_replica_status *r = &run->replicas[i];
+        if (r->ended || r->deadline_s <= 0) continue;
+        printf("           %s: %.3g s, at %.4g steps/s", r->replica, r->deadline_s, r->steps_per_s);
+        if (r->up_bps > 0) printf(", %.4g Mbit/s up", r->up_bps / 1e6);
+        if (r->down_bps > 0) printf(", %.4g Mbit/s down", r->down_bps / 1e6);
+        if (r->request_s > 0) printf(", %.3g ms a request", r->request_s * 1e3);
+        printf("\n");
+    }
+}
+
+void dl_print_why(const diloco_run_status *run, const dl_config *config)
+{
+    if (run->done) {
+        printf("waits for  nothing: the run is complete\n");
+        return;
+    }
+    print_open_entry(run, config);
+    print_rule(config);
+    print_deadlines(run, config);
+}
