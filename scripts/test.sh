@@ -11,7 +11,7 @@ ctest --test-dir "$build" --output-on-failure -j "$(nproc)" "$@" 2>&1 | tee "$ou
     grep -v '^Internal ctest\|^Total Test time\|^$'
 
 passed=$(grep -c ' Passed ' "$out")
-skipped=$(grep -c 'Skipped' "$out")
+skipped=$(grep -c '\*\*\*Skipped' "$out")
 ran=$(sed -n 's/.*tests failed out of \([0-9]*\)$/\1/p' "$out")
 failed=$((${ran:-0} - passed - skipped))
 [ -n "$ran" ] || failed=1

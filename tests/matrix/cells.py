@@ -123,7 +123,7 @@ def plain_cell(matrix, fixed):
     return None
 
 
-def with_more(matrix, rng, cell, fixed, wanted, accepts):
+def exchanged(matrix, rng, cell, fixed, wanted, accepts):
     """The cell, with each value that is not fixed exchanged for the most wanted acceptable one."""
     for axis in rng.sample(range(len(cell)), len(cell)):
         if axis in fixed:
@@ -134,6 +134,15 @@ def with_more(matrix, rng, cell, fixed, wanted, accepts):
                 cell = other
                 break
     return cell
+
+
+def with_more(matrix, rng, cell, fixed, wanted, accepts):
+    """The best of a few such cells, each exchanged again in the light of its other values."""
+    tries = []
+    for _ in range(3):
+        other = exchanged(matrix, rng, cell, fixed, wanted, accepts)
+        tries += [other, exchanged(matrix, rng, other, fixed, wanted, accepts)]
+    return max(tries, key=lambda c: sum(p in wanted for p in pairs_of(c)))
 
 
 def is_trained(matrix):
