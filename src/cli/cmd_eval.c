@@ -5,16 +5,23 @@
 
 #include <inttypes.h>
 
+/* What evaluations on the run's data and on any text both begin with. */
+static void begin_json(dl_json *json, dl_buf *out, const char *store, uint64_t entry,
+                       uint64_t targets)
+{
+    dl_buf_init(out, 1 << 20);
+    dl_json_init(json, out);
+    dl_json_object(json, NULL);
+    dl_json_str(json, "store", store);
+    dl_json_u64(json, "entries", entry);
+    dl_json_u64(json, "targets", targets);
+}
+
 static diloco_status print_json(const diloco_eval_result *r, const char *store)
 {
     dl_buf out;
     dl_json json;
-    dl_buf_init(&out, 1 << 20);
-    dl_json_init(&json, &out);
-    dl_json_object(&json, NULL);
-    dl_json_str(&json, "store", store);
-    dl_json_u64(&json, "entries", r->entry);
-    dl_json_u64(&json, "targets", r->targets);
+    begin_json(&json, &out, store, r->entry, r->targets);
     dl_json_f64(&json, "loss", r->loss);
     if (!r->images) dl_json_f64(&json, "perplexity", r->perplexity);
     dl_json_f64(&json, "accuracy", r->accuracy);
@@ -26,12 +33,7 @@ static diloco_status print_text_json(const diloco_text_result *r, const char *st
 {
     dl_buf out;
     dl_json json;
-    dl_buf_init(&out, 1 << 20);
-    dl_json_init(&json, &out);
-    dl_json_object(&json, NULL);
-    dl_json_str(&json, "store", store);
-    dl_json_u64(&json, "entries", r->entry);
-    dl_json_u64(&json, "targets", r->targets);
+    begin_json(&json, &out, store, r->entry, r->targets);
     dl_json_u64(&json, "bytes", r->bytes);
     dl_json_f64(&json, "loss", r->loss);
     dl_json_f64(&json, "perplexity", r->perplexity);
