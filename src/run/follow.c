@@ -20,11 +20,6 @@
 
 enum { MAX_REJOINS = 3 };
 
-static uint64_t open_entry(const dl_machine *m)
-{
-    return m->a.control->entry;
-}
-
 /* ---- moving on --------------------------------------------------------------------------- */
 
 /* As what an entry counts this replica, or one of its former lives; NULL: not at all. Async: what
@@ -52,7 +47,7 @@ static bool snapshot_is_due(const dl_machine *m)
 
 static dl_ask snapshot(dl_machine *m)
 {
-    m->snapshot_known = open_entry(m);
+    m->snapshot_known = dl_open_entry(m);
     m->bytes_since_snapshot = 0;
     m->snapshot_at = m->now;
     dl_ask a = dl_machine_ask(m, DL_ASK_SNAPSHOT, DL_SNAPSHOTTING);
@@ -74,7 +69,7 @@ static void count_towards_snapshot(dl_machine *m)
 /* Invariant 1: the only place where the log moves on. */
 static void folded(dl_machine *m, bool valid, bool counted)
 {
-    const uint64_t e = open_entry(m);
+    const uint64_t e = dl_open_entry(m);
     const uint32_t f = dl_machine_fragment(m);
     const bool commit = valid && m->entry.commit;
     const dl_ledger *ledger = m->a.control->ledger;
@@ -85,7 +80,7 @@ static void folded(dl_machine *m, bool valid, bool counted)
         if (m->a.pace->schedule.async) m->entry.committer = (dl_life){.generation = 0};
         dl_fold_void(m->a.control, &m->entry, m->entry_digest);
         if (dl_config_federated(m->a.config))
-            dl_clients_sample(&m->a.control->roster, m->a.config, open_entry(m));
+            dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
     }
     if (commit) {
         m->n_commits[f]++;
@@ -124,7 +119,7 @@ static dl_ask fold_commit(dl_machine *m)
     a.counted = counted;
     if (self) a.own = self->entry;
     if (self) a.body = self->body;
-    if (!counted && open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
+    if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
         !m->a.pace->hands_off)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
@@ -249,7 +244,7 @@ static dl_ask fold_unreadable(dl_machine *m)
 {
     m->entry.n_members = 0;
     m->entry.committer = (dl_life){.generation = 0};
-    m->entry.entry = open_entry(m);
+    m->entry.entry = dl_open_entry(m);
     m->entry.commit = false;
     return fold_void(m, diloco_error_text());
 }
@@ -267,8 +262,8 @@ static bool is_on_ours(const dl_machine *m)
 static bool replay_may_tell(dl_machine *m)
 {
     if (is_on_ours(m)) return false;
-    if (m->a.reader || m->rejoined_at > open_entry(m)) return false;
-    m->rejoined_at = open_entry(m) + 1;
+    if (m->a.reader || m->rejoined_at > dl_open_entry(m)) return false;
+    m->rejoined_at = dl_open_entry(m) + 1;
     return true;
 }
 
@@ -286,7 +281,7 @@ static dl_ask broken_chain(dl_machine *m)
                    "log/%llu, by %s.%04u, does not follow the entry that was read before it: two "
                    "committers have written to a store that lets both win; see to it that one is "
                    "over, and begin again from what the log says now",
-                   (unsigned long long)open_entry(m), m->entry.committer.replica,
+                   (unsigned long long)dl_open_entry(m), m->entry.committer.replica,
                    (unsigned)m->entry.committer.generation));
 }
 
@@ -328,7 +323,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (why && two_have_written(m)) return broken_chain(m);
-    if (why && replay_may_tell(m)) return rejoin(m, open_entry(m) ? open_entry(m) - 1 : 0);
+    if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why) return fold_void(m, why);
     return m->entry.commit ? follow_commit(m) : fold_abort(m, true);
 }
@@ -359,7 +354,7 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     const dl_member *member = &m->entry.members[m->fold_member];
     dl_known *k = dl_known_find(&m->known, &member->life);
     if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
-    if (dl_machine_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     if (event->status && is_damage(event->reason))
         return contribution_lost(m, DILOCO_EPROTO, "damaged");
     if (!is_named(k, member)) return member_is_bad(m);

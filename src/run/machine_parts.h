@@ -1,6 +1,8 @@
-/* machine_parts.h - the inside of the machine, which its two halves share and nobody else sees.
+/* machine_parts.h - the inside of the machine, which its parts share and nobody else sees.
  *
- *     machine.c   up to the entry: train, contribute, collect, close, create
+ *     machine.c   beginning, what is to be done next, training, and the table of phases
+ *     gather.c    towards the entry: contribute, and collect what others have contributed
+ *     decide.c    close it: draft what becomes of it, and create its name
  *     follow.c    the entry stands: judge it, compute it, fold it, adopt it */
 #ifndef DL_RUN_MACHINE_PARTS_H
 #define DL_RUN_MACHINE_PARTS_H
@@ -97,6 +99,16 @@ struct dl_machine {
 
 /* ---- of machine.c ---- */
 
+static inline uint64_t dl_open_entry(const dl_machine *m)
+{
+    return m->a.control->entry;
+}
+
+static inline bool dl_machine_is_async(const dl_machine *m)
+{
+    return m->a.pace->schedule.async;
+}
+
 /* An ask of the open entry, after whose answer the machine is in `next`. */
 dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next);
 dl_ask dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
@@ -107,8 +119,40 @@ uint32_t dl_machine_fragment(const dl_machine *m); /* of the open entry */
 void dl_machine_compare_bases(dl_machine *m);
 void dl_machine_note(dl_machine *m, dl_note note);
 void dl_machine_clear_entry(dl_machine *m);
+
+/* ---- of gather.c ---- */
+
+/* The first entry that was taken and not put: the open one after a look at the log, a later one
+ * before anything else is waited for. */
+dl_ask dl_gather_contribute(dl_machine *m);
+bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
+/* The open entry is taken: put ours, then see who else is there. What was taken for later entries
+ * is put where there would be waiting (wait_until): training may wait for the open one. */
+dl_ask dl_gather_collect(dl_machine *m);
+dl_time dl_gather_deadline(const dl_machine *m);
+bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
+/* From when on we look for contributions ourselves: a deadline behind each that comes before us.
+ * This decides nothing but who works: the log's name is anybody's (P5). */
+dl_time dl_gather_turn(const dl_machine *m);
+bool dl_gather_is_our_turn(const dl_machine *m);
 /* Take in a reading of a contribution; true: it has to be read again (P7). */
-bool dl_machine_judge(dl_machine *m, dl_known *known, const dl_event *event);
+bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event);
+
+/* answers of its phases */
+dl_ask dl_gather_contributed(dl_machine *m);
+dl_ask dl_gather_put_ahead(dl_machine *m);
+dl_ask dl_gather_listed(dl_machine *m, const dl_event *event);
+dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
+
+/* ---- of decide.c: answers of its phases ---- */
+
+dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
+dl_ask dl_decide_watched(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_combined(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_created(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event);
 
 /* ---- of follow.c: answers of its phases ---- */
 

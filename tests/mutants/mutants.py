@@ -22,12 +22,11 @@ Mutant = namedtuple("Mutant", "name rule bug edits")  # edits: file, text, text 
 
 MUTANTS = [
     Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
-        ("src/run/machine.c", '#include "run/closing.h"\n', '#include "run/closing.h"\n#include "run/fold.h"\n'),
-        ("src/run/machine.c", """    case DL_VERDICT_ABORT:
+        ("src/run/decide.c", """    case DL_VERDICT_ABORT:
         return draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
         dl_draft_abort(&m->draft, &(dl_draft_source){.args = &m->a, .known = &m->known, .silent = m->silent}, verdict->reason);
-        dl_pace_fold(m->a.pace, open_entry(m), dl_machine_fragment(m), false, false);
+        dl_pace_fold(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
         dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
         dl_machine_clear_entry(m);
         return dl_machine_go_on(m);
@@ -39,11 +38,11 @@ MUTANTS = [
     event->text = x->text.data, event->text_len = x->text.len;
     return status == DILOCO_EEXIST ? DILOCO_OK : status;
 """),
-        ("src/run/machine.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+        ("src/run/decide.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
 """, """    return dl_follow_text(m, event);
 """)]),
     Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
-        ("src/run/machine.c", "if (life->generation > m->a.self.generation) /* P6 */",
+        ("src/run/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
          "if (life->generation == UINT32_MAX)")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
         ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);",
@@ -79,11 +78,11 @@ MUTANTS = [
         ("src/run/contribution.c", "if (!dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
     Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
-        ("src/run/machine.c", """    if (m->has_bases && open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        ("src/run/machine.c", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
         m->has_bases = false;
         dl_pace_restart(m->a.pace);
     }
-""", """    if (m->has_bases && open_entry(m) > m->bases_at) m->has_bases = false;
+""", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) m->has_bases = false;
 """)]),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
         ("src/run/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {

@@ -1,0 +1,220 @@
+/* decide.c - closing the open entry: what is to become of it (closing.h), drafting that, and
+ * creating log/<e>. A draft is nothing until it is read back under its name (P5, P26). */
+#include "run/closing.h"
+#include "run/fold.h"
+#include "run/machine_parts.h"
+
+#include <math.h>
+
+/* ---- closing: P9, P10, P11 --------------------------------------------------------------- */
+
+static dl_draft_source draft_source(const dl_machine *m)
+{
+    return (dl_draft_source){.args = &m->a,
+                             .known = &m->known,
+                             .silent = m->silent,
+                             .fragment = dl_machine_fragment(m),
+                             .base = m->digest[dl_machine_fragment(m)],
+                             .n_commits = m->n_commits[dl_machine_fragment(m)],
+                             .snapshot = m->snapshot_known,
+                             .scratch = m->scratch};
+}
+
+static dl_ask create(dl_machine *m)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_CREATE, DL_CREATING);
+    a.draft = &m->draft.entry;
+    return a;
+}
+
+static dl_ask draft_abort(dl_machine *m, const char *reason)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_abort(&m->draft, &from, reason);
+    return create(m);
+}
+
+static dl_ask of_draft(dl_machine *m, dl_ask_kind kind, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, kind, next);
+    a.draft = &m->draft.entry;
+    a.slots = m->draft.slots;
+    a.put = true;
+    return a;
+}
+
+/* P26: what our former life was, we are; anybody else is only by `diloco takeover`. */
+static bool inherits(const dl_machine *m)
+{
+    const dl_life *only = &m->a.control->committer;
+    return only->replica[0] && dl_life_equal(only, &m->a.former);
+}
+
+static dl_ask take_over(dl_machine *m)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_takeover(&m->draft, &from);
+    return create(m);
+}
+
+static bool may_create(const dl_machine *m)
+{
+    return dl_fold_may_create(m->a.control, &m->a.self);
+}
+
+static dl_ask draft_commit(dl_machine *m)
+{
+    const dl_draft_source from = draft_source(m);
+    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
+    if (m->a.way == DL_WAY_LEADER) return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+static dl_ask wait_until(dl_machine *m, dl_time until)
+{
+    if (dl_gather_has_to_put(m)) return dl_gather_contribute(m);
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
+    a.until = until;
+    return a;
+}
+
+/* It is others' turn. */
+static dl_ask wait_for_the_log(dl_machine *m)
+{
+    dl_ask a = wait_until(m, dl_gather_turn(m));
+    a.log_only = a.kind == DL_ASK_WAIT && dl_gather_has_roster(m);
+    return a;
+}
+
+static dl_closing closing(const dl_machine *m)
+{
+    return (dl_closing){.config = m->a.config,
+                        .control = m->a.control,
+                        .known = &m->known,
+                        .silent = m->silent,
+                        .now = m->now,
+                        .began = m->start_at,
+                        .deadline = dl_gather_deadline(m),
+                        .enough_at = m->enough_at,
+                        .slack_s = m->slack_s};
+}
+
+static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
+{
+    if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
+    switch (verdict->kind) {
+    case DL_VERDICT_COMMIT:
+        return draft_commit(m);
+    case DL_VERDICT_ABORT:
+        return draft_abort(m, verdict->reason);
+    case DL_VERDICT_WAIT:
+        return wait_until(m, verdict->until);
+    case DL_VERDICT_WATCH:
+        break;
+    }
+    return dl_machine_ask(m, DL_ASK_WATCH, DL_WATCHING);
+}
+
+/* What the steps of the overlap take, less what upload and waiting took of it. */
+static double slack(const dl_machine *m)
+{
+    const dl_schedule *s = &m->a.pace->schedule;
+    const double step_s = m->round_s * (double)s->n_fragments / (double)s->interval;
+    return fmax(0, (double)s->delay * step_s - dl_seconds(m->now - m->due_at + m->put_took));
+}
+
+static void see_whether_enough(dl_machine *m)
+{
+    const dl_closing c = closing(m);
+    if (m->enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
+    m->enough_at = m->now;
+    m->slack_s = slack(m);
+}
+
+/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. */
+static dl_ask looked_alone(dl_machine *m)
+{
+    if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
+    if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
+    return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
+}
+
+dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    if (inherits(m)) return take_over(m);
+    if (dl_machine_is_async(m)) return looked_alone(m);
+    if (m->a.follows) return wait_until(m, DL_NEVER);
+    if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
+    see_whether_enough(m);
+    const dl_closing c = closing(m);
+    const dl_verdict verdict = dl_closing_look(&c);
+    return obey(m, &verdict);
+}
+
+static void find_silent(dl_machine *m)
+{
+    const dl_roster *roster = &m->a.control->roster;
+    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
+    for (size_t i = 0; i < roster->n; i++) {
+        const char *name = roster->names[i];
+        dl_life whose;
+        const bool quiet = dl_watch_is_silent(&m->watch, name, m->now, patience, &whose);
+        if (quiet && !m->silent[i] && !dl_known_is_there(&m->known, name))
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .life = whose});
+        m->silent[i] = quiet || dl_known_is_hopeless(&m->known, name);
+    }
+}
+
+dl_ask dl_decide_watched(dl_machine *m, const dl_event *event)
+{
+    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
+    find_silent(m);
+    const dl_closing c = closing(m);
+    const dl_verdict verdict = dl_closing_watched(&c);
+    return obey(m, &verdict);
+}
+
+/* ---- creating the entry ------------------------------------------------------------------ */
+
+/* What is combined is named once it was read back (P8). */
+dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    m->draft.entry.combined = (dl_combined_at){
+        .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};
+    m->n_unread = 0;
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+/* What the store does not give back is not named: then everybody reads the members. */
+dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event)
+{
+    if (event->status && m->n_unread++ < MAX_UNREAD)
+        return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    if (event->status) m->draft.entry.combined.there = false;
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    m->draft.entry.result = m->draft_result = event->result;
+    m->computed = true;
+    return create(m);
+}
+
+dl_ask dl_decide_created(dl_machine *m, const dl_event *event)
+{
+    m->created = !event->taken;
+    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+}
+
+dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    return dl_machine_fail(
+        m, dl_fail(DILOCO_EREFUSED,
+                   "the store took log/%llu and does not give it back: it cannot carry a run",
+                   (unsigned long long)dl_open_entry(m)));
+}

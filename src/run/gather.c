@@ -1,0 +1,200 @@
+/* gather.c - contributing to the open entry, and seeing what others have contributed to it.
+ *
+ * Where one replica combines for all (P19), whose turn it is lists c/<e>/ and reads what is there;
+ * the others look at the log only, until it is theirs. */
+#include "run/async.h"
+#include "run/closing.h"
+#include "run/machine_parts.h"
+
+#include <string.h>
+
+enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
+
+/* ---- contributing ------------------------------------------------------------------------ */
+
+dl_ask dl_gather_contribute(dl_machine *m)
+{
+    if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
+    const bool ahead = m->n_put > dl_open_entry(m);
+    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    a.entry = m->n_put;
+    const dl_take *take = dl_pace_take(m->a.pace, m->n_put);
+    a.fragment = take && !take->gone
+                     ? take->fragment
+                     : dl_schedule_fragment(&m->a.pace->schedule, m->n_put, m->n_commits_all);
+    return a;
+}
+
+bool dl_gather_has_to_put(dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (dl_machine_is_async(m)) return p->n_taken > p->next_adopt && m->n_put <= p->takes[0].entry;
+    if (m->n_put < dl_open_entry(m)) m->n_put = dl_open_entry(m);
+    while (m->n_put < dl_pace_may_put(p)) {
+        const dl_take *take = dl_pace_take(p, m->n_put);
+        if (!take || !take->mute) return true;
+        m->n_put++;
+    }
+    return false;
+}
+
+bool dl_machine_has_put_all(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (dl_machine_is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
+    return m->n_put >= dl_pace_may_put(p) || dl_open_entry(m) >= p->n_taken;
+}
+
+dl_time dl_gather_deadline(const dl_machine *m)
+{
+    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->due_at, m->round_s,
+                               dl_seconds(m->put_took));
+}
+
+/* ---- one for all: whose turn is it? (P19) ---- */
+
+bool dl_gather_has_roster(const dl_machine *m)
+{
+    return dl_open_entry(m) > m->a.control->n_later;
+}
+
+/* How many of the roster come before us: it goes round, so that each combines its share. */
+static size_t rank_in_roster(const dl_machine *m)
+{
+    const dl_roster *r = &m->a.control->roster;
+    size_t at;
+    if (!dl_roster_has(r, m->a.self.replica, &at)) return r->n;
+    return (at + r->n - (size_t)(dl_open_entry(m) % r->n)) % r->n;
+}
+
+dl_time dl_gather_turn(const dl_machine *m)
+{
+    const size_t rank = dl_gather_has_roster(m) ? rank_in_roster(m) : m->rank;
+    const dl_time each = dl_gather_deadline(m) - m->due_at;
+    if (m->a.way == DL_WAY_ALLGATHER || m->a.control->committer.replica[0]) return 0;
+    return dl_time_after(m->due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
+}
+
+bool dl_gather_is_our_turn(const dl_machine *m)
+{
+    return m->now >= dl_gather_turn(m);
+}
+
+/* Entries before L have no roster: then those who have contributed, which a listing tells. */
+static void rank_among(dl_machine *m, const dl_event *event)
+{
+    m->rank = 0;
+    for (size_t i = 0; i < event->n_listed; i++) {
+        const char *name = event->listed[i].life.replica;
+        const bool again = i && !strcmp(event->listed[i - 1].life.replica, name);
+        m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
+    }
+}
+
+/* ---- collecting what others contributed -------------------------------------------------- */
+
+static dl_ask list(dl_machine *m)
+{
+    return dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+}
+
+/* Who else is there? Or is it for others to ask? */
+static dl_ask look_around(dl_machine *m)
+{
+    if (dl_gather_has_roster(m) && !dl_gather_is_our_turn(m))
+        return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    return list(m);
+}
+
+dl_ask dl_gather_collect(dl_machine *m)
+{
+    return dl_gather_has_to_put(m) && m->n_put == dl_open_entry(m) ? dl_gather_contribute(m)
+                                                                   : look_around(m);
+}
+
+dl_ask dl_gather_contributed(dl_machine *m)
+{
+    m->n_put++;
+    m->put_took = m->now - m->due_at;
+    m->due_at = m->now; /* P11: the deadline runs from our own upload */
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DEADLINE,
+                                 .seconds = dl_seconds(dl_gather_deadline(m) - m->now)});
+    return dl_gather_collect(m);
+}
+
+dl_ask dl_gather_put_ahead(dl_machine *m)
+{
+    m->n_put++;
+    return dl_gather_collect(m);
+}
+
+static dl_ask fetch_next(dl_machine *m)
+{
+    for (; m->fetching < m->known.n; m->fetching++) {
+        const dl_known *k = &m->known.at[m->fetching];
+        if (k->worth == DL_UNREAD) return dl_machine_fetch(m, k, DL_FETCHING, false);
+    }
+    return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+}
+
+/* async: the one that the entry would name. */
+static dl_ask listed_alone(dl_machine *m, const dl_event *event)
+{
+    const size_t i =
+        dl_async_choose(m->a.control, m->a.config, event->listed, event->n_listed, &m->known);
+    m->fetching = m->known.n;
+    if (i == SIZE_MAX) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    const dl_listed *l = &event->listed[i];
+    dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
+    if (!k) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING); /* no room: all were refused */
+    m->fetching = dl_known_slot(&m->known, k);
+    return fetch_next(m);
+}
+
+/* A client that the entry does not ask may not count: its state would not be found again. */
+static bool is_unasked(const dl_machine *m, const dl_life *life)
+{
+    return dl_config_federated(m->a.config) &&
+           !dl_roster_has(&m->a.control->roster, life->replica, NULL);
+}
+
+dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
+{
+    for (size_t i = 0; i < event->n_listed; i++) {
+        const dl_life *life = &event->listed[i].life;
+        if (is_unasked(m, life)) continue;
+        if (!dl_machine_is_async(m))
+            dl_known_add(&m->known, life, dl_open_entry(m), event->listed[i].len);
+        if (strcmp(life->replica, m->a.self.replica) != 0) continue;
+        if (life->generation > m->a.self.generation) /* P6 */
+            return dl_machine_fail(
+                m,
+                dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
+                        life->replica, life->generation, m->a.self.generation));
+    }
+    if (dl_machine_is_async(m)) return listed_alone(m, event);
+    rank_among(m, event);
+    const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
+    m->fetching = asks ? 0 : m->known.n; /* an entry will say what is needed */
+    return fetch_next(m);
+}
+
+bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
+{
+    if (!event->status) {
+        dl_known_accept(known, event->facts, event->norm2);
+        return false;
+    }
+    if (dl_known_doubt(known)) return true;
+    dl_machine_note(m,
+                    (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = event->reason});
+    return false;
+}
+
+dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
+{
+    dl_known *k = &m->known.at[m->fetching];
+    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
+    if (dl_machine_is_async(m) && k->worth == DL_INVALID) return list(m); /* another one */
+    return fetch_next(m);
+}
