@@ -100,6 +100,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                        "how text is cut: gpt2 or cl100k, which is Llama 3's (default cl100k)"},
     [DL_FLAG_WHY] = {"--why", NULL, NULL, "who is missing, what the run waits for, each deadline"},
     [DL_FLAG_WATCH] = {"--watch", NULL, NULL, "again and again, until the run ends or Ctrl-C"},
+    [DL_FLAG_ID_KEY] = {"--key", "FILE", NULL, "the key's file (default ~/.config/diloco/key.pem)"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)

@@ -27,6 +27,10 @@ const dl_command dl_commands[] = {
            DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT, DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE,
            DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_NONE, dl_cmd_serve},
+    {"id", NULL, "this machine's key: its public half; made if there is none",
+     "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it. What is\n"
+     "printed may be known to anybody; the file to nobody.",
+     FLAGS(DL_FLAG_ID_KEY, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_id},
     {"status", "URL", "what a run is, how far it is, who takes part, what it waits for",
      "It only reads. With --watch a terminal shows the newest; elsewhere each is printed, with\n"
      "--json as one line.",

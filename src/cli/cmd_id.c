@@ -1,0 +1,45 @@
+/* cmd_id.c - this machine's key: made where there is none, and its public half shown. */
+#include "base/sign.h"
+#include "cli/cli.h"
+
+#include <limits.h>
+
+static diloco_status print_id(const dl_args *args, const char *path, const char *id, bool made)
+{
+    if (!dl_args_has(args, DL_FLAG_JSON)) {
+        if (made) fprintf(stderr, "%s: a new key; keep a copy, and give it to nobody\n", path);
+        puts(id);
+        return DILOCO_OK;
+    }
+    dl_buf buf;
+    dl_json json;
+    dl_buf_init(&buf, 1 << 16);
+    dl_json_init(&json, &buf);
+    dl_json_object(&json, NULL);
+    dl_json_str(&json, "key", id);
+    dl_json_str(&json, "file", path);
+    dl_json_bool(&json, "made", made);
+    dl_json_end(&json);
+    return dl_print_json(&json, &buf);
+}
+
+diloco_status dl_cmd_id(const dl_args *args)
+{
+    char path[PATH_MAX], id[DL_PUBLIC_TEXT];
+    const char *given = args->flags[DL_FLAG_ID_KEY];
+    dl_signer *signer;
+    bool made = false;
+    if (given && (size_t)snprintf(path, sizeof path, "%s", given) >= sizeof path)
+        return dl_fail(DILOCO_EINVAL, "--key: the path is too long");
+    if (!given) DL_TRY(dl_signer_path(path, sizeof path));
+    diloco_status status = dl_signer_open(&signer, path);
+    if (status == DILOCO_ENOENT) {
+        DL_TRY(dl_signer_make(path));
+        made = true;
+        status = dl_signer_open(&signer, path);
+    }
+    DL_TRY(status);
+    dl_public_text(id, dl_signer_public(signer));
+    dl_signer_close(signer);
+    return print_id(args, path, id, made);
+}
