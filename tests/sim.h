@@ -1,5 +1,6 @@
-/* sim.h - the parts of the cluster simulation: cluster_sim.c plays it, sim_net.c stands between
- * replicas and the store, sim_referee.c judges. */
+/* sim.h - the parts of the cluster simulation: cluster_sim.c makes a cluster and runs it,
+ * sim_life.c lets a replica begin and end, sim_play.c takes its turns, sim_net.c stands between it
+ * and the store, sim_count.c counts what happens, sim_referee.c judges. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -17,6 +18,7 @@ enum {
     SIM_MAX_LATE = 256,
     SIM_RECENT = 256,
     SIM_STALEST = 20, /* seconds */
+    SIM_QUIET = 2000, /* virtual seconds until the faults stop */
     MAX_LIES = 64
 };
 
@@ -185,6 +187,29 @@ typedef struct sim {
 double sim_uniform(sim *s, double a, double b);
 bool sim_chance(sim *s, double p);      /* never, once the faults stop */
 void sim_tell(sim *s, const char *key); /* that object is new */
+
+/* ---- sim_life.c ---- */
+
+dl_time sim_clock(const replica *r);                   /* its own, now */
+double sim_moment_of(const replica *r, dl_time clock); /* the virtual second of a time on it */
+void sim_come_alive(replica *r);
+void sim_begin_machine(replica *r, bool resumed);
+void sim_fresh(void *user, uint32_t fragment); /* of dl_stops; user: a replica */
+void sim_save(replica *r);                     /* to its disk */
+void sim_crash(replica *r);                    /* to come again later */
+void sim_bury(replica *r);
+void sim_beat_all(sim *s);
+
+/* ---- sim_play.c ---- */
+
+void sim_turn(replica *r); /* what is soonest: its trainer's, its exchange's, or its beginning */
+
+/* ---- sim_count.c ---- */
+
+void sim_count(sim_happening what, bool happened);
+void sim_on_note(void *user, const dl_note *n);                 /* user: a replica */
+void sim_count_answer(const replica *r, const dl_event *event); /* to an ask that was done */
+void sim_count_ask(const replica *r);                           /* of what is asked next */
 
 /* ---- sim_net.c ---- */
 

@@ -5,8 +5,8 @@
  * An object is the key <prefix>/<key>. A create is a transaction that puts it if its version is 0;
  * one whose answer was lost finds its own bytes there, and store.c compares them. What is put, and
  * not created, are heartbeats: they hang on a lease of this handle, which each put renews, so that
- * those of the dead go away. An object has at most OBJECT_MAX bytes: etcd refuses requests above
- * 1.5 MiB.
+ * those of the dead go away. An object has at most DL_ETCD_OBJECT_MAX bytes: etcd refuses requests
+ * above 1.5 MiB.
  *
  * Several hosts of one cluster stand behind each other, separated by commas; a host that does not
  * answer is followed by the next. From the environment, so that no secret is in a command line or
@@ -15,243 +15,20 @@
  *     DILOCO_ETCD_USER, DILOCO_ETCD_PASSWORD   the login, and where it may be sent: the same hosts
  *     DILOCO_ETCD_HOSTS                        as in the url, since a url may come from a stranger
  *     DILOCO_ETCD_CA, DILOCO_ETCD_PIN          as DILOCO_HUB_CA and DILOCO_HUB_PIN (http.c) */
-#include "store/ear.h"
+#include "store/etcd_wire.h"
 
-#include "base/json.h"
-#include "base/log.h"
 #include "base/text.h"
 
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    OBJECT_MAX = 1 << 20,
-    OBJECT_PIECE = OBJECT_MAX / 4,
-    PAGE = 64,             /* keys of one answer to a listing */
-    ANSWER_MAX = 96 << 20, /* bytes of an answer: a page of the largest objects in base64 */
-    PREFIX_MAX = 200,
-    HOSTS_MAX = 8,
-    TOKEN_MAX = 1024,
-    WHAT_MAX = DL_KEY_MAX + 256,
+    OBJECT_PIECE = DL_ETCD_OBJECT_MAX / 4,
+    PAGE = 64, /* keys of one answer to a listing */
     LEASE_S = 60
 };
-
-typedef struct etcd_store {
-    char *place;                 /* "host:port,host:port/prefix" as given; owned */
-    char *hosts[HOSTS_MAX];      /* "https://host:port"; owned */
-    size_t n_hosts, host;        /* host: which answered last */
-    char prefix[PREFIX_MAX + 2]; /* "run/", or "" */
-    uint64_t lease_s;
-    const atomic_bool *aborted;
-    dl_web *web;
-    dl_web_options options;
-    const char *user, *password; /* the environment's; NULL: no login */
-    uint64_t lease;              /* 0: none yet */
-    dl_time renewed;
-
-    dl_ear *ear;  /* NULL until the first wait */
-    dl_buf watch; /* the ear's thread's: what it asks for, */
-    dl_span watch_span;
-    size_t ear_host; /* and where */
-
-    pthread_mutex_t lock; /* guards token */
-    char token[TOKEN_MAX];
-} etcd_store;
-
-/* One request: what prepare and finish need. */
-typedef struct call {
-    etcd_store *s;
-    const char *path; /* "kv/range" */
-    dl_buf body;
-    dl_span span;
-    char what[WHAT_MAX];
-    bool unauthorized, no_lease;
-    diloco_status (*take)(struct call *c, dl_json_value answer); /* NULL: nothing is of interest */
-
-    bool succeeded, more; /* kv/txn; kv/range */
-    uint64_t lease;       /* lease/grant */
-    bool found;           /* kv/range of one key, whose value goes to: */
-    dl_sink sink;
-    const char *prefix; /* kv/range of many, which go to: */
-    dl_found_fn on_key;
-    void *context;
-    char last[DL_KEY_MAX + 1];
-} call;
-
-/* ---- base64 */
-
-static diloco_status add_base64(dl_buf *out, const void *data, size_t len)
-{
-    DL_TRY(dl_buf_reserve(out, out->len + (len + 2) / 3 * 4 + 1)); /* and the zero it writes */
-    out->len += (size_t)EVP_EncodeBlock(out->data + out->len, data, (int)len);
-    return DILOCO_OK;
-}
-
-static diloco_status decode(dl_buf *out, dl_json_value value)
-{
-    if (value.type != DL_JSON_STRING)
-        return value.type == DL_JSON_MISSING ? DILOCO_OK
-                                             : dl_fail(DILOCO_EPROTO, "etcd: no base64 text");
-    const char *at = value.at + 1;
-    const size_t len = (size_t)(value.end - value.at) - 2;
-    DL_TRY(dl_buf_reserve(out, len / 4 * 3 + 1));
-    const int n = len % 4 ? -1 : EVP_DecodeBlock(out->data, (const unsigned char *)at, (int)len);
-    if (n < 0) return dl_fail(DILOCO_EPROTO, "etcd: what should be base64 is not");
-    out->len = (size_t)n - (len && at[len - 1] == '=') - (len && at[len - 2] == '=');
-    return DILOCO_OK;
-}
-
-/* "name":"<base64 of prefix, key and one more byte if it is not negative>" */
-static diloco_status add_key(dl_buf *out, const etcd_store *s, const char *name, const char *key,
-                             int last)
-{
-    char whole[PREFIX_MAX + DL_KEY_MAX + 4];
-    int len = snprintf(whole, sizeof whole - 1, "%s%s", s->prefix, key);
-    if (last >= 0) whole[len++] = (char)last;
-    DL_TRY(dl_buf_addf(out, "\"%s\":\"", name));
-    DL_TRY(add_base64(out, whole, (size_t)len));
-    return dl_buf_addf(out, "\"");
-}
-
-/* Behind all keys that begin with this text, which ends with a slash: '0' follows '/'. */
-static diloco_status add_range_end(dl_buf *out, const etcd_store *s, const char *folder)
-{
-    char whole[PREFIX_MAX + DL_KEY_MAX + 4];
-    size_t len = (size_t)snprintf(whole, sizeof whole, "%s%s", s->prefix, folder);
-    DL_TRY(dl_buf_addf(out, "\"range_end\":\""));
-    if (len) {
-        whole[len - 1]++;
-        DL_TRY(add_base64(out, whole, len));
-    } else {
-        DL_TRY(add_base64(out, "", 1)); /* a zero byte: all there are */
-    }
-    return dl_buf_addf(out, "\"");
-}
-
-/* ---- requests */
-
-static diloco_status add_token(etcd_store *s, dl_web_exchange *x)
-{
-    pthread_mutex_lock(&s->lock);
-    diloco_status status = *s->token ? dl_web_header(x, "Authorization: %s", s->token) : DILOCO_OK;
-    pthread_mutex_unlock(&s->lock);
-    return status;
-}
-
-static diloco_status prepare(void *context, dl_web_exchange *x)
-{
-    call *c = context;
-    etcd_store *s = c->s;
-    x->method = "POST";
-    x->what = c->what;
-    x->body = &c->span;
-    x->n_body = 1;
-    if (x->attempt) s->host = (s->host + 1) % s->n_hosts;
-    DL_TRY(dl_buf_addf(&x->url, "%s/v3/%s", s->hosts[s->host], c->path));
-    return add_token(s, x);
-}
-
-static diloco_status refused(const call *c, const dl_web_exchange *x, dl_json_value answer)
-{
-    char said[200] = "";
-    uint64_t code = 0;
-    if (dl_json_read_str(said, sizeof said, answer, "message") ||
-        dl_json_read_u64(&code, answer, "code", 100))
-        return dl_web_unexpected(x);
-    if (strstr(said, "user name is empty"))
-        return dl_fail(DILOCO_EREFUSED,
-                       "%s: etcd asks for a login: set DILOCO_ETCD_USER, "
-                       "DILOCO_ETCD_PASSWORD and DILOCO_ETCD_HOSTS",
-                       c->what);
-    const bool login =
-        x->status == 401 || x->status == 403 || strstr(said, "authentication failed");
-    return dl_fail(login ? DILOCO_EREFUSED : DILOCO_EIO, "%s: etcd says: %s", c->what, said);
-}
-
-static diloco_status finish(void *context, dl_web_exchange *x)
-{
-    call *c = context;
-    dl_json_value answer = {.type = DL_JSON_MISSING};
-    const bool good = x->status >= 200 && x->status < 300;
-    const diloco_status unread = dl_json_parse(&answer, x->text.data, x->text.len);
-    if (good && unread) return dl_fail_context(unread, "%s", c->what);
-    if (good) return c->take ? c->take(c, answer) : DILOCO_OK;
-    char said[80] = "";
-    (void)!dl_json_read_str(said, sizeof said, answer, "message");
-    c->unauthorized = strstr(said, "auth token") || strstr(said, "auth: revision");
-    c->no_lease = strstr(said, "lease not found") != NULL;
-    return c->unauthorized || c->no_lease ? DILOCO_OK : refused(c, x, answer);
-}
-
-static diloco_status run(call *c, dl_time until)
-{
-    const dl_web_batch batch = {.n = 1,
-                                .width = 1,
-                                .max_text = ANSWER_MAX,
-                                .context = c,
-                                .prepare = prepare,
-                                .finish = finish};
-    c->span = (dl_span){c->body.data, c->body.len};
-    c->unauthorized = c->no_lease = false;
-    return dl_web_run(c->s->web, &batch, until);
-}
-
-static call call_of(etcd_store *s, const char *path, const char *key)
-{
-    call c = {.s = s, .path = path};
-    dl_buf_init(&c.body, 2 * OBJECT_MAX);
-    snprintf(c.what, sizeof c.what, "%s%setcd://%.150s", key, *key ? " in " : "", s->place);
-    return c;
-}
-
-/* ---- login */
-
-static diloco_status take_token(call *c, dl_json_value answer)
-{
-    etcd_store *s = c->s;
-    pthread_mutex_lock(&s->lock);
-    diloco_status status = dl_json_read_str(s->token, sizeof s->token, answer, "token");
-    pthread_mutex_unlock(&s->lock);
-    return status;
-}
-
-static diloco_status log_in(etcd_store *s, dl_time until)
-{
-    call c = call_of(s, "auth/authenticate", "");
-    dl_json j;
-    c.take = take_token;
-    pthread_mutex_lock(&s->lock);
-    *s->token = '\0';
-    pthread_mutex_unlock(&s->lock);
-    dl_json_init(&j, &c.body);
-    dl_json_object(&j, NULL);
-    dl_json_str(&j, "name", s->user);
-    dl_json_str(&j, "password", s->password);
-    dl_json_end(&j);
-    diloco_status status = dl_json_done(&j);
-    if (!status) status = run(&c, until);
-    if (c.body.data) OPENSSL_cleanse(c.body.data, c.body.len);
-    dl_buf_deinit(&c.body);
-    return status;
-}
-
-/* A request, a second time where the token has expired. Lets go of the body. */
-static diloco_status ask(call *c, diloco_status made, dl_time until)
-{
-    diloco_status status = made ? made : run(c, until);
-    if (!status && c->unauthorized) {
-        status = c->s->user ? log_in(c->s, until) : DILOCO_OK;
-        if (!status) status = run(c, until);
-        if (!status && c->unauthorized)
-            status = dl_fail(DILOCO_EREFUSED, "%s: etcd does not take the login", c->what);
-    }
-    dl_buf_deinit(&c->body);
-    return status;
-}
 
 /* ---- opening */
 
@@ -264,12 +41,13 @@ static diloco_status bad_url(const char *place)
         place);
 }
 
-static diloco_status cut_hosts(etcd_store *s, const char *scheme, const char *hosts, size_t len)
+static diloco_status cut_hosts(dl_etcd *s, const char *scheme, const char *hosts, size_t len)
 {
     for (const char *at = hosts, *end = hosts + len; at < end;) {
         const char *comma = memchr(at, ',', (size_t)(end - at));
         const size_t n = (size_t)((comma ? comma : end) - at);
-        if (n == 0 || s->n_hosts == HOSTS_MAX || memchr(at, '@', n)) return bad_url(s->place);
+        if (n == 0 || s->n_hosts == DL_ETCD_HOSTS_MAX || memchr(at, '@', n))
+            return bad_url(s->place);
         if (asprintf(&s->hosts[s->n_hosts], "%s://%.*s", scheme, (int)n, at) < 0) {
             s->hosts[s->n_hosts] = NULL;
             return dl_fail(DILOCO_ENOMEM, "no memory to open etcd");
@@ -281,14 +59,14 @@ static diloco_status cut_hosts(etcd_store *s, const char *scheme, const char *ho
 }
 
 /* "host:port,…/prefix?lease=60" */
-static diloco_status cut_place(etcd_store *s, const char *scheme)
+static diloco_status cut_place(dl_etcd *s, const char *scheme)
 {
     const char *path = strchr(s->place, '/'), *options = strchr(s->place, '?');
     const char *end = options ? options : s->place + strlen(s->place);
     if (!path || path > end) return bad_url(s->place);
     size_t len = (size_t)(end - path) - 1;
     if (len && path[len] == '/') len--; /* one at the end is allowed */
-    if (len == 0 || len > PREFIX_MAX) return bad_url(s->place);
+    if (len == 0 || len > DL_ETCD_PREFIX_MAX) return bad_url(s->place);
     memcpy(s->prefix, path + 1, len);
     if (!dl_store_key_ok(s->prefix)) return bad_url(s->place);
     strcpy(s->prefix + len, "/");
@@ -302,7 +80,7 @@ static diloco_status cut_place(etcd_store *s, const char *scheme)
 }
 
 /* The login goes only where the environment says, encrypted or within this machine. */
-static diloco_status find_login(etcd_store *s, const char *scheme)
+static diloco_status find_login(dl_etcd *s, const char *scheme)
 {
     const char *hosts = getenv("DILOCO_ETCD_HOSTS");
     const size_t len = strcspn(s->place, "/");
@@ -329,22 +107,22 @@ static diloco_status find_login(etcd_store *s, const char *scheme)
     return DILOCO_OK;
 }
 
-static diloco_status take_whether_any(call *c, dl_json_value answer)
+static diloco_status take_whether_any(dl_etcd_call *c, dl_json_value answer)
 {
     c->found = dl_json_count(dl_json_get(answer, "kvs")) > 0;
     return DILOCO_OK;
 }
 
-static diloco_status add_all(call *c)
+static diloco_status add_all(dl_etcd_call *c)
 {
     DL_TRY(dl_buf_addf(&c->body, "{\"limit\":1,\"keys_only\":true,"));
-    DL_TRY(add_key(&c->body, c->s, "key", "", -1));
+    DL_TRY(dl_etcd_add_key(&c->body, c->s, "key", "", -1));
     DL_TRY(dl_buf_addf(&c->body, ","));
-    DL_TRY(add_range_end(&c->body, c->s, ""));
+    DL_TRY(dl_etcd_add_range_end(&c->body, c->s, ""));
     return dl_buf_addf(&c->body, "}");
 }
 
-static diloco_status open_place(etcd_store *s, const char *scheme, const char *place, bool create,
+static diloco_status open_place(dl_etcd *s, const char *scheme, const char *place, bool create,
                                 const atomic_bool *aborted)
 {
     pthread_mutex_init(&s->lock, NULL);
@@ -355,10 +133,10 @@ static diloco_status open_place(etcd_store *s, const char *scheme, const char *p
     DL_TRY(cut_place(s, scheme));
     DL_TRY(find_login(s, scheme));
     DL_TRY(dl_web_create(&s->web, &s->options, aborted));
-    if (s->user) DL_TRY(log_in(s, DL_NEVER));
-    call c = call_of(s, "kv/range", "");
+    if (s->user) DL_TRY(dl_etcd_log_in(s, DL_NEVER));
+    dl_etcd_call c = dl_etcd_call_of(s, "kv/range", "");
     c.take = take_whether_any;
-    DL_TRY(ask(&c, add_all(&c), DL_NEVER));
+    DL_TRY(dl_etcd_ask(&c, add_all(&c), DL_NEVER));
     if (!c.found && !create)
         return dl_fail(DILOCO_ENOENT, "nothing is stored under etcd://%s", place);
     return DILOCO_OK;
@@ -378,7 +156,7 @@ static diloco_status etcds_open(void *self, const char *place, bool create,
 
 static void etcd_close(void *self)
 {
-    etcd_store *s = self;
+    dl_etcd *s = self;
     dl_ear_destroy(s->ear);
     dl_web_destroy(s->web);
     dl_buf_deinit(&s->watch);
@@ -392,40 +170,41 @@ static void etcd_close(void *self)
 /* ---- objects */
 
 /* {"key":…,"value":… without the brace that closes it */
-static diloco_status add_object(dl_buf *out, const etcd_store *s, const char *key,
+static diloco_status add_object(dl_buf *out, const dl_etcd *s, const char *key,
                                 const dl_span *spans, size_t n_spans)
 {
     dl_buf whole;
     diloco_status status = DILOCO_OK;
-    dl_buf_init(&whole, OBJECT_MAX);
+    dl_buf_init(&whole, DL_ETCD_OBJECT_MAX);
     for (size_t i = 0; i < n_spans && !status; i++)
-        if (spans[i].len > OBJECT_MAX - whole.len)
+        if (spans[i].len > DL_ETCD_OBJECT_MAX - whole.len)
             status = dl_fail(DILOCO_EREFUSED,
                              "%s is longer than %d bytes: etcd keeps small objects only; let it be "
                              "the --coord of a run whose store is another",
-                             key, OBJECT_MAX);
+                             key, DL_ETCD_OBJECT_MAX);
         else
             status = dl_buf_add(&whole, spans[i].data, spans[i].len);
     if (!status) status = dl_buf_addf(out, "{");
-    if (!status) status = add_key(out, s, "key", key, -1);
+    if (!status) status = dl_etcd_add_key(out, s, "key", key, -1);
     if (!status) status = dl_buf_addf(out, ",\"value\":\"");
-    if (!status) status = add_base64(out, whole.data, whole.len);
+    if (!status) status = dl_etcd_add_base64(out, whole.data, whole.len);
     if (!status) status = dl_buf_addf(out, "\"");
     dl_buf_deinit(&whole);
     return status;
 }
 
-static diloco_status add_transaction(call *c, const char *key, const dl_span *spans, size_t n_spans)
+static diloco_status add_transaction(dl_etcd_call *c, const char *key, const dl_span *spans,
+                                     size_t n_spans)
 {
     DL_TRY(dl_buf_addf(&c->body, "{\"compare\":[{\"target\":\"VERSION\",\"result\":\"EQUAL\","
                                  "\"version\":\"0\","));
-    DL_TRY(add_key(&c->body, c->s, "key", key, -1));
+    DL_TRY(dl_etcd_add_key(&c->body, c->s, "key", key, -1));
     DL_TRY(dl_buf_addf(&c->body, "}],\"success\":[{\"request_put\":"));
     DL_TRY(add_object(&c->body, c->s, key, spans, n_spans));
     return dl_buf_addf(&c->body, "}}]}");
 }
 
-static diloco_status take_outcome(call *c, dl_json_value answer)
+static diloco_status take_outcome(dl_etcd_call *c, dl_json_value answer)
 {
     if (dl_json_get(answer, "succeeded").type == DL_JSON_MISSING) return DILOCO_OK; /* false */
     return dl_json_read_bool(&c->succeeded, answer, "succeeded");
@@ -434,14 +213,14 @@ static diloco_status take_outcome(call *c, dl_json_value answer)
 static diloco_status etcd_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
-    call c = call_of(self, "kv/txn", key);
+    dl_etcd_call c = dl_etcd_call_of(self, "kv/txn", key);
     c.take = take_outcome;
-    DL_TRY(ask(&c, add_transaction(&c, key, spans, n_spans), until));
+    DL_TRY(dl_etcd_ask(&c, add_transaction(&c, key, spans, n_spans), until));
     *taken = !c.succeeded;
     return DILOCO_OK;
 }
 
-static diloco_status take_lease(call *c, dl_json_value answer)
+static diloco_status take_lease(dl_etcd_call *c, dl_json_value answer)
 {
     char id[24];
     DL_TRY(dl_json_read_str(id, sizeof id, answer, "ID"));
@@ -450,34 +229,35 @@ static diloco_status take_lease(call *c, dl_json_value answer)
                : dl_fail(DILOCO_EPROTO, "%s: etcd grants no lease", c->what);
 }
 
-static diloco_status grant(etcd_store *s, dl_time until)
+static diloco_status grant(dl_etcd *s, dl_time until)
 {
-    call c = call_of(s, "lease/grant", "");
+    dl_etcd_call c = dl_etcd_call_of(s, "lease/grant", "");
     c.take = take_lease;
-    DL_TRY(
-        ask(&c, dl_buf_addf(&c.body, "{\"TTL\":\"%llu\"}", (unsigned long long)s->lease_s), until));
+    DL_TRY(dl_etcd_ask(
+        &c, dl_buf_addf(&c.body, "{\"TTL\":\"%llu\"}", (unsigned long long)s->lease_s), until));
     s->lease = c.lease;
     s->renewed = dl_clock_now();
     return DILOCO_OK;
 }
 
-static diloco_status renew(etcd_store *s, dl_time until)
+static diloco_status renew(dl_etcd *s, dl_time until)
 {
-    call c = call_of(s, "lease/keepalive", "");
+    dl_etcd_call c = dl_etcd_call_of(s, "lease/keepalive", "");
     const dl_time third = (dl_time)s->lease_s * DL_SECOND / 3;
     if (dl_clock_now() - s->renewed < third) return DILOCO_OK;
-    DL_TRY(ask(&c, dl_buf_addf(&c.body, "{\"ID\":\"%llu\"}", (unsigned long long)s->lease), until));
+    DL_TRY(dl_etcd_ask(&c, dl_buf_addf(&c.body, "{\"ID\":\"%llu\"}", (unsigned long long)s->lease),
+                       until));
     s->renewed = dl_clock_now();
     return DILOCO_OK;
 }
 
-static diloco_status put_leased(etcd_store *s, const char *key, const dl_span *span, bool *expired,
+static diloco_status put_leased(dl_etcd *s, const char *key, const dl_span *span, bool *expired,
                                 dl_time until)
 {
-    call c = call_of(s, "kv/put", key);
+    dl_etcd_call c = dl_etcd_call_of(s, "kv/put", key);
     diloco_status made = add_object(&c.body, s, key, span, 1);
     if (!made) made = dl_buf_addf(&c.body, ",\"lease\":\"%llu\"}", (unsigned long long)s->lease);
-    DL_TRY(ask(&c, made, until));
+    DL_TRY(dl_etcd_ask(&c, made, until));
     *expired = c.no_lease;
     return DILOCO_OK;
 }
@@ -485,7 +265,7 @@ static diloco_status put_leased(etcd_store *s, const char *key, const dl_span *s
 static diloco_status etcd_put(void *self, const char *key, const void *data, size_t len,
                               dl_time until)
 {
-    etcd_store *s = self;
+    dl_etcd *s = self;
     const dl_span span = {data, len};
     bool expired = false;
     if (!s->lease) DL_TRY(grant(s, until));
@@ -499,14 +279,14 @@ static diloco_status etcd_put(void *self, const char *key, const void *data, siz
 
 static diloco_status etcd_remove(void *self, const char *key, dl_time until)
 {
-    call c = call_of(self, "kv/deleterange", key);
+    dl_etcd_call c = dl_etcd_call_of(self, "kv/deleterange", key);
     diloco_status made = dl_buf_addf(&c.body, "{");
-    if (!made) made = add_key(&c.body, self, "key", key, -1);
+    if (!made) made = dl_etcd_add_key(&c.body, self, "key", key, -1);
     if (!made) made = dl_buf_addf(&c.body, "}");
-    return ask(&c, made, until);
+    return dl_etcd_ask(&c, made, until);
 }
 
-static diloco_status give(const call *c, const dl_buf *value)
+static diloco_status give(const dl_etcd_call *c, const dl_buf *value)
 {
     DL_TRY(c->sink.begin(c->sink.context, value->len));
     for (size_t at = 0, n; at < value->len; at += n) {
@@ -517,14 +297,14 @@ static diloco_status give(const call *c, const dl_buf *value)
     return DILOCO_OK;
 }
 
-static diloco_status take_value(call *c, dl_json_value answer)
+static diloco_status take_value(dl_etcd_call *c, dl_json_value answer)
 {
     dl_json_iter it = dl_json_each(dl_json_get(answer, "kvs"));
     dl_buf value;
     c->found = dl_json_next(&it);
     if (!c->found) return DILOCO_OK;
-    dl_buf_init(&value, ANSWER_MAX);
-    diloco_status status = decode(&value, dl_json_get(it.value, "value"));
+    dl_buf_init(&value, DL_ETCD_ANSWER_MAX);
+    diloco_status status = dl_etcd_decode(&value, dl_json_get(it.value, "value"));
     if (!status) status = give(c, &value);
     dl_buf_deinit(&value);
     return status;
@@ -532,13 +312,13 @@ static diloco_status take_value(call *c, dl_json_value answer)
 
 static diloco_status etcd_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
-    call c = call_of(self, "kv/range", key);
+    dl_etcd_call c = dl_etcd_call_of(self, "kv/range", key);
     c.take = take_value;
     c.sink = sink;
     diloco_status made = dl_buf_addf(&c.body, "{");
-    if (!made) made = add_key(&c.body, self, "key", key, -1);
+    if (!made) made = dl_etcd_add_key(&c.body, self, "key", key, -1);
     if (!made) made = dl_buf_addf(&c.body, "}");
-    DL_TRY(ask(&c, made, until));
+    DL_TRY(dl_etcd_ask(&c, made, until));
     return c.found ? DILOCO_OK : dl_fail(DILOCO_ENOENT, "%s is not in etcd://%s", key, c.s->place);
 }
 
@@ -552,11 +332,11 @@ static size_t decoded_len(dl_json_value value)
     return len < 4 ? 0 : len / 4 * 3 - (end[-1] == '=') - (end[-2] == '=');
 }
 
-static diloco_status take_key(call *c, dl_json_value kv, dl_buf *key)
+static diloco_status take_key(dl_etcd_call *c, dl_json_value kv, dl_buf *key)
 {
     const size_t prefix = strlen(c->s->prefix);
     dl_buf_clear(key);
-    DL_TRY(decode(key, dl_json_get(kv, "key")));
+    DL_TRY(dl_etcd_decode(key, dl_json_get(kv, "key")));
     if (key->len < prefix || memcmp(key->data, c->s->prefix, prefix) != 0 ||
         key->len - prefix > DL_KEY_MAX)
         return dl_fail(DILOCO_EPROTO, "%s: etcd lists another key than was asked for", c->what);
@@ -565,26 +345,26 @@ static diloco_status take_key(call *c, dl_json_value kv, dl_buf *key)
     return c->on_key(c->context, c->last, decoded_len(dl_json_get(kv, "value")));
 }
 
-static diloco_status take_page(call *c, dl_json_value answer)
+static diloco_status take_page(dl_etcd_call *c, dl_json_value answer)
 {
     dl_buf key;
     diloco_status status = DILOCO_OK;
     const dl_json_value more = dl_json_get(answer, "more");
     c->more = false;
     if (more.type != DL_JSON_MISSING) DL_TRY(dl_json_read_bool(&c->more, answer, "more"));
-    dl_buf_init(&key, 2 * (PREFIX_MAX + DL_KEY_MAX));
+    dl_buf_init(&key, 2 * (DL_ETCD_PREFIX_MAX + DL_KEY_MAX));
     for (dl_json_iter it = dl_json_each(dl_json_get(answer, "kvs")); !status && dl_json_next(&it);)
         status = take_key(c, it.value, &key);
     dl_buf_deinit(&key);
     return status;
 }
 
-static diloco_status add_page(call *c, const char *after)
+static diloco_status add_page(dl_etcd_call *c, const char *after)
 {
     DL_TRY(dl_buf_addf(&c->body, "{\"limit\":%d,", PAGE));
-    DL_TRY(add_key(&c->body, c->s, "key", after ? after : c->prefix, after ? 0 : -1));
+    DL_TRY(dl_etcd_add_key(&c->body, c->s, "key", after ? after : c->prefix, after ? 0 : -1));
     DL_TRY(dl_buf_addf(&c->body, ","));
-    DL_TRY(add_range_end(&c->body, c->s, c->prefix));
+    DL_TRY(dl_etcd_add_range_end(&c->body, c->s, c->prefix));
     return dl_buf_addf(&c->body, "}");
 }
 
@@ -599,12 +379,12 @@ static diloco_status etcd_list(void *self, const char *prefix, const char *after
     }
     if (after) strcpy(from, after);
     while (more) {
-        call c = call_of(self, "kv/range", prefix);
+        dl_etcd_call c = dl_etcd_call_of(self, "kv/range", prefix);
         c.take = take_page;
         c.prefix = prefix;
         c.on_key = found;
         c.context = context;
-        DL_TRY(ask(&c, add_page(&c, *from ? from : NULL), until));
+        DL_TRY(dl_etcd_ask(&c, add_page(&c, *from ? from : NULL), until));
         more = c.more && *c.last;
         strcpy(from, c.last);
     }
@@ -613,12 +393,12 @@ static diloco_status etcd_list(void *self, const char *prefix, const char *after
 
 /* ---- waiting */
 
-static diloco_status add_watch(dl_buf *out, const etcd_store *s, const char *folder)
+static diloco_status add_watch(dl_buf *out, const dl_etcd *s, const char *folder)
 {
     DL_TRY(dl_buf_addf(out, "{\"create_request\":{"));
-    DL_TRY(add_key(out, s, "key", folder, -1));
+    DL_TRY(dl_etcd_add_key(out, s, "key", folder, -1));
     DL_TRY(dl_buf_addf(out, ","));
-    DL_TRY(add_range_end(out, s, folder));
+    DL_TRY(dl_etcd_add_range_end(out, s, folder));
     return dl_buf_addf(out, "}}\n");
 }
 
@@ -626,7 +406,7 @@ static diloco_status add_watch(dl_buf *out, const etcd_store *s, const char *fol
 static diloco_status prepare_watch(void *context, dl_web_exchange *x, const char *folders,
                                    size_t len)
 {
-    etcd_store *s = context;
+    dl_etcd *s = context;
     x->method = "POST";
     x->what = "etcd's watch";
     x->patience = 300 * DL_SECOND; /* nothing happens for as long as nothing happens */
@@ -638,12 +418,12 @@ static diloco_status prepare_watch(void *context, dl_web_exchange *x, const char
     x->body = &s->watch_span;
     x->n_body = 1;
     DL_TRY(dl_buf_addf(&x->url, "%s/v3/watch", s->hosts[s->ear_host++ % s->n_hosts]));
-    return add_token(s, x);
+    return dl_etcd_add_token(s, x);
 }
 
 static diloco_status etcd_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
-    etcd_store *s = self;
+    dl_etcd *s = self;
     const dl_ear_args args = {
         .web = &s->options, .aborted = s->aborted, .context = s, .prepare = prepare_watch};
     if (!s->ear) DL_TRY(dl_ear_create(&s->ear, &args));
@@ -652,14 +432,14 @@ static diloco_status etcd_wait(void *self, const char *const *prefixes, size_t n
 
 static void etcd_traffic(const void *self, uint64_t *sent, uint64_t *received)
 {
-    const dl_web_traffic t = dl_web_counts(((const etcd_store *)self)->web);
+    const dl_web_traffic t = dl_web_counts(((const dl_etcd *)self)->web);
     *sent = t.sent;
     *received = t.received;
 }
 
 #define OF(name, opener)                                                                           \
     {                                                                                              \
-        .scheme = name, .size = sizeof(etcd_store), .max_object = OBJECT_MAX,                      \
+        .scheme = name, .size = sizeof(dl_etcd), .max_object = DL_ETCD_OBJECT_MAX,                 \
         .pause_min = DL_SECOND, .pause_max = 10 * DL_SECOND, .open = opener, .close = etcd_close,  \
         .create = etcd_create, .put = etcd_put, .read = etcd_read, .list = etcd_list,              \
         .remove = etcd_remove, .wait = etcd_wait, .traffic = etcd_traffic                          \

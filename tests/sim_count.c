@@ -1,0 +1,105 @@
+/* sim_count.c - what happens to a simulated cluster is counted (SIM_HAPPENINGS in sim.h): a check
+ * that cannot fail is a defect. */
+#include "run/exec_parts.h"
+#include "sim.h"
+
+#include <string.h>
+
+void sim_count(sim_happening what, bool happened)
+{
+    sim_happened[what] += happened;
+}
+
+static bool is_partial(const sim *s, const dl_control *control, const dl_entry *entry)
+{
+    if (control->entry <= control->n_later) return false;
+    if (strcmp(s->config.on_missing, "commit_partial") != 0) return false;
+    for (size_t i = 0; i < control->roster.n; i++) {
+        bool there = false;
+        for (size_t k = 0; k < entry->n_members; k++)
+            there |= !strcmp(entry->members[k].life.replica, control->roster.names[i]);
+        if (!there) return true;
+    }
+    return false;
+}
+
+static bool is_out_of_turn(const dl_control *control, const dl_entry *entry)
+{
+    const dl_roster *roster = &control->roster;
+    if (control->entry <= control->n_later || !entry->combined.there || !roster->n) return false;
+    return strcmp(roster->names[entry->entry % roster->n], entry->committer.replica) != 0;
+}
+
+static void count_commit(const replica *r, const dl_entry *entry)
+{
+    sim_count_shared_seat(r, entry);
+    sim_count(SIM_OUT_OF_TURN, is_out_of_turn(&dl_exec_state(r->exec)->control, entry));
+    sim_count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
+    sim_count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
+    r->sim->commits++;
+}
+
+static void count_abort(sim *s, const dl_entry *entry)
+{
+    sim_count(SIM_NO_QUORUM, strstr(entry->reason, "no quorum") != NULL);
+    sim_count(SIM_ABORT_RULE, strstr(entry->reason, "not all") != NULL);
+    sim_count(SIM_SILENT, strstr(entry->reason, "silent:") != NULL);
+    s->aborts++;
+}
+
+void sim_on_note(void *user, const dl_note *n)
+{
+    replica *r = user;
+    sim *s = r->sim;
+    const bool keep = strcmp(s->config.on_uncounted, "keep") == 0;
+    switch (n->kind) {
+    case DL_NOTE_COMMIT:
+        count_commit(r, n->entry);
+        break;
+    case DL_NOTE_ABORT:
+        count_abort(s, n->entry);
+        break;
+    case DL_NOTE_VOID:
+        sim_count(SIM_VOID, true);
+        break;
+    case DL_NOTE_REJECT:
+        sim_count(SIM_REJECT, true);
+        break;
+    case DL_NOTE_DISPUTE:
+        sim_count(SIM_DISPUTE, true);
+        break;
+    case DL_NOTE_LATE:
+        sim_count(keep ? SIM_LATE_KEEP : SIM_LATE_ADOPT, true);
+        break;
+    case DL_NOTE_DEADLINE:
+    case DL_NOTE_SILENT:
+        break;
+    }
+}
+
+/* Of an ask that was carried out, and of its answer. */
+void sim_count_answer(const replica *r, const dl_event *event)
+{
+    const dl_ask *a = &r->ask;
+    sim_count(SIM_UNREACHABLE, event->status == DILOCO_EUNREACHABLE);
+    sim_count(SIM_READ_AFRESH, a->kind == DL_ASK_FETCH && a->fresh);
+    if (event->status) return;
+    const bool combine = a->kind == DL_ASK_COMBINE, took = a->kind == DL_ASK_FETCH_COMBINED;
+    sim_count(SIM_COMBINED, combine && a->put);
+    sim_count(SIM_RECOMBINED, combine && !a->put);
+    sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
+    const bool put = a->kind == DL_ASK_CONTRIBUTE;
+    sim_count(SIM_TAKEOVER, put && event->taken);
+    const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
+    sim_count(SIM_HELD, taken && taken->dealt.n > 1);
+    sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
+    sim_count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
+}
+
+/* Of what a machine asks for next. */
+void sim_count_ask(const replica *r)
+{
+    const dl_ask *a = &r->ask;
+    sim_count(SIM_REJOIN_GONE, a->kind == DL_ASK_REJOIN && a->entry == UINT64_MAX);
+    sim_count(SIM_REJOIN_BASE, a->kind == DL_ASK_REJOIN && a->entry != UINT64_MAX);
+}

@@ -1,0 +1,251 @@
+/* sim_life.c - a simulated replica's life, as diloco_run_join begins it: its clock, its store, what
+ * its disk keeps, its heartbeats, its end. */
+#include "run/exec_parts.h"
+#include "run/open.h"
+#include "sim.h"
+#include "store/kind.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double HEARTBEAT = 5;
+
+/* A life's clock begins anywhere and goes a little fast or slow. */
+static void set_clock(replica *r)
+{
+    sim *s = r->sim;
+    const bool far = sim_chance(s, 0.3);
+    r->clock_began = far ? sim_uniform(s, 0, 6 * 3600) : 1;
+    r->clock_rate = far ? sim_uniform(s, 0.95, 1.05) : 1;
+    sim_happened[SIM_SKEWED] += r->clock_began > 3600;
+}
+
+dl_time sim_clock(const replica *r)
+{
+    return dl_time_from_seconds(r->clock_began + r->clock_rate * r->sim->now);
+}
+
+double sim_moment_of(const replica *r, dl_time clock)
+{
+    return (dl_seconds(clock) - r->clock_began) / r->clock_rate;
+}
+
+void sim_bury(replica *r)
+{
+    dl_machine_destroy(r->machine);
+    dl_exec_destroy(r->exec);
+    dl_store_close(r->store);
+    dl_arena_deinit(&r->arena);
+    r->machine = NULL;
+    r->exec = NULL;
+    r->store = NULL;
+    r->alive = false;
+}
+
+/* Also in an order that no driver has: what is saved is right at any moment. */
+void sim_save(replica *r)
+{
+    r->disk.there = true;
+    r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.fragments = r->disk.fragments;
+    (void)dl_pace_save(&r->pace, &r->disk.pace);
+    for (size_t f = 0; f < r->sim->n_fragments; f++) {
+        r->disk.bases[f] = dl_exec_state(r->exec)->now[f].digest;
+        sim_count(SIM_SAVED_BEHIND, r->pace.fragments[f].behind);
+    }
+    r->disk.step = r->step;
+    r->disk.next_sample = r->next_sample;
+    memcpy(r->disk.w, r->w, sizeof r->w);
+    memcpy(r->disk.rests_on, r->rests_on, sizeof r->rests_on);
+    memcpy(r->disk.work, r->work, sizeof r->work);
+    dl_exec_pack_under_way(r->exec);
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++) {
+        if (p->len > sizeof r->disk.own[i]) DIE(r->sim, "%s is too long to save", p->name);
+        memcpy(r->disk.own[i], p->data, p->len);
+    }
+}
+
+void sim_crash(replica *r)
+{
+    sim *s = r->sim;
+    if (r->has_trained && sim_chance(s, 0.3)) {
+        sim_count(SIM_STOPPED, true);
+        sim_save(r);
+    }
+    sim_bury(r);
+    s->crashes++;
+    r->n_crashes++;
+    if (sim_chance(s, 0.15)) {
+        sim_count(SIM_LOST_STATE, r->disk.there);
+        r->disk.there = false;
+    }
+    r->next = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
+    r->train_at = INFINITY;
+}
+
+static diloco_status open_faulty(replica *r)
+{
+    sim *s = r->sim;
+    dl_store *plain, *damaging;
+    char url[64];
+    const dl_faults faults = {.seed = dl_rng_u64(&s->rng),
+                              .p_flip = s->now < SIM_QUIET ? 0.003 : 0};
+    snprintf(url, sizeof url, "mem://sim%llu", (unsigned long long)s->seed);
+    DL_TRY(dl_store_open(&plain, url, false));
+    DL_TRY(dl_store_faulty(&damaging, plain, faults));
+    return sim_net(&r->store, damaging, r);
+}
+
+void sim_begin_machine(replica *r, bool resumed)
+{
+    const dl_machine_start start = {.fragments = dl_exec_state(r->exec)->now,
+                                    .bases = resumed ? r->disk.bases : NULL,
+                                    .now = sim_clock(r)};
+    r->ask = dl_machine_begin(r->machine, &start);
+}
+
+static diloco_status make_pace(replica *r)
+{
+    dl_arena measure = {0};
+    dl_pace_layout(&r->pace, &measure, &r->sim->schedule);
+    DL_TRY(dl_arena_init(&r->arena, measure.used));
+    dl_pace_layout(&r->pace, &r->arena, &r->sim->schedule);
+    dl_pace_begin(&r->pace, &r->sim->config, ENTRIES, 0);
+    return DILOCO_OK;
+}
+
+static diloco_status make_machine(replica *r)
+{
+    sim *s = r->sim;
+    const dl_state *state = dl_exec_state(r->exec);
+    const dl_machine_args args = {.config = &s->file.config,
+                                  .run = s->file.id,
+                                  .self = r->life,
+                                  .control = &dl_exec_state(r->exec)->control,
+                                  .pace = &r->pace,
+                                  .outer = state->outer,
+                                  .weighting = dl_weighting_find("uniform"),
+                                  .combiner = dl_combiner_find("mean"),
+                                  .way = dl_exec_way(r->exec),
+                                  .max_members = state->control.roster.cap,
+                                  .snapshot_bytes = 1000,
+                                  .note = sim_on_note,
+                                  .note_user = r};
+    return dl_machine_create(&r->machine, &args);
+}
+
+void sim_fresh(void *user, uint32_t fragment)
+{
+    replica *r = user;
+    r->work[fragment] = (dl_exec_work){.shard = r->shard,
+                                       .step = r->step,
+                                       .first_sample = r->next_sample,
+                                       .end_sample = r->next_sample};
+    r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
+}
+
+/* What the disk holds, if there is something. */
+static void take_up(replica *r)
+{
+    r->step = r->next_sample = 0;
+    for (uint32_t f = 0; f < r->sim->n_fragments; f++)
+        sim_fresh(r, f);
+    if (!r->disk.there) return;
+    r->disk.pace.takes = r->disk.takes;
+    r->disk.pace.fragments = r->disk.fragments;
+    dl_pace_resume(&r->pace, &r->disk.pace);
+    sim_count(SIM_RESUMED_UNDER_WAY, r->disk.pace.n_taken > r->disk.pace.next_adopt);
+    memcpy(r->w, r->disk.w, sizeof r->w);
+    memcpy(r->rests_on, r->disk.rests_on, sizeof r->rests_on);
+    memcpy(r->work, r->disk.work, sizeof r->work);
+    const dl_exec_private *p;
+    for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++)
+        memcpy(p->data, r->disk.own[i], p->len);
+    if (dl_exec_state(r->exec)->control.entry <= r->disk.pace.folded &&
+        dl_exec_unpack_under_way(r->exec))
+        DIE(r->sim, "%s: %s", r->name, diloco_error_text());
+    r->step = r->disk.step;
+    r->next_sample = r->disk.next_sample;
+}
+
+static diloco_status load_state(replica *r)
+{
+    dl_event event = {.status = DILOCO_OK};
+    const dl_ask ask = {.kind = DL_ASK_REJOIN,
+                        .entry = r->disk.there ? r->disk.pace.folded : UINT64_MAX};
+    dl_exec_do(r->exec, &ask, &event, DL_NEVER);
+    return event.status;
+}
+
+/* As diloco_run_join. */
+static diloco_status live(replica *r)
+{
+    sim *s = r->sim;
+    memcpy(r->tensors, s->tensors, sizeof r->tensors);
+    for (size_t f = 0; f < s->n_fragments; f++)
+        r->tensors[f].data = r->w + f * (N_FLOATS / s->n_fragments);
+    dl_exec_args args = {.run = &s->file,
+                         .run_digest = s->file_digest,
+                         .tensors = r->tensors,
+                         .n_tensors = s->n_fragments,
+                         .max_members = dl_run_max_members(&s->config),
+                         .beside = s->schedule.delay > 0,
+                         .n_copies = 2};
+    set_clock(r);
+    DL_TRY(open_faulty(r));
+    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file));
+    args.store = r->store;
+    args.self = r->life;
+    DL_TRY(dl_exec_create(&r->exec, &args));
+    DL_TRY(load_state(r));
+    sim_count(SIM_FROM_SNAPSHOT, dl_exec_state(r->exec)->control.entry > 0);
+    DL_TRY(make_pace(r));
+    DL_TRY(make_machine(r));
+    take_up(r);
+    sim_begin_machine(r, r->disk.there);
+    r->alive = true;
+    r->training = r->saw_later = false;
+    return DILOCO_OK;
+}
+
+void sim_come_alive(replica *r)
+{
+    sim *s = r->sim;
+    const diloco_status status = live(r);
+    if (status && s->now >= SIM_QUIET + 500)
+        DIE(s, "I4: %s cannot join: %s", r->name, diloco_error_text());
+    if (status) { /* the store did not answer: the launcher starts it again */
+        sim_bury(r);
+        r->next = s->now + sim_uniform(s, 1, 5);
+        return;
+    }
+    r->next = s->now;
+    r->train_at = INFINITY; /* once the log is read */
+    r->beat = s->now;
+}
+
+static void beat(replica *r)
+{
+    char text[160];
+    dl_key key;
+    snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beats++,
+             (unsigned long long)dl_exec_state(r->exec)->control.entry);
+    dl_key_heartbeat(key, &r->life);
+    if (!dl_store_put(r->store, key, text, strlen(text), DL_NEVER)) {
+        if (!dl_life_equal(&r->beat_life, &r->life)) r->first_beat = r->sim->now;
+        r->beat_life = r->life;
+        r->beat_entry = dl_exec_state(r->exec)->control.entry;
+        r->last_beat = r->sim->now;
+    }
+    r->beat = r->sim->now + HEARTBEAT;
+}
+
+/* Heartbeats are due all the time; they are put when somebody looks at them. */
+void sim_beat_all(sim *s)
+{
+    for (size_t i = 0; i < s->n_slots; i++) {
+        replica *r = &s->replicas[i];
+        if (r->alive && s->now >= r->beat && s->now >= r->paused_until) beat(r);
+    }
+}

@@ -1,0 +1,356 @@
+/* sim_play.c - a simulated replica's turns: its trainer's, as run.c and driver.c but for time and
+ * threads, and its exchange's, which carries out what the machine asks for. */
+#include "run/exec_parts.h"
+#include "sim.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double PATIENCE = 30, P_PAUSE = 0.0005;
+
+static float pull(const replica *r, uint64_t sample, size_t i)
+{
+    uint32_t block[4];
+    const uint64_t shard = r->sim->dealt ? 0 : r->shard;
+    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * N_FLOATS + i);
+    return (float)block[0] / 4294967296.0f - 0.5f;
+}
+
+/* ---- the trainer: as run.c and driver.c, but for time and threads */
+
+static void train_a_step(replica *r)
+{
+    for (size_t i = 0; i < N_FLOATS; i++)
+        r->w[i] -= 0.01f * (r->w[i] + pull(r, r->next_sample, i));
+    r->pace.position++;
+    r->next_sample++;
+    r->step++;
+    sim_count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_taken);
+    for (size_t f = 0; f < r->sim->n_fragments; f++) {
+        dl_exec_work *w = &r->work[f];
+        w->steps++;
+        w->samples++;
+        w->tokens += 3;
+        w->end_sample = r->next_sample;
+        w->step = r->step;
+        w->position = r->pace.position;
+    }
+}
+
+/* A liar names a state that there never was (P3). */
+static void lie_about_base(replica *r, uint64_t entry)
+{
+    dl_capture *c = dl_exec_captured(r->exec, entry);
+    if (!c || !sim_chance(r->sim, 0.2)) return;
+    c->base.bytes[0] ^= 1;
+    sim_count(SIM_LIE_BASE, true);
+}
+
+/* False: it crashed. */
+static bool take(replica *r, dl_stops *stops, uint64_t entry)
+{
+    sim *s = r->sim;
+    if (entry % s->n_fragments == 0 || s->schedule.async) sim_save(r);
+    if (sim_chance(s, s->p_crash)) return sim_crash(r), false;
+    dl_hash began[MAX_FRAGMENTS];
+    memcpy(began, r->rests_on, sizeof began);
+    if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
+    const dl_take *t = dl_pace_take(&r->pace, entry);
+    sim_count(SIM_MUTE, t && t->mute);
+    if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
+    if (t && !t->mute && r->liar) lie_about_base(r, entry);
+    if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+    return true;
+}
+
+static void jump(replica *r, dl_stops *stops)
+{
+    const uint64_t from = r->pace.position;
+    dl_stop_jump(stops);
+    r->next_sample += r->pace.position - from; /* skipped steps (P13) */
+    for (size_t f = 0; f < r->sim->n_fragments; f++)
+        if (r->work[f].steps == 0) r->work[f].first_sample = r->work[f].end_sample = r->next_sample;
+}
+
+/* Without overlap the exchange does all that is left of an entry before the trainer goes on. */
+static bool may_stop(const replica *r, dl_stop stop)
+{
+    const bool beside = r->sim->schedule.delay > 0;
+    const bool idle = r->ask.kind == DL_ASK_TRAIN || r->ask.kind == DL_ASK_DONE;
+    if (stop.kind != DL_STOP_TAKE && !beside && !idle) return false;
+    return dl_pace_ready(&r->pace, stop);
+}
+
+/* All that can be done at this position; then it trains on, or waits for an entry. */
+static void make_stops(replica *r)
+{
+    sim *s = r->sim;
+    dl_stops stops = {.exec = r->exec,
+                      .pace = &r->pace,
+                      .config = &s->config,
+                      .replica = r->name,
+                      .work = r->work,
+                      .fresh = sim_fresh,
+                      .user = r};
+    dl_adopted adopted;
+    r->train_at = INFINITY;
+    for (;;) {
+        const dl_stop stop = dl_pace_next(&r->pace);
+        if (stop.kind == DL_STOP_NONE) break;
+        if (!may_stop(r, stop)) return;
+        if (stop.kind == DL_STOP_JUMP)
+            jump(r, &stops);
+        else if (stop.kind == DL_STOP_TAKE && !take(r, &stops, stop.entry))
+            return;
+        else if (stop.kind == DL_STOP_ADOPT)
+            dl_stop_adopt(&stops, stop.entry, &adopted);
+        if (stop.kind == DL_STOP_ADOPT && r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+    }
+    const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
+    if (ledger)
+        (void)dl_ledger_sample(ledger, r->pace.n_taken, r->name, r->pace.position, &r->next_sample);
+    r->train_until = dl_pace_train_until(&r->pace);
+    if (r->train_until == UINT64_MAX) return; /* all is done, but for the log's end */
+    const double steps = (double)(r->train_until - r->pace.position);
+    r->training = true;
+    sim_count(SIM_LATE_JOINER, !r->has_trained && r->pace.folded > 0);
+    r->has_trained = true;
+    /* One that sleeps for so long finds what it missed collected (P25). */
+    const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
+    const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
+    const double took = sleeps ? sim_uniform(s, 200, 900) : steps * r->speed * pace;
+    r->train_at = s->now + took;
+    sim_count(SIM_SLOW, took > PATIENCE);
+}
+
+static void trainer_turn(replica *r)
+{
+    if (r->training && sim_chance(r->sim, r->sim->p_crash)) return sim_crash(r);
+    while (r->training && r->pace.position < r->train_until)
+        train_a_step(r);
+    r->training = false;
+    make_stops(r);
+}
+
+/* Behind every answer: is there something that the trainer waits for? */
+static void wake_trainer(replica *r)
+{
+    if (r->pace.reading || r->training || r->train_at <= r->sim->now) return;
+    r->train_at = r->sim->now;
+}
+
+/* ---- asks of the exchange */
+
+static void rejoin(replica *r)
+{
+    dl_event event = {.now = sim_clock(r)};
+    r->next = r->sim->now + 1;
+    dl_exec_do(r->exec, &r->ask, &event, DL_NEVER);
+    if (event.status) return; /* asked again */
+    dl_pace_restart(&r->pace);
+    sim_begin_machine(r, false);
+}
+
+/* Until it is told, or, with a store that cannot tell, until it looks again: less and less often
+ * while nothing comes. The machine wants to look at least twice a second; a driver that is late
+ * may cost time, and nothing else. */
+static double waiting(replica *r)
+{
+    sim *s = r->sim;
+    const double until = sim_moment_of(r, r->ask.until) - s->now;
+    if (r->waits_for != r->ask.entry) r->n_waits = 0;
+    r->waits_for = r->ask.entry;
+    const double pause = fmin(0.05 * (double)(1 << (r->n_waits < 6 ? r->n_waits++ : 6)), 2);
+    const double longest = r->told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
+    return until < 0.49 ? fmin(until, longest) : longest;
+}
+
+/* How long an ask takes, in virtual seconds. */
+static double duration(replica *r)
+{
+    sim *s = r->sim;
+    switch (r->ask.kind) {
+    case DL_ASK_TRAIN:
+        return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
+    case DL_ASK_WAIT:
+        return fmax(0.001, waiting(r));
+    default:
+        return sim_chance(s, 0.01) ? sim_uniform(s, 1, 40) : sim_uniform(s, 0.001, 0.05);
+    }
+}
+
+/* A leader who leaves somebody out, and says nothing of it (P19). */
+static void combine_wrongly(replica *r, dl_event *event)
+{
+    static dl_member members[MAX_REPLICAS];
+    dl_ask ask = r->ask;
+    dl_entry draft = *ask.draft;
+    memcpy(members, draft.members, draft.n_members * sizeof *members);
+    members[0].weight = 0;
+    draft.members = members;
+    ask.draft = &draft;
+    dl_exec_do(r->exec, &ask, event, DL_NEVER);
+    sim *s = r->sim;
+    s->lies[s->n_told++ % MAX_LIES] = event->result;
+}
+
+/* What was combined for all is lost once it is named: the members tell what it was. */
+static void lose_combined(const replica *r)
+{
+    const dl_combined_at *combined = &r->ask.draft->combined;
+    dl_key key;
+    if (r->liar) return;
+    dl_key_combined(key, r->ask.entry, &combined->life);
+    if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
+}
+
+static void carry_out(replica *r, dl_event *event)
+{
+    const dl_ask *a = &r->ask;
+    event->now = sim_clock(r);
+    if (a->kind == DL_ASK_WATCH || a->kind == DL_ASK_SNAPSHOT) sim_beat_all(r->sim);
+    switch (a->kind) {
+    case DL_ASK_TRAIN:
+    case DL_ASK_WAIT:
+        break;
+    case DL_ASK_CONTRIBUTE:
+    case DL_ASK_CREATE:
+        sim_check_life(r);
+        dl_exec_do(r->exec, a, event, DL_NEVER);
+        if (a->kind == DL_ASK_CREATE && !event->status && a->draft->combined.there &&
+            sim_chance(r->sim, 0.03))
+            lose_combined(r);
+        break;
+    case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
+        if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
+        break;
+    case DL_ASK_COMBINE:
+        if (r->liar && a->put && r->sim->now < SIM_QUIET &&
+            (a->entry + r->life.generation) % 3 == 0)
+            combine_wrongly(r, event);
+        else
+            dl_exec_do(r->exec, a, event, DL_NEVER);
+        break;
+    default:
+        dl_exec_do(r->exec, a, event, DL_NEVER);
+    }
+    if (a->kind == DL_ASK_LIST && !event->status) sim_see_lives(r, event);
+    if (a->kind == DL_ASK_READ && event->text && !event->status)
+        sim_check_text(r->sim, a->entry, event->text, event->text_len);
+    if (a->kind == DL_ASK_COMPUTE && r->liar && !event->status && sim_chance(r->sim, 0.3))
+        event->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
+}
+
+static void act(replica *r)
+{
+    sim *s = r->sim;
+    if (sim_chance(s, s->p_crash)) return sim_crash(r);
+    dl_event event = {.status = DILOCO_OK};
+    carry_out(r, &event);
+    sim_count_answer(r, &event);
+    if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken)
+        sim_check_sent(r, r->ask.entry);
+    if (sim_chance(s, s->p_crash)) return sim_crash(r);
+    if (event.status == DILOCO_EUNREACHABLE) {
+        r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
+        return;
+    }
+    const dl_ask done = r->ask;
+    r->ask = dl_machine_next(r->machine, &event);
+    sim_count_ask(r);
+    if (done.kind == DL_ASK_SWAP) sim_check_moved(r, &done);
+    wake_trainer(r);
+}
+
+static void stop_for_good(replica *r)
+{
+    sim_bury(r);
+    r->done = true;
+    r->next = r->train_at = INFINITY;
+}
+
+static void end_if_done(replica *r)
+{
+    sim *s = r->sim;
+    if (!r->alive || r->ask.kind != DL_ASK_DONE || !dl_pace_done(&r->pace)) return;
+    if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
+    sim_check_digest(r);
+    r->ended = true;
+    stop_for_good(r);
+}
+
+/* A liar may find its own damage under its name, and be fenced by it (P6); of two lives of one
+ * replica at a time the older is, and is not started again. */
+static void fail(replica *r)
+{
+    const diloco_status why = r->ask.status;
+    const bool fenced = why == DILOCO_EFENCED;
+    if ((fenced && !r->liar && !r->has_twin) || why == DILOCO_EPROTO || why == DILOCO_EDIFFERS)
+        DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
+    sim_count(SIM_FENCED, fenced && r->has_twin);
+    if (fenced && r->has_twin)
+        stop_for_good(r);
+    else
+        sim_crash(r);
+}
+
+static void exchange_turn(replica *r)
+{
+    sim *s = r->sim;
+    switch (r->ask.kind) {
+    case DL_ASK_REJOIN:
+        rejoin(r);
+        break;
+    case DL_ASK_DONE:
+        r->next = INFINITY; /* the trainer has the last word */
+        wake_trainer(r);
+        return;
+    case DL_ASK_FAIL:
+        return fail(r);
+    default:
+        act(r);
+    }
+    if (r->alive && r->next <= s->now) r->next = s->now + duration(r);
+}
+
+/* Somebody takes a paused replica for dead and starts it again elsewhere, without its disk. */
+static void start_twin(replica *r)
+{
+    sim *s = r->sim;
+    if (r->has_twin || r->liar || s->n_slots == SIM_SLOTS) return;
+    replica *twin = &s->replicas[s->n_slots++];
+    memset(twin, 0, sizeof *twin);
+    memcpy(twin->name, r->name, sizeof twin->name);
+    twin->sim = s;
+    twin->speed = r->speed;
+    twin->shard = r->shard;
+    twin->told = r->told;
+    twin->train_at = INFINITY;
+    twin->next = s->now + sim_uniform(s, 1, 60);
+    r->has_twin = twin->has_twin = true;
+    sim_count(SIM_TWIN, true);
+}
+
+/* As by SIGSTOP: the answer that it has is old when it goes on. */
+static void pause(replica *r)
+{
+    sim *s = r->sim;
+    const double pause = sim_uniform(s, 1, sim_chance(s, 0.5) ? 20 : 400);
+    r->paused_until = s->now + pause;
+    r->next = fmax(r->next, r->paused_until);
+    r->train_at += pause;
+    sim_count(SIM_PAUSED, pause > PATIENCE);
+    if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
+}
+
+void sim_turn(replica *r)
+{
+    sim *s = r->sim;
+    if (!r->alive) return sim_come_alive(r);
+    if (sim_chance(s, P_PAUSE)) return pause(r);
+    if (r->train_at <= s->now)
+        trainer_turn(r);
+    else
+        exchange_turn(r);
+    end_if_done(r);
+}
