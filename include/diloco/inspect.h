@@ -133,6 +133,20 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_
                                                              uint64_t entries);
 DILOCO_API void diloco_free(void *bytes);
 
+/* What an entry moved the shared model by, tensor by tensor: after - before, elementwise; zeros for
+ * what it left alone, and all of them for an abort. The log is replayed from the newest snapshot
+ * before the entry. DILOCO_ENOENT: no run, no such entry, or the contributions in between are gone
+ * (run.retain = "recent"). */
+typedef struct diloco_movement {
+    const char *tensor;
+    const double *delta; /* [count], during the call; integers and booleans as numbers */
+    size_t count;
+    double norm, largest; /* of delta: root of the sum of squares, and absolute value */
+} diloco_movement;
+typedef void (*diloco_movement_fn)(void *user, const diloco_movement *movement);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_movement_walk(const char *url, uint64_t entry,
+                                                                diloco_movement_fn fn, void *user);
+
 /* From here on this process sees every store that it opens through a slower link than there is,
  * which all share: "10mbit,100ms,1%" is rate, delay of a request, and loss (docs/stores.md). A run
  * with the option run.link does this when it is opened. DILOCO_EINVAL: no link, or the process has

@@ -60,6 +60,7 @@ typedef struct diloco_config {
     int64_t rounds, epochs, local_steps, batch_size, accumulation, eval_every, eval_batches;
     double gradient_clip, target_accuracy;
     dl_config_path init_from;
+    dl_config_name init_as;
     bool preserve_optimizer_state;
 
     /* [parameters.optimizer], [parameters.learning_rate] */

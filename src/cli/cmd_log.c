@@ -1,4 +1,4 @@
-/* cmd_log.c - the entries of a log, a line each. */
+/* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor. */
 #include "cli/settings.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
@@ -70,12 +70,57 @@ static diloco_status print_json(void *user, const diloco_log_entry *e)
     return dl_print_json(&json, &out);
 }
 
+/* ---- --moved ------------------------------------------------------------------------------ */
+
+static void print_movement(void *user, const diloco_movement *m)
+{
+    (void)user;
+    printf("%-40s %12zu  norm %-12.6g largest %.6g\n", m->tensor, m->count, m->norm, m->largest);
+}
+
+static void add_movement(void *user, const diloco_movement *m)
+{
+    dl_json *json = user;
+    dl_json_object(json, NULL);
+    dl_json_str(json, "tensor", m->tensor);
+    dl_json_u64(json, "count", m->count);
+    dl_json_f64(json, "norm", m->norm);
+    dl_json_f64(json, "largest", m->largest);
+    dl_json_end(json);
+}
+
+static diloco_status print_moved_json(const char *store, uint64_t entry)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 64 << 20);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_u64(&json, "entry", entry);
+    dl_json_array(&json, "tensors");
+    const diloco_status status = diloco_movement_walk(store, entry, add_movement, &json);
+    dl_json_end(&json);
+    dl_json_end(&json);
+    if (!status) return dl_print_json(&json, &out);
+    dl_buf_deinit(&out);
+    return status;
+}
+
+static diloco_status print_moved(const dl_args *args, const char *store)
+{
+    uint64_t entry;
+    DL_TRY(dl_args_u64(&entry, args, DL_FLAG_MOVED, 0, INT64_MAX));
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_moved_json(store, entry);
+    return diloco_movement_walk(store, entry, print_movement, NULL);
+}
+
 diloco_status dl_cmd_log(const dl_args *args)
 {
     dl_config_path store;
     uint64_t from;
     DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
     DL_TRY(dl_settings_store(store, args->target));
+    if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
     return diloco_log_walk(store, from, dl_args_has(args, DL_FLAG_JSON) ? print_json : print_line,
                            NULL);
 }

@@ -36,7 +36,7 @@ const dl_command dl_commands[] = {
      "--json as one line.",
      FLAGS(DL_FLAG_JSON, DL_FLAG_WHY, DL_FLAG_WATCH), DL_SETS_NONE, dl_cmd_status},
     {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests", NULL,
-     FLAGS(DL_FLAG_JSON, DL_FLAG_FROM), DL_SETS_NONE, dl_cmd_log},
+     FLAGS(DL_FLAG_JSON, DL_FLAG_FROM, DL_FLAG_MOVED), DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
      FLAGS(DL_FLAG_JSON, DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
     {"takeover", "URL", "make another life the single committer of a run",

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "run/clients.h"
+#include "run/continuation.h"
 #include "run/fields.h"
 #include "store/kind.h"
 
@@ -68,6 +69,17 @@ static diloco_status check_overlap(const dl_config *c)
     return DILOCO_OK;
 }
 
+static diloco_status check_continuation(const dl_config *c)
+{
+    if (!c->init_from[0] || strcmp(c->init_as, "continuation") != 0) return DILOCO_OK;
+    if (dl_continue_can(c->outer_optimizer)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.init_as = \"continuation\" takes up the outer optimizer's vectors, and "
+                   "%s also counts its commits, which no file of tensors has: take init_as "
+                   "\"model\", or an outer optimizer without a count, such as nesterov",
+                   c->outer_optimizer);
+}
+
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(dl_outer_check(c));
@@ -76,6 +88,7 @@ diloco_status dl_run_check(const dl_config *c)
     if (!dl_weighting_find(c->weighting))
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
     DL_TRY(check_overlap(c));
+    DL_TRY(check_continuation(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
@@ -134,6 +147,12 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
     }
 }
 
+static diloco_status continue_outer(dl_state *state, const dl_config *c)
+{
+    const bool goes_on = c->init_from[0] && !strcmp(c->init_as, "continuation");
+    return goes_on ? dl_continue_outer(state, c->init_from) : DILOCO_OK;
+}
+
 static diloco_status must_be_finite(const dl_state *state)
 {
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -179,7 +198,8 @@ static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl
     DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1,
                          1, 1));
     tensors_to_state(&state, what->tensors, what->n_tensors);
-    diloco_status status = must_be_finite(&state);
+    diloco_status status = continue_outer(&state, what->config);
+    if (!status) status = must_be_finite(&state);
     if (!status) {
         dl_state_rehash(&state, NULL);
         status = put_theta0(file, store, &state);

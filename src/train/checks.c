@@ -591,6 +591,12 @@ static void warn_deal(warning *out, const dl_config *config)
                  "run.on_uncounted = \"adopt\"");
 }
 
+static void warn_init_as(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "trainer.init_as") && !config->init_from[0])
+        say(out, "trainer.init_as has no effect without trainer.init_from");
+}
+
 static void warn_quorum(warning *out, const dl_config *config)
 {
     if (by_hand(config, "run.quorum") && !is(config->on_missing, "commit_partial"))
@@ -635,6 +641,7 @@ static const warning_row warnings[] = {
     {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
     {"deal", warn_deal},
+    {"init_as", warn_init_as},
     {"quorum", warn_quorum},
     {"threads", warn_threads},
 };

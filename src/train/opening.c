@@ -9,6 +9,7 @@
 #include <diloco/inspect.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Both arrays of a parameter lie at the same offset. */
 static float *gradient_of(dl_model *model, const diloco_tensor *tensor)
@@ -58,11 +59,13 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
 /* What a run that begins here begins from. One that is there has its own beginning. */
 static diloco_status set_initial(dl_setup *s, bool exists)
 {
-    if (s->config.init_from[0] && !exists) return dl_weights_init(s, s->config.init_from);
+    const bool reads = s->config.init_from[0] && !exists;
+    if (reads && strcmp(s->config.init_as, "model") == 0)
+        return dl_weights_init(s, s->config.init_from);
     dl_backend_enter(s->backend);
     dl_model_initial(s->model, dl_model_parameters(s->model), (uint64_t)s->config.seed);
     dl_backend_leave(s->backend);
-    return DILOCO_OK;
+    return reads ? dl_weights_continue(s, s->config.init_from) : DILOCO_OK;
 }
 
 diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bool exists)

@@ -1,6 +1,8 @@
 /* weights.c - by name, and only where type and shape agree: nothing is cut, padded or converted. */
 #include "train/weights.h"
 
+#include "base/log.h"
+#include "run/continuation.h"
 #include "tensor/manifest.h"
 
 #include <stdio.h>
@@ -18,10 +20,15 @@ static const char *shape_of(shape_text out, const size_t *shape, int n_dims)
     return out;
 }
 
-static bool same_shape(const diloco_tensor *t, const dl_st_tensor *found)
+static bool fits(const diloco_tensor *t, const dl_st_tensor *found)
 {
-    return t->n_dims == found->n_dims &&
-           memcmp(t->shape, found->shape, (size_t)t->n_dims * sizeof *t->shape) == 0;
+    return dl_continues(found, dl_dtype_name(t->dtype), t->shape, t->n_dims);
+}
+
+static void copy_in(const dl_setup *s, const diloco_tensor *t, const dl_st *st,
+                    const dl_st_tensor *from)
+{
+    dl_backend_copy_in(s->backend, t->data, st->data + from->begin, from->end - from->begin);
 }
 
 static diloco_status load_one(const dl_setup *s, const diloco_tensor *t, const dl_st *st)
@@ -32,11 +39,11 @@ static diloco_status load_one(const dl_setup *s, const diloco_tensor *t, const d
     if (!found)
         return dl_fail(DILOCO_EINVAL, "there is no tensor %s, which the model has as %s %s",
                        t->name, type, shape_of(here, t->shape, t->n_dims));
-    if (strcmp(found->dtype, type) != 0 || !same_shape(t, found))
+    if (!fits(t, found))
         return dl_fail(DILOCO_EINVAL, "tensor %s is %s %s, and %s %s in the model", t->name,
                        found->dtype, shape_of(there, found->shape, found->n_dims), type,
                        shape_of(here, t->shape, t->n_dims));
-    dl_backend_copy_in(s->backend, t->data, st->data + found->begin, found->end - found->begin);
+    copy_in(s, t, st, found);
     return DILOCO_OK;
 }
 
@@ -49,6 +56,16 @@ diloco_status dl_weights_load(const dl_setup *s, const dl_st *st)
     return DILOCO_OK;
 }
 
+/* A component of its name says so, as PEFT's do: "….q_proj.lora_A.default.weight". */
+static bool is_of_adapter(const char *name)
+{
+    static const char *const words[] = {".lora_A.", ".lora_B.", ".lora_embedding_A",
+                                        ".lora_embedding_B", ".lora_magnitude_vector"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strstr(name, words[i])) return true;
+    return false;
+}
+
 /* A tensor that would go unused is a sign of another model: an untied head, another layer. */
 static diloco_status check_no_more(const dl_setup *s, const dl_st *st)
 {
@@ -59,31 +76,68 @@ static diloco_status check_no_more(const dl_setup *s, const dl_st *st)
         size_t k = 0;
         while (k < n_tensors && strcmp(tensors[k].name, name) != 0)
             k++;
+        if (k == n_tensors && is_of_adapter(name))
+            return dl_fail(
+                DILOCO_EINVAL,
+                "tensor %s is of an adapter, and there are no adapter models here: merge "
+                "it into its model first (PEFT: merge_and_unload)",
+                name);
         if (k == n_tensors && strncmp(name, "diloco.", 7) != 0)
             return dl_fail(DILOCO_EINVAL, "tensor %s is not one of the model's", name);
     }
     return DILOCO_OK;
 }
 
-static diloco_status init_from(const dl_setup *s, const dl_map *map)
+typedef diloco_status (*reader_fn)(const dl_setup *s, const dl_st *st);
+
+static diloco_status read_file(const dl_setup *s, const char *path, reader_fn read)
 {
+    dl_map map;
     dl_st st;
-    DL_TRY(dl_st_open(&st, map->data, map->len));
-    diloco_status status = dl_weights_load(s, &st);
-    if (!status) status = check_no_more(s, &st);
-    if (status == DILOCO_EINVAL)
-        status = dl_fail_context(status, "parameters.model.* does not describe the file's model");
-    dl_st_close(&st);
-    return status;
+    diloco_status status = dl_map_open(&map, path);
+    if (!status) {
+        status = dl_st_open(&st, map.data, map.len);
+        if (!status) {
+            status = read(s, &st);
+            dl_st_close(&st);
+        }
+        dl_map_close(&map);
+    }
+    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
+}
+
+static diloco_status read_model(const dl_setup *s, const dl_st *st)
+{
+    diloco_status status = dl_weights_load(s, st);
+    if (!status) status = check_no_more(s, st);
+    if (status != DILOCO_EINVAL) return status;
+    return dl_fail_context(status, "parameters.model.* does not describe the file's model");
 }
 
 diloco_status dl_weights_init(const dl_setup *s, const char *path)
 {
-    dl_map map;
-    diloco_status status = dl_map_open(&map, path);
-    if (!status) {
-        status = init_from(s, &map);
-        dl_map_close(&map);
+    return read_file(s, path, read_model);
+}
+
+static diloco_status read_what_fits(const dl_setup *s, const dl_st *st)
+{
+    size_t n_tensors, n_taken = 0;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+    for (size_t i = 0; i < n_tensors; i++) {
+        const dl_st_tensor *found = dl_st_find(st, tensors[i].name);
+        const bool taken = fits(&tensors[i], found);
+        n_taken += taken;
+        if (taken)
+            copy_in(s, &tensors[i], st, found);
+        else
+            dl_log(DILOCO_LOG_WARN, "%s %s the file: it begins anew", tensors[i].name,
+                   found ? "is of another type or shape in" : "is not in");
     }
-    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
+    if (n_taken > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "no tensor of the file is one of the model's");
+}
+
+diloco_status dl_weights_continue(const dl_setup *s, const char *path)
+{
+    return read_file(s, path, read_what_fits);
 }

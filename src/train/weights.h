@@ -17,4 +17,8 @@ DL_MUST_CHECK diloco_status dl_weights_load(const dl_setup *setup, const dl_st *
  * DILOCO_EINVAL: as above, or it has a tensor that the model does not. */
 DL_MUST_CHECK diloco_status dl_weights_init(const dl_setup *setup, const char *path);
 
+/* … with trainer.init_as = "continuation": those that are the model's by name, type and shape; the
+ * others stay as they are, and are logged. DILOCO_EINVAL: there is none. */
+DL_MUST_CHECK diloco_status dl_weights_continue(const dl_setup *setup, const char *path);
+
 #endif

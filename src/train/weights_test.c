@@ -4,6 +4,7 @@
 
 #include "train_fixture.h"
 #include <diloco/inspect.h>
+#include <diloco/log.h>
 
 #include <dirent.h>
 
@@ -196,8 +197,231 @@ TEST(values_that_are_not_finite_are_refused)
     free(config);
 }
 
-TEST_MAIN(a_run_begins_from_anothers_first_state, a_run_begins_from_what_another_has_become,
-          a_run_that_is_there_does_not_read_the_file,
-          a_replica_that_is_the_first_reads_the_file_itself,
-          a_file_that_is_not_the_models_is_refused_by_name, a_file_that_cannot_be_read_is_refused,
-          values_that_are_not_finite_are_refused)
+/* ---- a run that goes on from another's end (trainer.init_as = "continuation") ---------------- */
+
+enum { RESHAPED = 1, RETYPED = 3, VANISHED = 5, FORGOTTEN = 7 };
+#define LEFT "model.layers.9.bias" /* a tensor of a layer that the next model does not have */
+
+static bool is_of(const char *name, const char *tensor)
+{
+    return !strcmp(name, tensor) ||
+           (!strncmp(name, "diloco.momentum.", 16) && !strcmp(name + 16, tensor));
+}
+
+/* A run's last state as another model would have left it: one tensor and its momentum of another
+ * shape, one of another type, one away, one without its momentum, one more. */
+static const char *changed(const dl_st *st, const diloco_tensor *own)
+{
+    dl_buf header;
+    dl_st_tensor tensors[128];
+    dl_span spans[129];
+    size_t n = 0;
+    CHECK(st->n < 100);
+    for (size_t i = 0; i < st->n; i++) {
+        dl_st_tensor t = st->tensors[i];
+        const size_t len = t.end - t.begin;
+        if (is_of(t.name, own[VANISHED].name)) continue;
+        if (is_of(t.name, own[FORGOTTEN].name) && !strncmp(t.name, "diloco.", 7)) continue;
+        if (is_of(t.name, own[RESHAPED].name)) t.shape[0] /= 2, t.shape[1] *= 2;
+        if (is_of(t.name, own[RETYPED].name)) t.dtype = "I32";
+        tensors[n] = t;
+        spans[1 + n++] = (dl_span){st->data + st->tensors[i].begin, len};
+    }
+    tensors[n] = (dl_st_tensor){.name = LEFT, .dtype = "F32", .n_dims = 1, .shape = {3}};
+    spans[1 + n++] = (dl_span){st->data, 12};
+    const char *path = scratch_path("changed.safetensors");
+    dl_buf_init(&header, 1 << 20);
+    CHECK_OK(dl_st_write(path, &header, spans, tensors, n, NULL, 0));
+    dl_buf_deinit(&header);
+    return path;
+}
+
+typedef struct image {
+    void *bytes;
+    size_t len;
+    dl_st st;
+} image;
+
+static void image_open(image *out, const dl_config *config)
+{
+    read_theta(config, &out->bytes, &out->len);
+    CHECK_OK(dl_st_open(&out->st, out->bytes, out->len));
+}
+
+static void image_close(image *i)
+{
+    dl_st_close(&i->st);
+    diloco_free(i->bytes);
+}
+
+static const float *floats_of(const image *i, const char *name)
+{
+    return (const void *)(i->st.data + dl_st_find(&i->st, name)->begin);
+}
+
+static bool all_zero(const image *i, const char *name)
+{
+    const dl_st_tensor *t = dl_st_find(&i->st, name);
+    for (size_t at = t->begin; at < t->end; at++)
+        if (i->st.data[at]) return false;
+    return true;
+}
+
+static bool same_bytes(const image *a, const image *b, const char *name)
+{
+    const dl_st_tensor *t = dl_st_find(&a->st, name);
+    return memcmp(floats_of(a, name), floats_of(b, name), t->end - t->begin) == 0;
+}
+
+static char lines_logged[8192];
+static void keep_line(void *user, diloco_log_level level, const char *line)
+{
+    (void)user, (void)level;
+    strncat(lines_logged, line, sizeof lines_logged - strlen(lines_logged) - 2);
+    strcat(lines_logged, "\n");
+}
+
+static dl_config *continued(const char *path)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.seed", "2");
+    set(config, "trainer.init_from", path);
+    set(config, "trainer.init_as", "continuation");
+    lines_logged[0] = 0;
+    diloco_log_set(keep_line, NULL, DILOCO_LOG_WARN);
+    CHECK_OK(diloco_train_create(config));
+    diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
+    return config;
+}
+
+TEST(fed_18_what_did_not_change_goes_on_with_its_momentum)
+{
+    fixture_record record = {0};
+    image end, begin;
+    dl_config *first = fixture_config("diloco");
+    fixture_train(first, &record, 1);
+    image_open(&end, first);
+    dl_config *next = continued(scratch_write("end.safetensors", end.bytes, end.len));
+    image_open(&begin, next);
+    CHECK_STR("", lines_logged);
+    CHECK_INT(end.len, begin.len);
+    CHECK_BYTES(end.bytes, begin.bytes, end.len);
+    image_close(&end), image_close(&begin);
+    fixture_record_free(&record);
+    free(first), free(next);
+}
+
+TEST(
+    fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped)
+{
+    static const size_t anew[] = {RESHAPED, RETYPED, VANISHED, FORGOTTEN};
+    fixture_record record = {0};
+    image end, begin, initial;
+    dl_setup setup;
+    size_t n;
+    dl_config *first = fixture_config("diloco"), *other = created("2", "");
+    fixture_train(first, &record, 1);
+    image_open(&end, first);
+    image_open(&initial, other);
+    CHECK_OK(dl_setup_open(&setup, first, 1, 1));
+    const diloco_tensor *own = dl_model_tensors(setup.model, &n);
+    CHECK(n > FORGOTTEN);
+    dl_config *next = continued(changed(&end.st, own));
+    image_open(&begin, next);
+    for (size_t i = 0; i < n; i++) {
+        char momentum[256];
+        snprintf(momentum, sizeof momentum, "diloco.momentum.%s", own[i].name);
+        bool restarts = false;
+        for (size_t k = 0; k < 4; k++)
+            restarts |= anew[k] == i;
+        CHECK(all_zero(&begin, momentum) == restarts);
+        if (!restarts) CHECK(same_bytes(&begin, &end, momentum));
+        if (restarts) CHECK_CONTAINS(own[i].name, lines_logged);
+        CHECK(same_bytes(&begin, restarts && i != FORGOTTEN ? &initial : &end, own[i].name));
+    }
+    CHECK_CONTAINS(LEFT " is not in this model: it is left behind", lines_logged);
+    CHECK(!dl_st_find(&begin.st, LEFT));
+    image_close(&end), image_close(&begin), image_close(&initial);
+    dl_setup_close(&setup);
+    fixture_record_free(&record);
+    free(first), free(next), free(other);
+}
+
+TEST(a_file_of_which_nothing_fits_is_no_run_to_continue)
+{
+    static const dl_st_meta none = {"format", "pt"};
+    dl_buf header;
+    dl_span spans[2] = {{NULL, 0}, {"abcdefghijkl", 12}};
+    dl_st_tensor tensor = {.name = LEFT, .dtype = "F32", .n_dims = 1, .shape = {3}};
+    const char *path = scratch_path("nothing.safetensors");
+    dl_buf_init(&header, 1 << 20);
+    CHECK_OK(dl_st_write(path, &header, spans, &tensor, 1, &none, 1));
+    dl_buf_deinit(&header);
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.init_from", path);
+    set(config, "trainer.init_as", "continuation");
+    CHECK_STATUS(DILOCO_EINVAL, diloco_train_create(config));
+    CHECK_CONTAINS("no tensor of the file is one of the model's", diloco_error_text());
+    set(config, "trainer.init_from", "/no-such-file");
+    CHECK_STATUS(DILOCO_ENOENT, diloco_train_create(config));
+    free(config);
+}
+
+TEST(an_outer_optimizer_that_counts_commits_cannot_be_continued)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.init_from", "/no-such-file");
+    set(config, "trainer.init_as", "continuation");
+    set(config, "server.diloco.outer_optimizer", "adam");
+    CHECK_STATUS(DILOCO_EREFUSED, diloco_train_create(config));
+    CHECK_CONTAINS("adam also counts its commits", diloco_error_text());
+    free(config);
+}
+
+/* There are no adapter models, so there is no name to map: a file of one is told apart, and a name
+ * that only looks like one is another's tensor. */
+TEST(fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown)
+{
+    static const struct {
+        const char *name, *said;
+    } files[] = {
+        {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "is of an adapter"},
+        {"model.layers.0.self_attn.q_proj.lora_B.default.weight", "is of an adapter"},
+        {"model.layers.0.lora_Amplifier.weight", "is not one of the model's"},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        dl_st_tensor tensors[128];
+        dl_span spans[129];
+        dl_buf header;
+        image whole;
+        dl_config *run = created("1", "");
+        image_open(&whole, run);
+        for (size_t k = 0; k < whole.st.n; k++) {
+            tensors[k] = whole.st.tensors[k];
+            spans[1 + k] =
+                (dl_span){whole.st.data + tensors[k].begin, tensors[k].end - tensors[k].begin};
+        }
+        size_t n = whole.st.n;
+        tensors[n] =
+            (dl_st_tensor){.name = files[i].name, .dtype = "F32", .n_dims = 1, .shape = {3}};
+        spans[1 + n++] = (dl_span){whole.st.data, 12};
+        const char *path = scratch_path("adapter.safetensors");
+        dl_buf_init(&header, 1 << 20);
+        CHECK_OK(dl_st_write(path, &header, spans, tensors, n, NULL, 0));
+        dl_buf_deinit(&header);
+        refused(DILOCO_EINVAL, files[i].said, path);
+        image_close(&whole);
+        free(run);
+    }
+}
+
+TEST_MAIN(
+    fed_18_what_did_not_change_goes_on_with_its_momentum,
+    fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
+    a_file_of_which_nothing_fits_is_no_run_to_continue,
+    an_outer_optimizer_that_counts_commits_cannot_be_continued,
+    fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown,
+    a_run_begins_from_anothers_first_state, a_run_begins_from_what_another_has_become,
+    a_run_that_is_there_does_not_read_the_file, a_replica_that_is_the_first_reads_the_file_itself,
+    a_file_that_is_not_the_models_is_refused_by_name, a_file_that_cannot_be_read_is_refused,
+    values_that_are_not_finite_are_refused)

@@ -30,6 +30,11 @@ expect 0 diloco log runs/tiny
 [ "$(wc -l <out)" = 6 ] || fail "log has not 6 lines"
 expect 0 diloco log runs/tiny --from 4 --json
 [ "$(wc -l <out)" = 2 ] && [ "$(json kind <out)" = commit ] || fail "log --from --json"
+expect 0 diloco log runs/tiny --moved 5
+grep -q '^model.embed_tokens.weight .* norm [0-9]' out || fail "log --moved"
+expect 0 diloco log runs/tiny --moved 5 --json
+[ "$(json entry <out)" = 5 ] && [ -n "$(json largest <out)" ] || fail "log --moved --json"
+expect_error 1 'and no entry 6' diloco log runs/tiny --moved 6
 
 expect 0 diloco verify runs/tiny
 grep -q '^verified: 6 entries chained, 6 replayed from entry 0 (6 commits, 0 aborts, 0 void)' out || fail verify
