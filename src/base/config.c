@@ -177,6 +177,8 @@ static const dl_option rows[] = {
  "results are adopted overlap_steps later, or a whole round later; eager: own share at once"},
 {"server.diloco.overlap_steps", "fragment_sync_delay", INT, AT(overlap_steps), "0", 0, BIG, "steps", NULL, AGREE,
  "tau: inner steps taken while contributions move; 0 waits"},
+{"server.diloco.own_overlap_steps", NULL, INT, AT(own_overlap_steps), "-1", -1, BIG, "steps", NULL, 0,
+ "tau of this replica alone, at most overlap_steps; -1: overlap_steps. The record proposes one"},
 {"server.diloco.local_mix", "fragment_update_alpha", REAL, AT(local_mix), "0", 0, 1, "", NULL, AGREE,
  "share of its own parameters that a replica keeps when it adopts; 0 takes the shared model"},
 

@@ -48,7 +48,7 @@ typedef struct diloco_config {
     int64_t outer_buffer;
     dl_config_name outer_lr_schedule;
     double outer_min_ratio;
-    int64_t fragments, fragment_layers, overlap_steps;
+    int64_t fragments, fragment_layers, overlap_steps, own_overlap_steps;
     dl_config_name fragment_pattern, schedule, overlap;
     double local_mix;
     double trim;

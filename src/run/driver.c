@@ -63,6 +63,7 @@ static diloco_status take(dl_driver *d, uint64_t entry)
     if (save_is_due(d, entry)) DL_TRY(d->a.save(d->a.user));
     dl_driver_lock(d);
     const diloco_status status = dl_stop_take(&d->stops, entry);
+    dl_trips_taken(&d->trips, entry, dl_clock_now());
     atomic_store(&d->was_taken, true);
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
@@ -71,6 +72,7 @@ static diloco_status take(dl_driver *d, uint64_t entry)
 
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s)
 {
+    const dl_schedule *s = &d->pace.schedule;
     static const char *const takes[] = {
         [DL_ADOPT_NOTHING] = "nothing", [DL_ADOPT_MIX] = "mix", [DL_ADOPT_THETA] = "theta"};
     const dl_adopt_facts facts = {.entry = a->take.entry,
@@ -78,8 +80,10 @@ static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s)
                                   .position = d->pace.position,
                                   .fragment = a->take.fragment,
                                   .takes = takes[a->how],
+                                  .overlap = s->delay - s->early,
+                                  .proposed = dl_trips_overlap(&d->trips),
                                   .wait_s = waited_s};
-    if (d->pace.schedule.delay) dl_event_adopt(d->a.record, d->a.self.replica, &facts);
+    if (s->delay) dl_event_adopt(d->a.record, d->a.self.replica, &facts);
 }
 
 static void adopt(dl_driver *d, uint64_t entry, double waited_s)
@@ -109,7 +113,7 @@ static diloco_status finish(dl_driver *d)
     return DILOCO_OK;
 }
 
-diloco_status dl_driver_stop(dl_driver *d)
+static diloco_status live(dl_driver *d)
 {
     double before;
     while (!d->over) {
@@ -141,6 +145,14 @@ diloco_status dl_driver_stop(dl_driver *d)
         }
     }
     return DILOCO_OK;
+}
+
+diloco_status dl_driver_stop(dl_driver *d)
+{
+    dl_trips_pause(&d->trips, dl_clock_now());
+    const diloco_status status = live(d);
+    dl_trips_train(&d->trips, dl_clock_now());
+    return status;
 }
 
 /* ---- beginning and saving --------------------------------------------------------------- */
@@ -231,6 +243,7 @@ void dl_driver_count_step(dl_driver *d, uint64_t step)
 {
     dl_driver_lock(d);
     d->pace.position++;
+    dl_trips_step(&d->trips);
     dl_driver_unlock(d);
     dl_background_tell_step(d->background, step, d->pace.position);
 }
@@ -309,14 +322,21 @@ static diloco_status init_lock(dl_driver *d)
     return error ? dl_fail(DILOCO_ENOMEM, "no condition variable: %s", strerror(error)) : DILOCO_OK;
 }
 
+static void lay_out(dl_driver *d, dl_arena *arena, const dl_schedule *schedule)
+{
+    dl_pace_layout(&d->pace, arena, schedule);
+    dl_trips_layout(&d->trips, arena, dl_schedule_ahead(schedule));
+}
+
 static diloco_status make_pace(dl_driver *d)
 {
     dl_schedule schedule;
     dl_arena measure = {0};
     DL_TRY(dl_schedule_of(&schedule, &d->a.run->config, d->a.run->manifest.n_fragments));
-    dl_pace_layout(&d->pace, &measure, &schedule);
+    schedule.early = d->a.early;
+    lay_out(d, &measure, &schedule);
     DL_TRY(dl_arena_init(&d->arena, measure.used));
-    dl_pace_layout(&d->pace, &d->arena, &schedule);
+    lay_out(d, &d->arena, &schedule);
     d->stops = (dl_stops){.exec = d->a.exec,
                           .pace = &d->pace,
                           .config = &d->a.run->config,

@@ -22,6 +22,7 @@ typedef struct dl_driver_args {
     const dl_runfile *run;
     dl_life self, former; /* former: machine.h */
     double store_timeout_s;
+    uint64_t early; /* schedule.h: this replica's own */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
     /* Save the local state as it is now: before an entry is taken. */

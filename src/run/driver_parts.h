@@ -10,6 +10,7 @@
 #include "run/background.h"
 #include "run/driver.h"
 #include "run/stops.h"
+#include "run/trips.h"
 
 #include <pthread.h>
 
@@ -17,7 +18,7 @@ struct dl_driver {
     dl_driver_args a;
     dl_machine *machine;
     dl_background *background;
-    dl_arena arena; /* the pace's arrays */
+    dl_arena arena; /* the pace's arrays, and the trips' */
     bool beside;    /* the exchange has, or had, a thread of its own */
 
     pthread_mutex_t lock;
@@ -29,6 +30,7 @@ struct dl_driver {
     dl_store_counters traffic; /* guarded */
     double loss;               /* guarded */
     dl_stops stops;            /* guarded */
+    dl_trips trips;            /* guarded */
 
     pthread_t thread;
     bool started;

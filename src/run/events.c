@@ -259,6 +259,8 @@ void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *fac
     dl_json_u64(&j, "position", facts->position);
     dl_json_str(&j, "takes", facts->takes);
     dl_json_f64(&j, "wait_s", facts->wait_s);
+    dl_json_u64(&j, "overlap_steps", facts->overlap);
+    dl_json_u64(&j, "overlap_proposed", facts->proposed);
     finish(r, &j);
 }
 

@@ -58,8 +58,9 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
 typedef struct dl_adopt_facts {
     uint64_t entry, taken_at, position; /* positions of its due point and of its adoption */
     uint32_t fragment;
-    const char *takes; /* "mix", "theta" or "nothing" */
-    double wait_s;     /* that training waited for it */
+    const char *takes;          /* "mix", "theta" or "nothing" */
+    double wait_s;              /* that training waited for it */
+    uint64_t overlap, proposed; /* this replica's tau, and the one that trips.h proposes */
 } dl_adopt_facts;
 void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *facts);
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);

@@ -219,7 +219,9 @@ TEST(every_event_has_the_names_of_the_design)
               "tolerated aggregated_grad_norm "
               "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
               "outer_s deadline_s up_bps down_bps request_s digest");
-    must_have(sink.record, "adopt", "replica entry fragment taken_at position takes wait_s");
+    must_have(sink.record, "adopt",
+              "replica entry fragment taken_at position takes wait_s "
+              "overlap_steps overlap_proposed");
     must_have(sink.record, "abort", "entry fragment reason present");
     must_have(sink.record, "dispute", "entry claimed computed");
     must_have(sink.record, "reject", "entry replica reason");

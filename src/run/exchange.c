@@ -50,6 +50,7 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
 static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
+    dl_trips_folded(&d->trips, n->entry->entry, now);
     take_traffic(d);
     d->context.speed = dl_store_speed_now(d->a.store);
     d->context.deadline_s = d->deadline_s;

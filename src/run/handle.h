@@ -41,6 +41,7 @@ struct diloco_run {
     /* From diloco_run_join. */
     bool joined, resumed;
     bool beside;        /* contributions move beside training */
+    uint64_t early;     /* schedule.h: this replica's own */
     size_t n_exchanges; /* the last privates are the exchange's */
     dl_life self;
     dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */

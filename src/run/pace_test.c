@@ -115,6 +115,31 @@ TEST(with_overlap_training_goes_on_between_take_and_adoption)
     end(&s);
 }
 
+TEST(alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before)
+{
+    scene s;
+    dl_schedule own = overlapped;
+    own.early = 50;
+    begin(&s, own, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    train_to(&s, 110);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    fold(&s, 0, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
+    train_to(&s, 150);
+    take(&s, 1);
+    s.pace.schedule.early = 60; /* none at all: it waits, and does not take it again at a resume */
+    check_stop(&s, DL_STOP_ADOPT, 1);
+    dl_pace_saved saved = {.takes = s.takes, .fragments = s.fragments};
+    CHECK(!dl_pace_save(&s.pace, &saved));
+    CHECK_INT(2, saved.n_taken);
+    fold(&s, 1, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 1));
+    train_to(&s, 200);
+    end(&s);
+}
+
 TEST(an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same)
 {
     scene s;
@@ -468,6 +493,7 @@ TEST(a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
 
 TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
           with_overlap_training_goes_on_between_take_and_adoption,
+          alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before,
           an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same,
           at_one_position_a_take_comes_before_an_adoption,
           fragments_that_are_due_together_are_all_taken_before_one_is_adopted,

@@ -53,6 +53,26 @@ static diloco_status check_torchft(const dl_schedule *s)
     return DILOCO_OK;
 }
 
+static diloco_status check_own_delay(dl_schedule *s, int64_t own)
+{
+    if (own < 0) return DILOCO_OK;
+    if (s->torchft || s->async || s->overlap != DL_OVERLAP_STEPS)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.own_overlap_steps = %" PRId64
+                       " needs schedule \"offset\" and "
+                       "overlap \"steps\": elsewhere every replica adopts at the same position; "
+                       "leave it -1",
+                       own);
+    if ((uint64_t)own > s->delay)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.own_overlap_steps = %" PRId64
+                       " is above server.diloco.overlap_steps = %" PRIu64
+                       ", the most of any replica: take fewer, or begin a run with more",
+                       own, s->delay);
+    s->early = s->delay - (uint64_t)own;
+    return DILOCO_OK;
+}
+
 diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fragments)
 {
     *out = (dl_schedule){.interval = (uint64_t)(config->local_steps ? config->local_steps : 1),
@@ -65,7 +85,8 @@ diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config, int n_fr
     if (out->overlap != DL_OVERLAP_STEPS) out->delay = out->interval;
     DL_TRY(check_async(out));
     DL_TRY(check_delay(out));
-    return check_torchft(out);
+    DL_TRY(check_torchft(out));
+    return check_own_delay(out, config->own_overlap_steps);
 }
 
 uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry)
@@ -77,7 +98,7 @@ uint64_t dl_schedule_take(const dl_schedule *s, uint64_t entry)
 
 uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry)
 {
-    return dl_schedule_take(s, entry) + s->delay;
+    return dl_schedule_take(s, entry) + s->delay - s->early;
 }
 
 uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_commits)
@@ -91,7 +112,7 @@ size_t dl_schedule_ahead(const dl_schedule *s)
     if (s->torchft) return most;
     for (uint64_t e = 0; e < s->n_fragments; e++) { /* the pattern repeats every P entries */
         size_t n = 1;
-        while (dl_schedule_take(s, e + n) <= dl_schedule_adopt(s, e))
+        while (dl_schedule_take(s, e + n) <= dl_schedule_take(s, e) + s->delay)
             n++;
         if (n > most) most = n;
     }

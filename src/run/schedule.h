@@ -11,7 +11,8 @@
  *               are of the replica, entries are not due anywhere
  *
  * Taken at `take`, adopted at `adopt` = take + tau. The overlap of `delayed` and `eager` is one
- * round: tau = H (PROTOCOL P21). */
+ * round: tau = H (PROTOCOL P21). A replica may have a tau of its own, which is no larger: it takes
+ * when all take, and adopts before them (2501.18512 section 2.3). */
 #ifndef DL_RUN_SCHEDULE_H
 #define DL_RUN_SCHEDULE_H
 
@@ -23,12 +24,14 @@ typedef struct dl_schedule {
     uint64_t interval;    /* H */
     uint64_t n_fragments; /* P */
     uint64_t delay;       /* tau */
+    uint64_t early;       /* this replica adopts so many steps before tau is over */
     dl_overlap overlap;
     bool torchft, async;
     uint64_t replicas; /* async: so many contributions make a round */
 } dl_schedule;
 
-/* DILOCO_EREFUSED: tau >= H; with torchft's, P does not divide H or tau >= H / P. */
+/* DILOCO_EREFUSED: tau >= H; with torchft's, P does not divide H or tau >= H / P; an own tau that
+ * is larger, or where all have to have the same. */
 DL_MUST_CHECK diloco_status dl_schedule_of(dl_schedule *out, const dl_config *config,
                                            int n_fragments);
 

@@ -26,6 +26,27 @@ static diloco_status refused(const char *option, const char *value, const char *
     return dl_schedule_of(&s, &c, n);
 }
 
+TEST(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else)
+{
+    dl_config c;
+    dl_schedule all = of("100", "60", "offset", 2), own;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "trainer.local_steps_per_round", "100", "test"));
+    CHECK_OK(dl_config_set(&c, "server.diloco.overlap_steps", "60", "test"));
+    CHECK_OK(dl_config_set(&c, "server.diloco.own_overlap_steps", "7", "test"));
+    CHECK_OK(dl_schedule_of(&own, &c, 2));
+    for (uint64_t e = 0; e < 10; e++) {
+        CHECK_INT(dl_schedule_take(&all, e), dl_schedule_take(&own, e));
+        CHECK_INT(dl_schedule_take(&all, e) + 7, dl_schedule_adopt(&own, e));
+    }
+    CHECK_INT(dl_schedule_ahead(&all), dl_schedule_ahead(&own)); /* what the log says of all */
+    CHECK_OK(dl_config_set(&c, "server.diloco.own_overlap_steps", "61", "test"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_schedule_of(&own, &c, 2));
+    CHECK_CONTAINS("is above server.diloco.overlap_steps = 60", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, refused("server.diloco.own_overlap_steps", "0", "torchft", 1));
+    CHECK_STATUS(DILOCO_EREFUSED, refused("server.diloco.own_overlap_steps", "0", "async", 1));
+}
+
 TEST(one_fragment_is_due_every_H_steps)
 {
     const dl_schedule s = of("5", "0", "offset", 1);
@@ -94,7 +115,8 @@ TEST(what_cannot_be_is_refused_by_name)
     CHECK_OK(refused("server.diloco.overlap", "eager", "offset", 1)); /* a round is exempt (P21) */
 }
 
-TEST_MAIN(one_fragment_is_due_every_H_steps, the_first_partial_interval_is_skipped,
+TEST_MAIN(alg_19_an_own_overlap_moves_the_adoption_and_nothing_else,
+          one_fragment_is_due_every_H_steps, the_first_partial_interval_is_skipped,
           every_fragment_is_due_when_its_offset_and_H_say_so, L_counts_the_due_points_within_tau,
           torchft_fires_every_slice_and_tries_an_aborted_fragment_again,
           what_cannot_be_is_refused_by_name)

@@ -13,12 +13,18 @@ enum { CREW = 2, H = 6, MAX_STEPS = 64, MAX_FLIGHTS = 8, NEVER = -1 };
 typedef struct shape {
     const char *schedule, *tau, *mix, *rounds;
     int P;
-    int aborted; /* this entry is an abort, or NEVER */
+    int aborted;           /* this entry is an abort, or NEVER */
+    const char *own[CREW]; /* tau of each replica; NULL: tau */
 } shape;
 
 static int tau_of(const shape *s)
 {
     return atoi(s->tau);
+}
+
+static int own_tau(const shape *s, int m)
+{
+    return s->own[m] ? atoi(s->own[m]) : tau_of(s);
 }
 
 static uint64_t entries_of(const shape *s)
@@ -41,8 +47,8 @@ typedef struct trace {
 
 /* A fragment's movements between their due point and their adoption. */
 typedef struct flight {
-    int fragment, adopt;
-    bool aborted;
+    int fragment, adopt[CREW];
+    bool aborted, decided;
     float g[CREW][TOY_N];
 } flight;
 
@@ -68,29 +74,52 @@ static int due(const reference *r, int t)
 static void snapshot(reference *r, int fragment, int t)
 {
     flight *f = &r->flights[r->n_flights++ % MAX_FLIGHTS];
-    *f = (flight){.fragment = fragment, .adopt = t + tau_of(r->s)};
+    *f = (flight){.fragment = fragment};
     f->aborted = r->taken++ == r->s->aborted;
-    for (int m = 0; m < CREW; m++)
+    for (int m = 0; m < CREW; m++) {
+        f->adopt[m] = t + own_tau(r->s, m);
         for (int i = 0; i < TOY_N; i++)
             f->g[m][i] = r->theta[i] - r->side[m].w[i];
+    }
 }
 
-/* Outer Nesterov on the global fragment, from the mean; then each replica mixes. */
-static void adopt(reference *r, const flight *f)
+/* Outer Nesterov on the global fragment, from the mean. */
+static void decide(reference *r, flight *f)
 {
-    const float mix = (float)atof(r->s->mix), lr = 0.7f, mu = 0.9f;
+    const float lr = 0.7f, mu = 0.9f;
+    f->decided = true;
     if (f->aborted) return;
     r->commits++;
     for (int i = toy_begin(f->fragment, r->s->P); i < toy_begin(f->fragment + 1, r->s->P); i++) {
         const float G = fmaf(0.5f, f->g[1][i], 0.5f * f->g[0][i]);
         r->momentum[i] = fmaf(mu, r->momentum[i], G);
         r->theta[i] = fmaf(-lr, fmaf(mu, r->momentum[i], G), r->theta[i]);
-        for (int m = 0; m < CREW; m++) {
-            float *local = &r->side[m].w[i];
-            if (mix < 1)
-                *local = mix == 0 ? r->theta[i] : fmaf(mix, *local - r->theta[i], r->theta[i]);
-        }
     }
+}
+
+static void adopt(reference *r, const flight *f, int m)
+{
+    const float mix = (float)atof(r->s->mix);
+    if (f->aborted || mix == 1) return;
+    for (int i = toy_begin(f->fragment, r->s->P); i < toy_begin(f->fragment + 1, r->s->P); i++) {
+        float *local = &r->side[m].w[i];
+        *local = mix == 0 ? r->theta[i] : fmaf(mix, *local - r->theta[i], r->theta[i]);
+    }
+}
+
+/* Who is due to adopt does, and as nobody waits in the end, all do. True: nobody is left to. */
+static bool land(reference *r, flight *f, int t, bool last)
+{
+    bool all = true;
+    for (int m = 0; m < CREW; m++) {
+        if (f->adopt[m] != t && !(last && f->adopt[m] > t)) {
+            all &= f->adopt[m] < t;
+            continue;
+        }
+        if (!f->decided) decide(r, f);
+        adopt(r, f, m);
+    }
+    return all;
 }
 
 static void take_step(reference *r, trace out[CREW], int t)
@@ -116,8 +145,8 @@ static void follow(trace out[CREW], float theta[TOY_N], const shape *s)
         const int p = due(&r, t);
         if (p >= 0) snapshot(&r, p, t);
         const bool last = r.taken == (int)entries_of(s); /* nothing to train for */
-        while (r.first < r.n_flights && (last || r.flights[r.first % MAX_FLIGHTS].adopt == t))
-            adopt(&r, &r.flights[r.first++ % MAX_FLIGHTS]);
+        for (int f = r.first; f < r.n_flights; f++)
+            if (land(&r, &r.flights[f % MAX_FLIGHTS], t, last) && f == r.first) r.first++;
     }
     for (int m = 0; m < CREW; m++) {
         memcpy(out[m].end, r.side[m].w, sizeof out[m].end);
@@ -148,6 +177,7 @@ static void crew_of(toy *all, trace *traces, const shape *s, const char *store, 
     toy_set_all(all, CREW, "server.diloco.local_mix", s->mix);
     toy_set_all(all, CREW, "run.retain", "all");
     for (int m = 0; m < CREW; m++) {
+        if (s->own[m]) toy_set(&all[m], "server.diloco.own_overlap_steps", s->own[m]);
         all[m].fragments = s->P;
         all[m].step = step_and_trace;
         all[m].user = &traces[m];
@@ -205,7 +235,7 @@ TEST(the_offset_schedule_follows_the_paper_to_the_bit)
     for (int P = 1; P <= 3; P++)
         for (int tau = 0; tau < 3; tau++)
             for (int mix = 0; mix < 3; mix++)
-                check_shape(&(shape){"offset", taus[tau], mixes[mix], "3", P, NEVER});
+                check_shape(&(shape){"offset", taus[tau], mixes[mix], "3", P, NEVER, {0}});
 }
 
 /* Three fragments of two steps each and tau = 5: up to three contributions under way, and the
@@ -213,7 +243,16 @@ TEST(the_offset_schedule_follows_the_paper_to_the_bit)
 TEST(several_contributions_under_way_follow_it_too)
 {
     for (int mix = 0; mix < 3; mix++)
-        check_shape(&(shape){"offset", "5", mixes[mix], "3", 3, NEVER});
+        check_shape(&(shape){"offset", "5", mixes[mix], "3", 3, NEVER, {0}});
+}
+
+TEST(alg_19_each_replica_adopts_at_its_own_delay_what_all_took_at_one_step)
+{
+    for (int P = 1; P <= 3; P++)
+        for (int mix = 0; mix < 3; mix++) {
+            check_shape(&(shape){"offset", "5", mixes[mix], "3", P, NEVER, {"2", NULL}});
+            check_shape(&(shape){"offset", "4", mixes[mix], "3", P, NEVER, {"3", "0"}});
+        }
 }
 
 TEST(the_torchft_schedule_follows_its_rule_to_the_bit_first_firing_included)
@@ -224,13 +263,13 @@ TEST(the_torchft_schedule_follows_its_rule_to_the_bit_first_firing_included)
     } fits[] = {{1, "0"}, {1, "1"}, {1, "3"}, {2, "0"}, {2, "1"}, {3, "0"}, {3, "1"}};
     for (size_t i = 0; i < sizeof fits / sizeof fits[0]; i++)
         for (int mix = 0; mix < 3; mix++)
-            check_shape(&(shape){"torchft", fits[i].tau, mixes[mix], "3", fits[i].P, NEVER});
+            check_shape(&(shape){"torchft", fits[i].tau, mixes[mix], "3", fits[i].P, NEVER, {0}});
 }
 
 TEST(one_fragment_without_overlap_is_vanilla_to_the_bit)
 {
     static trace traces[CREW];
-    const shape one = {"offset", "0", "0", "3", 1, NEVER};
+    const shape one = {"offset", "0", "0", "3", 1, NEVER, {0}};
     toy all[CREW], vanilla[CREW];
     crew_of(all, traces, &one, fresh_store(), "none");
     toy_live_all(all, CREW);
@@ -250,7 +289,7 @@ TEST(one_fragment_without_overlap_is_vanilla_to_the_bit)
 TEST(error_feedback_changes_nothing_where_the_codec_is_exact)
 {
     static trace traces[CREW];
-    const shape s = {"offset", "3", "0.5", "3", 3, NEVER};
+    const shape s = {"offset", "3", "0.5", "3", 3, NEVER, {0}};
     toy all[CREW];
     crew_of(all, traces, &s, fresh_store(), "none");
     toy_set_all(all, CREW, "server.diloco.error_feedback", "0.95");
@@ -324,7 +363,7 @@ static double step_and_abort(toy *t, const diloco_run_info *now)
 static void check_abort(const char *schedule, const char *tau, int P)
 {
     static trace traces[CREW];
-    const shape s = {schedule, tau, "0.5", "3", P, 1};
+    const shape s = {schedule, tau, "0.5", "3", P, 1, {0}};
     toy all[CREW];
     crew_of(all, traces, &s, fresh_store(), "none");
     all[1].step = step_and_abort;
@@ -380,12 +419,13 @@ TEST(replicas_stopped_at_any_step_and_resumed_train_the_same_bits)
 {
     for (uint64_t after = 1; after <= 7; after += 2)
         for (int P = 1; P <= 3; P += 2) {
-            check_stops(&(shape){"offset", "0", "0.5", "2", P, NEVER}, "0", after, 5);
-            check_stops(&(shape){"offset", "3", "0.5", "2", P, NEVER}, "0", 4, after);
+            check_stops(&(shape){"offset", "0", "0.5", "2", P, NEVER, {0}}, "0", after, 5);
+            check_stops(&(shape){"offset", "3", "0.5", "2", P, NEVER, {0}}, "0", 4, after);
         }
-    check_stops(&(shape){"offset", "5", "0", "3", 3, NEVER}, "0", 1, 2);
-    check_stops(&(shape){"torchft", "1", "0.5", "2", 3, NEVER}, "0", 1, 3);
-    check_stops(&(shape){"offset", "3", "0.5", "2", 3, NEVER}, "0.95", 2, 3); /* exact: zero */
+    check_stops(&(shape){"offset", "5", "0", "3", 3, NEVER, {0}}, "0", 1, 2);
+    check_stops(&(shape){"offset", "4", "0.5", "2", 3, NEVER, {"2", "0"}}, "0", 2, 3);
+    check_stops(&(shape){"torchft", "1", "0.5", "2", 3, NEVER, {0}}, "0", 1, 3);
+    check_stops(&(shape){"offset", "3", "0.5", "2", 3, NEVER, {0}}, "0.95", 2, 3); /* exact: zero */
 }
 
 /* Saving is not stopping. */
@@ -398,7 +438,7 @@ static double save_and_step(toy *t, const diloco_run_info *now)
 TEST(a_replica_that_saves_before_each_step_trains_the_same_bits)
 {
     static trace traces[CREW];
-    const shape s = {"offset", "3", "0.5", "2", 3, NEVER};
+    const shape s = {"offset", "3", "0.5", "2", 3, NEVER, {0}};
     toy all[CREW];
     crew_of(all, traces, &s, fresh_store(), scratch_path("saves"));
     toy_set_all(all, CREW, "server.diloco.error_feedback", "0.95"); /* saved too; it stays zero */
@@ -552,7 +592,7 @@ TEST(training_goes_on_while_bytes_move_and_the_record_shows_it)
 {
     static gated at[CREW];
     static trace traces[CREW];
-    const shape s = {"offset", "2", "0.5", "3", 2, NEVER};
+    const shape s = {"offset", "2", "0.5", "3", 2, NEVER, {0}};
     toy all[CREW];
     crew_of(all, traces, &s, fresh_store(), "none");
     for (int m = 0; m < CREW; m++) {
@@ -588,7 +628,7 @@ static diloco_status check_size(void *context, const char *key, size_t len)
 TEST(each_exchange_moves_one_fragment_and_no_more)
 {
     static trace traces[CREW];
-    const shape s = {"offset", "0", "0", "2", 4, NEVER};
+    const shape s = {"offset", "0", "0", "2", 4, NEVER, {0}};
     toy all[CREW];
     dl_store *store;
     int n = 0;
@@ -604,6 +644,7 @@ TEST(each_exchange_moves_one_fragment_and_no_more)
 
 TEST_MAIN(the_offset_schedule_follows_the_paper_to_the_bit,
           several_contributions_under_way_follow_it_too,
+          alg_19_each_replica_adopts_at_its_own_delay_what_all_took_at_one_step,
           the_torchft_schedule_follows_its_rule_to_the_bit_first_firing_included,
           one_fragment_without_overlap_is_vanilla_to_the_bit,
           error_feedback_changes_nothing_where_the_codec_is_exact,
