@@ -96,6 +96,8 @@ static const dl_option rows[] = {
  "clients drawn for each round; 0: all of them"},
 {"clients.state", NULL, TEXT, AT(client_state), "", 0, DL_PATH_MAX, "url", NULL, 0,
  "private store of the clients' inner state, which workers share; empty: run.state_dir/clients"},
+{"clients.payload", NULL, NAME, AT(payload), "delta", 0, 0, "", "delta|weights", AGREE,
+ "what a client sends: how far it moved, or where it ended; the shared model is the same"},
 {"clients.on_lost_state", NULL, NAME, AT(on_lost_state), "stop", 0, 0, "", "stop|reset", 0,
  "a client's state is gone or damaged: stop, or begin its optimizer anew and say so"},
 

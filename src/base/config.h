@@ -32,7 +32,7 @@ typedef struct diloco_config {
     dl_config_path outbound, inbound;
     int64_t total_clients, per_round;
     dl_config_path client_state;
-    dl_config_name role, on_lost_state;
+    dl_config_name role, on_lost_state, payload;
 
     /* [server], [algorithm], [results], [general] */
     dl_config_name server_type, algorithm_type;

@@ -297,6 +297,23 @@ TEST(fed_10_outer_sgd_of_rate_1_is_fedavg)
     }
 }
 
+/* … packed or not, and as who audits reads it. */
+TEST(fed_15_values_and_movements_give_the_same_model_to_the_bit)
+{
+    static const char *const compressions[] = {"none", "zstd"};
+    for (size_t i = 0; i < 2; i++) {
+        char deltas[64], weights[64];
+        diloco_verify_report report;
+        dl_config *c = federated("federated"), *d = federated("federated");
+        set(d, "server.diloco.compression", compressions[i]);
+        set(d, "clients.payload", "weights");
+        run_to_digest(deltas, c);
+        run_to_digest(weights, d);
+        CHECK_STR(deltas, weights);
+        CHECK_OK(diloco_verify(&report, d->store, 1, NULL, NULL));
+    }
+}
+
 static dl_config *unequal(const char *weighting)
 {
     dl_config *c = federated("fedavg");
@@ -418,6 +435,7 @@ TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
           fed_28_the_same_key_asks_and_trains_the_same_and_another_something_else,
           fed_30_33_a_clients_state_is_its_inner_moments_and_lies_in_no_run,
           fed_10_outer_sgd_of_rate_1_is_fedavg,
+          fed_15_values_and_movements_give_the_same_model_to_the_bit,
           fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not,
           fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it,
           fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)

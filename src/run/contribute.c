@@ -35,6 +35,12 @@ static void make_nothing(dl_exec *x, uint32_t fragment, dl_capture *c)
     c->discrete = x->nothing;
 }
 
+bool dl_exec_sends_values(const dl_exec *x)
+{
+    const dl_config *c = &x->a.run->config;
+    return dl_config_federated(c) && !strcmp(c->payload, "weights");
+}
+
 static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_capture *from,
                                 size_t payload_len)
 {
@@ -64,7 +70,8 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .dealt = from->dealt};
     if (c.samples == 0) c.end_sample = c.first_sample;
     memcpy(c.run, x->a.run->id, sizeof c.run);
-    const char *codec = x->forms[ask->fragment].codec->name;
+    const char *codec =
+        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[ask->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);
     return c;
 }
@@ -223,6 +230,16 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     return status;
 }
 
+/* The captured movement gives its place to where it ended: what was checked of it holds. */
+static void put_values(dl_exec *x, dl_capture *c)
+{
+    for (size_t i = x->first[c->fragment]; i < x->first[c->fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->local[i];
+        if (t->region == DL_TRAINED || t->region == DL_AVERAGED)
+            memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
+    }
+}
+
 diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *client,
                                  dl_time until)
 {
@@ -231,7 +248,8 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
     DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
-    const dl_capture *from = dl_exec_captured(x, ask.entry);
+    dl_capture *from = dl_exec_captured(x, ask.entry);
+    if (dl_exec_sends_values(x)) put_values(x, from);
     const size_t n_spans = make_object(x, &ask, &c, header, from);
     measure(x, &ask, from, began);
     DL_TRY(client->keep(client->user, c.body));

@@ -9,7 +9,8 @@
  * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
  * 5. The payload is unpacked, if it is packed: to the front of the slot, from its end, where
  *    such a body is received (pack.h says why that is enough room).
- * 6. The codec takes the payload; booleans are 0 or 1.
+ * 6. Values are made movements, where values are sent: behind this nobody knows which it was.
+ * 7. The codec takes the payload; booleans are 0 or 1.
  *
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "run/contribution.h"
@@ -428,6 +429,21 @@ static diloco_status check_payload(reader *r, dl_contribution_data *data)
     return status;
 }
 
+/* In the slot: g = before - after, as the sender would have formed it, to the same bits. */
+static diloco_status make_movement(reader *r, const dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!e->before) return DILOCO_OK;
+    if (data->len != e->form->n * sizeof(float))
+        return REJECT(r, "codec", "%zu bytes are not the values of %zu elements", data->len,
+                      e->form->n);
+    float *values = (void *)r->slot->base;
+    dl_fp_state fp = dl_fp_enter();
+    dl_delta(values, e->before, values, e->form->n);
+    dl_fp_leave(fp);
+    return DILOCO_OK;
+}
+
 static diloco_status unpack(reader *r, const unsigned char *body)
 {
     const dl_contribution_expect *e = r->expect;
@@ -453,6 +469,7 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
         if (data->booleans[i] > 1)
             return REJECT(r, "codec", "boolean %zu is %u", i, (unsigned)data->booleans[i]);
     DL_TRY(unpack(r, body));
+    DL_TRY(make_movement(r, data));
     return check_payload(r, data);
 }
 

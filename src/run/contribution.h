@@ -69,6 +69,8 @@ typedef struct dl_contribution_expect {
     dl_fragment_shape shape;
     const dl_codec_form *form;
     const char *codec;          /* as the header names it; NULL: the form's */
+    const float *before;        /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
+                                 * subtracted from to be movements; NULL: they are movements */
     dl_packer *packer;          /* NULL: payloads are not packed */
     const dl_ledger *ledger;    /* NULL: data is not dealt */
     float bound;                /* largest size of an element */
@@ -88,6 +90,8 @@ void dl_slot_destroy(dl_slot *slot);
 /* Its bytes, at the begin of a page. */
 unsigned char *dl_slot_bytes(dl_slot *slot);
 
+/* The codec that the header of a client's values after training names: f32 of those (FED-15). */
+#define DL_CODEC_WEIGHTS "weights"
 /* The codec that the header of a combined update names: one of f32, under x/. */
 #define DL_CODEC_COMBINED "combined"
 

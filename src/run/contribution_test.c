@@ -526,6 +526,49 @@ TEST(values_that_may_not_be_are_rejected_and_named)
     scene_end(&s);
 }
 
+/* FED-15: of a run whose clients send where they ended. */
+TEST(values_become_movements_in_the_slot)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    float before[N], got[N];
+    double norm2 = 0;
+    scene_begin(&s, "mem://values-sent", NULL);
+    for (int i = 0; i < N; i++) {
+        before[i] = 0.1f * (float)i;
+        norm2 += (double)(before[i] - s.g[i]) * (double)(before[i] - s.g[i]);
+    }
+    s.expect.before = before;
+    s.expect.codec = DL_CODEC_WEIGHTS;
+    check_rejected(&s, DILOCO_EPROTO, "codec", "it is encoded as f32, the run uses weights");
+    snprintf(s.facts.codec, sizeof s.facts.codec, "%s", DL_CODEC_WEIGHTS);
+    make_object(&s);
+    CHECK_OK(fetch(&s, &facts, &data));
+    memcpy(got, data.payload, sizeof got);
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == before[i] - s.g[i]);
+    CHECK_NEAR(norm2, data.norm2, 1e-3 * norm2);
+
+    s.g[3] = -INFINITY;
+    make_object(&s);
+    check_rejected(&s, DILOCO_ENUMERIC, "non-finite", "element 3 of embed");
+    before[22] = 60, s.g[3] = 0, s.g[22] = -41; /* what counts is the movement */
+    make_object(&s);
+    check_rejected(&s, DILOCO_ENUMERIC, "bound", "element 1 of scale moved by 101");
+
+    s.facts.payload_len = PAYLOAD - 4; /* sealed as it is: no value for the last element */
+    make_object(&s);
+    unsigned char *body = s.object + DL_CONTRIBUTION_HEADER;
+    memmove(body + PAYLOAD - 4, body + PAYLOAD, BODY - PAYLOAD);
+    s.facts.body = dl_digest_bytes(body, BODY - 4);
+    dl_contribution_write_header(s.object, &s.facts);
+    s.len = OBJECT - 4;
+    check_rejected(&s, DILOCO_EPROTO, "codec", "are not the values of 26 elements");
+    s.expect.codec = NULL;
+    scene_end(&s);
+}
+
 TEST(another_format_version_is_not_counted)
 {
     scene s;
@@ -592,9 +635,9 @@ TEST(a_slot_of_nothing_and_no_slot_are_fine)
     CHECK(slot == NULL);
 }
 
-TEST_MAIN(a_header_reads_back_equal, fields_stand_where_the_format_says,
-          every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
-          a_whole_contribution_is_handed_out,
+TEST_MAIN(values_become_movements_in_the_slot, a_header_reads_back_equal,
+          fields_stand_where_the_format_says, every_flipped_bit_of_a_header_is_found,
+          a_header_that_cannot_be_is_refused, a_whole_contribution_is_handed_out,
           a_contribution_may_lie_in_a_spool_file_that_has_no_name,
           a_large_contribution_arrives_in_pieces, a_packed_contribution_arrives_as_what_was_packed,
           lies_about_packing_are_rejected, every_flipped_bit_is_rejected,

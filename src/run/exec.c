@@ -318,7 +318,7 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
 static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
 {
     const dl_fragment_state *now = &x->state.now[ask->fragment];
-    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
     return (dl_contribution_expect){.run = x->a.run->id,
                                     .entry = ask->entry,
                                     .fragment = ask->fragment,
@@ -328,6 +328,8 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .manifest = x->a.run->manifest.digest,
                                     .shape = x->a.run->manifest.fragments[ask->fragment],
                                     .form = &x->forms[ask->fragment],
+                                    .codec = values ? DL_CODEC_WEIGHTS : NULL,
+                                    .before = values ? now->theta : NULL,
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
                                     .bound = DL_ELEMENT_BOUND,

@@ -101,6 +101,9 @@ DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask
 DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
                                                      const dl_ask *ask);
 
+/* contribute.c: do this run's clients send values in place of movements (clients.payload)? */
+bool dl_exec_sends_values(const dl_exec *x);
+
 /* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
  * waits for it. DILOCO_EFENCED: another process lives as this life. */
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,

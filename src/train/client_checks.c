@@ -55,6 +55,15 @@ static diloco_status check_client_loop(const dl_config *config)
     return DILOCO_OK;
 }
 
+static diloco_status check_client_payload(const dl_config *config)
+{
+    if (is(config->payload, "delta") || is(config->codec, "f32")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "clients.payload = \"weights\" sends values as they are, and codec %s writes "
+                   "movements, in fewer bits: leave server.diloco.codec \"f32\", or send \"delta\"",
+                   config->codec);
+}
+
 static diloco_status check_client_waiting(const dl_config *config)
 {
     if (is(config->on_missing, "wait") || config->deadline_s > 0) return DILOCO_OK;
@@ -93,6 +102,7 @@ diloco_status dl_check_clients(const dl_config *config)
     }
     DL_TRY(check_client_counts(config));
     DL_TRY(check_client_loop(config));
+    DL_TRY(check_client_payload(config));
     DL_TRY(check_client_waiting(config));
     return check_client_state(config);
 }
