@@ -1,0 +1,21 @@
+"""DiLoCo training: replicas on machines that can barely talk to each other.
+
+`Run` is one replica of a run, over any buffers; `run` reads a run's log. The library is C, bound
+by ctypes; numpy and torch are used where they are installed and needed nowhere else.
+"""
+
+from ._config import Config, presets
+from ._log import RunLog, run
+from ._run import Memory, Run, RunInfo
+from ._version import __version__
+from .errors import (ClosedError, DiffersError, Error, FencedError, FullError, Interrupted,
+                     InvalidError, IOFailedError, LibraryError, NoMemoryError, NotThereError,
+                     NumericError, ProtocolError, RefusedError, TakenError, TimedOutError,
+                     UnreachableError)
+
+__all__ = [
+    "ClosedError", "Config", "DiffersError", "Error", "FencedError", "FullError", "IOFailedError",
+    "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError", "NotThereError",
+    "NumericError", "ProtocolError", "RefusedError", "Run", "RunInfo", "RunLog", "TakenError",
+    "TimedOutError", "UnreachableError", "__version__", "presets", "run",
+]

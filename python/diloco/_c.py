@@ -1,0 +1,280 @@
+"""The C ABI: where the library is, its structs, its functions, its errors.
+
+Everything that include/diloco says about memory is said here once more, for ctypes, and nowhere
+else in the package. tests/test_abi.py compares the structs with the C compiler's and the number
+of each function's arguments with the headers', so that the two cannot drift apart.
+
+ctypes releases the interpreter's lock during every call and takes it for every callback.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import ctypes.util
+import logging
+import os
+import pathlib
+import threading
+from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_double, c_float, c_int,
+                    c_size_t, c_uint32, c_uint64, c_void_p)
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ._version import __version__
+from .errors import BY_STATUS, Error, LibraryError
+
+# ---- structs, as in the headers ------------------------------------------------------------
+
+
+class Struct(ctypes.Structure):
+    """A struct that tells the library its size, where it has a member for it."""
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        super().__init__(*args, **values)
+        if self._fields_ and self._fields_[0][0] == "size":
+            self.size = ctypes.sizeof(self)
+
+
+MAX_DIMS = 4
+
+# diloco_dtype and diloco_role.
+DTYPES: Dict[str, int] = {"float32": 0, "int64": 1, "bool": 2}
+ITEM_SIZES: Dict[str, int] = {"float32": 4, "int64": 8, "bool": 1}
+ROLES: Dict[str, int] = {"parameter": 0, "frozen": 1, "buffer": 2}
+
+
+class Tensor(Struct):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("dtype", c_int), ("role", c_int),
+                ("n_dims", c_int), ("shape", c_size_t * MAX_DIMS), ("fragment", c_int)]
+
+
+class StepReport(Struct):
+    _fields_ = [("loss", c_double), ("samples", c_uint64), ("tokens", c_uint64)]
+
+
+class RunInfo(Struct):
+    _fields_ = [("run", c_char * 33), ("generation", c_uint32), ("entry", c_uint64),
+                ("entries", c_uint64), ("position", c_uint64), ("positions", c_uint64),
+                ("next_stop", c_uint64), ("fragments", c_uint32), ("step", c_uint64),
+                ("sample", c_uint64), ("shard", c_int), ("resumed", c_bool),
+                ("interrupted", c_bool), ("bytes_sent", c_uint64), ("bytes_received", c_uint64),
+                ("loss_mean", c_double)]
+
+
+class LogEntry(Struct):
+    _fields_ = [("entry", c_uint64), ("commit", c_bool), ("fragment", c_uint32),
+                ("position", c_uint64), ("committer", c_char_p), ("reason", c_char_p),
+                ("n_members", c_size_t), ("members", POINTER(c_char_p)),
+                ("weights", POINTER(c_float)), ("roster", POINTER(c_char_p)),
+                ("n_roster", c_size_t), ("loss", c_double), ("bytes", c_uint64),
+                ("combined_by", c_char_p), ("combined_bytes", c_uint64), ("steps", c_uint64),
+                ("samples", c_uint64), ("base", c_char_p), ("result", c_char_p),
+                ("prev", c_char_p)]
+
+
+class ReplicaStatus(Struct):
+    _fields_ = [("replica", c_char * 32), ("generation", c_uint32), ("ended", c_bool),
+                ("alive", c_bool), ("seen", c_bool), ("step", c_uint64), ("entry", c_uint64),
+                ("position", c_uint64), ("steps_per_s", c_double), ("host", c_char * 64),
+                ("deadline_s", c_double), ("up_bps", c_double), ("down_bps", c_double),
+                ("request_s", c_double)]
+
+
+class RunWait(Struct):
+    _fields_ = [("entry", c_uint64), ("position", c_uint64), ("n_awaited", c_size_t),
+                ("n_there", c_size_t), ("n_missing", c_size_t), ("missing", (c_char * 32) * 64)]
+
+
+class RunStatus(Struct):
+    _fields_ = [("run", c_char * 33), ("preset", c_char * 32), ("program", c_char * 32),
+                ("config_digest", c_char * 33), ("model", c_char * 32), ("parameters", c_uint64),
+                ("entries", c_uint64), ("entries_total", c_uint64), ("commits", c_uint64),
+                ("aborts", c_uint64), ("snapshot", c_uint64), ("exchange", c_char * 16),
+                ("entry_written", c_uint64), ("entry_read", c_uint64), ("done", c_bool),
+                ("wait", RunWait), ("n_replicas", c_size_t), ("replicas", ReplicaStatus * 256)]
+
+
+class VerifyReport(Struct):
+    _fields_ = [("entries", c_uint64), ("chained", c_uint64), ("first_replayed", c_uint64),
+                ("replayed", c_uint64), ("commits", c_uint64), ("aborts", c_uint64),
+                ("voids", c_uint64), ("complete", c_bool), ("digest", c_char * 33)]
+
+
+class PresetValue(Struct):
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
+class Preset(Struct):
+    _fields_ = [("name", c_char_p), ("summary", c_char_p), ("citation", c_char_p),
+                ("values", POINTER(PresetValue))]
+
+
+STRUCTS: Dict[str, Any] = {
+    "diloco_tensor": Tensor,
+    "diloco_step_report": StepReport,
+    "diloco_run_info": RunInfo,
+    "diloco_log_entry": LogEntry,
+    "diloco_replica_status": ReplicaStatus,
+    "diloco_run_wait": RunWait,
+    "diloco_run_status": RunStatus,
+    "diloco_verify_report": VerifyReport,
+    "diloco_preset_value": PresetValue,
+    "diloco_preset": Preset,
+}
+
+# ---- functions, as in the headers ----------------------------------------------------------
+
+RECORD_FN = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+LR_FN = CFUNCTYPE(c_double, c_void_p, c_uint64)
+LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+ENTRY_FN = CFUNCTYPE(c_int, c_void_p, POINTER(LogEntry))
+LINE_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
+VERIFY_FN = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
+
+Status = c_int
+Handle = c_void_p  # diloco_run *, diloco_config *
+
+FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
+    "diloco_version": (c_char_p, []),
+    "diloco_error_text": (c_char_p, []),
+    "diloco_status_name": (c_char_p, [Status]),
+    "diloco_log_set": (None, [LOG_FN, c_void_p, c_int]),
+    "diloco_config_create": (Handle, []),
+    "diloco_config_destroy": (None, [Handle]),
+    "diloco_config_set": (Status, [Handle, c_char_p, c_char_p, c_char_p]),
+    "diloco_config_get": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
+    "diloco_config_origin": (c_char_p, [Handle, c_char_p]),
+    "diloco_preset_at": (POINTER(Preset), [c_size_t]),
+    "diloco_preset_apply": (Status, [Handle, c_char_p]),
+    "diloco_run_open": (Status, [POINTER(Handle), Handle, c_char_p]),
+    "diloco_run_tensor": (Status, [Handle, POINTER(Tensor)]),
+    "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
+    "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
+    "diloco_run_data_digest": (Status, [Handle, c_char_p]),
+    "diloco_run_on_record": (None, [Handle, RECORD_FN, c_void_p]),
+    "diloco_run_record": (None, [Handle, c_char_p, c_size_t]),
+    "diloco_run_on_lr": (None, [Handle, LR_FN, c_void_p]),
+    "diloco_run_join": (Status, [Handle]),
+    "diloco_run_create": (Status, [Handle]),
+    "diloco_step": (Status, [Handle, POINTER(StepReport)]),
+    "diloco_run_done": (c_bool, [Handle]),
+    "diloco_run_now": (RunInfo, [Handle]),
+    "diloco_run_theta": (Status, [Handle, POINTER(c_void_p), c_size_t]),
+    "diloco_run_interrupt": (None, [Handle]),
+    "diloco_run_save": (Status, [Handle]),
+    "diloco_run_leave": (Status, [Handle]),
+    "diloco_run_close": (None, [Handle]),
+    "diloco_log_walk": (Status, [c_char_p, c_uint64, ENTRY_FN, c_void_p]),
+    "diloco_record_walk": (Status, [c_char_p, LINE_FN, c_void_p]),
+    "diloco_run_status_read": (Status, [POINTER(RunStatus), c_char_p, c_double]),
+    "diloco_run_config": (Status, [Handle, c_char_p]),
+    "diloco_verify": (Status, [POINTER(VerifyReport), c_char_p, c_int, VERIFY_FN, c_void_p]),
+    "diloco_theta_read": (Status, [POINTER(c_void_p), POINTER(c_size_t), POINTER(c_uint64),
+                                   c_char_p, c_uint64]),
+    "diloco_free": (None, [c_void_p]),
+}
+
+# ---- finding and loading ---------------------------------------------------------------------
+
+FILE = "libdiloco-train.so"  # which brings libdiloco.so with it, from beside itself
+
+
+def candidates() -> Sequence[str]:
+    """Where the library may be, in the order in which it is looked for: what DILOCO_LIBRARY
+    says (a file, or the folder that has it), the wheel, the system."""
+    said = os.environ.get("DILOCO_LIBRARY")
+    if said:
+        path = pathlib.Path(said)
+        return [str(path / FILE if path.is_dir() else path)]
+    inside = pathlib.Path(__file__).parent / "_lib" / FILE
+    if inside.exists():
+        return [str(inside)]
+    found = ctypes.util.find_library("diloco-train")
+    return [found] if found else []
+
+
+def _open() -> ctypes.CDLL:
+    where = candidates()
+    if not where:
+        raise LibraryError(
+            f"{FILE} is not there: install the package with `pip install ./python`, which builds "
+            "it, or name a build's folder in the environment as DILOCO_LIBRARY")
+    try:
+        return ctypes.CDLL(where[0])
+    except OSError as error:
+        raise LibraryError(f"{where[0]} does not load: {error}") from error
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    for name, (result, arguments) in FUNCTIONS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise LibraryError(f"{library._name} has no {name}: it is of another version than "
+                               f"this package, {__version__}") from None
+        function.restype = result
+        function.argtypes = arguments
+
+
+def _check_version(library: ctypes.CDLL) -> None:
+    theirs = library.diloco_version().decode()
+    if theirs.split(".")[:2] != __version__.split(".")[:2]:
+        raise LibraryError(f"{library._name} is version {theirs}, this package is "
+                           f"{__version__}: install both from one release")
+
+
+_library: Optional[ctypes.CDLL] = None
+_loading = threading.Lock()  # of _library
+
+
+def lib() -> ctypes.CDLL:
+    """The library, loaded and declared at the first call. LibraryError."""
+    global _library
+    if _library is None:
+        with _loading:
+            if _library is None:
+                library = _open()
+                _declare(library)
+                _check_version(library)
+                _route_log(library)
+                _library = library
+    return _library
+
+
+# ---- its log lines --------------------------------------------------------------------------
+
+_LEVELS = [logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG]  # diloco_log_level
+_logger = logging.getLogger("diloco")
+
+
+def _log_line(_user: Any, level: int, line: bytes) -> None:
+    _logger.log(_LEVELS[level], "%s", line.decode("utf-8", "replace"))
+
+
+_log_fn = LOG_FN(_log_line)
+
+
+def _route_log(library: ctypes.CDLL) -> None:
+    """The library's lines go to Python's logger "diloco", until the interpreter ends."""
+    library.diloco_log_set(_log_fn, None, len(_LEVELS) - 2)
+    atexit.register(library.diloco_log_set, LOG_FN(), None, 0)
+
+
+# ---- errors ---------------------------------------------------------------------------------
+
+
+def check(status: int) -> None:
+    """Raise what a status means, with the library's sentence. Call it on the thread on which
+    the call failed, before another call into the library."""
+    if status == 0:
+        return
+    library = lib()
+    text = library.diloco_error_text().decode("utf-8", "replace")
+    raise BY_STATUS.get(status, Error)(text or library.diloco_status_name(status).decode())
+
+
+def text(value: str) -> bytes:
+    """A string for the library, which reads up to the first zero byte."""
+    if "\0" in value:
+        raise ValueError(f"a zero byte in {value!r}")
+    return value.encode()

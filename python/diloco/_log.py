@@ -1,0 +1,148 @@
+"""Reading a run's log: diloco/inspect.h as rows."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+from typing import Any, Callable, Dict, List, Optional
+
+from . import _c
+from ._config import Config
+from ._run import store_text
+from .errors import Interrupted
+
+
+def _lines(pointer: Any, n: int) -> List[str]:
+    return [pointer[i].decode() for i in range(n)]
+
+
+def _fields(struct: Any) -> Dict[str, Any]:
+    """A struct's plain members; texts decoded."""
+    row = {}
+    for name, *_ in struct._fields_:
+        value = getattr(struct, name)
+        if isinstance(value, bytes):
+            value = value.decode()
+        if value is None or isinstance(value, (bool, int, float, str)):
+            row[name] = value
+    row.pop("size", None)
+    return row
+
+
+def _entry_row(e: _c.LogEntry) -> Dict[str, Any]:
+    row = _fields(e)
+    for key in ("n_members", "n_roster"):
+        row.pop(key)
+    row["members"] = _lines(e.members, e.n_members)
+    row["weights"] = [e.weights[i] for i in range(e.n_members)]
+    row["roster"] = _lines(e.roster, e.n_roster)
+    return row
+
+
+class RunLog:
+    """A run as anybody can read it; nothing is written. NotThereError: no run there."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store_text(store)
+
+    def history(self, begin: int = 0) -> List[Dict[str, Any]]:
+        """The entries from ``begin`` on, one row each: entry, commit (or abort), fragment,
+        position, members (lives) with their weights, loss (mean over the members), bytes (of
+        their contributions), steps and samples that they took, base, result and prev (digests).
+        pandas.DataFrame(rows) is a table of them."""
+        rows: List[Dict[str, Any]] = []
+
+        def take(_user: Any, entry: Any) -> None:
+            rows.append(_entry_row(entry.contents))
+        _walk(_c.ENTRY_FN, take, lambda fn: _c.lib().diloco_log_walk(self._url, begin, fn, None))
+        return rows
+
+    def records(self) -> List[Dict[str, Any]]:
+        """The record that the replicas left in the store (docs/design.md section 9): one life
+        after the other. NotThereError: no record either."""
+        rows: List[Dict[str, Any]] = []
+
+        def take(_user: Any, line: int, length: int) -> None:
+            rows.append(json.loads(ctypes.string_at(line, length)))
+        _walk(_c.LINE_FN, take, lambda fn: _c.lib().diloco_record_walk(self._url, fn, None))
+        return rows
+
+    def status(self, watch_s: float = 0.0) -> Dict[str, Any]:
+        """What the run is and who takes part; ``watch_s``: how long to watch heartbeats, to tell
+        the living (`alive`) from the dead. Rates are bits/s."""
+        read = _c.RunStatus()
+        _c.check(_c.lib().diloco_run_status_read(ctypes.byref(read), self._url, watch_s))
+        row = _fields(read)
+        row.pop("n_replicas")
+        row["replicas"] = [_fields(read.replicas[i]) for i in range(read.n_replicas)]
+        if not read.done:
+            wait = _fields(read.wait)
+            wait["missing"] = [m.value.decode() for m in read.wait.missing if m.value]
+            row["wait"] = wait
+        return row
+
+    def config(self) -> Config:
+        """The run's own settings."""
+        config = Config()
+        _c.check(_c.lib().diloco_run_config(config._handle, self._url))
+        return config
+
+    def verify(self, threads: int = 1,
+               progress: Optional[Callable[[int, int], None]] = None) -> Dict[str, Any]:
+        """Check the chain of the whole log, replay what can be replayed, compare every digest.
+        ProtocolError: something does not fit, and which entry and what."""
+        report = _c.VerifyReport()
+        tell = _c.VERIFY_FN(lambda _user, done, total: progress(done, total) if progress else None)
+        _c.check(_c.lib().diloco_verify(ctypes.byref(report), self._url, threads, tell, None))
+        return _fields(report)
+
+    def theta_bytes(self, entries: Optional[int] = None) -> bytes:
+        """The shared model after the last entry (or after ``entries`` of them) as the bytes of a
+        safetensors file, to be written to disk or given to safetensors.torch.load."""
+        data, length, at = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_uint64()
+        upto = 2**64 - 1 if entries is None else entries
+        _c.check(_c.lib().diloco_theta_read(ctypes.byref(data), ctypes.byref(length),
+                                            ctypes.byref(at), self._url, upto))
+        try:
+            return ctypes.string_at(data, length.value)
+        finally:
+            _c.lib().diloco_free(data)
+
+    def theta(self, entries: Optional[int] = None) -> Dict[str, Any]:
+        """`theta_bytes` as numpy arrays by name."""
+        import numpy
+        kinds = {"F32": "<f4", "I64": "<i8", "BOOL": "?"}
+        blob = self.theta_bytes(entries)
+        head = int.from_bytes(blob[:8], "little")
+        header = json.loads(blob[8:8 + head])
+        header.pop("__metadata__", None)
+        return {name: numpy.frombuffer(blob, kinds[t["dtype"]], math.prod(t["shape"]),
+                                       8 + head + t["data_offsets"][0]).reshape(t["shape"]).copy()
+                for name, t in header.items()}
+
+    @property
+    def _url(self) -> bytes:
+        return _c.text(self.store)
+
+
+def _walk(kind: Any, take: Callable[..., None], call: Callable[[Any], int]) -> None:
+    """Let the library call ``take``; what that raises ends the walk and goes on from here."""
+    raised: List[BaseException] = []
+
+    def each(*arguments: Any) -> int:
+        try:
+            take(*arguments)
+            return 0
+        except BaseException as error:  # noqa: B902: raised again below
+            raised.append(error)
+            return Interrupted.status
+    status = call(kind(each))
+    if raised:
+        raise raised[0]
+    _c.check(status)
+
+
+def run(store: Any) -> RunLog:
+    """The log of the run at ``store``: ``diloco.run(url).history()``."""
+    return RunLog(store)

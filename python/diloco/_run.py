@@ -1,0 +1,303 @@
+"""A replica's side of a run: diloco/run.h with Python's manners."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import math
+import os
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from . import _c
+from ._config import Config
+from ._signals import interrupting
+from .errors import ClosedError, InvalidError
+
+
+@dataclasses.dataclass(frozen=True)
+class RunInfo:
+    """Where a replica stands. Counts are of optimizer steps, samples and log entries."""
+
+    run: str  #: id
+    generation: int  #: this life of the replica
+    entry: int  #: next entry of the log
+    entries: int  #: of the whole run
+    position: int  #: t of this replica
+    positions: int  #: t at the end of the run
+    next_stop: int  #: position at which something is exchanged or adopted next
+    fragments: int  #: P: entries of a round
+    step: int  #: optimizer steps that this replica completed, in all its lives
+    sample: int  #: next sample of its stream, counted over all its lives
+    shard: int  #: which shard of the data is this replica's
+    resumed: bool  #: join took up saved private state
+    interrupted: bool
+    bytes_sent: int
+    bytes_received: int
+    loss_mean: float  #: over the members of the last commit; NaN before
+
+
+class Memory(NamedTuple):
+    """Where a tensor lies: what diloco_run_tensor asks for."""
+
+    pointer: int
+    dtype: str  #: a key of DTYPES
+    shape: Tuple[int, ...]
+    owner: Any  #: keeps the memory alive
+
+
+_FORMATS = {("f", 4): "float32", ("l", 8): "int64", ("q", 8): "int64", ("?", 1): "bool"}
+
+
+def memory_of(data: Any) -> Memory:
+    """A writable, contiguous buffer (a numpy array, an array.array) as the library sees it.
+    InvalidError."""
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise InvalidError(
+            f"a {type(data).__name__} gives no buffer: pass a numpy array or another writable "
+            "buffer, and torch tensors through diloco.DiLoCoOptimizer") from None
+    dtype = _FORMATS.get((view.format.lstrip("@=<"), view.itemsize))
+    if dtype is None:
+        raise InvalidError(f"elements of format {view.format!r} ({view.itemsize} bytes): a tensor "
+                           f"is one of {', '.join(_c.DTYPES)}")
+    if view.readonly or not view.c_contiguous or not view.nbytes:
+        why = ("read-only" if view.readonly else
+               "empty" if not view.nbytes else "not contiguous")
+        raise InvalidError(f"the buffer is {why}: the library overwrites it in place")
+    shape = tuple(view.shape or ())
+    anchor = ctypes.c_char.from_buffer(view.cast("B"))  # holds the buffer's export
+    return Memory(ctypes.addressof(anchor), dtype, shape, (data, anchor))
+
+
+def _folded(shape: Sequence[int]) -> List[int]:
+    """At most MAX_DIMS dimensions: those behind are one."""
+    dims = list(shape[:_c.MAX_DIMS])
+    if len(shape) > _c.MAX_DIMS:
+        dims[-1] = math.prod(shape[_c.MAX_DIMS - 1:])
+    return dims
+
+
+def store_text(store: Any) -> str:
+    return str(os.fspath(store))
+
+
+class Run:
+    """One replica of a run: open, register tensors, join, then ``step`` after each optimizer step.
+
+    ::
+
+        with diloco.Run("runs/demo", "r0", replicas=2, sync_every=100, rounds=10) as run:
+            run.tensor("w", w)          # a float32 numpy array, overwritten in place
+            run.join()
+            while not run.done:
+                loss = train_step(w)
+                run.step(loss=loss, samples=8)
+
+    ``store``: a folder, file:///folder, http://HOST:PORT/RUN at a hub, s3://… (docs/stores.md).
+    ``replica``: this replica's name, the same through all its lives; its number is its shard of
+    the data. Options as in `Config`; those that nobody gives are the run's own where it is there
+    already. RefusedError, InvalidError: a combination that cannot be faithful, by name.
+
+    One thread at a time, except `interrupt`. Leaving the ``with`` closes the run and saves
+    nothing: what is resumed is the last due point, or the last `save`.
+    """
+
+    def __init__(self, store: Any, replica: str = "r0", options: Optional[Mapping[str, Any]] = None,
+                 *, preset: Optional[str] = None, **keywords: Any) -> None:
+        library = _c.lib()
+        self.store = store_text(store)
+        self.replica = replica
+        config = Config(options, preset=preset, **keywords)
+        config["run.store"] = self.store
+        self._handle = ctypes.c_void_p()
+        self._kept: List[Any] = []  # memory and callbacks that the library has pointers to
+        self._tensors: Dict[str, Memory] = {}
+        self._raised: Optional[BaseException] = None  # in a callback
+        _c.check(library.diloco_run_open(ctypes.byref(self._handle), config._handle,
+                                         _c.text(replica)))
+        self._close = weakref.finalize(self, library.diloco_run_close, self._handle)
+
+    # ---- before join ----
+
+    def tensor(self, name: str, data: Any, *, role: str = "parameter", fragment: int = 0,
+               gradient: Any = None) -> None:
+        """Register a tensor: all replicas the same ones, in the same order.
+
+        ``data``: a writable contiguous buffer of float32, int64 or bool (bytes), or a `Memory`;
+        it stays yours, at its place, until close. ``role``: "parameter" is moved by the outer
+        optimizer, "frozen" and "buffer" take the weighted mean. ``gradient``, with preset
+        data_parallel: a float32 buffer of the same shape, read at each step. InvalidError.
+        """
+        memory = data if isinstance(data, Memory) else memory_of(data)
+        dims = _folded(memory.shape)
+        tensor = _c.Tensor(name=_c.text(name), data=memory.pointer, dtype=_c.DTYPES[memory.dtype],
+                           role=_c.ROLES[role], n_dims=len(dims),
+                           shape=(ctypes.c_size_t * _c.MAX_DIMS)(*dims), fragment=fragment)
+        _c.check(_c.lib().diloco_run_tensor(self._open, ctypes.byref(tensor)))
+        self._tensors[name] = memory
+        if gradient is not None:
+            g = gradient if isinstance(gradient, Memory) else memory_of(gradient)
+            if (g.dtype, g.shape) != ("float32", memory.shape):
+                raise ValueError(f"the gradient of {name} is {g.dtype}{list(g.shape)}: it has to "
+                                 f"be float32{list(memory.shape)}")
+            _c.check(_c.lib().diloco_run_gradient(self._open, _c.text(name), g.pointer))
+            self._kept.append(g)
+
+    def private(self, name: str, data: Any) -> None:
+        """Register bytes that belong to this replica alone (inner moments, counters): saved
+        beside the run, given back on resume, never sent. ``data``: a writable buffer."""
+        view = memoryview(data).cast("B")
+        anchor = ctypes.c_char.from_buffer(view)
+        _c.check(_c.lib().diloco_run_private(self._open, _c.text(name),
+                                             ctypes.addressof(anchor), view.nbytes))
+        self._kept.append((data, anchor))
+
+    def data_digest(self, digest: str) -> None:
+        """32 hex digits of the data: replicas on other data are warned about."""
+        _c.check(_c.lib().diloco_run_data_digest(self._open, _c.text(digest)))
+
+    def on_record(self, fn: Callable[[Dict[str, Any]], None]) -> None:
+        """Call ``fn`` with each event of the record (docs/design.md section 9), during the call
+        that caused it, whose result an exception of ``fn`` then is."""
+        def deliver(_user: Any, line: int, length: int) -> None:
+            self._guard(lambda: fn(json.loads(ctypes.string_at(line, length))))
+        callback = _c.RECORD_FN(deliver)
+        self._kept.append(callback)
+        _c.lib().diloco_run_on_record(self._open, callback, None)
+
+    def on_lr(self, fn: Callable[[int], float]) -> None:
+        """The outer learning rate of an entry, where it follows a schedule: all replicas have to
+        agree. Before join."""
+        def ask(_user: Any, entry: int) -> float:
+            rate = self._guard(lambda: float(fn(entry)))
+            return math.nan if rate is None else rate
+        callback = _c.LR_FN(ask)
+        self._kept.append(callback)
+        _c.lib().diloco_run_on_lr(self._open, callback, None)
+
+    def create(self) -> None:
+        """Only create the run if the store holds none; never join."""
+        self._wait(_c.lib().diloco_run_create)
+
+    def join(self) -> None:
+        """Create the run (its first state is the tensors' present values), join or resume it.
+        The tensors then hold what training goes on from. DiffersError: the store holds another
+        run, and how it differs. UnreachableError, RefusedError, Interrupted."""
+        self._wait(_c.lib().diloco_run_join)
+
+    # ---- after join ----
+
+    def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> None:
+        """One optimizer step is complete. ``loss``: its mean; ``samples``, ``tokens``: what it
+        was trained on. At a due point this exchanges, waits for the entry, and overwrites the
+        tensors with the shared model. Interrupted: call `wait`, or close and resume.
+        FencedError: a later life of this replica exists: stop. UnreachableError: the store did
+        not come back within run.store_timeout; the saved state allows to resume."""
+        report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
+        self._wait(_c.lib().diloco_step, ctypes.byref(report))
+
+    def wait(self) -> None:
+        """Go on with a step that was interrupted while it waited."""
+        self._wait(_c.lib().diloco_step, None)
+
+    @property
+    def done(self) -> bool:
+        """All entries of the run are folded; the tensors hold its result."""
+        return bool(_c.lib().diloco_run_done(self._open))
+
+    @property
+    def now(self) -> RunInfo:
+        info = _c.lib().diloco_run_now(self._open)
+        values = {f.name: getattr(info, f.name) for f in dataclasses.fields(RunInfo)}
+        return RunInfo(**{**values, "run": info.run.decode()})
+
+    def theta_into(self, places: Mapping[str, Memory]) -> None:
+        """Copy the shared model into ``places``, by name; tensors without a place are left out."""
+        n = len(self._tensors)
+        pointers = (ctypes.c_void_p * n)()
+        for i, (name, memory) in enumerate(self._tensors.items()):
+            place = places.get(name)
+            if place is None:
+                continue
+            if (place.dtype, math.prod(place.shape)) != (memory.dtype, math.prod(memory.shape)):
+                raise ValueError(f"the place of {name} is {place.dtype}{list(place.shape)}, the "
+                                 f"tensor {memory.dtype}{list(memory.shape)}")
+            pointers[i] = place.pointer
+        _c.check(_c.lib().diloco_run_theta(self._open, pointers, n))
+
+    def theta(self) -> Dict[str, Any]:
+        """The shared model as it now is and is to be evaluated, by name: numpy arrays, or
+        memoryviews where numpy is not installed. Between steps."""
+        places = {name: _new_array(m.dtype, m.shape) for name, m in self._tensors.items()}
+        self.theta_into({name: memory_of(a) for name, a in places.items()})
+        return places
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Put an event of your own into the run's record."""
+        line = json.dumps(event).encode()
+        _c.lib().diloco_run_record(self._open, line, len(line))
+
+    def save(self) -> None:
+        """Save the private state as it is now, so that a resume is bitwise."""
+        self._wait(_c.lib().diloco_run_save)
+
+    def leave(self) -> None:
+        """Say that this replica leaves for good: the others stop waiting for it."""
+        self._wait(_c.lib().diloco_run_leave)
+
+    def interrupt(self) -> None:
+        """Make the blocking call under way, or the next one that waits, raise Interrupted soon;
+        then it is spent. Any thread."""
+        _c.lib().diloco_run_interrupt(self._open)
+
+    def close(self) -> None:
+        """Stop the helpers and free everything. Saves nothing. A second time does nothing."""
+        self._close()
+        self._handle = ctypes.c_void_p()
+        self._kept.clear()
+        self._tensors.clear()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self.close()
+
+    # ---- how it calls ----
+
+    @property
+    def _open(self) -> ctypes.c_void_p:
+        if not self._handle:
+            raise ClosedError("the run is closed")
+        return self._handle
+
+    def _guard(self, call: Callable[[], Any]) -> Any:
+        """Run a callback of the user; what it raises leaves the call into the library."""
+        try:
+            return call()
+        except BaseException as error:  # noqa: B902: it goes on in _wait
+            self._raised = error
+            return None
+
+    def _wait(self, function: Callable[..., int], *arguments: Any) -> None:
+        """A call that may wait: without the interpreter's lock, ended by Ctrl-C."""
+        handle = self._open
+        with interrupting(lambda: _c.lib().diloco_run_interrupt(handle)):
+            status = function(handle, *arguments)
+            raised, self._raised = self._raised, None
+            if raised is not None:
+                raise raised
+            _c.check(status)
+
+
+def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
+    try:
+        import numpy
+        return numpy.empty(shape, dtype)
+    except ImportError:
+        letter = {"float32": "f", "int64": "q", "bool": "?"}[dtype]
+        room = bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype])
+        return memoryview(room).cast(letter, shape) if shape else memoryview(room).cast(letter)  # type: ignore[call-overload]

@@ -1,0 +1,67 @@
+"""Ctrl-C during a wait in the library.
+
+Python runs its signal handlers between bytecodes, and a call into C is one bytecode: without
+help a Ctrl-C would wait as long as the call does. While a call of the main thread waits, the
+interpreter's own C handler writes each signal's number to a socket of ours; a thread reads it and
+interrupts the run; the call returns, and then Python's handler runs and raises KeyboardInterrupt
+(or does what the program made it do). Whoever had the wakeup descriptor before (an event loop)
+is written to as well and gets it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from typing import Callable, Iterator, Optional
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Watch:
+    """One socket pair and one thread for the process; the thread dies with it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.reader, self.writer = socket.socketpair()
+        self.writer.setblocking(False)
+        self.interrupt: Optional[Callable[[], None]] = None
+        self.former = -1
+        threading.Thread(target=self._read, name="diloco-signals", daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            numbers = self.reader.recv(64)
+            interrupt, former = self.interrupt, self.former
+            if not numbers:
+                return
+            if interrupt and any(n in _STOPS for n in numbers):
+                interrupt()
+            if former >= 0:
+                with contextlib.suppress(OSError):
+                    os.write(former, numbers)
+
+
+_watch: Optional[_Watch] = None
+
+
+@contextlib.contextmanager
+def interrupting(interrupt: Callable[[], None]) -> Iterator[None]:
+    """While the body runs, SIGINT and SIGTERM that have a Python handler call ``interrupt``, on
+    another thread. Only the main thread gets signals; elsewhere this does nothing."""
+    global _watch
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    if _watch is None or _watch.pid != os.getpid():  # a fork takes no threads along
+        _watch = _Watch()
+    watch = _watch
+    watch.interrupt = interrupt
+    watch.former = signal.set_wakeup_fd(watch.writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(watch.former, warn_on_full_buffer=False)
+        watch.interrupt, watch.former = None, -1

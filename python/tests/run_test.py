@@ -1,0 +1,307 @@
+"""run_test.py - a run over plain buffers: whole life, errors, waits, callbacks, the log's rows."""
+import array
+import json
+import logging
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import diloco
+
+QUICK = {"run.heartbeat": 0.05, "run.patience": 1}
+
+
+def train(run, weights, pull):
+    """Each step moves the weights half the way to pull."""
+    while not run.done:
+        for i in range(len(weights)):
+            weights[i] += (pull - weights[i]) / 2
+        run.step(loss=abs(pull - weights[0]), samples=4, tokens=16)
+
+
+def in_threads(*calls):
+    raised = []
+
+    def guarded(call):
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+    threads = [threading.Thread(target=guarded, args=(c,)) for c in calls]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if raised:
+        raise raised[0]
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.store = pathlib.Path(scratch.name) / "run"
+
+
+class Life(InScratch):
+    def replica(self, name, pull, after=None, **options):
+        weights = array.array("f", [0] * 5)
+        with diloco.Run(self.store, name, QUICK, **options) as run:
+            run.tensor("w", weights)
+            run.join()
+            train(run, weights, pull)
+            if after:
+                after(run)
+        return weights
+
+    def test_two_replicas_end_with_one_model(self):
+        ends = {}
+        in_threads(*[lambda n=n, p=p: ends.update({n: self.replica(
+            n, p, replicas=2, sync_every=3, rounds=4)}) for n, p in (("r0", 1), ("r1", -1))])
+        self.assertEqual(ends["r0"], ends["r1"])
+        rows = diloco.run(self.store).history()
+        self.assertEqual([r["entry"] for r in rows], [0, 1, 2, 3])
+        self.assertTrue(all(r["commit"] and r["members"] == ["r0.0000", "r1.0000"] and
+                            r["weights"] == [.5, .5] and r["samples"] == 24 for r in rows))
+        self.assertEqual(diloco.run(self.store).history(3), rows[3:])
+        self.assertTrue(diloco.run(self.store).verify()["complete"])
+        shared = diloco.run(self.store).theta_bytes()
+        self.assertEqual(shared[-20:], ends["r0"].tobytes())
+
+    def test_joining_needs_no_settings(self):
+        self.replica("r0", 1, sync_every=2, rounds=2)
+        seen = []
+        self.replica("r1", 1, after=lambda run: seen.append(run.now))
+        self.assertEqual((seen[0].entries, seen[0].positions), (2, 4))
+        self.assertEqual(diloco.run(self.store).config()["sync_every"], "2")
+
+    def test_another_setting_is_told(self):
+        self.replica("r0", 1, sync_every=2, rounds=2)
+        with self.assertRaisesRegex(diloco.DiffersError, "local_steps_per_round"):
+            self.replica("r1", 1, sync_every=3)
+
+    def test_theta_is_the_shared_model_and_not_the_local_one(self):
+        weights = array.array("f", [1, 2, 3, 4])
+        with diloco.Run(self.store, sync_every=9) as run:
+            run.tensor("w", weights)
+            run.join()
+            weights[0] = 7
+            run.step()
+            self.assertEqual(bytes(run.theta()["w"]), array.array("f", [1, 2, 3, 4]).tobytes())
+
+    def test_private_state_comes_back(self):
+        def life(upto):
+            weights, count = array.array("f", [0] * 4), array.array("q", [0])
+            with diloco.Run(self.store, sync_every=2, rounds=9) as run:
+                run.tensor("w", weights)
+                run.private("count", count)
+                run.join()
+                resumed, begin = run.now.resumed, count[0]
+                while run.now.step < upto:
+                    count[0] += 1
+                    run.step()
+                run.save()
+            return resumed, begin
+        self.assertEqual(life(5), (False, 0))
+        self.assertEqual(life(8), (True, 5))
+
+    def test_status_and_records_are_rows(self):
+        self.replica("r0", 1, sync_every=2, rounds=2,
+                     after=lambda run: run.record({"event": "mine", "x": 1}))
+        status = diloco.run(self.store).status()
+        self.assertEqual((status["entries"], status["done"], status["parameters"]), (2, True, 5))
+        self.assertEqual(status["replicas"][0]["replica"], "r0")
+        events = [r["event"] for r in diloco.run(self.store).records()]
+        self.assertEqual((events.count("commit"), events.count("mine")), (2, 1))
+
+    def test_presets_are_rows_and_apply(self):
+        rows = {p["name"]: p for p in diloco.presets()}
+        self.assertIn("2311.08105", rows["diloco"]["citation"])
+        config = diloco.Config(preset="streaming")
+        for name, value in rows["streaming"]["values"].items():
+            self.assertEqual(diloco.Config({name: value})[name], config[name])
+            self.assertEqual(config.origin(name), "preset streaming")
+
+
+class Errors(InScratch):
+    def open(self, **options):
+        run = diloco.Run(self.store, **options)
+        self.addCleanup(run.close)
+        return run
+
+    def test_options(self):
+        with self.assertRaisesRegex(diloco.InvalidError, "did you mean"):
+            diloco.Config(sync_evry=3)
+        with self.assertRaisesRegex(ValueError, "run.replicas"):
+            diloco.Config({"run.replicas": "many"})
+        with self.assertRaisesRegex(diloco.InvalidError, "preset"):
+            diloco.Config(preset="nobody")
+        config = diloco.Config({"run.heartbeat": 2}, rounds=7, codec="int8", run__deadline=5)
+        self.assertEqual([config[n] for n in ("run.heartbeat", "trainer.rounds", "run.deadline",
+                                              "server.diloco.codec")], ["2", "7", "5", "int8"])
+        run = self.open(overlap_steps=5, sync_every=5)
+        run.tensor("w", array.array("f", [1]))
+        with self.assertRaises(diloco.RefusedError):
+            run.join()
+        with self.assertRaisesRegex(diloco.InvalidError, "replica's name"):
+            diloco.Run(self.store, "r 0")
+
+    def test_buffers(self):
+        run = self.open()
+        for data, why in ((b"1234", "format"), (array.array("d", [1]), "float32"),
+                          (memoryview(bytes(4)).cast("f"), "read-only"),
+                          (array.array("f"), "empty"), (7, "no buffer"),
+                          (memoryview(array.array("f", [1, 2, 3, 4]))[::2], "not contiguous")):
+            with self.assertRaisesRegex(diloco.InvalidError, why):
+                run.tensor("w", data)
+        with self.assertRaisesRegex(ValueError, "gradient of w"):
+            run.tensor("w", array.array("f", [1]), gradient=array.array("f", [1, 2]))
+
+    def test_calls_out_of_order(self):
+        run = self.open()
+        with self.assertRaisesRegex(diloco.InvalidError, "no tensors"):
+            run.join()
+        with self.assertRaisesRegex(diloco.InvalidError, "before diloco_run_join"):
+            run.step()
+        run.close()
+        run.close()
+        with self.assertRaises(diloco.ClosedError):
+            run.step()
+
+    def test_logs_that_are_not_there(self):
+        with self.assertRaises(LookupError):
+            diloco.run(self.store).history()
+        with self.assertRaises(diloco.UnreachableError):
+            diloco.run("http://127.0.0.1:9/run").history()
+
+    def test_what_a_callback_raises_leaves_the_call(self):
+        run = self.open(sync_every=1, rounds=1)
+        run.tensor("w", array.array("f", [1]))
+
+        def fail(event):
+            raise KeyError(event["event"])
+        run.on_record(fail)
+        with self.assertRaises(KeyError):
+            run.join()
+        run.close()
+        run = self.open(sync_every=1)
+        run.tensor("w", array.array("f", [1]))
+        run.on_lr(lambda entry: 1 / 0)
+        with self.assertRaises(ZeroDivisionError):
+            run.join()
+
+    def test_the_library_is_looked_for_where_the_environment_says(self):
+        for where in ("/nowhere", sys.executable):
+            done = subprocess.run([sys.executable, "-c", "import diloco; diloco.Config()"],
+                                  env={**os.environ, "DILOCO_LIBRARY": where},
+                                  capture_output=True, text=True)
+            self.assertIn("LibraryError", done.stderr)
+            self.assertIn("does not load", done.stderr)
+
+
+class Waits(InScratch):
+    """A replica that waits for another one which never comes."""
+
+    def waiting(self):
+        run = diloco.Run(self.store, "r0", QUICK, replicas=2, sync_every=1)
+        self.addCleanup(run.close)
+        run.tensor("w", array.array("f", [1]))
+        run.join()
+        return run
+
+    def test_others_run_while_a_step_waits(self):
+        run, counts = self.waiting(), []
+
+        def count():
+            for i in range(100_000):
+                counts.append(i)
+            run.interrupt()
+        counter = threading.Thread(target=count)
+        counter.start()
+        with self.assertRaises(diloco.Interrupted):
+            run.step()
+        counter.join()
+        self.assertEqual(len(counts), 100_000)
+
+    def test_a_step_that_was_interrupted_goes_on(self):
+        run = self.waiting()
+        run.interrupt()
+        with self.assertRaises(diloco.Interrupted):
+            run.step(samples=3)
+        with self.assertRaisesRegex(diloco.InvalidError, "under way"):
+            run.step()
+        with diloco.Run(self.store, "r1", QUICK) as other:
+            other.tensor("w", array.array("f", [1]))
+            other.join()
+            in_threads(run.wait, other.step)
+        self.assertEqual(diloco.run(self.store).history()[0]["samples"], 4)
+
+    def check_signal(self, number):
+        run = self.waiting()
+
+        def kill():
+            while diloco.run(self.store).status()["wait"]["n_there"] == 0:
+                time.sleep(0.01)  # until r0 has contributed and only waits
+            os.kill(os.getpid(), number)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            run.step()
+        finally:
+            killer.join()
+
+    def test_ctrl_c_ends_a_wait(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.check_signal(signal.SIGINT)
+        self.assertEqual(signal.set_wakeup_fd(-1), -1)
+
+    def test_a_handler_of_the_programs_own_runs(self):
+        called = []
+        former = signal.signal(signal.SIGTERM, lambda *_: called.append(1))
+        self.addCleanup(signal.signal, signal.SIGTERM, former)
+        with self.assertRaises(diloco.Interrupted):
+            self.check_signal(signal.SIGTERM)
+        self.assertEqual(called, [1])
+
+
+class Talk(InScratch):
+    def test_the_librarys_lines_go_to_pythons_logger(self):
+        with self.assertLogs("diloco", logging.WARNING) as lines:
+            with diloco.Run(self.store, "nobody", replicas=2) as run:
+                run.tensor("w", array.array("f", [1]))
+                run.join()
+        self.assertIn("has no number in its name", lines.output[0])
+
+    def test_the_record_is_told_as_events(self):
+        events = []
+        with diloco.Run(self.store, sync_every=1, rounds=2) as run:
+            run.tensor("w", array.array("f", [1]))
+            run.on_record(events.append)
+            run.join()
+            while not run.done:
+                run.step(loss=2)
+        self.assertEqual([e["entry"] for e in events if e["event"] == "commit"], [0, 1])
+        self.assertTrue(json.dumps(events))
+        self.assertFalse(math.isnan(events[-1]["utilization"]))
+
+    def test_the_outer_learning_rate_may_follow_a_schedule(self):
+        with diloco.Run(self.store, sync_every=1, rounds=3, outer_optimizer="sgd") as run:
+            w = array.array("f", [0])
+            run.tensor("w", w)
+            run.on_lr(lambda entry: [1, .5, 0, 0][entry])
+            run.join()
+            for expected in (1, 1.5, 1.5):
+                w[0] += 1
+                run.step()
+                self.assertEqual(w[0], expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

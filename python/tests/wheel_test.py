@@ -1,0 +1,119 @@
+"""wheel_test.py - `pip install ./python` and the source distribution.
+
+DILOCO_BUILD: the build folder whose library goes into the wheel, so that nothing is compiled a
+second time. No network is needed: the backend has no requirements."""
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import unittest
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(HERE))
+import _build  # noqa: E402
+
+TOY = """
+import array, sys, diloco
+assert "_lib" in diloco._c.candidates()[0], diloco._c.candidates()
+w = array.array("f", [0] * 8)
+with diloco.Run(sys.argv[1], sync_every=5, rounds=2) as run:
+    run.tensor("w", w)
+    run.join()
+    while not run.done:
+        w[0] += 1
+        run.step(loss=1)
+assert len(diloco.run(sys.argv[1]).history()) == 2 and w[0] > 5, w
+"""
+
+
+def clean_environment(**more):
+    return {**{k: v for k, v in os.environ.items()
+               if k not in ("DILOCO_LIBRARY", "PYTHONPATH", "PIP_NO_INDEX")}, **more}
+
+
+class Wheel(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def test_what_pip_installs_trains(self):
+        try:
+            import pip  # noqa: F401
+        except ImportError:
+            print("left out: pip install ./python (no pip)")
+            self.skipTest("no pip")
+        site = self.scratch / "site"
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-index",
+                        "--disable-pip-version-check", "--root-user-action=ignore",
+                        "--target", site, HERE], check=True, env=clean_environment())
+        environment = clean_environment(PYTHONPATH=str(site))
+        subprocess.run([sys.executable, "-c", TOY, "run"], check=True, cwd=self.scratch,
+                       env=environment)
+        said = subprocess.run([sys.executable, site / "bin/diloco", "verify", "run"], check=True,
+                              capture_output=True, text=True, cwd=self.scratch, env=environment)
+        self.assertIn("2", said.stdout)
+
+    def test_the_wheel_is_of_this_platform_and_any_python(self):
+        name = _build.build_wheel(self.scratch)
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        self.assertEqual(name, f"diloco-{_build.version()}-py3-none-{platform}.whl")
+        names = zipfile.ZipFile(self.scratch / name).namelist()
+        for path in ("diloco/__init__.py", "diloco/py.typed", "diloco/_lib/libdiloco.so.0",
+                     "diloco/_lib/libdiloco-train.so", "diloco/_lib/diloco"):
+            self.assertIn(path, names)
+
+    def test_the_source_distribution_holds_what_cmake_needs(self):
+        name = _build.build_sdist(self.scratch)
+        with tarfile.open(self.scratch / name) as tar:
+            tar.extractall(self.scratch)
+        top = self.scratch / name[:-len(".tar.gz")]
+        for path in ("pyproject.toml", "_build.py", "PKG-INFO", "diloco/_c.py", "csrc/LICENSE"):
+            self.assertTrue((top / path).is_file(), path)
+        subprocess.run(["cmake", "-S", top / "csrc", "-B", self.scratch / "build",
+                        "-DDILOCO_TESTS=OFF", "-DDILOCO_BENCH=OFF"], check=True,
+                       stdout=subprocess.DEVNULL)
+        here = {p.relative_to(HERE.parent / "src") for p in (HERE.parent / "src").rglob("*.c")}
+        there = {p.relative_to(top / "csrc/src") for p in (top / "csrc/src").rglob("*.c")}
+        self.assertEqual(here, there)
+
+
+class Tools(unittest.TestCase):
+    """What is said where a tool lacks."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        for name in ("PATH", "CC"):
+            if name in os.environ:
+                self.addCleanup(os.environ.__setitem__, name, os.environ[name])
+        os.environ.pop("CC", None)
+        os.environ["PATH"] = str(self.folder)
+
+    def tool(self, name):
+        (self.folder / name).write_text("#!/bin/sh\necho no such package: libxxhash; exit 1\n")
+        (self.folder / name).chmod(0o755)
+
+    def test_no_cmake(self):
+        with self.assertRaisesRegex(_build.BuildError, "CMake is not installed"):
+            _build.build_library(self.folder / "build")
+
+    def test_no_compiler(self):
+        self.tool("cmake")
+        with self.assertRaisesRegex(_build.BuildError, "no C compiler"):
+            _build.build_library(self.folder / "build")
+
+    def test_a_library_that_lacks(self):
+        self.tool("cmake")
+        self.tool("cc")
+        with self.assertRaisesRegex(_build.BuildError, "libxxhash[^$]*packages-build"):
+            _build.build_library(self.folder / "build")
+
+
+if __name__ == "__main__":
+    unittest.main()
