@@ -25,6 +25,7 @@ typedef struct bench {
 } bench;
 
 typedef struct bench_case {
+    const dl_combiner *combiner;
     char name[64];
     dl_outer_scratch *scratch;
     double seconds[MAX_ROUNDS];
@@ -47,7 +48,8 @@ static void set_up(bench *b, int threads)
         dl_codec_form_init(&b->form, &config, &b->manifest, 0))
         fail();
     for (dl_arena *arena = &measure;; arena = &b->arena) {
-        dl_state_layout(&b->state, arena, b->manifest.fragments[0], dl_outer_find("sgd"));
+        dl_state_layout(&b->state, arena, b->manifest.fragments[0],
+                        dl_outer_beside("sgd", dl_combiner_find("centered_clip")));
         for (size_t m = 0; m < b->n_members; m++)
             b->members[m] = DL_ARENA_ARRAY(arena, float, b->n);
         if (arena == &b->arena) break;
@@ -72,7 +74,7 @@ static void run(bench *b, const bench_case *c)
     }
     dl_outer_step_args args = {.manifest = &b->manifest,
                                .form = &b->form,
-                               .outer = dl_outer_find("sgd"),
+                               .outer = dl_outer_beside("sgd", c->combiner),
                                .scalars = {1e-6f},
                                .n_members = b->n_members,
                                .members = members,
@@ -91,10 +93,12 @@ static size_t make_cases(bench_case *cases, const bench *b)
             dl_combine_rule rule = {.combiner = dl_combiner_at(k),
                                     .mixing = (dl_mixing)mixing,
                                     .trim = 200000000,
-                                    .byzantine = 1};
+                                    .byzantine = 1,
+                                    .clip_radius = 1};
             if (mixing && !rule.combiner->ignores_weights) continue;
             if (dl_combine_needed(&rule) > b->n_members || n == MAX_CASES) continue;
             bench_case *c = &cases[n++];
+            c->combiner = rule.combiner;
             snprintf(c->name, sizeof c->name, "%s%s", mixing ? "nnm, " : "", rule.combiner->name);
             if (dl_outer_scratch_create(&c->scratch, &b->manifest, &rule, b->n_members,
                                         dl_pool_size(b->pool)))

@@ -51,9 +51,9 @@ typedef struct diloco_config {
     int64_t fragments, fragment_layers, overlap_steps, own_overlap_steps;
     dl_config_name fragment_pattern, schedule, overlap;
     double local_mix;
-    double trim;
+    double trim, clip_radius;
     int64_t byzantine, bucket_size;
-    dl_config_name pre_aggregation, robust_fallback;
+    dl_config_name pre_aggregation, robust_fallback, rescale;
 
     /* [trainer] the inner loop */
     dl_config_name trainer_type, model, optimizer, lr_scheduler;

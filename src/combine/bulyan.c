@@ -91,7 +91,8 @@ static void elements(float *G, const float *const *x, size_t n_inputs, const dl_
 const dl_combiner dl_combiner_bulyan = {
     .name = "bulyan",
     .summary = "Krum's best n - 2f, then near each element's median; f of 4f + 3 may be hostile",
-    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .measure = DL_MEASURE_WHOLE,
     .needed = needed,

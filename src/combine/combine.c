@@ -8,9 +8,10 @@
 #include <string.h>
 
 static const dl_combiner *const rows[] = {
-    &dl_combiner_mean,       &dl_combiner_clipped_mean, &dl_combiner_rda,
-    &dl_combiner_median,     &dl_combiner_trimmed_mean, &dl_combiner_krum,
-    &dl_combiner_multi_krum, &dl_combiner_bulyan,       &dl_combiner_geometric_median};
+    &dl_combiner_mean,         &dl_combiner_clipped_mean, &dl_combiner_rda,
+    &dl_combiner_median,       &dl_combiner_trimmed_mean, &dl_combiner_krum,
+    &dl_combiner_multi_krum,   &dl_combiner_bulyan,       &dl_combiner_geometric_median,
+    &dl_combiner_centered_clip};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_combiner *dl_combiner_at(size_t i)
@@ -38,6 +39,8 @@ diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
                              .trim = (uint64_t)llround(config->trim * 1e9),
                              .byzantine = (size_t)config->byzantine,
                              .bucket_size = (size_t)config->bucket_size,
+                             .clip_radius = config->clip_radius,
+                             .rescale = strcmp(config->rescale, "median_norm") == 0,
                              .fall_back = strcmp(config->robust_fallback, "mean") == 0};
     if (strcmp(config->pre_aggregation, "nnm") == 0) out->mixing = DL_MIX_NNM;
     if (strcmp(config->pre_aggregation, "bucketing") == 0) out->mixing = DL_MIX_BUCKETING;

@@ -6,7 +6,8 @@
  *
  *     linear       G = sum over members of coefficient[m] g_m, the coefficients found from the
  *                  weights and from what was measured of the members (their dot products): mean,
- *                  clipped_mean, rda, krum, multi_krum, geometric_median
+ *                  clipped_mean, rda, krum, multi_krum, geometric_median, and centered_clip, which
+ *                  also gives a share to the update of the commit before
  *     by element   G[i] is found from the sorted g_1[i] … g_M[i]: median, trimmed_mean, bulyan
  *
  * Before a combiner that ignores weights, pre-aggregation may replace the members by as many or
@@ -18,7 +19,7 @@
 #include "base/config.h"
 #include "tensor/kernels.h"
 
-enum { DL_MAX_MEMBERS = 4096, DL_COMBINE_MAX_OPTIONS = 2 };
+enum { DL_MAX_MEMBERS = 4096, DL_COMBINE_MAX_OPTIONS = 3 };
 
 /* ---- how much each counts */
 
@@ -58,6 +59,8 @@ typedef struct dl_combine_rule {
     uint64_t trim;      /* billionths of the members, so that counts are found in integers */
     size_t byzantine;   /* f: members that may be hostile */
     size_t bucket_size; /* of bucketing */
+    double clip_radius; /* of centered_clip: median distances */
+    bool rescale;       /* robust rules: G gets the median of the members' norms */
     bool fall_back;     /* with fewer members than are needed: to the weighted mean, or refuse */
 } dl_combine_rule;
 
@@ -87,9 +90,11 @@ typedef enum dl_measure {
 typedef struct dl_combine_view {
     const dl_combine_rule *rule;
     size_t n;
-    const float *weight; /* [n]; of rows that do not ignore them */
-    const double *norm2; /* [n] */
-    const double *gram;  /* [n * n], of rows that measure */
+    const float *weight;    /* [n]; of rows that do not ignore them */
+    const double *norm2;    /* [n] */
+    const double *gram;     /* [n * n], of rows that measure */
+    const double *previous; /* [n + 1], of rows that keep: dot products of the previous update with
+                             * each input, then with itself */
     bool plain;    /* a tensor that takes the weighted mean: embeddings, and what is averaged */
     double *room;  /* [3 n], and */
     size_t *order; /* [n]: the row's to write in */
@@ -101,12 +106,14 @@ struct dl_combiner {
     const char *options[DL_COMBINE_MAX_OPTIONS + 1]; /* that the row reads, up to NULL */
     bool ignores_weights;
     dl_measure measure;
+    bool keeps; /* linear, measuring the whole: the update of the commit before is an input, too;
+                 * the state keeps it (outer.h) */
 
     /* Fewest inputs, and how many of n inputs may be hostile (n is enough). */
     size_t (*needed)(const dl_combine_rule *rule);
     size_t (*tolerated)(const dl_combine_rule *rule, size_t n);
 
-    /* Linear: the coefficient of each input. */
+    /* Linear: the coefficient of each input; of rows that keep, c[n] of the previous update. */
     void (*coefficients)(double *c, const dl_combine_view *view);
 
     /* By element (elements is NULL for the others). choose is optional: which inputs take part,

@@ -59,7 +59,8 @@ static void coefficients(double *c, const dl_combine_view *view)
 const dl_combiner dl_combiner_geometric_median = {
     .name = "geometric_median",
     .summary = "the point of the smallest sum of distances; f of 2f + 1 may be hostile",
-    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .measure = DL_MEASURE_WHOLE,
     .needed = needed,

@@ -66,7 +66,8 @@ static void multi_krum(double *c, const dl_combine_view *view)
 const dl_combiner dl_combiner_krum = {
     .name = "krum",
     .summary = "the contribution nearest to its neighbours; f of 2f + 3 may be hostile",
-    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .measure = DL_MEASURE_WHOLE,
     .needed = needed,
@@ -77,7 +78,8 @@ const dl_combiner dl_combiner_krum = {
 const dl_combiner dl_combiner_multi_krum = {
     .name = "multi_krum",
     .summary = "the mean of the n - f best by Krum's score; f of 2f + 3 may be hostile",
-    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .measure = DL_MEASURE_WHOLE,
     .needed = needed,

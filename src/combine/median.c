@@ -25,7 +25,8 @@ static void elements(float *G, const float *const *x, size_t n_inputs, const dl_
 const dl_combiner dl_combiner_median = {
     .name = "median",
     .summary = "each element's middle value; f of 2f + 1 may be hostile",
-    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .needed = needed,
     .tolerated = tolerated,

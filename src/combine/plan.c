@@ -20,16 +20,20 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
     const size_t n = max_members;
     bool mixes = rule->mixing != DL_MIX_NONE, measures = mixes || rule->combiner->measure;
     size_t parts = rule->combiner->measure == DL_MEASURE_TENSORS ? max_parts : 1;
-    size_t square = measures ? dl_size_mul(&square, n, n) ? square : SIZE_MAX : 0, all;
+    size_t square = measures ? dl_size_mul(&square, n + 1, n + 1) ? square : SIZE_MAX : 0, all;
     if (!dl_size_mul(&all, square, parts)) all = SIZE_MAX;
     *plan = (dl_combine_plan){.n_members = 0};
     plan->used = DL_ARENA_ARRAY(arena, size_t, n);
-    plan->coef = dl_arena_take_array(arena, mixes ? square : n * parts, sizeof *plan->coef);
+    size_t kept = rule->combiner->keeps ? n : 0;
+    plan->coef =
+        dl_arena_take_array(arena, (mixes ? square : n * parts) + kept, sizeof *plan->coef);
     plan->gram = DL_ARENA_ARRAY(arena, double, all);
     plan->whole = DL_ARENA_ARRAY(arena, double, square);
+    plan->previous = DL_ARENA_ARRAY(arena, double, n + 1);
     plan->inputs_gram = DL_ARENA_ARRAY(arena, double, mixes ? square : 0);
+    plan->inputs_previous = DL_ARENA_ARRAY(arena, double, n + 1);
     plan->norm2 = DL_ARENA_ARRAY(arena, double, n);
-    plan->c = DL_ARENA_ARRAY(arena, double, n);
+    plan->c = DL_ARENA_ARRAY(arena, double, n + 1);
     plan->room = DL_ARENA_ARRAY(arena, double, 3 * n);
     plan->mix = DL_ARENA_ARRAY(arena, float, mixes ? square : 0);
     plan->order = DL_ARENA_ARRAY(arena, size_t, n);
@@ -44,6 +48,9 @@ diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule
     plan->fell_back = n_members < needed;
     plan->combiner = plan->fell_back ? &dl_combiner_mean : rule->combiner;
     plan->tolerated = dl_combine_tolerated(rule, n_members);
+    plan->n_rows = n_members + plan->combiner->keeps;
+    plan->previous_coef = 0;
+    plan->scale = 1;
     plan->measure = plan->combiner->measure;
     if (rule->mixing == DL_MIX_NNM && !plan->fell_back) plan->measure = DL_MEASURE_WHOLE;
     if (!plan->fell_back || rule->fall_back) return DILOCO_OK;
@@ -56,16 +63,19 @@ diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule
 /* The parts' dot products, both triangles, and their sum. */
 static void fill_grams(dl_combine_plan *plan)
 {
-    size_t n = plan->n_members;
+    size_t n = plan->n_members, rows = plan->n_rows;
     memset(plan->whole, 0, n * n * sizeof *plan->whole);
     for (size_t part = 0; part < plan->n_parts; part++) {
-        double *gram = plan->gram + part * n * n;
+        double *gram = plan->gram + part * rows * rows;
         for (size_t a = 0; a < n; a++)
             for (size_t b = 0; b < a; b++)
-                gram[b * n + a] = gram[a * n + b];
-        for (size_t k = 0; k < n * n; k++)
-            plan->whole[k] += gram[k];
+                gram[b * rows + a] = gram[a * rows + b];
+        for (size_t a = 0; a < n; a++)
+            for (size_t b = 0; b < n; b++)
+                plan->whole[a * n + b] += gram[a * rows + b];
     }
+    for (size_t b = 0; rows > n && b <= n; b++)
+        plan->previous[b] = plan->gram[n * rows + b];
 }
 
 const double *dl_combine_plan_gram(const dl_combine_plan *plan)
@@ -119,7 +129,11 @@ static void mix_gram(dl_combine_plan *plan)
                 sum += row[m] * (double)plan->mix[b * n + m];
             plan->inputs_gram[a * n_inputs + b] = sum;
         }
+        plan->inputs_previous[a] = 0;
+        for (size_t m = 0; m < n; m++)
+            plan->inputs_previous[a] += (double)plan->mix[a * n + m] * plan->previous[m];
     }
+    plan->inputs_previous[n_inputs] = plan->previous[n];
 }
 
 static void mix(dl_combine_plan *plan, const dl_combine_rule *rule,
@@ -145,20 +159,62 @@ static dl_combine_view view_of(dl_combine_plan *plan, const dl_combine_rule *rul
                          .n = n_inputs,
                          .weight = measured->weight,
                          .norm2 = plan->mixed ? plan->norm2 : measured->norm2,
+                         .previous = plan->mixed ? plan->inputs_previous : plan->previous,
                          .plain = measured->plain && measured->plain[part],
                          .room = plan->room,
                          .order = plan->order};
-    if (plan->measure) v.gram = plan->mixed ? plan->inputs_gram : plan->gram + part * n * n;
+    bool by_tensor = plan->measure == DL_MEASURE_TENSORS;
+    const double *of_members = by_tensor ? plan->gram + part * n * n : plan->whole;
+    if (plan->measure) v.gram = plan->mixed ? plan->inputs_gram : of_members;
     for (size_t i = 0; plan->mixed && v.gram && i < n_inputs; i++)
         plan->norm2[i] = v.gram[i * n_inputs + i];
     return v;
 }
 
+/* The median of the members' norms, and 0 of nothing by nothing. */
+static double scale_to_median(dl_combine_plan *plan, const double *norm2, double own2)
+{
+    double median = sqrt(dl_median(plan->order, norm2, plan->n_members));
+    return own2 > 0 ? median / sqrt(own2) : 0;
+}
+
+/* What the coefficients come to gets the median of the members' norms. */
+static void rescale(dl_combine_plan *plan, const dl_combine_view *view, const double *norm2)
+{
+    double own2 = 0;
+    for (size_t a = 0; a < view->n; a++)
+        for (size_t b = 0; b < view->n; b++)
+            own2 += plan->c[a] * plan->c[b] * view->gram[a * view->n + b];
+    double scale = scale_to_median(plan, norm2, own2);
+    for (size_t i = 0; i < view->n; i++)
+        plan->c[i] *= scale;
+}
+
+void dl_combine_plan_rescale(dl_combine_plan *plan, const double *norm2, double own2)
+{
+    plan->scale = (float)scale_to_median(plan, norm2, own2);
+}
+
+/* The shares of the members alone, of what the state keeps no update of. */
+static void keep(dl_combine_plan *plan)
+{
+    size_t n = plan->n_members;
+    double sum = 0;
+    plan->previous_coef = (float)plan->c[plan->n_inputs];
+    for (size_t m = 0; m < n; m++)
+        sum += (double)plan->coef[m];
+    for (size_t m = 0; m < n; m++)
+        plan->coef[n + m] = (float)((double)plan->coef[m] / sum);
+}
+
 /* Of one part, for all members. */
-static void linear_part(dl_combine_plan *plan, const dl_combine_view *view, float *coef)
+static void linear_part(dl_combine_plan *plan, const dl_combine_view *view,
+                        const dl_combine_measured *measured, float *coef)
 {
     size_t n = plan->n_members;
     plan->combiner->coefficients(plan->c, view);
+    if (view->rule->rescale && plan->combiner->ignores_weights && !plan->combiner->keeps)
+        rescale(plan, view, measured->norm2);
     for (size_t m = 0; m < n; m++) {
         double sum = plan->mixed ? 0 : plan->c[m];
         for (size_t i = 0; plan->mixed && i < plan->n_inputs; i++)
@@ -203,6 +259,7 @@ void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
 {
     size_t n = plan->n_members;
     plan->n_parts = measured->n_parts;
+    plan->averaged_coef = plan->coef;
     if (plan->measure) fill_grams(plan);
     mix(plan, rule, measured);
     if (plan->combiner->elements) {
@@ -213,7 +270,9 @@ void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
     }
     for (size_t part = 0; part < plan->n_parts; part++) {
         dl_combine_view view = view_of(plan, rule, measured, part);
-        linear_part(plan, &view, plan->coef + part * n);
+        linear_part(plan, &view, measured, plan->coef + part * n);
     }
-    drop_unused(plan, plan->n_parts);
+    if (plan->combiner->keeps) keep(plan);
+    drop_unused(plan, plan->n_parts + plan->combiner->keeps);
+    if (plan->combiner->keeps) plan->averaged_coef = plan->coef + plan->n_used;
 }

@@ -18,19 +18,23 @@ typedef struct dl_combine_plan {
     size_t tolerated; /* how many hostile members it bears */
     dl_measure measure;
     size_t n_members, n_parts;
+    size_t n_rows; /* of a dot product matrix: the members, and behind them the previous update */
 
     size_t n_used; /* members that are read, ascending: */
     size_t *used;  /* [n_used] */
     /* Linear: coef[part * n_used + u]. By element: the inputs are the members used, or, where
      * they are `mixed`, input i is the sum over u of coef[i * n_used + u]. */
     float *coef;
+    const float *averaged_coef; /* [n_used] of what no optimizer moves and no update is kept of */
+    float previous_coef;        /* of the previous update, where the combiner keeps it */
+    float scale;                /* of what a combiner by element gives */
     bool mixed;
     size_t n_inputs;
 
-    double *gram; /* [n_parts][n_members * n_members], for who measures: the lower triangle */
+    double *gram; /* [n_parts][n_rows * n_rows], for who measures: the lower triangle */
 
     /* its own room */
-    double *whole, *inputs_gram, *norm2, *c, *room;
+    double *whole, *previous, *inputs_gram, *inputs_previous, *norm2, *c, *room;
     float *mix;
     size_t *order, *chosen;
 } dl_combine_plan;
@@ -54,6 +58,10 @@ typedef struct dl_combine_measured {
 /* plan->gram was filled where plan->measure asks for it. */
 void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
                             const dl_combine_measured *measured);
+
+/* … and where the rule rescales what a combiner by element gives: own2 is the square of its norm.
+ */
+void dl_combine_plan_rescale(dl_combine_plan *plan, const double *norm2, double own2);
 
 /* The dot products over the fragment, [n_members * n_members]; NULL when nothing was measured. */
 const double *dl_combine_plan_gram(const dl_combine_plan *plan);

@@ -14,6 +14,7 @@ enum { MAX_N = 70, MAX_D = 130 };
 typedef struct scene {
     dl_combine_rule rule;
     float x[MAX_N][MAX_D], weight[MAX_N], G[MAX_D];
+    float previous[MAX_D]; /* G of the commit before */
     size_t n, d;
     bool plain;
     uint64_t seed;
@@ -29,10 +30,11 @@ static dl_combine_rule rule_of(const char *combiner)
     rule.trim = 200000000;
     rule.byzantine = 1;
     rule.bucket_size = 2;
+    rule.clip_radius = 1;
     return rule;
 }
 
-static void apply(scene *s, dl_combine_plan *plan)
+static void apply(scene *s, dl_combine_plan *plan, const double *norm2)
 {
     static float mixed[MAX_N][MAX_D], room[(MAX_N + 1) * DL_SORT_LANES];
     const float *used[MAX_N], *inputs[MAX_N];
@@ -40,6 +42,8 @@ static void apply(scene *s, dl_combine_plan *plan)
         used[u] = s->x[plan->used[u]];
     if (!plan->combiner->elements) {
         dl_weighted_sum(s->G, used, plan->coef, plan->n_used, s->d);
+        for (size_t i = 0; i < s->d; i++)
+            s->G[i] = fmaf(plan->previous_coef, s->previous[i], s->G[i]);
         return;
     }
     for (size_t i = 0; i < plan->n_inputs; i++) {
@@ -48,12 +52,16 @@ static void apply(scene *s, dl_combine_plan *plan)
             dl_weighted_sum(mixed[i], used, plan->coef + i * plan->n_used, plan->n_used, s->d);
     }
     plan->combiner->elements(s->G, inputs, plan->n_inputs, &s->rule, room, s->d);
+    if (s->rule.rescale && s->rule.combiner->ignores_weights)
+        dl_combine_plan_rescale(plan, norm2, dl_norm2(s->G, s->d));
+    for (size_t i = 0; i < s->d; i++)
+        s->G[i] *= plan->scale;
 }
 
 static diloco_status combine(scene *s)
 {
     double norm2[MAX_N];
-    const float *x[MAX_N];
+    const float *x[MAX_N + 1];
     dl_arena measure = {0}, arena;
     dl_combine_plan plan;
     dl_combine_plan_layout(&plan, &measure, &s->rule, s->n, 1);
@@ -63,6 +71,7 @@ static diloco_status combine(scene *s)
         x[m] = s->x[m];
         norm2[m] = dl_norm2(x[m], s->d);
     }
+    x[s->n] = s->previous;
     diloco_status status = dl_combine_plan_begin(&plan, &s->rule, s->n);
     if (!status) {
         dl_combine_measured measured = {.weight = s->weight,
@@ -70,9 +79,9 @@ static diloco_status combine(scene *s)
                                         .n_parts = 1,
                                         .plain = &s->plain,
                                         .bucket_seed = s->seed};
-        if (plan.measure) dl_gram_block(plan.gram, x, s->n, s->d);
+        if (plan.measure) dl_gram_block(plan.gram, x, plan.n_rows, s->d);
         dl_combine_plan_finish(&plan, &s->rule, &measured);
-        apply(s, &plan);
+        apply(s, &plan, norm2);
         s->first_used = plan.used[0];
     }
     s->plan = plan;
@@ -193,7 +202,8 @@ TEST(each_rule_states_what_it_needs_and_bears)
                 {"trimmed_mean", 2, 5, 2, 2}, {"krum", 2, 7, 2, 2},
                 {"multi_krum", 2, 7, 2, 2},   {"bulyan", 2, 11, 2, 2},
                 {"krum", 4, 11, 4, 4},        {"geometric_median", 2, 5, 5, 2},
-                {"bulyan", 3, 15, 0, 0},      {"median", 0, 1, 5, 0}};
+                {"bulyan", 3, 15, 0, 0},      {"median", 0, 1, 5, 0},
+                {"centered_clip", 2, 5, 5, 2}};
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         dl_combine_rule rule = rule_of(rows[k].name);
         rule.byzantine = rows[k].f;
@@ -301,6 +311,75 @@ static scene *weighted(const char *combiner)
     for (size_t m = 0; m < 8; m++)
         s->weight[m] = weight[m] / 24;
     return s;
+}
+
+/* By its definition, vector by vector; norms are found in float64. */
+static void clip_by_definition(double *v, const scene *s, int steps)
+{
+    for (int step = 0; step < steps; step++) {
+        double distance[MAX_N], next[MAX_D];
+        size_t order[MAX_N];
+        memcpy(next, v, s->d * sizeof *v);
+        for (size_t m = 0; m < s->n; m++) {
+            distance[m] = 0;
+            for (size_t i = 0; i < s->d; i++)
+                distance[m] += ((double)s->x[m][i] - v[i]) * ((double)s->x[m][i] - v[i]);
+            distance[m] = sqrt(distance[m]);
+        }
+        double r = s->rule.clip_radius * dl_median(order, distance, s->n);
+        for (size_t m = 0; m < s->n; m++)
+            for (size_t i = 0; i < s->d; i++)
+                next[i] += ((double)s->x[m][i] - v[i]) * fmin(1, r / distance[m]) / (double)s->n;
+        memcpy(v, next, s->d * sizeof *v);
+    }
+}
+
+TEST(centered_clipping_begins_at_the_last_update_and_has_the_values_of_its_definition)
+{
+    for (int seed = 0; seed < 4; seed++) {
+        scene *s = scene_of("centered_clip", 8, 3, X);
+        double v[3];
+        s->rule.clip_radius = seed < 2 ? 1 : 0.5;
+        for (size_t i = 0; i < 3; i++)
+            s->previous[i] = seed % 2 ? X[3 * seed + i] + 2 : 0, v[i] = (double)s->previous[i];
+        clip_by_definition(v, s, 3);
+        gives(s, v, 2e-6);
+    }
+}
+
+TEST(centered_clipping_goes_behind_mixing)
+{
+    scene *s = scene_of("centered_clip", 8, 3, X);
+    double v[3] = {1, -2, 4};
+    static scene mixed;
+    s->rule.mixing = DL_MIX_BUCKETING;
+    s->rule.bucket_size = 1; /* a shuffle: the order of inputs changes nothing */
+    for (size_t i = 0; i < 3; i++)
+        s->previous[i] = (float)v[i];
+    mixed = *s;
+    clip_by_definition(v, &mixed, 3);
+    gives(s, v, 2e-6);
+}
+
+TEST(a_rescaled_rule_has_the_direction_it_had_and_the_median_norm)
+{
+    static const char *const names[] = {"median",     "trimmed_mean", "krum",
+                                        "multi_krum", "bulyan",       "geometric_median"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        scene *s = scene_of(names[k], 8, 3, X);
+        float G[3];
+        double norm2[8];
+        size_t order[8];
+        CHECK_OK(combine(s));
+        memcpy(G, s->G, sizeof G);
+        for (size_t m = 0; m < 8; m++)
+            norm2[m] = dl_norm2(s->x[m], 3);
+        const double scale = sqrt(dl_median(order, norm2, 8) / dl_norm2(G, 3));
+        s->rule.rescale = true;
+        gives(s, (double[]){scale * G[0], scale * G[1], scale * G[2]}, 1e-5);
+        memset(s->x, 0, sizeof s->x);
+        gives(s, (double[]){0, 0, 0}, 0); /* nothing is nothing */
+    }
 }
 
 TEST(alg1_the_mean_of_three_is_their_mean_and_weights_count)
@@ -536,6 +615,9 @@ TEST_MAIN(swm18_trimming_a_fifth_of_five_drops_one_at_either_end,
           nearest_neighbour_mixing_goes_before_any_robust_rule,
           buckets_are_means_of_a_shuffle_that_the_seed_decides,
           the_geometric_median_of_a_majority_is_where_the_majority_is,
+          centered_clipping_begins_at_the_last_update_and_has_the_values_of_its_definition,
+          centered_clipping_goes_behind_mixing,
+          a_rescaled_rule_has_the_direction_it_had_and_the_median_norm,
           alg1_the_mean_of_three_is_their_mean_and_weights_count,
           clipped_mean_scales_the_longer_half_to_the_median_norm,
           rda_is_the_mean_norm_times_the_mean_direction, rda_of_members_that_cancel_is_their_mean,

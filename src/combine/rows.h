@@ -6,7 +6,7 @@
 
 extern const dl_combiner dl_combiner_mean, dl_combiner_clipped_mean, dl_combiner_rda,
     dl_combiner_median, dl_combiner_trimmed_mean, dl_combiner_krum, dl_combiner_multi_krum,
-    dl_combiner_bulyan, dl_combiner_geometric_median;
+    dl_combiner_bulyan, dl_combiner_geometric_median, dl_combiner_centered_clip;
 
 #define DL_COMBINE_OPTION(name) "server.diloco." name
 

@@ -102,7 +102,8 @@ static void elements(float *G, const float *const *x, size_t n_inputs, const dl_
 const dl_combiner dl_combiner_trimmed_mean = {
     .name = "trimmed_mean",
     .summary = "each element's mean without the smallest and largest values",
-    .options = {DL_COMBINE_OPTION("trim"), DL_COMBINE_OPTION("robust_fallback")},
+    .options = {DL_COMBINE_OPTION("trim"), DL_COMBINE_OPTION("robust_fallback"),
+                DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
     .needed = needed,
     .tolerated = trimmed,

@@ -54,6 +54,7 @@ void dl_step_spread(double *norm2, const float *const *g, const float *const *we
 
 typedef struct measuring {
     const dl_outer_step_args *args;
+    const dl_fragment_state *in;
     dl_outer_scratch *scratch;
     const dl_stretch *stretches; /* one, of all, where tensors are not told apart */
     size_t n_f32;
@@ -61,24 +62,37 @@ typedef struct measuring {
 
 static double *partial(const measuring *m, size_t leaf, size_t stretch)
 {
-    return m->scratch->partial + (leaf + stretch) * m->args->n_members * m->args->n_members;
+    const size_t n_rows = m->scratch->plan.n_rows;
+    return m->scratch->partial + (leaf + stretch) * n_rows * n_rows;
+}
+
+/* The previous update is as long as what trains, and counts as 0 behind that. */
+static void gather_previous(const measuring *m, dl_step_room *room, size_t at, size_t n)
+{
+    const size_t n_trained = m->args->manifest->fragments[m->args->fragment].n_trained;
+    const size_t there = at < n_trained ? dl_size_min(n, n_trained - at) : 0;
+    const float *previous = m->in->outer[m->args->outer->n_state - 1];
+    if (there) memcpy(room->G, previous + at, there * sizeof *room->G);
+    memset(room->G + there, 0, (n - there) * sizeof *room->G);
 }
 
 static void measure_block(const measuring *m, dl_step_room *room, size_t *stretch, size_t at,
                           size_t n)
 {
-    const size_t n_members = m->args->n_members;
+    const size_t n_members = m->args->n_members, n_rows = m->scratch->plan.n_rows;
     dl_step_gather(m->args, room, NULL, n_members, at, n);
+    if (n_rows > n_members) gather_previous(m, room, at, n);
     for (size_t from = at, end; from < at + n; from = end) {
         while (m->stretches[*stretch].end <= from)
             ++*stretch;
         end = dl_size_min(at + n, m->stretches[*stretch].end);
         double *sums = partial(m, from / DL_LEAF_FLOATS, *stretch);
         if (from % DL_LEAF_FLOATS == 0 || from == m->stretches[*stretch].begin)
-            memset(sums, 0, n_members * n_members * sizeof *sums);
+            memset(sums, 0, n_rows * n_rows * sizeof *sums);
         for (size_t k = 0; k < n_members; k++)
             room->inputs[k] = room->members[k] + (from - at);
-        dl_gram_block(sums, room->inputs, n_members, end - from);
+        room->inputs[n_members] = room->G + (from - at);
+        dl_gram_block(sums, room->inputs, n_rows, end - from);
     }
 }
 
@@ -96,7 +110,7 @@ static void measure_part(void *context, int part, int n_parts)
 
 static void add_up(const measuring *m, size_t n_stretches)
 {
-    const size_t square = m->args->n_members * m->args->n_members;
+    const size_t square = m->scratch->plan.n_rows * m->scratch->plan.n_rows;
     double *gram = m->scratch->plan.gram;
     memset(gram, 0, n_stretches * square * sizeof *gram);
     for (size_t at = 0, stretch = 0; at < m->n_f32;) {
@@ -109,13 +123,14 @@ static void add_up(const measuring *m, size_t n_stretches)
     }
 }
 
-void dl_step_measure(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t n_f32,
-                     dl_pool *pool)
+void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in,
+                     dl_outer_scratch *scratch, size_t n_f32, dl_pool *pool)
 {
     const dl_stretch all = {.begin = 0, .end = n_f32};
     const size_t *first = scratch->first_stretch + args->fragment;
     bool by_tensor = scratch->plan.measure == DL_MEASURE_TENSORS;
     measuring m = {.args = args,
+                   .in = in,
                    .scratch = scratch,
                    .stretches = by_tensor ? scratch->stretches + first[0] : &all,
                    .n_f32 = n_f32};

@@ -1,6 +1,7 @@
 /* outer.c - the table of outer optimizers. */
 #include "outer/rows.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static const dl_outer *const rows[] = {
@@ -19,6 +20,35 @@ const dl_outer *dl_outer_find(const char *name)
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i]->name, name) == 0) return rows[i];
     return NULL;
+}
+
+/* The rows once more, each with the last update behind its own vectors. */
+static dl_outer keeping[N_ROWS];
+static pthread_once_t keeping_once = PTHREAD_ONCE_INIT;
+
+static void make_keeping(void)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        dl_outer *row = &keeping[i];
+        *row = *rows[i];
+        DL_ASSERT(row->n_state < DL_OUTER_MAX_STATE);
+        row->state_names[row->n_state++] = "update";
+        row->keeps = true;
+    }
+}
+
+const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner)
+{
+    if (!combiner || !combiner->keeps) return dl_outer_find(name);
+    pthread_once(&keeping_once, make_keeping);
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (strcmp(keeping[i].name, name) == 0) return &keeping[i];
+    return NULL;
+}
+
+const dl_outer *dl_outer_of(const dl_config *config)
+{
+    return dl_outer_beside(config->outer_optimizer, dl_combiner_find(config->combiner));
 }
 
 dl_outer_settings dl_outer_settings_of(const dl_config *config)

@@ -8,8 +8,7 @@
 #ifndef DL_OUTER_OUTER_H
 #define DL_OUTER_OUTER_H
 
-#include "base/config.h"
-#include "tensor/kernels.h"
+#include "combine/combine.h"
 
 enum {
     DL_OUTER_MAX_STATE = 3,
@@ -54,6 +53,8 @@ typedef struct dl_outer {
     const char *name;
     const char *summary;
     int n_state; /* f32 vectors as long as the trained region, zero at first */
+    bool keeps;  /* the last of them is the update G of the commit before, for a combiner that
+                  * reads it (combine.h); the row itself knows nothing of it */
     const char *state_names[DL_OUTER_MAX_STATE]; /* "momentum": names in a snapshot */
     int n_scalars;
     const char *scalar_names[DL_OUTER_MAX_SCALARS]; /* "lr", "mu": names in an entry */
@@ -78,6 +79,9 @@ typedef struct dl_outer {
 
 const dl_outer *dl_outer_find(const char *name);
 const dl_outer *dl_outer_at(size_t i);
+/* The row with one vector more, where the combiner keeps the last update. NULL: there is none. */
+const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner);
+const dl_outer *dl_outer_of(const dl_config *config); /* of a run */
 
 /* Is there such an optimizer, and do its options fit together? DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_outer_check(const dl_config *config);

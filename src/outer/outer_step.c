@@ -71,7 +71,7 @@ static piece piece_at(const step *s, size_t begin, size_t end)
 {
     static const float one = 1; /* averaged: theta <- fma(-1, G, theta) */
     bool trained = begin < s->shape.n_trained;
-    piece p = {begin, end, &dl_outer_sgd, &one, false, s->plan->coef};
+    piece p = {begin, end, &dl_outer_sgd, &one, false, s->plan->averaged_coef};
     if (trained)
         p = (piece){begin,          dl_size_min(end, s->shape.n_trained),
                     s->args->outer, s->args->scalars,
@@ -90,6 +90,13 @@ static void find_bad(const step *s, dl_step_room *room, piece p)
         room->bad = bad;
         room->bad_vector = v;
     }
+}
+
+/* The last state vector becomes G, which is laid down. */
+static void keep(const dl_outer_block *b, int n_state)
+{
+    memcpy(b->state_out[n_state - 1], b->g[0], b->n * sizeof(float));
+    if (b->hash) dl_leaf_add(&b->hash[n_state], b->state_out[n_state - 1], b->n * sizeof(float));
 }
 
 /* Step one piece with G from the members, or, with n_members 0, with g[0] as G; norm2 becomes
@@ -112,6 +119,7 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
         b.state[k] = s->in->outer[k] + p.begin;
     }
     p.rule->block(&b);
+    if (p.rule->keeps) keep(&b, p.rule->n_state);
     if (b.bad) find_bad(s, room, p);
     if (norm2) memcpy(norm2, b.norm2, sizeof b.norm2);
 }
@@ -130,6 +138,16 @@ static void combine_elements(const step *s, dl_step_room *room, size_t n)
         inputs = room->inputs;
     }
     plan->combiner->elements(room->G, inputs, plan->n_inputs, &s->scratch->rule, room->sort, n);
+    for (size_t i = 0; plan->scale != 1 && i < n; i++)
+        room->G[i] *= plan->scale;
+}
+
+/* The previous update's share of a block. */
+static void add_previous(const step *s, float *G, size_t at, size_t n)
+{
+    const float *previous = s->in->outer[s->args->outer->n_state - 1];
+    for (size_t i = at; i < dl_size_min(at + n, s->shape.n_trained); i++)
+        G[i - at] = fmaf(s->plan->previous_coef, previous[i], G[i - at]);
 }
 
 /* By coefficients, which may change from tensor to tensor. */
@@ -142,6 +160,7 @@ static void combine_linear(const step *s, dl_step_room *room, size_t at, size_t 
             room->inputs[u] = room->members[u] + (from - at);
         dl_weighted_sum(room->G + (from - at), room->inputs, p.coef, s->plan->n_used, end - from);
     }
+    if (s->plan->combiner->keeps) add_previous(s, room->G, at, n);
 }
 
 /* The sums of members are measured; G is laid down in room->G. */
@@ -174,7 +193,7 @@ static void step_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
     double norm2[DL_OUTER_MAX_SUMS];
     piece p = piece_at(s, at, at + n);
-    if (p.end == at + n && !s->plan->combiner->elements) {
+    if (p.end == at + n && !s->plan->combiner->elements && !s->args->outer->keeps) {
         step_piece(s, room, p, room->members, s->plan->n_used, norm2);
     } else {
         combine(s, room, at, n, norm2);
@@ -498,6 +517,29 @@ static uint64_t bucket_seed(const step *s)
     return seed;
 }
 
+static void norm_part(void *context, int part, int n_parts)
+{
+    const step *s = context;
+    dl_step_room *room = &s->scratch->rooms[part];
+    dl_fp_state saved = dl_fp_enter();
+    size_t begin, end;
+    dl_part_range(&begin, &end, s->n_f32, DL_LEAF_FLOATS, part, n_parts);
+    for (; begin < end; begin += DL_BLOCK) {
+        const size_t n = dl_size_min(DL_BLOCK, end - begin);
+        dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, begin, n);
+        combine_elements(s, room, n);
+        s->scratch->sums[SUM_G][begin / DL_BLOCK] = dl_block_norm2(room->G, n);
+    }
+    dl_fp_leave(saved);
+}
+
+/* Only a walk tells how long it is what a combiner by element gives. */
+static void rescale(step *s, dl_pool *pool)
+{
+    dl_pool_run(pool, norm_part, s);
+    dl_combine_plan_rescale(&s->scratch->plan, s->scratch->norm2, total(s, SUM_G));
+}
+
 /* Which members, with which coefficients. */
 static diloco_status make_plan(step *s, dl_pool *pool)
 {
@@ -511,7 +553,7 @@ static diloco_status make_plan(step *s, dl_pool *pool)
     s->by_tensor = plan->measure == DL_MEASURE_TENSORS;
     for (size_t m = 0; m < s->args->n_members; m++)
         scratch->norm2[m] = s->args->members[m].norm2;
-    if (plan->measure) dl_step_measure(s->args, scratch, s->n_f32, pool);
+    if (plan->measure) dl_step_measure(s->args, s->in, scratch, s->n_f32, pool);
     if (s->by_tensor) {
         measured.n_parts = first[1] - first[0];
         measured.plain = scratch->plain;
@@ -521,6 +563,7 @@ static diloco_status make_plan(step *s, dl_pool *pool)
     if (scratch->rule.mixing == DL_MIX_BUCKETING) measured.bucket_seed = bucket_seed(s);
     dl_combine_plan_finish(plan, &scratch->rule, &measured);
     s->n_sums = count_sums(plan);
+    if (scratch->rule.rescale && plan->combiner->elements) rescale(s, pool);
     return DILOCO_OK;
 }
 

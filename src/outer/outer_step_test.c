@@ -55,12 +55,14 @@ static void open_world_of(world *w, const diloco_tensor *tensors, size_t n, cons
     *w = (world){0};
     CHECK_OK(dl_manifest_init(&w->manifest, tensors, n, false));
     dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "combiner", rule->combiner->name, "test"));
+    CHECK_OK(dl_config_set(&config, "server.diloco.outer_optimizer", outer, "test"));
     CHECK_OK(dl_codec_form_init(&w->form, &config, &w->manifest, 0));
     w->shape = w->manifest.fragments[0];
     w->n_f32 = w->shape.n_trained + w->shape.n_averaged;
     w->args = (dl_outer_step_args){.manifest = &w->manifest,
                                    .form = &w->form,
-                                   .outer = dl_outer_find(outer),
+                                   .outer = dl_outer_of(&config),
                                    .members = w->members,
                                    .weight = w->weight,
                                    .raw = w->raw};
@@ -516,6 +518,7 @@ static dl_combine_rule rule_of(const char *combiner, dl_mixing mixing)
                             .mixing = mixing,
                             .trim = 200000000,
                             .byzantine = 1,
+                            .clip_radius = 1,
                             .bucket_size = 1};
     CHECK(rule.combiner);
     return rule;
@@ -592,7 +595,46 @@ TEST(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_and_t
         for (int mixing = DL_MIX_NONE; mixing <= DL_MIX_BUCKETING; mixing++) {
             dl_combine_rule rule = rule_of(dl_combiner_at(k)->name, (dl_mixing)mixing);
             if (!mixing || rule.combiner->ignores_weights) check_rule(&rule, &w.facts);
+            rule.rescale = true;
+            if (rule.combiner->ignores_weights && !rule.combiner->keeps)
+                check_rule(&rule, &w.facts);
         }
+    close_world(&w);
+}
+
+/* At lr 1, theta moves by what is kept; what is averaged by its members' mean. */
+TEST(p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it)
+{
+    dl_combine_rule rule = rule_of("centered_clip", DL_MIX_NONE);
+    world w;
+    open_world_of(&w, many, MANY, "sgd", 2, &rule);
+    CHECK(w.args.outer->keeps && w.args.outer->n_state == 1);
+    CHECK_STR("update", w.args.outer->state_names[0]);
+    w.args.scalars[0] = 1;
+    memset(w.in.outer[0], 0, w.shape.n_trained * sizeof(float));
+    memset(w.in.theta, 0, w.n_f32 * sizeof(float));
+    for (size_t m = 1; m < 5; m++)
+        memcpy(w.g[m], w.g[0], w.n_f32 * sizeof(float));
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    for (size_t i = 0; i < w.n_f32; i++) {
+        CHECK_NEAR(w.g[0][i], -w.out.theta[i], 1e-6); /* all agree */
+        if (i < w.shape.n_trained) CHECK(w.out.outer[0][i] == -w.out.theta[i]);
+    }
+    CHECK_INT(2, w.facts.tolerated);
+    w.in = w.out; /* members of nothing: clipped at half of the way, three times */
+    float *first = calloc(w.shape.n_trained, sizeof *first);
+    memcpy(first, w.in.outer[0], w.shape.n_trained * sizeof *first);
+    for (size_t m = 0; m < 5; m++)
+        memset(w.g[m], 0, w.n_f32 * sizeof(float));
+    dl_outer_scratch_destroy(w.scratch);
+    rule.clip_radius = 0.5;
+    CHECK_OK(dl_outer_scratch_create(&w.scratch, &w.manifest, &rule, MAX_MEMBERS, 2));
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out)); /* in place */
+    for (size_t i = 0; i < w.shape.n_trained; i++)
+        CHECK_NEAR(first[i] / 8, w.out.outer[0][i], 1e-7);
+    free(first);
     close_world(&w);
 }
 
@@ -792,6 +834,7 @@ TEST(a_scratch_of_no_members_or_threads_is_refused)
 
 TEST_MAIN(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set,
           in_place_gives_the_same_state, sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
+          p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it,
           momentum_is_kept_for_trained_elements_only,
           adamw_decays_matrices_only_wherever_they_lie_in_a_block,
           integers_are_averaged_and_rounded_half_up,

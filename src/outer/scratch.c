@@ -39,12 +39,12 @@ static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches
     bool mixes = s->rule.mixing != DL_MIX_NONE, elements = combiner->elements != NULL;
     size_t n = s->max_members, n_parts = 0, square;
     if (mixes || combiner->measure) n_parts = n_f32 / DL_LEAF_FLOATS + 1 + most_stretches;
-    if (!dl_size_mul(&square, n, n)) square = SIZE_MAX;
+    if (!dl_size_mul(&square, n + 1, n + 1)) square = SIZE_MAX;
     if (!dl_size_mul(&n_parts, n_parts, square)) n_parts = SIZE_MAX;
     for (int t = 0; t < s->n_threads; t++) {
         dl_step_room room = s->rooms ? s->rooms[t] : (dl_step_room){0};
         room.mixed = DL_ARENA_ARRAY(arena, float, mixes &&elements ? n *DL_MEMBER_STRIDE : 0);
-        room.inputs = DL_ARENA_ARRAY(arena, const float *, n);
+        room.inputs = DL_ARENA_ARRAY(arena, const float *, n + 1);
         room.sort = DL_ARENA_ARRAY(arena, float, elements ? dl_sort_room(n) : 0);
         if (s->rooms) s->rooms[t] = room;
     }

@@ -26,7 +26,7 @@ typedef struct dl_step_room {
     float *decoded;        /* [max_members * DL_MEMBER_STRIDE] */
     const float **members; /* [max_members] this block of each: in `decoded`, or a view */
     float *mixed;          /* [max_members * DL_MEMBER_STRIDE] inputs that are sums of members */
-    const float **inputs;  /* [max_members] */
+    const float **inputs;  /* [max_members + 1] */
     float *sort;           /* [dl_sort_room(max_members)] */
     size_t bad;            /* the first element with a result that is not finite; SIZE_MAX: none */
     int bad_vector;        /* which vector it is in */
@@ -46,7 +46,7 @@ struct dl_outer_scratch {
     dl_combine_plan plan;
     double *norm2;   /* [max_members] of the members, from their checks */
     bool *plain;     /* [stretches of the largest fragment] */
-    double *partial; /* dot products of a leaf's part in a stretch, [max_members^2] each */
+    double *partial; /* dot products of a leaf's part in a stretch, [(max_members + 1)^2] each */
 };
 
 /* This block of the members that `which` lists, into room->members. */
@@ -57,8 +57,9 @@ void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const si
 void dl_step_spread(double *norm2, const float *const *g, const float *const *weights, int n_sums,
                     size_t n_members, size_t n);
 
-/* The dot products that scratch->plan wants, into plan.gram: one walk over memory. */
-void dl_step_measure(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t n_f32,
-                     dl_pool *pool);
+/* The dot products that scratch->plan wants, into plan.gram: one walk over memory; `in` has the
+ * previous update. */
+void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in,
+                     dl_outer_scratch *scratch, size_t n_f32, dl_pool *pool);
 
 #endif

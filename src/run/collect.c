@@ -156,7 +156,7 @@ static diloco_status first_base(uint64_t *base, sweep *s)
     DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = dl_store_get(s->store, &text, key, s->until);
-    const dl_outer *outer = dl_outer_find(s->run->config.outer_optimizer);
+    const dl_outer *outer = dl_outer_of(&s->run->config);
     if (!status) status = dl_entry_read(&before, text.data, text.len, outer);
     *base = s->floor;
     for (size_t i = 0; i < before.roster.n && !status; i++)

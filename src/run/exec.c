@@ -181,7 +181,7 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
     if (x->a.tensors) list_local_tensors(x);
-    const dl_outer *outer = dl_outer_find(x->a.run->config.outer_optimizer);
+    const dl_outer *outer = dl_outer_of(&x->a.run->config);
     if (!outer)
         return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
                        x->a.run->config.outer_optimizer);

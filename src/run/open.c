@@ -195,8 +195,7 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
 static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl_run_creation *what)
 {
     dl_state state;
-    DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_find(what->config->outer_optimizer), 1,
-                         1, 1));
+    DL_TRY(dl_state_init(&state, &file->manifest, dl_outer_of(what->config), 1, 1, 1));
     tensors_to_state(&state, what->tensors, what->n_tensors);
     diloco_status status = continue_outer(&state, what->config);
     if (!status) status = must_be_finite(&state);

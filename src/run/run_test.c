@@ -184,11 +184,14 @@ static void check_liar(const char *combiner, const char *store, double expected,
     free(all[0].record);
 }
 
-TEST(swm21_one_liar_of_three_moves_the_mean_and_not_the_median)
+TEST(swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule)
 {
     check_liar("mean", "mem://mean", 2.0 * 998 / 3, 1e-3);
     check_liar("median", "mem://median", -2, 1e-6);
     check_liar("geometric_median", "mem://geomedian", -2, 5e-3); /* ten steps */
+    /* two thirds of the way are left after each of three steps, and the second entry goes on from
+     * the update of the first */
+    check_liar("centered_clip", "mem://centered", -2 + 8.0 / 27 + 64.0 / 729, 1e-4);
 }
 
 /* ---- LIB-20: two replicas, four steps, two entries, different data ------------------------- */
@@ -534,7 +537,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           schedule_free_trains_from_y_and_shows_x,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
-          swm21_one_liar_of_three_moves_the_mean_and_not_the_median,
+          swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,

@@ -27,7 +27,7 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
     dl_entry entry;
     DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    const dl_outer *outer = dl_outer_find(r->file.config.outer_optimizer);
+    const dl_outer *outer = dl_outer_of(&r->file.config);
     dl_hash before = r->digest;
     diloco_status status = DILOCO_OK;
     for (uint64_t e = 0; e < end && !status; e++) {

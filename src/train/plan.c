@@ -89,7 +89,7 @@ static size_t kept_beside(const dl_config *config, const dl_schedule *s, const l
 static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *config,
                                    const dl_manifest *manifest)
 {
-    const dl_outer *outer = dl_outer_find(config->outer_optimizer);
+    const dl_outer *outer = dl_outer_of(config);
     largest most;
     dl_schedule schedule;
     DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));

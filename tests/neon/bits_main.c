@@ -94,6 +94,7 @@ static const struct combined {
     {"multi_krum", "43ada671d488a747266492178613e734", "fc54f1d9284e2c6bdb613b5932234120"},
     {"bulyan", "f40013d67caea2aa574ea8c7f1f4ddde", "91de2f4b697f549549e894c977ef6d9c"},
     {"geometric_median", "45e0f62e6ba4d70c87e08cb3b4d2daae", "b02e1491634fcf27c64191a6014c51f7"},
+    {"centered_clip", "cbd130cc8fa687d1297b23445f1e5d67", "20420e3c1d9dd4111580eb1efd084a4c"},
 };
 enum { N_COMBINED = sizeof combined / sizeof combined[0] };
 
@@ -236,19 +237,21 @@ static int check_combiner(const dl_manifest *manifest, const dl_codec_form *form
     dl_combine_rule rule = {.combiner = dl_combiner_find(want->combiner),
                             .mixing = mixing,
                             .trim = 200000000,
-                            .byzantine = 1};
+                            .byzantine = 1,
+                            .clip_radius = 1};
     dl_outer_scratch *scratch;
     dl_outer_step_facts facts;
-    dl_fragment_state s = {.theta = theta};
+    dl_fragment_state s = {.theta = theta, .outer = {state[0]}};
     float weight[MANY];
     char name[64];
     fill(theta, N, 1);
+    fill(state[0], N, 3);
     for (size_t m = 0; m < MANY; m++)
         weight[m] = (float)((double)(m + 1) / 28);
     contribute(form, members, MANY);
     dl_outer_step_args args = {.manifest = manifest,
                                .form = form,
-                               .outer = dl_outer_find("sgd"),
+                               .outer = dl_outer_beside("sgd", rule.combiner),
                                .scalars = {0.7f},
                                .n_members = MANY,
                                .members = members,
