@@ -32,7 +32,7 @@ endfunction()
 
 # Symbols are hidden unless marked DILOCO_API. In these folders dl_ names stay visible to the
 # linker, because libdiloco-train uses them; the version script says who may.
-set(core base tensor codec combine outer store run)
+set(core base tensor codec combine outer loop store run)
 foreach(folder ${core})
   if(TARGET dl_${folder})
     set_target_properties(dl_${folder} PROPERTIES C_VISIBILITY_PRESET default)

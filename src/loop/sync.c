@@ -1,0 +1,140 @@
+/* sync.c - when, and the two halves of a synchronisation (include/diloco/loop.h).
+ *
+ *      idle --prepare--> in flight --perform--> idle
+ *
+ * 1. Between the halves g belongs to the communicator.
+ * 2. Every all-reduce that began is waited for, whatever went wrong beside it.
+ * 3. Once prepared, this replica votes, so that nobody waits for it; what went wrong since
+ *    start_quorum is kept in `flight` and is the vote. */
+#include "loop/loop.h"
+
+#include <stdio.h>
+
+/* ---- prepare */
+
+static diloco_status keep(dl_loop_flight *flight, diloco_status status)
+{
+    if (status && !flight->status) {
+        flight->status = status;
+        snprintf(flight->text, sizeof flight->text, "%s", diloco_error_text());
+    }
+    return status;
+}
+
+static diloco_status begin_part(diloco_loop *loop, int fragment, uint32_t i)
+{
+    dl_loop_part *part = &loop->fragments[fragment].parts[i];
+    diloco_reduce reduce = {.entry = loop->entry,
+                            .fragment = (uint32_t)fragment,
+                            .part = i,
+                            .tensor = part->tensor,
+                            .quantize = loop->options.should_quantize,
+                            .data = loop->g + part->begin,
+                            .n = part->n};
+    diloco_status status =
+        loop->communicator.all_reduce(loop->communicator.user, &reduce, &part->handle);
+    if (!status) return DILOCO_OK;
+    return dl_fail(status, "entry %llu, fragment %d: all-reduce of part %u could not begin (%s)",
+                   (unsigned long long)loop->entry, fragment, i, diloco_status_name(status));
+}
+
+diloco_status diloco_loop_prepare(diloco_loop *loop)
+{
+    DL_TRY(dl_loop_idle(loop, "prepare"));
+    const diloco_communicator *c = &loop->communicator;
+    diloco_status status = c->start_quorum ? c->start_quorum(c->user) : DILOCO_OK;
+    if (status) return dl_fail(status, "start_quorum failed (%s)", diloco_status_name(status));
+    loop->entry = c->current_step ? c->current_step(c->user) : loop->commits;
+    int fragment = (int)(loop->entry % loop->options.fragments);
+    loop->flight = (dl_loop_flight){.fragment = fragment};
+    status = dl_loop_delta(loop, fragment);
+    size_t n_parts = loop->fragments[fragment].n_parts;
+    for (; !status && loop->flight.n_begun < n_parts; loop->flight.n_begun += !status)
+        status = begin_part(loop, fragment, (uint32_t)loop->flight.n_begun);
+    keep(&loop->flight, status);
+    return DILOCO_OK; /* told by perform */
+}
+
+/* ---- perform */
+
+static void wait_for_all(diloco_loop *loop, int fragment)
+{
+    const diloco_communicator *c = &loop->communicator;
+    for (size_t i = 0; i < loop->flight.n_begun; i++) {
+        diloco_status status = c->wait(c->user, loop->fragments[fragment].parts[i].handle);
+        if (status)
+            keep(&loop->flight,
+                 dl_fail(status, "entry %llu, fragment %d: waiting for part %zu failed (%s)",
+                         (unsigned long long)loop->entry, fragment, i, diloco_status_name(status)));
+    }
+    if (!loop->flight.status) keep(&loop->flight, dl_loop_check_g(loop, fragment));
+    if (!loop->flight.status && c->errored && c->errored(c->user))
+        keep(&loop->flight, dl_fail(DILOCO_EIO,
+                                    "entry %llu, fragment %d: the communicator says that an "
+                                    "all-reduce failed",
+                                    (unsigned long long)loop->entry, fragment));
+}
+
+/* A vote that fails is a no. */
+static bool vote(diloco_loop *loop)
+{
+    const diloco_communicator *c = &loop->communicator;
+    bool well = !loop->flight.status, commit = well;
+    diloco_status status = c->should_commit ? c->should_commit(c->user, well, &commit) : DILOCO_OK;
+    if (status)
+        keep(&loop->flight,
+             dl_fail(status, "should_commit failed (%s)", diloco_status_name(status)));
+    return well && commit && !status;
+}
+
+static diloco_status outer_of_user(diloco_loop *loop, int fragment, float mix)
+{
+    const dl_loop_fragment *f = &loop->fragments[fragment];
+    diloco_loop_outer step = {.entry = loop->entry,
+                              .fragment = (uint32_t)fragment,
+                              .n = f->n,
+                              .theta = loop->theta + f->begin,
+                              .g = loop->g};
+    diloco_status status = loop->options.outer(loop->options.outer_user, &step);
+    if (status)
+        return dl_fail(status, "entry %llu: options.outer failed (%s)",
+                       (unsigned long long)loop->entry, diloco_status_name(status));
+    return dl_loop_adopt(loop, fragment, mix);
+}
+
+static diloco_status commit(diloco_loop *loop, int fragment)
+{
+    float mix = (float)loop->options.fragment_update_alpha;
+    diloco_status status =
+        loop->outer ? dl_loop_outer_step(loop, fragment, mix) : outer_of_user(loop, fragment, mix);
+    loop->fragments[fragment].commits++;
+    loop->commits++;
+    return status;
+}
+
+diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed)
+{
+    int fragment = loop->flight.fragment;
+    if (committed) *committed = false;
+    if (fragment < 0)
+        return dl_fail(DILOCO_EINVAL, "perform: no fragment is in flight; prepare comes first");
+    wait_for_all(loop, fragment);
+    bool yes = vote(loop);
+    if (committed) *committed = yes;
+    loop->flight.fragment = -1;
+    if (yes) return commit(loop, fragment);
+    loop->refused++;
+    if (!loop->options.keep_local) DL_TRY(dl_loop_adopt(loop, fragment, 0));
+    return loop->flight.status ? dl_fail(loop->flight.status, "%s", loop->flight.text) : DILOCO_OK;
+}
+
+/* ---- when */
+
+diloco_status diloco_loop_step(diloco_loop *loop)
+{
+    if (++loop->step < loop->interval - loop->options.fragment_sync_delay) return DILOCO_OK;
+    if (loop->flight.fragment < 0) DL_TRY(diloco_loop_prepare(loop));
+    if (loop->step < loop->interval) return DILOCO_OK;
+    loop->step = 0;
+    return diloco_loop_perform(loop, NULL);
+}
