@@ -65,6 +65,8 @@ static const dl_option rows[] = {
  "longest time between snapshots; also due when contributions exceed twice one"},
 {"run.store_timeout", NULL, REAL, AT(store_timeout_s), "600", 0, 1e9, "seconds", NULL, 0,
  "how long a store that does not answer is asked again before the replica stops"},
+{"run.fetchers", NULL, INT, AT(fetchers), "4", 1, 16, "contributions", NULL, 0,
+ "how many contributions are read at a time, each over connections of its own"},
 {"run.link", NULL, TEXT, AT(link), "", 0, 63, "rate,delay,loss", NULL, 0,
  "see the store through a slower link than there is: 10mbit,100ms,1%; empty: as it is"},
 {"run.alone_tokens_per_s", NULL, REAL, AT(alone_tokens_per_s), "0", 0, BIG, "tokens/s", NULL, 0,

@@ -52,7 +52,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     const dl_time now = dl_clock_now();
     dl_trips_folded(&d->trips, n->entry->entry, now);
     take_traffic(d);
-    d->context.speed = dl_store_speed_now(d->a.store);
+    d->context.speed = dl_exec_speed(d->a.exec);
     d->context.deadline_s = d->deadline_s;
     d->context.wait_s = dl_seconds(d->waited);
     d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
@@ -253,7 +253,7 @@ static uint64_t needed_from(const dl_driver *d)
 
 static void tell_heartbeats(dl_driver *d)
 {
-    const dl_store_speed speed = dl_store_speed_now(d->a.store);
+    const dl_store_speed speed = dl_exec_speed(d->a.exec);
     dl_background_tell_link(d->background, &speed, d->deadline_s);
     if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
 }
@@ -265,7 +265,7 @@ static void ask_once(dl_driver *d)
     carry_out(d, &d->open, &event);
     if (try_again(d, &event)) return;
     dl_driver_lock(d);
-    d->traffic = dl_store_counts(d->a.store);
+    d->traffic = dl_exec_traffic(d->a.exec);
     after(d, &d->open, &event);
     d->open = answer(d, &event);
     if (d->open.kind == DL_ASK_FAIL) {

@@ -188,6 +188,7 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
                          ahead));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
+    DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
     if (x->way == DL_WAY_LEADER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
@@ -228,6 +229,7 @@ void dl_exec_destroy(dl_exec *x)
     free(x->forms);
     free(x->plain);
     dl_slot_destroy(x->combined_slot);
+    dl_fetchers_destroy(x);
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
@@ -310,70 +312,6 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
         DL_TRY(dl_store_list(x->a.store, prefix, NULL, found_contribution, x, until));
     event->listed = x->listed;
     event->n_listed = x->n_listed;
-    return DILOCO_OK;
-}
-
-/* Where the overlap is one round, a round begins from the state before the entry that is still
- * under way, or from the newest (P21). */
-static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
-{
-    const dl_fragment_state *now = &x->state.now[ask->fragment];
-    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
-    return (dl_contribution_expect){.run = x->a.run->id,
-                                    .entry = ask->entry,
-                                    .fragment = ask->fragment,
-                                    .life = ask->life,
-                                    .base = now->digest,
-                                    .also_base = lags ? now->before : now->digest,
-                                    .manifest = x->a.run->manifest.digest,
-                                    .shape = x->a.run->manifest.fragments[ask->fragment],
-                                    .form = &x->forms[ask->fragment],
-                                    .codec = values ? DL_CODEC_WEIGHTS : NULL,
-                                    .before = values ? now->theta : NULL,
-                                    .packer = x->packer,
-                                    .ledger = x->state.control.ledger,
-                                    .bound = DL_ELEMENT_BOUND,
-                                    .tensors = &x->a.run->manifest};
-}
-
-/* Room for a contribution to any fragment. */
-static size_t slot_bytes(const dl_exec *x)
-{
-    size_t most = 0;
-    for (size_t f = 0; f < n_fragments(x); f++)
-        most = dl_size_max(most,
-                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f],
-                                                    x->packer != NULL));
-    return most;
-}
-
-/* async: the state before entry b is the base that log/<b> tells, or the newest. */
-static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
-                               dl_time until)
-{
-    dl_key key;
-    if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
-    dl_key_entry(key, ask->entry);
-    dl_buf_clear(&x->text);
-    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
-    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
-    expect->base = expect->also_base = x->entry.base;
-    return DILOCO_OK;
-}
-
-static diloco_status do_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
-{
-    dl_slot **slot = &x->slots[ask->slot];
-    if (!*slot) DL_TRY(dl_slot_create(slot, slot_bytes(x), x->a.spool_dir));
-    dl_contribution_expect expect = expectation(x, ask);
-    dl_key key;
-    event->reason = "base";
-    DL_TRY(read_base(x, ask, &expect, until));
-    dl_key_contribution(key, ask->entry, &ask->life);
-    DL_TRY(dl_contribution_fetch(&x->fetched, &x->held[ask->slot], &event->reason, *slot,
-                                 x->a.store, key, &expect, until));
-    event->facts = &x->fetched;
-    event->norm2 = x->held[ask->slot].norm2;
     return DILOCO_OK;
 }
 
@@ -534,7 +472,7 @@ static const ask_fn asks[] = {
     [DL_ASK_READ] = do_read,
     [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
     [DL_ASK_LIST] = do_list,
-    [DL_ASK_FETCH] = do_fetch,
+    [DL_ASK_FETCH] = dl_exec_fetch,
     [DL_ASK_COMBINE] = dl_exec_combine,
     [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
     [DL_ASK_COMPUTE] = do_compute,
@@ -549,5 +487,6 @@ void dl_exec_do(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     DL_ASSERT((size_t)ask->kind < sizeof asks / sizeof asks[0] && asks[ask->kind]);
     *event = (dl_event){.now = event->now};
+    if (ask->kind != DL_ASK_FETCH) dl_exec_forget_fetched(x);
     event->status = asks[ask->kind](x, ask, event, until);
 }

@@ -25,6 +25,7 @@ typedef struct dl_exec_args {
     const char *spool_dir; /* NULL: memory */
     int n_copies;          /* of the state: 2 for whoever commits */
     bool beside;           /* the trainer's calls come from another thread than dl_exec_do */
+    int n_fetchers;        /* contributions read at a time, on handles of their own; 0: one */
     dl_pool *pool;
 } dl_exec_args;
 
@@ -102,6 +103,10 @@ typedef struct dl_exec_facts {
     double encode_s, put_s, compute_s;
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);
+
+/* Of all handles of the exchange; and how fast they are together. */
+dl_store_counters dl_exec_traffic(const dl_exec *exec);
+dl_store_speed dl_exec_speed(const dl_exec *exec);
 
 /* How contributions are moved in this run. */
 dl_way dl_exec_way(const dl_exec *exec);

@@ -1,5 +1,5 @@
-/* exec_parts.h - what a dl_exec is: shared by exec.c, take.c, contribute.c and combined.c, for
- * nobody else. */
+/* exec_parts.h - what a dl_exec is: shared by exec.c, take.c, contribute.c, fetch.c and
+ * combined.c, for nobody else. */
 #ifndef DL_RUN_EXEC_PARTS_H
 #define DL_RUN_EXEC_PARTS_H
 
@@ -57,6 +57,8 @@ struct dl_exec {
     bool unpacked;    /* what is under way rests on the state that is loaded next */
     bool contributed; /* in this life: former lives have nothing open any more */
 
+    struct dl_fetchers *fetchers; /* fetch.c */
+
     dl_way way;
     dl_codec_form *plain;   /* [n_fragments] of combined updates; NULL: everybody combines */
     dl_slot *combined_slot; /* of the one that was combined or fetched last; NULL: none yet */
@@ -87,6 +89,14 @@ dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
 void dl_exec_settle(dl_exec *x, const dl_ask *swap);
 /* take.c: the state is another one: what was taken from the one before is nothing. */
 void dl_exec_forget(dl_exec *x);
+
+/* fetch.c: DL_ASK_FETCH; what was read ahead for such is as nothing. */
+typedef struct dl_fetchers dl_fetchers;
+DL_MUST_CHECK diloco_status dl_fetchers_create(dl_exec *x); /* behind slots and packer */
+void dl_fetchers_destroy(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                          dl_time until);
+void dl_exec_forget_fetched(dl_exec *x);
 
 /* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);

@@ -165,18 +165,34 @@ static dl_ask fold_members(dl_machine *m)
     return fold_compute(m);
 }
 
+static dl_known *known_member(dl_machine *m, size_t i)
+{
+    const dl_member *member = &m->entry.members[i];
+    return dl_known_add(&m->known, &member->life, member->entry, member->bytes);
+}
+
+static dl_ask fetch_member(dl_machine *m, const dl_known *known)
+{
+    const bool again = m->n_recomputed > 0;
+    dl_ask a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
+    for (size_t i = m->fold_member + 1; i < m->entry.n_members && !again; i++) {
+        const dl_known *k = known_member(m, i);
+        if (!k || (!is_named(k, &m->entry.members[i]) && !dl_machine_look_ahead(m, &a, k))) break;
+    }
+    return a;
+}
+
 /* Make sure of each member's contribution, then compute. */
 static dl_ask fold_gather(dl_machine *m)
 {
     for (; m->fold_member < m->entry.n_members; m->fold_member++) {
         const dl_member *member = &m->entry.members[m->fold_member];
-        const dl_known *k = dl_known_add(&m->known, &member->life, member->entry, member->bytes);
+        const dl_known *k = known_member(m, m->fold_member);
         if (!k)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
                                               (unsigned long long)m->entry.entry));
-        if (!is_named(k, member) || m->n_recomputed)
-            return dl_machine_fetch(m, k, DL_FOLD_FETCHING, m->n_recomputed > 0);
+        if (!is_named(k, member) || m->n_recomputed) return fetch_member(m, k);
     }
     return fold_members(m);
 }

@@ -128,12 +128,20 @@ dl_ask dl_gather_put_ahead(dl_machine *m)
     return dl_gather_collect(m);
 }
 
+static dl_ask fetch_these(dl_machine *m)
+{
+    dl_ask a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
+    for (size_t i = m->fetching + 1; i < m->known.n; i++) {
+        const dl_known *k = &m->known.at[i];
+        if (k->worth == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
+    }
+    return a;
+}
+
 static dl_ask fetch_next(dl_machine *m)
 {
-    for (; m->fetching < m->known.n; m->fetching++) {
-        const dl_known *k = &m->known.at[m->fetching];
-        if (k->worth == DL_UNREAD) return dl_machine_fetch(m, k, DL_FETCHING, false);
-    }
+    for (; m->fetching < m->known.n; m->fetching++)
+        if (m->known.at[m->fetching].worth == DL_UNREAD) return fetch_these(m);
     return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
 }
 

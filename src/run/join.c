@@ -201,6 +201,7 @@ static diloco_status make_exec(diloco_run *run)
                                .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
                                .n_copies = 2,
                                .beside = run->beside,
+                               .n_fetchers = (int)run->config.fetchers,
                                .pool = run->pool};
     return dl_exec_create(&run->exec, &args);
 }

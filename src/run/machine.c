@@ -106,6 +106,15 @@ dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, boo
     return a;
 }
 
+bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known)
+{
+    if (fetch->n_ahead == DL_AHEAD_MAX) return false;
+    fetch->ahead = m->ahead;
+    m->ahead[fetch->n_ahead++] = (dl_ahead){
+        .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->known, known)};
+    return true;
+}
+
 void dl_machine_clear_entry(dl_machine *m)
 {
     m->known.n = 0;

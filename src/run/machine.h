@@ -59,6 +59,14 @@ typedef enum dl_ask_kind {
     DL_ASK_FAIL      /* stop with `status`; the error text is set */
 } dl_ask_kind;
 
+/* A contribution that will be asked for next, if all goes well. */
+enum { DL_AHEAD_MAX = 15 };
+typedef struct dl_ahead {
+    uint64_t entry;
+    dl_life life;
+    size_t slot;
+} dl_ahead;
+
 typedef struct dl_ask {
     dl_ask_kind kind;
     uint64_t entry;        /* FETCH, CONTRIBUTE: under which it lies */
@@ -66,6 +74,8 @@ typedef struct dl_ask {
     dl_life life;          /* FETCH */
     size_t slot;           /* FETCH */
     bool fresh;            /* FETCH: from the store again, whatever is cached */
+    const dl_ahead *ahead; /* FETCH: what may be read beside it, in order; borrowed */
+    size_t n_ahead;
     const dl_entry *draft; /* COMBINE … CREATE: borrowed until the answer */
     const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order */
     bool put;              /* COMBINE */

@@ -70,6 +70,7 @@ struct dl_machine {
     dl_watch watch;
     bool *silent;    /* [max_members], of the roster */
     size_t fetching; /* the listed one that is being read */
+    dl_ahead ahead[DL_AHEAD_MAX];
     dl_draft draft;
     dl_hash draft_result;
     bool computed;      /* draft_result is the draft's, and the state's free copy holds it */
@@ -113,6 +114,8 @@ static inline bool dl_machine_is_async(const dl_machine *m)
 dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next);
 dl_ask dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
 dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
+/* That one will be fetched next; false: so many are not read at a time. */
+bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known);
 dl_ask dl_machine_go_on(dl_machine *m); /* with what is to be done next */
 bool dl_machine_is_over(const dl_machine *m);
 uint32_t dl_machine_fragment(const dl_machine *m); /* of the open entry */

@@ -1,0 +1,252 @@
+/* fetch.c - contributions of others, read and checked; several at a time, where there are fetchers.
+ *
+ * What a FETCH names is read on the caller's thread; what the machine will ask for next (its
+ * `ahead`) beside it, each by a thread with a handle on the store and a packer of its own, and
+ * kept until it is asked for. All are there when the ask is answered, so nothing is read while no
+ * FETCH is open; any other ask forgets what was kept. Each lies in the slot that the machine gave
+ * it: how many read, and which comes first, changes no bit of what they come to.
+ *
+ * Memory: the slots, which the contributions take anyway; of each fetcher what its handle holds
+ * (over HTTP ranges that came early: 4 of 4 MiB), and a packer where payloads are packed. */
+#include "run/exec_parts.h"
+
+#include "base/clock.h"
+#include "run/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a reading gave. */
+typedef struct fetched {
+    bool there;
+    uint64_t entry;
+    dl_life life;
+    diloco_status status;
+    const char *reason;
+    dl_contribution facts;
+    char text[512]; /* of the error */
+} fetched;
+
+typedef struct fetcher {
+    dl_store *store;   /* its own, but the first's; NULL: not opened yet */
+    dl_packer *packer; /* likewise */
+    /* one reading */
+    dl_slot *slot;
+    dl_contribution_expect expect;
+    dl_contribution_data *data;
+    fetched *out;
+} fetcher;
+
+struct dl_fetchers {
+    dl_pool *pool;
+    size_t n, n_busy;
+    fetcher *at;   /* [n] */
+    fetched *kept; /* [n_slots] */
+    dl_time until;
+    double down_bps;
+};
+
+/* Less is timed badly. */
+static const double TIMED_BYTES = 256 << 10;
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+diloco_status dl_fetchers_create(dl_exec *x)
+{
+    dl_fetchers *f = x->fetchers = calloc(1, sizeof *f);
+    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    f->n = dl_size_max(1, dl_size_min((size_t)x->a.n_fetchers, x->a.max_members));
+    f->at = calloc(f->n, sizeof *f->at);
+    f->kept = calloc(x->n_slots, sizeof *f->kept);
+    if (!f->at || !f->kept) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    f->at[0].store = x->a.store;
+    f->at[0].packer = x->packer;
+    return f->n > 1 ? dl_pool_create(&f->pool, (int)f->n) : DILOCO_OK;
+}
+
+void dl_fetchers_destroy(dl_exec *x)
+{
+    dl_fetchers *f = x->fetchers;
+    if (!f) return;
+    for (size_t i = 1; f->at && i < f->n; i++) {
+        dl_packer_destroy(f->at[i].packer);
+        dl_store_close(f->at[i].store);
+    }
+    dl_pool_destroy(f->pool);
+    free(f->at);
+    free(f->kept);
+    free(f);
+}
+
+/* Its handle and packer, once it is needed. */
+static diloco_status make_ready(dl_exec *x, fetcher *f)
+{
+    if (!f->store) DL_TRY(dl_store_open(&f->store, dl_store_url(x->a.store), false));
+    if (x->packer && !f->packer) DL_TRY(dl_packer_create(&f->packer));
+    return DILOCO_OK;
+}
+
+dl_store_counters dl_exec_traffic(const dl_exec *x)
+{
+    dl_store_counters all = dl_store_counts(x->a.store);
+    for (size_t i = 1; i < x->fetchers->n; i++) {
+        if (!x->fetchers->at[i].store) continue;
+        const dl_store_counters c = dl_store_counts(x->fetchers->at[i].store);
+        all.bytes_sent += c.bytes_sent;
+        all.bytes_received += c.bytes_received;
+        all.n_get += c.n_get;
+    }
+    return all;
+}
+
+dl_store_speed dl_exec_speed(const dl_exec *x)
+{
+    dl_store_speed speed = dl_store_speed_now(x->a.store);
+    if (x->fetchers->down_bps > speed.down_bps) speed.down_bps = x->fetchers->down_bps;
+    return speed;
+}
+
+/* ---- one reading ------------------------------------------------------------------------- */
+
+/* Where the overlap is one round, a round begins from the state before the entry that is still
+ * under way, or from the newest (P21). */
+static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
+{
+    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
+    return (dl_contribution_expect){.run = x->a.run->id,
+                                    .entry = ask->entry,
+                                    .fragment = ask->fragment,
+                                    .life = ask->life,
+                                    .base = now->digest,
+                                    .also_base = lags ? now->before : now->digest,
+                                    .manifest = x->a.run->manifest.digest,
+                                    .shape = x->a.run->manifest.fragments[ask->fragment],
+                                    .form = &x->forms[ask->fragment],
+                                    .codec = values ? DL_CODEC_WEIGHTS : NULL,
+                                    .before = values ? now->theta : NULL,
+                                    .packer = x->packer,
+                                    .ledger = x->state.control.ledger,
+                                    .bound = DL_ELEMENT_BOUND,
+                                    .tensors = &x->a.run->manifest};
+}
+
+/* Room for a contribution to any fragment. */
+static size_t slot_bytes(const dl_exec *x)
+{
+    size_t most = 0;
+    for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
+        most = dl_size_max(most,
+                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f],
+                                                    x->packer != NULL));
+    return most;
+}
+
+/* async: the state before entry b is the base that log/<b> tells, or the newest. */
+static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
+                               dl_time until)
+{
+    dl_key key;
+    if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
+    dl_key_entry(key, ask->entry);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
+    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
+    expect->base = expect->also_base = x->entry.base;
+    return DILOCO_OK;
+}
+
+static void read_one(fetcher *f, dl_time until)
+{
+    dl_key key;
+    fetched *out = f->out;
+    dl_key_contribution(key, out->entry, &out->life);
+    out->status = dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
+                                        &f->expect, until);
+    if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
+    /* A store that does not answer is asked again. */
+    out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||
+                 out->status == DILOCO_ENUMERIC || out->status == DILOCO_ENOENT;
+}
+
+static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
+{
+    dl_slot **slot = &x->slots[ask->slot];
+    if (!*slot) DL_TRY(dl_slot_create(slot, slot_bytes(x), x->a.spool_dir));
+    DL_TRY(make_ready(x, f));
+    f->slot = *slot;
+    f->data = &x->held[ask->slot];
+    f->expect = expectation(x, ask);
+    f->expect.packer = f->packer;
+    f->out = &x->fetchers->kept[ask->slot];
+    *f->out = (fetched){.entry = ask->entry, .life = ask->life, .reason = "base"};
+    return read_base(x, ask, &f->expect, until);
+}
+
+/* ---- several ----------------------------------------------------------------------------- */
+
+static bool is_kept(const dl_exec *x, const dl_ask *ask)
+{
+    const fetched *k = &x->fetchers->kept[ask->slot];
+    return k->there && k->entry == ask->entry && dl_life_equal(&k->life, &ask->life);
+}
+
+void dl_exec_forget_fetched(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_slots; i++)
+        x->fetchers->kept[i].there = false;
+}
+
+static void read_part(void *context, int part, int n_parts)
+{
+    dl_fetchers *f = context;
+    (void)n_parts;
+    if ((size_t)part < f->n_busy) read_one(&f->at[part], f->until);
+}
+
+/* How fast the link is when all of them read. */
+static void measure(dl_fetchers *f, dl_time began)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < f->n_busy; i++)
+        if (!f->at[i].out->status) bytes += (double)f->at[i].out->facts.payload_len;
+    if (f->n_busy < 2 || bytes < TIMED_BYTES) return;
+    const double bps = 8 * bytes / fmax(1e-6, dl_seconds(dl_clock_now() - began));
+    f->down_bps = f->down_bps > 0 ? (f->down_bps + bps) / 2 : bps;
+}
+
+static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
+{
+    dl_fetchers *f = x->fetchers;
+    const dl_time began = dl_clock_now();
+    f->until = until;
+    DL_TRY(prepare(x, &f->at[0], ask, until));
+    f->n_busy = 1;
+    for (size_t i = 0; i < ask->n_ahead && f->n_busy < f->n; i++) {
+        dl_ask next = *ask;
+        next.entry = ask->ahead[i].entry;
+        next.life = ask->ahead[i].life;
+        next.slot = ask->ahead[i].slot;
+        if (is_kept(x, &next)) continue;
+        DL_TRY(prepare(x, &f->at[f->n_busy], &next, until));
+        f->n_busy++;
+    }
+    dl_pool_run(f->pool, read_part, f);
+    measure(f, began);
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    fetched *kept = &x->fetchers->kept[ask->slot];
+    event->reason = "base";
+    if (ask->fresh || !is_kept(x, ask)) DL_TRY(read_all(x, ask, until));
+    kept->there = false;
+    event->reason = kept->reason;
+    if (kept->status) return dl_fail(kept->status, "%s", kept->text);
+    event->facts = &kept->facts;
+    event->norm2 = x->held[ask->slot].norm2;
+    return DILOCO_OK;
+}

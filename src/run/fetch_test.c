@@ -1,0 +1,206 @@
+/* fetch_test.c - contributions read several at a time: the same answers, byte for byte, as one
+ * after the other, whoever of them is damaged or missing, and nothing kept beyond what is asked
+ * next. */
+#include "run/exec_parts.h"
+
+#include "check.h"
+#include "run/open.h"
+
+enum { N = 100, CREW = 6 };
+
+typedef struct world {
+    dl_config config;
+    dl_store *store;
+    dl_runfile file;
+    dl_hash digest;
+    float w[N];
+    diloco_tensor tensor;
+    dl_life lives[CREW];
+} world;
+
+static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
+{
+    dl_exec *exec;
+    const dl_exec_args args = {.store = w->store,
+                               .run = &w->file,
+                               .self = *self,
+                               .tensors = &w->tensor,
+                               .n_tensors = 1,
+                               .max_members = CREW,
+                               .n_copies = 2,
+                               .n_fetchers = n_fetchers};
+    CHECK_OK(dl_exec_create(&exec, &args));
+    CHECK_OK(dl_snapshot_read_newest(dl_exec_state(exec), w->store, &w->file, w->digest, UINT64_MAX,
+                                     NULL, DL_NEVER));
+    return exec;
+}
+
+/* Each of the crew moves its tensor otherwise, and puts that for entry 0. */
+static void contribute(world *w, size_t who)
+{
+    char name[8];
+    dl_event event = {.status = DILOCO_OK};
+    const dl_exec_work work = {.steps = 1, .samples = 1, .position = 1};
+    const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = 0};
+    snprintf(name, sizeof name, "r%zu", who);
+    CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file));
+    dl_exec *exec = make_exec(w, &w->lives[who], 1);
+    for (size_t i = 0; i < N; i++)
+        w->w[i] = (float)(who + 1) * (float)i;
+    CHECK_OK(dl_exec_take(exec, 0, 0, &work));
+    dl_exec_do(exec, &ask, &event, DL_NEVER);
+    CHECK_OK(event.status);
+    dl_exec_destroy(exec);
+}
+
+static void make_world(world *w)
+{
+    static int n;
+    char url[32];
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    snprintf(url, sizeof url, "mem://fetch-%d", n++);
+    CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
+    w->tensor = (diloco_tensor){.name = "w", .data = w->w, .n_dims = 1, .shape = {N}};
+    const dl_run_creation what = {
+        .config = &w->config, .tensors = &w->tensor, .n_tensors = 1, .data_digest = ""};
+    CHECK_OK(dl_store_open(&w->store, url, true));
+    CHECK_OK(dl_run_create_or_read(&w->file, &w->digest, w->store, &what));
+    for (size_t i = 0; i < CREW; i++)
+        contribute(w, i);
+}
+
+static void end_world(world *w)
+{
+    dl_runfile_deinit(&w->file);
+    dl_store_close(w->store);
+}
+
+/* Another object in its place. */
+static void replace(world *w, size_t who, const char *bytes)
+{
+    dl_key key;
+    const dl_span span = {bytes, strlen(bytes)};
+    dl_key_contribution(key, 0, &w->lives[who]);
+    CHECK_OK(dl_store_delete(w->store, key, DL_NEVER));
+    if (*bytes) CHECK_OK(dl_store_create(w->store, key, &span, 1, NULL, DL_NEVER));
+}
+
+typedef struct answer {
+    diloco_status status;
+    char reason[32];
+    dl_hash body, payload;
+} answer;
+
+static dl_ask fetch_of(const world *w, size_t who, dl_ahead *ahead)
+{
+    dl_ask ask = {.kind = DL_ASK_FETCH, .life = w->lives[who], .slot = who, .ahead = ahead};
+    for (size_t i = who + 1; ahead && i < CREW; i++)
+        ahead[ask.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
+    return ask;
+}
+
+static answer fetch(dl_exec *exec, const dl_ask *ask)
+{
+    dl_event event = {.status = DILOCO_OK};
+    answer a = {.status = DILOCO_OK};
+    dl_exec_do(exec, ask, &event, DL_NEVER);
+    a.status = event.status;
+    if (event.reason) snprintf(a.reason, sizeof a.reason, "%s", event.reason);
+    if (a.status) return a;
+    a.body = event.facts->body;
+    a.payload = dl_hash_bytes(exec->held[ask->slot].payload, exec->held[ask->slot].len);
+    return a;
+}
+
+static void fetch_all(answer out[CREW], world *w, int n_fetchers)
+{
+    dl_ahead ahead[CREW];
+    dl_exec *exec = make_exec(w, &w->lives[0], n_fetchers);
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(w, i, ahead);
+        out[i] = fetch(exec, &ask);
+    }
+    dl_exec_destroy(exec);
+}
+
+TEST(several_at_a_time_are_what_they_are_one_after_the_other)
+{
+    world w;
+    answer one[CREW], several[CREW];
+    make_world(&w);
+    replace(&w, 2, "no contribution");
+    replace(&w, 4, "");
+    fetch_all(one, &w, 1);
+    for (int n = 2; n <= CREW + 1; n++) {
+        fetch_all(several, &w, n);
+        for (size_t i = 0; i < CREW; i++) {
+            CHECK_INT(one[i].status, several[i].status);
+            CHECK_STR(one[i].reason, several[i].reason);
+            CHECK(dl_hash_equal(one[i].body, several[i].body));
+            CHECK(dl_hash_equal(one[i].payload, several[i].payload));
+        }
+    }
+    CHECK_INT(DILOCO_EPROTO, one[2].status);
+    CHECK_STR("truncated", one[2].reason);
+    CHECK_INT(DILOCO_ENOENT, one[4].status);
+    CHECK_OK(one[5].status);
+    end_world(&w);
+}
+
+TEST(what_was_read_ahead_is_not_read_again)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], 3);
+    const uint64_t before = dl_exec_traffic(exec).n_get;
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &ask).status);
+        CHECK_INT(i < 3 ? 3 : 6, dl_exec_traffic(exec).n_get - before);
+    }
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+/* A snapshot or an entry between two asks: nothing of before is told of after it. */
+TEST(another_ask_forgets_what_was_read_ahead)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    const dl_ask read = {.kind = DL_ASK_READ}, first = fetch_of(&w, 0, ahead);
+    dl_event event = {.status = DILOCO_OK};
+    CHECK_OK(fetch(exec, &first).status);
+    replace(&w, 1, "no contribution");
+    dl_ask second = fetch_of(&w, 1, NULL);
+    CHECK_OK(fetch(exec, &second).status); /* as it was */
+    CHECK_OK(fetch(exec, &first).status);
+    dl_exec_do(exec, &read, &event, DL_NEVER);
+    CHECK_OK(event.status);
+    CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST(a_fresh_reading_is_one)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    const dl_ask first = fetch_of(&w, 0, ahead);
+    dl_ask second = fetch_of(&w, 1, NULL);
+    CHECK_OK(fetch(exec, &first).status);
+    replace(&w, 1, "no contribution");
+    second.fresh = true;
+    CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
+          what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
+          a_fresh_reading_is_one)
