@@ -4,6 +4,9 @@
 by ctypes; numpy and torch are used where they are installed and needed nowhere else.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._config import Config, presets
 from ._log import RunLog, run
 from ._run import Memory, Run, RunInfo
@@ -13,8 +16,21 @@ from .errors import (ClosedError, DiffersError, Error, FencedError, FullError, I
                      NumericError, ProtocolError, RefusedError, TakenError, TimedOutError,
                      UnreachableError)
 
+if TYPE_CHECKING:
+    from ._optimizer import DiLoCoOptimizer
+
+# What needs torch is imported when it is asked for.
+_LAZY = {"DiLoCoOptimizer": "_optimizer"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'diloco' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+
+
 __all__ = [
-    "ClosedError", "Config", "DiffersError", "Error", "FencedError", "FullError", "IOFailedError",
+    "ClosedError", "Config", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError", "FullError", "IOFailedError",
     "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError", "NotThereError",
     "NumericError", "ProtocolError", "RefusedError", "Run", "RunInfo", "RunLog", "TakenError",
     "TimedOutError", "UnreachableError", "__version__", "presets", "run",

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from . import _c
 from ._config import Config
 from ._signals import interrupting
-from .errors import ClosedError, InvalidError
+from .errors import ClosedError, InvalidError, NotThereError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Run:
         library = _c.lib()
         self.store = store_text(store)
         self.replica = replica
-        config = Config(options, preset=preset, **keywords)
+        self._config = config = Config(options, preset=preset, **keywords)
         config["run.store"] = self.store
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # memory and callbacks that the library has pointers to
@@ -121,6 +121,17 @@ class Run:
         self._close = weakref.finalize(self, library.diloco_run_close, self._handle)
 
     # ---- before join ----
+
+    def setting(self, name: str) -> str:
+        """An option's value as it will be: what was given here, else that of the run if it is
+        there already, else the default."""
+        theirs = Config()
+        if self._config.origin(name) == "default":
+            status = _c.lib().diloco_run_config(theirs._handle, _c.text(self.store))
+            if status != NotThereError.status:
+                _c.check(status)
+                return theirs[name]
+        return self._config[name]
 
     def tensor(self, name: str, data: Any, *, role: str = "parameter", fragment: int = 0,
                gradient: Any = None) -> None:

@@ -1,0 +1,163 @@
+"""`DiLoCoOptimizer`: a torch optimizer whose steps are a replica's steps of a run."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, Callable, Dict, Mapping, Optional, Union
+
+import torch
+
+from ._run import Run
+from ._state import pieces
+from ._torch import Binding, Fragments, named_tensors
+from .errors import DiffersError, InvalidError
+
+
+def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], replica: str,
+         fragments: Fragments, keep_inner_state: bool, extra: Mapping[str, Any],
+         options: Dict[str, Any]) -> Binding:
+    """A model and its inner optimizer, bound to a run and joined to it."""
+    parameters, buffers = named_tensors(source)
+    opened: Any = run
+    if not isinstance(run, Run):
+        if fragments is not None:
+            options.setdefault("fragments",
+                               fragments if isinstance(fragments, int) else len(fragments))
+
+        def opened() -> Run:
+            return Run(run, replica, **options)
+    elif options:
+        raise InvalidError("options belong to the Run that was given: "
+                           f"{', '.join(options)}")
+    return Binding(opened, parameters, buffers, fragments=fragments,
+                   private=lambda island: pieces(inner, island, keep_inner_state, extra))
+
+
+def number(loss: Any) -> float:
+    """Of a tensor of one element, or a number."""
+    return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+
+class DiLoCoOptimizer(torch.optim.Optimizer):
+    """A drop-in for the inner optimizer: its ``step`` takes the inner step, counts it, and at a
+    due point exchanges with the other replicas and overwrites the parameters.
+
+    ::
+
+        model, inner = …, torch.optim.AdamW(model.parameters(), lr=3e-4)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(inner, 10_000)
+        opt = diloco.DiLoCoOptimizer(model, inner, "https://hub.example/run", "r0",
+                                     scheduler=schedule)
+        while not opt.done:
+            loss = model(batch).loss
+            loss.backward()
+            opt.report(loss, samples=len(batch))
+            opt.step()
+            opt.zero_grad()
+        opt.close()
+
+    ``params``: a module (its buffers take part too), its named_parameters(), or tensors.
+    Making one joins the run: the parameters then are the shared model's. ``run``: a store's URL
+    with the options of `Run`, or a Run that is not joined yet. ``fragments``: how many parts are
+    synchronised one after the other, or the parts: modules or collections of tensors (2501.18512).
+    ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
+    saved at a due point is whole. ``extra``: other things with ``state_dict`` and
+    ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
+    called. Inner state is never reset, averaged or sent.
+
+    Raises what Run.join and Run.step do, and for tensors that cannot take part InvalidError or
+    RefusedError. One thread at a time.
+    """
+
+    def __init__(self, params: Any, inner_optimizer: Any,
+                 run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
+                 fragments: Fragments = None, scheduler: Any = None,
+                 keep_inner_state: bool = True, extra: Optional[Mapping[str, Any]] = None,
+                 **options: Any) -> None:
+        self.inner, self.scheduler = inner_optimizer, scheduler
+        super().__init__([{**group} for group in inner_optimizer.param_groups],
+                         inner_optimizer.defaults)
+        self._link()
+        self._report: Dict[str, Any] = {}
+        saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
+        self.binding = bind(params, inner_optimizer, run, replica, fragments, keep_inner_state,
+                            saved, options)
+
+    def _link(self) -> None:
+        """Groups and state are the inner optimizer's, so that schedulers work on either."""
+        self.param_groups, self.state = self.inner.param_groups, self.inner.state
+
+    def report(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> None:
+        """What the next step was trained on: its mean loss (a number or a tensor of one), and how
+        many samples and tokens."""
+        self._report = {"loss": loss, "samples": samples, "tokens": tokens}
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
+        """One inner step; what the inner optimizer returns. Interrupted, KeyboardInterrupt: the
+        step is counted; go on with ``binding.wait()``, or close and resume."""
+        if self.done:
+            raise InvalidError("the run has ended, and a step of this replica alone is no part of "
+                               "it: stop when `done` is true")
+        result = self.inner.step(closure) if closure is not None else self.inner.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        report, self._report = self._report, {}
+        loss = report.pop("loss", math.nan if result is None else result)
+        self.binding.step(number(loss), **report)
+        return result
+
+    @property
+    def done(self) -> bool:
+        """All entries of the run are folded; the parameters hold its result."""
+        return self.binding.done
+
+    @property
+    def run(self) -> Run:
+        """The run, for ``now``, ``theta()`` and the rest; on rank 0 of an island only."""
+        return self.binding.run
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.inner.zero_grad(set_to_none=set_to_none)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        if hasattr(self, "binding"):
+            raise InvalidError("all replicas register the same tensors when they join: give the "
+                               "parameters to the inner optimizer before")
+        super().add_param_group(param_group)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The inner optimizer's, and under "diloco" which run it belongs to. Theta and the outer
+        momentum are in the run's log: joining reads them."""
+        about = self.binding.island.lead(lambda: {
+            "run": self.run.now.run, "replica": self.run.replica, "step": self.run.now.step})
+        return {**self.inner.state_dict(), "diloco": about}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The inner optimizer's state. DiffersError: it was saved in another run."""
+        inner = {k: v for k, v in state_dict.items() if k != "diloco"}
+        about = state_dict.get("diloco")
+        here = self.binding.island.lead(lambda: self.run.now.run)
+        if about is not None and about["run"] != here:
+            raise DiffersError(f"this state is of run {about['run']}, and the optimizer's run is "
+                               f"{here}: load it into the inner optimizer to take it all the same")
+        self.inner.load_state_dict(inner)
+        self._link()
+
+    def save(self) -> None:
+        """Save what a bitwise resume needs, as it is now."""
+        self.binding.save()
+
+    def leave(self) -> None:
+        """Say that this replica leaves for good."""
+        self.binding.leave()
+
+    def close(self) -> None:
+        """Stop the run's helpers. Saves nothing."""
+        self.binding.close()
+
+    def __enter__(self) -> DiLoCoOptimizer:
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        self.close()

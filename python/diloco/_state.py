@@ -1,0 +1,259 @@
+"""What is a replica's own in a torch training loop, as bytes that the run saves beside itself: the
+inner optimizer's state, the random generators, and small things with a ``state_dict``.
+
+The library wants to know the size before the first step, when most optimizers have no state yet.
+So a copy of the optimizer on the meta device (no memory, no arithmetic) takes a step there, and
+its state tells names, shapes and types. Where that cannot be (an optimizer that looks at values),
+the copy is on the CPU.
+
+    1 byte a parameter      it has state
+    tensors, one after the other, in the order of parameters and of names
+    float64 a number
+    JSON, padded with zeros learning rates and other options of the groups
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import torch
+
+from ._torch import Bound, Direct, Island, Mirror, Sharded, is_sharded, settle
+from .errors import ProtocolError, RefusedError
+
+_JSON_ROOM = 64 * 1024
+
+
+class Slot(NamedTuple):
+    """One value of a parameter's state."""
+
+    parameter: int
+    name: str
+    kind: str  #: "like": of the parameter's shape and place; "tensor": elsewhere; "number"
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+    python: type  #: of a number
+
+
+def all_parameters(inner: Any) -> List[torch.Tensor]:
+    return [p for group in inner.param_groups for p in group["params"]]
+
+
+def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:
+    """State after one step, by number of the parameter, of a copy on another device."""
+    copy: Any = object.__new__(type(inner))
+    copy.__dict__.update({k: v for k, v in inner.__dict__.items() if k != "step"})
+    for name, value in inner.__dict__.items():  # hooks are of the original
+        if name.startswith("_optimizer_") and isinstance(value, dict):
+            copy.__dict__[name] = collections.OrderedDict()
+    stand_ins: List[torch.Tensor] = []
+    groups = []
+    for group in inner.param_groups:
+        mine = []
+        for p in group["params"]:
+            q = torch.nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device),
+                                   requires_grad=p.requires_grad)
+            q.grad = torch.zeros_like(q) if p.requires_grad else None
+            mine.append(q)
+        stand_ins += mine
+        groups.append({**group, "params": mine})
+    copy.param_groups, copy.state = groups, collections.defaultdict(dict)
+    type(inner).step(copy)
+    return {i: copy.state[q] for i, q in enumerate(stand_ins) if q in copy.state}
+
+
+def _template(inner: Any) -> Dict[int, Mapping[str, Any]]:
+    have = {i: inner.state[p] for i, p in enumerate(all_parameters(inner)) if p in inner.state}
+    if have and len(have) == sum(p.requires_grad for p in all_parameters(inner)):
+        return have
+    try:
+        return _probe(inner, "meta")
+    except Exception:  # noqa: B902: whatever an optimizer does with values that are not there
+        return _probe(inner, "cpu")
+
+
+def slots_of(inner: Any) -> List[Slot]:
+    """RefusedError: a value that is neither a tensor nor a number."""
+    parameters, slots = all_parameters(inner), []
+    for i, state in sorted(_template(inner).items()):
+        for name, value in sorted(state.items(), key=lambda item: str(item[0])):
+            if isinstance(value, torch.Tensor):
+                like = value.shape == parameters[i].shape and (
+                    value.device.type in ("meta", parameters[i].device.type))
+                slots.append(Slot(i, name, "like" if like and value.dim() else "tensor",
+                                  tuple(value.shape), value.dtype, float))
+            elif isinstance(value, (bool, int, float)):
+                slots.append(Slot(i, name, "number", (), torch.float64, type(value)))
+            elif value is not None:
+                raise RefusedError(
+                    f"{type(inner).__name__} keeps a {type(value).__name__} ({name}) in its "
+                    "state, which cannot be saved for a bitwise resume: pass "
+                    "keep_inner_state=False, and a replica that restarts begins its moments anew")
+    return slots
+
+
+class InnerState:
+    """The inner optimizer's state and its groups' options as one room of bytes."""
+
+    def __init__(self, inner: Any, island: Island) -> None:
+        self._inner, self._island = inner, island
+        self._slots = slots_of(inner)
+        self._groups = Json(_JSON_ROOM, self._options, self._take_options)
+        sizes = [s.dtype.itemsize * max(1, torch.Size(s.shape).numel()) for s in self._slots]
+        self._flags = len(all_parameters(inner))
+        self._begins, at = [], _aligned(self._flags)
+        for size in sizes:
+            self._begins.append(at)
+            at = _aligned(at + size)
+        self._json_at = at
+        self._room = torch.zeros(at + _JSON_ROOM if island.leads else 0, dtype=torch.uint8)
+
+    def room(self) -> torch.Tensor:
+        return self._room
+
+    def _view(self, slot: Slot, begin: int) -> Optional[torch.Tensor]:
+        if not self._island.leads:
+            return None
+        n = torch.Size(slot.shape).numel()
+        flat = self._room[begin:begin + n * slot.dtype.itemsize]
+        return flat.view(slot.dtype).reshape(slot.shape)
+
+    def _moved(self, slot: Slot, value: torch.Tensor, begin: int) -> Bound:
+        view = self._view(slot, begin)
+        return (Sharded(value, self._island, view) if is_sharded(value) else
+                Mirror(value, view) if view is not None else Direct(value))
+
+    def _each(self, present: List[bool]) -> List[Tuple[Slot, int]]:
+        return [(s, b) for s, b in zip(self._slots, self._begins) if present[s.parameter]]
+
+    def pack(self) -> None:
+        state, parameters = self._inner.state, all_parameters(self._inner)
+        present = [bool(state.get(p)) for p in parameters]
+        moved = []
+        for slot, begin in self._each(present):
+            value = state[parameters[slot.parameter]].get(slot.name)
+            if slot.kind == "number":
+                value = torch.tensor(float(value), dtype=torch.float64)
+            if tuple(value.shape) != slot.shape or value.dtype != slot.dtype:
+                raise RefusedError(f"{type(self._inner).__name__} changed the shape of {slot.name} "
+                                   "in its state: pass keep_inner_state=False")
+            moved.append(self._moved(slot, value, begin))
+        for m in moved:
+            m.down()
+        settle(moved)
+        if self._island.leads:
+            self._room[:self._flags] = torch.tensor(present, dtype=torch.uint8)
+            self._room[self._json_at:] = self._groups.packed()
+
+    def unpack(self) -> None:
+        state, parameters = self._inner.state, all_parameters(self._inner)
+        lead = self._island.lead
+        present = lead(lambda: [bool(b) for b in self._room[:self._flags].tolist()])
+        for slot, begin in self._each(present):
+            p = parameters[slot.parameter]
+            value = (torch.zeros_like(p, dtype=slot.dtype, requires_grad=False)
+                     if slot.kind == "like" else torch.zeros(slot.shape, dtype=slot.dtype))
+            moved = self._moved(slot, value, begin)
+            moved.up()
+            if slot.kind == "number":
+                number = self._island.tell(value.item())
+                state[p][slot.name] = slot.python(number)
+            else:
+                state[p][slot.name] = value if slot.kind == "like" else self._island.tell(value)
+        self._groups.unpack_from(lead(lambda: self._room[self._json_at:]))
+
+    def _options(self) -> Any:
+        return [{k: v.item() if isinstance(v, torch.Tensor) else v for k, v in group.items()
+                 if isinstance(v, (bool, int, float, list, tuple)) and k != "params"
+                 and k != "param_names" or isinstance(v, torch.Tensor) and v.numel() == 1}
+                for group in self._inner.param_groups]
+
+    def _take_options(self, saved: Any) -> None:
+        for group, options in zip(self._inner.param_groups, saved):
+            for key, value in options.items():
+                if isinstance(group.get(key), torch.Tensor):
+                    group[key].fill_(value)
+                elif key in group:
+                    group[key] = type(group[key])(value) if isinstance(value, list) else value
+
+
+def _aligned(n: int) -> int:
+    return (n + 15) // 16 * 16
+
+
+class Json:
+    """A value as JSON in a room of fixed size, padded with zeros."""
+
+    def __init__(self, size: int, get: Any, take: Any) -> None:
+        self._get, self._take, self._size = get, take, size
+        self._room = torch.zeros(size, dtype=torch.uint8)
+
+    def room(self) -> torch.Tensor:
+        return self._room
+
+    def packed(self) -> torch.Tensor:
+        try:
+            text = json.dumps(self._get()).encode()
+        except (TypeError, ValueError) as error:
+            raise RefusedError(f"a state that is to be saved is not plain numbers, texts, lists "
+                               f"and mappings: {error}") from None
+        if len(text) > self._size:
+            raise RefusedError(f"a state that is to be saved has {len(text)} bytes as text, of at "
+                               f"most {self._size}")
+        return torch.frombuffer(bytearray(text.ljust(self._size, b"\0")), dtype=torch.uint8)
+
+    def unpack_from(self, room: torch.Tensor) -> None:
+        text = bytes(room.tolist()).rstrip(b"\0")
+        if not text:
+            return
+        try:
+            self._take(json.loads(text))
+        except ValueError as error:
+            raise ProtocolError(f"saved private state is not the text it was: {error}") from None
+
+    def pack(self) -> None:
+        self._room[:] = self.packed()
+
+    def unpack(self) -> None:
+        self.unpack_from(self._room)
+
+
+class Generators:
+    """The states of torch's random generators: the CPU's, and that of the current CUDA device."""
+
+    def __init__(self) -> None:
+        self._cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._room = self._now()
+
+    def _now(self) -> torch.Tensor:
+        states = [torch.get_rng_state()]
+        if self._cuda:
+            states.append(torch.cuda.get_rng_state())
+        return torch.cat(states)
+
+    def room(self) -> torch.Tensor:
+        return self._room
+
+    def pack(self) -> None:
+        self._room[:] = self._now()
+
+    def unpack(self) -> None:
+        n = torch.get_rng_state().numel()
+        torch.set_rng_state(self._room[:n].clone())
+        if self._cuda:
+            torch.cuda.set_rng_state(self._room[n:].clone())
+
+
+def pieces(inner: Any, island: Island, keep_inner_state: bool,
+           extra: Mapping[str, Any]) -> Dict[str, Any]:
+    """The private pieces of a training loop, by name."""
+    found: Dict[str, Any] = {}
+    if keep_inner_state:
+        found["torch.optimizer"] = InnerState(inner, island)
+    if island.size == 1:  # ranks of an island have generators each
+        found["torch.generators"] = Generators()
+    for name, thing in extra.items():
+        found[f"torch.extra.{name}"] = Json(_JSON_ROOM, thing.state_dict, thing.load_state_dict)
+    return found

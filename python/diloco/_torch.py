@@ -1,0 +1,405 @@
+"""Torch tensors bound to a run: the one core under the optimizer and the callbacks.
+
+A contiguous float32, int64 or bool tensor in the CPU's memory is the run's own: the library reads
+and overwrites it in place. Any other one that can take part has a *mirror* in host memory (pinned
+for CUDA), which is the run's: bfloat16 and float16 as float32 (exact; adopting rounds to
+nearest), CUDA tensors, and the shards of a DTensor, which rank 0 of its island puts together.
+
+Invariants: 1. A mirror is filled just before a step at which something is taken, and copied back
+just after what that step adopted; between such stops there is no copy and no message between
+ranks. 2. Only rank 0 of an island has a run; the others learn from it, after each stop, when the
+next one is. 3. The inner optimizer's state is packed before a stop, since that is where the
+library saves it, so that a resume is bitwise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from ._run import Memory, Run
+from .errors import InvalidError, RefusedError
+
+_DIRECT = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
+_THROUGH_FLOAT32 = (torch.bfloat16, torch.float16)
+
+
+# ---- islands: ranks that hold one replica together ------------------------------------------
+
+
+class Island:
+    """The ranks of one replica, whose rank 0 talks to the store. Without a process group there
+    is one rank."""
+
+    def __init__(self, group: Any = None) -> None:
+        self.group = group
+        self.rank = 0 if group is None else torch.distributed.get_rank(group)
+        self.size = 1 if group is None else torch.distributed.get_world_size(group)
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def tell(self, value: Any) -> Any:
+        """Rank 0's value, on all ranks; an exception is raised on all of them."""
+        if self.size > 1:
+            said = [value]
+            source = torch.distributed.get_global_rank(self.group, 0)
+            torch.distributed.broadcast_object_list(said, source, group=self.group)
+            value = said[0]
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    def lead(self, call: Callable[[], Any]) -> Any:
+        """What ``call`` gives on rank 0, or raises there, on all ranks."""
+        if self.size == 1:
+            return call()
+        value = None
+        if self.leads:
+            try:
+                value = call()
+            except BaseException as error:  # noqa: B902: raised by tell, here too
+                value = error
+        return self.tell(value)
+
+
+def island_of(tensors: Iterable[torch.Tensor]) -> Island:
+    """The ranks of the DTensors' mesh. RefusedError: meshes that differ or have two dimensions."""
+    meshes = [t.device_mesh for t in tensors if is_sharded(t)]
+    if not meshes:
+        return Island()
+    if any(m != meshes[0] for m in meshes) or meshes[0].ndim != 1:
+        raise RefusedError("parameters on device meshes of two dimensions, or on several meshes: "
+                           "give each replica one mesh of one dimension (FSDP)")
+    return Island(meshes[0].get_group())
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
+
+
+# ---- what may take part ---------------------------------------------------------------------
+
+
+def check_tensor(name: str, t: torch.Tensor) -> None:
+    """InvalidError, RefusedError: why a tensor cannot be bound, and what to do."""
+    if t.is_meta:
+        raise InvalidError(f"{name} is on the meta device and has no values: materialize the "
+                           "model first (to_empty, load_state_dict)")
+    if t.layout != torch.strided:
+        raise RefusedError(f"{name} is sparse ({t.layout}): only dense tensors are synchronised")
+    if t.dtype not in _DIRECT and t.dtype not in _THROUGH_FLOAT32:
+        known = ", ".join(str(d)[6:] for d in [*_DIRECT, *_THROUGH_FLOAT32])
+        raise RefusedError(f"{name} is {str(t.dtype)[6:]}: a tensor is one of {known}")
+    if not (t.to_local() if is_sharded(t) else t).is_contiguous():
+        raise InvalidError(f"{name} is not contiguous (strides {tuple(t.stride())}): replace it "
+                           "by its .contiguous() before the optimizer is made")
+    if t.device.type not in ("cpu", "cuda"):
+        raise RefusedError(f"{name} is on {t.device}: only CPU and CUDA tensors are bound")
+    if t.numel() == 0:
+        raise InvalidError(f"{name} has no elements")
+    if is_sharded(t):
+        check_placement(name, t)
+
+
+def check_placement(name: str, t: torch.Tensor) -> None:
+    for p in t.placements:
+        if not (p.is_replicate() or (p.is_shard() and p.dim == 0)):
+            raise RefusedError(f"{name} is placed as {p}: only shards along dimension 0 and "
+                               "replicas are synchronised, as FSDP makes them")
+
+
+# ---- one tensor -----------------------------------------------------------------------------
+
+
+def memory_of(t: torch.Tensor) -> Memory:
+    return Memory(t.data_ptr(), _DIRECT[t.dtype], tuple(t.shape), t)
+
+
+class Direct:
+    """A tensor that is the run's own memory."""
+
+    def __init__(self, t: torch.Tensor) -> None:
+        self.host, self._tensor = t.detach(), t
+
+    def down(self) -> None:
+        pass
+
+    def up(self) -> None:
+        torch.autograd.graph.increment_version(self._tensor)  # the library wrote behind its back
+
+
+class Mirror:
+    """A tensor with its values in host memory as well. ``host``: where; None: new memory."""
+
+    def __init__(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
+        self._tensor = t
+        self.host = host if host is not None else host_like(t)
+
+    def down(self) -> None:
+        self.host.copy_(self._tensor.detach(), non_blocking=True)
+
+    def up(self) -> None:
+        with torch.no_grad():
+            self._tensor.copy_(self.host, non_blocking=True)
+
+
+class Sharded:
+    """A DTensor of an island. Rank 0 has all of it in host memory; only shards travel, each
+    between its rank and rank 0."""
+
+    def __init__(self, t: torch.Tensor, island: Island,
+                 host: Optional[torch.Tensor] = None) -> None:
+        self._tensor, self._island = t, island
+        if host is None and island.leads:
+            host = torch.empty(t.shape, dtype=host_dtype(t.dtype))
+        self.host = host if island.leads else None
+        self._whole = all(p.is_replicate() for p in t.placements)
+
+    def _parts(self) -> List[Tuple[int, torch.Tensor]]:
+        """Rank 0: (rank, its rows of host), as Shard(0) deals them; empty ones are left out."""
+        assert self.host is not None
+        if self._whole:
+            return [(rank, self.host) for rank in range(self._island.size)]
+        return list(enumerate(torch.chunk(self.host, self._island.size)))
+
+    def down(self) -> None:
+        local, group = self._tensor.to_local().detach(), self._island.group
+        if self._island.leads:
+            for rank, part in self._parts():
+                if rank == 0:
+                    part.copy_(local)
+                elif not self._whole:
+                    part.copy_(received(part, local, rank, group))
+        elif local.numel() and not self._whole:
+            send(local.contiguous(), 0, group)
+
+    def up(self) -> None:
+        local, group = self._tensor.to_local().detach(), self._island.group
+        if self._island.leads:
+            for rank, part in self._parts():
+                if rank == 0:
+                    local.copy_(part)
+                else:
+                    send(part.to(local.device, local.dtype).contiguous(), rank, group)
+        elif local.numel():
+            local.copy_(received(local, local, 0, group))
+
+
+def send(t: torch.Tensor, rank: int, group: Any) -> None:
+    torch.distributed.send(t, group_dst=rank, group=group)
+
+
+def received(shape_of: torch.Tensor, kind_of: torch.Tensor, rank: int, group: Any) -> torch.Tensor:
+    room = torch.empty(shape_of.shape, dtype=kind_of.dtype, device=kind_of.device)
+    torch.distributed.recv(room, group_src=rank, group=group)
+    return room
+
+
+def host_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in _THROUGH_FLOAT32 else dtype
+
+
+def host_like(t: torch.Tensor) -> torch.Tensor:
+    return torch.empty(t.shape, dtype=host_dtype(t.dtype), pin_memory=t.is_cuda)
+
+
+Bound = Union[Direct, Mirror, Sharded]
+
+
+def bound(t: torch.Tensor, island: Island) -> Bound:
+    if is_sharded(t):
+        return Sharded(t, island)
+    if t.device.type == "cpu" and t.dtype in _DIRECT:
+        return Direct(t)
+    return Mirror(t)
+
+
+def settle(tensors: Iterable[Bound]) -> None:
+    """Wait for copies under way on the current CUDA streams."""
+    if torch.cuda.is_available() and any(b.host is not None and b.host.is_pinned()
+                                         for b in tensors):
+        torch.cuda.current_stream().synchronize()
+
+
+# ---- fragments ------------------------------------------------------------------------------
+
+Fragments = Union[None, int, Sequence[Any]]
+
+
+def fragment_numbers(tensors: Sequence[Tuple[str, torch.Tensor]],
+                     fragments: Union[int, Sequence[Any]]) -> List[int]:
+    """Which fragment each tensor belongs to. A number P: neighbours, of about equal size. A
+    sequence: of modules, or of collections of tensors, which have to cover all."""
+    if isinstance(fragments, int):
+        return _balanced([t.numel() for _, t in tensors], fragments)
+    owner: Dict[int, int] = {}
+    for number, part in enumerate(fragments):
+        members = ([*part.parameters(), *part.buffers()] if hasattr(part, "parameters")
+                   else list(part))
+        for t in members:
+            if owner.setdefault(id(t), number) != number:
+                raise InvalidError(f"a tensor is in fragments {owner[id(t)]} and {number}")
+    for name, t in tensors:
+        if id(t) not in owner:
+            raise InvalidError(f"{name} is in no fragment: every tensor belongs to one")
+    return [owner[id(t)] for _, t in tensors]
+
+
+def _balanced(sizes: Sequence[int], n: int) -> List[int]:
+    if not 1 <= n <= len(sizes):
+        raise InvalidError(f"{n} fragments of {len(sizes)} tensors: at least 1, and no empty one")
+    total, before = sum(sizes), 0
+    numbers: List[int] = []
+    for i, size in enumerate(sizes):
+        middle = min(n - 1, int((before + size / 2) * n / max(total, 1)))
+        lowest = max(numbers[-1] if numbers else 0, n - (len(sizes) - i))
+        highest = numbers[-1] + 1 if numbers else 0
+        numbers.append(min(max(middle, lowest), highest))
+        before += size
+    return numbers
+
+
+def fragments_of(run: Run) -> int:
+    """How many the run has, or is to have."""
+    n = int(run.setting("server.diloco.fragments"))
+    if n == 0:
+        raise InvalidError("server.diloco.fragments = 0 takes layers of a model that the program "
+                           "knows: say how many fragments, or which parts they are")
+    return n
+
+
+# ---- a model bound to a run -----------------------------------------------------------------
+
+
+def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
+                                        List[Tuple[str, torch.Tensor]]]:
+    """(parameters, buffers) by name of a module, of (name, tensor) pairs, of tensors, or of an
+    optimizer's groups. A module's buffers take part where they are in its state_dict."""
+    if isinstance(source, torch.nn.Module):
+        kept = set(source.state_dict(keep_vars=True))
+        buffers = [(n, b) for n, b in source.named_buffers() if n in kept]
+        return list(source.named_parameters()), buffers
+    items = list(source)
+    if items and isinstance(items[0], dict):
+        items = [p for group in items for p in group["params"]]
+    if items and not isinstance(items[0], tuple):
+        items = [(f"p{i}", p) for i, p in enumerate(items)]
+    if not items:
+        raise InvalidError("no parameters: there is nothing to train")
+    return items, []
+
+
+class Binding:
+    """Parameters, buffers and an inner optimizer, bound to a run and joined to it.
+
+    ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).
+    ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
+    """
+
+    def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
+                 buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
+                 private: Callable[[Island], Mapping[str, Any]] = lambda island: {}) -> None:
+        both = [*parameters, *buffers]
+        for name, t in both:
+            check_tensor(name, t)
+        self.island = island_of(t for _, t in both)
+        self._bound = [bound(t, self.island) for _, t in both]
+        self._private = private(self.island)
+        self._run: Optional[Run] = None
+        self._until = 0  # steps before the next stop, from the last one
+        self.done = False
+        roles = [*("parameter" if t.requires_grad else "frozen" for _, t in parameters),
+                 *("buffer" for _ in buffers)]
+        names = [name for name, _ in both]
+
+        def open_and_register() -> None:
+            self._run = run if isinstance(run, Run) else run()
+            numbers = fragment_numbers(both, fragments or fragments_of(self._run))
+            for name, b, role, number in zip(names, self._bound, roles, numbers):
+                assert b.host is not None
+                self._run.tensor(name, memory_of(b.host), role=role, fragment=number)
+            for name, piece in self._private.items():
+                self._run.private(name, piece.room().numpy())
+        self.island.lead(open_and_register)
+        self._join()
+
+    @property
+    def run(self) -> Run:
+        """Rank 0's run. InvalidError: on another rank of an island there is none."""
+        if self._run is None:
+            raise InvalidError("only rank 0 of an island of ranks has the run")
+        return self._run
+
+    def _join(self) -> None:
+        self._down()  # of a new run these are the first values
+
+        def join() -> bool:
+            self.run.join()
+            return self.run.now.resumed
+        self.resumed = self.island.lead(join)
+        self._up()
+        if self.resumed:
+            for piece in self._private.values():
+                piece.unpack()
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        def look() -> Tuple[int, bool]:
+            now = self.run.now
+            return now.next_stop - now.position, self.run.done
+        self._until, self.done = self.island.lead(look)
+
+    def _down(self) -> None:
+        for b in self._bound:
+            b.down()
+        settle(self._bound)
+
+    def _up(self) -> None:
+        for b in self._bound:
+            b.up()
+
+    def _pack(self) -> None:
+        for piece in self._private.values():
+            piece.pack()
+
+    def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
+        """One optimizer step is complete on all ranks; True where the model was exchanged or
+        adopted. Raises what Run.step does."""
+        if self.done:
+            raise InvalidError("the run has ended, and a step of this replica alone is no part of "
+                               "it: stop when `done` is true")
+        self._until -= 1
+        if self._until > 0:
+            if self._run is not None:
+                self._run.step(loss, samples, tokens)
+            return False
+        self._down()
+        self._pack()
+        self._finish(lambda: self.run.step(loss, samples, tokens))
+        return True
+
+    def wait(self) -> None:
+        """Go on with a step that was interrupted."""
+        self._finish(lambda: self.run.wait())
+
+    def _finish(self, call: Callable[[], None]) -> None:
+        self.island.lead(call)
+        self._up()
+        self._look_ahead()
+
+    def save(self) -> None:
+        """Save what a resume needs, as it is now: the model and the inner state."""
+        self._down()
+        self._pack()
+        self.island.lead(lambda: self.run.save())
+
+    def leave(self) -> None:
+        self.island.lead(lambda: self.run.leave())
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.close()

@@ -1,0 +1,382 @@
+"""torch_test.py - models bound to a run: the arithmetic is torch's own, a resume is bitwise, what
+cannot take part is refused by name. Skips itself (77) without torch."""
+import copy
+import pathlib
+import sys
+import tempfile
+import threading
+import unittest
+
+try:
+    import torch
+except ImportError as error:
+    print(f"left out: the Python package with torch ({error})")
+    sys.exit(77)
+
+import diloco
+from diloco import _state, _torch
+
+torch.set_num_threads(1)
+QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
+
+
+def small(seed=1, dtype=torch.float32):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).to(dtype)
+
+
+def batch(replica, step, dtype=torch.float32):
+    g = torch.Generator().manual_seed(1000 * replica + step)
+    return torch.randn(4, 6, generator=g).to(dtype), torch.randn(4, 3, generator=g).to(dtype)
+
+
+def inner_step(model, optimizer, replica, step):
+    x, y = batch(replica, step, next(model.parameters()).dtype)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    if isinstance(optimizer, diloco.DiLoCoOptimizer):
+        optimizer.report(loss, samples=4)
+    optimizer.step()
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def values(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.store = pathlib.Path(scratch.name) / "run"
+
+    def optimizer(self, model, inner=None, replica="r0", **options):
+        opt = diloco.DiLoCoOptimizer(model, inner or adamw(model), self.store, replica,
+                                     options=QUICK, **options)
+        self.addCleanup(opt.close)
+        return opt
+
+    def together(self, n, model_of=small, upto=None, **options):
+        """n replicas in threads, to the end of the run; their models."""
+        models, raised = [model_of(7) for _ in range(n)], []
+
+        def live(r):
+            try:
+                opt = self.optimizer(models[r], replica=f"r{r}", replicas=n, **options)
+                for step in range(10**6):
+                    if opt.done:
+                        return opt.close()
+                    inner_step(models[r], opt, r, step)
+            except BaseException as error:
+                raised.append(error)
+        threads = [threading.Thread(target=live, args=(r,)) for r in range(n)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if raised:
+            raise raised[0]
+        return models
+
+    def assertEqualTensors(self, a, b):
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertTrue(torch.equal(x, y), (x, y))
+
+
+class Arithmetic(InScratch):
+    def test_it_is_algorithm_1_of_diloco(self):
+        """Against torch's own SGD(nesterov) on the mean of two replicas' movements."""
+        got = self.together(2, sync_every=3, rounds=4)
+        self.assertEqualTensors(values(got[0]), values(got[1]))
+
+        shared = small(7)
+        outer = torch.optim.SGD(shared.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+        locals_ = [small(7) for _ in range(2)]
+        inners = [adamw(m) for m in locals_]
+        for round_ in range(4):
+            for r in range(2):
+                locals_[r].load_state_dict(shared.state_dict())
+                for step in range(3 * round_, 3 * round_ + 3):
+                    inner_step(locals_[r], inners[r], r, step)
+            for p, a, b in zip(shared.parameters(), *[m.parameters() for m in locals_]):
+                p.grad = ((p - a) + (p - b)).detach() / 2
+            outer.step()
+        for x, y in zip(values(got[0]), values(shared)):
+            torch.testing.assert_close(x, y, rtol=0, atol=1e-6)
+
+    def test_fragments_by_parts_and_by_number(self):
+        parts = lambda m: [m[0], [*m[2].parameters()]]  # noqa: E731
+        model = small()
+        opt = self.optimizer(model, fragments=parts(model), sync_every=4, rounds=2)
+        for step in range(10**6):
+            if opt.done:
+                break
+            inner_step(model, opt, 0, step)
+        self.assertEqual([r["fragment"] for r in diloco.run(self.store).history()], [0, 1, 0, 1])
+        self.assertEqual(_torch._balanced([10, 1, 1, 1, 10, 9], 3), [0, 0, 1, 1, 1, 2])
+        self.assertEqual(_torch._balanced([1, 1, 100], 3), [0, 1, 2])
+        with self.assertRaisesRegex(ValueError, "no empty one"):
+            _torch._balanced([1, 1], 3)
+        with self.assertRaisesRegex(ValueError, "0.bias is in no fragment"):
+            _torch.fragment_numbers(list(model.named_parameters()), [[model[0].weight]])
+        with self.assertRaisesRegex(ValueError, "in fragments 0 and 1"):
+            _torch.fragment_numbers(list(model.named_parameters()), [model, model[0]])
+
+    def test_a_joiner_takes_the_runs_fragments(self):
+        self.optimizer(small(), fragments=2, sync_every=4).close()
+        model = small(2)
+        opt = self.optimizer(model, replica="r1")
+        self.assertEqual(opt.run.now.fragments, 2)
+        self.assertEqualTensors(values(model), values(small()))
+
+    def test_overlap_trains_on_while_bytes_move(self):
+        self.together(2, fragments=2, sync_every=4, rounds=3, fragment_sync_delay=1)
+        rows = diloco.run(self.store).history()
+        self.assertEqual([(r["fragment"], len(r["members"])) for r in rows], [(0, 2), (1, 2)] * 3)
+        self.assertTrue(diloco.run(self.store).verify()["complete"])
+
+    def test_buffers_take_the_mean_and_counters_too(self):
+        def model_of(seed):
+            torch.manual_seed(seed)
+            return torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.BatchNorm1d(3))
+        got = self.together(2, model_of, sync_every=3, rounds=2)
+        self.assertEqual(got[0][1].num_batches_tracked.item(), 6)
+        self.assertTrue(torch.equal(got[0][1].running_mean, got[1][1].running_mean))
+
+    def test_frozen_parameters_stay(self):
+        model = small()
+        model[0].weight.requires_grad_(False)
+        before = model[0].weight.clone()
+        opt = self.optimizer(model, torch.optim.SGD(model[2].parameters(), lr=.1), sync_every=1,
+                             rounds=2)
+        inner_step(model, opt, 0, 0)
+        self.assertTrue(torch.equal(model[0].weight, before))
+
+    def test_half_precision_moves_through_float32(self):
+        model = small(dtype=torch.bfloat16)
+        opt = self.optimizer(model, torch.optim.SGD(model.parameters(), lr=.5), sync_every=1,
+                             rounds=3)
+        before = values(model)
+        inner_step(model, opt, 0, 0)
+        for p, b, theta in zip(model.parameters(), before, opt.run.theta().values()):
+            self.assertEqual((p.dtype, str(theta.dtype)), (torch.bfloat16, "float32"))
+            self.assertTrue(torch.equal(p, torch.from_numpy(theta).to(torch.bfloat16)))
+            self.assertFalse(torch.equal(p, b))
+
+
+class Resume(InScratch):
+    def life(self, upto, store, save_at=None):
+        """A life of a replica with dropout, a scheduler and AdamW, from where it was to upto."""
+        torch.manual_seed(11)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 9), torch.nn.Dropout(.3),
+                                    torch.nn.Linear(9, 3))
+        inner = adamw(model)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(inner, 20)
+        with diloco.DiLoCoOptimizer(model, inner, store, sync_every=4, rounds=3,
+                                    scheduler=schedule) as opt:
+            while not opt.done and opt.run.now.step < upto:
+                inner_step(model, opt, 0, opt.run.now.step)
+                if opt.run.now.step == save_at:
+                    opt.save()
+            return opt.binding.resumed, values(model), copy.deepcopy(inner.state_dict())
+
+    def test_a_resume_is_bitwise(self):
+        whole = self.life(12, f"{self.store}-whole")
+        # Saved by hand in the middle of a round; then killed a step later.
+        self.life(7, self.store, save_at=6)
+        resumed, end, state = self.life(12, self.store)
+        self.assertTrue(resumed)
+        self.assertEqualTensors(end, whole[1])
+        for i, s in whole[2]["state"].items():
+            for name, value in s.items():
+                self.assertTrue(torch.equal(value, state["state"][i][name]), name)
+        self.assertEqual(whole[2]["param_groups"], state["param_groups"])
+
+    def test_what_was_saved_at_a_due_point_is_taken_up(self):
+        whole = self.life(12, f"{self.store}-whole")
+        self.life(10, self.store)  # the due point at 8 saved by itself
+        resumed, end, _ = self.life(12, self.store)
+        self.assertTrue(resumed)
+        self.assertEqualTensors(end, whole[1])
+
+    def test_another_inner_optimizer_is_told(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=2)
+        opt.save()
+        opt.close()
+        with self.assertRaisesRegex(diloco.DiffersError, "torch.optimizer"):
+            self.optimizer(small(), torch.optim.SGD(model.parameters(), lr=1), sync_every=2)
+
+
+class InnerStates(unittest.TestCase):
+    OPTIMIZERS = [("SGD", {}), ("SGD", {"momentum": .9}), ("Adam", {"amsgrad": True}),
+                  ("AdamW", {}), ("NAdam", {}), ("RAdam", {}), ("RMSprop", {"centered": True}),
+                  ("Adagrad", {}), ("Adadelta", {}), ("Adamax", {}), ("ASGD", {}), ("Rprop", {}),
+                  ("Adafactor", {})]
+
+    def test_the_state_is_known_before_the_first_step(self):
+        for name, options in self.OPTIMIZERS:
+            model = small()
+            inner = getattr(torch.optim, name)(model.parameters(), lr=.01, **options)
+            before = _state.slots_of(inner)
+            inner_step(model, inner, 0, 0)
+            self.assertEqual(before, _state.slots_of(inner), name)
+
+    def test_what_is_packed_comes_back(self):
+        for name, options in self.OPTIMIZERS:
+            model = small()
+            inner = getattr(torch.optim, name)(model.parameters(), lr=.01, **options)
+            state = _state.InnerState(inner, _torch.Island())
+            inner_step(model, inner, 0, 0)
+            state.pack()
+            twin = small()
+            twin.load_state_dict(model.state_dict())
+            other = getattr(torch.optim, name)(twin.parameters(), lr=.5, **options)
+            theirs = _state.InnerState(other, _torch.Island())
+            theirs.room()[:] = state.room()
+            theirs.unpack()
+            for m, o in ((model, inner), (twin, other)):
+                inner_step(m, o, 0, 1)
+            for a, b in zip(values(model), values(twin)):
+                self.assertTrue(torch.equal(a, b), name)
+
+    def test_a_scheduler_on_the_optimizer_does_no_harm(self):
+        model = small()
+        inner = adamw(model)
+        torch.optim.lr_scheduler.StepLR(inner, 1)
+        before = values(model)
+        self.assertEqual(len(_state.slots_of(inner)), 12)
+        for a, b in zip(before, values(model)):
+            self.assertTrue(torch.equal(a, b))
+        self.assertFalse(inner.state)
+
+    def test_an_optimizer_that_looks_at_values(self):
+        class Looks(torch.optim.SGD):
+            def step(self, closure=None):
+                if self.param_groups[0]["params"][0].sum().item() >= 0:
+                    super().step(closure)
+        model = small()
+        inner = Looks(model.parameters(), lr=1, momentum=.9)
+        self.assertEqual({s.name for s in _state.slots_of(inner)}, {"momentum_buffer"})
+
+    def test_a_state_of_objects_is_refused(self):
+        class Keeps(torch.optim.SGD):
+            def step(self, closure=None):
+                self.state[self.param_groups[0]["params"][0]]["history"] = [1, 2]
+        with self.assertRaisesRegex(diloco.RefusedError, "keeps a list .history."):
+            _state.slots_of(Keeps(small().parameters(), lr=1))
+
+
+class Refusals(InScratch):
+    def check(self, tensor, why, kind=diloco.Error):
+        with self.assertRaisesRegex(kind, why):
+            diloco.DiLoCoOptimizer([("w", tensor)], None or torch.optim.SGD([torch.zeros(1)], lr=1),
+                                   self.store)
+
+    def test_tensors_that_cannot_take_part(self):
+        self.check(torch.zeros(3, device="meta"), "w is on the meta device", ValueError)
+        self.check(torch.zeros(3, 4).to_sparse(), "w is sparse", diloco.RefusedError)
+        self.check(torch.zeros(3, 4).t(), r"not contiguous \(strides \(1, 4\)\)", ValueError)
+        self.check(torch.zeros(3, dtype=torch.float64), "w is float64: a tensor is one of")
+        self.check(torch.zeros(0), "no elements", ValueError)
+        with self.assertRaisesRegex(ValueError, "no parameters"):
+            diloco.DiLoCoOptimizer([], torch.optim.SGD([torch.zeros(1)], lr=1), self.store)
+
+    def test_other_models_are_told(self):
+        self.optimizer(small()).close()
+        model = torch.nn.Linear(3, 3)
+        with self.assertRaises(diloco.DiffersError):
+            self.optimizer(model, replica="r1")
+
+    def test_options_with_an_open_run(self):
+        model = small()
+        with diloco.Run(self.store, sync_every=2) as run:
+            with self.assertRaisesRegex(ValueError, "sync_every"):
+                diloco.DiLoCoOptimizer(model, adamw(model), run, sync_every=3)
+            self.assertFalse(diloco.DiLoCoOptimizer(model, adamw(model), run).done)
+
+    def test_a_step_behind_the_end(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=1, rounds=1)
+        inner_step(model, opt, 0, 0)
+        self.assertTrue(opt.done)
+        before = values(model)
+        with self.assertRaisesRegex(ValueError, "the run has ended"):
+            opt.step()
+        self.assertEqualTensors(values(model), before)
+        with self.assertRaisesRegex(ValueError, "same tensors"):
+            opt.add_param_group({"params": [torch.zeros(1)]})
+
+    def test_extra_state_has_to_be_plain(self):
+        class Odd:
+            def state_dict(self):
+                return {"x": object()}
+
+            def load_state_dict(self, state):
+                raise AssertionError(state)
+        model = small()
+        opt = self.optimizer(model, extra={"odd": Odd()}, sync_every=1)
+        with self.assertRaisesRegex(diloco.RefusedError, "plain numbers"):
+            inner_step(model, opt, 0, 0)
+
+
+class DropIn(InScratch):
+    def test_state_dict(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=50)
+        inner_step(model, opt, 0, 0)
+        saved = copy.deepcopy(opt.state_dict())
+        self.assertEqual(saved["diloco"]["step"], 1)
+        inner_step(model, opt, 0, 1)
+        opt.load_state_dict(saved)
+        self.assertEqual(opt.state_dict()["state"][0]["step"].item(), 1)
+        inner_step(model, opt, 0, 2)  # the groups are still the inner optimizer's
+        with self.assertRaisesRegex(diloco.DiffersError, "of run nobody"):
+            opt.load_state_dict({**saved, "diloco": {"run": "nobody"}})
+
+    def test_a_scheduler_on_it_drives_the_inner_optimizer(self):
+        model = small()
+        inner = adamw(model)
+        opt = self.optimizer(model, inner, sync_every=50)
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 1, gamma=.1)
+        inner_step(model, opt, 0, 0)
+        schedule.step()
+        self.assertAlmostEqual(inner.param_groups[0]["lr"], .001)
+
+    def test_a_closure_gives_the_loss(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=1, rounds=1)
+
+        def closure():
+            opt.zero_grad()
+            loss = model(torch.ones(1, 6)).pow(2).sum()
+            loss.backward()
+            return loss
+        loss = opt.step(closure)
+        self.assertAlmostEqual(diloco.run(self.store).history()[0]["loss"], loss.item(), places=5)
+
+    def test_an_interrupted_step_goes_on(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=1, rounds=1, replicas=2)
+        opt.run.interrupt()
+        with self.assertRaises(diloco.Interrupted):
+            inner_step(model, opt, 0, 0)
+        with self.assertRaises(diloco.InvalidError):
+            opt.binding.run.step()
+        other = small()
+        twin = self.optimizer(other, replica="r1")
+        waiting = threading.Thread(target=opt.binding.wait)
+        waiting.start()
+        inner_step(other, twin, 1, 0)
+        waiting.join()
+        self.assertTrue(opt.done and twin.done)
+        self.assertEqualTensors(values(model), values(other))
+
+
+if __name__ == "__main__":
+    unittest.main()
