@@ -104,7 +104,7 @@ static const dl_option rows[] = {
  "a client's state is gone or damaged: stop, or begin its optimizer anew and say so"},
 
 {"server.type", NULL, NAME, AT(server_type), "diloco", 0, 0, "",
- "diloco|fedavg|fedavgm|fedadam|fedyogi|fedadagrad", AGREE,
+ "diloco|fedavg|fedavgm|fedprox|fedadam|fedyogi|fedadagrad", AGREE,
  "names the preset where nobody does; with clients and nothing said it is fedavg, as in Plato"},
 {"server.do_test", NULL, BOOL, AT(server_test), "true", 0, 0, "", NULL, AGREE,
  "evaluate the shared model; false: never, whatever trainer.eval_every says"},
@@ -208,6 +208,8 @@ static const dl_option rows[] = {
  "who evaluates stops the run once the shared model reaches it; 0: after trainer.rounds"},
 {"trainer.gradient_clip", NULL, REAL, AT(gradient_clip), "1", 0, 1e9, "", NULL, AGREE,
  "largest norm of a step's gradient; 0: no clipping"},
+{"trainer.proximal_mu", NULL, REAL, AT(proximal_mu), "0", 0, 1e6, "", NULL, AGREE,
+ "a client's loss gets mu / 2 times its squared distance from the round's shared model (1812.06127)"},
 {"trainer.preserve_optimizer_state", NULL, BOOL, AT(preserve_optimizer_state), "true", 0, 0, "", NULL, AGREE,
  "keep inner moments across entries; false is refused as unfaithful"},
 {"trainer.init_from", NULL, TEXT, AT(init_from), "", 0, DL_PATH_MAX, "path", NULL, 0,

@@ -58,7 +58,7 @@ typedef struct diloco_config {
     /* [trainer] the inner loop */
     dl_config_name trainer_type, model, optimizer, lr_scheduler;
     int64_t rounds, epochs, local_steps, batch_size, accumulation, eval_every, eval_batches;
-    double gradient_clip, target_accuracy;
+    double gradient_clip, target_accuracy, proximal_mu;
     dl_config_path init_from;
     dl_config_name init_as;
     bool preserve_optimizer_state;

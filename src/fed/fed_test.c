@@ -4,8 +4,11 @@
 #include "fed/fed.h"
 
 #include "base/safetensors.h"
+#include "codec/codec.h"
+#include "train/fragments.h"
 #include "train/local_steps.h"
 #include "train/step.h"
+#include "train/weights.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
@@ -374,6 +377,152 @@ TEST(fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it)
     CHECK(strcmp(one, other) != 0);
 }
 
+/* ---- what a client keeps: error feedback and FedProx, against runs by hand ------------------ */
+
+enum { HAND_CLIENTS = 2, HAND_ROUNDS = 5, HAND_H = 4 };
+
+/* One client a round and plain averaging: an entry moves theta by what that client sent. */
+static dl_config *one_a_round(const char *preset)
+{
+    dl_config *c = federated(preset);
+    set(c, "clients.total_clients", "2");
+    set(c, "clients.per_round", "1");
+    set(c, "trainer.rounds", "5");
+    set(c, "run.retain", "all");
+    set(c, "trainer.optimizer", "sgd");
+    set(c, "parameters.optimizer.weight_decay", "0");
+    set(c, "parameters.optimizer.lr", "0.05");
+    set(c, "trainer.lr_scheduler", "constant");
+    return c;
+}
+
+/* The model of `setup` becomes the run's after so many entries; a copy of its parameters. */
+static float *at_entry(dl_setup *setup, const dl_config *c, uint64_t entries)
+{
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    dl_st st;
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, c->store, entries));
+    CHECK_OK(dl_st_open(&st, bytes, len));
+    CHECK_OK(dl_weights_load(setup, &st));
+    dl_st_close(&st);
+    diloco_free(bytes);
+    return fixture_parameters(setup);
+}
+
+/* Which of the two an entry asked, and where it stood in its data. */
+static size_t asked(const fixture_record *record, size_t entry, uint64_t *first_sample)
+{
+    char name[32];
+    dl_json_value client = fixture_nth(record, "client", entry);
+    name_of(name, client);
+    *first_sample = fixture_whole(client, "first_sample");
+    return strtoull(name + 6, NULL, 10) - 1;
+}
+
+/* H steps of plain SGD by hand; mu's pull is taken behind each step, from where that began. */
+static void train_by_hand(dl_setup *setup, dl_step *step, size_t client, uint64_t sample, double mu,
+                          const float *theta)
+{
+    const size_t n = dl_model_n_parameters(setup->model);
+    const double lr = setup->config.lr;
+    float *x = dl_model_parameters(setup->model);
+    for (int i = 0; i < HAND_H; i++) {
+        dl_step_facts facts;
+        float *before = fixture_parameters(setup);
+        CHECK_OK(dl_step_take(&facts, step, client, sample, lr));
+        sample += facts.samples;
+        for (size_t k = 0; k < n; k++)
+            x[k] -= (float)(lr * mu * ((double)before[k] - (double)theta[k]));
+        free(before);
+    }
+}
+
+static void open_by_hand(dl_setup *setup, dl_step *step, const dl_config *c, const char *option)
+{
+    dl_config *plain = copied(c);
+    set(plain, option, "0");
+    CHECK_OK(dl_setup_open(setup, plain, HAND_CLIENTS, 2));
+    CHECK_OK(dl_step_init(step, setup, false));
+    step->whole_epochs = true;
+}
+
+TEST(fedprox_pulls_each_step_towards_the_model_that_the_round_began_from)
+{
+    fixture_record record = {0};
+    dl_setup setup;
+    dl_step step;
+    double moved = 0;
+    dl_config *c = one_a_round("fedprox");
+    set(c, "trainer.proximal_mu", "2");
+    set(c, "trainer.gradient_clip", "0");
+    live(c, &record);
+    open_by_hand(&setup, &step, c, "trainer.proximal_mu");
+    const size_t n = dl_model_n_parameters(setup.model);
+    for (uint64_t e = 0; e < HAND_ROUNDS; e++) {
+        uint64_t sample;
+        const size_t client = asked(&record, e, &sample);
+        float *after = at_entry(&setup, c, e + 1), *theta = at_entry(&setup, c, e);
+        train_by_hand(&setup, &step, client, sample, 2, theta);
+        float *hand = fixture_parameters(&setup);
+        CHECK(fixture_distance(after, hand, n) < 1e-6);
+        moved = fmax(moved, fixture_distance(after, theta, n));
+        free(after), free(theta), free(hand);
+    }
+    CHECK(moved > 1e-3); /* a thousand times what is tolerated */
+    dl_step_deinit(&step);
+    dl_setup_close(&setup);
+    fixture_record_free(&record);
+}
+
+TEST(what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody_elses)
+{
+    enum { MAX_FLOATS = 1 << 16 };
+    static float residual[HAND_CLIENTS][MAX_FLOATS], sent[MAX_FLOATS];
+    fixture_record record = {0};
+    dl_setup setup;
+    dl_step step;
+    dl_manifest manifest;
+    dl_codec_form form;
+    size_t len, times[HAND_CLIENTS] = {0};
+    dl_config *c = one_a_round("fedavg");
+    set(c, "server.diloco.codec", "topk");
+    set(c, "server.diloco.error_feedback", "0.5");
+    live(c, &record);
+    open_by_hand(&setup, &step, c, "server.diloco.error_feedback");
+    CHECK_OK(dl_fragments_manifest(&manifest, c, setup.sample));
+    CHECK_OK(dl_codec_form_init(&form, c, &manifest, 0));
+    const size_t n = dl_model_n_parameters(setup.model);
+    CHECK(n == form.n && n <= MAX_FLOATS); /* one array, in the same order */
+    unsigned char *payload = malloc(form.room);
+    for (uint64_t e = 0; e < HAND_ROUNDS; e++) {
+        uint64_t sample;
+        const size_t client = asked(&record, e, &sample);
+        float *after = at_entry(&setup, c, e + 1), *theta = at_entry(&setup, c, e);
+        float *r = residual[client];
+        train_by_hand(&setup, &step, client, sample, 0, theta);
+        float *a = fixture_parameters(&setup);
+        for (size_t k = 0; k < n; k++)
+            a[k] = fmaf(0.5f, r[k], theta[k] - a[k]);
+        form.codec->encode(&form, payload, &len, a);
+        dl_codec_round_trip(&form, sent, payload, len);
+        for (size_t k = 0; k < n; k++) {
+            r[k] = a[k] - sent[k];
+            CHECK(after[k] == theta[k] - sent[k]); /* to the bit */
+        }
+        times[client]++;
+        free(after), free(theta), free(a);
+    }
+    CHECK(times[0] > 0 && times[1] > 0 && (times[0] > 1 || times[1] > 1));
+    free(payload);
+    dl_codec_form_deinit(&form);
+    dl_manifest_deinit(&manifest);
+    dl_step_deinit(&step);
+    dl_setup_close(&setup);
+    fixture_record_free(&record);
+}
+
 /* ---- roles, workers, stopping ------------------------------------------------------------- */
 
 static void *live_role(void *user)
@@ -437,5 +586,7 @@ TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
           fed_10_outer_sgd_of_rate_1_is_fedavg,
           fed_15_values_and_movements_give_the_same_model_to_the_bit,
           fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not,
+          fedprox_pulls_each_step_towards_the_model_that_the_round_began_from,
+          what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody_elses,
           fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it,
           fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)

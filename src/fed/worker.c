@@ -77,9 +77,21 @@ diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed)
     return open_private_store(out);
 }
 
+/* What its codec has left out so far is the client's, as its moments are. */
+static void list_residual(dl_worker *w)
+{
+    size_t n;
+    float *residual = dl_run_residual(w->run, &n);
+    if (!residual) return;
+    DL_ASSERT(w->n_vectors < DL_WORKER_MAX_VECTORS);
+    w->vectors[w->n_vectors++] = (dl_private){
+        .name = "diloco.residual", .data = residual, .len = n * sizeof *residual, .f32 = true};
+}
+
 void dl_worker_begin(dl_worker *w)
 {
     const dl_runfile *file = dl_run_file(w->run);
+    list_residual(w);
     const dl_hash layout =
         dl_client_layout(&file->config, file->manifest.digest, w->vectors, w->n_vectors);
     dl_client_store_init(&w->clients, w->private_store, file->id, layout, w->vectors, w->n_vectors);
@@ -313,6 +325,7 @@ static diloco_status train(turn *t, bool *done)
     dl_backend_enter(w->setup->backend);
     dl_run_give_theta(w->run);
     dl_backend_leave(w->setup->backend);
+    dl_step_anchor(&w->step);
     while (t->work.steps < steps && !asked_to_stop(w))
         DL_TRY(take_step(t));
     *done = t->work.steps == steps;

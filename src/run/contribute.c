@@ -250,6 +250,7 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
     dl_capture *from = dl_exec_captured(x, ask.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
+    dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
     const size_t n_spans = make_object(x, &ask, &c, header, from);
     measure(x, &ask, from, began);
     DL_TRY(client->keep(client->user, c.body));

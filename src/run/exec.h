@@ -75,6 +75,10 @@ const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
 void dl_exec_pack_under_way(dl_exec *exec);
 DL_MUST_CHECK diloco_status dl_exec_unpack_under_way(dl_exec *exec);
 
+/* The residual of error feedback, f32[n], or NULL. With logical clients it is that of the client in
+ * hand: put there before it trains, kept with its state. */
+float *dl_exec_residual(const dl_exec *exec, size_t *n);
+
 /* A logical client's contribution to the open entry (docs/federated.md): what the local tensors
  * moved by since theta, under the client's name. `keep` is called with the digest of its body
  * before it is put: what fits it has to be durable then (PROTOCOL P16); its error is returned and

@@ -87,6 +87,9 @@ dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
 /* take.c: the entry counted a contribution of this replica, with that body: the residual moves on
  * (P17). */
 void dl_exec_settle(dl_exec *x, const dl_ask *swap);
+/* take.c: the residual becomes what encoding this leaves out; nothing without error feedback.
+ * Overwrites the payload. */
+void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
 /* take.c: the state is another one: what was taken from the one before is nothing. */
 void dl_exec_forget(dl_exec *x);
 

@@ -38,6 +38,11 @@ const dl_runfile *dl_run_file(const diloco_run *run)
     return &run->file;
 }
 
+float *dl_run_residual(const diloco_run *run, size_t *n)
+{
+    return dl_exec_residual(run->exec, n);
+}
+
 static const dl_control *control(const diloco_run *run)
 {
     return &dl_exec_state(run->exec)->control;

@@ -32,6 +32,7 @@ DL_MUST_CHECK diloco_status dl_run_round(diloco_run *run);
 
 /* After join. */
 const dl_runfile *dl_run_file(const diloco_run *run);
+float *dl_run_residual(const diloco_run *run, size_t *n); /* dl_exec_residual */
 
 /* ---- inside `work` ---- */
 

@@ -205,6 +205,26 @@ void dl_exec_forget(dl_exec *x)
         x->captures[i].there = false;
 }
 
+float *dl_exec_residual(const dl_exec *x, size_t *n)
+{
+    *n = x->residual ? x->f32_at[x->a.run->manifest.n_fragments] : 0;
+    return x->residual;
+}
+
+void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
+{
+    if (!x->residual) return;
+    const dl_codec_form *form = &x->forms[c->fragment];
+    float *e = x->residual + x->f32_at[c->fragment];
+    size_t len;
+    form->codec->encode(form, x->payload, &len, c->g);
+    dl_codec_round_trip(form, e, x->payload, len);
+    dl_fp_state fp = dl_fp_enter();
+    for (size_t i = 0; i < form->n; i++)
+        e[i] = c->g[i] - e[i];
+    dl_fp_leave(fp);
+}
+
 void dl_exec_settle(dl_exec *x, const dl_ask *swap)
 {
     if (!x->residual) return;
@@ -215,12 +235,5 @@ void dl_exec_settle(dl_exec *x, const dl_ask *swap)
         memset(e, 0, n * sizeof *e); /* a former life's: what it left behind is not known here */
         return;
     }
-    const dl_codec_form *form = &x->forms[swap->fragment];
-    size_t len;
-    form->codec->encode(form, x->payload, &len, c->g);
-    dl_codec_round_trip(form, e, x->payload, len);
-    dl_fp_state fp = dl_fp_enter();
-    for (size_t i = 0; i < n; i++)
-        e[i] = c->g[i] - e[i];
-    dl_fp_leave(fp);
+    dl_exec_leave_out(x, c);
 }

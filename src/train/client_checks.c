@@ -31,11 +31,6 @@ static diloco_status check_client_loop(const dl_config *config)
                        "clients.total_clients: an entry of logical clients is one fragment that "
                        "all of a round wait for; server.diloco.fragments, overlap and schedule "
                        "\"async\" are of replicas: leave them");
-    if (config->error_feedback > 0)
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.error_feedback with clients.total_clients: a client's "
-                       "residual is not kept between its rounds; set it 0, or take a codec that "
-                       "needs none");
     if (config->plato_compat)
         return dl_fail(
             DILOCO_EREFUSED,

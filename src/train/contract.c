@@ -74,9 +74,9 @@ const refusal dl_contract_refusals[] = {
 
 static void warn_no_clients(warning *out, const dl_config *config)
 {
-    static const char *const options[] = {"clients.per_round", "clients.payload",
-                                          "trainer.epochs",    "trainer.target_accuracy",
-                                          "results.types",     "results.result_path"};
+    static const char *const options[] = {
+        "clients.per_round",       "clients.payload", "trainer.proximal_mu", "trainer.epochs",
+        "trainer.target_accuracy", "results.types",   "results.result_path"};
     for (size_t i = 0; !dl_config_federated(config) && i < sizeof options / sizeof options[0]; i++)
         if (by_hand(config, options[i]))
             say(out, "%s has no effect without clients.total_clients", options[i]);
@@ -136,6 +136,15 @@ static void warn_partial(warning *out, const dl_config *config)
             config->close_at > 0 ? "run.close_at" : "run.on_missing");
 }
 
+static void warn_proximal(warning *out, const dl_config *config)
+{
+    if (diloco(config) && config->proximal_mu > 0)
+        say(out,
+            "trainer.proximal_mu = %g changes the clients' loss, which Plato's contract leaves as "
+            "it is: the record says unfaithful",
+            config->proximal_mu);
+}
+
 static void warn_lost(warning *out, const dl_config *config)
 {
     if (diloco(config) && is(config->on_lost_state, "reset"))
@@ -145,10 +154,15 @@ static void warn_lost(warning *out, const dl_config *config)
 }
 
 const warning_row dl_contract_warnings[] = {
-    {"clients", warn_no_clients},           {"unfaithful_optimizer", warn_optimizer},
-    {"unfaithful_weighting", warn_weights}, {"unfaithful_combiner", warn_combiner},
-    {"unfaithful_codec", warn_wire},        {"unfaithful_waiting", warn_partial},
-    {"unfaithful_state", warn_lost},        {NULL, NULL},
+    {"clients", warn_no_clients},
+    {"unfaithful_optimizer", warn_optimizer},
+    {"unfaithful_weighting", warn_weights},
+    {"unfaithful_combiner", warn_combiner},
+    {"unfaithful_codec", warn_wire},
+    {"unfaithful_waiting", warn_partial},
+    {"unfaithful_state", warn_lost},
+    {"unfaithful_loss", warn_proximal},
+    {NULL, NULL},
 };
 
 const char *dl_contract_name(const dl_config *config)

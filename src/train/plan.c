@@ -149,6 +149,7 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     if (!dl_preset_is(config, "data_parallel")) {
         dl_inner_bytes inner = dl_inner_plan(config, &model.inner, out->threads);
         out->moments = inner.vectors;
+        if (config->proximal_mu > 0) out->moments += 4 * out->parameters; /* the anchor */
         out->activations += inner.scratch;
     }
     return DILOCO_OK;

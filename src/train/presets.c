@@ -110,6 +110,14 @@ static const diloco_preset presets[] = {
          {"server.diloco.outer_optimizer", "momentum"}, {"server.diloco.outer_learning_rate", "1"},
          {"server.diloco.outer_momentum", "0.9"}, {"server.diloco.combiner", "mean"},
          {"server.diloco.aggregation_weighting", "num_samples"}, {"server.diloco.codec", "f32"})},
+    /* Its mu is to be tuned, in {0.001 … 1}; its weights are fedavg's, which its code has too. */
+    {"fedprox", "fedavg whose clients are held near the shared model",
+     "Li et al. 2018, arXiv:1812.06127, algorithm 2",
+     VALUES({"trainer.proximal_mu", "0.01"}, {"server.diloco.outer_optimizer", "sgd"},
+            {"server.diloco.outer_learning_rate", "1"}, {"server.diloco.outer_momentum", "0"},
+            {"server.diloco.combiner", "mean"},
+            {"server.diloco.aggregation_weighting", "num_samples"},
+            {"server.diloco.codec", "f32"})},
     /* eps is their tau, and 0.1 the usual learning rate of federated programs with it. */
     {"fedadam", "Adam at the server, on the mean of the replicas",
      "Reddi et al. 2020, arXiv:2003.00295, algorithm 2",

@@ -1,6 +1,7 @@
 /* step.c - the inner loop's body.
  *
  *     for each micro-batch: gradient += 1/n grad mean loss        n micro-batches of equal size
+ *     gradient += mu (parameters - anchor)                        FedProx (1812.06127), where asked
  *     inner optimizer: norm, clip factor, update                  one fused pass of the backend
  *     loss, norm -> host                                          the only wait
  *
@@ -11,11 +12,16 @@
 #include "tensor/kernels.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
 {
-    size_t n_tensors;
+    size_t n_tensors, n = dl_model_n_parameters(s->model);
     *out = (dl_step){.setup = s};
+    if (s->config.proximal_mu > 0) {
+        out->anchor = calloc(n, sizeof *out->anchor);
+        if (!out->anchor) return dl_fail(DILOCO_ENOMEM, "no memory for %zu parameters", n);
+    }
     if (data_parallel) return DILOCO_OK;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     const dl_inner_model model = {.tensors = tensors,
@@ -32,6 +38,16 @@ void dl_step_deinit(dl_step *step)
 {
     dl_inner_destroy(step->inner);
     step->inner = NULL;
+    free(step->anchor);
+    step->anchor = NULL;
+}
+
+void dl_step_anchor(dl_step *step)
+{
+    const dl_setup *s = step->setup;
+    if (!step->anchor) return;
+    dl_backend_copy_out(s->backend, step->anchor, dl_model_parameters(s->model),
+                        dl_model_n_parameters(s->model) * sizeof *step->anchor);
 }
 
 /* Samples of the micro-batch that begins there. */
@@ -57,6 +73,36 @@ static diloco_status gradient(uint64_t *samples, const dl_step *step, size_t sha
         DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
         first += rows;
     }
+    return DILOCO_OK;
+}
+
+static void pull_tensor(const dl_step *step, const diloco_tensor *t, float mu)
+{
+    const dl_setup *s = step->setup;
+    const float *parameters = dl_model_parameters(s->model);
+    const size_t begin = (size_t)((const float *)t->data - parameters);
+    const float *x = parameters + begin, *anchor = step->anchor + begin;
+    float *g = dl_model_gradients(s->model) + begin;
+    size_t n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        n *= t->shape[d];
+    for (size_t i = 0; i < n; i++)
+        g[i] = fmaf(mu, x[i] - anchor[i], g[i]);
+}
+
+/* The gradient of mu / 2 ||x - anchor||^2, of what trains, on the host. */
+static diloco_status pull(const dl_step *step)
+{
+    const dl_setup *s = step->setup;
+    size_t n;
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n);
+    if (!step->anchor) return DILOCO_OK;
+    DL_TRY(dl_backend_sync(s->backend));
+    dl_backend_enter(s->backend);
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i].role == DILOCO_PARAMETER)
+            pull_tensor(step, &tensors[i], (float)s->config.proximal_mu);
+    dl_backend_leave(s->backend);
     return DILOCO_OK;
 }
 
@@ -98,6 +144,7 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
     dl_time begin = dl_clock_now();
     dl_model_loss loss;
     DL_TRY(gradient(&out->samples, step, shard, first));
+    DL_TRY(pull(step));
     diloco_status status = apply(&out->grad_norm, step, lr);
     if (status && status != DILOCO_ENUMERIC) return status;
     out->applied = !status;

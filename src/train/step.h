@@ -11,6 +11,7 @@
 typedef struct dl_step {
     const dl_setup *setup; /* borrowed */
     bool whole_epochs; /* a micro-batch ends where its epoch does, short, as PyTorch's loaders do */
+    float *anchor;     /* owned: what trainer.proximal_mu pulls towards; NULL: nothing pulls */
     dl_inner *inner; /* NULL: the clipped gradient is left in the model, for preset data_parallel */
 } dl_step;
 
@@ -26,6 +27,9 @@ typedef struct dl_step_facts {
 /* config: of the setup. data_parallel: no inner optimizer. */
 DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bool data_parallel);
 void dl_step_deinit(dl_step *step); /* zeroed is fine */
+
+/* From here on trainer.proximal_mu pulls towards the parameters as they are. */
+void dl_step_anchor(dl_step *step);
 
 /* Take a step on samples first, first + 1, … of a shard, with learning rate lr. The host waits
  * for the backend once, at the end. Allocates nothing. */
