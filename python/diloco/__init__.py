@@ -8,7 +8,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._config import Config, presets
+from ._local import Place, ReplicaFailed, launch_local
 from ._log import RunLog, run
+from ._plan import plan
 from ._run import Memory, Run, RunInfo
 from ._version import __version__
 from .errors import (ClosedError, DiffersError, Error, FencedError, FullError, Interrupted,
@@ -30,8 +32,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "ClosedError", "Config", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError", "FullError", "IOFailedError",
-    "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError", "NotThereError",
-    "NumericError", "ProtocolError", "RefusedError", "Run", "RunInfo", "RunLog", "TakenError",
-    "TimedOutError", "UnreachableError", "__version__", "presets", "run",
+    "ClosedError", "Config", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError", "FullError",
+    "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError",
+    "NotThereError", "NumericError", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
+    "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
+    "launch_local", "plan", "presets", "run",
 ]

@@ -1,0 +1,161 @@
+"""trainers_test.py - the callbacks of Hugging Face's Trainer and of Lightning, in the real ones.
+Each is left out where it is not installed; all of it (77) without torch."""
+import logging
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+
+try:
+    import torch
+except ImportError as error:
+    print(f"left out: the Python package's callbacks ({error})")
+    sys.exit(77)
+os.environ["HF_HUB_OFFLINE"] = "1"
+try:
+    import transformers
+    from diloco import huggingface
+except ImportError as error:
+    transformers = None
+    print(f"left out: Hugging Face's Trainer ({error})")
+try:
+    import lightning
+    import diloco.lightning
+except ImportError as error:
+    lightning = None
+    print(f"left out: Lightning's Trainer ({error})")
+
+import diloco
+
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
+
+
+def in_threads(*calls):
+    raised = []
+
+    def guarded(call):
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+    threads = [threading.Thread(target=guarded, args=(c,)) for c in calls]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if raised:
+        raise raised[0]
+
+
+def samples(replica, n=64):
+    g = torch.Generator().manual_seed(replica)
+    x = torch.randn(n, 6, generator=g)
+    return x, x.sum(1, keepdim=True)
+
+
+class InScratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+        self.store = self.folder / "run"
+
+    def check_ends(self, ends, rounds, samples_):
+        for a, b in zip(*[m.parameters() for m in ends]):
+            self.assertTrue(torch.equal(a, b))
+        rows = diloco.run(self.store).history()
+        self.assertEqual([(r["members"], r["samples"]) for r in rows],
+                         [(["r0.0000", "r1.0000"], samples_)] * rounds)
+
+
+class Regression(torch.nn.Module):
+    """As Trainer wants models: keyword arguments in, the loss first."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 1)
+
+    def forward(self, x=None, labels=None):
+        y = self.layer(x)
+        return {"loss": torch.nn.functional.mse_loss(y, labels), "logits": y}
+
+
+@unittest.skipUnless(transformers, "no transformers")
+class HuggingFace(InScratch):
+    def trainer(self, model, replica, replicas=2, micro_batches=1):
+        x, y = samples(replica)
+        data = [{"x": a, "labels": b} for a, b in zip(x, y)]
+        args = transformers.TrainingArguments(
+            output_dir=str(self.folder / f"out{replica}"), per_device_train_batch_size=4,
+            gradient_accumulation_steps=micro_batches, learning_rate=.05, max_steps=1000,
+            save_strategy="no", disable_tqdm=True, use_cpu=True, logging_strategy="no",
+            report_to=[])
+        callback = huggingface.DiLoCoCallback(
+            self.store, f"r{replica}", options=OPTIONS, replicas=replicas, sync_every=3, rounds=2)
+        return transformers.Trainer(model, args, train_dataset=data, callbacks=[callback])
+
+    def test_two_trainers_end_with_one_model(self):
+        torch.manual_seed(1)
+        models = [Regression(), Regression()]
+        trainers = [self.trainer(models[r], r) for r in range(2)]
+        in_threads(*[t.train for t in trainers])
+        self.assertEqual([t.state.global_step for t in trainers], [6, 6])
+        self.check_ends(models, 2, 3 * 4 * 2)
+
+    def test_micro_batches_are_no_steps(self):
+        trainer = self.trainer(Regression(), 0, replicas=1, micro_batches=2)
+        trainer.train()
+        self.assertEqual(trainer.state.global_step, 6)
+        self.assertEqual([r["samples"] for r in diloco.run(self.store).history()], [24, 24])
+
+
+@unittest.skipUnless(lightning, "no lightning")
+class Lightning(InScratch):
+    def fit(self, model, replica, micro_batches=2):
+        data = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(*samples(replica)), batch_size=4)
+        callback = diloco.lightning.DiLoCoCallback(
+            self.store, f"r{replica}", options=OPTIONS, replicas=2, sync_every=3, rounds=2)
+        trainer = lightning.Trainer(
+            max_epochs=100, max_steps=-1, accelerator="cpu", callbacks=[callback], logger=False,
+            enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+            accumulate_grad_batches=micro_batches, default_root_dir=self.folder)
+        trainer.fit(model, data)
+        return trainer
+
+    def module(self):
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(6, 1)
+
+            def training_step(self, batch, _index):
+                return torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters(), lr=.05)
+        return Module()
+
+    def test_two_trainers_end_with_one_model(self):
+        models = [self.module(), self.module()]
+        in_threads(*[lambda r=r: self.fit(models[r], r) for r in range(2)])
+        self.check_ends(models, 2, 3 * 8 * 2)
+        self.assertGreater(diloco.run(self.store).history()[0]["loss"], 0)
+
+    def test_several_optimizers_are_refused(self):
+        model = self.module()
+        model.automatic_optimization = False
+        one = torch.optim.SGD(model.parameters(), lr=1)
+        model.configure_optimizers = lambda: [one, torch.optim.SGD(model.parameters(), lr=1)]
+        with self.assertRaisesRegex(diloco.RefusedError, "2 optimizers"):
+            self.fit(model, 0, micro_batches=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
