@@ -137,7 +137,7 @@ static const dl_option rows[] = {
 {"server.diloco.apply_outer_optimizer_to", NULL, NAME, AT(apply_to), "parameters", 0, 0, "",
  "parameters|all_floating", AGREE, "tensors that the outer optimizer moves; the others are averaged"},
 {"server.diloco.plato_compat", "plato_compat", BOOL, AT(plato_compat), "false", 0, 0, "", NULL, AGREE,
- "a round without an eligible client empties the outer momentum, as Plato does; true is refused"},
+ "a round without an eligible client empties the outer momentum, as Plato does"},
 {"server.diloco.combiner", "combiner", NAME, AT(combiner), "mean", 0, 0, "", NULL, AGREE,
  "how contributions become one update"},
 {"server.diloco.trim", "trim", REAL, AT(trim), "0.2", 0, 0.499999999, "of the members", NULL, AGREE,

@@ -83,3 +83,17 @@ dl_hash dl_state_digest(const dl_fragment_state *state, dl_fragment_shape shape,
         vectors[1 + k] = digest(state->outer[k], shape.n_trained * sizeof(float), pool);
     return dl_state_digest_from(vectors, 1 + outer->n_state, state, shape);
 }
+
+void dl_state_empty(dl_fragment_state *out, const dl_fragment_state *in, dl_fragment_shape shape,
+                    const dl_outer *outer, dl_pool *pool)
+{
+    if (out != in) {
+        memcpy(out->theta, in->theta, (shape.n_trained + shape.n_averaged) * sizeof *out->theta);
+        memcpy(out->integers, in->integers, shape.n_integers * sizeof *out->integers);
+        memcpy(out->booleans, in->booleans, shape.n_booleans);
+        out->n_commits = in->n_commits;
+    }
+    for (int k = 0; k < outer->n_state; k++)
+        memset(out->outer[k], 0, shape.n_trained * sizeof *out->outer[k]);
+    out->digest = dl_state_digest(out, shape, outer, pool);
+}

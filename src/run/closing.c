@@ -62,6 +62,13 @@ static dl_verdict abort_because(const char *reason)
     return v;
 }
 
+static dl_verdict abort_of_nobody(void)
+{
+    dl_verdict v = abort_because("nobody has trained on it");
+    v.nobody = true;
+    return v;
+}
+
 /* Names of the silent for the reason, as many as fit. */
 static dl_verdict abort_of_silent(const dl_closing *c)
 {
@@ -96,7 +103,7 @@ static bool waits_for_clients(const dl_closing *c)
 dl_verdict dl_closing_look(const dl_closing *c)
 {
     if (all_there(c)) return commit();
-    if (nobody_gives(c)) return abort_because("nobody has trained on it");
+    if (nobody_gives(c)) return abort_of_nobody();
     if (!has_roster(c)) return wait_until(DL_NEVER);
     if (c->enough_at != DL_NEVER) {
         const dl_time over = dl_time_after(c->enough_at, grace(c));

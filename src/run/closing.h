@@ -32,6 +32,7 @@ typedef struct dl_closing {
 
 typedef struct dl_verdict {
     enum { DL_VERDICT_COMMIT, DL_VERDICT_ABORT, DL_VERDICT_WAIT, DL_VERDICT_WATCH } kind;
+    bool nobody;                    /* ABORT: all have answered, and nobody counts */
     dl_time until;                  /* WAIT */
     char reason[DL_REASON_MAX + 1]; /* ABORT */
 } dl_verdict;

@@ -70,6 +70,16 @@ static dl_ask draft_commit(dl_machine *m)
     return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
 }
 
+/* As Plato has it, and nobody else: what the round leaves behind is an outer optimizer that has
+ * seen nothing. That is another state, so it is computed, and everybody makes sure of it. */
+static dl_ask draft_emptied(dl_machine *m, const char *reason)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_abort(&m->draft, &from, reason);
+    m->draft.entry.emptied = true;
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
 static dl_ask wait_until(dl_machine *m, dl_time until)
 {
     if (dl_gather_has_to_put(m)) return dl_gather_contribute(m);
@@ -106,7 +116,8 @@ static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
     case DL_VERDICT_COMMIT:
         return draft_commit(m);
     case DL_VERDICT_ABORT:
-        return draft_abort(m, verdict->reason);
+        return verdict->nobody && m->a.config->plato_compat ? draft_emptied(m, verdict->reason)
+                                                            : draft_abort(m, verdict->reason);
     case DL_VERDICT_WAIT:
         return wait_until(m, verdict->until);
     case DL_VERDICT_WATCH:

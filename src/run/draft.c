@@ -91,7 +91,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
     d->combined.there = false;
-    d->takeover = false;
+    d->takeover = d->emptied = false;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a->control->ledger);
     d->loss = mean_loss(d);

@@ -170,7 +170,9 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     DL_TRY(check_members(e, status));
     if (e->commit && e->n_members) DL_TRY(check_raw(e, status));
     if (e->commit && e->n_members == 0) return dl_fail(status, "a commit without members");
-    if (!e->commit && !dl_hash_equal(e->base, e->result))
+    if (e->emptied && (e->commit || e->n_members > 0))
+        return dl_fail(status, "it empties the momentum, and commits or has members");
+    if (!e->commit && !e->emptied && !dl_hash_equal(e->base, e->result))
         return dl_fail(status, "an abort whose result is not its base");
     if (e->commit && e->takeover) return dl_fail(status, "a takeover that commits");
     if (!e->commit) DL_TRY(check_reason(e, status));
@@ -239,6 +241,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_json_hash(&j, "base", entry->base);
     dl_json_hash(&j, "result", entry->result);
     if (!entry->commit) dl_json_str(&j, "reason", entry->reason);
+    if (entry->emptied) dl_json_bool(&j, "emptied", true);
     if (entry->takeover) dl_json_bool(&j, "takeover", true);
     dl_json_array(&j, "members");
     for (size_t i = 0; i < entry->n_members; i++)
@@ -339,7 +342,9 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
     DL_TRY(dl_json_read_hash(&out->base, root, "base"));
     DL_TRY(dl_json_read_hash(&out->result, root, "result"));
     memset(out->reason, 0, sizeof out->reason);
-    out->takeover = false;
+    out->takeover = out->emptied = false;
+    if (dl_json_get(root, "emptied").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_bool(&out->emptied, root, "emptied"));
     if (dl_json_get(root, "takeover").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_bool(&out->takeover, root, "takeover"));
     return out->commit ? DILOCO_OK

@@ -61,13 +61,15 @@ typedef struct dl_entry {
     uint32_t fragment;
     uint64_t position;
     dl_life committer;
-    dl_hash prev;         /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
-    dl_hash base, result; /* state digests of the fragment; an abort has result = base */
-    dl_member *members;   /* [n_members], in dl_life_compare order; of an abort: who was there */
+    dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
+    dl_hash base,
+        result; /* state digests of the fragment; an abort has result = base, unless emptied */
+    dl_member *members; /* [n_members], in dl_life_compare order; of an abort: who was there */
     size_t n_members, cap_members;
     dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
+    bool emptied;           /* an abort of nobody's that zeroes the outer vectors (plato_compat) */
     bool takeover;          /* an abort by which its committer becomes the single one (P26) */
     double loss;            /* mean of the members' */
     uint64_t snapshot;      /* newest snapshot the committer knows of */

@@ -180,6 +180,32 @@ static void check_refused(dl_entry *e, const char *part)
     dl_entry_deinit(e);
 }
 
+TEST(fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves)
+{
+    dl_entry e = an_entry(), back;
+    e.commit = false;
+    e.emptied = true;
+    strcpy(e.reason, "nobody has trained on it");
+    check_refused(&e, "it empties the momentum, and commits or has members");
+    e = an_entry(); /* the former is freed */
+    e.emptied = true;
+    e.n_members = 0;
+    check_refused(&e, "it empties the momentum, and commits or has members");
+
+    e = an_entry();
+    e.commit = false;
+    e.emptied = true;
+    e.n_members = 0;
+    strcpy(e.reason, "nobody has trained on it");
+    dl_buf text = written(&e);
+    CHECK_OK(dl_entry_init(&back, 4));
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK(back.emptied && !back.commit && !dl_hash_equal(back.base, back.result));
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&back);
+    dl_entry_deinit(&e);
+}
+
 TEST(what_no_reader_would_take_is_not_written)
 {
     dl_entry e = an_entry();
@@ -396,9 +422,9 @@ TEST(a_thousand_members_fit_into_the_longest_text)
     dl_entry_deinit(&e);
 }
 
-TEST_MAIN(a_commit_reads_back_equal, an_entry_that_names_a_combined_update_reads_back,
-          an_entry_of_version_1_is_still_read, an_abort_reads_back_with_its_reason,
-          what_no_reader_would_take_is_not_written,
+TEST_MAIN(fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves, a_commit_reads_back_equal,
+          an_entry_that_names_a_combined_update_reads_back, an_entry_of_version_1_is_still_read,
+          an_abort_reads_back_with_its_reason, what_no_reader_would_take_is_not_written,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,
           more_members_than_there_is_room_for_are_refused, every_flipped_bit_and_every_cut_is_found,
           reading_and_writing_again_allocate_nothing, a_roster_keeps_its_order_and_its_size,

@@ -6,6 +6,7 @@
 #include "run/exec_parts.h"
 
 #include "base/clock.h"
+#include "outer/state.h"
 #include "run/fields.h"
 
 #include <math.h>
@@ -405,7 +406,11 @@ static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, 
     dl_fragment_state *now = &x->state.now[ask->fragment];
     dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[ask->fragment] : now;
     const dl_time began = dl_clock_now();
-    DL_TRY(compute(x, next, ask));
+    if (ask->draft->commit)
+        DL_TRY(compute(x, next, ask));
+    else
+        dl_state_empty(next, now, x->a.run->manifest.fragments[ask->fragment], x->state.outer,
+                       x->a.pool);
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
     event->result = next->digest;
     return DILOCO_OK;

@@ -3,7 +3,8 @@
  *     text --unreadable, void--> read again, then fold as void (P7)
  *       |  --abort------------> fold
  *       |  --commit-----------> fetch its members --> compute --> swap --> fold
- *       |                         (none of it when the draft computed the same step)
+ *       |                         (none of it when the draft computed the same step; an abort that
+ *       |                         empties the momentum has no members, and the rest of it)
  *       |           or -----> fetch what they come to --^
  *       |                         (unreadable: fetch the members, combine, compare)
  *       +-- a base not ours --> begin again once, from before it
@@ -82,10 +83,10 @@ static void folded(dl_machine *m, bool valid, bool counted)
         if (dl_config_federated(m->a.config))
             dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
     }
+    if (commit || (valid && m->entry.emptied)) m->digest[f] = m->entry.result;
     if (commit) {
         m->n_commits[f]++;
         m->n_commits_all++;
-        m->digest[f] = m->entry.result;
     } else if (ledger && dl_ledger_is_exact(ledger)) {
         dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
@@ -110,7 +111,7 @@ static dl_ask fold_void(dl_machine *m, const char *why)
 /* ---- a commit: make sure, compute, take ---------------------------------------------------- */
 
 /* The computed state is the entry's: take it. */
-static dl_ask fold_commit(dl_machine *m)
+static dl_ask fold_computed(dl_machine *m)
 {
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = self != NULL;
@@ -122,7 +123,9 @@ static dl_ask fold_commit(dl_machine *m)
     if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
         !m->a.pace->hands_off)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_COMMIT, .entry = &m->entry, .counted = counted});
+    dl_machine_note(m, (dl_note){.kind = m->entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
+                                 .entry = &m->entry,
+                                 .counted = counted});
     return a;
 }
 
@@ -305,13 +308,15 @@ static dl_ask follow_commit(dl_machine *m)
 {
     const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
                          dl_hash_equal(m->entry.result, m->draft_result);
-    return have_it ? fold_commit(m) : fold_gather_or_fetch(m);
+    return have_it ? fold_computed(m) : fold_gather_or_fetch(m);
 }
 
 static const char *members_void_reason(const dl_machine *m)
 {
     if (m->entry.combined.there && m->a.way != DL_WAY_LEADER)
         return "it names a combined update, and in this run everybody combines";
+    if (m->entry.emptied && !m->a.config->plato_compat)
+        return "it empties the momentum, and this run keeps it";
     if (m->a.pace->schedule.async)
         return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
     for (size_t i = 0; i < m->entry.n_members; i++)
@@ -341,7 +346,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why) return fold_void(m, why);
-    return m->entry.commit ? follow_commit(m) : fold_abort(m, true);
+    return m->entry.commit || m->entry.emptied ? follow_commit(m) : fold_abort(m, true);
 }
 
 /* What the members come to is not what the entry names. It still defines it (P19): who combined it
@@ -399,7 +404,7 @@ dl_ask dl_follow_combined(dl_machine *m, const dl_event *event)
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
 {
     if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
-    if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);
+    if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);
     if (m->n_recomputed++) return dispute(m, event->result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }

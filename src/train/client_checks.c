@@ -31,12 +31,6 @@ static diloco_status check_client_loop(const dl_config *config)
                        "clients.total_clients: an entry of logical clients is one fragment that "
                        "all of a round wait for; server.diloco.fragments, overlap and schedule "
                        "\"async\" are of replicas: leave them");
-    if (config->plato_compat)
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "server.diloco.plato_compat = true, which empties the outer momentum in a "
-            "round without an eligible client, is not built: leave it false, which keeps "
-            "the momentum");
     if (dl_preset_is(config, "data_parallel") || dl_preset_is(config, "single"))
         return dl_fail(DILOCO_EREFUSED,
                        "preset %s has no logical clients: leave clients.total_clients 0, or take "
@@ -48,6 +42,20 @@ static diloco_status check_client_loop(const dl_config *config)
                        "so it keeps no parameters of its own: leave server.diloco.local_mix 0 and "
                        "run.on_uncounted \"adopt\"");
     return DILOCO_OK;
+}
+
+/* Other rows' vectors are more than a momentum: a mean of the past, a count's correction. */
+static diloco_status check_plato_compat(const dl_config *config)
+{
+    const char *outer = config->outer_optimizer;
+    if (!config->plato_compat || is(outer, "sgd") || is(outer, "momentum") || is(outer, "nesterov"))
+        return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "server.diloco.plato_compat = true empties the outer momentum in a round without "
+        "an eligible client, and %s keeps more than that: take nesterov, momentum or "
+        "sgd, or leave it false",
+        outer);
 }
 
 static diloco_status check_client_payload(const dl_config *config)
@@ -97,6 +105,7 @@ diloco_status dl_check_clients(const dl_config *config)
     }
     DL_TRY(check_client_counts(config));
     DL_TRY(check_client_loop(config));
+    DL_TRY(check_plato_compat(config));
     DL_TRY(check_client_payload(config));
     DL_TRY(check_client_waiting(config));
     return check_client_state(config);

@@ -75,8 +75,9 @@ const refusal dl_contract_refusals[] = {
 static void warn_no_clients(warning *out, const dl_config *config)
 {
     static const char *const options[] = {
-        "clients.per_round",       "clients.payload", "trainer.proximal_mu", "trainer.epochs",
-        "trainer.target_accuracy", "results.types",   "results.result_path"};
+        "clients.per_round",   "clients.payload",    "server.diloco.plato_compat",
+        "trainer.proximal_mu", "trainer.epochs",     "trainer.target_accuracy",
+        "results.types",       "results.result_path"};
     for (size_t i = 0; !dl_config_federated(config) && i < sizeof options / sizeof options[0]; i++)
         if (by_hand(config, options[i]))
             say(out, "%s has no effect without clients.total_clients", options[i]);
