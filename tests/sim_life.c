@@ -194,7 +194,7 @@ static diloco_status live(replica *r)
                          .n_copies = 2};
     set_clock(r);
     DL_TRY(open_faulty(r));
-    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file));
+    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file, &s->file.config, NULL));
     args.store = r->store;
     args.self = r->life;
     DL_TRY(dl_exec_create(&r->exec, &args));

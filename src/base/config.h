@@ -18,13 +18,14 @@ typedef struct diloco_config {
 
     /* [run] the log, its store, who takes part */
     dl_config_path store, coord, state_dir, record, link;
+    dl_config_path members, committers, key, invitation;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts, fetchers;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
         store_timeout_s, grace_s, grace_slack;
     double alone_tokens_per_s;
     int64_t close_at, max_staleness;
     bool dylu;
-    dl_config_name on_missing, on_uncounted, retain, spool, single_committer;
+    dl_config_name on_missing, on_uncounted, retain, spool, single_committer, roster;
     int64_t spool_mb;
 
     /* [clients] logical clients; total_clients > 0 is what makes a run federated */

@@ -39,6 +39,8 @@ bool dl_key_is_kept(const char *key)
 {
     const char *leaf = strrchr(key, '/');
     if (strcmp(leaf ? leaf + 1 : key, "run.json") == 0) return true;
+    if (is_in(key, "gen", &leaf) || is_in(key, "invite", &leaf) || is_in(key, "admit", &leaf))
+        return true; /* whose name is whose (docs/formats.md, Who may take part) */
     return is_in(key, "log", &leaf) && strspn(leaf, "0123456789") == 10 &&
            strcmp(leaf + 10, ".json") == 0;
 }
@@ -284,7 +286,7 @@ dl_answer dl_object_delete(dl_request *r)
     dl_store *store;
     r->kind = DL_KIND_DELETE;
     if (dl_key_is_kept(r->key))
-        return dl_refuse(r, 403, "AccessDenied", "run.json and the log are never deleted");
+        return dl_refuse(r, 403, "AccessDenied", "run.json, the log and lives are never deleted");
     diloco_status status = dl_hub_bucket_open(&store, r, false);
     if (status) return dl_refuse_failed(r, status);
     status = dl_store_delete(store, r->key, DL_NEVER);

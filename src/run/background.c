@@ -192,7 +192,8 @@ void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s)
 void dl_background_snapshot_here(dl_background *b, dl_store *store)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
-    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &b->a.self, until))
+    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &b->a.self, b->a.signer,
+                                until))
         dl_log(DILOCO_LOG_WARN, "no snapshot at entry %llu: %s",
                (unsigned long long)b->a.state->control.entry, diloco_error_text());
 }

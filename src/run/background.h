@@ -14,6 +14,7 @@ typedef struct dl_background_args {
     const dl_runfile *run; /* borrowed, as all */
     const dl_state *state;
     dl_life self;
+    const dl_signer *signer; /* NULL: nothing is signed */
 } dl_background_args;
 
 /* Starts both threads. The first heartbeat names entry 0, which protects every object from

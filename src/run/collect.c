@@ -48,8 +48,8 @@ static diloco_status find_second(sweep *s)
         if (s->second == 0) return DILOCO_OK;
         if (s->second == c->verified_entry && dl_life_equal(&s->second_life, &c->verified_life))
             return DILOCO_OK;
-        const diloco_status status = dl_snapshot_verify(s->store, s->second, &s->second_life,
-                                                        &s->run->manifest, s->run->id, s->until);
+        const diloco_status status =
+            dl_snapshot_verify(s->store, s->second, &s->second_life, s->run, s->until);
         if (status != DILOCO_EPROTO && status != DILOCO_ENOENT) return status;
         dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
     }
@@ -181,11 +181,11 @@ static diloco_status collect(sweep *s)
 
 diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                       const dl_state *state, const dl_runfile *run,
-                                      const dl_life *life, dl_time until)
+                                      const dl_life *life, const dl_signer *signer, dl_time until)
 {
     const uint64_t entry = state->control.entry;
-    DL_TRY(dl_snapshot_write(store, state, run->id, life, until));
-    DL_TRY(dl_snapshot_verify(store, entry, life, &run->manifest, run->id, until));
+    DL_TRY(dl_snapshot_write(store, state, run, life, signer, until));
+    DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
     if (strcmp(run->config.retain, "all") == 0) return DILOCO_OK;
 
     sweep s = {.collector = collector, .store = store, .run = run, .until = until, .floor = entry};

@@ -26,6 +26,7 @@ typedef struct dl_collector {
  * logged, not returned; a failure to write is. */
 DL_MUST_CHECK diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                                     const dl_state *state, const dl_runfile *run,
-                                                    const dl_life *life, dl_time until);
+                                                    const dl_life *life, const dl_signer *signer,
+                                                    dl_time until);
 
 #endif

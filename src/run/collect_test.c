@@ -54,7 +54,7 @@ static void snapshot_at(scene *s, uint64_t entry)
 {
     s->state.control.entry = entry;
     CHECK_OK(dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
-                                     &(dl_life){.replica = "r0"}, DL_NEVER));
+                                     &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
 }
 
 static void beat(scene *s, const char *life, const char *text)

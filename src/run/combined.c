@@ -49,6 +49,11 @@ static size_t body_bytes(const dl_exec *x, uint32_t fragment)
                                     false);
 }
 
+static size_t head_bytes(const dl_exec *x)
+{
+    return DL_CONTRIBUTION_HEADER + (x->ring ? DL_CONTRIBUTION_PROOF : 0);
+}
+
 static dl_contribution describe(const dl_exec *x, const dl_ask *ask, dl_hash body, double norm)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
@@ -73,14 +78,17 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, dl_hash bod
 static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, dl_time until)
 {
     dl_key key;
-    unsigned char header[DL_CONTRIBUTION_HEADER];
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     const double norm = x->facts.outer.aggregated_norm;
-    const dl_contribution c = describe(x, ask, body, isfinite(norm) ? norm : 0);
-    dl_contribution_write_header(header, &c);
+    dl_contribution c = describe(x, ask, body, isfinite(norm) ? norm : 0);
     const dl_span spans[] = {
-        {header, sizeof header},
+        {header, head_bytes(x)},
         {dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment)},
     };
+    if (x->ring)
+        DL_TRY(dl_contribution_sign(header, &c, x->a.signer, spans + 1, 1));
+    else
+        dl_contribution_write_header(header, &c);
     dl_key_combined(key, ask->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
     if (status == DILOCO_EEXIST)
@@ -98,7 +106,7 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     DL_TRY(dl_outer_combine(&parts, &x->state.now[ask->fragment], &args, &x->facts.outer,
                             x->scratch, x->a.pool));
     x->combined_here = true;
-    event->len = DL_CONTRIBUTION_HEADER + body_bytes(x, ask->fragment);
+    event->len = head_bytes(x) + body_bytes(x, ask->fragment);
     event->result = dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment));
     return ask->put ? put_combined(x, ask, event->result, until) : DILOCO_OK;
 }
@@ -106,21 +114,22 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     const dl_combined_at *named = &ask->draft->combined;
-    const dl_contribution_expect expect = {.run = x->a.run->id,
-                                           .entry = ask->entry,
-                                           .fragment = ask->fragment,
-                                           .life = named->life,
-                                           .base = ask->draft->base,
-                                           .also_base = ask->draft->base,
-                                           .manifest = x->a.run->manifest.digest,
-                                           .shape = x->a.run->manifest.fragments[ask->fragment],
-                                           .form = &x->plain[ask->fragment],
-                                           .codec = DL_CODEC_COMBINED,
-                                           .bound = FLT_MAX,
-                                           .tensors = &x->a.run->manifest};
+    dl_contribution_expect expect = {.run = x->a.run->id,
+                                     .entry = ask->entry,
+                                     .fragment = ask->fragment,
+                                     .life = named->life,
+                                     .base = ask->draft->base,
+                                     .also_base = ask->draft->base,
+                                     .manifest = x->a.run->manifest.digest,
+                                     .shape = x->a.run->manifest.fragments[ask->fragment],
+                                     .form = &x->plain[ask->fragment],
+                                     .codec = DL_CODEC_COMBINED,
+                                     .bound = FLT_MAX,
+                                     .tensors = &x->a.run->manifest};
     dl_contribution_data data; /* the parts of the slot: nothing is packed */
     dl_key key;
     DL_TRY(make_slot(x));
+    DL_TRY(dl_exec_key_of(&expect.key, &event->reason, x, named->life.replica, until));
     x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
     dl_key_combined(key, ask->entry, &named->life);
     DL_TRY(dl_contribution_fetch(&x->fetched, &data, &event->reason, x->combined_slot, x->a.store,

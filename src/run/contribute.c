@@ -181,6 +181,16 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
     return discrete ? 3 : 2;
 }
 
+/* What make_object made, signed where the run is. */
+static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *header,
+                                 size_t n_spans)
+{
+    if (!x->ring) return DILOCO_OK;
+    x->spans[0].len += DL_CONTRIBUTION_PROOF;
+    x->facts.bytes += DL_CONTRIBUTION_PROOF;
+    return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
+}
+
 static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_time began)
 {
     x->facts.norm = from->norm;
@@ -211,9 +221,10 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     dl_capture from = captured_or_nothing(x, ask);
     const bool nothing = !from.g;
     if (nothing) make_nothing(x, ask->fragment, &from);
-    unsigned char header[DL_CONTRIBUTION_HEADER];
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     dl_contribution c;
     const size_t n_spans = make_object(x, ask, &c, header, &from);
+    DL_TRY(sign_object(x, &c, header, n_spans));
     measure(x, ask, &from, began);
     if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
     if (nothing || from.restored || !x->contributed)

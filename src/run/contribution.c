@@ -5,7 +5,8 @@
  *
  * 1. The length is between a header and the most that the expected fragment can need.
  * 2. The header is whole: magic, its own hash, version, well-formed fields.
- * 3. It says what was expected, and the object has exactly the length that it says.
+ * 3. It says what was expected, and the object has exactly the length that it says; where
+ *    contributions are signed, the one signed it whose name it is under.
  * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
  * 5. The payload is unpacked, if it is packed: to the front of the slot, from its end, where
  *    such a body is received (pack.h says why that is enough room).
@@ -31,6 +32,7 @@
 static const char magic[8] = {'D', 'L', 'C', 'O', 'N', 'T', 'R', '1'};
 
 enum {
+    SIGNED_HEADER = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF,
     NAME = DL_REPLICA_MAX + 1, /* bytes of a name with its zeros */
     AT_SEAL = DL_CONTRIBUTION_HEADER - 16
 };
@@ -121,6 +123,7 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     for (size_t i = 0; i < DL_DEALT_MAX; i++)
         walk_u64(c, &f->dealt.first[i]);
     walk_u64(c, &f->holds);
+    walk_bytes(c, f->strong.bytes, sizeof f->strong.bytes);
 }
 
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
@@ -128,7 +131,8 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
 {
     DL_ASSERT(dl_run_id_ok(c->run) && dl_replica_name_ok(c->life.replica) && *c->codec);
     dl_contribution copy = *c;
-    uint32_t version = DL_FORMAT_VERSION, header_len = DL_CONTRIBUTION_HEADER;
+    uint32_t version = DL_FORMAT_VERSION;
+    uint32_t header_len = c->is_signed ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER;
     /* behind a name's end only zeros */
     memset(copy.life.replica, 0, NAME);
     memset(copy.codec, 0, NAME);
@@ -162,6 +166,8 @@ static diloco_status check_fields(const dl_contribution *f)
     if (f->packing > DL_PACKING_ZSTD) bad = "packing";
     if (f->packing == DL_PACKING_NONE && f->unpacked_len) bad = "unpacked_len";
     if (f->end_sample < f->first_sample) bad = "end_sample";
+    for (size_t i = f->is_signed ? sizeof f->strong.bytes : 0; i < sizeof f->strong.bytes; i++)
+        if (f->strong.bytes[i]) bad = "hash";
     if (f->dealt.n > DL_DEALT_MAX || (f->dealt.n == 0 && f->dealt.len)) bad = "dealt";
     for (size_t i = bad ? DL_DEALT_MAX : f->dealt.n; i < DL_DEALT_MAX; i++)
         if (f->dealt.first[i]) bad = "dealt";
@@ -190,13 +196,48 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
         return dl_fail(DILOCO_EDIFFERS,
                        "a contribution of format version %u; this program reads %d",
                        (unsigned)version, DL_FORMAT_VERSION);
-    if (header_len != DL_CONTRIBUTION_HEADER)
+    read.is_signed = header_len == SIGNED_HEADER;
+    if (!read.is_signed && header_len != DL_CONTRIBUTION_HEADER)
         return dl_fail(DILOCO_EPROTO, "contribution header: %u bytes long", (unsigned)header_len);
     for (const unsigned char *rest = c.at; rest < copy + AT_SEAL; rest++)
         if (*rest)
             return dl_fail(DILOCO_EPROTO, "contribution header: reserved bytes are not zero");
     DL_TRY(check_fields(&read));
     *out = read;
+    return DILOCO_OK;
+}
+
+/* ---- signed */
+
+static dl_statement statement_of(const dl_contribution *c)
+{
+    const bool combined = strcmp(c->codec, DL_CODEC_COMBINED) == 0;
+    return (dl_statement){.kind = combined ? "combined" : "contribution",
+                          .run = c->run,
+                          .entry = c->entry,
+                          .fragment = c->fragment,
+                          .life = &c->life};
+}
+
+diloco_status dl_contribution_sign(unsigned char out[SIGNED_HEADER], dl_contribution *c,
+                                   const dl_signer *signer, const dl_span *body, size_t n)
+{
+    dl_strong_stream *stream;
+    dl_strong hash;
+    dl_signature signature;
+    unsigned char *proof = out + DL_CONTRIBUTION_HEADER;
+    DL_TRY(dl_strong_begin(&stream));
+    for (size_t i = 0; i < n; i++)
+        dl_strong_add(stream, body[i].data, body[i].len);
+    c->strong = dl_strong_end(stream);
+    c->is_signed = true;
+    dl_contribution_write_header(out, c);
+    const dl_statement what = statement_of(c);
+    DL_TRY(dl_strong_bytes(&hash, out, DL_CONTRIBUTION_HEADER));
+    DL_TRY(dl_statement_sign(&signature, signer, &what, &hash));
+    const dl_public *key = dl_signer_public(signer);
+    memcpy(proof, key->bytes, sizeof key->bytes);
+    memcpy(proof + sizeof key->bytes, signature.bytes, sizeof signature.bytes);
     return DILOCO_OK;
 }
 
@@ -281,9 +322,11 @@ typedef struct reader {
     size_t total;    /* bytes of the object, as the store says */
     size_t received; /* header and body */
     size_t at;       /* of the body in the slot: a packed one ends where the slot ends */
-    unsigned char header[DL_CONTRIBUTION_HEADER];
+    size_t head;     /* bytes of header and proof */
+    unsigned char header[SIGNED_HEADER];
     dl_contribution facts; /* once the header was read */
     dl_digest_stream digest;
+    dl_strong_stream *strong; /* NULL: contributions are not signed */
 } reader;
 
 static size_t body_max(const dl_contribution_expect *e)
@@ -299,11 +342,10 @@ static diloco_status on_begin(void *context, size_t len)
     reader *r = context;
     size_t most = body_max(r->expect);
     DL_ASSERT(most <= r->slot->size);
-    if (len < DL_CONTRIBUTION_HEADER)
-        return REJECT(r, "truncated", "%zu bytes are no contribution", len);
-    if (len - DL_CONTRIBUTION_HEADER > most)
+    if (len < r->head) return REJECT(r, "truncated", "%zu bytes are no contribution", len);
+    if (len - r->head > most)
         return REJECT(r, "shape", "%zu bytes behind the header; the fragment needs at most %zu",
-                      len - DL_CONTRIBUTION_HEADER, most);
+                      len - r->head, most);
     r->total = len;
     return DILOCO_OK;
 }
@@ -348,7 +390,7 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
         return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
                       (unsigned long long)dl_size_max(f->payload_len, f->unpacked_len), codec,
                       most);
-    size_t need = DL_CONTRIBUTION_HEADER + (size_t)f->payload_len + discrete_bytes(e->shape);
+    size_t need = r->head + (size_t)f->payload_len + discrete_bytes(e->shape);
     if (need != r->total)
         return REJECT(r, r->total < need ? "truncated" : "shape",
                       "it has %zu bytes, its header says %zu", r->total, need);
@@ -364,17 +406,40 @@ static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
     return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
 }
 
+/* Is it signed, by the key that its replica has? */
+static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
+{
+    const unsigned char *proof = r->header + DL_CONTRIBUTION_HEADER;
+    dl_public by;
+    dl_signature signature;
+    dl_strong hash;
+    if (r->facts.is_signed != (e->key != NULL))
+        return REJECT(r, "signature", "it is %ssigned, the run's are %s", e->key ? "not " : "",
+                      e->key ? "so" : "not");
+    if (!e->key) return DILOCO_OK;
+    memcpy(by.bytes, proof, sizeof by.bytes);
+    memcpy(signature.bytes, proof + sizeof by.bytes, sizeof signature.bytes);
+    if (!dl_public_equal(&by, e->key))
+        return REJECT(r, "signature", "it is signed with another key than %s's", e->life.replica);
+    const dl_statement what = statement_of(&r->facts);
+    DL_TRY(dl_strong_bytes(&hash, r->header, DL_CONTRIBUTION_HEADER));
+    if (!dl_statement_holds(&signature, &by, &what, &hash))
+        return REJECT(r, "signature", "its signature is not %s's of this", e->life.replica);
+    return DILOCO_OK;
+}
+
 static diloco_status check_header(reader *r)
 {
-    if (dl_contribution_read_header(&r->facts, r->header, sizeof r->header)) {
+    if (dl_contribution_read_header(&r->facts, r->header, DL_CONTRIBUTION_HEADER)) {
         r->reason = "header";
         return DILOCO_EPROTO;
     }
     DL_TRY(check_origin(r, r->expect));
+    DL_TRY(check_proof(r, r->expect));
     DL_TRY(check_sizes(r, r->expect));
     DL_TRY(check_dealt(r, r->expect));
     dl_digest_begin(&r->digest);
-    r->at = r->expect->packer ? r->slot->size - (r->total - sizeof r->header) : 0;
+    r->at = r->expect->packer ? r->slot->size - (r->total - r->head) : 0;
     return DILOCO_OK;
 }
 
@@ -384,18 +449,19 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     const unsigned char *from = data;
     if (len > r->total - r->received)
         return REJECT(r, "truncated", "the object grew while it was read");
-    if (r->received < sizeof r->header) {
-        size_t n = dl_size_min(len, sizeof r->header - r->received);
+    if (r->received < r->head) {
+        size_t n = dl_size_min(len, r->head - r->received);
         memcpy(r->header + r->received, from, n);
         r->received += n;
         from += n;
         len -= n;
-        if (r->received < sizeof r->header) return DILOCO_OK;
+        if (r->received < r->head) return DILOCO_OK;
         DL_TRY(check_header(r));
     }
     if (len == 0) return DILOCO_OK;
-    memcpy(r->slot->base + r->at + (r->received - sizeof r->header), from, len);
+    memcpy(r->slot->base + r->at + (r->received - r->head), from, len);
     dl_digest_add(&r->digest, from, len);
+    if (r->strong) dl_strong_add(r->strong, from, len);
     r->received += len;
     return DILOCO_OK;
 }
@@ -460,6 +526,12 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
     const dl_contribution_expect *e = r->expect;
     if (!dl_hash_equal(dl_digest_end(&r->digest), r->facts.body))
         return REJECT(r, "checksum", "its body is damaged: the digest is not the header's");
+    if (r->strong) {
+        const dl_strong hash = dl_strong_end(r->strong);
+        r->strong = NULL;
+        if (memcmp(hash.bytes, r->facts.strong.bytes, sizeof hash.bytes) != 0)
+            return REJECT(r, "signature", "its body is not the one that was signed");
+    }
     const unsigned char *body = r->slot->base + r->at;
     data->payload = r->slot->base;
     data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
@@ -478,13 +550,18 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
                                     const char *key, const dl_contribution_expect *expect,
                                     dl_time until)
 {
-    reader r = {.expect = expect, .slot = slot, .reason = ""};
+    reader r = {.expect = expect,
+                .slot = slot,
+                .reason = "",
+                .head = expect->key ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER};
     dl_contribution_data got = {.len = 0};
+    if (expect->key) DL_TRY(dl_strong_begin(&r.strong));
     diloco_status status = dl_store_read(store, key, (dl_sink){&r, on_begin, on_piece}, until);
     if (!status && r.received != r.total)
         status = dl_fail(DILOCO_EPROTO, "%zu of %zu bytes arrived", r.received, r.total);
     if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
     if (!status) status = check_body(&r, &got);
+    dl_strong_drop(r.strong);
     *reason = r.reason;
     if (status) return dl_fail_context(status, "%s", key);
     *facts = r.facts;

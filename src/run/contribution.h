@@ -4,6 +4,9 @@
  *     payload  of the codec, for the fragment's f32 array; packed where the run says so (pack.h)
  *     integers i64[n_integers], booleans u8[n_booleans]: values after training
  *
+ * In a run whose objects are signed, DL_CONTRIBUTION_PROOF bytes behind the header: the key and its
+ * signature of the header, which then also holds a hash of the body that no adversary can meet.
+ *
  * Reading: bytes come in pieces from a store, go to memory or a spool file, and are hashed on
  * the way. Only whole, checked contributions are ever handed out. */
 #ifndef DL_RUN_CONTRIBUTION_H
@@ -12,8 +15,9 @@
 #include "outer/outer_step.h"
 #include "run/layout.h"
 #include "run/pack.h"
+#include "run/signed.h"
 
-enum { DL_CONTRIBUTION_HEADER = 512 };
+enum { DL_CONTRIBUTION_HEADER = 512, DL_CONTRIBUTION_PROOF = 32 + 64 };
 typedef enum dl_packing { DL_PACKING_NONE = 0, DL_PACKING_ZSTD = 1 } dl_packing;
 
 /* Which chunks of the common data a contribution was made of (deal.h); none where it is not dealt.
@@ -47,7 +51,9 @@ typedef struct dl_contribution {
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
     dl_dealt dealt;
-    uint64_t holds; /* samples of a logical client's shard, its weight; else 0 */
+    uint64_t holds;   /* samples of a logical client's shard, its weight; else 0 */
+    bool is_signed;   /* its proof stands behind the header */
+    dl_strong strong; /* then: of all bytes behind header and proof */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
@@ -56,6 +62,12 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
                                                         const unsigned char *bytes, size_t len);
+
+/* Sign what `body` holds behind the header: fills in is_signed and strong, and writes header and
+ * proof. */
+DL_MUST_CHECK diloco_status
+dl_contribution_sign(unsigned char out[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF],
+                     dl_contribution *c, const dl_signer *signer, const dl_span *body, size_t n);
 
 /* What a contribution must say to be used for this entry. */
 typedef struct dl_contribution_expect {
@@ -68,6 +80,7 @@ typedef struct dl_contribution_expect {
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;
+    const dl_public *key;       /* its replica's; NULL: contributions are not signed */
     const char *codec;          /* as the header names it; NULL: the form's */
     const float *before;        /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
                                  * subtracted from to be movements; NULL: they are movements */
@@ -99,8 +112,9 @@ unsigned char *dl_slot_bytes(dl_slot *slot);
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
  * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
  * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
- * "codec", "non-finite", "bound", "header", "dealt"), else "". DILOCO_ENOENT. Store errors as they
- * are. A slot that is smaller than dl_contribution_body_max of what is expected is a bug. */
+ * "codec", "non-finite", "bound", "header", "dealt", "signature"), else "". DILOCO_ENOENT. Store
+ * errors as they are. A slot that is smaller than dl_contribution_body_max of what is expected is a
+ * bug. */
 DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
                                                   dl_contribution_data *data, const char **reason,
                                                   dl_slot *slot, dl_store *store, const char *key,

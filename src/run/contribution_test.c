@@ -33,7 +33,8 @@ typedef struct scene {
     dl_contribution facts;
     dl_contribution_expect expect;
     float g[N];
-    unsigned char object[OBJECT + 64]; /* with room for more than belongs there */
+    unsigned char
+        object[OBJECT + 2 * DL_CONTRIBUTION_PROOF]; /* with room for more than belongs there */
     size_t len;
     const char *reason;
 } scene;
@@ -241,7 +242,8 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 304, 17, DILOCO_EPROTO, "dealt");
     check_broken(&s, 312, 1, DILOCO_EPROTO, "dealt"); /* chunks of a length, and none of them */
     check_broken(&s, 320, 1, DILOCO_EPROTO, "dealt");
-    check_broken(&s, 456, 1, DILOCO_EPROTO, "reserved");
+    check_broken(&s, 456, 1, DILOCO_EPROTO, "hash"); /* of a body that is not signed */
+    check_broken(&s, 488, 1, DILOCO_EPROTO, "reserved");
     check_broken(&s, 495, 1, DILOCO_EPROTO, "reserved");
     s.facts.loss = INFINITY;
     check_broken(&s, 288, 0, DILOCO_EPROTO, "loss");
@@ -635,9 +637,140 @@ TEST(a_slot_of_nothing_and_no_slot_are_fine)
     CHECK(slot == NULL);
 }
 
-TEST_MAIN(values_become_movements_in_the_slot, a_header_reads_back_equal,
-          fields_stand_where_the_format_says, every_flipped_bit_of_a_header_is_found,
-          a_header_that_cannot_be_is_refused, a_whole_contribution_is_handed_out,
+/* ---- signed: skipped in builds without OpenSSL */
+
+static dl_signer *signer_of(const char *name)
+{
+    dl_signer *signer;
+    if (!DL_CRYPTO) skip();
+    const diloco_status made = dl_signer_make(scratch_path(name));
+    CHECK(!made || made == DILOCO_EEXIST);
+    CHECK_OK(dl_signer_open(&signer, scratch_path(name)));
+    return signer;
+}
+
+/* The object anew, signed; what is behind `header` then is the proof and the body. */
+static void make_signed(scene *s, dl_signer *signer)
+{
+    unsigned char body[BODY];
+    make_object(s);
+    memcpy(body, s->object + DL_CONTRIBUTION_HEADER, BODY);
+    const dl_span span = {body, BODY};
+    CHECK_OK(dl_contribution_sign(s->object, &s->facts, signer, &span, 1));
+    memcpy(s->object + DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF, body, BODY);
+    s->len = OBJECT + DL_CONTRIBUTION_PROOF;
+}
+
+/* Its header anew, with its hash, as who has no key can. */
+static void change_header(scene *s, const dl_contribution *to)
+{
+    dl_contribution_write_header(s->object, to);
+}
+
+TEST(a_signed_contribution_is_its_own_replicas_alone)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    dl_signer *mine = signer_of("mine.pem"), *others = signer_of("others.pem");
+    scene_begin(&s, "mem://signed", NULL);
+    s.expect.key = dl_signer_public(mine);
+    check_rejected(&s, DILOCO_EPROTO, "signature", "not signed");
+    make_signed(&s, mine);
+    CHECK_OK(fetch(&s, &facts, &data));
+    CHECK(facts.is_signed && data.len == PAYLOAD);
+    make_signed(&s, others);
+    check_rejected(&s, DILOCO_EPROTO, "signature", "another key than r7's");
+    s.expect.key = NULL;
+    check_rejected(&s, DILOCO_EPROTO, "shape", "behind the header");
+    scene_end(&s);
+    dl_signer_close(mine);
+    dl_signer_close(others);
+}
+
+/* What a replica signed, under another run, entry, fragment, life: first as it is, then with its
+ * header changed to fit, which is what the signature is for. */
+TEST(a_signed_contribution_is_of_no_use_anywhere_else)
+{
+    scene s;
+    dl_signer *mine = signer_of("mine.pem");
+    scene_begin(&s, "mem://replay", NULL);
+    make_signed(&s, mine);
+    s.expect.key = dl_signer_public(mine);
+    const dl_contribution was = s.facts;
+    const dl_contribution_expect here = s.expect;
+    for (int k = 0; k < 5; k++) {
+        dl_contribution lie = was;
+        s.expect = here;
+        if (k == 0) memcpy(lie.run, OTHER, sizeof lie.run), s.expect.run = OTHER;
+        if (k == 1) lie.entry = s.expect.entry = 13;
+        if (k == 2) lie.life.generation = s.expect.life.generation = 4;
+        if (k == 3) lie.norm = 1e6; /* nothing but what it tells */
+        if (k == 4) memcpy(lie.life.replica, "r8", 3), memcpy(s.expect.life.replica, "r8", 3);
+        change_header(&s, &was);
+        if (k != 3) check_rejected(&s, DILOCO_EPROTO, "foreign", "");
+        change_header(&s, &lie);
+        check_rejected(&s, DILOCO_EPROTO, "signature", "its signature is not");
+    }
+    scene_end(&s);
+    dl_signer_close(mine);
+}
+
+/* An adversary can meet XXH3; here he may as well have. */
+TEST(a_body_that_was_not_signed_is_rejected_though_its_digest_fits)
+{
+    scene s;
+    dl_signer *mine = signer_of("mine.pem");
+    scene_begin(&s, "mem://body", NULL);
+    make_signed(&s, mine);
+    s.expect.key = dl_signer_public(mine);
+    unsigned char *body = s.object + DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF;
+    body[5] ^= 1;
+    check_rejected(&s, DILOCO_EPROTO, "checksum", "damaged");
+    /* Signed over a digest of other bytes than its hash: what a collision comes to. */
+    dl_contribution lie = s.facts;
+    dl_strong hash;
+    dl_signature signature;
+    lie.body = dl_digest_bytes(body, BODY);
+    dl_contribution_write_header(s.object, &lie);
+    const dl_statement what = {.kind = "contribution", .run = RUN, .entry = 12, .life = &lie.life};
+    CHECK_OK(dl_strong_bytes(&hash, s.object, DL_CONTRIBUTION_HEADER));
+    CHECK_OK(dl_statement_sign(&signature, mine, &what, &hash));
+    memcpy(s.object + DL_CONTRIBUTION_HEADER + 32, signature.bytes, sizeof signature.bytes);
+    check_rejected(&s, DILOCO_EPROTO, "signature", "not the one that was signed");
+    scene_end(&s);
+    dl_signer_close(mine);
+}
+
+TEST(every_flipped_bit_of_a_proof_is_rejected)
+{
+    scene s;
+    dl_signer *mine = signer_of("mine.pem");
+    scene_begin(&s, "mem://proof", NULL);
+    make_signed(&s, mine);
+    s.expect.key = dl_signer_public(mine);
+    for (size_t i = 0; i < DL_CONTRIBUTION_PROOF; i++) {
+        s.object[DL_CONTRIBUTION_HEADER + i] ^= (unsigned char)(1u << i % 8);
+        check_rejected(&s, DILOCO_EPROTO, "signature", "");
+        s.object[DL_CONTRIBUTION_HEADER + i] ^= (unsigned char)(1u << i % 8);
+    }
+    for (size_t len = OBJECT; len < s.len; len += 7) {
+        const size_t whole = s.len;
+        s.len = len;
+        check_rejected(&s, DILOCO_EPROTO, "truncated", "");
+        s.len = whole;
+    }
+    scene_end(&s);
+    dl_signer_close(mine);
+}
+
+TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
+          a_signed_contribution_is_of_no_use_anywhere_else,
+          a_body_that_was_not_signed_is_rejected_though_its_digest_fits,
+          every_flipped_bit_of_a_proof_is_rejected, values_become_movements_in_the_slot,
+          a_header_reads_back_equal, fields_stand_where_the_format_says,
+          every_flipped_bit_of_a_header_is_found, a_header_that_cannot_be_is_refused,
+          a_whole_contribution_is_handed_out,
           a_contribution_may_lie_in_a_spool_file_that_has_no_name,
           a_large_contribution_arrives_in_pieces, a_packed_contribution_arrives_as_what_was_packed,
           lies_about_packing_are_rejected, every_flipped_bit_is_rejected,

@@ -59,7 +59,7 @@ static dl_ask take_over(dl_machine *m)
 
 static bool may_create(const dl_machine *m)
 {
-    return dl_fold_may_create(m->a.control, &m->a.self);
+    return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
 }
 
 static dl_ask draft_commit(dl_machine *m)

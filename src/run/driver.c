@@ -349,8 +349,11 @@ static diloco_status make_pace(dl_driver *d)
 
 static diloco_status make(dl_driver *d)
 {
-    const dl_background_args background = {
-        .url = d->a.url, .run = d->a.run, .state = dl_exec_state(d->a.exec), .self = d->a.self};
+    const dl_background_args background = {.url = d->a.url,
+                                           .run = d->a.run,
+                                           .state = dl_exec_state(d->a.exec),
+                                           .self = d->a.self,
+                                           .signer = d->a.signer};
     DL_TRY(init_lock(d));
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));

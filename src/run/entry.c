@@ -262,6 +262,15 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     return dl_sealed_end(&j, start);
 }
 
+dl_statement dl_entry_statement(const dl_entry *entry)
+{
+    return (dl_statement){.kind = "entry",
+                          .run = entry->run,
+                          .entry = entry->entry,
+                          .fragment = entry->fragment,
+                          .life = &entry->committer};
+}
+
 /* ---- reading */
 
 static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value object)

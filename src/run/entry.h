@@ -10,6 +10,7 @@
 #include "combine/combine.h"
 #include "outer/outer.h"
 #include "run/layout.h"
+#include "run/signed.h"
 #include "tensor/manifest.h"
 
 enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15 };
@@ -91,6 +92,9 @@ void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does n
 /* As the members "roster" and "misses" of the open object; and back: DILOCO_EPROTO. */
 void dl_roster_write(dl_json *j, const dl_roster *roster);
 DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
+
+/* What an entry's signature says it is: its committer's life signs. */
+dl_statement dl_entry_statement(const dl_entry *entry);
 
 /* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
  * twice, a number not finite, an abort that changes something or has no reason). */

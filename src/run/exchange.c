@@ -406,6 +406,7 @@ diloco_status dl_exchange_create(dl_driver *d)
     const dl_machine_args args = {
         .config = &run->config,
         .run = run->id,
+        .identity = &run->identity,
         .self = d->a.self,
         .former = d->a.former,
         .control = dl_driver_control(d),

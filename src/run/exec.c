@@ -209,6 +209,8 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
     diloco_status status = dl_entry_init(&x->entry, args->max_members);
+    if (!status && args->run->identity.policy != DL_TRUSTED)
+        status = dl_keyring_create(&x->ring, args->store, args->run, args->signer);
     if (!status) status = take_memory(x);
     if (status) {
         dl_exec_destroy(x);
@@ -231,6 +233,7 @@ void dl_exec_destroy(dl_exec *x)
     free(x->plain);
     dl_slot_destroy(x->combined_slot);
     dl_fetchers_destroy(x);
+    dl_keyring_destroy(x->ring);
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
@@ -314,6 +317,18 @@ static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     event->listed = x->listed;
     event->n_listed = x->n_listed;
     return DILOCO_OK;
+}
+
+diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
+                             const char *replica, dl_time until)
+{
+    const char *why;
+    *out = NULL;
+    if (!x->ring) return DILOCO_OK;
+    DL_TRY(dl_keyring_find(out, &why, x->ring, replica, until));
+    if (*out) return DILOCO_OK;
+    *reason = "signature";
+    return dl_fail(DILOCO_EPROTO, "%s has no key in this run: %s", replica, why);
 }
 
 /* The newest life of each replica: its lives follow each other in a listing. */
@@ -422,6 +437,10 @@ static diloco_status do_create(dl_exec *x, const dl_ask *ask, dl_event *event, d
     dl_key_entry(key, ask->entry);
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    if (x->ring) {
+        const dl_statement what = dl_entry_statement(ask->draft);
+        DL_TRY(dl_sealed_sign(&x->text, 0, x->a.signer, &what));
+    }
     const dl_span span = {x->text.data, x->text.len};
     const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
@@ -440,7 +459,7 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
     (void)ask;
     x->collector.now = event->now;
     return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
-                                   until);
+                                   x->a.signer, until);
 }
 
 /* Is the entry a commit whose contributions are gone (P25)? Then no replay comes past it, and an

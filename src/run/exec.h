@@ -22,10 +22,11 @@ typedef struct dl_exec_args {
     const float *const *gradients; /* [n_tensors] or NULL: contribute these, not movements */
     size_t n_tensors;
     size_t max_members;
-    const char *spool_dir; /* NULL: memory */
-    int n_copies;          /* of the state: 2 for whoever commits */
-    bool beside;           /* the trainer's calls come from another thread than dl_exec_do */
-    int n_fetchers;        /* contributions read at a time, on handles of their own; 0: one */
+    const char *spool_dir;   /* NULL: memory */
+    int n_copies;            /* of the state: 2 for whoever commits */
+    const dl_signer *signer; /* NULL: all are trusted, or a reader */
+    bool beside;             /* the trainer's calls come from another thread than dl_exec_do */
+    int n_fetchers;          /* contributions read at a time, on handles of their own; 0: one */
     dl_pool *pool;
 } dl_exec_args;
 

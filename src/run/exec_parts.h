@@ -5,6 +5,7 @@
 
 #include "run/collect.h"
 #include "run/exec.h"
+#include "run/members.h"
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
 
@@ -25,6 +26,7 @@ typedef struct dl_capture {
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
+    dl_keyring *ring;     /* NULL: nothing is signed */
     dl_codec_form *forms; /* [n_fragments] */
     dl_exec_facts facts;
     dl_schedule schedule;
@@ -100,6 +102,11 @@ void dl_fetchers_destroy(dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event,
                                           dl_time until);
 void dl_exec_forget_fetched(dl_exec *x);
+
+/* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
+ * *reason: it has none. */
+DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
+                                           const char *replica, dl_time until);
 
 /* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);

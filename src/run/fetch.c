@@ -33,8 +33,9 @@ typedef struct fetcher {
     dl_store *store;   /* its own, but the first's; NULL: not opened yet */
     dl_packer *packer; /* likewise */
     /* one reading */
-    dl_slot *slot;
+    dl_slot *slot; /* NULL: nothing is to be read */
     dl_contribution_expect expect;
+    dl_public key; /* of expect */
     dl_contribution_data *data;
     fetched *out;
 } fetcher;
@@ -162,6 +163,7 @@ static void read_one(fetcher *f, dl_time until)
 {
     dl_key key;
     fetched *out = f->out;
+    if (!f->slot) return;
     dl_key_contribution(key, out->entry, &out->life);
     out->status = dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
                                         &f->expect, until);
@@ -169,6 +171,22 @@ static void read_one(fetcher *f, dl_time until)
     /* A store that does not answer is asked again. */
     out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||
                  out->status == DILOCO_ENUMERIC || out->status == DILOCO_ENOENT;
+}
+
+/* Whose signature it has to have, where there are any; who has no key is refused unread. */
+static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
+{
+    const dl_public *key;
+    fetched *out = f->out;
+    const diloco_status status = dl_exec_key_of(&key, &out->reason, x, out->life.replica, until);
+    if (status && status != DILOCO_EPROTO) return status;
+    out->status = status;
+    out->there = status == DILOCO_EPROTO;
+    if (status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
+    if (status) f->slot = NULL;
+    if (key) f->key = *key;
+    f->expect.key = key ? &f->key : NULL;
+    return DILOCO_OK;
 }
 
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
@@ -182,7 +200,8 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time 
     f->expect.packer = f->packer;
     f->out = &x->fetchers->kept[ask->slot];
     *f->out = (fetched){.entry = ask->entry, .life = ask->life, .reason = "base"};
-    return read_base(x, ask, &f->expect, until);
+    DL_TRY(read_base(x, ask, &f->expect, until));
+    return expect_key(x, f, until);
 }
 
 /* ---- several ----------------------------------------------------------------------------- */

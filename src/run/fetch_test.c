@@ -43,7 +43,7 @@ static void contribute(world *w, size_t who)
     const dl_exec_work work = {.steps = 1, .samples = 1, .position = 1};
     const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = 0};
     snprintf(name, sizeof name, "r%zu", who);
-    CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file));
+    CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file, &w->file.config, NULL));
     dl_exec *exec = make_exec(w, &w->lives[who], 1);
     for (size_t i = 0; i < N; i++)
         w->w[i] = (float)(who + 1) * (float)i;

@@ -6,11 +6,8 @@
 #include <string.h>
 
 static const char seal_head[] = ",\"check\":\"", seal_tail[] = "\"}\n";
-enum {
-    SEAL_HEAD = sizeof seal_head - 1,
-    SEAL_TAIL = sizeof seal_tail - 1,
-    SEAL = SEAL_HEAD + DL_HASH_HEX + SEAL_TAIL
-};
+enum { SEAL_HEAD = sizeof seal_head - 1, SEAL_TAIL = sizeof seal_tail - 1 };
+_Static_assert(DL_SEAL == SEAL_HEAD + DL_HASH_HEX + SEAL_TAIL, "the seal's length");
 
 void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format)
 {
@@ -34,13 +31,13 @@ diloco_status dl_sealed_end(dl_json *j, size_t start)
 
 static bool seal_fits(const char *text, size_t len)
 {
-    if (len < SEAL) return false;
-    const char *seal = text + len - SEAL;
+    if (len < DL_SEAL) return false;
+    const char *seal = text + len - DL_SEAL;
     dl_hash hash;
     return memcmp(seal, seal_head, SEAL_HEAD) == 0 &&
            memcmp(text + len - SEAL_TAIL, seal_tail, SEAL_TAIL) == 0 &&
            dl_hash_from_hex(&hash, seal + SEAL_HEAD, DL_HASH_HEX) &&
-           dl_hash_equal(hash, dl_hash_bytes(text, len - SEAL));
+           dl_hash_equal(hash, dl_hash_bytes(text, len - DL_SEAL));
 }
 
 diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len, const char *format)

@@ -13,6 +13,8 @@
 #include "base/json.h"
 #include "run/layout.h"
 
+enum { DL_SEAL = 45 }; /* bytes from the comma in front of "check" to the end */
+
 /* Open the object and write its format and version; *start is where it begins in out. */
 void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format);
 /* Seal and close it. On error, also one from before, `out` is as it was. */

@@ -19,6 +19,7 @@ typedef struct dl_progress {
 struct diloco_run {
     dl_config config;
     char replica[DL_REPLICA_MAX + 1];
+    dl_signer *signer;       /* owned; NULL: nothing is signed */
     diloco_tensor *tensors;  /* owned, with owned names; data is the caller's */
     const float **gradients; /* [n_tensors], NULL where there is none */
     size_t n_tensors;

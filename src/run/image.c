@@ -132,6 +132,8 @@ void dl_image_reader_init(dl_image_reader *r, dl_state *state)
 
 void dl_image_reader_deinit(dl_image_reader *r)
 {
+    dl_strong_drop(r->strong);
+    r->strong = NULL;
     dl_buf_deinit(&r->header);
     free(r->targets);
     *r = (dl_image_reader){0};
@@ -238,6 +240,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
     const unsigned char *from = data;
     if (len > r->total - r->received) return dl_fail(DILOCO_EPROTO, "it grew while it was read");
     dl_digest_add(&r->digest, data, len);
+    if (r->strong) dl_strong_add(r->strong, data, len);
     r->received += len;
     while (len > 0) {
         size_t taken;

@@ -12,6 +12,7 @@
 #define DL_RUN_IMAGE_H
 
 #include "base/safetensors.h"
+#include "base/sign.h"
 #include "run/state.h"
 
 /* Where bytes of the image go. */
@@ -28,6 +29,7 @@ typedef struct dl_image_reader {
     dl_image_target *targets;     /* owned; by place; NULL until the header is read */
     size_t n_targets, target, at; /* the next byte goes to targets[target].to[at] */
     dl_digest_stream digest;
+    dl_strong_stream *strong; /* begun by who wants it too, behind init; owned */
 } dl_image_reader;
 
 void dl_image_reader_init(dl_image_reader *r, dl_state *state);

@@ -13,20 +13,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A run whose objects are signed needs this machine's key: to create it, or as it turns out. */
+static diloco_status take_key(diloco_run *run, dl_policy policy)
+{
+    if (policy == DL_TRUSTED || run->signer) return DILOCO_OK;
+    return dl_run_signer(&run->signer, &run->config);
+}
+
 diloco_status diloco_run_create(diloco_run *run)
 {
     if (run->created) return DILOCO_OK;
     if (run->n_tensors == 0)
         return dl_fail(DILOCO_EINVAL, "no tensors are registered: there is nothing to train");
+    DL_TRY(take_key(run, dl_policy_of(&run->config)));
     const dl_run_creation what = {.config = &run->config,
                                   .tensors = run->tensors,
                                   .n_tensors = run->n_tensors,
-                                  .data_digest = run->data_digest};
+                                  .data_digest = run->data_digest,
+                                  .signer = run->signer};
     dl_run_store url;
     dl_run_store_url(url, run->config.store, &run->config);
     if (!run->store) DL_TRY(dl_store_open(&run->store, url, true));
     DL_TRY(dl_run_create_or_read(&run->file, &run->file_digest, run->store, &what));
     dl_runfile_take(&run->config, &run->file);
+    DL_TRY(take_key(run, run->file.identity.policy));
     run->created = true;
     return DILOCO_OK;
 }
@@ -200,6 +210,7 @@ static diloco_status make_exec(diloco_run *run)
                                .max_members = dl_run_max_members(&run->config),
                                .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
                                .n_copies = 2,
+                               .signer = run->signer,
                                .beside = run->beside,
                                .n_fetchers = (int)run->config.fetchers,
                                .pool = run->pool};
@@ -222,6 +233,13 @@ static dl_life former_life(const diloco_run *run, const dl_local_facts *facts)
     return former;
 }
 
+static bool may_commit(const diloco_run *run)
+{
+    const dl_identity *identity = &run->file.identity;
+    return identity->policy == DL_TRUSTED ||
+           dl_identity_may_commit(identity, dl_signer_public(run->signer), run->replica);
+}
+
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
     const dl_driver_args args = {.url = dl_store_url(run->store),
@@ -239,7 +257,8 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .fresh = dl_run_fresh,
                                  .user = run,
                                  .work = run->hands.work ? work_for_clients : NULL,
-                                 .follows = run->hands.follows,
+                                 .signer = run->signer,
+                                 .follows = run->hands.follows || !may_commit(run),
                                  .trained = run->work,
                                  .interrupted = &run->stop};
     return dl_driver_create(&run->driver, &args);
@@ -295,7 +314,8 @@ static diloco_status join(diloco_run *run)
     begin_progress(run);
     DL_TRY(dl_pool_create(&run->pool, threads_of(&run->config)));
     DL_TRY(open_local(run));
-    DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file));
+    DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file, &run->config,
+                             run->signer));
     DL_TRY(make_exec(run));
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));

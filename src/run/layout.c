@@ -190,6 +190,16 @@ void dl_key_theta0(dl_key out, dl_hash digest)
     put(out, "theta0/%s.safetensors", hex);
 }
 
+void dl_key_invite(dl_key out, const char *id)
+{
+    put(out, "invite/%s", id);
+}
+
+void dl_key_admit(dl_key out, const char *replica)
+{
+    put(out, "admit/%s", replica);
+}
+
 void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
 {
     char text[DL_LIFE_TEXT];

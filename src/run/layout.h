@@ -42,7 +42,9 @@ void dl_key_contributions(dl_key out, uint64_t entry);                 /* c/0000
 void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life); /* x/0000000012/r0.0000 */
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
 /* snap/0000000012/r0.0000/<file> */
-void dl_key_theta0(dl_key out, dl_hash digest); /* theta0/<hex>.safetensors */
+void dl_key_theta0(dl_key out, dl_hash digest);     /* theta0/<hex>.safetensors */
+void dl_key_invite(dl_key out, const char *id);     /* invite/<32 hex digits> */
+void dl_key_admit(dl_key out, const char *replica); /* admit/r0 */
 void dl_key_record(dl_key out, const dl_life *life,
                    uint64_t part); /* rec/r0.0000/0000000000.jsonl */
 

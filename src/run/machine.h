@@ -29,6 +29,7 @@
 #include "base/config.h"
 #include "run/contribution.h"
 #include "run/entry.h"
+#include "run/identity.h"
 #include "run/pace.h"
 #include "run/state.h"
 #include "run/way.h"
@@ -147,6 +148,7 @@ typedef void (*dl_note_fn)(void *user, const dl_note *note);
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
+    const dl_identity *identity; /* who may create entries; NULL: whoever does */
     dl_life self;
     dl_life former; /* a life of this replica that is certainly over, and what it was the single
                      * committer of is ours to take over (P26); no name: none is known */

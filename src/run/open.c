@@ -7,6 +7,8 @@
 #include "run/clients.h"
 #include "run/continuation.h"
 #include "run/fields.h"
+#include "run/members.h"
+#include "run/way.h"
 #include "store/kind.h"
 
 #include <errno.h>
@@ -80,6 +82,25 @@ static diloco_status check_continuation(const dl_config *c)
                    c->outer_optimizer);
 }
 
+/* What rosters of keys can do faithfully: nobody signs for logical clients; a name that can be
+ * created twice pins nothing; and whoever combines for all has to be trusted (P19). */
+static diloco_status check_roster(const dl_config *c)
+{
+    const dl_policy policy = dl_policy_of(c);
+    const char *what = NULL;
+    if (policy == DL_TRUSTED) return DILOCO_OK;
+    if (c->total_clients) what = "logical clients (clients.total_clients), who have no keys";
+    if (c->single_committer[0])
+        what = "run.single_committer: its store may create a name twice, so a name is nobody's";
+    for (int w = 0; w < DL_N_WAYS; w++)
+        if (!strcmp(c->exchange, dl_way_names[w]) && !dl_way_fits_roster((dl_way)w, policy))
+            what = "that server.diloco.exchange, in which members combine for others: set it to "
+                   "allgather";
+    if (what)
+        return dl_fail(DILOCO_EREFUSED, "run.roster = \"%s\" does not go with %s", c->roster, what);
+    return DILOCO_OK;
+}
+
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(dl_outer_check(c));
@@ -89,6 +110,7 @@ diloco_status dl_run_check(const dl_config *c)
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
     DL_TRY(check_overlap(c));
     DL_TRY(check_continuation(c));
+    DL_TRY(check_roster(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
@@ -167,6 +189,23 @@ static diloco_status must_be_finite(const dl_state *state)
     return DILOCO_OK;
 }
 
+/* What run.json says of theta0's bytes. */
+static diloco_status hash_theta0(dl_runfile *file, const dl_span *spans, size_t n)
+{
+    dl_digest_stream digest;
+    dl_strong_stream *strong;
+    dl_digest_begin(&digest);
+    for (size_t i = 0; i < n; i++)
+        dl_digest_add(&digest, spans[i].data, spans[i].len);
+    file->theta0_file = dl_digest_end(&digest);
+    if (file->identity.policy == DL_TRUSTED) return DILOCO_OK;
+    DL_TRY(dl_strong_begin(&strong));
+    for (size_t i = 0; i < n; i++)
+        dl_strong_add(strong, spans[i].data, spans[i].len);
+    file->identity.theta0 = dl_strong_end(strong);
+    return DILOCO_OK;
+}
+
 static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_state *state)
 {
     dl_buf header;
@@ -176,12 +215,8 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
     dl_buf_init(&header, DL_RUNFILE_MAX);
     size_t n = 0;
     diloco_status status = dl_state_image(&header, spans, cap, &n, state);
+    if (!status) status = hash_theta0(file, spans, n);
     if (!status) {
-        dl_digest_stream digest;
-        dl_digest_begin(&digest);
-        for (size_t i = 0; i < n; i++)
-            dl_digest_add(&digest, spans[i].data, spans[i].len);
-        file->theta0_file = dl_digest_end(&digest);
         file->theta0 = dl_state_digest_all(state);
         dl_key key;
         dl_key_theta0(key, file->theta0_file);
@@ -221,6 +256,25 @@ static diloco_status must_create_once(dl_store *store, dl_store **handles)
     return status;
 }
 
+static diloco_status write_runfile(dl_buf *out, const dl_runfile *file, const dl_signer *owner)
+{
+    const dl_statement what = dl_runfile_statement(file);
+    DL_TRY(dl_runfile_write(out, file));
+    return file->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(out, 0, owner, &what);
+}
+
+static diloco_status put_run(dl_runfile *file, dl_store *store, const dl_run_creation *what)
+{
+    dl_buf text;
+    DL_TRY(put_first_state(file, store, what));
+    dl_buf_init(&text, DL_RUNFILE_MAX);
+    diloco_status status = write_runfile(&text, file, what->signer);
+    const dl_span span = {text.data, text.len};
+    if (!status) status = dl_store_create(store, DL_KEY_RUN, &span, 1, NULL, limit());
+    dl_buf_deinit(&text);
+    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* somebody else's stands: it is read */
+}
+
 static diloco_status create(dl_store *store, const dl_run_creation *what,
                             const dl_manifest *manifest)
 {
@@ -232,15 +286,10 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
     file.config = *what->config;
     DL_TRY(dl_options_digest(&file.config_digest, dl_config_table, &file.config));
-    DL_TRY(put_first_state(&file, store, what));
-
-    dl_buf text;
-    dl_buf_init(&text, DL_RUNFILE_MAX);
-    diloco_status status = dl_runfile_write(&text, &file);
-    const dl_span span = {text.data, text.len};
-    if (!status) status = dl_store_create(store, DL_KEY_RUN, &span, 1, NULL, limit());
-    dl_buf_deinit(&text);
-    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* somebody else's stands: it is read */
+    DL_TRY(dl_identity_make(&file.identity, what->config, what->signer));
+    const diloco_status status = put_run(&file, store, what);
+    dl_identity_deinit(&file.identity);
+    return status;
 }
 
 diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
@@ -323,8 +372,17 @@ static diloco_status found_life(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run)
+static diloco_status sign_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
+                               const dl_signer *signer)
 {
+    const dl_statement what = {.kind = "life", .run = run->id, .life = life};
+    return run->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(text, 0, signer, &what);
+}
+
+static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
+                                const char *invitation)
+{
+    dl_invitation i;
     char host[64] = "";
     size_t start;
     dl_json j;
@@ -340,6 +398,10 @@ static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runf
     dl_json_i64(&j, "clock", dl_clock_now());
     dl_json_str(&j, "program", DILOCO_VERSION);
     dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
+    if (invitation[0]) {
+        DL_TRY(dl_invitation_read(&i, invitation, strlen(invitation)));
+        dl_json_str(&j, "invitation", i.id);
+    }
     return dl_sealed_end(&j, start);
 }
 
@@ -367,27 +429,61 @@ static diloco_status first_generation(int64_t *out, const lives *l, const dl_run
     return DILOCO_OK;
 }
 
-diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
-                                const dl_runfile *run)
+static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
+                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
     lives l = {.replica = replica, .newest = -1};
     dl_buf text;
+    int64_t g;
     DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    DL_TRY(first_generation(&g, &l, run));
     dl_buf_init(&text, 4096);
     diloco_status status = DILOCO_EEXIST;
-    int64_t g;
-    DL_TRY(first_generation(&g, &l, run));
     for (; status == DILOCO_EEXIST && g <= MAX_GENERATION; g++) {
         *out = (dl_life){.generation = (uint32_t)g};
         snprintf(out->replica, sizeof out->replica, "%s", replica);
         dl_key key;
         dl_key_gen(key, out);
-        status = write_life(&text, out, run);
+        status = write_life(&text, out, run, invitation);
+        if (!status) status = sign_life(&text, out, run, signer);
         const dl_span span = {text.data, text.len};
         if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
     }
     dl_buf_deinit(&text);
     return status;
+}
+
+diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+                                const dl_runfile *run, const dl_config *config,
+                                const dl_signer *signer)
+{
+    char invitation[DL_INVITATION_TEXT] = "", none[DL_INVITATION_TEXT];
+    const bool keyed = run->identity.policy != DL_TRUSTED;
+    if (keyed)
+        DL_TRY(dl_members_may_join(invitation, store, run, config, signer, replica, limit()));
+    DL_TRY(claim(out, store, replica, run, signer, invitation));
+    if (invitation[0])
+        DL_TRY(dl_members_use_invitation(store, run, signer, replica, invitation, limit()));
+    /* Somebody else may have begun under this name in the meantime. */
+    if (keyed && out->generation > 0)
+        DL_TRY(dl_members_may_join(none, store, run, config, signer, replica, limit()));
+    return DILOCO_OK;
+}
+
+/* ---- this machine's key ----------------------------------------------------------------- */
+
+diloco_status dl_run_signer(dl_signer **out, const dl_config *config)
+{
+    dl_config_path path;
+    *out = NULL;
+    if (config->key[0]) return dl_signer_open(out, config->key);
+    DL_TRY(dl_signer_path(path, sizeof path));
+    diloco_status status = dl_signer_open(out, path);
+    if (status != DILOCO_ENOENT) return status;
+    status = dl_signer_make(path);
+    if (status && status != DILOCO_EEXIST) return status; /* another replica here was quicker */
+    dl_log(DILOCO_LOG_INFO, "made this machine's key, %s", path);
+    return dl_signer_open(out, path);
 }
 
 /* ---- this machine's folders ------------------------------------------------------------- */

@@ -20,7 +20,8 @@ typedef struct dl_run_creation {
     const diloco_tensor *tensors; /* the first state is what they hold */
     size_t n_tensors;
     const char *data_digest;
-    dl_store **probe; /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
+    const dl_signer *signer; /* of a run whose objects are signed; else NULL */
+    dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
 } dl_run_creation;
 
 /* Create run.json unless it is there, and read it. DILOCO_EDIFFERS: another run is there.
@@ -35,10 +36,17 @@ DL_MUST_CHECK diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_sto
 /* The newest life of a replica. DILOCO_ENOENT: it never had one. */
 DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica);
 
+/* The key that signs this machine's objects: run.key, or the person's own, which is made where
+ * there is none. As dl_signer_open. */
+DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *config);
+
 /* gen/<replica>.<g>, g the smallest number behind all that are taken; with run.single_committer
- * one that nobody else will choose in the same moment, since the store would let both (P26). */
+ * one that nobody else will choose in the same moment, since the store would let both (P26). Where
+ * objects are signed, DILOCO_EREFUSED: this key may not be that replica (members.h); config says
+ * where invitations are. */
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
-                                              const dl_runfile *run);
+                                              const dl_runfile *run, const dl_config *config,
+                                              const dl_signer *signer);
 
 /* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
  * another kind needs it to be set. */

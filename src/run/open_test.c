@@ -90,14 +90,14 @@ TEST(a_life_takes_the_next_generation_of_its_own_name)
     CHECK_OK(dl_store_open(&store, "mem://lives", true));
     CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
     for (uint32_t g = 0; g < 3; g++) {
-        CHECK_OK(dl_run_claim_life(&life, store, "r1", &file));
+        CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
         CHECK_STR("r1", life.replica);
         CHECK_INT(g, life.generation);
     }
-    CHECK_OK(dl_run_claim_life(&life, store, "r10", &file));
+    CHECK_OK(dl_run_claim_life(&life, store, "r10", &file, &file.config, NULL));
     CHECK_INT(0, life.generation);
     CHECK_OK(dl_store_create(store, "gen/r1.0007", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
-    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file));
+    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
     CHECK_INT(8, life.generation);
     CHECK(holds(store, "gen/r1.0008"));
     dl_runfile_deinit(&file);

@@ -88,6 +88,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
     dl_arena arena = {0};
     const dl_machine_args args = {.config = &run->config,
                                   .run = run->id,
+                                  .identity = &run->identity,
                                   .self = {.generation = 0}, /* nobody: has no name */
                                   .control = &state->control,
                                   .pace = &pace,

@@ -349,6 +349,7 @@ void diloco_run_close(diloco_run *run)
     dl_run_unjoin(run);
     dl_store_close(run->store);
     dl_runfile_deinit(&run->file);
+    dl_signer_close(run->signer);
     dl_record_deinit(&run->record);
     for (size_t i = 0; i < run->n_tensors; i++)
         free((void *)(uintptr_t)run->tensors[i].name);

@@ -14,6 +14,7 @@ enum { VALUE_MAX = DL_PATH_MAX + 64, MAX_LINES = 8 };
 void dl_runfile_deinit(dl_runfile *file)
 {
     dl_manifest_deinit(&file->manifest);
+    dl_identity_deinit(&file->identity);
     *file = (dl_runfile){0};
 }
 
@@ -50,6 +51,7 @@ diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file)
     dl_json_str(&j, "data_digest", file->data_digest);
     write_options(&j, &file->config);
     dl_manifest_write(&j, "tensors", &file->manifest);
+    dl_identity_write(&j, &file->identity);
     return dl_sealed_end(&j, start);
 }
 
@@ -100,6 +102,24 @@ static diloco_status check_digest(dl_json_value object, const char *key, dl_hash
     return dl_fail(DILOCO_EPROTO, "\"%s\" is not the digest of what the file says", key);
 }
 
+dl_statement dl_runfile_statement(const dl_runfile *file)
+{
+    return (dl_statement){.kind = "run", .run = file->id};
+}
+
+static diloco_status read_identity(dl_runfile *out, dl_json_value root, const void *text,
+                                   size_t len)
+{
+    dl_public signer;
+    const dl_statement what = dl_runfile_statement(out);
+    DL_TRY(dl_identity_read(&out->identity, root));
+    if (out->identity.policy == DL_TRUSTED) return DILOCO_OK;
+    DL_TRY(dl_sealed_signer(&signer, text, len, &what));
+    if (!dl_public_equal(&signer, &out->identity.owner))
+        return dl_fail(DILOCO_EPROTO, "another than its owner signed it");
+    return dl_config_set(&out->config, "run.roster", dl_policy_names[out->identity.policy], "run");
+}
+
 static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
 {
     dl_json_value root;
@@ -114,6 +134,7 @@ static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
     DL_TRY(dl_options_digest(&out->config_digest, dl_config_table, &out->config));
     DL_TRY(check_digest(root, "config_digest", out->config_digest));
 
+    DL_TRY(read_identity(out, root, text, len));
     bool all_floating = strcmp(out->config.apply_to, "all_floating") == 0;
     DL_TRY(dl_manifest_read(&out->manifest, dl_json_get(root, "tensors"), all_floating));
     return check_digest(root, "manifest_digest", out->manifest.digest);
@@ -213,6 +234,9 @@ static diloco_status compare_all(report *r, const dl_runfile *file, const dl_con
         if (row->flags & DL_OPTION_AGREE && dl_config_given(config, row->name))
             DL_TRY(compare_option(r, row, &file->config, config));
     }
+    const dl_option *roster = dl_option_find(dl_config_table, "run.roster");
+    if (dl_config_given(config, roster->name))
+        DL_TRY(compare_option(r, roster, &file->config, config));
     return compare_tensors(r, &file->manifest, manifest);
 }
 
@@ -256,4 +280,5 @@ void dl_runfile_take(dl_config *config, const dl_runfile *file)
                field_size(row));
         config->origins[i] = (dl_origin){"run"};
     }
+    memcpy(config->roster, file->config.roster, sizeof config->roster);
 }

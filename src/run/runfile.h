@@ -6,6 +6,7 @@
 #define DL_RUN_RUNFILE_H
 
 #include "base/config.h"
+#include "run/identity.h"
 #include "run/layout.h"
 #include "tensor/manifest.h"
 
@@ -20,12 +21,17 @@ typedef struct dl_runfile {
     dl_hash theta0;       /* state digest of fragment 0 … folded: dl_hash_bytes of all digests */
     dl_hash theta0_file;  /* dl_digest_bytes of the theta0 object, which its key names */
     char data_digest[DL_HASH_HEX + 1]; /* "" when nobody gave one */
+    dl_identity identity;              /* owned; config.roster says the same */
 } dl_runfile;
 
 void dl_runfile_deinit(dl_runfile *file);
 
+/* What run.json's signature says it is. */
+dl_statement dl_runfile_statement(const dl_runfile *file);
+
 DL_MUST_CHECK diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file);
-/* DILOCO_EPROTO: not a run.json; DILOCO_EDIFFERS: of another format version (which is named). */
+/* DILOCO_EPROTO: not a run.json, or its owner did not sign it; DILOCO_EDIFFERS: of another format
+ * version (which is named). */
 DL_MUST_CHECK diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len);
 
 /* Does this configuration and manifest belong to this run? Options that were not given (origin

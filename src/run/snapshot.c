@@ -3,6 +3,9 @@
  *     snap/<e>/<life>/state.safetensors   the image
  *     snap/<e>/<life>/manifest.json       "diloco-snapshot", last: without it there is none
  *
+ * Where the run's objects are signed, the manifest is, by a committer, and names the hash of
+ * the image (docs/formats.md, Signatures).
+ *
  * A reader lists the manifests, sorts them, and takes the first that is whole: the manifest
  * is this run's, the image has the length and digest that it names, and every fragment of the
  * loaded state the digest that the log reached. What fails is skipped with a warning, because
@@ -53,17 +56,40 @@ static void write_control(dl_json *j, const dl_control *c)
     if (c->ledger) dl_ledger_write(j, c->ledger);
 }
 
-static diloco_status write_manifest(dl_buf *out, const dl_state *state, const char *run,
-                                    const dl_life *life, size_t bytes, dl_hash digest)
+/* An image's length and hashes; the strong one where the run's objects are signed. */
+typedef struct image_facts {
+    size_t bytes;
+    dl_hash digest;
+    dl_strong strong;
+} image_facts;
+
+static dl_statement statement_of(const char *run, uint64_t entry, const dl_life *life)
+{
+    return (dl_statement){.kind = "snapshot", .run = run, .entry = entry, .life = life};
+}
+
+static bool is_signed(const dl_runfile *run)
+{
+    return run->identity.policy != DL_TRUSTED;
+}
+
+static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl_runfile *run,
+                                    const dl_life *life, const dl_signer *signer,
+                                    const image_facts *image)
 {
     dl_json j;
     size_t start;
     dl_sealed_begin(&j, &start, out, format);
-    dl_json_str(&j, "run", run);
+    dl_json_str(&j, "run", run->id);
     dl_json_life(&j, "life", life);
     dl_json_hash(&j, "manifest_digest", state->manifest->digest);
-    dl_json_u64(&j, "bytes", bytes);
-    dl_json_hash(&j, "digest", digest);
+    dl_json_u64(&j, "bytes", image->bytes);
+    dl_json_hash(&j, "digest", image->digest);
+    if (is_signed(run)) {
+        char hex[DL_STRONG_HEX + 1];
+        dl_hex(hex, image->strong.bytes, sizeof image->strong.bytes);
+        dl_json_str(&j, "strong", hex);
+    }
     write_control(&j, &state->control);
     dl_json_array(&j, "fragments");
     for (int f = 0; f < state->manifest->n_fragments; f++) {
@@ -74,33 +100,41 @@ static diloco_status write_manifest(dl_buf *out, const dl_state *state, const ch
         dl_json_end(&j);
     }
     dl_json_end(&j);
-    return dl_sealed_end(&j, start);
+    DL_TRY(dl_sealed_end(&j, start));
+    const dl_statement what = statement_of(run->id, state->control.entry, life);
+    return is_signed(run) ? dl_sealed_sign(out, start, signer, &what) : DILOCO_OK;
 }
 
-static dl_hash digest_of(size_t *bytes, const dl_span *spans, size_t n)
+static diloco_status facts_of(image_facts *out, const dl_span *spans, size_t n, bool strong)
 {
     dl_digest_stream stream;
+    dl_strong_stream *also = NULL;
+    if (strong) DL_TRY(dl_strong_begin(&also));
     dl_digest_begin(&stream);
-    *bytes = 0;
+    *out = (image_facts){.bytes = 0};
     for (size_t i = 0; i < n; i++) {
         dl_digest_add(&stream, spans[i].data, spans[i].len);
-        *bytes += spans[i].len;
+        if (also) dl_strong_add(also, spans[i].data, spans[i].len);
+        out->bytes += spans[i].len;
     }
-    return dl_digest_end(&stream);
+    out->digest = dl_digest_end(&stream);
+    if (also) out->strong = dl_strong_end(also);
+    return DILOCO_OK;
 }
 
-static diloco_status put(dl_store *store, const dl_state *state, const char *run,
-                         const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
+static diloco_status put(dl_store *store, const dl_state *state, const dl_runfile *run,
+                         const dl_life *life, const dl_signer *signer, const dl_span *spans,
+                         size_t n_spans, dl_time until)
 {
     dl_key key;
     dl_buf text;
-    size_t bytes;
-    dl_hash digest = digest_of(&bytes, spans, n_spans);
+    image_facts image;
+    DL_TRY(facts_of(&image, spans, n_spans, is_signed(run)));
     dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
     DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
 
     dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = write_manifest(&text, state, run, life, bytes, digest);
+    diloco_status status = write_manifest(&text, state, run, life, signer, &image);
     dl_key_snapshot(key, state->control.entry, life, "manifest.json");
     if (!status)
         status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
@@ -108,8 +142,8 @@ static diloco_status put(dl_store *store, const dl_state *state, const char *run
     return status;
 }
 
-diloco_status dl_snapshot_write(dl_store *store, const dl_state *state, const char *run,
-                                const dl_life *life, dl_time until)
+diloco_status dl_snapshot_write(dl_store *store, const dl_state *state, const dl_runfile *run,
+                                const dl_life *life, const dl_signer *signer, dl_time until)
 {
     dl_buf header;
     size_t n_spans, cap = dl_state_image_spans(state);
@@ -117,7 +151,7 @@ diloco_status dl_snapshot_write(dl_store *store, const dl_state *state, const ch
     if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
     dl_buf_init(&header, DL_ST_HEADER_MAX);
     diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state);
-    if (!status) status = put(store, state, run, life, spans, n_spans, until);
+    if (!status) status = put(store, state, run, life, signer, spans, n_spans, until);
     dl_buf_deinit(&header);
     free(spans);
     return status ? dl_fail_context(status, "snapshot") : DILOCO_OK;
@@ -130,11 +164,22 @@ typedef struct found {
     dl_life life;
 } found;
 
+/* A committer signed it, as what it is. */
+static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
+{
+    dl_public key;
+    const dl_statement what = statement_of(run->id, which->entry, &which->life);
+    if (!is_signed(run)) return DILOCO_OK;
+    DL_TRY(dl_sealed_signer(&key, text->data, text->len, &what));
+    if (dl_identity_may_commit(&run->identity, &key, which->life.replica)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not write snapshots");
+}
+
 /* The manifest as JSON in *text, when it is this snapshot's of this run and model. */
 static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *store,
-                                   const found *which, const dl_manifest *manifest, const char *run,
-                                   dl_time until)
+                                   const found *which, const dl_runfile *run, dl_time until)
 {
+    const dl_manifest *manifest = &run->manifest;
     dl_key key;
     char theirs[DL_HASH_HEX + 1];
     uint64_t entry;
@@ -143,12 +188,13 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     dl_key_snapshot(key, which->entry, &which->life, "manifest.json");
     DL_TRY(dl_store_get(store, text, key, until));
     DL_TRY(dl_sealed_open(root, text->data, text->len, format));
+    DL_TRY(must_be_signed(text, run, which));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_life(&life, *root, "life"));
     DL_TRY(dl_json_read_hash(&model, *root, "manifest_digest"));
-    if (strcmp(theirs, run) != 0)
-        return dl_fail(DILOCO_EPROTO, "it belongs to run %s, this is run %s", theirs, run);
+    if (strcmp(theirs, run->id) != 0)
+        return dl_fail(DILOCO_EPROTO, "it belongs to run %s, this is run %s", theirs, run->id);
     if (entry != which->entry || !dl_life_equal(&life, &which->life))
         return dl_fail(DILOCO_EPROTO, "it is another snapshot's manifest");
     if (!dl_hash_equal(model, manifest->digest))
@@ -159,13 +205,21 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
 }
 
 /* Does the image that was read have the length and digest that the manifest names? */
-static diloco_status check_image(dl_json_value root, size_t bytes, dl_hash digest)
+static diloco_status check_image(dl_json_value root, const image_facts *image,
+                                 const dl_runfile *run)
 {
     uint64_t told_bytes;
     dl_hash told;
     DL_TRY(dl_json_read_u64(&told_bytes, root, "bytes", SIZE_MAX));
     DL_TRY(dl_json_read_hash(&told, root, "digest"));
-    if (bytes == told_bytes && dl_hash_equal(digest, told)) return DILOCO_OK;
+    bool same = image->bytes == told_bytes && dl_hash_equal(image->digest, told);
+    if (is_signed(run)) {
+        char strong[DL_STRONG_HEX + 1], ours[DL_STRONG_HEX + 1];
+        DL_TRY(dl_json_read_str(strong, sizeof strong, root, "strong"));
+        dl_hex(ours, image->strong.bytes, sizeof image->strong.bytes);
+        same = same && !strcmp(strong, ours);
+    }
+    if (same) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO,
                    "state.safetensors is damaged: it is not what the manifest names");
 }
@@ -270,42 +324,47 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
 
 /* ---- reading a state */
 
-static diloco_status read_image(dl_state *state, size_t *bytes, dl_hash *digest, dl_store *store,
-                                const char *key, dl_time until)
+static diloco_status read_image(dl_state *state, image_facts *out, dl_store *store,
+                                const dl_runfile *run, const char *key, dl_time until)
 {
     dl_image_reader r;
+    *out = (image_facts){.bytes = 0};
     dl_image_reader_init(&r, state);
-    diloco_status status = dl_store_read(store, key, dl_image_sink(&r), until);
-    if (!status) status = dl_image_reader_end(&r, digest);
-    *bytes = r.total;
+    diloco_status status = is_signed(run) ? dl_strong_begin(&r.strong) : DILOCO_OK;
+    if (!status) status = dl_store_read(store, key, dl_image_sink(&r), until);
+    if (!status) status = dl_image_reader_end(&r, &out->digest);
+    out->bytes = r.total;
+    if (!status && r.strong) {
+        out->strong = dl_strong_end(r.strong);
+        r.strong = NULL;
+    }
     dl_image_reader_deinit(&r);
     return status;
 }
 
 static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, const found *which,
-                          dl_pool *pool, dl_time until)
+                          const dl_runfile *run, dl_pool *pool, dl_time until)
 {
     dl_key key;
-    size_t bytes;
-    dl_hash digest;
+    image_facts image;
     DL_TRY(read_control(&state->control, root));
     DL_TRY(read_fragments(state, root));
     dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
-    DL_TRY(read_image(state, &bytes, &digest, store, key, until));
-    DL_TRY(check_image(root, bytes, digest));
+    DL_TRY(read_image(state, &image, store, run, key, until));
+    DL_TRY(check_image(root, &image, run));
     dl_state_rehash(state, pool);
     DL_TRY(check_digests(state, root));
     return check_log(state, store, until);
 }
 
 static diloco_status read_snapshot(dl_state *state, dl_store *store, const found *which,
-                                   const char *run, dl_pool *pool, dl_time until)
+                                   const dl_runfile *run, dl_pool *pool, dl_time until)
 {
     dl_buf text;
     dl_json_value root;
     dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = open_manifest(&root, &text, store, which, state->manifest, run, until);
-    if (!status) status = load(state, root, store, which, pool, until);
+    diloco_status status = open_manifest(&root, &text, store, which, run, until);
+    if (!status) status = load(state, root, store, which, run, pool, until);
     dl_buf_deinit(&text);
     return status;
 }
@@ -334,15 +393,16 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
                                  dl_hash run_digest, dl_pool *pool, dl_time until)
 {
     dl_key key;
-    size_t bytes;
-    dl_hash digest;
+    image_facts image;
     begin_control(&state->control, run, run_digest);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         state->now[f].n_commits = 0;
     dl_key_theta0(key, run->theta0_file);
-    diloco_status status = read_image(state, &bytes, &digest, store, key, until);
+    diloco_status status = read_image(state, &image, store, run, key, until);
     if (status) return dl_fail_context(status, "%s", key);
-    if (!dl_hash_equal(digest, run->theta0_file))
+    if (!dl_hash_equal(image.digest, run->theta0_file) ||
+        (is_signed(run) &&
+         memcmp(image.strong.bytes, run->identity.theta0.bytes, sizeof image.strong.bytes) != 0))
         return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is not its name", key);
     dl_state_rehash(state, pool);
     for (int f = 0; f < state->manifest->n_fragments; f++)
@@ -385,7 +445,7 @@ static bool is_damage(diloco_status status)
 
 /* Try all that were found in turn. DILOCO_ENOENT: none is whole. */
 static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
-                              const char *run, dl_pool *pool, dl_time until)
+                              const dl_runfile *run, dl_pool *pool, dl_time until)
 {
     const found *all = (const void *)list->found.data;
     size_t n = list->found.len / sizeof *all;
@@ -409,7 +469,7 @@ static diloco_status read_one(dl_state *state, bool newest, listing list, dl_sto
     if (list.found.len)
         qsort(list.found.data, list.found.len / sizeof(found), sizeof(found), older_first);
     if (!status) {
-        status = read_any(state, &list, newest, store, run->id, pool, until);
+        status = read_any(state, &list, newest, store, run, pool, until);
         if (status == DILOCO_ENOENT && list.from == 0)
             status = read_theta0(state, store, run, run_digest, pool, until);
     }
@@ -437,6 +497,7 @@ diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl
 
 typedef struct passing {
     dl_digest_stream stream;
+    dl_strong_stream *strong; /* NULL: not asked for */
     size_t bytes;
 } passing;
 
@@ -444,21 +505,25 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     passing *p = context;
     dl_digest_add(&p->stream, data, len);
+    if (p->strong) dl_strong_add(p->strong, data, len);
     p->bytes += len;
     return DILOCO_OK;
 }
 
-static diloco_status verify_image(dl_json_value root, dl_store *store, const char *key,
-                                  dl_time until)
+static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_runfile *run,
+                                  const char *key, dl_time until)
 {
     passing p = {.bytes = 0};
+    if (is_signed(run)) DL_TRY(dl_strong_begin(&p.strong));
     dl_digest_begin(&p.stream);
-    DL_TRY(dl_store_read(store, key, (dl_sink){&p, NULL, on_piece}, until));
-    return check_image(root, p.bytes, dl_digest_end(&p.stream));
+    const diloco_status status = dl_store_read(store, key, (dl_sink){&p, NULL, on_piece}, until);
+    image_facts image = {.bytes = p.bytes, .digest = dl_digest_end(&p.stream)};
+    if (p.strong) image.strong = dl_strong_end(p.strong);
+    return status ? status : check_image(root, &image, run);
 }
 
 diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
-                                 const dl_manifest *manifest, const char *run, dl_time until)
+                                 const dl_runfile *run, dl_time until)
 {
     dl_buf text;
     dl_json_value root;
@@ -466,8 +531,8 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
     found which = {entry, *life};
     dl_buf_init(&text, TEXT_MAX);
     dl_key_snapshot(key, entry, life, "state.safetensors");
-    diloco_status status = open_manifest(&root, &text, store, &which, manifest, run, until);
-    if (!status) status = verify_image(root, store, key, until);
+    diloco_status status = open_manifest(&root, &text, store, &which, run, until);
+    if (!status) status = verify_image(root, store, run, key, until);
     dl_buf_deinit(&text);
     return status ? dl_fail_context(status, "snapshot of entry %llu", (unsigned long long)entry)
                   : DILOCO_OK;

@@ -127,7 +127,7 @@ static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
 {
     fill(&s->state, entry);
     put_log(s, 1, s->state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(s->store, &s->state, RUN, life, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s->store, &s->state, &s->run, life, NULL, DL_NEVER));
 }
 
 static diloco_status read_newest(scene *s, uint64_t before)
@@ -264,9 +264,8 @@ TEST(a_damaged_snapshot_is_skipped_with_a_warning)
         CHECK_OK(read_newest(&s, UINT64_MAX));
         check_back(&s, 5);
         CHECK_CONTAINS("snapshot of entry 9 by r1.0002 skipped", s.log);
-        CHECK_STATUS(DILOCO_EPROTO,
-                     dl_snapshot_verify(s.store, 9, &r1, &s.run.manifest, RUN, DL_NEVER));
-        CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run.manifest, RUN, DL_NEVER));
+        CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+        CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
         scene_end(&s);
     }
 }
@@ -287,10 +286,8 @@ TEST(a_truncated_or_missing_state_is_skipped)
     check_back(&s, 5);
     CHECK_CONTAINS("snapshot of entry 10", s.log);
     CHECK_CONTAINS("snapshot of entry 9", s.log);
-    CHECK_STATUS(DILOCO_ENOENT,
-                 dl_snapshot_verify(s.store, 10, &r1, &s.run.manifest, RUN, DL_NEVER));
-    CHECK_STATUS(DILOCO_EPROTO,
-                 dl_snapshot_verify(s.store, 9, &r1, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_snapshot_verify(s.store, 10, &r1, &s.run, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_CONTAINS("snapshot of entry 9", diloco_error_text());
     scene_end(&s);
 }
@@ -307,8 +304,7 @@ TEST(a_snapshot_without_its_manifest_is_none)
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
     CHECK_STR("", s.log);
-    CHECK_STATUS(DILOCO_ENOENT,
-                 dl_snapshot_verify(s.store, 9, &r1, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     scene_end(&s);
 }
 
@@ -319,8 +315,8 @@ TEST(a_snapshot_whose_numbers_are_not_its_digests_is_skipped)
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 9);
     s.state.now[0].digest = dl_hash_bytes("another", 7); /* the writer's memory went bad */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r1, DL_NEVER));
-    CHECK_OK(dl_snapshot_verify(s.store, 9, &r1, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r1, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
     CHECK_CONTAINS("fragment 0", s.log);
@@ -333,19 +329,19 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     scene_begin(&s, "astray");
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 6); /* no log/5 */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 9); /* another result than log/8's */
     put_log(&s, 0, dl_hash_bytes("another", 7));
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 12); /* another prev than log/11 */
     put_log(&s, 0, s.state.now[0].digest);
     s.state.control.prev = dl_hash_bytes("another", 7);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 15); /* a fragment that the run does not have */
     put_log(&s, 2, s.state.now[0].digest);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 0); /* theta0 is no snapshot */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
 
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
@@ -380,7 +376,9 @@ TEST(a_foreign_snapshot_is_skipped)
     copy_object(&s, 5, 6, "state.safetensors");
     copy_object(&s, 5, 6, "manifest.json"); /* under another's name */
     fill(&s.state, 9);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, OTHER, &r0, DL_NEVER));
+    dl_runfile other_run = s.run; /* borrows */
+    memcpy(other_run.id, OTHER, sizeof other_run.id);
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &other_run, &r0, NULL, DL_NEVER));
 
     dl_manifest model; /* as many tensors and fragments, another name */
     diloco_tensor other[3];
@@ -390,17 +388,15 @@ TEST(a_foreign_snapshot_is_skipped)
     CHECK_OK(dl_manifest_init(&model, other, 3, false));
     CHECK_OK(dl_state_init(&state, &model, s.state.outer, 4, 1, 1));
     fill(&state, 10);
-    CHECK_OK(dl_snapshot_write(s.store, &state, RUN, &r0, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(s.store, &state, &s.run, &r0, NULL, DL_NEVER));
 
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
     CHECK_CONTAINS("another snapshot's manifest", s.log);
     CHECK_CONTAINS(OTHER, s.log);
     CHECK_CONTAINS("another model", s.log);
-    CHECK_STATUS(DILOCO_EPROTO,
-                 dl_snapshot_verify(s.store, 9, &r0, &s.run.manifest, RUN, DL_NEVER));
-    CHECK_STATUS(DILOCO_EPROTO,
-                 dl_snapshot_verify(s.store, 10, &r0, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r0, &s.run, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 10, &r0, &s.run, DL_NEVER));
     dl_state_deinit(&state);
     dl_manifest_deinit(&model);
     scene_end(&s);
@@ -449,9 +445,8 @@ TEST(a_store_that_cannot_be_asked_is_not_damage)
     put_snapshot(&s, 5, &r0);
     dl_store_abort(s.store);
     CHECK_STATUS(DILOCO_ECLOSED, read_newest(&s, UINT64_MAX));
-    CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
-    CHECK_STATUS(DILOCO_ECLOSED,
-                 dl_snapshot_verify(s.store, 5, &r0, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     CHECK_STR("", s.log);
     scene_end(&s);
 }
@@ -463,8 +458,8 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
     put_snapshot(&s, 5, &r0);
     put_snapshot(&s, 5, &r0);
     s.state.now[0].theta[0] += 1;
-    CHECK_STATUS(DILOCO_EEXIST, dl_snapshot_write(s.store, &s.state, RUN, &r0, DL_NEVER));
-    CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run.manifest, RUN, DL_NEVER));
+    CHECK_STATUS(DILOCO_EEXIST, dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     scene_end(&s);
 }
 

@@ -68,9 +68,11 @@ DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *byt
                                                 dl_pool *pool);
 
 /* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. Store
- * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. */
+ * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. signer:
+ * as a committer, where the run's objects are signed; else NULL. */
 DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *state,
-                                              const char *run, const dl_life *life, dl_time until);
+                                              const dl_runfile *run, const dl_life *life,
+                                              const dl_signer *signer, dl_time until);
 /* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own
  * digests, else theta0. Sets state->now and control. Damaged ones are skipped with a warning.
  * DILOCO_EPROTO, DILOCO_ENOENT: theta0 is damaged or gone too; store errors as they are: the state
@@ -83,9 +85,9 @@ DL_MUST_CHECK diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *s
                                                     const dl_runfile *run, dl_hash run_digest,
                                                     uint64_t from, dl_pool *pool, dl_time until);
 /* Read one back and compare length and digest with those of its manifest: PROTOCOL P25. Streams;
- * takes no memory of the model's size. DILOCO_EPROTO: damaged or foreign; DILOCO_ENOENT. */
+ * takes no memory of the model's size. DILOCO_EPROTO: damaged, foreign or not a committer's;
+ * DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
-                                               const dl_manifest *manifest, const char *run,
-                                               dl_time until);
+                                               const dl_runfile *run, dl_time until);
 
 #endif

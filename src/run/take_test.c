@@ -39,7 +39,7 @@ static void make_exec(world *w)
                          .max_members = 2,
                          .beside = w->config.overlap_steps > 0,
                          .n_copies = 2};
-    CHECK_OK(dl_run_claim_life(&args.self, w->store, "r0", &w->file));
+    CHECK_OK(dl_run_claim_life(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
     CHECK_OK(dl_exec_create(&w->exec, &args));
     w->state = dl_exec_state(w->exec);
 }

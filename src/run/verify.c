@@ -133,8 +133,7 @@ static diloco_status check_snapshots(dl_reader *r)
                                              found_snapshot, &n, dl_reader_limit());
         if (status && status != DILOCO_ECLOSED) return status;
         if (!n.found) return DILOCO_OK;
-        status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file.manifest, r->file.id,
-                                    dl_reader_limit());
+        status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
         if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
         DL_TRY(status);
     }

@@ -14,6 +14,12 @@ dl_volume dl_way_volume(dl_way way, double N, double S, double F)
     return (dl_volume){.written = N * S, .read = N * N * S};
 }
 
+bool dl_way_fits_roster(dl_way way, dl_policy policy)
+{
+    return policy == DL_TRUSTED || way == DL_WAY_ALLGATHER ||
+           (policy == DL_CLOSED && way == DL_WAY_LEADER);
+}
+
 static double all(dl_volume v)
 {
     return v.written + v.read;
@@ -57,5 +63,6 @@ diloco_status dl_way_of(dl_way *out, const dl_config *config, const dl_manifest 
     if (strcmp(config->exchange, "auto") != 0) return DILOCO_OK;
     DL_TRY(find_sizes(&S, &F, config, manifest));
     *out = cheapest((double)config->replicas, S, F);
+    if (!dl_way_fits_roster(*out, dl_policy_of(config))) *out = DL_WAY_ALLGATHER;
     return DILOCO_OK;
 }

@@ -16,9 +16,14 @@
 #define DL_RUN_WAY_H
 
 #include "base/config.h"
+#include "run/identity.h"
 #include "tensor/manifest.h"
 
 typedef enum dl_way { DL_WAY_ALLGATHER, DL_WAY_LEADER, DL_N_WAYS } dl_way;
+/* Where members have keys, whoever combines for others has to be one whom the run's creator listed
+ * (P19). */
+bool dl_way_fits_roster(dl_way way, dl_policy policy);
+
 extern const char *const dl_way_names[DL_N_WAYS];
 
 /* Below this, `auto` does not look for fewer bytes: a replica of an allgather reads so little that

@@ -26,8 +26,9 @@ static route route_of(const char *key)
     static const struct {
         const char *folder;
         route route;
-    } table[] = {{"run.json", BOTH}, {"gen/", COORD}, {"hb/", COORD}, {"end/", COORD},
-                 {"log/", COORD},    {"c/", NAMED},   {"x/", NAMED}};
+    } table[] = {{"run.json", BOTH}, {"gen/", COORD}, {"hb/", COORD},
+                 {"end/", COORD},    {"log/", COORD}, {"invite/", COORD},
+                 {"admit/", COORD},  {"c/", NAMED},   {"x/", NAMED}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strncmp(key, table[i].folder, strlen(table[i].folder))) return table[i].route;
     /* Of a probe: the name that is raced for, not those that are timed. */
