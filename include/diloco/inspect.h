@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* One entry as diloco_log tells it. Pointers are valid during the call. */
+/* One entry as diloco_log_walk tells it. It and its pointers are valid during the call. */
 typedef struct diloco_log_entry {
     uint64_t entry;
     bool commit;
@@ -80,14 +80,24 @@ typedef struct diloco_run_status {
     /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19. */
     uint64_t entry_written, entry_read;
     bool done;
-    diloco_run_wait wait; /* while it is not done */
+    diloco_run_wait *wait; /* NULL when it is done */
     size_t n_replicas;
-    diloco_replica_status replicas[256]; /* the newest life of each, by name; at most 256 */
+    diloco_replica_status **replicas; /* the newest life of each, by name; at most 256 */
+    void *memory;                     /* what these two point into */
 } diloco_run_status;
 
-/* Watches heartbeats for watch_s seconds to tell the living from the dead. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_status_read(diloco_run_status *out,
-                                                                  const char *url, double watch_s);
+/* Watches heartbeats for watch_s seconds to tell the living from the dead. The caller frees what
+ * *out holds with diloco_run_status_free; after an error there is nothing in it. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_status_read_sized(diloco_run_status *out,
+                                                                        size_t size,
+                                                                        const char *url,
+                                                                        double watch_s);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_status_read(diloco_run_status *out,
+                                                                    const char *url, double watch_s)
+{
+    return diloco_run_status_read_sized(out, sizeof *out, url, watch_s);
+}
+DILOCO_API void diloco_run_status_free(diloco_run_status *status); /* again is fine */
 
 /* The run's own settings into a configuration (its AGREE options; origin "run"). */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config,
@@ -107,9 +117,17 @@ typedef void (*diloco_verify_fn)(void *user, uint64_t done, uint64_t total);
 /* Check the chain of the whole log, replay what can be replayed, compare every digest.
  * DILOCO_EPROTO: something does not fit; the text says which entry and what. Warns through the log
  * about contributions that are gone. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify(diloco_verify_report *out, const char *url,
-                                                         int n_threads, diloco_verify_fn progress,
-                                                         void *user);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_verify_sized(diloco_verify_report *out,
+                                                               size_t size, const char *url,
+                                                               int n_threads,
+                                                               diloco_verify_fn progress,
+                                                               void *user);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_verify(diloco_verify_report *out,
+                                                           const char *url, int n_threads,
+                                                           diloco_verify_fn progress, void *user)
+{
+    return diloco_verify_sized(out, sizeof *out, url, n_threads, progress, user);
+}
 
 /* A run with run.single_committer: the newest life of `replica` (NULL: that of the option) becomes
  * the one whom followers believe, by an abort behind the log's end. `really` false: only says what
@@ -120,9 +138,15 @@ typedef struct diloco_takeover_report {
     uint64_t entry;        /* that says so */
     char from[48], to[48]; /* lives; from: the replica's name where no life of it has decided yet */
 } diloco_takeover_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_takeover(diloco_takeover_report *out,
-                                                           const char *url, const char *replica,
-                                                           bool really);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_takeover_sized(diloco_takeover_report *out,
+                                                                 size_t size, const char *url,
+                                                                 const char *replica, bool really);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_takeover(diloco_takeover_report *out,
+                                                             const char *url, const char *replica,
+                                                             bool really)
+{
+    return diloco_takeover_sized(out, sizeof *out, url, replica, really);
+}
 
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
  * model's tensors under their names, as they are to be evaluated: theta, or what the outer
@@ -158,8 +182,13 @@ typedef struct diloco_store_report {
     double create_ms, read_ms, write_mb_per_s, read_mb_per_s;
     int winners; /* of 8 concurrent creates of one name: 1 is right */
 } diloco_store_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_check(diloco_store_report *out,
-                                                              const char *url);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_check_sized(diloco_store_report *out,
+                                                                    size_t size, const char *url);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_store_check(diloco_store_report *out,
+                                                                const char *url)
+{
+    return diloco_store_check_sized(out, sizeof *out, url);
+}
 
 #ifdef __cplusplus
 }

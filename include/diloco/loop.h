@@ -43,8 +43,8 @@ extern "C" {
 
 typedef struct diloco_loop diloco_loop;
 
-/* ---- what the caller supplies. In each struct `size` is its sizeof, which tells its version; a
- * member that is 0 or NULL has its default. */
+/* ---- what the caller supplies. These structs point on to others and are kept, so each carries
+ * its own size (status.h): `size` is its sizeof; a member that is 0 or NULL has its default. */
 
 /* One all-reduce. The replicas' calls with equal (entry, fragment, part) belong together, in
  * whatever order they arrive. */
@@ -133,8 +133,14 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_create(
  * ones in the same order. Its data stays the caller's, at the same place, until destroy; data NULL:
  * reached by options.copy under the number of tensors registered before. DILOCO_EINVAL: another
  * type or role, a fragment that is not, a name that was there, a shape that overflows. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_tensor(diloco_loop *loop,
-                                                              const diloco_tensor *tensor);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_tensor_sized(diloco_loop *loop,
+                                                                    const diloco_tensor *tensor,
+                                                                    size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_loop_tensor(diloco_loop *loop,
+                                                                const diloco_tensor *tensor)
+{
+    return diloco_loop_tensor_sized(loop, tensor, sizeof *tensor);
+}
 
 /* Take the memory (theta, the outer optimizer's vectors, one g of the largest fragment) and the
  * tensors' present values as theta. DILOCO_EINVAL: a fragment without tensors. DILOCO_ENOMEM. */

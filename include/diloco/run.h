@@ -39,8 +39,14 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
 
 /* Register a tensor, before diloco_run_join. All replicas register the same ones in the same
  * order. The data stays the caller's, at the same place, until close. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor(diloco_run *run,
-                                                             const diloco_tensor *tensor);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor_sized(diloco_run *run,
+                                                                   const diloco_tensor *tensor,
+                                                                   size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_tensor(diloco_run *run,
+                                                               const diloco_tensor *tensor)
+{
+    return diloco_run_tensor_sized(run, tensor, sizeof *tensor);
+}
 
 /* Preset data_parallel: the gradient of a registered parameter, f32 of its shape, read at
  * each diloco_step instead of the tensor's movement. It has to follow from the tensors and
@@ -91,8 +97,14 @@ typedef struct diloco_step_report {
  * DILOCO_EINTERRUPTED: interrupted while waiting; call again (with NULL) or close and resume.
  * DILOCO_EFENCED: a later life of this replica exists: stop. DILOCO_EUNREACHABLE: the store did
  * not come back within run.patience; the saved state allows to resume. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_step(diloco_run *run,
-                                                       const diloco_step_report *report);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_step_sized(diloco_run *run,
+                                                             const diloco_step_report *report,
+                                                             size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_step(diloco_run *run,
+                                                         const diloco_step_report *report)
+{
+    return diloco_step_sized(run, report, sizeof *report);
+}
 
 /* All entries of the run are folded; the tensors hold its result. */
 DILOCO_API bool diloco_run_done(const diloco_run *run);
@@ -115,7 +127,13 @@ typedef struct diloco_run_info {
     uint64_t bytes_sent, bytes_received;
     double loss_mean; /* over the members of the last commit; NAN before */
 } diloco_run_info;
-DILOCO_API diloco_run_info diloco_run_now(const diloco_run *run);
+DILOCO_API void diloco_run_now_sized(const diloco_run *run, diloco_run_info *out, size_t size);
+DILOCO_SIZED diloco_run_info diloco_run_now(const diloco_run *run)
+{
+    diloco_run_info info;
+    diloco_run_now_sized(run, &info, sizeof info);
+    return info;
+}
 
 /* The shared model as it is now and is to be evaluated (theta, or what the outer optimizer
  * evaluates in its place): copied into data[i] for each registered tensor in order (NULL: skipped).

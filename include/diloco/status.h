@@ -2,7 +2,15 @@
  *
  * Every function that can fail returns a diloco_status. The place that detects a
  * failure also words it; diloco_error_text() gives that sentence to the thread on
- * which the call failed: what went wrong, where, and what to do about it. */
+ * which the call failed: what went wrong, where, and what to do about it.
+ *
+ * Structs may grow at their end in a later version. So whatever takes or fills a struct of the
+ * caller's is a DILOCO_SIZED function, which hands its size as the caller was compiled to a
+ * library function of the same name with _sized behind it; who calls from another language calls
+ * that one. A struct that is smaller than the library's: what it lacks is 0, which is every
+ * member's default, and is not filled. A larger one: what the library does not know has to be 0
+ * (DILOCO_EINVAL), and is filled with 0. Structs that point on to others and are kept (loop.h)
+ * carry their size in their first member `size` instead; the rule is the same. */
 #ifndef DILOCO_STATUS_H
 #define DILOCO_STATUS_H
 
@@ -17,6 +25,7 @@ extern "C" {
 #define DILOCO_API
 #define DILOCO_MUST_CHECK
 #endif
+#define DILOCO_SIZED static inline
 
 typedef enum diloco_status {
     DILOCO_OK = 0,

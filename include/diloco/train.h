@@ -2,7 +2,7 @@
 #ifndef DILOCO_TRAIN_H
 #define DILOCO_TRAIN_H
 
-#include <diloco/run.h>
+#include <diloco/diloco.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -53,9 +53,16 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create(const diloco_conf
  * Options that nobody gave are those of the run. Warnings of diloco_train_check stand in the
  * record. DILOCO_EINTERRUPTED: stopped by hooks->stop, state saved. DILOCO_ENUMERIC: 100 steps in
  * a row had no finite gradient. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train(const diloco_config *config,
-                                                        const char *replica,
-                                                        const diloco_train_hooks *hooks);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_sized(const diloco_config *config,
+                                                              const char *replica,
+                                                              const diloco_train_hooks *hooks,
+                                                              size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_train(const diloco_config *config,
+                                                          const char *replica,
+                                                          const diloco_train_hooks *hooks)
+{
+    return diloco_train_sized(config, replica, hooks, sizeof *hooks);
+}
 
 /* Evaluate the run's shared model after its last entry on all of its validation data (data.*
  * from config). DILOCO_ENOENT: no run there. DILOCO_EINVAL: no validation data. */
@@ -65,8 +72,13 @@ typedef struct diloco_eval_result {
     double accuracy; /* share of the targets that were the likeliest */
     bool images;     /* of images, not of tokens */
 } diloco_eval_result;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval(diloco_eval_result *out,
-                                                       const diloco_config *config);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval_sized(diloco_eval_result *out, size_t size,
+                                                             const diloco_config *config);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_eval(diloco_eval_result *out,
+                                                         const diloco_config *config)
+{
+    return diloco_eval_sized(out, sizeof *out, config);
+}
 
 /* The same on a text (files and folders with commas), encoded by the run's tokenizer and cut into
  * pieces of the run's context. Bits per byte are the loss, in bits, of all tokens but the first
@@ -76,9 +88,16 @@ typedef struct diloco_text_result {
     uint64_t entry, targets, bytes;
     double loss, perplexity, accuracy, bits_per_byte;
 } diloco_text_result;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval_text(diloco_text_result *out,
-                                                            const diloco_config *config,
-                                                            const char *text);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_eval_text_sized(diloco_text_result *out,
+                                                                  size_t size,
+                                                                  const diloco_config *config,
+                                                                  const char *text);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_eval_text(diloco_text_result *out,
+                                                              const diloco_config *config,
+                                                              const char *text)
+{
+    return diloco_eval_text_sized(out, sizeof *out, config, text);
+}
 
 /* Text from the run's shared model, piece by piece. When the context is full its first half is
  * forgotten. temperature 0: the likeliest token. No or an
@@ -93,8 +112,14 @@ typedef struct diloco_sample_args {
     double top_p;   /* … among the likeliest that together have this probability; 0: all */
 } diloco_sample_args;
 DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_sample_sized(const diloco_config *config, const diloco_sample_args *args, size_t size,
+                    void (*on_text)(void *user, const char *text, size_t len), void *user);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status
 diloco_sample(const diloco_config *config, const diloco_sample_args *args,
-              void (*on_text)(void *user, const char *text, size_t len), void *user);
+              void (*on_text)(void *user, const char *text, size_t len), void *user)
+{
+    return diloco_sample_sized(config, args, sizeof *args, on_text, user);
+}
 
 /* The memory a replica will take, before it takes it (docs/design.md section 8; measured
  * against the process by a test). Bytes. */
@@ -108,8 +133,14 @@ typedef struct diloco_memory_plan {
     char exchange[16];      /* how contributions are moved: "allgather", "leader" */
 } diloco_memory_plan;
 /* Without data.train_path the data is not counted. */
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan(diloco_memory_plan *out,
-                                                             const diloco_config *config);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_plan_sized(diloco_memory_plan *out,
+                                                                   size_t size,
+                                                                   const diloco_config *config);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_train_plan(diloco_memory_plan *out,
+                                                               const diloco_config *config)
+{
+    return diloco_train_plan_sized(out, sizeof *out, config);
+}
 
 /* What the data is. Of images, which are tokens here, vocab is the number of classes and context
  * is 1. */
@@ -119,8 +150,14 @@ typedef struct diloco_data_report {
     uint32_t channels, height, width; /* of an image; 0: not images */
     char digest[33];
 } diloco_data_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check(diloco_data_report *out,
-                                                             const diloco_config *config);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_check_sized(diloco_data_report *out,
+                                                                   size_t size,
+                                                                   const diloco_config *config);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_data_check(diloco_data_report *out,
+                                                               const diloco_config *config)
+{
+    return diloco_data_check_sized(out, sizeof *out, config);
+}
 
 /* Read a model of Hugging Face's (docs/huggingface.md) into the folder `to`: model.safetensors for
  * trainer.init_from, in float32 and tensor by tensor the same values; model.toml, a configuration
@@ -131,8 +168,14 @@ typedef struct diloco_import_report {
     uint64_t parameters, tensors, files;
     uint64_t positions; /* the longest text it was made for */
 } diloco_import_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_import(diloco_import_report *out,
-                                                         const char *folder, const char *to);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_import_sized(diloco_import_report *out,
+                                                               size_t size, const char *folder,
+                                                               const char *to);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_import(diloco_import_report *out,
+                                                           const char *folder, const char *to)
+{
+    return diloco_import_sized(out, sizeof *out, folder, to);
+}
 
 /* Write the shared model of the run at config's run.store after its last entry, in a format of
  * diloco_export_format_at: "hf" (`to` is a folder that transformers loads), "npz" or "gguf" (a
@@ -141,10 +184,18 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_import(diloco_import_report *o
 typedef struct diloco_export_report {
     uint64_t entry, tensors;
 } diloco_export_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_export(diloco_export_report *out,
-                                                         const diloco_config *config,
-                                                         const char *format, const char *dtype,
-                                                         const char *to);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_export_sized(diloco_export_report *out,
+                                                               size_t size,
+                                                               const diloco_config *config,
+                                                               const char *format,
+                                                               const char *dtype, const char *to);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_export(diloco_export_report *out,
+                                                           const diloco_config *config,
+                                                           const char *format, const char *dtype,
+                                                           const char *to)
+{
+    return diloco_export_sized(out, sizeof *out, config, format, dtype, to);
+}
 DILOCO_API const char *diloco_export_format_at(size_t i); /* NULL behind the last */
 
 /* Learn a byte-pair tokenizer of `vocab` tokens from text (files and folders with commas) and write
@@ -154,10 +205,16 @@ typedef struct diloco_tokenizer_report {
     uint64_t bytes, words, distinct_words; /* of the text */
     uint32_t vocab; /* less than asked for where no pair is left that comes twice */
 } diloco_tokenizer_report;
-DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_tokenizer_train(diloco_tokenizer_report *out,
-                                                                  const char *text,
-                                                                  const char *words, uint32_t vocab,
-                                                                  const char *to);
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_tokenizer_train_sized(diloco_tokenizer_report *out, size_t size, const char *text,
+                             const char *words, uint32_t vocab, const char *to);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_tokenizer_train(diloco_tokenizer_report *out,
+                                                                    const char *text,
+                                                                    const char *words,
+                                                                    uint32_t vocab, const char *to)
+{
+    return diloco_tokenizer_train_sized(out, sizeof *out, text, words, vocab, to);
+}
 
 /* Encode text (as above) with a tokenizer's file into a folder of token shards, for data.datasource
  * = tokens: on n_threads threads (0: all cores). What was killed goes on where it was when it is
@@ -168,13 +225,16 @@ typedef struct diloco_prepare_report {
     uint32_t vocab;
 } diloco_prepare_report;
 typedef void (*diloco_prepare_fn)(void *user, uint64_t done_bytes, uint64_t total_bytes);
-DILOCO_API DILOCO_MUST_CHECK diloco_status
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_data_prepare_sized(
+    diloco_prepare_report *out, size_t size, const char *text, const char *tokenizer,
+    const char *to, int n_threads, diloco_prepare_fn on_progress, void *user);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status
 diloco_data_prepare(diloco_prepare_report *out, const char *text, const char *tokenizer,
-                    const char *to, int n_threads, diloco_prepare_fn on_progress, void *user);
-
-DILOCO_API const char *diloco_version(void);
-DILOCO_API const char *diloco_isa(void); /* the vector kernels in use: "avx512", … */
-DILOCO_API int diloco_cores(void);       /* that this process may use */
+                    const char *to, int n_threads, diloco_prepare_fn on_progress, void *user)
+{
+    return diloco_data_prepare_sized(out, sizeof *out, text, tokenizer, to, n_threads, on_progress,
+                                     user);
+}
 
 #ifdef __cplusplus
 }

@@ -91,7 +91,8 @@ class RunStatus(Struct):
                 ("entries", c_uint64), ("entries_total", c_uint64), ("commits", c_uint64),
                 ("aborts", c_uint64), ("snapshot", c_uint64), ("exchange", c_char * 16),
                 ("entry_written", c_uint64), ("entry_read", c_uint64), ("done", c_bool),
-                ("wait", RunWait), ("n_replicas", c_size_t), ("replicas", ReplicaStatus * 256)]
+                ("wait", POINTER(RunWait)), ("n_replicas", c_size_t),
+                ("replicas", POINTER(POINTER(ReplicaStatus))), ("memory", c_void_p)]
 
 
 class VerifyReport(Struct):
@@ -147,7 +148,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_preset_at": (POINTER(Preset), [c_size_t]),
     "diloco_preset_apply": (Status, [Handle, c_char_p]),
     "diloco_run_open": (Status, [POINTER(Handle), Handle, c_char_p]),
-    "diloco_run_tensor": (Status, [Handle, POINTER(Tensor)]),
+    "diloco_run_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
     "diloco_run_data_digest": (Status, [Handle, c_char_p]),
@@ -156,9 +157,9 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_on_lr": (None, [Handle, LR_FN, c_void_p]),
     "diloco_run_join": (Status, [Handle]),
     "diloco_run_create": (Status, [Handle]),
-    "diloco_step": (Status, [Handle, POINTER(StepReport)]),
+    "diloco_step_sized": (Status, [Handle, POINTER(StepReport), c_size_t]),
     "diloco_run_done": (c_bool, [Handle]),
-    "diloco_run_now": (RunInfo, [Handle]),
+    "diloco_run_now_sized": (None, [Handle, POINTER(RunInfo), c_size_t]),
     "diloco_run_theta": (Status, [Handle, POINTER(c_void_p), c_size_t]),
     "diloco_run_interrupt": (None, [Handle]),
     "diloco_run_save": (Status, [Handle]),
@@ -166,9 +167,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_close": (None, [Handle]),
     "diloco_log_walk": (Status, [c_char_p, c_uint64, ENTRY_FN, c_void_p]),
     "diloco_record_walk": (Status, [c_char_p, LINE_FN, c_void_p]),
-    "diloco_run_status_read": (Status, [POINTER(RunStatus), c_char_p, c_double]),
+    "diloco_run_status_read_sized": (Status, [POINTER(RunStatus), c_size_t, c_char_p, c_double]),
+    "diloco_run_status_free": (None, [POINTER(RunStatus)]),
     "diloco_run_config": (Status, [Handle, c_char_p]),
-    "diloco_verify": (Status, [POINTER(VerifyReport), c_char_p, c_int, VERIFY_FN, c_void_p]),
+    "diloco_verify_sized": (Status, [POINTER(VerifyReport), c_size_t, c_char_p, c_int, VERIFY_FN,
+                                     c_void_p]),
     "diloco_theta_read": (Status, [POINTER(c_void_p), POINTER(c_size_t), POINTER(c_uint64),
                                    c_char_p, c_uint64]),
     "diloco_free": (None, [c_void_p]),

@@ -72,14 +72,17 @@ class RunLog:
         """What the run is and who takes part; ``watch_s``: how long to watch heartbeats, to tell
         the living (`alive`) from the dead. Rates are bits/s."""
         read = _c.RunStatus()
-        _c.check(_c.lib().diloco_run_status_read(ctypes.byref(read), self._url, watch_s))
+        _c.check(_c.lib().diloco_run_status_read_sized(ctypes.byref(read), ctypes.sizeof(read),
+                                                       self._url, watch_s))
         row = _fields(read)
-        row.pop("n_replicas")
-        row["replicas"] = [_fields(read.replicas[i]) for i in range(read.n_replicas)]
-        if not read.done:
-            wait = _fields(read.wait)
-            wait["missing"] = [m.value.decode() for m in read.wait.missing if m.value]
-            row["wait"] = wait
+        for pointer in ("n_replicas", "memory"):
+            row.pop(pointer, None)
+        row["replicas"] = [_fields(read.replicas[i].contents) for i in range(read.n_replicas)]
+        if read.wait:
+            missing = read.wait.contents.missing
+            row["wait"] = _fields(read.wait.contents)
+            row["wait"]["missing"] = [m.value.decode() for m in missing if m.value]
+        _c.lib().diloco_run_status_free(ctypes.byref(read))
         return row
 
     def config(self) -> Config:
@@ -94,7 +97,8 @@ class RunLog:
         ProtocolError: something does not fit, and which entry and what."""
         report = _c.VerifyReport()
         tell = _c.VERIFY_FN(lambda _user, done, total: progress(done, total) if progress else None)
-        _c.check(_c.lib().diloco_verify(ctypes.byref(report), self._url, threads, tell, None))
+        _c.check(_c.lib().diloco_verify_sized(ctypes.byref(report), ctypes.sizeof(report),
+                                              self._url, threads, tell, None))
         return _fields(report)
 
     def theta_bytes(self, entries: Optional[int] = None) -> bytes:

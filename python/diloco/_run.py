@@ -147,7 +147,8 @@ class Run:
         tensor = _c.Tensor(name=_c.text(name), data=memory.pointer, dtype=_c.DTYPES[memory.dtype],
                            role=_c.ROLES[role], n_dims=len(dims),
                            shape=(ctypes.c_size_t * _c.MAX_DIMS)(*dims), fragment=fragment)
-        _c.check(_c.lib().diloco_run_tensor(self._open, ctypes.byref(tensor)))
+        _c.check(_c.lib().diloco_run_tensor_sized(self._open, ctypes.byref(tensor),
+                                                  ctypes.sizeof(tensor)))
         self._tensors[name] = memory
         if gradient is not None:
             g = gradient if isinstance(gradient, Memory) else memory_of(gradient)
@@ -208,11 +209,11 @@ class Run:
         FencedError: a later life of this replica exists: stop. UnreachableError: the store did
         not come back within run.store_timeout; the saved state allows to resume."""
         report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
-        self._wait(_c.lib().diloco_step, ctypes.byref(report))
+        self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report))
 
     def wait(self) -> None:
         """Go on with a step that was interrupted while it waited."""
-        self._wait(_c.lib().diloco_step, None)
+        self._wait(_c.lib().diloco_step_sized, None, 0)
 
     @property
     def done(self) -> bool:
@@ -221,7 +222,8 @@ class Run:
 
     @property
     def now(self) -> RunInfo:
-        info = _c.lib().diloco_run_now(self._open)
+        info = _c.RunInfo()
+        _c.lib().diloco_run_now_sized(self._open, ctypes.byref(info), ctypes.sizeof(info))
         values = {f.name: getattr(info, f.name) for f in dataclasses.fields(RunInfo)}
         return RunInfo(**{**values, "run": info.run.decode()})
 

@@ -21,7 +21,7 @@ static void print_replicas(const diloco_run_status *run)
     printf("\n%-12s %-4s %-9s %10s %10s %8s  %s\n", "replica", "life", "state", "step", "entry",
            "steps/s", "host");
     for (size_t i = 0; i < run->n_replicas; i++) {
-        const diloco_replica_status *r = &run->replicas[i];
+        const diloco_replica_status *r = run->replicas[i];
         char host[64];
         dl_printable(host, sizeof host, r->host);
         printf("%-12s %-4u %-9s %10" PRIu64 " %10" PRIu64 " %8.2f  %s\n", r->replica,
@@ -65,7 +65,7 @@ static diloco_status print_json(const diloco_run_status *run, const char *store)
 static bool worth_watching(const diloco_run_status *run)
 {
     for (size_t i = 0; i < run->n_replicas; i++)
-        if (!run->replicas[i].ended && !run->replicas[i].alive) return !run->done;
+        if (!run->replicas[i]->ended && !run->replicas[i]->alive) return !run->done;
     return false;
 }
 
@@ -74,6 +74,7 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
     DL_TRY(diloco_run_status_read(run, store, LOOK_S));
     if (!worth_watching(run)) return DILOCO_OK;
     if (!again) fprintf(stderr, "watching heartbeats for %.0f s …\n", WATCH_S);
+    diloco_run_status_free(run);
     return diloco_run_status_read(run, store, WATCH_S);
 }
 
@@ -83,24 +84,32 @@ typedef struct shown {
     bool json, again, terminal;
 } shown;
 
-static diloco_status show(const shown *s, diloco_run_status *run)
+static diloco_status show(const shown *s, bool *done)
 {
-    DL_TRY(read_status(run, s->store, s->again));
-    if (s->json) return print_json(run, s->store);
-    if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
-    print_status(run, s->store);
-    if (s->config) putchar('\n'), dl_print_why(run, s->config);
-    fflush(stdout);
-    return DILOCO_OK;
+    diloco_run_status run;
+    diloco_status status = DILOCO_OK;
+    DL_TRY(read_status(&run, s->store, s->again));
+    *done = run.done;
+    if (s->json) {
+        status = print_json(&run, s->store);
+    } else {
+        if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
+        print_status(&run, s->store);
+        if (s->config) putchar('\n'), dl_print_why(&run, s->config);
+        fflush(stdout);
+    }
+    diloco_run_status_free(&run);
+    return status;
 }
 
-static diloco_status show_all(const shown *s, diloco_run_status *run)
+static diloco_status show_all(const shown *s)
 {
-    diloco_status status = show(s, run);
-    while (!status && s->again && !run->done) {
+    bool done;
+    diloco_status status = show(s, &done);
+    while (!status && s->again && !done) {
         dl_clock_sleep(dl_time_from_seconds(AGAIN_S));
         if (!s->json && !s->terminal) putchar('\n');
-        status = show(s, run);
+        status = show(s, &done);
     }
     return status;
 }
@@ -113,18 +122,16 @@ diloco_status dl_cmd_status(const dl_args *args)
                .json = dl_args_has(args, DL_FLAG_JSON),
                .again = dl_args_has(args, DL_FLAG_WATCH),
                .terminal = isatty(STDOUT_FILENO) == 1};
-    diloco_run_status *run = malloc(sizeof *run);
     dl_config *config = dl_args_has(args, DL_FLAG_WHY) ? malloc(sizeof *config) : NULL;
     diloco_status status = DILOCO_OK;
-    if (!run || (dl_args_has(args, DL_FLAG_WHY) && !config))
-        status = dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
+    if (dl_args_has(args, DL_FLAG_WHY) && !config)
+        status = dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
     if (!status && config) {
         dl_config_init(config);
         status = diloco_run_config(config, store);
         s.config = config;
     }
-    if (!status) status = show_all(&s, run);
+    if (!status) status = show_all(&s);
     free(config);
-    free(run);
     return status;
 }

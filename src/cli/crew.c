@@ -49,15 +49,14 @@ static diloco_status say_start(crew *c)
     dl_unit_text parameters;
     const dl_config *config = c->config;
     const bool federated = dl_config_federated(config);
-    diloco_run_status *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
-    diloco_status status = diloco_run_status_read(run, config->store, 0);
+    diloco_run_status run;
+    diloco_status status = diloco_run_status_read(&run, config->store, 0);
     if (!status) {
         snprintf(line, sizeof line,
                  "run %.8s in %.200s: preset %s, %s parameters, %" PRIu64 " of %" PRIu64
                  " entries done",
-                 run->run, config->store, run->preset, dl_count_text(parameters, run->parameters),
-                 run->entries, run->entries_total);
+                 run.run, config->store, run.preset, dl_count_text(parameters, run.parameters),
+                 run.entries, run.entries_total);
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
                  "%zu %s%s here %s %" PRId64 "%s, %" PRId64 " thread%s each on %d core%s (%s)",
@@ -68,7 +67,7 @@ static diloco_status say_start(crew *c)
                  dl_plural((uint64_t)diloco_cores()), diloco_isa());
         dl_report_say(&c->report, line);
     }
-    free(run);
+    diloco_run_status_free(&run);
     return status;
 }
 

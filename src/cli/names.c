@@ -71,7 +71,7 @@ static bool taken(const diloco_run_status *run, const char *name, bool join)
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     for (size_t i = 0; i < run->n_replicas; i++) {
-        const diloco_replica_status *r = &run->replicas[i];
+        const diloco_replica_status *r = run->replicas[i];
         if (strcmp(r->replica, name) == 0) return join || (*r->host && strcmp(r->host, host) != 0);
     }
     return false;
@@ -104,17 +104,17 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
 diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config, bool join)
 {
     uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
-    diloco_run_status *run = malloc(sizeof *run);
+    diloco_run_status run = {.done = false};
     diloco_status status = DILOCO_OK;
-    if (!known || !run) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
-    if (!status) status = diloco_run_status_read(run, config->store, 0);
+    if (!known) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
+    if (!status) status = diloco_run_status_read(&run, config->store, 0);
     const asked a = {.letter = strcmp(config->role, "server") == 0 ? 's' : 'r',
                      .state_dir = config->state_dir,
-                     .run = run,
+                     .run = &run,
                      .join = join};
     if (!status)
         choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, a.state_dir, a.letter), &a);
     free(known);
-    free(run);
+    diloco_run_status_free(&run);
     return status;
 }

@@ -195,14 +195,13 @@ static diloco_status measure(dl_trial_result *r, const dl_config *config)
 {
     diloco_eval_result eval;
     DL_TRY(diloco_eval(&eval, config));
-    diloco_run_status *run = malloc(sizeof *run);
-    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's status");
-    diloco_status status = diloco_run_status_read(run, config->store, 0);
+    diloco_run_status run;
+    diloco_status status = diloco_run_status_read(&run, config->store, 0);
     *r = (dl_trial_result){.entries = eval.entry,
-                           .parameters = status ? 0 : run->parameters,
+                           .parameters = run.parameters,
                            .loss = eval.loss,
                            .perplexity = eval.perplexity};
-    free(run);
+    diloco_run_status_free(&run);
     if (!status) status = add_record(r, config->record, (double)config->replicas);
     r->data_parallel_bytes = (double)sizeof(float) * (double)r->parameters * (double)r->steps;
     return status;

@@ -12,7 +12,7 @@
 static const diloco_replica_status *find(const diloco_run_status *run, const char *name)
 {
     for (size_t i = 0; i < run->n_replicas; i++)
-        if (!strcmp(run->replicas[i].replica, name)) return &run->replicas[i];
+        if (!strcmp(run->replicas[i]->replica, name)) return run->replicas[i];
     return NULL;
 }
 
@@ -20,7 +20,7 @@ static const diloco_replica_status *find(const diloco_run_status *run, const cha
 static void print_missing(const diloco_run_status *run, const char *name)
 {
     const diloco_replica_status *r = find(run, name);
-    const uint64_t due = run->wait.position;
+    const uint64_t due = run->wait->position;
     if (!r) {
         printf("           %s: no such replica has a heartbeat\n", name);
         return;
@@ -38,7 +38,7 @@ static void print_missing(const diloco_run_status *run, const char *name)
 
 static void print_open_entry(const diloco_run_status *run, const dl_config *config)
 {
-    const diloco_run_wait *w = &run->wait;
+    const diloco_run_wait *w = run->wait;
     const size_t told = sizeof w->missing / sizeof w->missing[0];
     if (!strcmp(config->schedule, "async")) {
         printf("waits for  entry %" PRIu64 ": the next contribution, whoever makes it\n", w->entry);
@@ -79,7 +79,7 @@ static void print_deadlines(const diloco_run_status *run, const dl_config *confi
         "           it before a round was measured), and four uploads; doubled by each abort\n",
         config->patience_s / 6);
     for (size_t i = 0; i < run->n_replicas; i++) {
-        const diloco_replica_status *r = &run->replicas[i];
+        const diloco_replica_status *r = run->replicas[i];
         if (r->ended || r->deadline_s <= 0) continue;
         printf("           %s: %.3g s, at %.4g steps/s", r->replica, r->deadline_s, r->steps_per_s);
         if (r->up_bps > 0) printf(", %.4g Mbit/s up", r->up_bps / 1e6);

@@ -12,12 +12,12 @@
 
 enum { ALIVE_S = 11, JSON_MAX = 4 << 20 }; /* two of the default heartbeats */
 
-static void see_heartbeats(const char *folder, diloco_run_status *run)
+static void see_heartbeats(const char *folder, const diloco_run_status *run)
 {
     char path[PATH_MAX + 64];
     struct stat st;
     for (size_t i = 0; i < run->n_replicas; i++) {
-        diloco_replica_status *r = &run->replicas[i];
+        diloco_replica_status *r = run->replicas[i];
         snprintf(path, sizeof path, "%s/hb/%s.%04u", folder, r->replica, (unsigned)r->generation);
         r->alive = !r->ended && lstat(path, &st) == 0 && time(NULL) - st.st_mtime < ALIVE_S;
     }
@@ -51,14 +51,13 @@ dl_answer dl_status_begin(dl_request *r)
     if ((size_t)len >= sizeof url) return dl_refuse(r, 400, "", "that is longer than a path");
     snprintf(store, sizeof store, "%s/%s", r->hub->url, name);
 
-    diloco_run_status *run = malloc(sizeof *run);
-    if (!run) return dl_refuse(r, 500, "", "no memory");
-    diloco_status status = diloco_run_status_read(run, url, 0);
-    if (!status) see_heartbeats(url + strlen("file://"), run);
+    diloco_run_status run;
+    diloco_status status = diloco_run_status_read(&run, url, 0);
+    if (!status) see_heartbeats(url + strlen("file://"), &run);
     dl_answer answer = status == DILOCO_ENOENT
                            ? dl_refuse(r, 404, "", "there is no run in %s", name)
                        : status ? dl_refuse_failed(r, status)
-                                : answer_json(r, run, store);
-    free(run);
+                                : answer_json(r, &run, store);
+    diloco_run_status_free(&run);
     return answer;
 }

@@ -61,10 +61,10 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const char *sto
     dl_json_u64(json, "entry_written", run->entry_written);
     dl_json_u64(json, "entry_read", run->entry_read);
     dl_json_bool(json, "done", run->done);
-    if (!run->done) add_wait(json, &run->wait);
+    if (run->wait) add_wait(json, run->wait);
     dl_json_array(json, "replicas");
     for (size_t i = 0; i < run->n_replicas; i++)
-        add_replica(json, &run->replicas[i]);
+        add_replica(json, run->replicas[i]);
     dl_json_end(json);
     dl_json_end(json);
 }

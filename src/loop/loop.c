@@ -1,9 +1,9 @@
 /* loop.c - options, registering, memory (include/diloco/loop.h).
  *
- * A struct of the caller's may be older or newer than this library: as many bytes of it as both
- * know are read or written; what the caller's lacks is 0. */
+ * A struct of the caller's may be older or newer than this library: base/sized.h. */
 #include "loop/loop.h"
 #include "base/hash.h"
+#include "base/sized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,26 +45,21 @@ static diloco_status check_options(const diloco_loop_options *o)
     return DILOCO_OK;
 }
 
-/* As many bytes of the caller's struct, which begins with its size, as both know. */
-static void copy_known(void *to, const void *from, size_t size)
-{
-    size_t theirs;
-    memcpy(&theirs, from, sizeof theirs);
-    memcpy(to, from, dl_size_min(size, theirs));
-}
-
 static diloco_status take_options(diloco_loop *loop, const diloco_loop_options *options,
                                   const diloco_communicator *communicator)
 {
-    copy_known(&loop->options, options, sizeof loop->options);
-    copy_known(&loop->communicator, communicator, sizeof loop->communicator);
+    DL_TRY(dl_sized_in(&loop->options, sizeof loop->options, options, options->size,
+                       "diloco_loop_options"));
+    DL_TRY(dl_sized_in(&loop->communicator, sizeof loop->communicator, communicator,
+                       communicator->size, "diloco_communicator"));
     if (loop->options.fragments == 0) loop->options.fragments = 1;
     DL_TRY(check_options(&loop->options));
     if (!loop->communicator.all_reduce || !loop->communicator.wait)
         return dl_fail(DILOCO_EINVAL, "the communicator has no %s function",
                        loop->communicator.all_reduce ? "wait" : "all_reduce");
     if (loop->options.copy) {
-        copy_known(&loop->copy, loop->options.copy, sizeof loop->copy);
+        const diloco_loop_copy *copy = loop->options.copy;
+        DL_TRY(dl_sized_in(&loop->copy, sizeof loop->copy, copy, copy->size, "diloco_loop_copy"));
         loop->options.copy = &loop->copy;
         if (!loop->copy.read || !loop->copy.write)
             return dl_fail(DILOCO_EINVAL, "options.copy has no %s function",
@@ -142,8 +137,10 @@ overflow:
     return dl_fail(DILOCO_EINVAL, "tensor %s: its shape overflows", t->name);
 }
 
-diloco_status diloco_loop_tensor(diloco_loop *loop, const diloco_tensor *tensor)
+diloco_status diloco_loop_tensor_sized(diloco_loop *loop, const diloco_tensor *given, size_t size)
 {
+    diloco_tensor seen, *const tensor = &seen;
+    DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_tensor"));
     if (loop->started)
         return dl_fail(DILOCO_EINVAL, "tensors are registered before diloco_loop_start");
     DL_TRY(check_tensor(loop, tensor));
@@ -316,13 +313,13 @@ diloco_status diloco_loop_restore(diloco_loop *loop)
 
 void diloco_loop_now(const diloco_loop *loop, diloco_loop_info *info)
 {
-    diloco_loop_info all = {.size = info->size,
-                            .step = loop->step,
-                            .entry = loop->entry,
-                            .fragment = loop->flight.fragment,
-                            .commits = loop->commits,
-                            .refused = loop->refused};
-    memcpy(info, &all, dl_size_min(info->size, sizeof all));
+    const diloco_loop_info all = {.size = info->size,
+                                  .step = loop->step,
+                                  .entry = loop->entry,
+                                  .fragment = loop->flight.fragment,
+                                  .commits = loop->commits,
+                                  .refused = loop->refused};
+    dl_sized_out(info, info->size, &all, sizeof all);
 }
 
 diloco_status diloco_loop_view(diloco_loop *loop, uint32_t fragment, diloco_loop_fragment *view)
@@ -338,7 +335,7 @@ diloco_status diloco_loop_view(diloco_loop *loop, uint32_t fragment, diloco_loop
         all.vectors[k] = loop->vectors[k] + f->begin;
         all.names[k] = loop->outer->state_names[k];
     }
-    memcpy(view, &all, dl_size_min(view->size, sizeof all));
+    dl_sized_out(view, view->size, &all, sizeof all);
     return DILOCO_OK;
 }
 

@@ -123,8 +123,84 @@ TEST(an_interval_without_samples_is_refused_and_not_waited_for)
     toy_close(&t);
 }
 
+/* Callers compiled with earlier and with later headers (include/diloco/status.h). */
+TEST(a_struct_of_another_size_is_taken_as_far_as_both_know_it)
+{
+    toy t = toy_of("r0", "mem://sizes");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.local_steps_per_round", "9");
+    CHECK_OK(toy_open(&t));
+
+    struct later_tensor {
+        diloco_tensor known;
+        long more;
+    } tensor = {{.name = "v", .data = t.moment, .n_dims = 1, .shape = {2}}, 1};
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor_sized(t.run, &tensor.known, sizeof tensor));
+    CHECK_CONTAINS("diloco_tensor of", diloco_error_text());
+    tensor.more = 0;
+    CHECK_OK(diloco_run_tensor_sized(t.run, &tensor.known, sizeof tensor));
+    tensor.known.name = "u"; /* a scalar of fragment 0: what lies behind is not looked at */
+    tensor.known.n_dims = 0;
+    tensor.known.fragment = 7;
+    CHECK_OK(diloco_run_tensor_sized(t.run, &tensor.known, offsetof(diloco_tensor, shape)));
+    CHECK_OK(diloco_run_join(t.run));
+
+    struct later_report {
+        diloco_step_report known;
+        double more;
+    } report = {{.loss = 1, .samples = 5, .tokens = 6}, 0.5};
+    CHECK_STATUS(DILOCO_EINVAL, diloco_step_sized(t.run, &report.known, sizeof report));
+    CHECK_INT(0, diloco_run_now(t.run).step);
+    CHECK_OK(diloco_step_sized(t.run, &report.known, offsetof(diloco_step_report, tokens)));
+    CHECK_INT(1, diloco_run_now(t.run).step);
+    CHECK_INT(5, diloco_run_now(t.run).sample);
+
+    struct later_info {
+        diloco_run_info known;
+        uint64_t more;
+    } info = {.more = 7};
+    diloco_run_now_sized(t.run, &info.known, sizeof info);
+    CHECK(info.known.step == 1 && info.more == 0);
+    info.known.step = 77;
+    diloco_run_now_sized(t.run, &info.known, offsetof(diloco_run_info, step));
+    CHECK(info.known.positions == 36 && info.known.step == 77);
+    toy_close(&t);
+}
+
+/* Five runs, each of two replicas, and one that fails, in eleven threads: no one's settings,
+ * errors or states are another's. */
+TEST(any_number_of_runs_live_in_one_process)
+{
+    enum { RUNS = 5 };
+    static toy all[2 * RUNS + 1];
+    static char stores[RUNS][32], steps[RUNS][8];
+    toy *lost = &all[2 * RUNS];
+    for (size_t i = 0; i < RUNS; i++) {
+        snprintf(stores[i], sizeof stores[i], "mem://many-%zu", i);
+        snprintf(steps[i], sizeof steps[i], "%zu", 2 + i);
+        toy_keep(stores[i]);
+        toy_crew(all + 2 * i, 2, stores[i], "none");
+        toy_set_all(all + 2 * i, 2, "trainer.local_steps_per_round", steps[i]);
+    }
+    *lost = toy_of("r0", "mem://many-lost");
+    toy_set(lost, "run.state_dir", "none");
+    lost->inner_lr = INFINITY;
+    toy_live_all(all, 2 * RUNS + 1);
+    for (size_t i = 0; i < RUNS; i++) {
+        TOY_OK(all[2 * i]);
+        TOY_OK(all[2 * i + 1]);
+        CHECK_INT(4 * (2 + i), all[2 * i].end.position);
+        CHECK(!memcmp(all[2 * i].theta, all[2 * i + 1].theta, sizeof all[0].theta));
+        CHECK(i == 0 || memcmp(all[2 * i].theta, all[0].theta, sizeof all[0].theta) != 0);
+    }
+    CHECK_INT(DILOCO_ENUMERIC, lost->status);
+    CHECK_CONTAINS("w[0]", lost->text);
+}
+
 TEST_MAIN(what_cannot_be_a_run_is_refused_by_name,
           calls_out_of_order_and_tensors_that_cannot_be_are_refused,
           a_tensor_named_twice_is_refused_when_the_run_is_made,
           a_first_value_or_a_movement_that_is_not_finite_is_named,
-          an_interval_without_samples_is_refused_and_not_waited_for)
+          an_interval_without_samples_is_refused_and_not_waited_for,
+          a_struct_of_another_size_is_taken_as_far_as_both_know_it,
+          any_number_of_runs_live_in_one_process)

@@ -1,6 +1,7 @@
 /* inspect.c - include/diloco/inspect.h: the log as it stands, settings, theta. status.c and
  * verify.c are the other two parts. Readers write nothing but the probe. */
 #include "base/log.h"
+#include "base/sized.h"
 #include "run/reader.h"
 #include "run/replay.h"
 
@@ -285,15 +286,16 @@ diloco_status diloco_store_link(const char *link)
     return dl_store_set_link(link);
 }
 
-diloco_status diloco_store_check(diloco_store_report *out, const char *url)
+diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, const char *url)
 {
     dl_probe probe = {0};
     const diloco_status status =
         dl_store_probe(&probe, url, dl_time_after(dl_clock_now(), 120 * DL_SECOND));
-    *out = (diloco_store_report){.create_ms = probe.create_ms,
-                                 .read_ms = probe.read_ms,
-                                 .write_mb_per_s = probe.write_mb_per_s,
-                                 .read_mb_per_s = probe.read_mb_per_s,
-                                 .winners = probe.winners};
+    const diloco_store_report report = {.create_ms = probe.create_ms,
+                                        .read_ms = probe.read_ms,
+                                        .write_mb_per_s = probe.write_mb_per_s,
+                                        .read_mb_per_s = probe.read_mb_per_s,
+                                        .winners = probe.winners};
+    dl_sized_out(out, size, &report, sizeof report);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "run/handle.h"
 
 #include "base/log.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,9 +46,11 @@ static diloco_status must_be_joined(const diloco_run *run, const char *what)
     return dl_fail(DILOCO_EINVAL, "%s before diloco_run_join", what);
 }
 
-diloco_status diloco_run_tensor(diloco_run *run, const diloco_tensor *tensor)
+diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *given, size_t size)
 {
+    diloco_tensor seen, *const tensor = &seen;
     DL_TRY(must_be_open(run, "diloco_run_tensor"));
+    DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_tensor"));
     if (!tensor->name || !tensor->data)
         return dl_fail(DILOCO_EINVAL, "a tensor needs a name and a place");
     const size_t n = run->n_tensors + 1;
@@ -212,9 +215,12 @@ static diloco_status stop(diloco_run *run)
     return DILOCO_OK;
 }
 
-diloco_status diloco_step(diloco_run *run, const diloco_step_report *report)
+diloco_status diloco_step_sized(diloco_run *run, const diloco_step_report *given, size_t size)
 {
+    diloco_step_report seen;
+    const diloco_step_report *report = given ? &seen : NULL;
     DL_TRY(must_be_joined(run, "diloco_step"));
+    if (given) DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_step_report"));
     if (diloco_run_done(run)) return DILOCO_OK;
     if (report && deals(run) && report->samples != samples_a_step(run))
         return dl_fail(DILOCO_EINVAL,
@@ -245,7 +251,7 @@ static uint64_t positions_of(const diloco_run *run, uint64_t *entries)
     return dl_schedule_end(&s, *entries);
 }
 
-diloco_run_info diloco_run_now(const diloco_run *run)
+static diloco_run_info now(const diloco_run *run)
 {
     diloco_run_info info = {.position = run->position,
                             .step = run->at.step,
@@ -266,6 +272,12 @@ diloco_run_info diloco_run_now(const diloco_run *run)
     info.bytes_received = f.bytes_received;
     info.loss_mean = f.loss;
     return info;
+}
+
+void diloco_run_now_sized(const diloco_run *run, diloco_run_info *out, size_t size)
+{
+    const diloco_run_info info = now(run);
+    dl_sized_out(out, size, &info, sizeof info);
 }
 
 typedef struct theta_copy {

@@ -1,6 +1,7 @@
 /* status.c - diloco_run_status_read: who takes part, who is alive, how far the log is. The
  * living are told from the dead by watching: no clock of another machine is believed (P11). */
 #include "base/json.h"
+#include "base/sized.h"
 #include "run/reader.h"
 #include "run/schedule.h"
 #include "run/way.h"
@@ -9,22 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_REPLICAS = 256 };
+
+/* What a diloco_run_status points into. */
+typedef struct memory {
+    diloco_run_wait wait;
+    diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
+} memory;
+
 typedef struct watcher {
-    diloco_run_status *out;
-    dl_hash content[256]; /* of out->replicas[i]'s heartbeat */
+    diloco_replica_status *replicas;
+    size_t n;
+    dl_hash content[MAX_REPLICAS]; /* of replicas[i]'s heartbeat */
 } watcher;
 
-static size_t replica_index(diloco_run_status *s, const char *name)
+static size_t replica_index(watcher *w, const char *name)
 {
     size_t at = 0;
-    while (at < s->n_replicas && dl_replica_compare(s->replicas[at].replica, name) < 0)
+    while (at < w->n && dl_replica_compare(w->replicas[at].replica, name) < 0)
         at++;
-    if (at < s->n_replicas && !strcmp(s->replicas[at].replica, name)) return at;
-    if (s->n_replicas == sizeof s->replicas / sizeof s->replicas[0]) return SIZE_MAX;
-    memmove(s->replicas + at + 1, s->replicas + at, (s->n_replicas - at) * sizeof s->replicas[0]);
-    s->n_replicas++;
-    s->replicas[at] = (diloco_replica_status){.generation = 0};
-    snprintf(s->replicas[at].replica, sizeof s->replicas[at].replica, "%s", name);
+    if (at < w->n && !strcmp(w->replicas[at].replica, name)) return at;
+    if (w->n == MAX_REPLICAS) return SIZE_MAX;
+    memmove(w->replicas + at + 1, w->replicas + at, (w->n - at) * sizeof *w->replicas);
+    w->n++;
+    w->replicas[at] = (diloco_replica_status){.generation = 0};
+    snprintf(w->replicas[at].replica, sizeof w->replicas[at].replica, "%s", name);
     return at;
 }
 
@@ -34,9 +44,9 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
     dl_life life;
     (void)len;
     if (!dl_key_parse_life(&life, key, "gen/")) return DILOCO_OK;
-    const size_t i = replica_index(w->out, life.replica);
-    if (i != SIZE_MAX && life.generation >= w->out->replicas[i].generation)
-        w->out->replicas[i].generation = life.generation;
+    const size_t i = replica_index(w, life.replica);
+    if (i != SIZE_MAX && life.generation >= w->replicas[i].generation)
+        w->replicas[i].generation = life.generation;
     return DILOCO_OK;
 }
 
@@ -46,9 +56,8 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     dl_life life;
     (void)len;
     if (!dl_key_parse_life(&life, key, "end/")) return DILOCO_OK;
-    const size_t i = replica_index(w->out, life.replica);
-    if (i != SIZE_MAX && w->out->replicas[i].generation == life.generation)
-        w->out->replicas[i].ended = true;
+    const size_t i = replica_index(w, life.replica);
+    if (i != SIZE_MAX && w->replicas[i].generation == life.generation) w->replicas[i].ended = true;
     return DILOCO_OK;
 }
 
@@ -179,12 +188,12 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     dl_schedule s;
     DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
     const uint64_t ahead = dl_schedule_ahead(&s);
-    out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
+    *out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
     if (s.async) return DILOCO_OK;
-    out->wait.position = dl_schedule_take(&s, out->entries);
-    out->wait.n_awaited = (size_t)r->file.config.replicas;
+    out->wait->position = dl_schedule_take(&s, out->entries);
+    out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;
-    waiting w = {.out = &out->wait, .there = malloc(room), .room = room};
+    waiting w = {.out = out->wait, .there = malloc(room), .room = room};
     if (!w.there) return dl_fail(DILOCO_ENOMEM, "no memory for who is there");
     dl_key_contributions(prefix, out->entries);
     diloco_status status =
@@ -201,17 +210,17 @@ static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
     DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
     dl_buf text;
     dl_buf_init(&text, 65536);
-    for (size_t i = 0; i < w->out->n_replicas; i++) {
-        read_life(&w->out->replicas[i], r->store, &text);
-        (void)heartbeat_changed(&w->content[i], &w->out->replicas[i], r->store, &text);
+    for (size_t i = 0; i < w->n; i++) {
+        read_life(&w->replicas[i], r->store, &text);
+        (void)heartbeat_changed(&w->content[i], &w->replicas[i], r->store, &text);
     }
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(watch_s));
-    size_t quiet = w->out->n_replicas;
+    size_t quiet = w->n;
     while (quiet > 0 && dl_clock_now() < until) {
         dl_clock_sleep(50 * DL_MILLISECOND);
         quiet = 0;
-        for (size_t i = 0; i < w->out->n_replicas; i++) {
-            diloco_replica_status *one = &w->out->replicas[i];
+        for (size_t i = 0; i < w->n; i++) {
+            diloco_replica_status *one = &w->replicas[i];
             if (one->alive || one->ended || !one->seen) continue;
             one->alive = heartbeat_changed(&w->content[i], one, r->store, &text);
             quiet += !one->alive;
@@ -237,17 +246,41 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     DL_TRY(dl_reader_walk(r, 0, count_kind, out));
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
-    if (!out->done) DL_TRY(see_open_entry(r, out));
-    watcher w = {.out = out};
-    return watch_replicas(r, &w, watch_s);
+    memory *m = out->memory;
+    if (!out->done) {
+        out->wait = &m->wait;
+        DL_TRY(see_open_entry(r, out));
+    }
+    watcher w = {.replicas = m->replicas};
+    DL_TRY(watch_replicas(r, &w, watch_s));
+    for (size_t i = 0; i < w.n; i++)
+        m->in_order[i] = &m->replicas[i];
+    out->replicas = m->in_order;
+    out->n_replicas = w.n;
+    return DILOCO_OK;
 }
 
-diloco_status diloco_run_status_read(diloco_run_status *out, const char *url, double watch_s)
+diloco_status diloco_run_status_read_sized(diloco_run_status *out, size_t size, const char *url,
+                                           double watch_s)
 {
     dl_reader r;
-    memset(out, 0, sizeof *out);
+    diloco_run_status full = {.done = false};
+    dl_sized_out(out, size, &full, sizeof full);
     DL_TRY(dl_reader_open(&r, url));
-    const diloco_status status = fill_status(&r, out, watch_s);
+    full.memory = malloc(sizeof(memory));
+    diloco_status status = full.memory
+                               ? fill_status(&r, &full, watch_s)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
     dl_reader_close(&r);
+    if (status)
+        diloco_run_status_free(&full);
+    else
+        dl_sized_out(out, size, &full, sizeof full);
     return status;
+}
+
+void diloco_run_status_free(diloco_run_status *status)
+{
+    free(status->memory);
+    status->memory = NULL;
 }

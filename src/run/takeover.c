@@ -3,6 +3,7 @@
  * The log is replayed to its end, and an abort is put behind it whose committer is the newest life
  * of the replica that takes over. From then on that life is the one whom followers believe. */
 #include "base/cores.h"
+#include "base/sized.h"
 #include "run/draft.h"
 #include "run/fold.h"
 #include "run/reader.h"
@@ -117,17 +118,19 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
     return make_draft(t);
 }
 
-diloco_status diloco_takeover(diloco_takeover_report *out, const char *url, const char *replica,
-                              bool really)
+diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, const char *url,
+                                    const char *replica, bool really)
 {
     takeover t = {.silent = NULL};
-    memset(out, 0, sizeof *out);
+    diloco_takeover_report report = {.entry = 0};
+    dl_sized_out(out, size, &report, sizeof report);
     DL_TRY(dl_reader_open(&t.reader, url));
-    diloco_status status = find(&t, out, replica);
+    diloco_status status = find(&t, &report, replica);
     if (!status && really) status = put_entry(&t, url);
     dl_entry_deinit(&t.draft.entry);
     dl_ledger_destroy(t.scratch);
     free(t.silent);
     dl_reader_close(&t.reader);
+    dl_sized_out(out, size, &report, sizeof report);
     return status;
 }

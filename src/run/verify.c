@@ -1,6 +1,7 @@
 /* verify.c - diloco_verify: the chain of prev over the whole log, then a replay from the first
  * state whose contributions are all kept, then every snapshot that is left. */
 #include "base/log.h"
+#include "base/sized.h"
 #include "run/reader.h"
 #include "run/replay.h"
 
@@ -168,14 +169,16 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     return check_snapshots(r);
 }
 
-diloco_status diloco_verify(diloco_verify_report *out, const char *url, int n_threads,
-                            diloco_verify_fn progress, void *user)
+diloco_status diloco_verify_sized(diloco_verify_report *out, size_t size, const char *url,
+                                  int n_threads, diloco_verify_fn progress, void *user)
 {
     dl_reader r;
     relay p = {.fn = progress, .user = user};
-    memset(out, 0, sizeof *out);
+    diloco_verify_report report = {.entries = 0};
+    dl_sized_out(out, size, &report, sizeof report);
     DL_TRY(dl_reader_open(&r, url));
-    const diloco_status status = verify(&r, out, n_threads, &p);
+    const diloco_status status = verify(&r, &report, n_threads, &p);
     dl_reader_close(&r);
+    dl_sized_out(out, size, &report, sizeof report);
     return status;
 }

@@ -134,7 +134,7 @@ TEST(the_settings_of_a_run_are_read_from_it)
 TEST(where_no_run_is_every_reader_says_so)
 {
     const char *empty = scratch_folder("empty");
-    static diloco_run_status status;
+    diloco_run_status status;
     diloco_verify_report report;
     diloco_config *config = diloco_config_create();
     void *bytes;
@@ -163,7 +163,7 @@ TEST(a_store_is_checked)
 
 TEST(the_status_of_a_finished_run_counts_and_names_everyone)
 {
-    static diloco_run_status s;
+    diloco_run_status s;
     CHECK_OK(diloco_run_status_read(&s, sound(), 0));
     CHECK_INT(ENTRIES, s.entries);
     CHECK_INT(ENTRIES, s.entries_total);
@@ -174,15 +174,17 @@ TEST(the_status_of_a_finished_run_counts_and_names_everyone)
     CHECK(s.done);
     CHECK_INT(2, s.n_replicas);
     for (int r = 0; r < 2; r++) {
-        CHECK_INT('0' + r, s.replicas[r].replica[1]);
-        CHECK(s.replicas[r].ended && s.replicas[r].seen && !s.replicas[r].alive);
-        CHECK(s.replicas[r].host[0]);
+        CHECK_INT('0' + r, s.replicas[r]->replica[1]);
+        CHECK(s.replicas[r]->ended && s.replicas[r]->seen && !s.replicas[r]->alive);
+        CHECK(s.replicas[r]->host[0]);
     }
+    CHECK(s.wait == NULL);
+    diloco_run_status_free(&s);
 }
 
 TEST(the_living_are_told_from_the_dead_by_watching)
 {
-    static diloco_run_status s;
+    diloco_run_status s;
     const char *store = scratch_path("watched");
     toy all[2];
     toy_crew(all, 2, store, "none");
@@ -194,9 +196,11 @@ TEST(the_living_are_told_from_the_dead_by_watching)
     toy_close(&all[1]); /* without a word */
     CHECK_OK(diloco_run_status_read(&s, store, 0.5));
     CHECK_INT(2, s.n_replicas);
-    CHECK(s.replicas[0].alive && !s.replicas[1].alive);
-    CHECK(s.replicas[1].seen && !s.replicas[1].ended && !s.done);
+    CHECK(s.replicas[0]->alive && !s.replicas[1]->alive);
+    CHECK(s.replicas[1]->seen && !s.replicas[1]->ended && !s.done);
     CHECK_INT(0, s.entries);
+    CHECK_INT(2, s.wait->n_awaited);
+    diloco_run_status_free(&s);
     toy_close(&all[0]);
 }
 
@@ -314,7 +318,7 @@ static diloco_status on_void(void *user, const diloco_log_entry *e)
 
 TEST(status_and_log_go_on_behind_an_entry_that_cannot_be_read)
 {
-    static diloco_run_status s;
+    diloco_run_status s;
     original o = keep("log/0000000003.json");
     bool seen = false;
     flip(&o, o.len / 2);
@@ -323,6 +327,7 @@ TEST(status_and_log_go_on_behind_an_entry_that_cannot_be_read)
     CHECK_OK(diloco_run_status_read(&s, sound(), 0));
     CHECK_INT(3, s.commits);
     CHECK_INT(1, s.aborts);
+    diloco_run_status_free(&s);
     restore(&o);
 }
 

@@ -4,6 +4,7 @@
 #include "train/checks.h"
 
 #include "base/log.h"
+#include "base/sized.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
 #include "nn/inner.h"
@@ -685,10 +686,9 @@ diloco_status diloco_train_check(const diloco_config *config)
     return DILOCO_OK;
 }
 
-diloco_status diloco_data_check(diloco_data_report *out, const diloco_config *config)
+static diloco_status report_data(diloco_data_report *out, const diloco_config *config)
 {
     dl_data *data;
-    memset(out, 0, sizeof *out);
     DL_TRY(dl_data_open(&data, config, dl_clients_shards(config)));
     const dl_sample *sample = dl_data_sample(data);
     out->train_tokens = dl_data_train_items(data);
@@ -703,4 +703,13 @@ diloco_status diloco_data_check(diloco_data_report *out, const diloco_config *co
     snprintf(out->digest, sizeof out->digest, "%s", dl_data_digest(data));
     dl_data_close(data);
     return DILOCO_OK;
+}
+
+diloco_status diloco_data_check_sized(diloco_data_report *out, size_t size,
+                                      const diloco_config *config)
+{
+    diloco_data_report report = {.train_tokens = 0};
+    const diloco_status status = report_data(&report, config);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
 }

@@ -2,6 +2,7 @@
  * the backend and read once. */
 #include "train/evaluate.h"
 
+#include "base/sized.h"
 #include "data/corpus.h"
 #include <diloco/train.h>
 
@@ -64,12 +65,11 @@ diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next, const dl_se
     return status;
 }
 
-diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
+static diloco_status evaluate_run(diloco_eval_result *out, const diloco_config *config)
 {
     enum { ROWS = 8 }; /* enough to fill the matrix products */
     dl_setup s;
     dl_score score = {0};
-    *out = (diloco_eval_result){.entry = 0};
     DL_TRY(dl_setup_open_run(&s, &out->entry, config, 1, ROWS));
     diloco_status status = dl_evaluate(&score, &s, 0);
     out->loss = score.loss;
@@ -78,6 +78,14 @@ diloco_status diloco_eval(diloco_eval_result *out, const diloco_config *config)
     out->targets = score.n_targets;
     out->images = s.sample->kind == DL_IMAGES;
     dl_setup_close(&s);
+    return status;
+}
+
+diloco_status diloco_eval_sized(diloco_eval_result *out, size_t size, const diloco_config *config)
+{
+    diloco_eval_result result = {.entry = 0};
+    const diloco_status status = evaluate_run(&result, config);
+    dl_sized_out(out, size, &result, sizeof result);
     return status;
 }
 
@@ -156,13 +164,15 @@ static diloco_status evaluate_text(diloco_text_result *out, const dl_setup *s, c
     return status;
 }
 
-diloco_status diloco_eval_text(diloco_text_result *out, const diloco_config *config,
-                               const char *list)
+diloco_status diloco_eval_text_sized(diloco_text_result *out, size_t size,
+                                     const diloco_config *config, const char *list)
 {
     dl_setup s;
-    *out = (diloco_text_result){.entry = 0};
-    DL_TRY(dl_setup_open_run(&s, &out->entry, config, 0, ROWS_OF_TEXT));
-    diloco_status status = evaluate_text(out, &s, list);
+    diloco_text_result result = {.entry = 0};
+    dl_sized_out(out, size, &result, sizeof result);
+    DL_TRY(dl_setup_open_run(&s, &result.entry, config, 0, ROWS_OF_TEXT));
+    diloco_status status = evaluate_text(&result, &s, list);
     dl_setup_close(&s);
+    dl_sized_out(out, size, &result, sizeof result);
     return status;
 }

@@ -1,6 +1,7 @@
 /* export.c - a run's model into a file that others read. A format is a file and a row. */
 #include "train/export.h"
 
+#include "base/sized.h"
 #include "model/widths.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
@@ -119,12 +120,11 @@ static diloco_status export_run(diloco_export_report *out, dl_config *config,
     return status;
 }
 
-diloco_status diloco_export(diloco_export_report *out, const diloco_config *config,
-                            const char *format_name, const char *dtype, const char *to)
+static diloco_status export_as(diloco_export_report *out, const diloco_config *config,
+                               const char *format_name, const char *dtype, const char *to)
 {
     const dl_export_format *format = NULL;
     dl_export e = {.to = to};
-    *out = (diloco_export_report){0};
     DL_TRY(find_format(&format, format_name));
     DL_TRY(find_dtype(&e.dtype, dtype, format));
     dl_config *run = malloc(sizeof *run);
@@ -212,4 +212,14 @@ diloco_status dl_pieces_write(dl_pieces *p, const char *path)
             at += p->spans[i].len;
         }
     return dl_file_write(path, p->spans, p->n);
+}
+
+diloco_status diloco_export_sized(diloco_export_report *out, size_t size,
+                                  const diloco_config *config, const char *format,
+                                  const char *dtype, const char *to)
+{
+    diloco_export_report report = {.entry = 0};
+    const diloco_status status = export_as(&report, config, format, dtype, to);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
 }

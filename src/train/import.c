@@ -4,6 +4,7 @@
  *
  * Float32 tensors are written straight from the mapped files; narrower ones are widened first, all
  * of them into one piece of memory. */
+#include "base/sized.h"
 #include "model/hf.h"
 #include "model/model.h"
 #include "model/widths.h"
@@ -261,9 +262,8 @@ static diloco_status import(importing *im)
     return write_toml(im, weights);
 }
 
-diloco_status diloco_import(diloco_import_report *out, const char *folder, const char *to)
+static diloco_status import_folder(diloco_import_report *out, const char *folder, const char *to)
 {
-    *out = (diloco_import_report){0};
     importing *im = calloc(1, sizeof *im);
     if (!im) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
     im->folder = folder;
@@ -279,5 +279,14 @@ diloco_status diloco_import(diloco_import_report *out, const char *folder, const
     dl_model_destroy(im->model);
     free(im->tensors), free(im->spans), free(im->wide);
     free(im);
+    return status;
+}
+
+diloco_status diloco_import_sized(diloco_import_report *out, size_t size, const char *folder,
+                                  const char *to)
+{
+    diloco_import_report report = {.tensors = 0};
+    const diloco_status status = import_folder(&report, folder, to);
+    dl_sized_out(out, size, &report, sizeof report);
     return status;
 }

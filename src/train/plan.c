@@ -17,6 +17,7 @@
  *                         matrix library packs (measured at 0.06 to 7 M parameters: planned is
  *                         1.01 to 1.05 times the high-water mark)
  */
+#include "base/sized.h"
 #include "codec/codec.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
@@ -155,10 +156,9 @@ static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config
     return DILOCO_OK;
 }
 
-diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *config)
+static diloco_status plan_replica(diloco_memory_plan *out, const diloco_config *config)
 {
     dl_data *data;
-    memset(out, 0, sizeof *out);
     DL_TRY(dl_check_config(config));
     DL_TRY(config->train_path[0] ? dl_data_open(&data, config, dl_clients_shards(config))
                                  : dl_data_open_words(&data, config));
@@ -172,5 +172,14 @@ diloco_status diloco_train_plan(diloco_memory_plan *out, const diloco_config *co
                      out->activations + out->staging + out->contributions + out->data;
     out->other = resident() + RESERVE + known / 50;
     out->total = known + out->other;
+    return status;
+}
+
+diloco_status diloco_train_plan_sized(diloco_memory_plan *out, size_t size,
+                                      const diloco_config *config)
+{
+    diloco_memory_plan plan = {.total = 0};
+    const diloco_status status = plan_replica(&plan, config);
+    dl_sized_out(out, size, &plan, sizeof plan);
     return status;
 }

@@ -11,6 +11,7 @@
  * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used
  *    up and its position passes, or it would come again for ever. */
 #include "base/log.h"
+#include "base/sized.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
 #include "train/opening.h"
@@ -273,10 +274,12 @@ static diloco_status live(replica *r)
     return DILOCO_OK;
 }
 
-diloco_status diloco_train(const diloco_config *config, const char *name,
-                           const diloco_train_hooks *hooks)
+diloco_status diloco_train_sized(const diloco_config *config, const char *name,
+                                 const diloco_train_hooks *given, size_t size)
 {
-    replica r = {.name = name, .hooks = hooks, .meter = {.loss = NAN}};
+    diloco_train_hooks hooks;
+    replica r = {.name = name, .hooks = given ? &hooks : NULL, .meter = {.loss = NAN}};
+    if (given) DL_TRY(dl_sized_in(&hooks, sizeof hooks, given, size, "diloco_train_hooks"));
     DL_TRY(dl_opening_setup(&r.setup, &r.exists, config, 0));
     r.data_parallel = dl_preset_is(&r.setup.config, "data_parallel");
     diloco_status status = live(&r);

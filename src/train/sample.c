@@ -7,6 +7,7 @@
  * A full context forgets its first half: what is left is taken in again from position 0, so that a
  * token costs at most twice. */
 #include "base/rng.h"
+#include "base/sized.h"
 #include "model/decode.h"
 #include "train/setup.h"
 #include <diloco/train.h>
@@ -174,18 +175,22 @@ static diloco_status open_sampler(sampler *s)
     return dl_decoder_create(&s->decoder, s->setup->model, &s->setup->config, s->setup->pool);
 }
 
-diloco_status diloco_sample(const diloco_config *config, const diloco_sample_args *args,
-                            void (*on_text)(void *user, const char *text, size_t len), void *user)
+diloco_status diloco_sample_sized(const diloco_config *config, const diloco_sample_args *given,
+                                  size_t size,
+                                  void (*on_text)(void *user, const char *text, size_t len),
+                                  void *user)
 {
     dl_setup setup;
     uint64_t entry;
-    DL_TRY(check_args(args));
+    diloco_sample_args args;
+    DL_TRY(dl_sized_in(&args, sizeof args, given, size, "diloco_sample_args"));
+    DL_TRY(check_args(&args));
     DL_TRY(dl_setup_open_run(&setup, &entry, config, 0, 1));
     if (setup.sample->kind != DL_TOKENS) {
         dl_setup_close(&setup);
         return dl_fail(DILOCO_EINVAL, "the run's model takes images: there is no text to sample");
     }
-    sampler s = {.setup = &setup, .args = args};
+    sampler s = {.setup = &setup, .args = &args};
     diloco_status status = open_sampler(&s);
     if (!status) status = generate(&s, on_text, user);
     dl_decoder_destroy(s.decoder);

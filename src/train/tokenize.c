@@ -1,5 +1,6 @@
 /* tokenize.c - tokenizers learnt and texts encoded, for include/diloco/train.h. */
 #include "base/file.h"
+#include "base/sized.h"
 #include "base/thread.h"
 #include "data/corpus.h"
 #include "data/prepare.h"
@@ -37,30 +38,34 @@ static diloco_status learn(dl_buf *out, diloco_tokenizer_report *report, const d
     return status;
 }
 
-diloco_status diloco_tokenizer_train(diloco_tokenizer_report *out, const char *text,
-                                     const char *words, uint32_t vocab, const char *to)
+diloco_status diloco_tokenizer_train_sized(diloco_tokenizer_report *out, size_t size,
+                                           const char *text, const char *words, uint32_t vocab,
+                                           const char *to)
 {
+    diloco_tokenizer_report report = {.bytes = 0};
     dl_words how = DL_WORDS_GPT2;
     dl_corpus corpus;
     dl_buf json;
-    *out = (diloco_tokenizer_report){0};
+    dl_sized_out(out, size, &report, sizeof report);
     DL_TRY(find_words(&how, words));
     DL_TRY(dl_corpus_open(&corpus, &dl_source_text, text, "the text"));
     dl_buf_init(&json, FILE_MAX);
-    diloco_status status = learn(&json, out, &corpus, how, vocab);
+    diloco_status status = learn(&json, &report, &corpus, how, vocab);
     if (!status) status = dl_file_write(to, &(dl_span){json.data, json.len}, 1);
     dl_buf_deinit(&json);
     dl_corpus_close(&corpus);
+    dl_sized_out(out, size, &report, sizeof report);
     return status;
 }
 
-diloco_status diloco_data_prepare(diloco_prepare_report *out, const char *text,
-                                  const char *tokenizer, const char *to, int n_threads,
-                                  diloco_prepare_fn on_progress, void *user)
+diloco_status diloco_data_prepare_sized(diloco_prepare_report *out, size_t size, const char *text,
+                                        const char *tokenizer, const char *to, int n_threads,
+                                        diloco_prepare_fn on_progress, void *user)
 {
+    diloco_prepare_report report = {.bytes = 0};
     dl_bpe *bpe;
     dl_prepared done;
-    *out = (diloco_prepare_report){0};
+    dl_sized_out(out, size, &report, sizeof report);
     DL_TRY(dl_bpe_open(&bpe, tokenizer));
     const dl_prepare what = {.text = text,
                              .bpe = bpe,
@@ -69,8 +74,9 @@ diloco_status diloco_data_prepare(diloco_prepare_report *out, const char *text,
                              .on_progress = on_progress,
                              .user = user};
     diloco_status status = dl_prepare_run(&done, &what);
-    *out = (diloco_prepare_report){done.bytes, done.tokens, done.shards, done.found,
-                                   (uint32_t)dl_bpe_n(bpe)};
+    report = (diloco_prepare_report){done.bytes, done.tokens, done.shards, done.found,
+                                     (uint32_t)dl_bpe_n(bpe)};
+    dl_sized_out(out, size, &report, sizeof report);
     dl_bpe_close(bpe);
     return status;
 }

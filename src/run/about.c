@@ -1,11 +1,16 @@
 /* about.c - what this build is and where it runs. */
 #include "base/thread.h"
 #include "tensor/isa.h"
-#include <diloco/train.h>
+#include <diloco/diloco.h>
 
 const char *diloco_version(void)
 {
     return DILOCO_VERSION;
+}
+
+int diloco_version_number(void)
+{
+    return DILOCO_VERSION_NUMBER;
 }
 
 const char *diloco_isa(void)

@@ -1,0 +1,26 @@
+/* sized.c - see sized.h: the part both know is copied, the rest is 0 on either side. */
+#include "base/sized.h"
+
+#include "base/size.h"
+
+#include <string.h>
+
+diloco_status dl_sized_in(void *to, size_t known, const void *from, size_t size, const char *what)
+{
+    const unsigned char *bytes = from;
+    for (size_t i = known; i < size; i++)
+        if (bytes[i])
+            return dl_fail(DILOCO_EINVAL,
+                           "%s of %zu bytes uses a member behind the %zu that this library "
+                           "knows: take the library of these headers, or a later one",
+                           what, size, known);
+    memset(to, 0, known);
+    memcpy(to, from, dl_size_min(known, size));
+    return DILOCO_OK;
+}
+
+void dl_sized_out(void *out, size_t size, const void *from, size_t known)
+{
+    memset(out, 0, size);
+    memcpy(out, from, dl_size_min(known, size));
+}
