@@ -19,10 +19,11 @@ from .errors import (ClosedError, DiffersError, Error, FencedError, FullError, I
                      UnreachableError)
 
 if TYPE_CHECKING:
+    from ._diloco import DiLoCo
     from ._optimizer import DiLoCoOptimizer
 
 # What needs torch is imported when it is asked for.
-_LAZY = {"DiLoCoOptimizer": "_optimizer"}
+_LAZY = {"DiLoCo": "_diloco", "DiLoCoOptimizer": "_optimizer"}
 
 
 def __getattr__(name: str) -> Any:
@@ -32,8 +33,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "ClosedError", "Config", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError", "FullError",
-    "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError",
+    "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
+    "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError",
     "NotThereError", "NumericError", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
     "launch_local", "plan", "presets", "run",

@@ -110,8 +110,72 @@ class Preset(Struct):
                 ("values", POINTER(PresetValue))]
 
 
+class Reduce(Struct):
+    _fields_ = [("entry", c_uint64), ("fragment", c_uint32), ("part", c_uint32),
+                ("tensor", c_char_p), ("quantize", c_bool), ("data", c_void_p), ("n", c_size_t)]
+
+
+ALL_REDUCE_FN = CFUNCTYPE(c_int, c_void_p, POINTER(Reduce), POINTER(c_void_p))
+WAIT_FN = CFUNCTYPE(c_int, c_void_p, c_void_p)
+QUORUM_FN = CFUNCTYPE(c_int, c_void_p)
+CURRENT_STEP_FN = CFUNCTYPE(c_uint64, c_void_p)
+ERRORED_FN = CFUNCTYPE(c_bool, c_void_p)
+COMMIT_FN = CFUNCTYPE(c_int, c_void_p, c_bool, POINTER(c_bool))
+READ_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_size_t, c_size_t)
+WRITE_FN = READ_FN
+
+
+class Communicator(Struct):
+    _fields_ = [("size", c_size_t), ("user", c_void_p), ("all_reduce", ALL_REDUCE_FN),
+                ("wait", WAIT_FN), ("start_quorum", QUORUM_FN),
+                ("current_step", CURRENT_STEP_FN), ("errored", ERRORED_FN),
+                ("should_commit", COMMIT_FN)]
+
+
+class LoopCopy(Struct):
+    _fields_ = [("size", c_size_t), ("user", c_void_p), ("read", READ_FN), ("write", WRITE_FN),
+                ("staging", c_void_p), ("n_staging", c_size_t)]
+
+
+class LoopOuter(Struct):
+    _fields_ = [("entry", c_uint64), ("fragment", c_uint32), ("n", c_size_t),
+                ("theta", c_void_p), ("g", c_void_p)]
+
+
+LOOP_OUTER_FN = CFUNCTYPE(c_int, c_void_p, POINTER(LoopOuter))
+
+
+class LoopOptions(Struct):
+    _fields_ = [("size", c_size_t), ("fragments", c_uint32), ("sync_every", c_uint64),
+                ("fragment_sync_delay", c_uint64), ("fragment_update_alpha", c_double),
+                ("bucket_bytes", c_size_t), ("should_quantize", c_bool), ("keep_local", c_bool),
+                ("n_threads", c_int), ("outer", LOOP_OUTER_FN), ("outer_user", c_void_p),
+                ("config", c_void_p), ("copy", POINTER(LoopCopy))]
+
+
+class LoopInfo(Struct):
+    _fields_ = [("size", c_size_t), ("step", c_uint64), ("entry", c_uint64), ("fragment", c_int),
+                ("commits", c_uint64), ("refused", c_uint64)]
+
+
+LOOP_VECTORS = 3
+
+
+class LoopFragment(Struct):
+    _fields_ = [("size", c_size_t), ("n", c_size_t), ("theta", c_void_p), ("n_vectors", c_int),
+                ("vectors", c_void_p * LOOP_VECTORS), ("names", c_char_p * LOOP_VECTORS),
+                ("commits", POINTER(c_uint64))]
+
+
 STRUCTS: Dict[str, Any] = {
     "diloco_tensor": Tensor,
+    "diloco_reduce": Reduce,
+    "diloco_communicator": Communicator,
+    "diloco_loop_copy": LoopCopy,
+    "diloco_loop_outer": LoopOuter,
+    "diloco_loop_options": LoopOptions,
+    "diloco_loop_info": LoopInfo,
+    "diloco_loop_fragment": LoopFragment,
     "diloco_step_report": StepReport,
     "diloco_run_info": RunInfo,
     "diloco_log_entry": LogEntry,
@@ -133,7 +197,7 @@ LINE_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
 VERIFY_FN = CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 
 Status = c_int
-Handle = c_void_p  # diloco_run *, diloco_config *
+Handle = c_void_p  # diloco_run *, diloco_config *, diloco_loop *
 
 FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_version": (c_char_p, []),
@@ -175,6 +239,19 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_theta_read": (Status, [POINTER(c_void_p), POINTER(c_size_t), POINTER(c_uint64),
                                    c_char_p, c_uint64]),
     "diloco_free": (None, [c_void_p]),
+    "diloco_loop_create": (Status, [POINTER(Handle), POINTER(LoopOptions), POINTER(Communicator)]),
+    "diloco_loop_tensor": (Status, [Handle, POINTER(Tensor)]),
+    "diloco_loop_start": (Status, [Handle]),
+    "diloco_loop_step": (Status, [Handle]),
+    "diloco_loop_prepare": (Status, [Handle]),
+    "diloco_loop_perform": (Status, [Handle, POINTER(c_bool)]),
+    "diloco_loop_now": (None, [Handle, POINTER(LoopInfo)]),
+    "diloco_loop_backup": (Status, [Handle]),
+    "diloco_loop_restore": (Status, [Handle]),
+    "diloco_loop_view": (Status, [Handle, c_uint32, POINTER(LoopFragment)]),
+    "diloco_loop_save": (Status, [Handle, c_char_p]),
+    "diloco_loop_load": (Status, [Handle, c_char_p]),
+    "diloco_loop_destroy": (None, [Handle]),
 }
 
 # ---- finding and loading ---------------------------------------------------------------------

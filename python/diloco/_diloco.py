@@ -1,0 +1,492 @@
+"""`DiLoCo`: torchft's context manager of that name, over the C loop or over a run.
+
+With a manager (any object with the methods of torchft's): theta and the outer state are the C
+loop's, in host memory; the manager's functions are its communicator. A float32 parameter in the
+CPU's memory is read and written in place; another one (bfloat16, float16, CUDA, the local shard
+of a DTensor) in chunks through a staging buffer, pinned for CUDA, on the current stream.
+With a run: the tensors are bound to it as for `DiLoCoOptimizer`.
+
+Either way ``inner_optimizer.step()`` is hooked, and all else happens behind it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from . import _c
+from ._config import Config
+from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
+from ._run import Memory, Run
+from ._state import pieces
+from ._torch import Binding, check_tensor, is_sharded
+from .errors import InvalidError, RefusedError
+
+Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
+
+_STAGING = 1 << 20  # elements
+_BUCKET_MB = 1024  # torchft's
+
+
+def _floats(pointer: int, n: int, owner: Any = None) -> torch.Tensor:
+    """The library's memory as a tensor of n float32, which keeps ``owner`` alive."""
+    kind = type("Floats", (ctypes.Array,), {"_type_": ctypes.c_float, "_length_": n})
+    memory = kind.from_address(pointer)  # type: ignore[attr-defined]
+    memory.owner = owner
+    return torch.frombuffer(memory, dtype=torch.float32)
+
+
+# ---- parameters -----------------------------------------------------------------------------
+
+
+class _Place:
+    """A parameter and where it is."""
+
+    def __init__(self, name: str, parameter: torch.Tensor, fragment: int, begin: int) -> None:
+        check_tensor(name, parameter)
+        if not parameter.is_floating_point():
+            raise RefusedError(f"{name} is {str(parameter.dtype)[6:]}: only parameters of float32, "
+                               "bfloat16 and float16 are synchronised")
+        self.name, self.parameter, self.fragment = name, parameter, fragment
+        self.begin = begin  # in its fragment
+        local = self.local()
+        self.shape, self.n = tuple(local.shape), local.numel()
+        self.device = local.device
+        self.direct = local.device.type == "cpu" and local.dtype == torch.float32
+        self._pointer = local.data_ptr()
+
+    def local(self) -> torch.Tensor:
+        """Its values that this rank has."""
+        p = self.parameter
+        return p.to_local().detach() if is_sharded(p) else p.detach()
+
+    def memory(self) -> Optional[Memory]:
+        return Memory(self._pointer, "float32", self.shape, None) if self.direct else None
+
+    def check(self) -> None:
+        """InvalidError: its memory is no longer where it was registered."""
+        if self.local().data_ptr() != self._pointer:
+            raise InvalidError(f"{self.name} has moved to other memory since DiLoCo was made: move "
+                               "the model (.to, .data = …) before")
+
+    def part(self, fragment: torch.Tensor) -> torch.Tensor:
+        """Its part of a vector of the fragment."""
+        return fragment[self.begin:self.begin + self.n].view(self.shape)
+
+    def like(self, values: torch.Tensor) -> torch.Tensor:
+        """Local values as what the parameter is: its type, device and placement."""
+        values = values.to(self.device, self.parameter.dtype)
+        if not is_sharded(self.parameter):
+            return values
+        from torch.distributed.tensor import DTensor
+        p: Any = self.parameter
+        return DTensor.from_local(values, p.device_mesh, p.placements, run_check=False,
+                                  shape=p.shape, stride=p.stride())
+
+
+def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
+    """Of each fragment its parameters. InvalidError: one is in two."""
+    owner: Dict[int, int] = {}
+    rows: List[List[_Place]] = []
+    for f, module in enumerate(fragments):
+        row: List[_Place] = []
+        begin = 0
+        for name, p in module.named_parameters():
+            if owner.setdefault(id(p), f) != f:
+                raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
+                                   "that is shared belongs to one")
+            row.append(_Place(name, p, f, begin))
+            begin += row[-1].n
+        rows.append(row)
+    return rows
+
+
+class _Copies(Copies):
+    """Parameters that are not float32 in the CPU's memory."""
+
+    def __init__(self, places: Sequence[_Place], pin_memory: bool) -> None:
+        self._places = places
+        on_cuda = any(p.device.type == "cuda" for p in places)
+        n = min(_STAGING, max(p.n for p in places))
+        self._room = torch.empty(n, pin_memory=pin_memory and on_cuda)
+        self.staging = Memory(self._room.data_ptr(), "float32", (n,), self._room)
+
+    def _chunk(self, tensor: int, first: int, n: int) -> torch.Tensor:
+        return self._places[tensor].local().view(-1)[first:first + n]
+
+    def read(self, host: int, tensor: int, first: int, n: int) -> None:
+        self._room[:n].copy_(self._chunk(tensor, first, n))
+
+    def write(self, host: int, tensor: int, first: int, n: int) -> None:
+        with torch.no_grad():
+            self._chunk(tensor, first, n).copy_(self._room[:n])
+
+
+# ---- the manager as an exchange -------------------------------------------------------------
+
+
+class _Back:
+    """An all-reduce on a device: its result comes back to the loop's memory."""
+
+    def __init__(self, work: Any, sent: torch.Tensor, home: torch.Tensor) -> None:
+        self._work, self._sent, self._home = work, sent, home
+
+    def wait(self) -> None:
+        self._work.wait()
+        self._home.copy_(self._sent)
+
+
+class _ManagerExchange(Exchange):
+    """torchft's manager. What went wrong in its all-reduces it keeps to itself and votes no."""
+
+    def __init__(self, manager: Any, places: Sequence[Sequence[_Place]]) -> None:
+        self._manager, self._places = manager, places
+
+    def all_reduce(self, reduce: Reduce) -> Any:
+        home = _floats(reduce.pointer, reduce.n)
+        row = self._places[reduce.fragment]
+        place = row[0] if reduce.tensor is None else row[reduce.part]
+        if reduce.tensor is not None:
+            home = home.view(place.shape)
+        if place.device.type == "cpu":
+            return self._manager.allreduce(home, should_quantize=reduce.quantize)
+        sent = home.to(place.device)
+        work = self._manager.allreduce(sent, should_quantize=reduce.quantize)
+        return _Back(work, sent, home)
+
+    def _check(self) -> None:
+        for row in self._places:
+            for place in row:
+                place.check()
+
+    def start_quorum(self) -> int:
+        self._manager.start_quorum()
+        self._check()
+        return int(self._manager.current_step())
+
+    def should_commit(self, well: bool) -> bool:
+        self._check()
+        if not well and hasattr(self._manager, "report_error"):
+            self._manager.report_error(RuntimeError("the outer loop cannot commit this entry"))
+        return bool(self._manager.should_commit())
+
+
+# ---- outer optimizers -----------------------------------------------------------------------
+
+
+class _TorchOuter:
+    """The caller's optimizers: one ``step`` for each committed fragment, with the parameters at
+    theta and the mean of theta - local as their gradients. Other gradients are cleared, since
+    those of the last inner step are no business of an outer optimizer."""
+
+    def __init__(self, places: Sequence[Sequence[_Place]],
+                 optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self._places, self.optimizers = places, optimizers
+
+    def __call__(self, step: OuterStep) -> None:
+        optimizer = self.optimizers[step.fragment]
+        theta, g = _floats(step.theta, step.n), _floats(step.g, step.n)
+        locals_ = [self._enter(place, theta) for place in self._places[step.fragment]]
+        try:
+            optimizer.zero_grad()
+            for place in self._places[step.fragment]:
+                place.parameter.grad = place.like(place.part(g))
+            optimizer.step()
+        finally:
+            for place, local in zip(self._places[step.fragment], locals_):
+                self._leave(place, theta, local)
+            optimizer.zero_grad()
+
+    @staticmethod
+    def _enter(place: _Place, theta: torch.Tensor) -> torch.Tensor:
+        """The parameter is theta: in the loop's own memory where it can be, else by a copy. What
+        brings it back."""
+        if place.direct and not is_sharded(place.parameter):
+            before = place.parameter.data
+            place.parameter.data = place.part(theta)
+            return before
+        before = place.local().clone()
+        with torch.no_grad():
+            place.local().copy_(place.part(theta))
+        return before
+
+    @staticmethod
+    def _leave(place: _Place, theta: torch.Tensor, before: torch.Tensor) -> None:
+        if place.direct and not is_sharded(place.parameter):
+            place.parameter.data = before
+            return
+        with torch.no_grad():
+            place.part(theta).copy_(place.local())
+            place.local().copy_(before)
+
+
+def _options_of(outer: Union[str, Mapping[str, Any]]) -> Dict[str, Any]:
+    """One of the library's own, as options of `Config`."""
+    return {"outer_optimizer": outer} if isinstance(outer, str) else dict(outer)
+
+
+def _is_ours(outer: Any) -> bool:
+    return outer is None or isinstance(outer, (str, Mapping))
+
+
+# ---- over a manager -------------------------------------------------------------------------
+
+
+class _Fragment:
+    """What is asked about one fragment: its shared values, and its outer state for checkpoints."""
+
+    def __init__(self, loop: Loop, number: int, places: Sequence[_Place],
+                 optimizer: Optional[torch.optim.Optimizer]) -> None:
+        view, self._loop = loop.view(number), loop
+        self._places, self._optimizer, self._commits = places, optimizer, view.commits
+        #: theta, by name, in the loop's own memory
+        self.original_parameters = self._named(view.theta, view.n)
+        self._vectors = {v: self._named(at, view.n) for v, at in view.vectors.items()}
+
+    def _named(self, pointer: int, n: int) -> Dict[str, torch.Tensor]:
+        whole = _floats(pointer, n, self._loop)
+        return {place.name: place.part(whole) for place in self._places}
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Copies: "original_parameters", and "outer_optimizer": the caller's own state_dict, or
+        the vectors by name and the number of commits."""
+        outer = self._optimizer.state_dict() if self._optimizer else {
+            "vectors": {v: {n: t.clone() for n, t in named.items()}
+                        for v, named in self._vectors.items()}}
+        return {"original_parameters": {n: t.clone() for n, t in self.original_parameters.items()},
+                "outer_optimizer": outer, "commits": self._commits[0]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """InvalidError: not of these parameters."""
+        theta, outer = state["original_parameters"], state["outer_optimizer"]
+        vectors = self._vectors if not self._optimizer else {}
+        pairs = [(self.original_parameters, theta),
+                 *((named, outer.get("vectors", {}).get(v, {})) for v, named in vectors.items())]
+        for ours, theirs in pairs:
+            if {n: t.shape for n, t in ours.items()} != {n: t.shape for n, t in theirs.items()}:
+                raise InvalidError("this state is of other parameters or another outer optimizer")
+        if self._optimizer:
+            self._optimizer.load_state_dict(outer)
+        for ours, theirs in pairs:
+            for name, tensor in ours.items():
+                tensor.copy_(theirs[name])
+        self._commits[0] = state.get("commits", self._commits[0])
+
+
+class _OverManager:
+    def __init__(self, manager: Any, fragments: Sequence[torch.nn.Module], outer: Outer,
+                 sync_every: int, pin_memory: bool, bucket_bytes: int, should_quantize: bool,
+                 delay: int, alpha: float) -> None:
+        if getattr(manager, "_use_async_quorum", False):
+            raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
+                               "manager with use_async_quorum=False")
+        rows = _places(fragments)
+        optimizers = self._optimizers(outer, len(rows))
+        self._all = [place for row in rows for place in row]
+        copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
+        self.loop = Loop(
+            _ManagerExchange(manager, rows), sync_every=sync_every, fragments=len(rows),
+            delay=delay, alpha=alpha, bucket_bytes=bucket_bytes, should_quantize=should_quantize,
+            outer=_TorchOuter(rows, optimizers) if optimizers else self._config(outer),
+            copies=copies)
+        for place in self._all:
+            self.loop.tensor(f"{place.fragment}.{place.name}", place.memory(), place.shape,
+                             place.fragment)
+        self.loop.start()
+        self.fragments = [_Fragment(self.loop, f, row, optimizers[f] if optimizers else None)
+                          for f, row in enumerate(rows)]
+        self._manager = manager
+        if hasattr(manager, "register_state_dict_fn"):
+            for f, fragment in enumerate(self.fragments):
+                manager.register_state_dict_fn(f"StreamingDiLoCoFragment_{f}",
+                                               fragment.load_state_dict, fragment.state_dict)
+
+    @staticmethod
+    def _config(outer: Any) -> Optional[Config]:
+        return None if outer is None else Config(**_options_of(outer))
+
+    @staticmethod
+    def _optimizers(outer: Any, n: int) -> List[torch.optim.Optimizer]:
+        """One for each fragment; none: the library's."""
+        if _is_ours(outer):
+            return []
+        if not isinstance(outer, (list, tuple)):
+            return [outer] * n
+        if len(outer) != n:
+            raise InvalidError(f"{len(outer)} outer optimizers for {n} fragments: give one for "
+                               "each, or one for all")
+        return list(outer)
+
+    def before(self) -> None:
+        if hasattr(self._manager, "disallow_state_dict_read"):
+            self._manager.disallow_state_dict_read()
+
+    def after(self) -> None:
+        if hasattr(self._manager, "allow_state_dict_read"):
+            self._manager.allow_state_dict_read()
+        self.loop.step()
+        if self.loop.now.step == 0:  # the library wrote behind autograd's back
+            for place in self._all:
+                torch.autograd.graph.increment_version(place.parameter)
+
+    def close(self) -> None:
+        self.loop.close()
+
+
+# ---- over a run -----------------------------------------------------------------------------
+
+
+class _OverRun:
+    def __init__(self, run: Any, fragments: Sequence[torch.nn.Module], inner: Any, outer: Any,
+                 sync_every: Optional[int], delay: int, alpha: float, replica: str,
+                 options: Dict[str, Any]) -> None:
+        if not _is_ours(outer):
+            raise InvalidError("a run's outer step is taken alike by whoever reads its log: with a "
+                               "run, outer_optimizer is None, a name, or options")
+        wanted: Dict[str, Optional[float]] = {
+            "trainer.local_steps_per_round": sync_every,
+            "server.diloco.fragments": len(fragments),
+            "server.diloco.overlap_steps": delay,
+            "server.diloco.local_mix": alpha}
+        if isinstance(run, Run):
+            if options or outer is not None:
+                raise InvalidError("options and the outer optimizer belong to the Run that was "
+                                   "given")
+            for option, value in wanted.items():
+                if value is not None and float(run.setting(option)) != value:
+                    raise InvalidError(f"the run has {option} = {run.setting(option)}, and here "
+                                       f"it is to be {value}")
+        parameters = [(f"{f}.{n}", p) for f, module in enumerate(fragments)
+                      for n, p in module.named_parameters()]
+        keywords = {**({} if outer is None else _options_of(outer)), **options}
+        given: Dict[str, Any] = {k: v for k, v in wanted.items() if v is not None}
+        if len(fragments) > 1:
+            given["server.diloco.schedule"] = "torchft"
+
+        def opened() -> Run:
+            return Run(run, replica, given, **keywords)
+        self.binding = Binding(run if isinstance(run, Run) else opened, parameters,
+                               fragments=list(fragments),
+                               private=lambda island: pieces(inner, island, True, {}))
+
+    def before(self) -> None:
+        pass
+
+    def after(self) -> None:
+        self.binding.step()
+
+    def close(self) -> None:
+        self.binding.close()
+
+
+# ---- the class ------------------------------------------------------------------------------
+
+
+class DiLoCo:
+    """DiLoCo (2311.08105) and its streaming form (2501.18512) around a torch training loop.
+
+    ::
+
+        with diloco.DiLoCo(manager, [model], inner, outer, sync_every=500):
+            for batch in data:
+                inner.zero_grad()
+                model(batch).loss.backward()
+                inner.step()            # and every 500 steps a synchronisation
+
+    ``manager``: an object with the methods of torchft's Manager (``allreduce`` that returns a
+    handle with ``wait``, ``start_quorum``, ``should_commit``, ``current_step``; where they are
+    there ``register_state_dict_fn``, ``report_error``, ``allow_state_dict_read`` and its
+    opposite), whose all-reduce is a mean; or a run: its URL, then with ``replica`` and options of
+    `Run` as keywords, or a `Run` that is not joined yet.
+    ``model_fragments``: modules, synchronised one after the other; their parameters, not their
+    buffers.
+    ``outer_optimizer``: None (Nesterov, 0.7, 0.9), a name ("sgd") or options ({"outer_optimizer":
+    "momentum", "outer_lr": 0.5}) of the library's own; or a torch optimizer, or one for each
+    fragment: its ``step`` is called once for each committed fragment. Not with a run.
+    ``sync_every``: steps in which every fragment is synchronised once; a multiple of their number.
+    ``fragment_sync_delay``: steps that are taken while a fragment's all-reduce runs, less than
+    sync_every / fragments. ``fragment_update_alpha``: the weight of the replica's own values when
+    it adopts, 0 to 1.
+    ``use_bucketization``, ``bucket_cap_mb`` (1024): all-reduce in pieces of that many MB instead
+    of tensor by tensor. ``should_quantize``: passed on to ``allreduce``. ``pin_memory``: the
+    staging buffer of CUDA tensors. ``backup_device``: None or the CPU; theta is kept there.
+
+    Where ``should_commit`` says no the fragment's parameters are back at the last committed
+    values, the outer state is as it was, and the fragment is due again; data is not replayed.
+    A mean with a NaN is voted down and raises NumericError. Other exceptions: InvalidError (a
+    ValueError) and RefusedError, by name, before anything is done; from ``inner.step()`` what the
+    manager raises, or what Run.step does.
+
+    Leaving the ``with`` takes the hooks away; `close` frees the memory, or closes the run.
+    """
+
+    def __init__(self, manager: Any, model_fragments: Sequence[torch.nn.Module],
+                 inner_optimizer: torch.optim.Optimizer, outer_optimizer: Outer = None,
+                 sync_every: Optional[int] = None, backup_device: Any = None,
+                 pin_memory: bool = True, use_bucketization: bool = False,
+                 bucket_cap_mb: Optional[float] = None, should_quantize: bool = False,
+                 fragment_sync_delay: int = 0, fragment_update_alpha: float = 0.0, *,
+                 replica: str = "r0", **options: Any) -> None:
+        if backup_device is not None and torch.device(backup_device).type != "cpu":
+            raise RefusedError(f"backup_device = {backup_device}: theta and the outer state are "
+                               "kept in the CPU's memory")
+        if isinstance(model_fragments, torch.nn.Module):
+            raise InvalidError("model_fragments is a list of modules: [model]")
+        self._optimizer: Any = inner_optimizer
+        self._hooks: List[Any] = []
+        self._side: Union[_OverManager, _OverRun]
+        if isinstance(manager, (str, os.PathLike, Run)):
+            if use_bucketization or bucket_cap_mb is not None or should_quantize:
+                raise InvalidError("use_bucketization, bucket_cap_mb and should_quantize are of "
+                                   "managers; a run has server.diloco.codec")
+            self._side = _OverRun(manager, model_fragments, inner_optimizer, outer_optimizer,
+                                  sync_every, fragment_sync_delay, fragment_update_alpha, replica,
+                                  options)
+            return
+        if options:
+            raise InvalidError(f"{', '.join(options)}: options are of runs")
+        if sync_every is None or sync_every < 1:
+            raise InvalidError(f"sync_every = {sync_every}: with a manager, say every how many "
+                               "steps all fragments are synchronised")
+        cap = int((_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
+        self._side = _OverManager(manager, model_fragments, outer_optimizer, sync_every,
+                                  pin_memory, cap if use_bucketization else 0, should_quantize,
+                                  fragment_sync_delay, fragment_update_alpha)
+
+    def __enter__(self) -> DiLoCo:
+        self._hooks = [self._optimizer.register_step_pre_hook(lambda *_: self._side.before()),
+                       self._optimizer.register_step_post_hook(lambda *_: self._side.after())]
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    @property
+    def run(self) -> Run:
+        """The run, where there is one. InvalidError."""
+        if isinstance(self._side, _OverRun):
+            return self._side.binding.run
+        raise InvalidError("this DiLoCo has a manager and no run")
+
+    @property
+    def done(self) -> bool:
+        """The run has ended; with a manager never."""
+        return isinstance(self._side, _OverRun) and self._side.binding.done
+
+    def close(self) -> None:
+        """Free the loop's memory, or close the run. Saves nothing."""
+        self._side.close()
+
+    # As torchft calls them.
+
+    @property
+    def _fragments(self) -> List[_Fragment]:
+        return self._side.fragments if isinstance(self._side, _OverManager) else []
+
+    @property
+    def _local_step(self) -> int:
+        return self._side.loop.now.step if isinstance(self._side, _OverManager) else 0
