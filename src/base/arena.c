@@ -4,10 +4,12 @@
  * measuring. A measuring arena saturates at SIZE_MAX when sizes overflow, which
  * dl_arena_init then refuses. */
 #include "base/arena.h"
+#include "base/file.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { HEAP_MAX = 1 << 20 };  /* beyond it mmap, whose zero pages cost nothing until used */
 enum { HUGE_MIN = 32 << 20 }; /* from here on pages of 2 MiB are asked for: fewer TLB misses */
@@ -32,15 +34,40 @@ diloco_status dl_arena_init(dl_arena *arena, size_t size)
         if (base && bytes >= HUGE_MIN) (void)madvise(base, bytes, MADV_HUGEPAGE); /* advice */
     }
     if (!base) return dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes", size);
-    arena->base = base;
-    arena->size = bytes;
+    *arena = (dl_arena){.base = base, .size = bytes, .mapped = bytes > HEAP_MAX};
     return DILOCO_OK;
+}
+
+diloco_status dl_arena_init_file(dl_arena *arena, size_t size, const char *folder, const char *what)
+{
+    int fd;
+    const size_t bytes = dl_size_max(round_up(size), DL_ARENA_ALIGN);
+    *arena = (dl_arena){0};
+    if (bytes > PTRDIFF_MAX) return dl_fail(DILOCO_ENOMEM, "no file of %zu bytes", size);
+    DL_TRY(dl_file_nameless(&fd, folder, what, bytes));
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd); /* the mapping keeps the file */
+    if (base == MAP_FAILED) return dl_fail(DILOCO_ENOMEM, "no room to map %zu bytes", size);
+    *arena = (dl_arena){.base = base, .size = bytes, .mapped = true};
+    return DILOCO_OK;
+}
+
+void dl_arena_put_out(void *data, size_t n)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
+    const uintptr_t begin = (at + page - 1) / page * page, end = (at + n) / page * page;
+    if (begin >= end) return;
+    /* Before Linux 5.4 they leave this process, and memory when the system needs it. */
+    if (madvise((void *)begin, end - begin, MADV_PAGEOUT))
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 void dl_arena_deinit(dl_arena *arena)
 {
-    if (arena->base && arena->size <= HEAP_MAX) free(arena->base);
-    if (arena->base && arena->size > HEAP_MAX) munmap(arena->base, arena->size);
+    if (arena->mapped)
+        munmap(arena->base, arena->size);
+    else
+        free(arena->base);
     *arena = (dl_arena){0};
 }
 

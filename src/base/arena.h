@@ -21,12 +21,21 @@ typedef struct dl_arena {
     unsigned char *base; /* NULL: measuring */
     size_t size;         /* bytes owned */
     size_t used;         /* bytes handed out, each piece rounded up to DL_ARENA_ALIGN */
+    bool mapped;         /* else from the heap */
 } dl_arena;
 
 /* Own `size` zeroed bytes, aligned to DL_ARENA_ALIGN, taken from the system at once
  * (mmap above 1 MiB, so untouched pages cost nothing). DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_arena_init(dl_arena *arena, size_t size);
+/* The same in a nameless file in that folder, whose space is taken: pages need not be in memory.
+ * `what` for errors. As dl_file_nameless; DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_arena_init_file(dl_arena *arena, size_t size, const char *folder,
+                                               const char *what);
 void dl_arena_deinit(dl_arena *arena); /* zeroed is fine */
+
+/* Of such a file's arena: the pages that lie wholly in data[n] leave memory. They are written, and
+ * read again when they are touched, also by somebody who is at them now. */
+void dl_arena_put_out(void *data, size_t n);
 
 /* The next n bytes (n == 0: a valid pointer to nothing). NULL on a measuring arena.
  * Running over the end of a real one is a bug. */

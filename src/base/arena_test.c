@@ -2,6 +2,7 @@
 #include "base/arena.h"
 
 #include "check.h"
+#include "scratch.h"
 
 typedef struct thing {
     float *x;
@@ -56,6 +57,26 @@ TEST(memory_is_zeroed_on_both_sides_of_the_mmap_border)
     check_zeroed(3 << 20);
 }
 
+TEST(an_arena_in_a_file_is_zeroed_and_keeps_what_was_put_out)
+{
+    enum { SIZE = (1 << 20) + 100 };
+    dl_arena arena;
+    CHECK_OK(dl_arena_init_file(&arena, SIZE, scratch_folder("arena"), "test"));
+    unsigned char *bytes = dl_arena_take(&arena, SIZE);
+    for (size_t i = 0; i < SIZE; i++) {
+        if (bytes[i]) CHECK_FAIL("byte %zu is %u", i, bytes[i]);
+        bytes[i] = (unsigned char)(i % 251);
+    }
+    dl_arena_put_out(bytes + 1, SIZE - 1);
+    dl_arena_put_out(bytes + 1, 10); /* no whole page */
+    for (size_t i = 0; i < SIZE; i++)
+        if (bytes[i] != i % 251) CHECK_FAIL("byte %zu is %u", i, bytes[i]);
+    dl_arena_deinit(&arena);
+    CHECK_STATUS(DILOCO_ENOENT, dl_arena_init_file(&arena, SIZE, scratch_path("none"), "test"));
+    CHECK_CONTAINS("create a file for the test in", diloco_error_text());
+    dl_arena_deinit(&arena); /* nothing */
+}
+
 TEST(an_arena_of_nothing_gives_pointers_to_nothing)
 {
     dl_arena arena;
@@ -76,6 +97,7 @@ TEST(sizes_that_overflow_are_refused_as_no_memory)
     dl_arena_deinit(&arena);
 }
 
-TEST_MAIN(a_measured_layout_fits_exactly, memory_is_zeroed_on_both_sides_of_the_mmap_border,
+TEST_MAIN(a_measured_layout_fits_exactly, an_arena_in_a_file_is_zeroed_and_keeps_what_was_put_out,
+          memory_is_zeroed_on_both_sides_of_the_mmap_border,
           an_arena_of_nothing_gives_pointers_to_nothing,
           sizes_that_overflow_are_refused_as_no_memory)

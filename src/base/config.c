@@ -90,6 +90,8 @@ static const dl_option rows[] = {
 {"run.spool_mb", NULL, INT, AT(spool_mb), "1024", 1, 1e9, "MiB", NULL, 0,
  "with run.spool = auto: more than this for all members goes to disk"},
 
+{"run.offload", NULL, NAME, AT(offload), "none", 0, 0, "", "none|memory|disk", 0,
+ "where the outer state of fragments that are not being exchanged lies; memory: off a device"},
 {"run.role", NULL, NAME, AT(role), "both", 0, 0, "", "both|server|worker", 0,
  "federated: what this machine's processes do: train clients, close entries, or both"},
 

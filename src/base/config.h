@@ -25,7 +25,7 @@ typedef struct diloco_config {
     double alone_tokens_per_s;
     int64_t close_at, max_staleness;
     bool dylu;
-    dl_config_name on_missing, on_uncounted, retain, spool, single_committer, roster;
+    dl_config_name on_missing, on_uncounted, retain, spool, offload, single_committer, roster;
     int64_t spool_mb;
 
     /* [clients] logical clients; total_clients > 0 is what makes a run federated */

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -155,6 +156,21 @@ diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spa
         return status;
     }
     return sync_parent(path);
+}
+
+diloco_status dl_file_nameless(int *fd, const char *folder, const char *what, size_t size)
+{
+    char path[PATH_MAX], task[64];
+    const int len = snprintf(path, sizeof path, "%s/%s.XXXXXX", folder, what);
+    snprintf(task, sizeof task, "create a file for the %s in", what);
+    if (len < 0 || (size_t)len >= sizeof path) return dl_fail_errno(ENAMETOOLONG, task, folder);
+    *fd = mkostemp(path, O_CLOEXEC);
+    if (*fd < 0) return dl_fail_errno(errno, task, folder);
+    snprintf(task, sizeof task, "take space for the %s in", what);
+    const int error = unlink(path) ? errno : posix_fallocate(*fd, 0, (off_t)size);
+    if (!error) return DILOCO_OK;
+    close(*fd);
+    return dl_fail_errno(error, task, folder);
 }
 
 /* ---- folders */

@@ -28,6 +28,11 @@ DL_MUST_CHECK diloco_status dl_dir_make(const char *path); /* and its parents; t
 DL_MUST_CHECK diloco_status dl_dir_sync(const char *path);
 bool dl_file_exists(const char *path);
 
+/* A file without a name in that folder, with its space taken: gone once it is closed and unmapped.
+ * `what` for errors: "spool". DILOCO_EFULL, DILOCO_EIO, DILOCO_ENOENT. */
+DL_MUST_CHECK diloco_status dl_file_nameless(int *fd, const char *folder, const char *what,
+                                             size_t size);
+
 /* A whole file mapped for reading. data is NULL for an empty file. */
 typedef struct dl_map {
     const unsigned char *data;

@@ -258,25 +258,11 @@ size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape sha
     return form->bound + (packed ? dl_pack_gap(form->bound) : 0) + discrete_bytes(shape);
 }
 
-/* A file without a name, of that size, with its space taken. */
-static diloco_status open_spool(int *fd, size_t size, const char *folder)
-{
-    char path[PATH_MAX];
-    int len = snprintf(path, sizeof path, "%s/spool.XXXXXX", folder);
-    if (len < 0 || (size_t)len >= sizeof path) return dl_fail_errno(ENAMETOOLONG, "spool", folder);
-    *fd = mkostemp(path, O_CLOEXEC);
-    if (*fd < 0) return dl_fail_errno(errno, "create a spool file in", folder);
-    int error = unlink(path) ? errno : posix_fallocate(*fd, 0, (off_t)size);
-    if (!error) return DILOCO_OK;
-    close(*fd);
-    return dl_fail_errno(error, "take space for a spool file in", folder);
-}
-
 static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
 {
     int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
     if (spool_dir) {
-        DL_TRY(open_spool(&fd, slot->size, spool_dir));
+        DL_TRY(dl_file_nameless(&fd, spool_dir, "spool", slot->size));
         flags = MAP_SHARED;
     }
     void *base = mmap(NULL, slot->size, PROT_READ | PROT_WRITE, flags, fd, 0);

@@ -186,8 +186,8 @@ static diloco_status take_memory(dl_exec *x)
     if (!outer)
         return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
                        x->a.run->config.outer_optimizer);
-    DL_TRY(dl_state_init(&x->state, &x->a.run->manifest, outer, x->a.max_members, x->a.n_copies,
-                         ahead));
+    DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,
+                                 x->a.n_copies, ahead, x->a.offload_dir));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
@@ -451,6 +451,7 @@ static diloco_status do_swap(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     (void)event, (void)until;
     if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)ask->fragment);
     if (ask->counted) dl_exec_settle(x, ask);
+    if (x->a.beside) dl_state_put_out(&x->state, (int)ask->fragment); /* until it is adopted */
     return DILOCO_OK;
 }
 
@@ -486,6 +487,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
     DL_TRY(is_collected(x, &collected, ask->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
                                    collected ? UINT64_MAX : ask->entry, x->a.pool, until));
+    dl_state_put_out_all(&x->state);
     if (x->state.control.entry > ask->entry) dl_exec_forget(x); /* a resume is not told of all */
     x->unpacked = false;
     return DILOCO_OK;

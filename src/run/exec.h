@@ -23,6 +23,7 @@ typedef struct dl_exec_args {
     size_t n_tensors;
     size_t max_members;
     const char *spool_dir;   /* NULL: memory */
+    const char *offload_dir; /* of the state; NULL: memory */
     int n_copies;            /* of the state: 2 for whoever commits */
     const dl_signer *signer; /* NULL: all are trusted, or a reader */
     bool beside;             /* the trainer's calls come from another thread than dl_exec_do */

@@ -209,6 +209,7 @@ static diloco_status make_exec(diloco_run *run)
                                .n_tensors = run->n_tensors,
                                .max_members = dl_run_max_members(&run->config),
                                .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
+                               .offload_dir = dl_run_offload_dir(run->offload, &run->config),
                                .n_copies = 2,
                                .signer = run->signer,
                                .beside = run->beside,

@@ -111,6 +111,10 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_overlap(c));
     DL_TRY(check_continuation(c));
     DL_TRY(check_roster(c));
+    if (!strcmp(c->offload, "memory"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.offload = \"memory\" moves outer state off a device, and on the CPU it "
+                       "lies in memory already: take \"disk\", or \"none\"");
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "
@@ -518,6 +522,16 @@ diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
     return DILOCO_OK;
 }
 
+/* Where this machine keeps what is for it alone. */
+static const char *scratch_dir(dl_config_path out, const dl_config *config)
+{
+    if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {
+        const char *tmp = getenv("TMPDIR");
+        snprintf(out, sizeof(dl_config_path), "%s", tmp && tmp[0] ? tmp : "/tmp");
+    }
+    return out;
+}
+
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
     const dl_fragment_shape *s = &run->manifest.fragments[0];
@@ -526,9 +540,10 @@ const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const 
     if (strcmp(config->spool, "memory") == 0) return NULL;
     if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576)
         return NULL;
-    if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(out, sizeof(dl_config_path), "%s", tmp && tmp[0] ? tmp : "/tmp");
-    }
-    return out;
+    return scratch_dir(out, config);
+}
+
+const char *dl_run_offload_dir(dl_config_path out, const dl_config *config)
+{
+    return strcmp(config->offload, "disk") == 0 ? scratch_dir(out, config) : NULL;
 }

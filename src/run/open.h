@@ -57,5 +57,7 @@ size_t dl_run_max_members(const dl_config *config);
 
 /* Where contributions wait for the outer step: NULL for memory (run.spool). */
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run);
+/* Where the outer state lies while it is not needed: NULL for memory (run.offload). */
+const char *dl_run_offload_dir(dl_config_path out, const dl_config *config);
 
 #endif

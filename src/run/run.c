@@ -298,6 +298,7 @@ static void copy_theta(void *user, const dl_state *state)
                                : (const void *)(f->theta + t->offset);
         if (c->data[i]) memcpy(c->data[i], from, t->count * dl_dtype_size(t->dtype));
     }
+    dl_state_put_out_all(state);
 }
 
 diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t n)

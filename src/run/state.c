@@ -49,16 +49,45 @@ size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_
     return measure(manifest, outer, 0, n_copies, 1);
 }
 
-diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl_outer *outer,
-                            size_t max_members, int n_copies, size_t ahead)
+diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
+                                    const dl_outer *outer, size_t max_members, int n_copies,
+                                    size_t ahead, const char *folder)
 {
     DL_ASSERT((n_copies == 1 || n_copies == 2) && ahead > 0);
-    *out = (dl_state){.manifest = manifest, .outer = outer};
-    diloco_status status =
-        dl_arena_init(&out->arena, measure(manifest, outer, max_members, n_copies, ahead));
+    *out = (dl_state){.manifest = manifest, .outer = outer, .on_disk = folder != NULL};
+    const size_t size = measure(manifest, outer, max_members, n_copies, ahead);
+    const diloco_status status = folder
+                                     ? dl_arena_init_file(&out->arena, size, folder, "outer state")
+                                     : dl_arena_init(&out->arena, size);
     if (status) return dl_fail_context(status, "state of the run");
     lay_out(out, max_members, n_copies, ahead);
     return DILOCO_OK;
+}
+
+diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl_outer *outer,
+                            size_t max_members, int n_copies, size_t ahead)
+{
+    return dl_state_init_on_disk(out, manifest, outer, max_members, n_copies, ahead, NULL);
+}
+
+static void put_out(const dl_fragment_state *copy, dl_fragment_shape shape, const dl_outer *outer)
+{
+    dl_arena_put_out(copy->theta, (shape.n_trained + shape.n_averaged) * sizeof(float));
+    for (int k = 0; k < outer->n_state; k++)
+        dl_arena_put_out(copy->outer[k], shape.n_trained * sizeof(float));
+}
+
+void dl_state_put_out(const dl_state *state, int f)
+{
+    if (!state->on_disk) return;
+    put_out(&state->now[f], state->manifest->fragments[f], state->outer);
+    if (state->next) put_out(&state->next[f], state->manifest->fragments[f], state->outer);
+}
+
+void dl_state_put_out_all(const dl_state *state)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        dl_state_put_out(state, f);
 }
 
 void dl_state_deinit(dl_state *state)

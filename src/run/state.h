@@ -32,12 +32,21 @@ typedef struct dl_state {
     dl_control control;
     dl_fragment_state *now, *next; /* [n_fragments] */
     dl_arena arena;
+    bool on_disk; /* the arena is a file's */
 } dl_state;
 
 /* n_copies 2, or 1 for readers that never commit; `ahead` is L. DILOCO_ENOMEM. Zeroed tensors. */
 DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
                                           const dl_outer *outer, size_t max_members, int n_copies,
                                           size_t ahead);
+/* run.offload = "disk": it lies in a file in that folder. Errors of dl_file_nameless, too. */
+DL_MUST_CHECK diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
+                                                  const dl_outer *outer, size_t max_members,
+                                                  int n_copies, size_t ahead, const char *folder);
+/* On disk: a fragment that is not needed for a while leaves memory, all copies of it. In memory:
+ * nothing. Beside readers. */
+void dl_state_put_out(const dl_state *state, int fragment);
+void dl_state_put_out_all(const dl_state *state);
 void dl_state_deinit(dl_state *state);
 /* Where the run deals its data (deal.h): the ledger, as before entry 0. Once. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_state_deal(dl_state *state, const dl_config *config,

@@ -105,6 +105,7 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
         dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, work->samples, &c->dealt);
     c->base = x->start ? x->start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
+    if (!x->shares_next) dl_state_put_out(&x->state, (int)fragment);
     return check_g(x, fragment, c->g, n);
 }
 
@@ -128,6 +129,7 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
             memcpy(t->data, s->booleans + t->begin, t->count);
     }
     dl_fp_leave(fp);
+    dl_state_put_out(&x->state, (int)fragment);
 }
 
 /* decode(encode(.)) of what was taken for an entry (docs/design.md section 2). */

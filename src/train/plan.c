@@ -2,7 +2,8 @@
  *
  *     local, gradient     the model's two arrays
  *     moments             of the inner optimizer
- *     theta, momentum     the run's state as the log has decided it
+ *     theta, momentum     the run's state as the log has decided it; with run.offload = "disk" the
+ *                         largest fragment's
  *     staging             its second copy, where an entry is computed before it stands, and the
  *                         replica's own encoded contribution; what combining the members
  *                         needs; with overlap or error feedback what is under way and what is
@@ -95,13 +96,17 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     dl_schedule schedule;
     DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));
     DL_TRY(find_largest(&most, config, manifest));
-    out->theta = 4 * out->parameters;
-    out->momentum = 4 * out->parameters * (uint64_t)outer->n_state;
+    /* on disk: what of the state is in memory at a time is one fragment's, in both copies */
+    const bool on_disk = !strcmp(config->offload, "disk");
+    const uint64_t copy = on_disk ? most.floats : out->parameters;
+    const uint64_t state = on_disk ? 2 * 4 * copy * (1 + (uint64_t)outer->n_state)
+                                   : dl_state_bytes(manifest, outer, 2);
+    out->theta = 4 * copy;
+    out->momentum = 4 * copy * (uint64_t)outer->n_state;
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, config));
     out->staging =
-        dl_state_bytes(manifest, outer, 2) - out->theta - out->momentum + most.room +
-        kept_beside(config, &schedule, &most) +
+        state - out->theta - out->momentum + most.room + kept_beside(config, &schedule, &most) +
         dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
     dl_way way;
     DL_TRY(dl_way_of(&way, config, manifest));
