@@ -240,7 +240,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                                    c_char_p, c_uint64]),
     "diloco_free": (None, [c_void_p]),
     "diloco_loop_create": (Status, [POINTER(Handle), POINTER(LoopOptions), POINTER(Communicator)]),
-    "diloco_loop_tensor": (Status, [Handle, POINTER(Tensor)]),
+    "diloco_loop_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
     "diloco_loop_start": (Status, [Handle]),
     "diloco_loop_step": (Status, [Handle]),
     "diloco_loop_prepare": (Status, [Handle]),

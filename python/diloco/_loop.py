@@ -173,7 +173,7 @@ class Loop:
         c = _c.Tensor(name=_c.text(name), data=memory.pointer if memory else None,
                       dtype=_c.DTYPES["float32"], role=_c.ROLES["parameter"], n_dims=len(dims),
                       shape=(ctypes.c_size_t * _c.MAX_DIMS)(*dims), fragment=fragment)
-        self._call(_c.lib().diloco_loop_tensor, ctypes.byref(c))
+        self._call(_c.lib().diloco_loop_tensor_sized, ctypes.byref(c), ctypes.sizeof(c))
         self._kept.append(memory)
 
     def start(self) -> None:
