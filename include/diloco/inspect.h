@@ -99,6 +99,22 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_status_read(diloco_run_s
 }
 DILOCO_API void diloco_run_status_free(diloco_run_status *status); /* again is fine */
 
+/* Whose run it is, and whose its names are (docs/security.md): called first with `replica` and
+ * `key` NULL, then for each name that has a key, of a closed roster all members, else who has
+ * begun. `roster` is run.roster; of a trusted run there is nothing else, and `owner` is "". Keys
+ * are "ed25519:" and 64 hex digits. A status other than OK stops the walk and is returned. */
+typedef diloco_status (*diloco_roster_fn)(void *user, const char *roster, const char *owner,
+                                          const char *replica, const char *key);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, diloco_roster_fn fn,
+                                                              void *user);
+
+/* An invitation to a run of run.roster = "invited", for one replica, once, for so many seconds; a
+ * line of text without its newline, a secret until it is used. `key`: the file of the owner's key;
+ * NULL or "": where keys are unless told otherwise. DILOCO_EREFUSED: the run invites nobody, or the
+ * key is not its owner's. DILOCO_EINVAL: cap is less than 320. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_invite(char *out, size_t cap, const char *url,
+                                                         const char *key, uint64_t seconds);
+
 /* The run's own settings into a configuration (its AGREE options; origin "run"). */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config,
                                                              const char *url);

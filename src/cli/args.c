@@ -102,6 +102,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_WHY] = {"--why", NULL, NULL, "who is missing, what the run waits for, each deadline"},
     [DL_FLAG_WATCH] = {"--watch", NULL, NULL, "again and again, until the run ends or Ctrl-C"},
     [DL_FLAG_ID_KEY] = {"--key", "FILE", NULL, "the key's file (default ~/.config/diloco/key.pem)"},
+    [DL_FLAG_FOR] = {"--for", "TIME", NULL, "until it expires: 90s, 30m, 24h, 7d (default 24h)"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)

@@ -79,7 +79,8 @@ typedef enum dl_flag {
     DL_FLAG_WORDS,
     DL_FLAG_WHY, /* from here on: of status */
     DL_FLAG_WATCH,
-    DL_FLAG_ID_KEY, /* of id */
+    DL_FLAG_ID_KEY, /* of id and invite */
+    DL_FLAG_FOR,    /* of invite */
     DL_N_FLAGS
 } dl_flag;
 
@@ -120,6 +121,7 @@ diloco_status dl_cmd_join(const dl_args *args);
 diloco_status dl_cmd_replica(const dl_args *args);
 diloco_status dl_cmd_serve(const dl_args *args);
 diloco_status dl_cmd_id(const dl_args *args);
+diloco_status dl_cmd_invite(const dl_args *args);
 diloco_status dl_cmd_status(const dl_args *args);
 diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);

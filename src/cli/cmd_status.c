@@ -30,7 +30,16 @@ static void print_replicas(const diloco_run_status *run)
     }
 }
 
-static void print_status(const diloco_run_status *run, const char *store)
+static void print_roster(const dl_roster_view *r)
+{
+    if (!r->owner[0]) return;
+    printf("roster     %s; owner %s\n", r->roster, r->owner);
+    for (size_t i = 0; i < r->n_keys; i++)
+        printf("           %-12s %s\n", r->keys[i].replica, r->keys[i].key);
+}
+
+static void print_status(const diloco_run_status *run, const dl_roster_view *roster,
+                         const char *store)
 {
     dl_unit_text parameters, written, read;
     printf("run        %s in %s\n", run->run, store);
@@ -48,16 +57,18 @@ static void print_status(const diloco_run_status *run, const char *store)
                dl_bytes_text(read, (double)run->entry_read));
     else
         printf("exchange   %s\n", run->exchange);
+    print_roster(roster);
     print_replicas(run);
 }
 
-static diloco_status print_json(const diloco_run_status *run, const char *store)
+static diloco_status print_json(const diloco_run_status *run, const dl_roster_view *roster,
+                                const char *store)
 {
     dl_buf out;
     dl_json json;
     dl_buf_init(&out, 4 << 20);
     dl_json_init(&json, &out);
-    dl_status_json(&json, run, store);
+    dl_status_json(&json, run, roster, store);
     return dl_print_json(&json, &out);
 }
 
@@ -81,6 +92,7 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
 typedef struct shown {
     const char *store;
     dl_config *config; /* the run's; NULL without --why */
+    dl_roster_view *roster;
     bool json, again, terminal;
 } shown;
 
@@ -88,13 +100,14 @@ static diloco_status show(const shown *s, bool *done)
 {
     diloco_run_status run;
     diloco_status status = DILOCO_OK;
+    DL_TRY(dl_roster_view_read(s->roster, s->store));
     DL_TRY(read_status(&run, s->store, s->again));
     *done = run.done;
     if (s->json) {
-        status = print_json(&run, s->store);
+        status = print_json(&run, s->roster, s->store);
     } else {
         if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
-        print_status(&run, s->store);
+        print_status(&run, s->roster, s->store);
         if (s->config) putchar('\n'), dl_print_why(&run, s->config);
         fflush(stdout);
     }
@@ -117,8 +130,10 @@ static diloco_status show_all(const shown *s)
 diloco_status dl_cmd_status(const dl_args *args)
 {
     dl_config_path store;
+    dl_roster_view roster;
     DL_TRY(dl_settings_store(store, args->target));
     shown s = {.store = store,
+               .roster = &roster,
                .json = dl_args_has(args, DL_FLAG_JSON),
                .again = dl_args_has(args, DL_FLAG_WATCH),
                .terminal = isatty(STDOUT_FILENO) == 1};

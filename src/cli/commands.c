@@ -31,6 +31,10 @@ const dl_command dl_commands[] = {
      "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it. What is\n"
      "printed may be known to anybody; the file to nobody.",
      FLAGS(DL_FLAG_ID_KEY, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_id},
+    {"invite", "URL", "let one more replica into a run with run.roster = invited",
+     "Prints a line that is good for one replica, once. Who gets it puts it into a file and takes\n"
+     "part with  diloco join URL --set run.invitation=FILE. Until then it is a secret.",
+     FLAGS(DL_FLAG_FOR, DL_FLAG_ID_KEY), DL_SETS_NONE, dl_cmd_invite},
     {"status", "URL", "what a run is, how far it is, who takes part, what it waits for",
      "It only reads. With --watch a terminal shows the newest; elsewhere each is printed, with\n"
      "--json as one line.",

@@ -4,6 +4,8 @@
  * takes the earlier one's place (it is fenced and says so), and nothing false is counted. */
 #include "cli/names.h"
 
+#include "base/sign.h"
+#include "hub/status_json.h"
 #include <diloco/inspect.h>
 
 #include <dirent.h>
@@ -101,8 +103,35 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
     }
 }
 
+/* Of a closed roster: the names that run.json gives to this machine's key. */
+static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_config *config,
+                                   const dl_roster_view *roster)
+{
+    dl_config_path path;
+    char ours[DL_PUBLIC_TEXT];
+    size_t chosen = 0;
+    dl_signer *signer;
+    if (!config->key[0]) DL_TRY(dl_signer_path(path, sizeof path));
+    DL_TRY(dl_signer_open(&signer, config->key[0] ? config->key : path));
+    dl_public_text(ours, dl_signer_public(signer));
+    dl_signer_close(signer);
+    for (size_t i = 0; i < roster->n_keys && chosen < n; i++) {
+        const dl_roster_key *k = &roster->keys[i];
+        if (strcmp(k->key, ours) != 0 || runs_here(config->state_dir, k->replica)) continue;
+        memcpy(out[chosen++], k->replica, sizeof k->replica);
+    }
+    if (chosen == n) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the key here, %s, has %zu names that are free in this run's closed roster, and "
+                   "%zu replicas are to run: the list is made when a run is created",
+                   ours, chosen, n);
+}
+
 diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config, bool join)
 {
+    dl_roster_view roster;
+    DL_TRY(dl_roster_view_read(&roster, config->store));
+    if (!strcmp(roster.roster, "closed")) return choose_listed(out, n, config, &roster);
     uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
     diloco_run_status run = {.done = false};
     diloco_status status = DILOCO_OK;

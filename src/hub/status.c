@@ -23,13 +23,14 @@ static void see_heartbeats(const char *folder, const diloco_run_status *run)
     }
 }
 
-static dl_answer answer_json(dl_request *r, const diloco_run_status *run, const char *store)
+static dl_answer answer_json(dl_request *r, const diloco_run_status *run,
+                             const dl_roster_view *roster, const char *store)
 {
     dl_buf out;
     dl_json json;
     dl_buf_init(&out, JSON_MAX);
     dl_json_init(&json, &out);
-    dl_status_json(&json, run, store);
+    dl_status_json(&json, run, roster, store);
     diloco_status status = dl_json_done(&json);
     if (!status) status = dl_buf_add(&out, "\n", 1);
     dl_answer answer = status ? dl_refuse_failed(r, status)
@@ -51,13 +52,15 @@ dl_answer dl_status_begin(dl_request *r)
     if ((size_t)len >= sizeof url) return dl_refuse(r, 400, "", "that is longer than a path");
     snprintf(store, sizeof store, "%s/%s", r->hub->url, name);
 
+    dl_roster_view roster;
     diloco_run_status run;
     diloco_status status = diloco_run_status_read(&run, url, 0);
+    if (!status) status = dl_roster_view_read(&roster, url);
     if (!status) see_heartbeats(url + strlen("file://"), &run);
     dl_answer answer = status == DILOCO_ENOENT
                            ? dl_refuse(r, 404, "", "there is no run in %s", name)
                        : status ? dl_refuse_failed(r, status)
-                                : answer_json(r, &run, store);
+                                : answer_json(r, &run, &roster, store);
     diloco_run_status_free(&run);
     return answer;
 }

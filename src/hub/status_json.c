@@ -1,6 +1,28 @@
 /* status_json.c - see status_json.h. Names of fields are an interface: none is renamed. */
 #include "hub/status_json.h"
 
+#include <stdio.h>
+#include <string.h>
+
+static diloco_status take_key(void *user, const char *roster, const char *owner,
+                              const char *replica, const char *key)
+{
+    dl_roster_view *v = user;
+    snprintf(v->roster, sizeof v->roster, "%s", roster);
+    snprintf(v->owner, sizeof v->owner, "%s", owner);
+    if (!replica || v->n_keys == sizeof v->keys / sizeof v->keys[0]) return DILOCO_OK;
+    dl_roster_key *k = &v->keys[v->n_keys++];
+    snprintf(k->replica, sizeof k->replica, "%s", replica);
+    snprintf(k->key, sizeof k->key, "%s", key);
+    return DILOCO_OK;
+}
+
+diloco_status dl_roster_view_read(dl_roster_view *out, const char *url)
+{
+    memset(out, 0, sizeof *out);
+    return diloco_roster_walk(url, take_key, out);
+}
+
 const char *dl_replica_state(const diloco_replica_status *r)
 {
     return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
@@ -42,7 +64,19 @@ static void add_wait(dl_json *json, const diloco_run_wait *w)
     dl_json_end(json);
 }
 
-void dl_status_json(dl_json *json, const diloco_run_status *run, const char *store)
+static void add_roster(dl_json *json, const dl_roster_view *r)
+{
+    dl_json_str(json, "roster", r->roster);
+    if (!r->owner[0]) return;
+    dl_json_str(json, "owner", r->owner);
+    dl_json_object(json, "keys");
+    for (size_t i = 0; i < r->n_keys; i++)
+        dl_json_str(json, r->keys[i].replica, r->keys[i].key);
+    dl_json_end(json);
+}
+
+void dl_status_json(dl_json *json, const diloco_run_status *run, const dl_roster_view *roster,
+                    const char *store)
 {
     dl_json_object(json, NULL);
     dl_json_str(json, "run", run->run);
@@ -61,6 +95,7 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const char *sto
     dl_json_u64(json, "entry_written", run->entry_written);
     dl_json_u64(json, "entry_read", run->entry_read);
     dl_json_bool(json, "done", run->done);
+    add_roster(json, roster);
     if (run->wait) add_wait(json, run->wait);
     dl_json_array(json, "replicas");
     for (size_t i = 0; i < run->n_replicas; i++)

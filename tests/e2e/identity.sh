@@ -17,3 +17,49 @@ expect_error 3 'chmod 600' diloco id
 chmod 600 "$work/config/diloco/key.pem"
 expect 0 diloco id --key other.pem
 [ "$(cat out)" != "$id" ] || fail "two keys are one"
+
+# A run by invitation: three machines, a folder each for their keys and state.
+printf 'roster = "invited"\n' >line
+sed -i '2r line' tiny.toml
+sed -i 's/^replicas = 2/replicas = 1/; s/^rounds = 6/rounds = 3/' tiny.toml
+machine() {
+    name=$1
+    shift
+    XDG_CONFIG_HOME="$work/$name" diloco "$@" --set run.state_dir="$work/$name/state"
+}
+expect 0 machine owner train tiny.toml --store run --quiet
+owner=$(XDG_CONFIG_HOME="$work/owner" diloco id)
+expect 0 diloco status run
+grep -qF "roster     invited; owner $owner" out || fail "whose run it is is not said"
+grep -qF "r0           $owner" out || fail "whose name r0 is is not said"
+expect 0 diloco status run --json
+[ "$(json owner <out)" = "$owner" ] || fail "the JSON has no owner"
+expect_error 2 '90s, 30m, 24h, 7d' diloco invite run --for tomorrow
+export XDG_CONFIG_HOME="$work/guest"
+expect_error 1 'key' diloco invite run
+expect 0 diloco id
+expect_error 3 'only the run'"'"'s owner invites' diloco invite run
+expect 0 env XDG_CONFIG_HOME="$work/owner" diloco invite run --for 1h
+grep -qx 'diloco-invitation-1[.0-9a-f]*' out || fail "no invitation"
+cp out invitation
+expect_error 3 'by invitation only' diloco join run --set data.train_path=text.txt \
+    --set run.state_dir=s --quiet
+expect 0 diloco join run --set data.train_path=text.txt --set run.state_dir=s \
+    --set run.invitation=invitation --quiet
+guest=$(diloco id)
+expect 0 diloco status run
+grep -qF "$guest" out || fail "whose name the guest has is not said"
+! grep -rqF "$(sed -n 2p "$work/guest/diloco/key.pem")" run s out err || fail "the secret got out"
+export XDG_CONFIG_HOME="$work/second"
+expect_error 3 'used already' diloco join run --set data.train_path=text.txt \
+    --set run.state_dir=t --set run.invitation=invitation --quiet
+expect 0 diloco verify run
+
+# A closed one takes its names from the list.
+sed -i 's/^roster = .*/roster = "closed"/' tiny.toml
+echo "alice $(diloco id)" >members
+expect_error 2 'run.members' diloco train tiny.toml --store closed --quiet
+expect 0 diloco train tiny.toml --store closed --quiet --set run.members=members
+ls closed/gen | grep -q '^alice\.0000$' || fail "the listed name was not taken"
+export XDG_CONFIG_HOME="$work/guest"
+expect_error 3 'closed roster' diloco join closed --set data.train_path=text.txt --quiet

@@ -1,0 +1,36 @@
+/* cmd_invite.c - an invitation to a run, on stdout and nowhere else. */
+#include "cli/settings.h"
+#include <diloco/inspect.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "24h" in seconds: a whole number of s, m, h or d. */
+static diloco_status read_duration(uint64_t *out, const char *text)
+{
+    static const struct {
+        char letter;
+        uint64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    const size_t digits = strspn(text, "0123456789");
+    uint64_t n = digits && digits < 10 ? strtoull(text, NULL, 10) : 0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (n && text[digits] == units[i].letter && !text[digits + 1]) {
+            *out = n * units[i].seconds;
+            if (*out <= UINT32_MAX) return DILOCO_OK;
+        }
+    return dl_fail(DILOCO_EINVAL, "--for %.20s is no time: 90s, 30m, 24h, 7d", text);
+}
+
+diloco_status dl_cmd_invite(const dl_args *args)
+{
+    char text[512];
+    dl_config_path store;
+    uint64_t seconds = 86400;
+    const char *duration = args->flags[DL_FLAG_FOR];
+    if (duration) DL_TRY(read_duration(&seconds, duration));
+    DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(diloco_invite(text, sizeof text, store, args->flags[DL_FLAG_ID_KEY], seconds));
+    puts(text);
+    return DILOCO_OK;
+}
