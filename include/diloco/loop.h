@@ -12,9 +12,10 @@
  *
  * Each fragment f of the model has its shared value theta_f. A synchronisation has two halves:
  *
- *     prepare   start_quorum;  f = current_step mod P;  g = theta_f - local;  all_reduce of g
- * begins perform   wait;  should_commit;  theta_f, state <- outer(theta_f, state, mean of g); local
- * <- theta_f + alpha (local - theta_f)
+ *     prepare   start_quorum; f = current_step mod P; g = theta_f - local; all_reduce of g begins
+ *
+ *     perform   wait; should_commit; theta_f, state <- outer(theta_f, state, mean of g);
+ *               local <- theta_f + alpha (local - theta_f)
  *
  * The sign is before - after, and outer() steps against it: theta - lr g with plain SGD.
  *
