@@ -28,6 +28,7 @@ typedef struct diloco_log_entry {
     const char *combined_by;          /* who combined them for all; "": everybody for himself */
     uint64_t combined_bytes;          /* of what they come to */
     uint64_t steps, samples;          /* that the members took for it */
+    double simulated_s;               /* that its round took in simulated time; 0: time is real */
     const char *base, *result, *prev; /* digests, hex */
 } diloco_log_entry;
 

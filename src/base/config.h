@@ -33,6 +33,13 @@ typedef struct diloco_config {
     dl_config_path outbound, inbound;
     int64_t total_clients, per_round;
     dl_config_path client_state;
+    /* … simulated: seconds, Mbit/s */
+    bool speed_simulation;
+    int64_t simulation_seed;
+    double training_s, max_sleep_s, availability, dropout, bandwidth, bandwidth_sigma;
+    dl_config_name sleep_distribution;
+    double sleep_mean, sleep_sd, sleep_s, sleep_alpha, sleep_low, sleep_high;
+    double server_down, server_up;
     dl_config_name role, on_lost_state, payload;
 
     /* [server], [algorithm], [results], [general] */

@@ -18,11 +18,13 @@ enum {
     DL_STREAM_SAMPLE = 4,  /* text sampling */
     DL_STREAM_JITTER = 5,  /* back-off; never in anything that must agree */
     DL_STREAM_TEST = 6,
-    DL_STREAM_AUGMENT = 7,   /* training images, by shard */
-    DL_STREAM_BUCKETS = 8,   /* a combiner's shuffle */
-    DL_STREAM_PARTITION = 9, /* which samples a client has, by client */
-    DL_STREAM_SHUFFLE = 10,  /* the order they are dealt in, by class */
-    DL_STREAM_CLIENTS = 11   /* whom an entry asks, by entry */
+    DL_STREAM_AUGMENT = 7,           /* training images, by shard */
+    DL_STREAM_BUCKETS = 8,           /* a combiner's shuffle */
+    DL_STREAM_PARTITION = 9,         /* which samples a client has, by client */
+    DL_STREAM_SHUFFLE = 10,          /* the order they are dealt in, by class */
+    DL_STREAM_CLIENTS = 11,          /* whom an entry asks, by entry */
+    DL_STREAM_SIMULATED_CLIENT = 12, /* how fast a client is, by kind of draw */
+    DL_STREAM_SIMULATED_ROUND = 13   /* who is there and answers, by entry */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

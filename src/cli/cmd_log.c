@@ -59,6 +59,7 @@ static diloco_status print_json(void *user, const diloco_log_entry *e)
     add_names(&json, "roster", e->roster, e->n_roster);
     dl_json_f64(&json, "loss", e->loss);
     dl_json_u64(&json, "bytes", e->bytes);
+    if (e->simulated_s > 0) dl_json_f64(&json, "simulated_s", e->simulated_s);
     if (e->combined_by[0]) {
         dl_json_str(&json, "combined_by", e->combined_by);
         dl_json_u64(&json, "combined_bytes", e->combined_bytes);

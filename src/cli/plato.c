@@ -16,12 +16,7 @@ static const struct {
     {"clients.do_test", "false", "the server's evaluation of the shared model is the accuracy"},
     {"clients.comm_simulation", "*", NULL},
     {"clients.compute_comm_time", "*", NULL},
-    {"clients.speed_simulation", "false", "simulated speeds are not built; leave it false"},
-    {"clients.sleep_simulation", "false", "simulated speeds are not built; leave it false"},
-    {"clients.random_seed", "*", NULL},
-    {"clients.max_sleep_time", "*", NULL},
-    {"clients.avg_training_time", "*", NULL},
-    {"clients.simulation_distribution.", "*", NULL},
+    {"clients.sleep_simulation", "*", NULL}, /* nobody ever sleeps */
     {"clients.participating_clients_ratio", NULL, "clients.per_round is how many take part"},
 
     {"server.address", "*", NULL},
@@ -36,8 +31,6 @@ static const struct {
     {"server.minimum_clients_aggregated", "*", NULL},
     {"server.minimum_edges_aggregated", "*", NULL},
     {"server.request_update", "*", NULL},
-    {"server.downlink_bandwidth", "*", NULL},
-    {"server.uplink_bandwidth", "*", NULL},
     {"server.edge_downlink_bandwidth", "*", NULL},
     {"server.edge_uplink_bandwidth", "*", NULL},
     {"server.disable_clients", "false", "--set run.role=server starts a server alone"},

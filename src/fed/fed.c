@@ -150,6 +150,7 @@ static diloco_status record_life(life *l)
     dl_json_str(j, "role", l->setup.config.role);
     dl_json_str(j, "contract", dl_contract_name(&l->setup.config));
     dl_json_i64(j, "clients", l->setup.config.total_clients);
+    dl_json_str(j, "time", l->setup.config.speed_simulation ? "simulated" : "real");
     dl_json_str(j, "program", diloco_version());
     dl_json_str(j, "isa", diloco_isa());
     dl_json_i64(j, "threads", l->setup.config.threads);
@@ -170,7 +171,7 @@ static diloco_status join(life *l)
     DL_TRY(dl_opening_check(&l->setup.config));
     l->now = diloco_run_now(l->run);
     dl_meter_begin(&l->meter, &l->now);
-    if (!is_role(l, "server")) dl_worker_begin(&l->worker);
+    if (!is_role(l, "server")) DL_TRY(dl_worker_begin(&l->worker));
     DL_TRY(record_life(l));
     return begin_results(l);
 }

@@ -7,6 +7,7 @@
 #include "codec/codec.h"
 #include "train/fragments.h"
 #include "train/local_steps.h"
+#include "train/results.h"
 #include "train/step.h"
 #include "train/weights.h"
 #include "train_fixture.h"
@@ -523,8 +524,6 @@ TEST(what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody
     fixture_record_free(&record);
 }
 
-/* ---- roles, workers, stopping ------------------------------------------------------------- */
-
 static void *live_role(void *user)
 {
     fixture_life *life = user;
@@ -533,6 +532,110 @@ static void *live_role(void *user)
     snprintf(life->text, sizeof life->text, "%s", life->status ? diloco_error_text() : "");
     return NULL;
 }
+
+/* ---- simulated time ------------------------------------------------------------------------- */
+
+/* Clients that take 1 s, and by a heavy tail more; dropped at 2.5 s or waited for. */
+static dl_config *simulated(const char *on_missing)
+{
+    dl_config *c = federated("fedavg");
+    set(c, "clients.total_clients", "30");
+    set(c, "clients.per_round", "6");
+    set(c, "trainer.local_steps_per_round", "1");
+    set(c, "trainer.rounds", "5");
+    set(c, "clients.speed_simulation", "true");
+    set(c, "clients.avg_training_time", "1");
+    set(c, "clients.availability", "0.8");
+    set(c, "run.on_missing", on_missing);
+    set(c, "run.deadline", "2.5");
+    set(c, "run.quorum", "0.1");
+    return c;
+}
+
+static double elapsed_of(const dl_config *c, uint64_t round)
+{
+    dl_results results;
+    CHECK_OK(dl_results_open(&results, c, round));
+    const double elapsed = results.rows[round - 1].values[DL_RESULTS_ELAPSED_TIME];
+    dl_results_close(&results);
+    return elapsed;
+}
+
+static void list_names(char *out, size_t room, dl_json_value array)
+{
+    out[0] = 0;
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        char name[40];
+        CHECK_OK(dl_json_as_str(name, sizeof name, it.value));
+        CHECK(strlen(out) + strlen(name) + 2 < room);
+        strcat(strcat(out, name), " ");
+    }
+}
+
+TEST(simulated_stragglers_are_waited_for_or_dropped_and_named)
+{
+    fixture_record waited = {0}, dropped = {0};
+    double time[2] = {0, 0};
+    size_t n_missing = 0;
+    dl_config *c = simulated("wait"), *d = simulated("commit_partial");
+    live(c, &waited);
+    live(d, &dropped);
+    CHECK_INT(30, fixture_count(&waited, "client"));
+    for (size_t e = 0; e < 5; e++) {
+        char names[512];
+        dl_json_value a = fixture_nth(&waited, "commit", e), b = fixture_nth(&dropped, "commit", e);
+        list_names(names, sizeof names, dl_json_get(a, "missing"));
+        CHECK_STR("", names);
+        list_names(names, sizeof names, dl_json_get(b, "missing"));
+        for (const char *at = names; (at = strstr(at, "client")) != NULL; at++)
+            n_missing++;
+        time[0] += fixture_number(a, "simulated_s");
+        time[1] += fixture_number(b, "simulated_s");
+        CHECK(fixture_number(b, "simulated_s") <= 2.5);
+    }
+    CHECK(n_missing > 0);
+    CHECK_INT(30 - n_missing, fixture_count(&dropped, "client")); /* nobody trains in vain */
+    CHECK(time[1] < time[0]);
+    CHECK_NEAR(time[0], elapsed_of(c, 5), 1e-9); /* the results' clock */
+    CHECK_NEAR(time[1], elapsed_of(d, 5), 1e-9);
+    fixture_record_free(&waited), fixture_record_free(&dropped);
+}
+
+TEST(the_same_seed_simulates_the_same_events_whoever_trains)
+{
+    static const char *const names[] = {"r0", "r1"};
+    char alone[64], apart[64];
+    fixture_record one = {0}, two[2] = {{0}};
+    fixture_life lives[2];
+    dl_config *c = simulated("commit_partial"), *base = simulated("commit_partial");
+    live(c, &one);
+    digest_of(alone, &one);
+    for (size_t i = 0; i < 2; i++) {
+        dl_config *own = copied(base);
+        set(own, "run.local_replicas", "2");
+        lives[i] = (fixture_life){.config = own, .record = &two[i]};
+        snprintf(lives[i].name, sizeof lives[i].name, "%s", names[i]);
+        CHECK_INT(0, pthread_create(&lives[i].thread, NULL, live_role, &lives[i]));
+    }
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(lives[i].thread, NULL);
+    for (size_t i = 0; i < 2; i++)
+        if (lives[i].status) CHECK_FAIL("%s: %s", lives[i].name, lives[i].text);
+    digest_of(apart, &two[0]);
+    CHECK_STR(alone, apart);
+    for (size_t e = 0; e < 5; e++) {
+        char a[512], b[512];
+        dl_json_value x = fixture_nth(&one, "commit", e), y = fixture_nth(&two[0], "commit", e);
+        list_names(a, sizeof a, dl_json_get(x, "missing"));
+        list_names(b, sizeof b, dl_json_get(y, "missing"));
+        CHECK_STR(a, b);
+        CHECK(fixture_number(x, "simulated_s") == fixture_number(y, "simulated_s"));
+    }
+    fixture_record_free(&one);
+    fixture_record_free(&two[0]), fixture_record_free(&two[1]);
+}
+
+/* ---- roles, workers, stopping ------------------------------------------------------------- */
 
 TEST(fed_29_a_server_and_two_workers_end_where_one_process_ends)
 {
@@ -588,5 +691,7 @@ TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
           fed_11_12_num_samples_weighs_by_what_a_client_holds_and_uniform_does_not,
           fedprox_pulls_each_step_towards_the_model_that_the_round_began_from,
           what_a_codec_left_out_of_a_client_is_in_its_next_contribution_and_in_nobody_elses,
+          simulated_stragglers_are_waited_for_or_dropped_and_named,
+          the_same_seed_simulates_the_same_events_whoever_trains,
           fed_14_the_outer_step_changes_the_model_and_not_what_clients_did_before_it,
           fed_29_a_server_and_two_workers_end_where_one_process_ends, a_federated_run_verifies)

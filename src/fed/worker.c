@@ -21,6 +21,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_BAD_STEPS = 100 };                           /* as in train/replica.c */
@@ -88,13 +89,24 @@ static void list_residual(dl_worker *w)
         .name = "diloco.residual", .data = residual, .len = n * sizeof *residual, .f32 = true};
 }
 
-void dl_worker_begin(dl_worker *w)
+static diloco_status begin_simulation(dl_worker *w)
+{
+    const dl_runfile *file = dl_run_file(w->run);
+    const size_t n = dl_clients_per_round(&file->config);
+    DL_TRY(dl_simulation_init(&w->simulation, &file->config, &file->manifest));
+    if (!w->simulation.config) return DILOCO_OK;
+    w->simulated = calloc(n, sizeof *w->simulated);
+    return w->simulated ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", n);
+}
+
+diloco_status dl_worker_begin(dl_worker *w)
 {
     const dl_runfile *file = dl_run_file(w->run);
     list_residual(w);
     const dl_hash layout =
         dl_client_layout(&file->config, file->manifest.digest, w->vectors, w->n_vectors);
     dl_client_store_init(&w->clients, w->private_store, file->id, layout, w->vectors, w->n_vectors);
+    return begin_simulation(w);
 }
 
 void dl_worker_close(dl_worker *w)
@@ -102,6 +114,7 @@ void dl_worker_close(dl_worker *w)
     dl_client_store_deinit(&w->clients);
     dl_store_close(w->private_store);
     dl_step_deinit(&w->step);
+    free(w->simulated);
 }
 
 /* ---- whose turn ------------------------------------------------------------------------- */
@@ -112,14 +125,24 @@ static diloco_status begin_entry(dl_worker *w)
     DL_TRY(dl_run_crew(w->run, &w->place, &w->crew));
     w->entry = dl_run_open_entry(w->run);
     w->idle_since = 0;
+    if (w->simulated)
+        (void)dl_simulation_round(w->simulated, &w->simulation, w->entry, dl_run_asked(w->run));
     return DILOCO_OK;
+}
+
+/* Is there something to do about the i-th that is asked? Whose answer comes too late is not
+ * trained: what is not counted never happened. */
+static bool is_awaited(const dl_worker *w, size_t i)
+{
+    if (w->simulated && !w->simulated[i].awaited) return false;
+    return !dl_run_is_there(w->run, dl_run_asked(w->run)->names[i]);
 }
 
 static const char *own_turn(const dl_worker *w)
 {
     const dl_roster *asked = dl_run_asked(w->run);
     for (size_t i = w->place; i < asked->n; i += w->crew)
-        if (!dl_run_is_there(w->run, asked->names[i])) return asked->names[i];
+        if (is_awaited(w, i)) return asked->names[i];
     return NULL;
 }
 
@@ -130,7 +153,7 @@ static const char *others_turn(dl_worker *w)
     if (!w->idle_since) w->idle_since = now;
     if (now - w->idle_since < (twice > SHORTEST_PATIENCE ? twice : SHORTEST_PATIENCE)) return NULL;
     for (size_t i = asked->n; i-- > 0;)
-        if (!dl_run_is_there(w->run, asked->names[i])) return asked->names[i];
+        if (is_awaited(w, i)) return asked->names[i];
     return NULL;
 }
 
@@ -269,9 +292,10 @@ static diloco_status keep(void *user, dl_hash body)
 
 static diloco_status record(const turn *t, const char *client, bool first)
 {
-    dl_json *j = dl_recorder_begin(t->worker->recorder, "client");
+    const dl_worker *w = t->worker;
+    dl_json *j = dl_recorder_begin(w->recorder, "client");
     dl_json_str(j, "client", client);
-    dl_json_u64(j, "entry", t->worker->entry);
+    dl_json_u64(j, "entry", w->entry);
     dl_json_u64(j, "steps", t->work.steps);
     dl_json_u64(j, "step", t->facts.steps);
     dl_json_u64(j, "samples", t->work.samples);
@@ -282,10 +306,13 @@ static diloco_status record(const turn *t, const char *client, bool first)
     dl_json_f64(j, "first_lr", t->first_lr);
     dl_json_f64(j, "last_lr", t->last_lr);
     dl_json_f64(j, "seconds", t->seconds);
+    if (w->simulated)
+        dl_json_f64(j, "simulated_s",
+                    dl_simulation_client(&w->simulation, w->entry, t->facts.client).seconds);
     dl_json_str(j, "isa", diloco_isa());
-    dl_json_i64(j, "threads", t->worker->setup->config.threads);
+    dl_json_i64(j, "threads", w->setup->config.threads);
     dl_json_bool(j, "first", first);
-    return dl_recorder_end(t->worker->recorder);
+    return dl_recorder_end(w->recorder);
 }
 
 static void describe(turn *t)

@@ -5,6 +5,7 @@
 
 #include "fed/client.h"
 #include "run/hands.h"
+#include "run/simulation.h"
 #include "train/progress.h"
 #include "train/recorder.h"
 
@@ -22,6 +23,8 @@ typedef struct dl_worker {
     uint64_t inner_steps; /* of the client in hand; one of its vectors */
     dl_private vectors[DL_WORKER_MAX_VECTORS];
     size_t n_vectors;
+    dl_simulation simulation; /* of the clients' time */
+    dl_simulated *simulated;  /* [roster of the entry] owned; NULL: it is real */
     dl_store *private_store;
     dl_client_store clients;
 
@@ -34,8 +37,8 @@ typedef struct dl_worker {
 
 /* After the run is opened, before it is joined. DILOCO_EREFUSED: no private place for states. */
 DL_MUST_CHECK diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed);
-/* After the join. */
-void dl_worker_begin(dl_worker *w);
+/* After the join. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_worker_begin(dl_worker *w);
 void dl_worker_close(dl_worker *w); /* zeroed is fine */
 
 /* A dl_hands.work: train one client that the open entry still misses, if it is this worker's turn.

@@ -1,10 +1,12 @@
 /* clients.c - see clients.h.
  *
  * An entry asks the clients that the first `per_round` places of a keyed permutation of all name:
- * nothing is stored, nobody is asked twice, and another entry is another permutation. */
+ * nothing is stored, nobody is asked twice, and another entry is another permutation. Those who are
+ * not available (simulation.h) are passed over; there may be too few then. */
 #include "run/clients.h"
 
 #include "base/rng.h"
+#include "run/simulation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,32 +43,51 @@ static uint64_t asked_at(const dl_config *c, uint64_t entry, uint64_t place)
                               DL_STREAM(DL_STREAM_CLIENTS, entry));
 }
 
+/* Goes through whom an entry asks, in the order of the draw. */
+typedef struct draw {
+    const dl_config *config;
+    uint64_t entry, place, n_asked, client;
+} draw;
+
+static bool next_asked(draw *d)
+{
+    const dl_config *c = d->config;
+    if (d->n_asked == dl_clients_per_round(c)) return false;
+    while (d->place < (uint64_t)c->total_clients) {
+        d->client = asked_at(c, d->entry, d->place++);
+        if (!dl_simulation_available(c, d->entry, d->client)) continue;
+        d->n_asked++;
+        return true;
+    }
+    return false;
+}
+
 void dl_clients_sample(dl_roster *out, const dl_config *config, uint64_t entry)
 {
     dl_client_name name;
     out->n = 0;
-    for (uint64_t i = 0; i < dl_clients_per_round(config); i++) {
-        dl_client_name_of(name, asked_at(config, entry, i));
+    for (draw d = {config, entry, 0, 0, 0}; next_asked(&d);) {
+        dl_client_name_of(name, d.client);
         DL_ASSERT(dl_roster_add(out, name, 0));
     }
 }
 
 bool dl_clients_sampled(const dl_config *config, uint64_t entry, uint64_t client)
 {
-    for (uint64_t i = 0; i < dl_clients_per_round(config); i++)
-        if (asked_at(config, entry, i) == client) return true;
+    for (draw d = {config, entry, 0, 0, 0}; next_asked(&d);)
+        if (d.client == client) return true;
     return false;
 }
 
 static bool asks_all(const dl_config *config, const dl_roster *roster, uint64_t entry)
 {
     dl_client_name name;
-    if (roster->n != dl_clients_per_round(config)) return false;
-    for (uint64_t i = 0; i < roster->n; i++) {
-        dl_client_name_of(name, asked_at(config, entry, i));
+    draw d = {config, entry, 0, 0, 0};
+    while (next_asked(&d)) {
+        dl_client_name_of(name, d.client);
         if (!dl_roster_has(roster, name, NULL)) return false;
     }
-    return true;
+    return d.n_asked == roster->n;
 }
 
 const char *dl_clients_void_reason(const dl_config *config, const dl_entry *entry,

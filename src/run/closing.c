@@ -100,8 +100,43 @@ static bool waits_for_clients(const dl_closing *c)
     return dl_config_federated(c->config) && !strcmp(c->config->on_missing, "wait");
 }
 
+static size_t n_awaited(const dl_closing *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->control->roster.n; i++)
+        n += c->simulated[i].awaited;
+    return n;
+}
+
+static bool awaited_are_there(const dl_closing *c)
+{
+    const dl_roster *roster = &c->control->roster;
+    for (size_t i = 0; i < roster->n; i++)
+        if (c->simulated[i].awaited && !dl_known_is_there(c->known, roster->names[i]) &&
+            !dl_known_passes(c->known, roster->names[i]))
+            return false;
+    return true;
+}
+
+/* Nothing comes later than what is awaited: what is to become of the round is known at once. */
+static dl_verdict look_simulated(const dl_closing *c)
+{
+    const char *rule = c->config->on_missing;
+    const size_t n = n_awaited(c), asked = c->control->roster.n;
+    const bool enough = c->config->close_at > 0 && n >= (size_t)c->config->close_at;
+    if (n == 0) return abort_because("no client answers in time");
+    if (!enough && !strcmp(rule, "abort") && n < asked)
+        return abort_because("not all answer in time");
+    if (!enough && !strcmp(rule, "commit_partial") &&
+        (double)n < ceil(c->config->quorum * (double)asked))
+        return abort_because("no quorum at the deadline");
+    if (!awaited_are_there(c)) return wait_until(DL_NEVER);
+    return dl_known_n_counting(c->known) > 0 ? commit() : abort_of_nobody();
+}
+
 dl_verdict dl_closing_look(const dl_closing *c)
 {
+    if (c->simulated) return look_simulated(c);
     if (all_there(c)) return commit();
     if (nobody_gives(c)) return abort_of_nobody();
     if (!has_roster(c)) return wait_until(DL_NEVER);

@@ -8,6 +8,9 @@
  *         on_missing = abort                          abort
  *         on_missing = wait                           abort if all who miss are silent, else wait
  *
+ * Where clients' time is simulated (simulation.h), whose answers are in time is known beforehand:
+ * an entry waits for those, without a deadline, and closes by the rules above.
+ *
  * Of a federated run the roster are the sampled clients, from entry 0 on, and `wait` waits for all
  * of them, without a deadline.
  *
@@ -18,16 +21,18 @@
 
 #include "base/config.h"
 #include "run/known.h"
+#include "run/simulation.h"
 #include "run/state.h"
 
 typedef struct dl_closing {
     const dl_config *config;
     const dl_control *control;
     const dl_known_table *known;
-    const bool *silent;           /* of control's roster */
-    dl_time now, began, deadline; /* began: when this replica did */
-    dl_time enough_at;            /* when run.close_at were there first; DL_NEVER: not yet */
-    double slack_s;               /* left of the overlap then */
+    const bool *silent;            /* of control's roster */
+    const dl_simulated *simulated; /* likewise; NULL: time is what the clock says */
+    dl_time now, began, deadline;  /* began: when this replica did */
+    dl_time enough_at;             /* when run.close_at were there first; DL_NEVER: not yet */
+    double slack_s;                /* left of the overlap then */
 } dl_closing;
 
 typedef struct dl_verdict {

@@ -17,7 +17,8 @@ static dl_draft_source draft_source(const dl_machine *m)
                              .base = m->digest[dl_machine_fragment(m)],
                              .n_commits = m->n_commits[dl_machine_fragment(m)],
                              .snapshot = m->snapshot_known,
-                             .scratch = m->scratch};
+                             .scratch = m->scratch,
+                             .simulated_s = m->simulated ? m->simulated_s : 0};
 }
 
 static dl_ask create(dl_machine *m)
@@ -102,6 +103,7 @@ static dl_closing closing(const dl_machine *m)
                         .control = m->a.control,
                         .known = &m->known,
                         .silent = m->silent,
+                        .simulated = m->simulated,
                         .now = m->now,
                         .began = m->start_at,
                         .deadline = dl_gather_deadline(m),

@@ -92,6 +92,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->reason[0] = 0;
     d->combined.there = false;
     d->takeover = d->emptied = false;
+    d->simulated_s = from->simulated_s;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a->control->ledger);
     d->loss = mean_loss(d);

@@ -24,6 +24,7 @@ typedef struct dl_draft_source {
     dl_hash base; /* of the fragment now */
     uint64_t n_commits, snapshot;
     dl_ledger *scratch; /* where control has a ledger */
+    double simulated_s; /* that the round takes; 0: it takes real time */
 } dl_draft_source;
 
 /* Takes its arrays from the arena (measuring: none); the entry is initialised by the caller. */

@@ -253,6 +253,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
         dl_json_f32_bits(&j, outer->scalar_names[i], entry->scalars[i]);
     dl_json_end(&j);
     dl_json_f64(&j, "loss", entry->loss);
+    if (entry->simulated_s > 0) dl_json_f64(&j, "simulated_s", entry->simulated_s);
     dl_json_u64(&j, "snapshot", entry->snapshot);
     dl_roster_write(&j, &entry->roster);
     dl_json_f32_bits(&j, "next_lr", entry->next_lr);
@@ -369,6 +370,9 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     for (int i = 0; i < outer->n_scalars; i++)
         DL_TRY(dl_json_read_f32_bits(&out->scalars[i], scalars, outer->scalar_names[i]));
     DL_TRY(dl_json_read_f64_or_nan(&out->loss, root, "loss"));
+    out->simulated_s = 0;
+    if (dl_json_get(root, "simulated_s").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_f64(&out->simulated_s, root, "simulated_s"));
     DL_TRY(dl_json_read_u64(&out->snapshot, root, "snapshot", UINT64_MAX));
     DL_TRY(dl_json_read_f32_bits(&out->next_lr, root, "next_lr"));
     DL_TRY(dl_json_read_f32_bits(&out->next_mu, root, "next_mu"));

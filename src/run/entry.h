@@ -72,6 +72,7 @@ typedef struct dl_entry {
     char reason[DL_REASON_MAX + 1];      /* of an abort */
     bool emptied;           /* an abort of nobody's that zeroes the outer vectors (plato_compat) */
     bool takeover;          /* an abort by which its committer becomes the single one (P26) */
+    double simulated_s;     /* that the round took in simulated time (simulation.h); else 0 */
     double loss;            /* mean of the members' */
     uint64_t snapshot;      /* newest snapshot the committer knows of */
     dl_roster roster;       /* for entry e + L */

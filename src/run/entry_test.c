@@ -72,6 +72,7 @@ static dl_buf written(const dl_entry *e)
 TEST(a_commit_reads_back_equal)
 {
     dl_entry e = an_entry(), back;
+    e.simulated_s = 1.0 / 3;
     dl_buf text = written(&e), again;
     CHECK_OK(dl_entry_init(&back, 3));
     CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
@@ -83,6 +84,7 @@ TEST(a_commit_reads_back_equal)
     CHECK(isnan(back.members[0].loss) && back.members[1].loss == 1.0 / 3);
     CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == RAW);
     CHECK(back.next_lr == 0.7f && back.next_mu == 0.9f && !back.last);
+    CHECK(back.simulated_s == e.simulated_s);
     again = written(&back); /* and everything else by its text */
     CHECK_INT(text.len, again.len);
     CHECK_BYTES(text.data, again.data, text.len);

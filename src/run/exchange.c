@@ -403,7 +403,7 @@ diloco_status dl_exchange_create(dl_driver *d)
 {
     const dl_runfile *run = d->a.run;
     const dl_state *state = dl_exec_state(d->a.exec);
-    const dl_machine_args args = {
+    dl_machine_args args = {
         .config = &run->config,
         .run = run->id,
         .identity = &run->identity,
@@ -427,5 +427,6 @@ diloco_status dl_exchange_create(dl_driver *d)
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);
     if (!args.combiner)
         return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", run->config.combiner);
+    DL_TRY(dl_simulation_init(&args.simulation, &run->config, &run->manifest));
     return dl_machine_create(&d->machine, &args);
 }

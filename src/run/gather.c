@@ -159,11 +159,14 @@ static dl_ask listed_alone(dl_machine *m, const dl_event *event)
     return fetch_next(m);
 }
 
-/* A client that the entry does not ask may not count: its state would not be found again. */
+/* A client that the entry does not ask may not count: its state would not be found again. Nor one
+ * whose answer comes too late in simulated time. */
 static bool is_unasked(const dl_machine *m, const dl_life *life)
 {
-    return dl_config_federated(m->a.config) &&
-           !dl_roster_has(&m->a.control->roster, life->replica, NULL);
+    size_t at;
+    if (!dl_config_federated(m->a.config)) return false;
+    if (!dl_roster_has(&m->a.control->roster, life->replica, &at)) return true;
+    return m->simulated && !m->simulated[at].awaited;
 }
 
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)

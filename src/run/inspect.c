@@ -146,6 +146,7 @@ static diloco_log_entry show(view *v)
                               .combined_bytes = e->combined.there ? e->combined.bytes : 0,
                               .steps = steps,
                               .samples = samples,
+                              .simulated_s = e->simulated_s,
                               .base = v->base,
                               .result = v->result,
                               .prev = v->prev};

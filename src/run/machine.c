@@ -26,6 +26,8 @@ static void layout(dl_machine *m, dl_arena *arena)
     m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
     m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
+    if (m->a.simulation.config)
+        m->simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
     dl_draft_layout(&m->draft, arena, m->a.max_members);
 }
 
@@ -122,6 +124,9 @@ void dl_machine_clear_entry(dl_machine *m)
     m->enough_at = DL_NEVER;
     m->n_recomputed = 0;
     memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
+    if (m->simulated)
+        m->simulated_s = dl_simulation_round(m->simulated, &m->a.simulation, dl_open_entry(m),
+                                             &m->a.control->roster);
 }
 
 /* ---- beginning, and what is to be done next ---------------------------------------------- */

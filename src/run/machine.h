@@ -31,6 +31,7 @@
 #include "run/entry.h"
 #include "run/identity.h"
 #include "run/pace.h"
+#include "run/simulation.h"
 #include "run/state.h"
 #include "run/way.h"
 
@@ -163,6 +164,7 @@ typedef struct dl_machine_args {
     bool reader;           /* replays only: does not begin again, but says what is wrong */
     bool audits;           /* combines what others have combined, and compares */
     dl_way way;
+    dl_simulation simulation;                 /* of clients' time; zeroed: none */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
     dl_note_fn note;

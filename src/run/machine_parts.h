@@ -68,8 +68,10 @@ struct dl_machine {
     /* the open entry, cleared when it moves */
     dl_known_table known;
     dl_watch watch;
-    bool *silent;    /* [max_members], of the roster */
-    size_t fetching; /* the listed one that is being read */
+    bool *silent;            /* [max_members], of the roster */
+    dl_simulated *simulated; /* [max_members], of the roster; NULL: time is not simulated */
+    double simulated_s;      /* that the round takes */
+    size_t fetching;         /* the listed one that is being read */
     dl_ahead ahead[DL_AHEAD_MAX];
     dl_draft draft;
     dl_hash draft_result;

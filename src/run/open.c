@@ -8,6 +8,7 @@
 #include "run/continuation.h"
 #include "run/fields.h"
 #include "run/members.h"
+#include "run/simulation.h"
 #include "run/way.h"
 #include "store/kind.h"
 
@@ -115,6 +116,7 @@ diloco_status dl_run_check(const dl_config *c)
         return dl_fail(DILOCO_EREFUSED,
                        "run.offload = \"memory\" moves outer state off a device, and on the CPU it "
                        "lies in memory already: take \"disk\", or \"none\"");
+    DL_TRY(dl_simulation_check(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,
                        "run.heartbeat is %g s, run.patience %g s: a live replica would be called "

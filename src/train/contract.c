@@ -83,6 +83,22 @@ static void warn_no_clients(warning *out, const dl_config *config)
             say(out, "%s has no effect without clients.total_clients", options[i]);
 }
 
+static void warn_simulation(warning *out, const dl_config *config)
+{
+    static const char *const options[] = {
+        "clients.avg_training_time", "clients.simulation_distribution.distribution",
+        "clients.max_sleep_time",    "clients.availability",
+        "clients.dropout",           "clients.bandwidth",
+        "clients.bandwidth_sigma",   "clients.random_seed",
+        "server.downlink_bandwidth", "server.uplink_bandwidth"};
+    const bool simulates = dl_config_federated(config) && config->speed_simulation;
+    if (by_hand(config, "clients.speed_simulation") && !dl_config_federated(config))
+        say(out, "clients.speed_simulation has no effect without clients.total_clients");
+    for (size_t i = 0; !simulates && i < sizeof options / sizeof options[0]; i++)
+        if (by_hand(config, options[i]))
+            say(out, "%s has no effect without clients.speed_simulation", options[i]);
+}
+
 static bool diloco(const dl_config *config)
 {
     return dl_config_federated(config) && dl_preset_is(config, "federated");
@@ -155,15 +171,11 @@ static void warn_lost(warning *out, const dl_config *config)
 }
 
 const warning_row dl_contract_warnings[] = {
-    {"clients", warn_no_clients},
-    {"unfaithful_optimizer", warn_optimizer},
-    {"unfaithful_weighting", warn_weights},
-    {"unfaithful_combiner", warn_combiner},
-    {"unfaithful_codec", warn_wire},
-    {"unfaithful_waiting", warn_partial},
-    {"unfaithful_state", warn_lost},
-    {"unfaithful_loss", warn_proximal},
-    {NULL, NULL},
+    {"simulation", warn_simulation},          {"clients", warn_no_clients},
+    {"unfaithful_optimizer", warn_optimizer}, {"unfaithful_weighting", warn_weights},
+    {"unfaithful_combiner", warn_combiner},   {"unfaithful_codec", warn_wire},
+    {"unfaithful_waiting", warn_partial},     {"unfaithful_state", warn_lost},
+    {"unfaithful_loss", warn_proximal},       {NULL, NULL},
 };
 
 const char *dl_contract_name(const dl_config *config)

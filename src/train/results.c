@@ -99,6 +99,8 @@ static diloco_status add_entry(void *user, const diloco_log_entry *e)
     now[DL_RESULTS_COMM_OVERHEAD] =
         (last ? last[DL_RESULTS_COMM_OVERHEAD] : 0) + (double)e->bytes / 1e6;
     now[DL_RESULTS_STEPS] = (last ? last[DL_RESULTS_STEPS] : 0) + (double)e->steps;
+    if (e->simulated_s > 0)
+        now[DL_RESULTS_ELAPSED_TIME] = (last ? last[DL_RESULTS_ELAPSED_TIME] : 0) + e->simulated_s;
     now[DL_RESULTS_SAMPLES] = (last ? last[DL_RESULTS_SAMPLES] : 0) + (double)e->samples;
     return DILOCO_OK;
 }
