@@ -7,6 +7,8 @@ import dataclasses
 import json
 import math
 import os
+import re
+import socket
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -84,6 +86,18 @@ def store_text(store: Any) -> str:
     return str(os.fspath(store))
 
 
+def state_dir(store: str) -> str:
+    """Where private state goes if nobody says: "" is beside a folder; of a store elsewhere under
+    runs/, where the program has it as well; threads of one process (mem://) have none."""
+    scheme, apart, place = store.partition("://")
+    if not apart or scheme == "file":
+        return ""
+    if scheme == "mem":
+        return "none"
+    name = re.sub(r"[^A-Za-z0-9._=-]", "-", place.rstrip("/"))
+    return f"runs/{name}.local/{socket.gethostname() or 'host'}"
+
+
 class Run:
     """One replica of a run: open, register tensors, join, then ``step`` after each optimizer step.
 
@@ -99,7 +113,8 @@ class Run:
     ``store``: a folder, file:///folder, http://HOST:PORT/RUN at a hub, s3://… (docs/stores.md).
     ``replica``: this replica's name, the same through all its lives; its number is its shard of
     the data. Options as in `Config`; those that nobody gives are the run's own where it is there
-    already. RefusedError, InvalidError: a combination that cannot be faithful, by name.
+    already. RefusedError, InvalidError: a combination that cannot be faithful, by name. Private
+    state lies beside a folder, and of other stores in runs/<its name>.local here (run.state_dir).
 
     One thread at a time, except `interrupt`. Leaving the ``with`` closes the run and saves
     nothing: what is resumed is the last due point, or the last `save`.
@@ -112,6 +127,8 @@ class Run:
         self.replica = replica
         self._config = config = Config(options, preset=preset, **keywords)
         config["run.store"] = self.store
+        if not config["run.state_dir"]:
+            config["run.state_dir"] = state_dir(self.store)
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # memory and callbacks that the library has pointers to
         self._tensors: Dict[str, Memory] = {}

@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import time
 import unittest
 
 import diloco
+from diloco import _run
 
 QUICK = {"run.heartbeat": 0.05, "run.patience": 1}
 
@@ -111,6 +113,12 @@ class Life(InScratch):
             return resumed, begin
         self.assertEqual(life(5), (False, 0))
         self.assertEqual(life(8), (True, 5))
+
+    def test_state_of_a_store_elsewhere_goes_where_the_program_has_it(self):
+        host = socket.gethostname()
+        self.assertEqual(_run.state_dir("http://hub:80/team/x/"), f"runs/hub-80-team-x.local/{host}")
+        self.assertEqual((_run.state_dir("runs/x"), _run.state_dir("file:///x"),
+                          _run.state_dir("mem://x")), ("", "", "none"))
 
     def test_status_and_records_are_rows(self):
         self.replica("r0", 1, sync_every=2, rounds=2,

@@ -1,0 +1,79 @@
+"""finetune_llama.py STORE REPLICA: one replica that fine-tunes a Hugging Face Llama on a text, by
+transformers' own Trainer. Start another whenever there is another machine: it takes all settings
+and the model from the run.
+
+    diloco serve hub --listen 127.0.0.1:8080 &
+    python finetune_llama.py http://127.0.0.1:8080/llama r0 --model FOLDER --text FILE &
+    python finetune_llama.py http://127.0.0.1:8080/llama r1 --model FOLDER --text FILE --late 2
+
+--model is a folder that transformers loads; without one it is a small random Llama of bytes.
+--late waits for so many entries of the log before it joins.
+"""
+import argparse
+import pathlib
+import time
+
+import torch
+import transformers
+
+import diloco
+import diloco.huggingface
+
+CONTEXT = 32
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+
+
+def load(folder):
+    if folder:
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=256, hidden_size=48, intermediate_size=96, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=CONTEXT))
+
+
+def examples(path, replica):
+    """The text's bytes as tokens, in windows; every second one is a replica's."""
+    data = pathlib.Path(path or DOCS / "design.md").read_bytes()
+    windows = [list(data[i:i + CONTEXT]) for i in range(0, len(data) - CONTEXT, CONTEXT)]
+    number = int(replica.strip("abcdefghijklmnopqrstuvwxyz"))
+    return [{"input_ids": w, "labels": w} for w in windows[number % 2::2]]
+
+
+def wait_for(store, entries):
+    while entries:
+        try:
+            if len(diloco.run(store).history()) >= entries:
+                return
+        except diloco.NotThereError:
+            pass  # nobody has begun
+        time.sleep(0.05)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("store")
+    parser.add_argument("replica", help="r0, r1, …: its own for each")
+    parser.add_argument("--model")
+    parser.add_argument("--text")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--late", type=int, default=0, metavar="ENTRIES")
+    args = parser.parse_args()
+
+    model, data = load(args.model), examples(args.text, args.replica)
+    options = {} if args.late else {"rounds": args.rounds, "sync_every": 5}
+    wait_for(args.store, args.late)
+    trainer = transformers.Trainer(
+        model, transformers.TrainingArguments(
+            output_dir="unused", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
+            per_device_train_batch_size=8, learning_rate=2e-3, num_train_epochs=1000,
+            logging_strategy="no"),
+        train_dataset=data,
+        callbacks=[diloco.huggingface.DiLoCoCallback(args.store, args.replica, **options)])
+    trainer.train()
+    counted = sum(f"{args.replica}.0000" in row["members"]
+                  for row in diloco.run(args.store).history())
+    print(f"{args.replica}: {trainer.state.global_step} steps, counted in {counted} entries")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""docs_test.py - every block of docs/python.md runs as it stands, in an empty folder. A block that
+needs what is not installed (its second word) is left out."""
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/python.md"
+NEEDS = {"torch": ["torch"], "transformers": ["torch", "transformers", "accelerate"],
+         "lightning": ["torch", "lightning"]}
+
+
+def blocks():
+    return re.findall(r"^```python ?(\w*)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+
+
+class Page(unittest.TestCase):
+    def test_every_block_runs(self):
+        run = 0
+        for need, code in blocks():
+            missing = [m for m in NEEDS.get(need, []) if importlib.util.find_spec(m) is None]
+            if missing:
+                print(f"left out: a block of docs/python.md (no {', '.join(missing)})")
+                continue
+            with self.subTest(code=code.splitlines()[0]), tempfile.TemporaryDirectory() as folder:
+                script = pathlib.Path(folder) / "block.py"
+                script.write_text(code)
+                done = subprocess.run([sys.executable, script], cwd=folder, capture_output=True,
+                                      text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                run += 1
+        self.assertGreaterEqual(run, 3)
+
+    def test_the_page_says_what_the_package_has(self):
+        import diloco
+        text = PAGE.read_text()
+        for name in re.findall(r"diloco\.([A-Za-z_]+)\(", text):
+            self.assertTrue(hasattr(diloco, name), name)
+
+
+if __name__ == "__main__":
+    unittest.main()

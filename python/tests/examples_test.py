@@ -1,0 +1,96 @@
+"""examples_test.py - what stands in python/examples runs. Skips itself (77) without torch; what needs
+transformers, the program or MNIST's files is left out without them."""
+import gzip
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import diloco
+from diloco import _program
+
+if importlib.util.find_spec("torch") is None:
+    print("left out: the Python package's examples (no torch)")
+    sys.exit(77)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "python/examples"
+MNIST = ROOT.parent / "shared/data/mnist"
+TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
+if not TRANSFORMERS:
+    print("left out: the example with Hugging Face's Trainer (no transformers and accelerate)")
+
+
+def start(folder, *command):
+    return subprocess.Popen([str(c) for c in command], cwd=folder, stdout=subprocess.PIPE, text=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+
+
+def idx(folder, name, header, data):
+    """``header``: how many bytes, which the example passes over."""
+    with gzip.open(folder / name, "wb") as f:
+        f.write(bytes(header) + bytes(data))
+
+
+def drawn_digits(folder):
+    """Images whose label is where their bright row is, in MNIST's format."""
+    for part, n in (("train", 600), ("t10k", 100)):
+        labels = [i % 10 for i in range(n)]
+        pixels = b"".join(bytes(200 if row // 2 == label else (i * row) % 50
+                                for row in range(28) for _ in range(28))
+                          for i, label in enumerate(labels))
+        idx(folder, f"{part}-images-idx3-ubyte.gz", 16, pixels)
+        idx(folder, f"{part}-labels-idx1-ubyte.gz", 8, labels)
+    return folder
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def said(self, process):
+        out, _ = process.communicate()
+        self.assertEqual(process.returncode, 0, out)
+        return out
+
+    def test_char_gpt_learns_the_documentation(self):
+        out = self.said(start(self.folder, sys.executable, EXAMPLES / "char_gpt.py", "--store",
+                              f"file://{self.folder}/run", "--rounds", 3))
+        before, after = map(float, re.search(r"loss ([0-9.]+), .* ([0-9.]+)$", out).groups())
+        self.assertLess(after, before - 1)
+        self.assertEqual(len(diloco.run(self.folder / "run").history()), 3)
+
+    def test_mnist(self):
+        data = MNIST
+        if not data.is_dir():
+            print("left out: MNIST itself, drawn digits are in its place (no files)")
+            data = drawn_digits(self.folder)
+        out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
+        self.assertGreater(float(out.split()[1]), 0.9)
+
+    @unittest.skipUnless(TRANSFORMERS, "no transformers")
+    def test_a_llama_is_fine_tuned_through_the_hub_and_one_joins_late(self):
+        hub = start(self.folder, _program.path(), "serve", "hub", "--listen", "127.0.0.1:0")
+        self.addCleanup(hub.stdout.close)
+        self.addCleanup(hub.wait)
+        self.addCleanup(hub.terminate)
+        url = re.search(r"http://[^ ,]+", hub.stdout.readline())[0] + "/team/llama"
+        replica = [sys.executable, EXAMPLES / "finetune_llama.py", url]
+        late = start(self.folder, *replica, "r1", "--late", 1)
+        first = start(self.folder, *replica, "r0", "--rounds", 80)
+        steps = {p: int(re.search(r"(\d+) steps", self.said(p))[1]) for p in (first, late)}
+        self.assertEqual(steps[first], 400)
+        self.assertLess(steps[late], 400)
+        rows = diloco.run(url).history()
+        self.assertEqual(rows[0]["members"], ["r0.0000"])
+        self.assertTrue(any(r["members"] == ["r0.0000", "r1.0000"] for r in rows))
+        self.assertTrue(diloco.run(url).verify()["complete"])
+
+
+if __name__ == "__main__":
+    unittest.main()
