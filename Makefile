@@ -3,7 +3,7 @@
 BUILD ?= build/release
 PREFIX ?= /usr/local
 
-.PHONY: all demo test bench claims check soak format install deb clean
+.PHONY: all demo test torch bench claims check soak format install deb clean
 
 all: packages-build
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
@@ -17,6 +17,10 @@ demo: all ## train four replicas on English text and compare
 
 test: packages-build packages-test packages-servers all ## every test this machine can run
 	@scripts/test.sh $(BUILD)
+
+torch: ## build/venv with torch and its trainers, which the tests of the Python package then use
+	@python3 -m venv build/venv
+	@build/venv/bin/pip install --quiet -r python/tests/requirements.txt
 
 bench: all ## what is measured, against what: bench/*.md
 	@bench/run.sh $(BUILD)

@@ -104,6 +104,10 @@ class Abi(unittest.TestCase):
             declared = len(re.findall(r"[;,]", re.sub(r"\([^)]*\)", "", body)))
             self.assertEqual(declared, len(struct._fields_), name)
 
+    def test_the_library_has_every_function(self):
+        for name in _c.FUNCTIONS:
+            self.assertTrue(hasattr(_c.lib(), name), name)
+
     def test_functions_take_as_many_arguments(self):
         text = headers()
         for name, (_, arguments) in _c.FUNCTIONS.items():

@@ -71,9 +71,10 @@ class Launch(unittest.TestCase):
         self.assertEqual(results[0][1], results[1][1])
 
     def test_results_come_in_order_and_the_temporary_store_goes(self):
-        before = set(pathlib.Path(tempfile.gettempdir()).glob("diloco-*"))
+        self.addCleanup(setattr, tempfile, "tempdir", tempfile.tempdir)
+        tempfile.tempdir = str(self.scratch())
         self.check_two(diloco.launch_local(2, replica, 3))
-        self.assertEqual(set(pathlib.Path(tempfile.gettempdir()).glob("diloco-*")), before)
+        self.assertEqual(os.listdir(tempfile.tempdir), [])
 
     def test_a_store_that_is_given_stays(self):
         store = self.scratch() / "run"
@@ -118,6 +119,7 @@ class Launch(unittest.TestCase):
                                    folder / "pids"], stderr=subprocess.PIPE, text=True)
         while len(told := list((folder / "pids").iterdir())) < 2 or not all(
                 p.read_text() for p in told):
+            self.assertIsNone(parent.poll(), "the replicas never waited")
             time.sleep(0.05)
         parent.send_signal(number)
         self.assertEqual(parent.wait(60), code, parent.stderr.read())

@@ -1,0 +1,94 @@
+"""island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store: two
+ranks with sharded parameters train as one process with whole ones does, and resume bitwise.
+Skips itself (77) without torch."""
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+except ImportError as error:
+    print(f"left out: sharded models ({error})")
+    sys.exit(77)
+
+import diloco
+
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
+
+
+def model_of():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+
+
+def batch(step):
+    g = torch.Generator().manual_seed(step)
+    return torch.randn(4, 6, generator=g), torch.randn(4, 3, generator=g)
+
+
+def train(model, store, upto):
+    """From where the replica was to step upto; whole parameters."""
+    inner = torch.optim.AdamW(model.parameters(), lr=0.01)
+    with diloco.DiLoCoOptimizer(model, inner, store, options=OPTIONS, sync_every=3,
+                                rounds=3) as opt:
+        step = opt.binding.island.lead(lambda: opt.run.now.step)
+        while not opt.done and step < upto:
+            x, y = batch(step)
+            opt.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            opt.step()
+            step += 1
+        resumed = opt.binding.resumed
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    return resumed, [p.detach().tolist() for p in whole]
+
+
+def rank(place, port, store):
+    """One rank: a whole run, then one that stops between due points and is resumed."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=place.rank, world_size=place.replicas)
+    try:
+        lives = []
+        for name, upto in (("whole", 9), ("parts", 7), ("parts", 9)):
+            model = model_of()
+            fully_shard(model)
+            lives.append(train(model, f"{store}-{name}", upto))
+        refused = ""
+        try:
+            train(model, f"{store}-other/\0", 1)
+        except ValueError as error:  # rank 0's own, on every rank
+            refused = str(error)
+        return lives, refused
+    finally:
+        dist.destroy_process_group()
+
+
+def free_port():
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Islands(unittest.TestCase):
+    def test_two_ranks_are_one_replica(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store = str(pathlib.Path(folder) / "run")
+            a, b = diloco.launch_local(2, rank, free_port(), store)
+            _, alone = train(model_of(), f"{store}-alone", 9)
+            self.assertEqual(len(diloco.run(f"{store}-whole").status()["replicas"]), 1)
+        self.assertEqual(a, b)
+        (whole, first, second), refused = a
+        self.assertEqual([whole[0], first[0], second[0]], [False, False, True])
+        self.assertEqual(whole[1], second[1])  # to the bit
+        self.assertIn("zero byte", refused)
+        for ours, theirs in zip(whole[1], alone):  # averaging two equal gradients rounds
+            torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=0, atol=1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()
