@@ -61,7 +61,7 @@ def samples(replica, n=64):
 
 class InScratch(unittest.TestCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
         self.store = self.folder / "run"
