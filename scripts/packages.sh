@@ -8,7 +8,7 @@ list() {
     case $1 in
     build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev zlib1g-dev \
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
-                libmicrohttpd-dev libzstd-dev ;;
+                libmicrohttpd-dev libgnutls28-dev libzstd-dev ;;
     test)  echo libcmocka-dev python3 ;;
     check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;

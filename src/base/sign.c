@@ -104,6 +104,17 @@ const dl_public *dl_signer_public(const dl_signer *signer)
     return NULL;
 }
 
+diloco_status dl_signer_certificate(dl_buf *cert, dl_buf *secret, const dl_signer *signer)
+{
+    (void)cert, (void)secret, (void)signer;
+    return refuse();
+}
+
+void dl_cleanse(dl_buf *secret)
+{
+    dl_buf_deinit(secret);
+}
+
 diloco_status dl_sign(dl_signature *out, const dl_signer *signer, const void *data, size_t len)
 {
     (void)out, (void)signer, (void)data, (void)len;
@@ -149,6 +160,7 @@ diloco_status dl_strong_bytes(dl_strong *out, const void *data, size_t n)
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/x509.h>
 
 enum { FILE_MAX = 4096 };
 
@@ -276,6 +288,52 @@ void dl_signer_close(dl_signer *signer)
 const dl_public *dl_signer_public(const dl_signer *signer)
 {
     return &signer->known;
+}
+
+/* ---- a certificate */
+
+enum { YEARS = 20 }; /* whoever believes it looks at nothing but the key */
+
+static bool fill_certificate(X509 *cert, EVP_PKEY *key)
+{
+    X509_NAME *name = X509_get_subject_name(cert);
+    return X509_set_version(cert, X509_VERSION_3) &&
+           ASN1_INTEGER_set(X509_get_serialNumber(cert), 1) &&
+           X509_gmtime_adj(X509_getm_notBefore(cert), -86400) && /* clocks differ */
+           X509_gmtime_adj(X509_getm_notAfter(cert), 86400L * 365 * YEARS) &&
+           X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"diloco", -1,
+                                      -1, 0) &&
+           X509_set_issuer_name(cert, name) && X509_set_pubkey(cert, key) &&
+           X509_sign(cert, key, NULL);
+}
+
+static diloco_status take_bio(dl_buf *out, BIO *memory)
+{
+    char *text;
+    const long len = BIO_get_mem_data(memory, &text);
+    return dl_buf_add(out, text, (size_t)len);
+}
+
+diloco_status dl_signer_certificate(dl_buf *cert, dl_buf *secret, const dl_signer *signer)
+{
+    X509 *x = X509_new();
+    BIO *c = BIO_new(BIO_s_mem()), *k = BIO_new(BIO_s_secmem());
+    diloco_status status = DILOCO_OK;
+    if (!x || !c || !k || !fill_certificate(x, signer->key) || !PEM_write_bio_X509(c, x) ||
+        !PEM_write_bio_PKCS8PrivateKey(k, signer->key, NULL, NULL, 0, NULL, NULL))
+        status = no_crypto("make a certificate");
+    if (!status) status = take_bio(cert, c);
+    if (!status) status = take_bio(secret, k);
+    BIO_free(c);
+    BIO_free(k);
+    X509_free(x);
+    return status;
+}
+
+void dl_cleanse(dl_buf *secret)
+{
+    if (secret->data) OPENSSL_cleanse(secret->data, secret->cap);
+    dl_buf_deinit(secret);
 }
 
 /* ---- signatures */

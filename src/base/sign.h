@@ -51,6 +51,12 @@ DL_MUST_CHECK diloco_status dl_sign(dl_signature *out, const dl_signer *signer, 
                                     size_t len);
 bool dl_verify(const dl_signature *signature, const dl_public *key, const void *data, size_t len);
 
+/* A certificate of the key, signed by itself, and the key, both appended as PEM: what TLS takes.
+ * `secret` should be made with a fixed maximum and cleansed by the caller (dl_cleanse). */
+DL_MUST_CHECK diloco_status dl_signer_certificate(dl_buf *cert, dl_buf *secret,
+                                                  const dl_signer *signer);
+void dl_cleanse(dl_buf *secret); /* overwrite and free */
+
 /* Where a person's key is unless told otherwise: $XDG_CONFIG_HOME/diloco/key.pem or
  * $HOME/.config/diloco/key.pem. DILOCO_EINVAL: neither is set, or too long for `cap`. */
 DL_MUST_CHECK diloco_status dl_signer_path(char *out, size_t cap);

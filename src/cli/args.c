@@ -103,6 +103,11 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_WATCH] = {"--watch", NULL, NULL, "again and again, until the run ends or Ctrl-C"},
     [DL_FLAG_ID_KEY] = {"--key", "FILE", NULL, "the key's file (default ~/.config/diloco/key.pem)"},
     [DL_FLAG_FOR] = {"--for", "TIME", NULL, "until it expires: 90s, 30m, 24h, 7d (default 24h)"},
+    [DL_FLAG_MEMBERS] = {"--members", "FILE", NULL,
+                         "let in who has one of these keys, as of run.members, without a token"},
+    [DL_FLAG_JOIN_LINE] = {"--join", "RUN", NULL,
+                           "print what a second machine needs to take part in this run, token "
+                           "included; TLS and token are made where they are not given"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)

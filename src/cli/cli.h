@@ -79,8 +79,10 @@ typedef enum dl_flag {
     DL_FLAG_WORDS,
     DL_FLAG_WHY, /* from here on: of status */
     DL_FLAG_WATCH,
-    DL_FLAG_ID_KEY, /* of id and invite */
-    DL_FLAG_FOR,    /* of invite */
+    DL_FLAG_ID_KEY,  /* of id and invite */
+    DL_FLAG_FOR,     /* of invite */
+    DL_FLAG_MEMBERS, /* of serve */
+    DL_FLAG_JOIN_LINE,
     DL_N_FLAGS
 } dl_flag;
 

@@ -15,9 +15,17 @@ diloco_status dl_cmd_serve(const dl_args *args)
 #include "hub/cert.h"
 #include "hub/hub.h"
 
+#include "base/config.h"
+#include "base/sign.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FINISH_TIME (10 * DL_SECOND) /* for requests under way, at the end */
 
@@ -65,12 +73,98 @@ static diloco_status read_options(dl_hub_options *o, const dl_args *args)
                           .key_file = args->flags[DL_FLAG_KEY],
                           .token_file = args->flags[DL_FLAG_TOKEN_FILE],
                           .s3_keys_file = args->flags[DL_FLAG_S3_KEYS],
+                          .members_file = args->flags[DL_FLAG_MEMBERS],
                           .max_object = max_object,
                           .max_connections = (unsigned)max_connections,
                           .insecure = dl_args_has(args, DL_FLAG_INSECURE)};
     if (!o->dir) return dl_fail(DILOCO_EINVAL, "serve needs a DIR; see diloco serve --help");
     if (!o->cert_file != !o->key_file)
         return dl_fail(DILOCO_EINVAL, "--cert and --key go together");
+    return DILOCO_OK;
+}
+
+/* ---- the join line */
+
+/* What a hub of a join line has unless it is given: in DIR/.hub, where no request looks. */
+typedef struct made {
+    char cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1], token[DL_PATH_MAX + 1];
+} made;
+
+static diloco_status path_of(char out[DL_PATH_MAX + 1], const char *dir, const char *name)
+{
+    const int n = snprintf(out, DL_PATH_MAX + 1, "%s/.hub%s%s", dir, *name ? "/" : "", name);
+    return n <= DL_PATH_MAX ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long a path", dir);
+}
+
+static diloco_status make_token(const char *path)
+{
+    unsigned char random[32];
+    char text[2 * sizeof random + 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return dl_fail(DILOCO_EIO, "no random bytes");
+    dl_hex(text, random, sizeof random);
+    text[2 * sizeof random] = '\n';
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return errno == EEXIST ? DILOCO_OK : dl_fail_errno(errno, "create", path);
+    diloco_status status = dl_fd_write(fd, &(dl_span){text, sizeof text - 1}, 1, path);
+    if (close(fd) && !status) status = dl_fail_errno(errno, "write", path);
+    return status;
+}
+
+static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
+{
+    char folder[DL_PATH_MAX + 1], fingerprint[DL_CERT_PRINT], pin[DL_CERT_PIN];
+    dl_address address = {0};
+    DL_TRY(dl_dir_make(o->dir));
+    DL_TRY(path_of(folder, o->dir, ""));
+    if (mkdir(folder, 0700) && errno != EEXIST) return dl_fail_errno(errno, "make", folder);
+    if (!o->cert_file) {
+        DL_TRY(path_of(m->cert, o->dir, "hub.pem"));
+        DL_TRY(path_of(m->key, o->dir, "hub.key"));
+        if (o->listen) DL_TRY(dl_address_parse(&address, o->listen));
+        const diloco_status status = dl_cert_make(m->cert, m->key, address.host, fingerprint, pin);
+        if (status && status != DILOCO_EEXIST) return status;
+        o->cert_file = m->cert;
+        o->key_file = m->key;
+    }
+    if (!o->token_file) {
+        DL_TRY(path_of(m->token, o->dir, "token"));
+        DL_TRY(make_token(m->token));
+        o->token_file = m->token;
+    }
+    return DILOCO_OK;
+}
+
+/* The first of a file that the hub has found to hold tokens. */
+static diloco_status first_token(char out[512], const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) return dl_fail(DILOCO_ENOENT, "there is no file %s", path);
+    do
+        out[0] = '\0';
+    while (fgets(out, 512, file) && (out[0] == '#' || out[0] == '\n' || out[0] == '\r'));
+    fclose(file);
+    out[strcspn(out, " \r\n")] = '\0';
+    return out[0] ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no token", path);
+}
+
+/* On stdout and nowhere else. A hub for all addresses is called by this machine's name. */
+static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, const char *run)
+{
+    static const char here[] = "https://localhost:";
+    char hash[DL_CERT_KEY_HEX + 1], token[512], host[256] = "";
+    const char *url = dl_hub_url(hub);
+    dl_address address = {0};
+    DL_TRY(dl_cert_key_hash(hash, o->cert_file));
+    DL_TRY(first_token(token, o->token_file));
+    if (o->listen) DL_TRY(dl_address_parse(&address, o->listen));
+    const bool anywhere = o->listen && !address.host[0] && !strncmp(url, here, strlen(here));
+    if (anywhere && !gethostname(host, sizeof host - 1))
+        printf("diloco join https://%s:%s/%s#%s.%s\n", host, url + strlen(here), run, hash, token);
+    else
+        printf("diloco join %s/%s#%s.%s\n", url, run, hash, token);
+    fflush(stdout);
+    explicit_bzero(token, sizeof token);
     return DILOCO_OK;
 }
 
@@ -89,10 +183,18 @@ diloco_status dl_cmd_serve(const dl_args *args)
     dl_hub *hub;
     int which;
     if (dl_args_has(args, DL_FLAG_MAKE_CERT)) return make_cert(args);
+    const char *run = args->flags[DL_FLAG_JOIN_LINE];
+    made files;
     DL_TRY(read_options(&options, args));
+    if (run) DL_TRY(make_what_is_missing(&options, &files));
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     DL_TRY(dl_hub_start(&hub, &options));
     if (!dl_args_has(args, DL_FLAG_QUIET)) greet(hub, options.dir);
+    const diloco_status status = run ? print_line(hub, &options, run) : DILOCO_OK;
+    if (status) {
+        dl_hub_stop(hub, 0, NULL);
+        return status;
+    }
     sigwait(&set, &which);
     dl_hub_stop(hub, dl_time_after(dl_clock_now(), FINISH_TIME), hurry);
     return DILOCO_OK;

@@ -15,7 +15,10 @@ const dl_command dl_commands[] = {
            DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_train},
     {"join", "URL", "take part in a run; its settings come from the run itself",
-     "The data is this machine's own copy: --set data.train_path=FILE.",
+     "The data is this machine's own copy: --set data.train_path=FILE. URL may be the join line "
+     "that\n"
+     "a hub printed; so that it stands in no list of processes it is also read from a file, as\n"
+     "@FILE, or from stdin, as -.",
      FLAGS(DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD, DL_FLAG_RUN_LINK, DL_FLAG_SET,
            DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_MACHINE, dl_cmd_join},
@@ -24,8 +27,8 @@ const dl_command dl_commands[] = {
      "may\n"
      "read and write. Ctrl-C lets requests under way finish. docs/hub.md has all of it.",
      FLAGS(DL_FLAG_LISTEN, DL_FLAG_CERT, DL_FLAG_KEY, DL_FLAG_MAKE_CERT, DL_FLAG_TOKEN_FILE,
-           DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT, DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE,
-           DL_FLAG_QUIET, DL_FLAG_VERBOSE),
+           DL_FLAG_MEMBERS, DL_FLAG_JOIN_LINE, DL_FLAG_S3_KEYS, DL_FLAG_MAX_OBJECT,
+           DL_FLAG_MAX_CONNECTIONS, DL_FLAG_INSECURE, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_NONE, dl_cmd_serve},
     {"id", NULL, "this machine's key: its public half; made if there is none",
      "An Ed25519 key in PEM that only you can read. Runs with run.roster sign with it. What is\n"

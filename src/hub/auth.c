@@ -5,10 +5,11 @@
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { FILE_MAX = 1 << 20, TOKEN_MIN = 16, TOKEN_MAX = 256 };
+enum { FILE_MAX = 1 << 20, MEMBERS_MAX = 4096, TOKEN_MIN = 16, TOKEN_MAX = 256 };
 
 typedef diloco_status (*line_fn)(dl_auth *auth, const char *line, size_t len, const char *where);
 
@@ -75,6 +76,24 @@ static diloco_status add_key(dl_auth *auth, const char *line, size_t len, const 
     return DILOCO_OK;
 }
 
+static diloco_status add_member(dl_auth *auth, const char *line, size_t len, const char *where)
+{
+    dl_public key, *more;
+    size_t at = len;
+    while (at && line[at - 1] != ' ' && line[at - 1] != '\t')
+        at--;
+    if (!dl_public_parse(&key, line + at, len - at))
+        return dl_fail(DILOCO_EINVAL,
+                       "%s: a line is \"KEY\" or \"NAME KEY\", KEY as diloco id prints it", where);
+    if (auth->n_members == MEMBERS_MAX)
+        return dl_fail(DILOCO_EINVAL, "%s: more than %d members", where, MEMBERS_MAX);
+    more = realloc(auth->members, (auth->n_members + 1) * sizeof *more);
+    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a member");
+    auth->members = more;
+    more[auth->n_members++] = key;
+    return DILOCO_OK;
+}
+
 static diloco_status some(size_t n, const char *path, const char *what)
 {
     return n ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s holds no %s", path, what);
@@ -90,6 +109,25 @@ diloco_status dl_auth_read_keys(dl_auth *auth, const char *path)
 {
     DL_TRY(each_line(auth, path, add_key));
     return some(auth->n_keys, path, "key");
+}
+
+diloco_status dl_auth_read_members(dl_auth *auth, const char *path)
+{
+    DL_TRY(each_line(auth, path, add_member));
+    return some(auth->n_members, path, "member");
+}
+
+void dl_auth_deinit(dl_auth *auth)
+{
+    free(auth->members);
+    OPENSSL_cleanse(auth, sizeof *auth);
+}
+
+bool dl_auth_is_member(const dl_auth *auth, const dl_public *key)
+{
+    for (size_t i = 0; i < auth->n_members; i++)
+        if (dl_public_equal(&auth->members[i], key)) return true;
+    return false;
 }
 
 bool dl_auth_bearer(const dl_auth *auth, const char *header)

@@ -1,13 +1,13 @@
 /* auth.h - who may: bearer tokens, and key pairs for the S3 side, each from a file.
  *
  * Token file: a token a line, 16 to 256 printable characters without spaces. Key file: "ACCESS
- * SECRET" a line. Empty lines and those that begin with '#' are left out. Tokens are kept as
- * SHA-256 and compared in constant time; how long a comparison takes tells only how many there
- * are. */
+ * SECRET" a line. Members file: "KEY" or "NAME KEY" a line, as of run.members. Empty lines and
+ * those that begin with '#' are left out. Tokens are kept as SHA-256 and compared in constant time;
+ * how long a comparison takes tells only how many there are. */
 #ifndef DL_HUB_AUTH_H
 #define DL_HUB_AUTH_H
 
-#include "base/status.h"
+#include "base/sign.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -22,12 +22,18 @@ typedef struct dl_auth {
     size_t n_tokens;
     dl_hub_s3_key keys[DL_AUTH_MAX];
     size_t n_keys;
+    dl_public *members; /* [n_members], owned: who may with a certificate of such a key */
+    size_t n_members;
 } dl_auth;
 
 /* Each adds to `auth`. DILOCO_EINVAL with the line's number (never its text); DILOCO_ENOENT, …:
  * the file. */
 DL_MUST_CHECK diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path);
 DL_MUST_CHECK diloco_status dl_auth_read_keys(dl_auth *auth, const char *path);
+DL_MUST_CHECK diloco_status dl_auth_read_members(dl_auth *auth, const char *path);
+void dl_auth_deinit(dl_auth *auth); /* cleanses it */
+
+bool dl_auth_is_member(const dl_auth *auth, const dl_public *key);
 
 /* The value of an Authorization header: "Bearer <token>" with a token that is known. */
 bool dl_auth_bearer(const dl_auth *auth, const char *header);

@@ -1,7 +1,7 @@
 /* cert.c - see cert.h. Every OpenSSL call that fails ends in the one sentence of no_cert. */
 #include "hub/cert.h"
 
-#include "base/file.h"
+#include "base/sign.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMES_MAX = 1024 };
+enum { NAMES_MAX = 1024, PEM_MAX = 1 << 20 };
 
 static diloco_status no_cert(void)
 {
@@ -78,17 +78,23 @@ static bool fill(X509 *cert, EVP_PKEY *key, const char *host)
     return ok;
 }
 
+static bool hash_key(unsigned char hash[32], X509 *cert)
+{
+    unsigned char *spki = NULL;
+    const int len = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(cert), &spki);
+    const bool ok = len > 0 && EVP_Digest(spki, (size_t)len, hash, NULL, EVP_sha256(), NULL);
+    OPENSSL_free(spki);
+    return ok;
+}
+
 static bool describe(X509 *cert, char fingerprint[DL_CERT_PRINT], char pin[DL_CERT_PIN])
 {
-    unsigned char hash[32], *spki = NULL;
+    unsigned char hash[32];
     unsigned len = 0;
     if (!X509_digest(cert, EVP_sha256(), hash, &len) || len != sizeof hash) return false;
     for (size_t i = 0; i < sizeof hash; i++)
         snprintf(fingerprint + 3 * i, 4, "%02X%s", hash[i], i + 1 < sizeof hash ? ":" : "");
-    int spki_len = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(cert), &spki);
-    bool ok = spki_len > 0 && EVP_Digest(spki, (size_t)spki_len, hash, NULL, EVP_sha256(), NULL);
-    OPENSSL_free(spki);
-    if (!ok) return false;
+    if (!hash_key(hash, cert)) return false;
     int at = snprintf(pin, DL_CERT_PIN, "sha256//");
     EVP_EncodeBlock((unsigned char *)pin + at, hash, sizeof hash);
     return true;
@@ -146,5 +152,22 @@ diloco_status dl_cert_make(const char *cert_path, const char *key_path, const ch
     if (!status) status = write_both(cert, key, cert_path, key_path);
     X509_free(cert);
     EVP_PKEY_free(key);
+    return status;
+}
+
+diloco_status dl_cert_key_hash(char out[DL_CERT_KEY_HEX + 1], const char *cert_path)
+{
+    dl_buf text;
+    unsigned char hash[32];
+    dl_buf_init(&text, PEM_MAX);
+    diloco_status status = dl_file_read(&text, cert_path);
+    BIO *memory = status ? NULL : BIO_new_mem_buf(text.data, (int)text.len);
+    X509 *cert = memory ? PEM_read_bio_X509(memory, NULL, NULL, NULL) : NULL;
+    if (!status && (!cert || !hash_key(hash, cert)))
+        status = dl_fail(DILOCO_EPROTO, "%s holds no certificate in PEM", cert_path);
+    if (!status) dl_hex(out, hash, sizeof hash);
+    X509_free(cert);
+    BIO_free(memory);
+    dl_buf_deinit(&text);
     return status;
 }

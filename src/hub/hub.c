@@ -228,6 +228,9 @@ static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
 {
     if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
     if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
+    if (o->members_file) DL_TRY(dl_auth_read_members(&hub->auth, o->members_file));
+    if (o->members_file && !o->cert_file)
+        return dl_fail(DILOCO_EINVAL, "members show their keys over TLS: give a certificate too");
     return DILOCO_OK;
 }
 
@@ -255,15 +258,22 @@ static diloco_status read_pem(dl_buf *out, const char *path)
 /* With all signals blocked in its threads, so that they go to the program's own. */
 static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const char *key)
 {
-    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
-                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
-                                   {MHD_OPTION_END, 0, NULL}};
+    static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
+    /* MHD asks clients for certificates where it is told an authority; which it is does not matter,
+     * for what they show is judged by peer.c alone. */
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)versions},
+        {hub->auth.n_members ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
+         hub->auth.n_members ? (void *)(uintptr_t)cert : NULL},
+        {MHD_OPTION_END, 0, NULL}};
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     if (hub->tls)
         flags |= MHD_USE_TLS;
     else
-        tls[0] = tls[2];
+        tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     hub->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_step, hub, MHD_OPTION_EXTERNAL_LOGGER, on_log, hub,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, hub->options.max_connections,
@@ -317,7 +327,7 @@ static void hub_free(dl_hub *hub)
     dl_events_deinit(&hub->events);
     pthread_cond_destroy(&hub->stop);
     pthread_mutex_destroy(&hub->lock);
-    OPENSSL_cleanse(&hub->auth, sizeof hub->auth);
+    dl_auth_deinit(&hub->auth);
     free(hub);
 }
 
@@ -353,7 +363,7 @@ const char *dl_hub_url(const dl_hub *hub)
 
 bool dl_hub_is_open(const dl_hub *hub)
 {
-    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0;
+    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && hub->auth.n_members == 0;
 }
 
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))

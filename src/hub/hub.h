@@ -21,6 +21,7 @@ typedef struct dl_hub_options {
     const char *cert_file, *key_file; /* PEM; both or neither */
     const char *token_file;           /* NULL: no token is asked for */
     const char *s3_keys_file;         /* NULL: no S3 */
+    const char *members_file;         /* keys that may without a token; NULL: none. Needs TLS */
     uint64_t max_object;              /* bytes; 0: DL_HUB_MAX_OBJECT */
     unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
     bool insecure;                    /* listen beyond this machine without TLS */

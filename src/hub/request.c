@@ -166,10 +166,14 @@ static bool is_welcome(dl_request *r, dl_answer *refusal)
         return dl_hub_s3_is_welcome(r, refusal);
     }
     if (dl_hub_is_open(hub)) return true;
+    dl_public peer;
+    if (hub->auth.n_members && dl_request_peer(&peer, r) && dl_auth_is_member(&hub->auth, &peer))
+        return true;
     if (dl_auth_bearer(&hub->auth, dl_request_header(r, "Authorization"))) return true;
     *refusal = dl_refuse(r, 401, "AccessDenied",
                          "this hub asks for a token that it knows: "
-                         "Authorization: Bearer <token>");
+                         "Authorization: Bearer <token>%s",
+                         hub->auth.n_members ? ", or for a certificate of a member's key" : "");
     dl_answer_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
     return false;
 }

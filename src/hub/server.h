@@ -109,6 +109,9 @@ struct dl_request {
 
 const char *dl_request_header(const dl_request *r, const char *name); /* NULL: none */
 
+/* The Ed25519 key that the client has shown that it has; false: none. */
+bool dl_request_peer(dl_public *out, const dl_request *r);
+
 /* A handle of the bucket's store. */
 DL_MUST_CHECK diloco_status dl_hub_bucket_open(dl_store **out, const dl_request *r, bool create);
 /* Is the bucket there? Else a refusal. */

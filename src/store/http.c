@@ -6,14 +6,18 @@
  *
  *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
  *     DILOCO_HUB_CA          PEM file: who signed the hub's certificate (a self-signed one: itself)
- *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures */
+ *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures
+ *     DILOCO_KEY             this machine's key (base/sign.h), else where it usually is: shown to
+ *                            a hub that asks for one, as a certificate of itself */
 
 #include "base/log.h"
+#include "base/sign.h"
 #include "base/text.h"
 #include "store/ear.h"
 #include "store/sse.h"
 #include "store/web_read.h"
 
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +27,7 @@ enum {
     WHAT_MAX = DL_KEY_MAX + 256,
     PAGE_MAX = 1 << 20, /* bytes of a page of a listing */
     TOKEN_MAX = 4096,
+    PEM_MAX = 8192,
     PREFIX_MAX = 200,      /* so that every key of a run fits behind it */
     RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once */
     CONNECTIONS = 4,
@@ -35,7 +40,8 @@ typedef struct http_place {
     char *bucket;        /* the path's first component */
     char *prefix;        /* what stands before every key: "", or "more/" */
     char *authorization; /* the header, or NULL */
-    dl_web_options web;  /* its texts are the environment's */
+    dl_buf cert, secret; /* PEM of this machine's key; empty: it has none */
+    dl_web_options web;  /* its texts are the environment's, or of these two */
 } http_place;
 
 typedef struct http_store {
@@ -66,10 +72,11 @@ typedef struct call {
 
 static diloco_status bad_url(const char *place)
 {
+    const size_t shown = strcspn(place, "#"); /* what is behind may be a join line's token */
     return dl_fail(DILOCO_EINVAL,
-                   "http://%.200s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
+                   "http://%.*s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
                    "letters, digits and ._=-, perhaps in folders",
-                   place);
+                   (int)dl_size_min(shown, 200), place);
 }
 
 /* "host:port/bucket/more" */
@@ -130,6 +137,30 @@ static diloco_status find_secrets(http_place *p, const char *scheme)
     if (made >= 0) return DILOCO_OK;
     p->authorization = NULL;
     return dl_fail(DILOCO_ENOMEM, "no memory for a token");
+}
+
+/* A key that others may read is not used, and the hub may do without: it has tokens too. */
+static diloco_status find_certificate(http_place *p)
+{
+    char usual[PATH_MAX];
+    const char *path = getenv("DILOCO_KEY");
+    dl_signer *signer;
+    if (!path && dl_signer_path(usual, sizeof usual)) return DILOCO_OK;
+    diloco_status status = dl_signer_open(&signer, path ? path : usual);
+    if (status == DILOCO_ENOENT && !path) return DILOCO_OK;
+    if (status && path) return dl_fail_context(status, "DILOCO_KEY");
+    if (status) {
+        dl_log(DILOCO_LOG_WARN, "%s; it is not shown to the hub", diloco_error_text());
+        return DILOCO_OK;
+    }
+    dl_buf_init(&p->cert, PEM_MAX);
+    dl_buf_init(&p->secret, PEM_MAX);
+    status = dl_signer_certificate(&p->cert, &p->secret, signer);
+    dl_signer_close(signer);
+    if (status) return status;
+    p->web.cert = dl_buf_str(&p->cert);
+    p->web.key = dl_buf_str(&p->secret);
+    return p->web.cert && p->web.key ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a key");
 }
 
 /* ---- requests */
@@ -218,6 +249,7 @@ static diloco_status open_place(http_store *s, const char *scheme, const char *p
     s->aborted = aborted;
     DL_TRY(cut_place(&s->place, scheme, place));
     DL_TRY(find_secrets(&s->place, scheme));
+    if (strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
     DL_TRY(dl_web_create(&s->web, &s->place.web, aborted));
     return find_bucket(s, create);
 }
@@ -242,6 +274,8 @@ static void http_close(void *self)
     if (s->place.authorization)
         OPENSSL_cleanse(s->place.authorization, strlen(s->place.authorization));
     free(s->place.authorization);
+    dl_cleanse(&s->place.cert);
+    dl_cleanse(&s->place.secret);
     free(s->place.base);
     free(s->place.bucket);
     free(s->place.prefix);

@@ -15,6 +15,7 @@
 
 #include <ctype.h>
 #include <curl/curl.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -49,7 +50,7 @@ typedef struct dl_web_slot {
 struct dl_web {
     CURLM *multi;
     const atomic_bool *aborted;
-    char *ca_file, *pin; /* owned; NULL: none */
+    char *ca_file, *pin, *cert, *key; /* owned; NULL: none */
     int tries;
     dl_rng jitter;
     dl_web_traffic traffic;
@@ -72,11 +73,15 @@ static void init_curl(void)
     curl_ready = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
+static bool keep(char **copy, const char *text)
+{
+    return !text || (*copy = strdup(text));
+}
+
 static diloco_status fill(dl_web *web, const dl_web_options *options)
 {
-    if (options && options->ca_file && !(web->ca_file = strdup(options->ca_file)))
-        return dl_fail(DILOCO_ENOMEM, "no memory for an HTTP client");
-    if (options && options->pin && !(web->pin = strdup(options->pin)))
+    if (options && !(keep(&web->ca_file, options->ca_file) && keep(&web->pin, options->pin) &&
+                     keep(&web->cert, options->cert) && keep(&web->key, options->key)))
         return dl_fail(DILOCO_ENOMEM, "no memory for an HTTP client");
     web->tries = options && options->tries ? options->tries : DL_WEB_TRIES;
     pthread_once(&curl_once, init_curl);
@@ -121,6 +126,9 @@ void dl_web_destroy(dl_web *web)
     curl_multi_cleanup(web->multi);
     free(web->ca_file);
     free(web->pin);
+    free(web->cert);
+    if (web->key) OPENSSL_cleanse(web->key, strlen(web->key));
+    free(web->key);
     free(web);
 }
 
@@ -320,6 +328,12 @@ static void set_tls(const slot *s)
 {
     const dl_web *web = s->web;
     if (web->ca_file) curl_easy_setopt(s->easy, CURLOPT_CAINFO, web->ca_file);
+    if (web->cert) {
+        struct curl_blob cert = {web->cert, strlen(web->cert), CURL_BLOB_NOCOPY};
+        struct curl_blob key = {web->key, strlen(web->key), CURL_BLOB_NOCOPY};
+        curl_easy_setopt(s->easy, CURLOPT_SSLCERT_BLOB, &cert);
+        curl_easy_setopt(s->easy, CURLOPT_SSLKEY_BLOB, &key);
+    }
     if (!web->pin) return; /* then curl verifies chain and name */
     curl_easy_setopt(s->easy, CURLOPT_PINNEDPUBLICKEY, web->pin);
     curl_easy_setopt(s->easy, CURLOPT_SSL_VERIFYPEER, 0L);

@@ -34,7 +34,8 @@ typedef struct dl_web_options {
     /* "sha256//<base64>" of the server's public key (curl's CURLOPT_PINNEDPUBLICKEY): then the
      * key alone is believed, whoever signed it and whatever its name. NULL: none. */
     const char *pin;
-    int tries; /* 0: DL_WEB_TRIES */
+    const char *cert, *key; /* PEM texts: who we are, where a server asks; NULL: nobody */
+    int tries;              /* 0: DL_WEB_TRIES */
 } dl_web_options;
 
 /* `options` may be NULL; its texts are copied. `aborted` is borrowed until destroy.

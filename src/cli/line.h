@@ -1,0 +1,19 @@
+/* line.h - a join line: all that a machine needs to reach a run at a hub (docs/hub.md).
+ *
+ *     https://HOST:PORT/RUN#<64 hex digits>[.<token>]
+ *
+ * The digits are SHA-256 of the public key of the hub's certificate, which is then believed and no
+ * other. What is behind the # is a secret and never sent as it is: it goes into this process's
+ * environment (DILOCO_HUB_PIN, DILOCO_HUB_TOKEN), which the replicas started from it inherit, and
+ * is blotted out of the argument that held it. */
+#ifndef DL_CLI_LINE_H
+#define DL_CLI_LINE_H
+
+#include "cli/cli.h"
+
+/* The target and --store of a command: a join line becomes its url; "-" and "@FILE", of join, the
+ * url of the line that stdin or the file holds. DILOCO_EINVAL: it is no join line (the text never
+ * holds what is behind the #). */
+DL_MUST_CHECK diloco_status dl_line_take(dl_args *args);
+
+#endif
