@@ -22,6 +22,7 @@
  *   I7  who has seen a later life of itself does nothing more
  *   I8  what a live heartbeat needs is not collected
  *   I9  what a replica sends is what it took
+ *   I10 who was rejected too often counts in no entry until its ban is over
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/open.h"
@@ -76,6 +77,17 @@ static void choose_deal(sim *s)
     if (s->exact) set(&s->config, "server.diloco.local_mix", "0");
 }
 
+/* In every other seed, where there is more than one contribution to an entry. */
+static void choose_checks(sim *s)
+{
+    s->checks = s->seed % 2 == 0 && !s->schedule.async;
+    if (!s->checks) return;
+    set(&s->config, "check.norm", "100");
+    set(&s->config, "check.cosine", "-0.99");
+    set(&s->config, "check.ban_after", SIM_BAN_AFTER);
+    set(&s->config, "check.ban_entries", SIM_BAN_ENTRIES);
+}
+
 /* Fragments, schedule and overlap; every other seed is vanilla. */
 static void choose_shape(sim *s)
 {
@@ -101,6 +113,7 @@ static void choose_shape(sim *s)
     if (dl_schedule_of(&s->schedule, &s->config, (int)s->n_fragments))
         DIE(s, "%s", diloco_error_text());
     choose_deal(s);
+    choose_checks(s);
 }
 
 static void configure(sim *s)

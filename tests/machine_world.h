@@ -26,6 +26,7 @@ typedef struct world_put { /* an object under c/ */
     int n_bad;       /* readings that will be refused; -1: all */
     const char *why; /* NULL: "checksum" */
     uint64_t samples;
+    double norm2;
 } world_put;
 
 typedef struct world {
@@ -47,6 +48,7 @@ typedef struct world {
     const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
     double train_s, upload_s;
     int n_damaged_reads;   /* readings of log/ that come cut short */
+    const double *gram;    /* of JUDGE */
     bool numeric;          /* COMPUTE is not finite */
     bool lossy;            /* CREATE keeps nothing */
     int n_lost_combined;   /* readings of x/ that find nothing */
@@ -109,7 +111,8 @@ static inline world_put *put(world *w, uint64_t entry, const char *replica, uint
 {
     CHECK(w->n_put < WORLD_PUT);
     world_put *p = &w->put[w->n_put++];
-    *p = (world_put){.entry = entry, .life = life_of(replica, generation), .samples = 5};
+    *p =
+        (world_put){.entry = entry, .life = life_of(replica, generation), .samples = 5, .norm2 = 1};
     return p;
 }
 
@@ -294,7 +297,7 @@ static inline void answer_fetch(world *w, dl_event *event)
         facts = (dl_contribution){
             .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};
         event->facts = &facts;
-        event->norm2 = 1;
+        event->norm2 = p->norm2;
     }
     w->n_fresh += w->ask.fresh;
 }
@@ -390,6 +393,9 @@ static inline void step(world *w)
         break;
     case DL_ASK_FETCH:
         answer_fetch(w, &event);
+        break;
+    case DL_ASK_JUDGE:
+        event.gram = w->gram;
         break;
     case DL_ASK_COMBINE:
         answer_combine(w, &event);

@@ -22,6 +22,9 @@ enum {
     MAX_LIES = 64
 };
 
+#define SIM_BAN_AFTER   "1"
+#define SIM_BAN_ENTRIES "2"
+
 /* What has to have happened, if the invariants are to mean anything: over many seeds each. */
 #define SIM_HAPPENINGS(X)                                                                          \
     X(UNREACHABLE, "calls that the store did not answer")                                          \
@@ -61,6 +64,10 @@ enum {
     X(RESUMED_UNDER_WAY, "lives that began with contributions under way")                          \
     X(LATE_ADOPT, "replicas passed over that took the shared model (adopt)")                       \
     X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
+    X(BOAST, "movements that a liar made too long")                                                \
+    X(JUDGED, "contributions rejected by a commit")                                                \
+    X(BANNED, "replicas banned")                                                                   \
+    X(BACK, "members that had been banned before")                                                 \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
     X(REJECT, "contributions refused")                                                             \
@@ -168,6 +175,7 @@ typedef struct sim {
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
     uint64_t n_void_lies;    /* or has in entries that are void for another reason */
     uint64_t commits, aborts, crashes;
+    bool checks;       /* contributions are judged, and a liar boasts, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
     uint64_t counted;  /* samples of dealt data, and whether all contributions were there to tell */
     bool all_counted;
@@ -230,7 +238,7 @@ void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */
 void sim_check_life(const replica *r);                                 /* I7 */
 void sim_check_removal(const sim *s, const char *key);                 /* I8 */
 void sim_check_ends(const sim *s);                                     /* I4 */
-void sim_check_log(sim *s); /* I1 to I3, I6, at the end */
+void sim_check_log(sim *s); /* I1 to I3, I6, I10, at the end */
 void sim_audit(sim *s);     /* I5, I3 of dealt data */
 void sim_count_shared_seat(const replica *r, const dl_entry *entry);
 void sim_print_happenings(void);

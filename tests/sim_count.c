@@ -71,6 +71,12 @@ void sim_on_note(void *user, const dl_note *n)
     case DL_NOTE_LATE:
         sim_count(keep ? SIM_LATE_KEEP : SIM_LATE_ADOPT, true);
         break;
+    case DL_NOTE_JUDGED:
+        sim_count(SIM_JUDGED, true);
+        break;
+    case DL_NOTE_BANNED:
+        sim_count(SIM_BANNED, true);
+        break;
     case DL_NOTE_DEADLINE:
     case DL_NOTE_SILENT:
         break;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double PATIENCE = 30, P_PAUSE = 0.0005;
+static const double PATIENCE = 30, P_PAUSE = 0.0005, P_BOAST = 0.2;
 
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
@@ -22,6 +22,10 @@ static void train_a_step(replica *r)
 {
     for (size_t i = 0; i < N_FLOATS; i++)
         r->w[i] -= 0.01f * (r->w[i] + pull(r, r->next_sample, i));
+    if (r->liar && r->sim->checks && sim_chance(r->sim, P_BOAST)) {
+        r->w[0] += 1e4f;
+        sim_count(SIM_BOAST, true);
+    }
     r->pace.position++;
     r->next_sample++;
     r->step++;

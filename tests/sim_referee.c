@@ -264,6 +264,31 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
     dl_buf_deinit(&bytes);
 }
 
+/* I10, told from the log by nobody's code but this. */
+typedef struct outlaws {
+    char names[MAX_REPLICAS * ENTRIES][DL_REPLICA_MAX + 1];
+    uint64_t until[MAX_REPLICAS * ENTRIES];
+    size_t n;
+} outlaws;
+
+static void check_bans(const sim *s, outlaws *o, const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        for (size_t k = 0; k < o->n; k++) {
+            if (strcmp(o->names[k], entry->members[i].life.replica) != 0) continue;
+            sim_count(SIM_BACK, true);
+            if (entry->entry < o->until[k])
+                DIE(s, "I10: entry %llu counts %s, which is banned until entry %llu",
+                    (unsigned long long)entry->entry, o->names[k], (unsigned long long)o->until[k]);
+        }
+    for (size_t i = 0; i < entry->n_rejected; i++) {
+        const char *why = entry->rejected[i].reason;
+        if (strcmp(why, "norm") != 0 && strcmp(why, "cosine") != 0) continue;
+        strcpy(o->names[o->n], entry->rejected[i].life.replica);
+        o->until[o->n++] = entry->entry + 1 + strtoull(SIM_BAN_ENTRIES, NULL, 10);
+    }
+}
+
 static bool is_lie(const sim *s, const dl_combined_at *combined)
 {
     for (size_t i = 0; combined->there && i < MAX_LIES && i < s->n_told; i++)
@@ -276,7 +301,9 @@ void sim_check_log(sim *s)
     dl_entry *entry = &s->entry;
     dl_buf text;
     static ranges r;
+    static outlaws o;
     memset(&r, 0, sizeof r);
+    o.n = 0;
     r.s = s;
     s->counted = 0;
     s->all_counted = true;
@@ -294,6 +321,7 @@ void sim_check_log(sim *s)
             entry->commit && dl_hash_equal(entry->result, s->moved[e]); /* not void */
         if (entry->commit && s->has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
+        if (valid) check_bans(s, &o, entry);
         s->n_lies += valid && is_lie(s, &entry->combined);
         s->n_void_lies += !valid && is_lie(s, &entry->combined);
         if (!s->dealt && !in_order(s))

@@ -60,6 +60,8 @@ typedef struct diloco_config {
     dl_config_name fragment_pattern, schedule, overlap;
     double local_mix;
     double trim, clip_radius;
+    double check_norm, check_element, check_cosine, check_copy;
+    int64_t ban_after, ban_entries;
     int64_t byzantine, bucket_size;
     dl_config_name pre_aggregation, robust_fallback, rescale;
 
@@ -111,6 +113,11 @@ const char *dl_config_origin(const dl_config *config, const char *name);
 bool dl_config_given(const dl_config *config, const char *name);
 
 /* Do logical clients train (docs/federated.md), and not the replicas themselves? */
+/* Are contributions compared with each other by their directions? */
+static inline bool dl_config_checks_directions(const dl_config *config)
+{
+    return config->check_cosine > -1 || (config->check_copy > 0 && config->check_copy < 1);
+}
 static inline bool dl_config_federated(const dl_config *config)
 {
     return config->total_clients > 0;

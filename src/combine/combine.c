@@ -39,6 +39,7 @@ diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
                              .trim = (uint64_t)llround(config->trim * 1e9),
                              .byzantine = (size_t)config->byzantine,
                              .bucket_size = (size_t)config->bucket_size,
+                             .checked = dl_config_checks_directions(config),
                              .clip_radius = config->clip_radius,
                              .rescale = strcmp(config->rescale, "median_norm") == 0,
                              .fall_back = strcmp(config->robust_fallback, "mean") == 0};

@@ -61,6 +61,7 @@ typedef struct dl_combine_rule {
     size_t bucket_size; /* of bucketing */
     double clip_radius; /* of centered_clip: median distances */
     bool rescale;       /* robust rules: G gets the median of the members' norms */
+    bool checked;       /* dot products are also wanted before (dl_outer_gram) */
     bool fall_back;     /* with fewer members than are needed: to the weighted mean, or refuse */
 } dl_combine_rule;
 

@@ -18,7 +18,8 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
                             size_t max_members, size_t max_parts)
 {
     const size_t n = max_members;
-    bool mixes = rule->mixing != DL_MIX_NONE, measures = mixes || rule->combiner->measure;
+    bool mixes = rule->mixing != DL_MIX_NONE,
+         measures = mixes || rule->combiner->measure || rule->checked;
     size_t parts = rule->combiner->measure == DL_MEASURE_TENSORS ? max_parts : 1;
     size_t square = measures ? dl_size_mul(&square, n + 1, n + 1) ? square : SIZE_MAX : 0, all;
     if (!dl_size_mul(&all, square, parts)) all = SIZE_MAX;
@@ -81,6 +82,19 @@ static void fill_grams(dl_combine_plan *plan)
 const double *dl_combine_plan_gram(const dl_combine_plan *plan)
 {
     return plan->measure ? plan->whole : NULL;
+}
+
+void dl_combine_plan_measure(dl_combine_plan *plan, size_t n_members)
+{
+    plan->n_members = plan->n_rows = n_members;
+    plan->n_parts = 1;
+    plan->measure = DL_MEASURE_WHOLE;
+}
+
+const double *dl_combine_plan_measured(dl_combine_plan *plan)
+{
+    fill_grams(plan);
+    return plan->whole;
 }
 
 /* ---- mixing */

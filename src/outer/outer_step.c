@@ -603,6 +603,16 @@ static void plan_nothing(step *s)
     s->n_sums = 1;
 }
 
+const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                            dl_pool *pool)
+{
+    const dl_fragment_shape *shape = &args->manifest->fragments[args->fragment];
+    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    dl_combine_plan_measure(&scratch->plan, args->n_members);
+    dl_step_measure(args, NULL, scratch, shape->n_trained + shape->n_averaged, pool);
+    return dl_combine_plan_measured(&scratch->plan);
+}
+
 diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
                                const dl_outer_step_args *args, dl_outer_step_facts *facts,
                                dl_outer_scratch *scratch, dl_pool *pool)

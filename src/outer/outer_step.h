@@ -123,4 +123,9 @@ DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment
                                              dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                              dl_pool *pool);
 
+/* The dot products of the members alone: [n_members^2], in the scratch until its next use, whose
+ * rule says that it is checked. Of args the members, their form and where they belong count. */
+const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                            dl_pool *pool);
+
 #endif

@@ -2,6 +2,7 @@
 #include "run/closing.h"
 
 #include "run/clients.h"
+#include "run/judge.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,12 +27,31 @@ static bool has_roster(const dl_closing *c)
            c->control->entry > c->control->n_later; /* from L on */
 }
 
+/* Who was rejected in reading is as good as there: the entry will name it (P27). */
+static bool nobody_is_missing(const dl_closing *c)
+{
+    const dl_roster *roster = &c->control->roster;
+    size_t missing = dl_known_n_missing(c->known, roster);
+    for (size_t i = 0; i < roster->n && dl_judge_is_on(c->config); i++)
+        missing -= !dl_known_is_there(c->known, roster->names[i]) &&
+                   !dl_known_passes(c->known, roster->names[i]) &&
+                   dl_judge_has_rejected(c->known, roster->names[i]);
+    return missing == 0;
+}
+
+/* Of entries without a roster. */
+static bool all_answered(const dl_closing *c)
+{
+    return dl_known_n_answered(c->known) + dl_bans_n(c->control->bans) >=
+           (size_t)c->config->replicas;
+}
+
 static bool all_there(const dl_closing *c)
 {
     const size_t n = dl_known_n_counting(c->known);
     if (n == 0) return false;
-    if (has_roster(c)) return dl_known_n_missing(c->known, &c->control->roster) == 0;
-    if (dl_known_n_answered(c->known) >= (size_t)c->config->replicas) return true;
+    if (has_roster(c)) return nobody_is_missing(c);
+    if (all_answered(c)) return true;
     const dl_time timeout = dl_time_from_seconds(c->config->start_timeout_s);
     return c->now >= dl_time_after(c->began, timeout) && n >= (size_t)c->config->min_replicas;
 }
@@ -41,8 +61,8 @@ static bool nobody_gives(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
     if (dl_known_n_counting(c->known) > 0) return false;
-    if (has_roster(c)) return roster->n > 0 && dl_known_n_missing(c->known, roster) == 0;
-    return dl_known_n_answered(c->known) >= (size_t)c->config->replicas;
+    if (has_roster(c)) return roster->n > 0 && nobody_is_missing(c);
+    return all_answered(c);
 }
 
 static dl_verdict commit(void)

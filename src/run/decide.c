@@ -5,6 +5,7 @@
 #include "run/machine_parts.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- closing: P9, P10, P11 --------------------------------------------------------------- */
 
@@ -18,7 +19,8 @@ static dl_draft_source draft_source(const dl_machine *m)
                              .n_commits = m->n_commits[dl_machine_fragment(m)],
                              .snapshot = m->snapshot_known,
                              .scratch = m->scratch,
-                             .simulated_s = m->simulated ? m->simulated_s : 0};
+                             .simulated_s = m->simulated ? m->simulated_s : 0,
+                             .bans = m->bans};
 }
 
 static dl_ask create(dl_machine *m)
@@ -63,6 +65,21 @@ static bool may_create(const dl_machine *m)
     return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
 }
 
+/* P27: with those that would count, before any is used. */
+static dl_ask judge(dl_machine *m)
+{
+    for (size_t i = 0; i < m->known.n; i++)
+        if (m->known.at[i].worth == DL_VALID) m->known.at[i].refused = NULL;
+    const dl_draft_source from = draft_source(m);
+    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
+    m->judge.n = m->draft.entry.n_members;
+    memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
+    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_JUDGING);
+    a.slots = m->judge.slots;
+    a.n_slots = m->judge.n;
+    return a;
+}
+
 static dl_ask draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
@@ -79,6 +96,17 @@ static dl_ask draft_emptied(dl_machine *m, const char *reason)
     dl_draft_abort(&m->draft, &from, reason);
     m->draft.entry.emptied = true;
     return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+static dl_ask commit(dl_machine *m)
+{
+    return dl_judge_is_on(m->a.config) ? judge(m) : draft_commit(m);
+}
+
+dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
+{
+    dl_judge_all(&m->judge, m->a.config, &m->known, event->gram);
+    return draft_commit(m);
 }
 
 static dl_ask wait_until(dl_machine *m, dl_time until)
@@ -116,7 +144,7 @@ static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
     if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
-        return draft_commit(m);
+        return commit(m);
     case DL_VERDICT_ABORT:
         return verdict->nobody && m->a.config->plato_compat ? draft_emptied(m, verdict->reason)
                                                             : draft_abort(m, verdict->reason);

@@ -4,6 +4,7 @@
 #include "run/async.h"
 #include "run/clients.h"
 #include "run/fold.h"
+#include "run/judge.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,17 +40,63 @@ static dl_member member_of(const dl_known *k)
                        .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
 }
 
+/* They have kept their places until here: who would get one of these was not judged with the
+ * others. */
+static void leave_out_refused(dl_entry *d, const dl_known_table *known)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < d->n_members; i++)
+        if (!dl_known_find(known, &d->members[i].life)->refused) d->members[left++] = d->members[i];
+    d->n_members = left;
+}
+
 static void put_members(dl_draft *draft, const dl_known_table *known, const dl_ledger *ledger)
 {
     dl_entry *d = &draft->entry;
     d->n_members = 0;
     for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
         const dl_known *k = &known->at[i];
-        if (!dl_known_counts(known, k)) continue;
+        const bool refused = k->worth == DL_VALID && dl_known_is_refused(known, k);
+        if (!dl_known_counts(known, k) && !refused) continue;
         const dl_member member = member_of(k);
         if (!ledger || dl_ledger_has_room(ledger, d, &member)) put_member(d, &member);
     }
+    leave_out_refused(d, known);
     dl_known_slots(draft->slots, known, d);
+}
+
+static bool is_named(const dl_entry *d, const char *replica)
+{
+    for (size_t i = 0; i < d->n_members; i++)
+        if (!strcmp(d->members[i].life.replica, replica)) return true;
+    for (size_t i = 0; i < d->n_rejected; i++)
+        if (!strcmp(d->rejected[i].life.replica, replica)) return true;
+    return false;
+}
+
+static void put_rejected(dl_entry *d, const dl_known_table *known)
+{
+    d->n_rejected = 0;
+    for (size_t i = 0; i < known->n && d->n_members + d->n_rejected < d->cap_members; i++) {
+        const dl_known *k = &known->at[i];
+        if (!dl_known_is_refused(known, k) || !dl_judge_names(k->refused)) continue;
+        if (is_named(d, k->life.replica)) continue;
+        size_t at = d->n_rejected++;
+        for (; at > 0 && dl_life_compare(&d->rejected[at - 1].life, &k->life) > 0; at--)
+            d->rejected[at] = d->rejected[at - 1];
+        d->rejected[at] = (dl_rejected){.life = k->life, .bytes = k->len};
+        snprintf(d->rejected[at].reason, sizeof d->rejected[at].reason, "%s", k->refused);
+    }
+}
+
+static void put_bans(dl_entry *d, const dl_draft_source *from)
+{
+    const dl_bans *bans = from->args->control->bans;
+    d->bans = (dl_entry_bans){.there = bans != NULL};
+    if (!bans) return;
+    dl_bans_copy(from->bans, bans);
+    dl_bans_fold(from->bans, d->entry, d);
+    d->bans.digest = dl_bans_digest(from->bans);
 }
 
 /* The ledger behind the draft. */
@@ -95,6 +142,8 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->simulated_s = from->simulated_s;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a->control->ledger);
+    d->n_rejected = 0;
+    if (commit && dl_judge_is_on(a->config)) put_rejected(d, from->known);
     d->loss = mean_loss(d);
     if (a->pace->schedule.async) {
         if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;
@@ -105,6 +154,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
         dl_fold_next_roster(&d->roster, a->control, d, from->silent);
     }
     put_deal(d, from);
+    put_bans(d, from);
 }
 
 static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
@@ -165,11 +215,22 @@ static bool same_bits(const float *a, const float *b, size_t n)
     return memcmp(x, y, n * sizeof *a) == 0;
 }
 
+static bool same_rejected(const dl_entry *a, const dl_entry *b)
+{
+    if (a->n_rejected != b->n_rejected) return false;
+    for (size_t i = 0; i < a->n_rejected; i++)
+        if (!dl_life_equal(&a->rejected[i].life, &b->rejected[i].life) ||
+            strcmp(a->rejected[i].reason, b->rejected[i].reason) != 0)
+            return false;
+    return true;
+}
+
 bool dl_draft_same_step(const dl_entry *a, const dl_entry *b)
 {
     if (a->commit != b->commit || a->n_members != b->n_members) return false;
     if (a->combined.there != b->combined.there) return false;
     if (a->combined.there && !dl_hash_equal(a->combined.body, b->combined.body)) return false;
+    if (!same_rejected(a, b)) return false;
     if (!same_bits(a->scalars, b->scalars, DL_OUTER_MAX_SCALARS)) return false;
     for (size_t i = 0; i < a->n_members; i++) {
         const dl_member *x = &a->members[i], *y = &b->members[i];

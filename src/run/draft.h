@@ -24,6 +24,7 @@ typedef struct dl_draft_source {
     dl_hash base; /* of the fragment now */
     uint64_t n_commits, snapshot;
     dl_ledger *scratch; /* where control has a ledger */
+    dl_bans *bans;      /* likewise, of its bans */
     double simulated_s; /* that the round takes; 0: it takes real time */
 } dl_draft_source;
 
@@ -37,8 +38,8 @@ void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *re
 /* An abort by which the args' self becomes the single committer (P26). */
 void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from);
 
-/* Do both commit the same members with the same weights and scalars? Then they give the same
- * result, and who lost the race for the name need not compute again. */
+/* Do both commit the same members with the same weights and scalars, and reject the same? Then they
+ * give the same result, and who lost the race for the name need not compute again. */
 bool dl_draft_same_step(const dl_entry *a, const dl_entry *b);
 
 #endif

@@ -7,7 +7,8 @@
  * 2. Weights are finite and in [0, 1]; scalars and the next lr and mu are finite.
  * 3. A commit has a member. An abort has a reason and changes nothing: result is base.
  * 4. The roster ascends in dl_replica_compare order.
- * 5. Only a commit names a combined update. */
+ * 5. Only a commit names a combined update, or rejects.
+ * 6. The rejected ascend like the members; no replica is there twice, or among the members. */
 #include "run/entry.h"
 
 #include "run/fields.h"
@@ -25,10 +26,12 @@ diloco_status dl_entry_init(dl_entry *out, size_t max_members)
 {
     *out = (dl_entry){0};
     size_t name = sizeof *out->roster.names, misses = sizeof *out->roster.misses, bytes;
-    if (!dl_size_mul(&bytes, max_members, sizeof(dl_member) + name + misses)) bytes = SIZE_MAX;
+    const size_t each = sizeof(dl_member) + sizeof(dl_rejected) + name + misses;
+    if (!dl_size_mul(&bytes, max_members, each)) bytes = SIZE_MAX;
     out->members = calloc(1, dl_size_max(bytes, 1));
     if (!out->members) return dl_fail(DILOCO_ENOMEM, "no memory for %zu members", max_members);
-    out->roster.misses = (uint32_t *)(void *)(out->members + max_members);
+    out->rejected = (dl_rejected *)(void *)(out->members + max_members);
+    out->roster.misses = (uint32_t *)(void *)(out->rejected + max_members);
     out->roster.names = (void *)(out->roster.misses + max_members);
     out->cap_members = out->roster.cap = max_members;
     return DILOCO_OK;
@@ -146,6 +149,33 @@ static diloco_status check_members(const dl_entry *e, diloco_status status)
     return DILOCO_OK;
 }
 
+static bool is_word(const char *text)
+{
+    for (const char *c = text; *c; c++)
+        if (!(*c >= 'a' && *c <= 'z') && *c != '-') return false;
+    return *text != 0;
+}
+
+static diloco_status check_rejected(const dl_entry *e, diloco_status status)
+{
+    if (!e->commit && e->n_rejected) return dl_fail(status, "an abort that rejects");
+    if (e->n_rejected > e->cap_members - e->n_members)
+        return dl_fail(status, "more than %zu members and rejected", e->cap_members);
+    for (size_t i = 0, m = 0; i < e->n_rejected; i++) {
+        const dl_rejected *r = &e->rejected[i];
+        if (!is_word(r->reason)) return dl_fail(status, "rejected for what is no reason");
+        if (i && dl_replica_compare(r[-1].life.replica, r->life.replica) >= 0)
+            return dl_fail(status, "rejected %s is not behind %s", r->life.replica,
+                           r[-1].life.replica);
+        while (m < e->n_members &&
+               dl_replica_compare(e->members[m].life.replica, r->life.replica) < 0)
+            m++;
+        if (m < e->n_members && !strcmp(e->members[m].life.replica, r->life.replica))
+            return dl_fail(status, "%s is a member and rejected", r->life.replica);
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status check_reason(const dl_entry *e, diloco_status status)
 {
     if (!*e->reason) return dl_fail(status, "an abort without a reason");
@@ -168,6 +198,7 @@ static diloco_status check_raw(const dl_entry *e, diloco_status status)
 static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_status status)
 {
     DL_TRY(check_members(e, status));
+    DL_TRY(check_rejected(e, status));
     if (e->commit && e->n_members) DL_TRY(check_raw(e, status));
     if (e->commit && e->n_members == 0) return dl_fail(status, "a commit without members");
     if (e->emptied && (e->commit || e->n_members > 0))
@@ -202,6 +233,20 @@ static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
     dl_json_u64(j, "bytes", m->bytes);
     dl_json_f64(j, "loss", m->loss);
     if (m->held) dl_json_u64(j, "held", m->held);
+    dl_json_end(j);
+}
+
+static void write_rejected(dl_json *j, const dl_entry *e)
+{
+    if (!e->n_rejected) return;
+    dl_json_array(j, "rejected");
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        dl_json_object(j, NULL);
+        dl_json_life(j, "life", &e->rejected[i].life);
+        dl_json_u64(j, "bytes", e->rejected[i].bytes);
+        dl_json_str(j, "reason", e->rejected[i].reason);
+        dl_json_end(j);
+    }
     dl_json_end(j);
 }
 
@@ -247,6 +292,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     for (size_t i = 0; i < entry->n_members; i++)
         write_member(&j, &entry->members[i], entry->entry);
     dl_json_end(&j);
+    write_rejected(&j, entry);
     if (entry->combined.there) write_combined(&j, &entry->combined);
     dl_json_object(&j, "scalars");
     for (int i = 0; i < outer->n_scalars; i++)
@@ -259,6 +305,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     dl_json_f32_bits(&j, "next_lr", entry->next_lr);
     dl_json_f32_bits(&j, "next_mu", entry->next_mu);
     write_deal(&j, &entry->deal);
+    if (entry->bans.there) dl_json_hash(&j, "bans", entry->bans.digest);
     dl_json_bool(&j, "last", entry->last);
     return dl_sealed_end(&j, start);
 }
@@ -314,6 +361,25 @@ static diloco_status read_members(dl_entry *out, dl_json_value array)
             return dl_fail(DILOCO_EPROTO, "more than %zu members", out->cap_members);
         diloco_status status = read_member(&out->members[out->n_members], out->entry, it.value);
         if (status) return dl_fail_context(status, "member %zu", it.index);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_rejected(dl_entry *out, dl_json_value root)
+{
+    const dl_json_value array = dl_json_get(root, "rejected");
+    out->n_rejected = 0;
+    if (array.type == DL_JSON_MISSING) return DILOCO_OK;
+    if (array.type != DL_JSON_ARRAY) return dl_fail(DILOCO_EPROTO, "\"rejected\" is no array");
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it); out->n_rejected++) {
+        if (out->n_rejected == out->cap_members)
+            return dl_fail(DILOCO_EPROTO, "more than %zu are rejected", out->cap_members);
+        dl_rejected *r = &out->rejected[out->n_rejected];
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "rejected %zu is not an object", it.index);
+        DL_TRY(dl_json_read_life(&r->life, it.value, "life"));
+        DL_TRY(dl_json_read_u64(&r->bytes, it.value, "bytes", UINT64_MAX));
+        DL_TRY(dl_json_read_str(r->reason, sizeof r->reason, it.value, "reason"));
     }
     return DILOCO_OK;
 }
@@ -377,6 +443,8 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     DL_TRY(dl_json_read_f32_bits(&out->next_lr, root, "next_lr"));
     DL_TRY(dl_json_read_f32_bits(&out->next_mu, root, "next_mu"));
     DL_TRY(read_deal(&out->deal, root));
+    out->bans.there = dl_json_get(root, "bans").type != DL_JSON_MISSING;
+    if (out->bans.there) DL_TRY(dl_json_read_hash(&out->bans.digest, root, "bans"));
     return dl_json_read_bool(&out->last, root, "last");
 }
 
@@ -386,6 +454,7 @@ static diloco_status read_all(dl_entry *out, const void *text, size_t len, const
     DL_TRY(dl_sealed_open(&root, text, len, format));
     DL_TRY(read_head(out, root));
     DL_TRY(read_members(out, dl_json_get(root, "members")));
+    DL_TRY(read_rejected(out, root));
     DL_TRY(read_combined(&out->combined, root));
     DL_TRY(read_numbers(out, root, outer));
     DL_TRY(dl_roster_read(&out->roster, root));

@@ -13,7 +13,7 @@
 #include "run/signed.h"
 #include "tensor/manifest.h"
 
-enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15 };
+enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WORD_MAX = 15 };
 
 typedef struct dl_member {
     dl_life life;
@@ -26,6 +26,19 @@ typedef struct dl_member {
     double loss;
     uint32_t held; /* deal.h: it also used what it was dealt for so many entries before */
 } dl_member;
+
+/* A contribution that a commit does not count, and why: a word of judge.h. */
+typedef struct dl_rejected {
+    dl_life life;
+    uint64_t bytes; /* of the object */
+    char reason[DL_WORD_MAX + 1];
+} dl_rejected;
+
+/* The digest of the bans behind an entry (bans.h), in a run that bans. */
+typedef struct dl_entry_bans {
+    bool there;
+    dl_hash digest;
+} dl_entry_bans;
 
 /* What an entry says of the data that is dealt (deal.h). */
 typedef struct dl_entry_deal {
@@ -67,6 +80,8 @@ typedef struct dl_entry {
         result; /* state digests of the fragment; an abort has result = base, unless emptied */
     dl_member *members; /* [n_members], in dl_life_compare order; of an abort: who was there */
     size_t n_members, cap_members;
+    dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
+    size_t n_rejected;                   /* with the members at most cap_members */
     dl_combined_at combined;             /* of a commit */
     float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
     char reason[DL_REASON_MAX + 1];      /* of an abort */
@@ -78,6 +93,7 @@ typedef struct dl_entry {
     dl_roster roster;       /* for entry e + L */
     float next_lr, next_mu; /* for entry e + L */
     dl_entry_deal deal;
+    dl_entry_bans bans;
     bool last; /* no entry follows */
 } dl_entry;
 

@@ -423,7 +423,71 @@ TEST(a_thousand_members_fit_into_the_longest_text)
     dl_entry_deinit(&e);
 }
 
-TEST_MAIN(fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves, a_commit_reads_back_equal,
+/* One more, r3, between the members. */
+static dl_entry a_rejecting_entry(void)
+{
+    dl_entry e = an_entry();
+    e.rejected[0] = (dl_rejected){.life = life_of("r3", 7), .bytes = 99, .reason = "non-finite"};
+    e.n_rejected = 1;
+    e.bans = (dl_entry_bans){.there = true, .digest = dl_hash_bytes("bans", 4)};
+    return e;
+}
+
+TEST(p27_who_is_rejected_and_the_bans_read_back_equal)
+{
+    dl_entry e = a_rejecting_entry(), back;
+    dl_buf text = written(&e), again;
+    CHECK_OK(dl_entry_init(&back, 4));
+    CHECK_OK(dl_entry_read(&back, text.data, text.len, nesterov()));
+    CHECK_INT(1, back.n_rejected);
+    CHECK(dl_life_equal(&e.rejected[0].life, &back.rejected[0].life));
+    CHECK_INT(99, back.rejected[0].bytes);
+    CHECK_STR("non-finite", back.rejected[0].reason);
+    CHECK(back.bans.there && dl_hash_equal(back.bans.digest, e.bans.digest));
+    again = written(&back);
+    CHECK_INT(text.len, again.len);
+    CHECK_BYTES(text.data, again.data, text.len);
+    dl_buf_deinit(&text), dl_buf_deinit(&again);
+    dl_entry_deinit(&e), dl_entry_deinit(&back);
+}
+
+static void cannot_reject(dl_entry *e, const char *why)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    CHECK_STATUS(DILOCO_EINVAL, dl_entry_write(&text, e, nesterov()));
+    CHECK_CONTAINS(why, diloco_error_text());
+    dl_buf_deinit(&text);
+    dl_entry_deinit(e);
+}
+
+TEST(p27_no_member_is_rejected_nobody_twice_and_each_for_a_word)
+{
+    dl_entry e = a_rejecting_entry();
+    e.rejected[0].life = life_of("r2", 8);
+    cannot_reject(&e, "r2 is a member and rejected");
+    e = a_rejecting_entry();
+    e.rejected[1] = e.rejected[0];
+    e.n_members = 2, e.n_rejected = 2;
+    cannot_reject(&e, "rejected r3 is not behind r3");
+    e = a_rejecting_entry();
+    e.rejected[1] = e.rejected[0];
+    e.rejected[1].life = life_of("r4", 0);
+    e.n_rejected = 2; /* with three members */
+    cannot_reject(&e, "more than 4 members and rejected");
+    e = a_rejecting_entry();
+    strcpy(e.rejected[0].reason, "a\x1b[31m");
+    cannot_reject(&e, "no reason");
+    e = a_rejecting_entry();
+    e.commit = false;
+    e.result = e.base;
+    strcpy(e.reason, "silent");
+    cannot_reject(&e, "an abort that rejects");
+}
+
+TEST_MAIN(p27_who_is_rejected_and_the_bans_read_back_equal,
+          p27_no_member_is_rejected_nobody_twice_and_each_for_a_word,
+          fed_17_an_abort_of_nobody_may_name_the_state_that_it_leaves, a_commit_reads_back_equal,
           an_entry_that_names_a_combined_update_reads_back, an_entry_of_version_1_is_still_read,
           an_abort_reads_back_with_its_reason, what_no_reader_would_take_is_not_written,
           text_of_a_stranger_is_refused_by_the_member_that_is_wrong,

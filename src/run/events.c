@@ -300,6 +300,17 @@ void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, co
     finish(r, &j);
 }
 
+void dl_event_judged(dl_record *r, const dl_entry *entry, const dl_life *life, const char *reason)
+{
+    dl_json j = begin(r, "reject");
+    dl_json_u64(&j, "entry", entry->entry);
+    put_life(&j, "replica", life);
+    dl_json_str(&j, "reason", reason);
+    put_life(&j, "by", &entry->committer);
+    dl_json_bool(&j, "committed", true);
+    finish(r, &j);
+}
+
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text)
 {
     dl_log(DILOCO_LOG_WARN, "%s", text);

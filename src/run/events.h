@@ -66,6 +66,9 @@ void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *fac
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
                       dl_hash computed, const dl_life *committer, const char *what);
+/* … and one that a commit rejects. */
+void dl_event_judged(dl_record *record, const dl_entry *entry, const dl_life *life,
+                     const char *reason);
 void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
                      const char *reason);
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);

@@ -71,6 +71,39 @@ static void note_commit(dl_driver *d, const dl_note *n)
     note_combiner(d, n->entry);
 }
 
+/* Why, for whoever was rejected. */
+static const char *advice(const char *reason)
+{
+    static const char *const known[][2] = {
+        {"norm", "it moved check.norm times as far as most"},
+        {"zero", "it moved nothing"},
+        {"cosine",
+         "it points away from most others; is its data of another kind, its learning rate "
+         "too high?"},
+        {"copy", "it is another's, or nearly so; do two replicas train on the same data?"},
+        {"bound", "an element moved by more than check.element"},
+        {"non-finite", "it has a NaN or an infinity: training has diverged here"},
+        {"base", "it began from another state than the run's"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(known[i][0], reason)) return known[i][1];
+    return "it does not fit the run";
+}
+
+/* A contribution that the commit rejects. */
+static void note_judged(dl_driver *d, const dl_note *n)
+{
+    char text[512];
+    dl_event_judged(d->a.record, n->entry, &n->life, n->text);
+    if (strcmp(n->life.replica, d->a.self.replica) != 0) {
+        dl_log(DILOCO_LOG_WARN, "entry %llu: the contribution of %s is rejected: %s",
+               (unsigned long long)n->entry->entry, n->life.replica, n->text);
+        return;
+    }
+    snprintf(text, sizeof text, "entry %llu rejects this replica's contribution (%s): %s",
+             (unsigned long long)n->entry->entry, n->text, advice(n->text));
+    dl_event_warn(d->a.record, &d->context, "rejected", text);
+}
+
 static void on_note(void *user, const dl_note *n)
 {
     dl_driver *d = user;
@@ -91,6 +124,16 @@ static void on_note(void *user, const dl_note *n)
         dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
         dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
                (unsigned long long)entry, n->life.replica, diloco_error_text());
+        break;
+    case DL_NOTE_JUDGED:
+        note_judged(d, n);
+        break;
+    case DL_NOTE_BANNED:
+        snprintf(text, sizeof text,
+                 "%s is banned until entry %llu: %llu of its contributions were rejected",
+                 n->life.replica, (unsigned long long)n->until,
+                 (unsigned long long)d->a.run->config.ban_after);
+        dl_event_warn(d->a.record, &d->context, "banned", text);
         break;
     case DL_NOTE_VOID:
         snprintf(text, sizeof text, "entry %llu is void: %s", (unsigned long long)entry, n->text);

@@ -331,6 +331,22 @@ diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec
     return dl_fail(DILOCO_EPROTO, "%s has no key in this run: %s", replica, why);
 }
 
+static diloco_status do_judge(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)until;
+    if (!dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
+    for (size_t i = 0; i < ask->n_slots; i++)
+        x->members[i] = x->held[ask->slots[i]];
+    const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
+                                     .fragment = (int)ask->fragment,
+                                     .form = &x->forms[ask->fragment],
+                                     .outer = x->state.outer,
+                                     .n_members = ask->n_slots,
+                                     .members = x->members};
+    event->gram = dl_outer_gram(&args, x->scratch, x->a.pool);
+    return DILOCO_OK;
+}
+
 /* The newest life of each replica: its lives follow each other in a listing. */
 static diloco_status found_heartbeat(void *context, const char *key, size_t len)
 {
@@ -499,6 +515,7 @@ static const ask_fn asks[] = {
     [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
     [DL_ASK_LIST] = do_list,
     [DL_ASK_FETCH] = dl_exec_fetch,
+    [DL_ASK_JUDGE] = do_judge,
     [DL_ASK_COMBINE] = dl_exec_combine,
     [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
     [DL_ASK_COMPUTE] = do_compute,

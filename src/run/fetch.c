@@ -111,6 +111,11 @@ dl_store_speed dl_exec_speed(const dl_exec *x)
 
 /* ---- one reading ------------------------------------------------------------------------- */
 
+static float element_bound(const dl_config *config)
+{
+    return config->check_element > 0 ? (float)config->check_element : DL_ELEMENT_BOUND;
+}
+
 /* Where the overlap is one round, a round begins from the state before the entry that is still
  * under way, or from the newest (P21). */
 static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
@@ -130,7 +135,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .before = values ? now->theta : NULL,
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
-                                    .bound = DL_ELEMENT_BOUND,
+                                    .bound = element_bound(&x->a.run->config),
                                     .tensors = &x->a.run->manifest};
 }
 

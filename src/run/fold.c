@@ -73,6 +73,29 @@ static dl_terms newest(const dl_control *c)
     return c->n_later ? c->later[c->n_later - 1] : (dl_terms){c->roster, c->lr, c->mu};
 }
 
+static void leave_out(dl_roster *r, const char *replica)
+{
+    size_t at;
+    if (!dl_roster_has(r, replica, &at)) return;
+    memmove(r->names + at, r->names + at + 1, (r->n - at - 1) * sizeof r->names[0]);
+    memmove(r->misses + at, r->misses + at + 1, (r->n - at - 1) * sizeof r->misses[0]);
+    r->n--;
+}
+
+/* Nobody waits for who is banned, in whatever entry (P27). Where data is dealt, that was settled by
+ * the rosters as they were told. */
+static void ban(dl_control *c, uint64_t e, const dl_entry *entry)
+{
+    if (!c->bans) return;
+    dl_bans_fold(c->bans, e, entry);
+    for (size_t i = 0; i < c->bans->n; i++) {
+        if (!c->bans->at[i].until) continue;
+        leave_out(&c->roster, c->bans->at[i].replica);
+        for (size_t k = 0; k < c->n_later; k++)
+            leave_out(&c->later[k].roster, c->bans->at[i].replica);
+    }
+}
+
 void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
 {
     dl_terms room, *told = move_up(control, &room);
@@ -86,15 +109,7 @@ void dl_fold(dl_control *control, const dl_entry *entry, dl_hash digest)
     dl_roster_copy(&told->roster, &entry->roster);
     settle(control, told);
     if (control->ledger) dl_ledger_fold(control->ledger, entry, &entry->roster);
-}
-
-static void leave_out(dl_roster *r, const char *replica)
-{
-    size_t at;
-    if (!dl_roster_has(r, replica, &at)) return;
-    memmove(r->names + at, r->names + at + 1, (r->n - at - 1) * sizeof r->names[0]);
-    memmove(r->misses + at, r->misses + at + 1, (r->n - at - 1) * sizeof r->misses[0]);
-    r->n--;
+    ban(control, entry->entry, entry);
 }
 
 void dl_fold_void(dl_control *control, const dl_entry *entry, dl_hash digest)
@@ -110,6 +125,7 @@ void dl_fold_void(dl_control *control, const dl_entry *entry, dl_hash digest)
     settle(control, told);
     const dl_terms now = newest(control);
     if (control->ledger) dl_ledger_fold(control->ledger, NULL, &now.roster);
+    ban(control, control->entry - 1, NULL);
 }
 
 static bool has_member(const dl_entry *entry, const char *replica)

@@ -67,6 +67,26 @@ static void count_towards_snapshot(dl_machine *m)
     m->snapshot_at = m->now;
 }
 
+/* Whom the entry rejects, and whom that puts out (P27). */
+static void note_rejected(dl_machine *m)
+{
+    const dl_bans *bans = m->a.control->bans;
+    if (bans) dl_bans_copy(m->bans, bans);
+    if (bans) dl_bans_fold(m->bans, m->entry.entry, &m->entry);
+    for (size_t i = 0; i < m->entry.n_rejected; i++) {
+        const dl_rejected *r = &m->entry.rejected[i];
+        const uint64_t until = dl_bans_until(m->bans, r->life.replica);
+        dl_machine_note(
+            m, (dl_note){
+                   .kind = DL_NOTE_JUDGED, .entry = &m->entry, .life = r->life, .text = r->reason});
+        if (until && !dl_bans_has(bans, r->life.replica))
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_BANNED,
+                                         .entry = &m->entry,
+                                         .life = r->life,
+                                         .until = until});
+    }
+}
+
 /* Invariant 1: the only place where the log moves on. */
 static void folded(dl_machine *m, bool valid, bool counted)
 {
@@ -74,6 +94,7 @@ static void folded(dl_machine *m, bool valid, bool counted)
     const uint32_t f = dl_machine_fragment(m);
     const bool commit = valid && m->entry.commit;
     const dl_ledger *ledger = m->a.control->ledger;
+    if (commit) note_rejected(m);
     if (valid) {
         dl_fold(m->a.control, &m->entry, m->entry_digest);
         count_towards_snapshot(m);
@@ -160,27 +181,78 @@ static dl_ask fold_compute(dl_machine *m)
     return of_entry(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
 }
 
+/* P27: who reads all contributions sees for itself whether the verdicts are theirs; who takes what
+ * another has combined takes his word, and an audit looks. */
+static bool looks_at_verdicts(const dl_machine *m)
+{
+    return dl_judge_is_on(m->a.config) && (m->a.way == DL_WAY_ALLGATHER || m->a.audits);
+}
+
+static size_t n_named(const dl_machine *m)
+{
+    return m->entry.n_members + (looks_at_verdicts(m) && !m->judged ? m->entry.n_rejected : 0);
+}
+
+/* Of n_named: first the members, then who is rejected. */
+static dl_rejected named(const dl_machine *m, size_t i)
+{
+    const dl_entry *e = &m->entry;
+    if (i >= e->n_members) return e->rejected[i - e->n_members];
+    return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
+}
+
+/* Is what was read of it what the entry says, as far as a reading tells? */
+static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
+{
+    if (i < m->entry.n_members) return is_named(k, &m->entry.members[i]);
+    const char *reason = m->entry.rejected[i - m->entry.n_members].reason;
+    return k->worth == DL_VALID || (k->worth == DL_INVALID && !strcmp(k->refused, reason));
+}
+
+/* Members and valid ones that are rejected, in the order of their lives: as whoever wrote the entry
+ * had them before him. */
+static dl_ask fold_judge(dl_machine *m)
+{
+    const dl_entry *e = &m->entry;
+    m->judge.n = 0;
+    for (size_t i = 0, r = 0; i < e->n_members || r < e->n_rejected;) {
+        const bool rejected =
+            i == e->n_members ||
+            (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
+        const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
+        const dl_known *k = dl_known_find(&m->known, life);
+        if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
+    }
+    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_FOLD_JUDGING);
+    a.slots = m->judge.slots;
+    a.n_slots = m->judge.n;
+    return a;
+}
+
 /* All members are there. */
 static dl_ask fold_members(dl_machine *m)
 {
     dl_known_slots(m->slots, &m->known, &m->entry);
+    if (looks_at_verdicts(m) && !m->judged) return fold_judge(m);
     if (m->entry.combined.there) return of_entry(m, DL_ASK_COMBINE, DL_FOLD_COMBINING);
     return fold_compute(m);
 }
 
-static dl_known *known_member(dl_machine *m, size_t i)
+static dl_known *known_named(dl_machine *m, size_t i)
 {
-    const dl_member *member = &m->entry.members[i];
-    return dl_known_add(&m->known, &member->life, member->entry, member->bytes);
+    const dl_rejected it = named(m, i);
+    const bool member = i < m->entry.n_members;
+    return dl_known_add(&m->known, &it.life, member ? m->entry.members[i].entry : m->entry.entry,
+                        it.bytes);
 }
 
-static dl_ask fetch_member(dl_machine *m, const dl_known *known)
+static dl_ask fetch_named(dl_machine *m, const dl_known *known)
 {
     const bool again = m->n_recomputed > 0;
     dl_ask a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
-    for (size_t i = m->fold_member + 1; i < m->entry.n_members && !again; i++) {
-        const dl_known *k = known_member(m, i);
-        if (!k || (!is_named(k, &m->entry.members[i]) && !dl_machine_look_ahead(m, &a, k))) break;
+    for (size_t i = m->fold_member + 1; i < n_named(m) && !again; i++) {
+        const dl_known *k = known_named(m, i);
+        if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
     }
     return a;
 }
@@ -188,14 +260,13 @@ static dl_ask fetch_member(dl_machine *m, const dl_known *known)
 /* Make sure of each member's contribution, then compute. */
 static dl_ask fold_gather(dl_machine *m)
 {
-    for (; m->fold_member < m->entry.n_members; m->fold_member++) {
-        const dl_member *member = &m->entry.members[m->fold_member];
-        const dl_known *k = known_member(m, m->fold_member);
+    for (; m->fold_member < n_named(m); m->fold_member++) {
+        const dl_known *k = known_named(m, m->fold_member);
         if (!k)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
                                               (unsigned long long)m->entry.entry));
-        if (!is_named(k, member) || m->n_recomputed) return fetch_member(m, k);
+        if (!is_as_named(m, m->fold_member, k) || m->n_recomputed) return fetch_named(m, k);
     }
     return fold_members(m);
 }
@@ -204,6 +275,7 @@ static dl_ask fold_gather(dl_machine *m)
 static dl_ask fold_gather_or_fetch(dl_machine *m)
 {
     m->fold_member = 0;
+    m->judged = false;
     const bool combines = (m->a.audits || m->recombines) && !m->disputed;
     if (m->entry.combined.there && !combines)
         return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
@@ -225,8 +297,7 @@ static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char 
     if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
     return dl_machine_fail(
         m, dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
-                   (unsigned long long)m->entry.entry,
-                   m->entry.members[m->fold_member].life.replica, how));
+                   (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica, how));
 }
 
 /* … and what its members come to is neither to be read nor what they give. */
@@ -239,13 +310,6 @@ static dl_ask combined_lost(dl_machine *m)
                 "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
                 "is not what its members give",
                 (unsigned long long)m->entry.entry, m->entry.combined.life.replica));
-}
-
-/* Did these bytes never leave their writer so? A header that fits its hash, with a body that fits
- * the header, did: what is wrong in them was wrong from the first. */
-static bool is_damage(const char *reason)
-{
-    return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
 }
 
 /* ---- judging what was read ---------------------------------------------------------------- */
@@ -261,7 +325,7 @@ static bool is_suspect(dl_machine *m)
 /* An entry that nobody can read counts as an abort of nobody's. */
 static dl_ask fold_unreadable(dl_machine *m)
 {
-    m->entry.n_members = 0;
+    m->entry.n_members = m->entry.n_rejected = 0;
     m->entry.committer = (dl_life){.generation = 0};
     m->entry.entry = dl_open_entry(m);
     m->entry.commit = false;
@@ -313,6 +377,10 @@ static dl_ask follow_commit(dl_machine *m)
 
 static const char *members_void_reason(const dl_machine *m)
 {
+    const char *why = dl_bans_void_reason(m->a.control->bans, m->bans, &m->entry);
+    if (why) return why;
+    if (m->entry.n_rejected && !dl_judge_is_on(m->a.config))
+        return "it rejects contributions, and this run uses all that are valid";
     if (m->entry.combined.there && m->a.way != DL_WAY_LEADER)
         return "it names a combined update, and in this run everybody combines";
     if (m->entry.emptied && !m->a.config->plato_compat)
@@ -384,15 +452,52 @@ static dl_ask member_is_bad(dl_machine *m)
     return fold_void(m, "a contribution that it counts is not valid");
 }
 
+/* Where all read all contributions it is void for all. Elsewhere only an audit has looked, and goes
+ * on as the others did. */
+static dl_ask verdicts_are_wrong(dl_machine *m)
+{
+    if (m->a.way == DL_WAY_ALLGATHER)
+        return fold_void(m, "its verdicts are not what its contributions give");
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = "verdicts"});
+    m->judged = true;
+    return fold_members(m);
+}
+
+static bool verdicts_agree(const dl_machine *m)
+{
+    const dl_entry *e = &m->entry;
+    for (size_t i = 0; i < n_named(m); i++) {
+        const dl_rejected it = named(m, i);
+        const dl_known *k = dl_known_find(&m->known, &it.life);
+        const bool refused = i >= e->n_members;
+        if (refused != (k->refused != NULL)) return false;
+        if (refused && strcmp(k->refused, it.reason) != 0) return false;
+    }
+    return true;
+}
+
+dl_ask dl_follow_judged(dl_machine *m, const dl_event *event)
+{
+    dl_judge_all(&m->judge, m->a.config, &m->known, event->gram);
+    const bool agree = verdicts_agree(m);
+    if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    if (!agree) return verdicts_are_wrong(m);
+    m->judged = true;
+    return fold_members(m);
+}
+
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
 {
-    const dl_member *member = &m->entry.members[m->fold_member];
-    dl_known *k = dl_known_find(&m->known, &member->life);
+    const size_t i = m->fold_member;
+    const dl_rejected it = named(m, i);
+    dl_known *k = dl_known_find(&m->known, &it.life);
     if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
-    if (event->status && is_damage(event->reason))
+    /* A header that fits its hash, with a body that fits the header, left its writer so. */
+    if (event->status && dl_judge_is_damage(event->reason))
         return contribution_lost(m, DILOCO_EPROTO, "damaged");
-    if (!is_named(k, member)) return member_is_bad(m);
+    if (!is_as_named(m, i, k))
+        return i < m->entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
     m->fold_member++;
     return fold_gather(m);
 }

@@ -25,6 +25,12 @@ dl_ask dl_gather_contribute(dl_machine *m)
     return a;
 }
 
+/* Nothing of it would count (P27). */
+static bool is_banned(const dl_machine *m, const char *replica)
+{
+    return dl_bans_has(m->a.control->bans, replica);
+}
+
 bool dl_gather_has_to_put(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
@@ -32,7 +38,8 @@ bool dl_gather_has_to_put(dl_machine *m)
     if (m->n_put < dl_open_entry(m)) m->n_put = dl_open_entry(m);
     while (m->n_put < dl_pace_may_put(p)) {
         const dl_take *take = dl_pace_take(p, m->n_put);
-        if (!take || !take->mute) return true;
+        const bool banned = m->n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
+        if (!banned && (!take || !take->mute)) return true;
         m->n_put++;
     }
     return false;
@@ -173,7 +180,7 @@ dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
 {
     for (size_t i = 0; i < event->n_listed; i++) {
         const dl_life *life = &event->listed[i].life;
-        if (is_unasked(m, life)) continue;
+        if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
         if (!dl_machine_is_async(m))
             dl_known_add(&m->known, life, dl_open_entry(m), event->listed[i].len);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
@@ -196,7 +203,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
         dl_known_accept(known, event->facts, event->norm2);
         return false;
     }
-    if (dl_known_doubt(known)) return true;
+    if (dl_known_doubt(known, event->reason)) return true;
     dl_machine_note(m,
                     (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = event->reason});
     return false;

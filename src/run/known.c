@@ -37,12 +37,14 @@ void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2
     known->worth = DL_VALID;
     known->facts = *facts;
     known->norm2 = norm2;
+    known->refused = NULL;
 }
 
-bool dl_known_doubt(dl_known *known)
+bool dl_known_doubt(dl_known *known, const char *reason)
 {
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
     known->worth = DL_INVALID;
+    known->refused = reason;
     return false;
 }
 
@@ -64,7 +66,13 @@ static bool is_superseded(const dl_known_table *table, const dl_known *known)
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known)
 {
-    return known->worth == DL_VALID && known->facts.samples > 0 && !is_superseded(table, known);
+    return known->worth == DL_VALID && known->facts.samples > 0 && !known->refused &&
+           !is_superseded(table, known);
+}
+
+bool dl_known_is_refused(const dl_known_table *table, const dl_known *known)
+{
+    return known->refused && !is_superseded(table, known);
 }
 
 size_t dl_known_n_counting(const dl_known_table *table)

@@ -19,6 +19,8 @@ typedef struct dl_known {
     unsigned n_doubts;     /* readings that were refused */
     dl_contribution facts; /* of a valid one */
     double norm2;
+    const char *refused; /* of an invalid one, what its reading ended with; of a valid one judge.h's
+                          * verdict; NULL: none */
 } dl_known;
 
 typedef struct dl_known_table {
@@ -36,7 +38,7 @@ void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *
 /* What a reading of it gave. A refusal may be the way's fault, so it takes three to call a
  * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. */
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
-bool dl_known_doubt(dl_known *known);
+bool dl_known_doubt(dl_known *known, const char *reason);
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known);
 size_t dl_known_n_counting(const dl_known_table *table);
@@ -47,6 +49,8 @@ bool dl_known_passes(const dl_known_table *table, const char *replica);
 size_t dl_known_n_answered(const dl_known_table *table);
 /* Who of the roster is neither there nor has passed. */
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
+/* Not to be used, though it would be the one of its replica to count; its reason is `refused`. */
+bool dl_known_is_refused(const dl_known_table *table, const dl_known *known);
 /* It has put a contribution that will never be valid: no use in waiting for it. */
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);
 

@@ -68,7 +68,7 @@ TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
     add_valid(t, "a", 1);
     CHECK_INT(1, dl_known_n_answered(t));
     dl_known *b = add(t, "b", 0);
-    while (dl_known_doubt(b)) {
+    while (dl_known_doubt(b, "bound")) {
     }
     CHECK_INT(2, dl_known_n_answered(t));
 }
@@ -117,7 +117,7 @@ TEST(p15_a_newer_life_that_is_not_valid_supersedes_nothing)
     dl_known *old = add_valid(t, "a", 1);
     dl_known *young = add(t, "a", 4);
     CHECK(dl_known_counts(t, old));
-    while (dl_known_doubt(young))
+    while (dl_known_doubt(young, "bound"))
         ;
     CHECK(dl_known_counts(t, old));
 }
@@ -127,9 +127,9 @@ TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
     table s;
     dl_known_table *t = empty(&s);
     dl_known *k = add(t, "a", 0);
-    CHECK(dl_known_doubt(k) && dl_known_doubt(k));
+    CHECK(dl_known_doubt(k, "bound") && dl_known_doubt(k, "bound"));
     CHECK(k->worth == DL_UNREAD && !dl_known_is_hopeless(t, "a"));
-    CHECK(!dl_known_doubt(k));
+    CHECK(!dl_known_doubt(k, "bound"));
     CHECK(k->worth == DL_INVALID);
 }
 
@@ -139,7 +139,7 @@ TEST(p10_a_replica_is_hopeless_once_its_contribution_is_invalid)
     dl_known_table *t = empty(&s);
     add_valid(t, "b", 0);
     dl_known *k = add(t, "a", 0);
-    while (dl_known_doubt(k))
+    while (dl_known_doubt(k, "bound"))
         ;
     CHECK(dl_known_is_hopeless(t, "a") && !dl_known_is_hopeless(t, "b"));
 }

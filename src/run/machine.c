@@ -29,6 +29,7 @@ static void layout(dl_machine *m, dl_arena *arena)
     if (m->a.simulation.config)
         m->simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
     dl_draft_layout(&m->draft, arena, m->a.max_members);
+    dl_judge_layout(&m->judge, arena, m->a.max_members);
 }
 
 diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
@@ -50,6 +51,8 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
     if (!status && args->control->ledger)
         status =
             dl_ledger_create(&m->scratch, args->config, &args->pace->schedule, args->max_members);
+    if (!status && args->control->bans)
+        status = dl_bans_create(&m->bans, args->config, args->control->bans->cap);
     if (status) {
         dl_machine_destroy(m);
         return status;
@@ -64,6 +67,7 @@ void dl_machine_destroy(dl_machine *m)
     dl_entry_deinit(&m->draft.entry);
     dl_entry_deinit(&m->entry);
     dl_ledger_destroy(m->scratch);
+    dl_bans_destroy(m->bans);
     dl_arena_deinit(&m->arena);
     free(m);
 }
@@ -338,6 +342,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_decide_watched(m, event);
     case DL_WAITING:
         return dl_gather_collect(m);
+    case DL_JUDGING:
+        return dl_decide_judged(m, event);
     case DL_COMBINING:
         return dl_decide_combined(m, event);
     case DL_READING_OWN:
@@ -350,6 +356,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_decide_read_back(m, event);
     case DL_FOLD_FETCHING:
         return dl_follow_fetched(m, event);
+    case DL_FOLD_JUDGING:
+        return dl_follow_judged(m, event);
     case DL_FOLD_COMBINED:
         return dl_follow_fetched_combined(m, event);
     case DL_FOLD_COMBINING:

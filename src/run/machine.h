@@ -43,6 +43,8 @@ typedef enum dl_ask_kind {
     DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
     DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
+    DL_ASK_JUDGE,      /* dot products of all pairs of the contributions in `slots`, where the run
+                        * compares directions */
     DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
     DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
     DL_ASK_COMPUTE,  /* next = outer step of now with draft's members from their slots, or with
@@ -79,7 +81,8 @@ typedef struct dl_ask {
     const dl_ahead *ahead; /* FETCH: what may be read beside it, in order; borrowed */
     size_t n_ahead;
     const dl_entry *draft; /* COMBINE … CREATE: borrowed until the answer */
-    const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order */
+    const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
+    size_t n_slots;        /* so many */
     bool put;              /* COMBINE */
     bool log_only;         /* WAIT: contributions do not matter */
     bool counted;          /* SWAP: own contribution was */
@@ -113,6 +116,7 @@ typedef struct dl_event {
 
     const dl_contribution *facts; /* FETCH */
     double norm2;                 /* FETCH */
+    const double *gram;           /* JUDGE: [n_slots^2], or NULL */
     const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
     const dl_listed *listed;      /* LIST, in key order */
     size_t n_listed;
@@ -133,6 +137,8 @@ typedef enum dl_note_kind {
     DL_NOTE_REJECT,   /* a contribution: life, reason */
     DL_NOTE_DEADLINE, /* chosen: seconds */
     DL_NOTE_SILENT,   /* life */
+    DL_NOTE_JUDGED,   /* `entry` rejects the contribution of life for `text` */
+    DL_NOTE_BANNED,   /* life, for what `entry` rejects; until entry number `until` */
     DL_NOTE_LATE      /* this replica missed `entry` */
 } dl_note_kind;
 typedef struct dl_note {
@@ -142,7 +148,8 @@ typedef struct dl_note {
     const char *text;
     dl_hash claimed, computed;
     double seconds;
-    bool counted; /* COMMIT: this replica was a member */
+    bool counted;   /* COMMIT: this replica was a member */
+    uint64_t until; /* BANNED */
 } dl_note;
 typedef void (*dl_note_fn)(void *user, const dl_note *note);
 

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "run/draft.h"
+#include "run/judge.h"
 #include "run/known.h"
 #include "run/machine.h"
 #include "run/watch.h"
@@ -27,12 +28,14 @@ typedef enum dl_phase {
     DL_LOOKING,  /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
+    DL_JUDGING,     /* the draft's members, before they are used */
     DL_COMBINING,   /* the draft's members, for all */
     DL_READING_OWN, /* what came of it */
     DL_DRAFTING,    /* computing the draft */
     DL_CREATING,
     DL_READING_BACK,
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
+    DL_FOLD_JUDGING,
     DL_FOLD_COMBINED, /* fetching what its committer has combined */
     DL_FOLD_COMBINING,
     DL_FOLD_COMPUTING,
@@ -80,14 +83,18 @@ struct dl_machine {
     dl_time enough_at;  /* run.close_at were there; DL_NEVER: not yet */
     double slack_s;     /* left of the overlap then */
     dl_ledger *scratch; /* of what an entry would make of the ledger; NULL: data is not dealt */
+    dl_bans *bans;      /* … of the bans; NULL: nobody is banned */
     size_t rank;        /* whose turn it is before ours, of those that have contributed */
+
+    dl_judge judge; /* of the draft, or of the entry being followed */
 
     /* the entry being followed */
     dl_entry entry;
     size_t *slots;         /* [max_members] of its members */
     dl_hash entry_digest;  /* of its text */
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
-    size_t fold_member;    /* next member to make sure of */
+    size_t fold_member;    /* next member to make sure of; behind them, of what was rejected */
+    bool judged;           /* its verdicts are what its contributions give, or not ours to say */
     unsigned n_recomputed; /* from freshly read bytes */
     unsigned n_unread;     /* refused readings of what is combined */
     bool recombines;       /* … which is combined here from the members */
@@ -153,6 +160,7 @@ dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
 
 dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
 dl_ask dl_decide_watched(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event);
@@ -163,6 +171,7 @@ dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event);
 
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);

@@ -1,6 +1,7 @@
 /* open.c - see open.h. theta0 goes up first, under its own digest; run.json, created once,
  * names it. Whoever loses that race reads the winner's. */
 #include "run/open.h"
+#include "run/judge.h"
 
 #include "base/json.h"
 #include "base/log.h"
@@ -105,6 +106,7 @@ static diloco_status check_roster(const dl_config *c)
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(dl_outer_check(c));
+    DL_TRY(dl_judge_check(c));
     if (!dl_codec_find(c->codec))
         return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", c->codec);
     if (!dl_weighting_find(c->weighting))

@@ -19,7 +19,7 @@ static void on_note(void *user, const dl_note *n)
     replay *r = user;
     switch (n->kind) {
     case DL_NOTE_DISPUTE:
-        if (!strcmp(n->text, "combined") && r->report->disputes++ == 0)
+        if (strcmp(n->text, "result") != 0 && r->report->disputes++ == 0)
             r->report->first_dispute = n->entry->entry;
         return;
     case DL_NOTE_COMMIT:

@@ -54,6 +54,7 @@ static void write_control(dl_json *j, const dl_control *c)
     }
     dl_json_end(j);
     if (c->ledger) dl_ledger_write(j, c->ledger);
+    if (c->bans) dl_bans_write(j, c->bans);
 }
 
 /* An image's length and hashes; the strong one where the run's objects are signed. */
@@ -265,6 +266,7 @@ static diloco_status read_control(dl_control *c, dl_json_value root)
     if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
     DL_TRY(read_later(c, root));
     if (c->ledger) DL_TRY(dl_ledger_read(c->ledger, root, c->entry));
+    if (c->bans) DL_TRY(dl_bans_read(c->bans, root));
     DL_TRY(read_committer(&c->committer, root));
     return dl_roster_read(&c->roster, root);
 }
@@ -317,6 +319,8 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
     if (!status && c->ledger &&
         !dl_hash_equal(dl_ledger_deal(c->ledger).ledger, before.deal.ledger))
         status = dl_fail(DILOCO_EPROTO, "its ledger of the data is not that of %s", key);
+    if (!status && c->bans && !dl_hash_equal(dl_bans_digest(c->bans), before.bans.digest))
+        status = dl_fail(DILOCO_EPROTO, "its bans are not those behind %s", key);
     dl_buf_deinit(&text);
     dl_entry_deinit(&before);
     return status;
@@ -387,6 +391,7 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
         c->later[i].mu = c->mu;
     }
     if (c->ledger) dl_ledger_begin(c->ledger);
+    if (c->bans) c->bans->n = 0;
 }
 
 static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,

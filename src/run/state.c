@@ -93,6 +93,7 @@ void dl_state_put_out_all(const dl_state *state)
 void dl_state_deinit(dl_state *state)
 {
     dl_ledger_destroy(state->control.ledger);
+    dl_bans_destroy(state->control.bans);
     dl_arena_deinit(&state->arena);
     *state = (dl_state){0};
 }
@@ -100,6 +101,7 @@ void dl_state_deinit(dl_state *state)
 diloco_status dl_state_deal(dl_state *state, const dl_config *config, const dl_schedule *schedule,
                             size_t max_members)
 {
+    DL_TRY(dl_bans_create(&state->control.bans, config, max_members));
     return dl_ledger_create(&state->control.ledger, config, schedule, max_members);
 }
 

@@ -8,6 +8,7 @@
 #define DL_RUN_STATE_H
 
 #include "outer/outer_step.h"
+#include "run/bans.h"
 #include "run/deal.h"
 #include "run/runfile.h"
 
@@ -22,6 +23,7 @@ typedef struct dl_control {
     size_t n_later;
     bool last;         /* the run has ended */
     dl_ledger *ledger; /* owned by the state; NULL: the log deals no data */
+    dl_bans *bans;     /* likewise; NULL: the run bans nobody */
     dl_life committer; /* run.single_committer: who alone may create the entry (P26), of a life that
                         * may be DL_LIFE_ANY; no name: anybody may */
 } dl_control;
@@ -48,7 +50,8 @@ DL_MUST_CHECK diloco_status dl_state_init_on_disk(dl_state *out, const dl_manife
 void dl_state_put_out(const dl_state *state, int fragment);
 void dl_state_put_out_all(const dl_state *state);
 void dl_state_deinit(dl_state *state);
-/* Where the run deals its data (deal.h): the ledger, as before entry 0. Once. DILOCO_ENOMEM. */
+/* Where the run deals its data (deal.h) the ledger, and where it bans (bans.h) the bans, as before
+ * entry 0. Once. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_state_deal(dl_state *state, const dl_config *config,
                                           const dl_schedule *schedule, size_t max_members);
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies);

@@ -163,8 +163,8 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     if (replayed.disputes)
         return dl_fail(
             DILOCO_EPROTO,
-            "entry %llu is of an update that is not what its members give (%llu such in "
-            "all): whoever combined it has miscounted or lied, and the run went on from it",
+            "entry %llu is of an update, or of verdicts, that its contributions do not give (%llu "
+            "such in all): whoever created it has miscounted or lied, and the run went on from it",
             (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
     return check_snapshots(r);
 }

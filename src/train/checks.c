@@ -592,6 +592,12 @@ static void warn_deal(warning *out, const dl_config *config)
                  "run.on_uncounted = \"adopt\"");
 }
 
+static void warn_bans(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "check.ban_entries") && !config->ban_after)
+        say(out, "check.ban_entries has no effect without check.ban_after");
+}
+
 static void warn_init_as(warning *out, const dl_config *config)
 {
     if (by_hand(config, "trainer.init_as") && !config->init_from[0])
@@ -642,6 +648,7 @@ static const warning_row warnings[] = {
     {"aggregation_weighting", warn_weighting},
     {"no_validation", warn_eval},
     {"deal", warn_deal},
+    {"bans", warn_bans},
     {"init_as", warn_init_as},
     {"quorum", warn_quorum},
     {"threads", warn_threads},

@@ -74,6 +74,11 @@ MUTANTS = [
          "if (before && strcmp(before->life.replica, m->life.replica) == 9)"),
         ("src/run/fold.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
          'if (counts_a_replica_twice(entry) && entry->n_members == 0) return "it counts a replica twice";')]),
+    Mutant("no_bans", "P27", "what a banned replica sends counts", [
+        ("src/run/bans.c", "return dl_bans_until(bans, name) > 0;",
+         "return dl_bans_until(bans, name) == UINT64_MAX;"),
+        ("src/run/gather.c", "const bool banned = m->n_put < dl_bans_until(",
+         "const bool banned = UINT64_MAX == dl_bans_until(")]),
     Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
         ("src/run/contribution.c", "if (!dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),

@@ -1,0 +1,147 @@
+/* judge.c - see judge.h.
+ *
+ * In this order, each among those that are left: copies, since a copy counts twice in every median;
+ * norms, against a median that half of the members would have to move; directions. The reference
+ * of a direction is the median of its cosines with the others that are left: most of these are
+ * honest where most members are, and nobody's own vector is in it. */
+#include "run/judge.h"
+
+#include "combine/order.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FEWEST_DIRECTIONS = 3 }; /* of two that disagree nobody can tell who is wrong */
+
+bool dl_judge_is_on(const dl_config *config)
+{
+    return config->check_norm > 0 || config->check_element > 0 || config->check_copy > 0 ||
+           config->check_cosine > -1 || config->ban_after > 0;
+}
+
+diloco_status dl_judge_check(const dl_config *config)
+{
+    if (config->check_norm > 0 && config->check_norm < 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "check.norm = %g would reject half of the contributions of any entry, since "
+                       "it counts in medians: take 1 or more, 0 for none",
+                       config->check_norm);
+    if (!dl_judge_is_on(config)) return DILOCO_OK;
+    if (!strcmp(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.* compares the contributions to an entry, and with "
+                       "server.diloco.schedule = \"async\" each is one: leave the section away, "
+                       "or take schedule \"offset\"");
+    if (dl_config_federated(config))
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.* judges replicas, and logical clients (clients.total_clients) come "
+                       "and go with the draw: leave the section away");
+    return DILOCO_OK;
+}
+
+bool dl_judge_is_damage(const char *reason)
+{
+    return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
+}
+
+bool dl_judge_names(const char *reason)
+{
+    return !dl_judge_is_damage(reason) && strcmp(reason, "signature") != 0;
+}
+
+bool dl_judge_strikes(const char *reason)
+{
+    static const char *const words[] = {"norm", "zero", "cosine", "non-finite", "bound"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(words[i], reason)) return true;
+    return false;
+}
+
+bool dl_judge_has_rejected(const dl_known_table *known, const char *replica)
+{
+    for (size_t i = 0; i < known->n; i++) {
+        const dl_known *k = &known->at[i];
+        if (k->worth == DL_INVALID && !strcmp(k->life.replica, replica) &&
+            dl_judge_names(k->refused))
+            return true;
+    }
+    return false;
+}
+
+void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members)
+{
+    judge->slots = DL_ARENA_ARRAY(arena, size_t, max_members);
+    judge->key = DL_ARENA_ARRAY(arena, double, max_members);
+    judge->norm = DL_ARENA_ARRAY(arena, double, max_members);
+    judge->median = DL_ARENA_ARRAY(arena, double, max_members);
+    judge->order = DL_ARENA_ARRAY(arena, size_t, max_members);
+}
+
+static dl_known *at(const dl_judge *j, dl_known_table *known, size_t i)
+{
+    return &known->at[j->slots[i]];
+}
+
+/* 0 of who does not move. */
+static double cosine(const dl_judge *j, const double *gram, size_t a, size_t b)
+{
+    const double norms = j->norm[a] * j->norm[b];
+    return norms > 0 ? gram[a * j->n + b] / norms : 0;
+}
+
+static void find_copies(const dl_judge *j, double most, dl_known_table *known, const double *gram)
+{
+    for (size_t i = 1; i < j->n; i++)
+        for (size_t k = 0; k < i && !at(j, known, i)->refused; k++) {
+            const bool same =
+                dl_hash_equal(at(j, known, i)->facts.body, at(j, known, k)->facts.body);
+            const bool beside = most < 1 && cosine(j, gram, i, k) >= most;
+            if (same || beside) at(j, known, i)->refused = "copy";
+        }
+}
+
+static void compare_norms(dl_judge *j, double most, dl_known_table *known)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < j->n; i++)
+        if (!at(j, known, i)->refused) j->key[n++] = j->norm[i];
+    const double median = dl_median(j->order, j->key, n);
+    for (size_t i = 0; i < j->n; i++) {
+        if (at(j, known, i)->refused) continue;
+        if (j->norm[i] > most * median) at(j, known, i)->refused = "norm";
+        if (j->norm[i] == 0 && median > 0) at(j, known, i)->refused = "zero";
+    }
+}
+
+/* The verdicts are given once all are found, so order does not matter; the best one stays. */
+static void compare_directions(dl_judge *j, double least, dl_known_table *known, const double *gram)
+{
+    double *median = j->median;
+    size_t n_left = 0, best = SIZE_MAX;
+    for (size_t i = 0; i < j->n; i++)
+        n_left += !at(j, known, i)->refused;
+    if (n_left < FEWEST_DIRECTIONS) return;
+    for (size_t i = 0; i < j->n; i++) {
+        size_t n = 0;
+        for (size_t k = 0; k < j->n; k++)
+            if (k != i && !at(j, known, k)->refused) j->key[n++] = cosine(j, gram, i, k);
+        median[i] = dl_median(j->order, j->key, n);
+    }
+    for (size_t i = 0; i < j->n; i++)
+        if (!at(j, known, i)->refused && (best == SIZE_MAX || median[i] > median[best])) best = i;
+    for (size_t i = 0; i < j->n; i++)
+        if (i != best && !at(j, known, i)->refused && median[i] < least)
+            at(j, known, i)->refused = "cosine";
+}
+
+void dl_judge_all(dl_judge *j, const dl_config *config, dl_known_table *known, const double *gram)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        at(j, known, i)->refused = NULL;
+        j->norm[i] = sqrt(at(j, known, i)->norm2);
+    }
+    if (j->n == 0) return;
+    if (config->check_copy > 0) find_copies(j, config->check_copy, known, gram);
+    if (config->check_norm > 0) compare_norms(j, config->check_norm, known);
+    if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
+}

@@ -1,0 +1,55 @@
+/* judge.h - which of the valid contributions to an entry are used, and which are rejected (PROTOCOL
+ * P27, docs/algorithms.md "Checks"). Pure: of the contributions' numbers and the run's options, so
+ * whoever has read the same contributions says the same.
+ *
+ * A verdict is a word:
+ *
+ *     "copy"    its bytes are another's, or it points where another does (check.copy)
+ *     "norm"    longer than check.norm times the median of the norms
+ *     "zero"    it moves nothing while most move (where check.norm is set)
+ *     "cosine"  the median of its cosines with the others is below check.cosine
+ *
+ * and those that a reading ends with (contribution.h): "non-finite", "bound" (check.element),
+ * "base", "foreign", "shape", "codec", "dealt". What the way may have done to it ("truncated",
+ * "checksum", "header"), and what may look otherwise to others ("signature"), stands in no entry.
+ */
+#ifndef DL_RUN_JUDGE_H
+#define DL_RUN_JUDGE_H
+
+#include "base/arena.h"
+#include "run/known.h"
+
+/* Does the run look at contributions before it uses them? Else no entry rejects any. */
+bool dl_judge_is_on(const dl_config *config);
+
+/* What can be said against the options before training. DILOCO_EINVAL, DILOCO_EREFUSED. */
+DL_MUST_CHECK diloco_status dl_judge_check(const dl_config *config);
+
+/* May the way have done this? Does it count towards a ban? Only what was found once the signature
+ * had been (where members have keys) and what nobody else can bring about: a copy may be the
+ * original, and what lies under a replica's name with a wrong base need not be its own. */
+bool dl_judge_is_damage(const char *reason);
+/* Does an entry name it? What a key has to do with ("signature") may look otherwise later. */
+bool dl_judge_names(const char *reason);
+bool dl_judge_strikes(const char *reason);
+
+/* Has it put a contribution that will never be valid, by its own fault? Then an entry names it as
+ * rejected and waits no longer. */
+bool dl_judge_has_rejected(const dl_known_table *known, const char *replica);
+
+/* Room to judge in; arrays of max_members from the arena (measuring: none). */
+typedef struct dl_judge {
+    size_t *slots; /* of those that are judged, in the order of their lives */
+    size_t n;
+    double *key, *norm, *median;
+    size_t *order;
+} dl_judge;
+void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members);
+
+/* Sets `refused` of the n valid contributions in slots to a word, or NULL. gram[n * n]: their dot
+ * products; NULL where dl_config_checks_directions is false. Of copies the first counts. At least
+ * one is not refused. */
+void dl_judge_all(dl_judge *judge, const dl_config *config, dl_known_table *known,
+                  const double *gram);
+
+#endif

@@ -1,0 +1,222 @@
+/* judging_test.c - verdicts and bans in a machine, and in whole runs: P27. */
+#include "machine_world.h"
+#include "toy_run.h"
+
+/* ---- one machine -------------------------------------------------------------------------- */
+
+/* Three of which r2 is too long. */
+static void make_court(world *w, const char *ban_after)
+{
+    make_world(w, 1);
+    option(w, "run.replicas", "3");
+    option(w, "check.norm", "3");
+    option(w, "check.ban_after", ban_after);
+    option(w, "check.ban_entries", "2");
+    CHECK_OK(dl_bans_create(&w->control.bans, &w->config, WORLD_MEMBERS));
+    CHECK(dl_roster_add(&w->control.roster, "r2", 0));
+    w->beating = " r0 r1 r2 ";
+}
+
+static void end_court(world *w)
+{
+    dl_bans_destroy(w->control.bans);
+    end_world(w);
+}
+
+static void put_three(world *w, uint64_t entry)
+{
+    put(w, entry, "r1", 0);
+    put(w, entry, "r2", 0)->norm2 = 1e6;
+}
+
+TEST(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less)
+{
+    world w;
+    make_court(&w, "0");
+    resume_run(&w, 1, 5);
+    put_three(&w, 1);
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(1, w.asked[DL_ASK_JUDGE]);
+    CHECK_INT(2, w.ask.draft->n_members);
+    CHECK_NEAR(0.5, w.ask.draft->members[0].weight, 0);
+    CHECK_INT(1, w.ask.draft->n_rejected);
+    CHECK_STR("r2", w.ask.draft->rejected[0].life.replica);
+    CHECK_STR("norm", w.ask.draft->rejected[0].reason);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_JUDGED]);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]);
+    CHECK_INT(2, w.control.entry);
+    CHECK(dl_roster_has(&w.control.roster, "r2", NULL)); /* missing once */
+    end_court(&w);
+}
+
+TEST(p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done)
+{
+    world w;
+    make_court(&w, "0");
+    resume_run(&w, 1, 5);
+    put_three(&w, 1);
+    w.put[1].n_bad = -1, w.put[1].why = "non-finite";
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(1, w.ask.draft->n_rejected);
+    CHECK_STR("non-finite", w.ask.draft->rejected[0].reason);
+    end_court(&w);
+    make_court(&w, "0");
+    resume_run(&w, 1, 5);
+    put_three(&w, 1);
+    w.put[1].n_bad = -1, w.put[1].why = "truncated";
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(0, w.ask.draft->n_rejected);
+    end_court(&w);
+}
+
+TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
+{
+    world w;
+    make_court(&w, "1");
+    resume_run(&w, 1, 5);
+    put_three(&w, 1);
+    until(&w, DL_ASK_CREATE);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_BANNED]);
+    CHECK(!dl_roster_has(&w.control.roster, "r2", NULL));
+    for (uint64_t e = 2; e < 4; e++) { /* it goes on sending, and now it would do */
+        put(&w, e, "r1", 0);
+        put(&w, e, "r2", 0);
+        until(&w, DL_ASK_CREATE);
+        CHECK_INT(2, w.ask.draft->n_members);
+        CHECK_INT(0, w.ask.draft->n_rejected);
+        until(&w, DL_ASK_TRAIN);
+    }
+    put(&w, 4, "r1", 0);
+    put(&w, 4, "r2", 0);
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(3, w.ask.draft->n_members);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(dl_roster_has(&w.control.roster, "r2", NULL));
+    end_court(&w);
+}
+
+TEST(p27_who_is_banned_puts_nothing_and_follows)
+{
+    world w;
+    make_court(&w, "1");
+    w.control.roster.n = 0;
+    CHECK(dl_roster_add(&w.control.roster, "r1", 0));
+    CHECK(dl_roster_add(&w.control.roster, "r2", 0));
+    w.control.bans->n = 1;
+    w.control.bans->at[0] = (dl_strikes){.replica = "r0", .n = 1, .until = 3};
+    resume_run(&w, 1, 5);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0);
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(2, w.ask.draft->n_members);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(!w.counted && w.how == DL_ADOPT_THETA);
+    end_court(&w);
+}
+
+/* ---- verdicts of others ------------------------------------------------------------------- */
+
+/* r1's entry 1, which counts it and r0, or r0 to r2, and rejects r2 or nobody. */
+static void others_judge(world *w, size_t n_members, const char *rejects)
+{
+    static const char *const names[] = {"r0", "r1", "r2"};
+    put(w, 1, "r0", 0);
+    dl_entry e = entry_by(w, 1, "r1", true, names, n_members);
+    if (rejects) {
+        e.rejected[0] = (dl_rejected){.life = life_of("r2", 0), .bytes = WORLD_BYTES};
+        snprintf(e.rejected[e.n_rejected++].reason, DL_WORD_MAX + 1, "%s", rejects);
+    }
+    write_entry(w, &e);
+}
+
+static void check_judged(size_t n_members, const char *rejects, unsigned voids)
+{
+    world w;
+    make_court(&w, "0");
+    put_three(&w, 1);
+    others_judge(&w, n_members, rejects);
+    join_run(&w);
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(voids, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(2, w.control.entry);
+    if (voids) CHECK_CONTAINS("verdicts are not what", w.said);
+    end_court(&w);
+}
+
+TEST(p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void)
+{
+    check_judged(2, "norm", 0);
+    check_judged(3, NULL, 1); /* it counts what it had to reject */
+    check_judged(2, "cosine", 1);
+    check_judged(2, "non-finite", 1);
+}
+
+TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them)
+{
+    world w;
+    for (int audit = 0; audit < 2; audit++) {
+        make_court(&w, "0");
+        w.args.way = DL_WAY_LEADER;
+        w.args.reader = w.args.audits = audit;
+        put_three(&w, 1);
+        others_judge(&w, 2, "cosine");
+        join_run(&w);
+        next(&w, DL_ASK_TRAIN);
+        CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+        CHECK_INT(audit, w.noted[DL_NOTE_DISPUTE]);
+        end_court(&w);
+    }
+}
+
+/* ---- whole runs --------------------------------------------------------------------------- */
+
+/* r2 moves a thousand times as far, as long as the run is young. */
+static double fall_or_boast(toy *t, const diloco_run_info *now)
+{
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] -= t->name[1] == '2' && now->position < 6 ? 1000 : 1;
+    return 0;
+}
+
+TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
+{
+    toy all[3];
+    const char *store = scratch_path("run");
+    diloco_verify_report report;
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "trainer.rounds", "12");
+    toy_set_all(all, 3, "check.norm", "3");
+    toy_set_all(all, 3, "check.ban_after", "2");
+    toy_set_all(all, 3, "check.ban_entries", "3");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_or_boast;
+    toy_keep_record(&all[0]);
+    toy_keep_record(&all[2]);
+    toy_live_all(all, 3);
+    for (int r = 0; r < 3; r++) {
+        TOY_OK(all[r]);
+        CHECK_NEAR(-12, (double)all[r].w[0], 1e-5);
+    }
+    CHECK_CONTAINS("\"event\":\"reject\",\"entry\":0,\"replica\":\"r2.0000\",\"reason\":\"norm\"",
+                   all[0].record);
+    CHECK_CONTAINS(": 2 of its contributions were rejected", all[0].record);
+    CHECK_CONTAINS("rejects this replica's contribution (norm)", all[2].record);
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_INT(12, report.commits);
+    free(all[0].record);
+    free(all[2].record);
+}
+
+TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
+          p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done,
+          p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back,
+          p27_who_is_banned_puts_nothing_and_follows,
+          p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void,
+          p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them,
+          p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
