@@ -17,6 +17,8 @@ step "a sync of eight replicas through a folder against plain files (bench/file_
 "$build"/bench_file_sync "$work"
 step "an exchange through the hub against an all-reduce (bench/sync.md)"
 python3 bench/sync.py "$build/.." ${TORCH_PYTHON:+--torch "$TORCH_PYTHON"}
+step "the outer loop by itself (bench/loop.md)"
+"$build"/bench_loop
 step "codecs against reading memory (bench/codec.md)"
 "$build"/bench_codec
 step "training speed (bench/train_speed.md)"
@@ -31,6 +33,7 @@ if [ -n "${TORCH_PYTHON:-}" ]; then
     "$TORCH_PYTHON" bench/outer_step_torch.py
     "$TORCH_PYTHON" bench/codec_torch.py "$build"/bench_codec
     "$TORCH_PYTHON" bench/combine_torch.py "$build"/bench_combine
+    DILOCO_LIBRARY="$build/.." PYTHONPATH=python "$TORCH_PYTHON" bench/loop.py
     python3 bench/train_speed.py "$build"/bench_train_speed "$TORCH_PYTHON"
     python3 bench/vision_speed.py "$build" "$TORCH_PYTHON"
 else

@@ -143,6 +143,7 @@ class _ManagerExchange(Exchange):
 
     def __init__(self, manager: Any, places: Sequence[Sequence[_Place]]) -> None:
         self._manager, self._places = manager, places
+        self.voted = False  # since this was last set: parameters are overwritten behind a vote
 
     def all_reduce(self, reduce: Reduce) -> Any:
         home = _floats(reduce.pointer, reduce.n)
@@ -168,6 +169,7 @@ class _ManagerExchange(Exchange):
 
     def should_commit(self, well: bool) -> bool:
         self._check()
+        self.voted = True
         if not well and hasattr(self._manager, "report_error"):
             self._manager.report_error(RuntimeError("the outer loop cannot commit this entry"))
         return bool(self._manager.should_commit())
@@ -286,8 +288,9 @@ class _OverManager:
         optimizers = self._optimizers(outer, len(rows))
         self._all = [place for row in rows for place in row]
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
+        self._exchange = _ManagerExchange(manager, rows)
         self.loop = Loop(
-            _ManagerExchange(manager, rows), sync_every=sync_every, fragments=len(rows),
+            self._exchange, sync_every=sync_every, fragments=len(rows),
             delay=delay, alpha=alpha, bucket_bytes=bucket_bytes, should_quantize=should_quantize,
             outer=_TorchOuter(rows, optimizers) if optimizers else self._config(outer),
             copies=copies)
@@ -326,10 +329,13 @@ class _OverManager:
     def after(self) -> None:
         if hasattr(self._manager, "allow_state_dict_read"):
             self._manager.allow_state_dict_read()
-        self.loop.step()
-        if self.loop.now.step == 0:  # the library wrote behind autograd's back
-            for place in self._all:
-                torch.autograd.graph.increment_version(place.parameter)
+        try:
+            self.loop.step()
+        finally:
+            if self._exchange.voted:
+                self._exchange.voted = False
+                for place in self._all:  # the library wrote behind autograd's back
+                    torch.autograd.graph.increment_version(place.parameter)
 
     def close(self) -> None:
         self.loop.close()

@@ -148,6 +148,7 @@ class Loop:
                  alpha: float = 0.0, bucket_bytes: int = 0, should_quantize: bool = False,
                  outer: Any = None, copies: Optional[Copies] = None) -> None:
         library = _c.lib()
+        self._step = library.diloco_loop_step  # called after each inner step
         self._raised: List[BaseException] = []
         communicator = _communicator(exchange, self._raised)
         options = _c.LoopOptions(fragments=fragments, sync_every=sync_every,
@@ -166,6 +167,7 @@ class Loop:
         # What is in flight is waited for when the loop goes, so the callbacks outlive it.
         callbacks = (communicator, options, copies)
         self.close = weakref.finalize(self, _destroy, self._handle, callbacks)
+        self.close.atexit = False  # nobody waits for an exchange when the interpreter ends
 
     def tensor(self, name: str, memory: Optional[Memory], shape: Any, fragment: int) -> None:
         """Register; ``memory`` None: through ``copies``."""
@@ -180,7 +182,7 @@ class Loop:
         self._call(_c.lib().diloco_loop_start)
 
     def step(self) -> None:
-        self._call(_c.lib().diloco_loop_step)
+        self._call(self._step)
 
     def prepare(self) -> None:
         self._call(_c.lib().diloco_loop_prepare)

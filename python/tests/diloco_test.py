@@ -1,5 +1,6 @@
-"""diloco_test.py - diloco.DiLoCo: torchft's class in shape, schedule and constraints, over managers
-of the test's own and over runs. Skips itself without torch."""
+"""diloco_test.py - diloco.DiLoCo: torchft's class in shape, schedule and constraints (LIB-8, LIB-11), over
+managers of the test's own and over runs. Rows LIB-9 to LIB-19 have their names in src/loop's tests; here is
+what Python adds. Skips itself without torch."""
 import pathlib
 import sys
 import tempfile
@@ -427,6 +428,18 @@ class Replicas(unittest.TestCase):
             self.assertTrue(torch.equal(*ends))
             self.assertGreater(ends[0][0].item(), 2)
 
+    def test_a_loop_that_goes_waits_for_what_is_in_flight(self):
+        manager, model = Table().managers[0], Layer()
+        inner = inner_of(model)
+        d = diloco.DiLoCo(manager, [model], inner, sync_every=2, fragment_sync_delay=1)
+        with d:
+            move(inner, 1)
+        self.assertEqual([w.waited for w in manager.works], [0, 0])
+        d.close()
+        self.assertEqual([w.waited for w in manager.works], [1, 1])
+        with self.assertRaises(diloco.ClosedError), d:
+            move(inner, 1)
+
     def test_shared_values_outlive_their_loop(self):
         d = diloco.DiLoCo(Table().managers[0], [model := Layer(3)], inner_of(model), sync_every=1)
         shared = d._fragments[0].original_parameters["weight"]
@@ -492,7 +505,7 @@ class Copies(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
                 loss.backward()
 
-    @unittest.skipUnless(torch.cuda.is_available(), "left out: CUDA tensors (no CUDA device)")
+    @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
     def test_cuda_moves_as_the_cpu(self):
         ends = []
         for device in ("cpu", "cuda"):
@@ -567,4 +580,6 @@ class Runs(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if not torch.cuda.is_available():
+        print("left out: diloco.DiLoCo with CUDA tensors (no CUDA device)")
     unittest.main()
