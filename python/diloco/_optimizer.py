@@ -16,7 +16,7 @@ from .errors import DiffersError, InvalidError
 
 def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], replica: str,
          fragments: Fragments, keep_inner_state: bool, extra: Mapping[str, Any],
-         options: Dict[str, Any]) -> Binding:
+         options: Dict[str, Any], group: Any = None) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
     opened: Any = run
@@ -31,12 +31,20 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")
     return Binding(opened, parameters, buffers, fragments=fragments,
-                   private=lambda island: pieces(inner, island, keep_inner_state, extra))
+                   private=lambda island: pieces(inner, island, keep_inner_state, extra),
+                   group=group)
 
 
 def number(loss: Any) -> float:
     """Of a tensor of one element, or a number."""
     return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+
+def ranks(size: int) -> Any:
+    """A trainer's own ranks as a group; None: there is one."""
+    if size < 2 or not torch.distributed.is_initialized():
+        return None
+    return torch.distributed.group.WORLD
 
 
 class DiLoCoOptimizer(torch.optim.Optimizer):
@@ -64,7 +72,9 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
     ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
     saved at a due point is whole. ``extra``: other things with ``state_dict`` and
     ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
-    called. Inner state is never reset, averaged or sent.
+    called. Inner state is never reset, averaged or sent. ``group``: a process group whose ranks
+    hold the same parameters (DDP) and are one replica; rank 0 talks to the store. FSDP's ranks
+    are found by their mesh.
 
     Raises what Run.join and Run.step do, and for tensors that cannot take part InvalidError or
     RefusedError. One thread at a time.
@@ -74,7 +84,7 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
                  run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
                  fragments: Fragments = None, scheduler: Any = None,
                  keep_inner_state: bool = True, extra: Optional[Mapping[str, Any]] = None,
-                 **options: Any) -> None:
+                 group: Any = None, **options: Any) -> None:
         self.inner, self.scheduler = inner_optimizer, scheduler
         super().__init__([{**group} for group in inner_optimizer.param_groups],
                          inner_optimizer.defaults)
@@ -82,7 +92,7 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
         self._report: Dict[str, Any] = {}
         saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
         self.binding = bind(params, inner_optimizer, run, replica, fragments, keep_inner_state,
-                            saved, options)
+                            saved, options, group)
 
     def _link(self) -> None:
         """Groups and state are the inner optimizer's, so that schedulers work on either."""

@@ -100,7 +100,7 @@ class InnerState:
     def __init__(self, inner: Any, island: Island) -> None:
         self._inner, self._island = inner, island
         self._slots = slots_of(inner)
-        self._groups = Json(_JSON_ROOM, self._options, self._take_options)
+        self._groups = Json(_JSON_ROOM, self._options, self._take_options, island)
         sizes = [s.dtype.itemsize * max(1, torch.Size(s.shape).numel()) for s in self._slots]
         self._flags = len(all_parameters(inner))
         self._begins, at = [], _aligned(self._flags)
@@ -155,13 +155,10 @@ class InnerState:
             p = parameters[slot.parameter]
             value = (torch.zeros_like(p, dtype=slot.dtype, requires_grad=False)
                      if slot.kind == "like" else torch.zeros(slot.shape, dtype=slot.dtype))
-            moved = self._moved(slot, value, begin)
-            moved.up()
-            if slot.kind == "number":
-                number = self._island.tell(value.item())
-                state[p][slot.name] = slot.python(number)
-            else:
-                state[p][slot.name] = value if slot.kind == "like" else self._island.tell(value)
+            self._moved(slot, value, begin).up()
+            if not is_sharded(value):
+                self._island.share(value)
+            state[p][slot.name] = slot.python(value.item()) if slot.kind == "number" else value
         self._groups.unpack_from(lead(lambda: self._room[self._json_at:]))
 
     def _options(self) -> Any:
@@ -186,8 +183,8 @@ def _aligned(n: int) -> int:
 class Json:
     """A value as JSON in a room of fixed size, padded with zeros."""
 
-    def __init__(self, size: int, get: Any, take: Any) -> None:
-        self._get, self._take, self._size = get, take, size
+    def __init__(self, size: int, get: Any, take: Any, island: Island) -> None:
+        self._get, self._take, self._size, self._island = get, take, size, island
         self._room = torch.zeros(size, dtype=torch.uint8)
 
     def room(self) -> torch.Tensor:
@@ -217,7 +214,7 @@ class Json:
         self._room[:] = self.packed()
 
     def unpack(self) -> None:
-        self.unpack_from(self._room)
+        self.unpack_from(self._island.lead(lambda: self._room))
 
 
 class Generators:
@@ -255,5 +252,6 @@ def pieces(inner: Any, island: Island, keep_inner_state: bool,
     if island.size == 1:  # ranks of an island have generators each
         found["torch.generators"] = Generators()
     for name, thing in extra.items():
-        found[f"torch.extra.{name}"] = Json(_JSON_ROOM, thing.state_dict, thing.load_state_dict)
+        found[f"torch.extra.{name}"] = Json(_JSON_ROOM, thing.state_dict, thing.load_state_dict,
+                                            island)
     return found

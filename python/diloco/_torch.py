@@ -53,6 +53,16 @@ class Island:
             raise value
         return value
 
+    def share(self, t: torch.Tensor) -> None:
+        """Rank 0's values, on all ranks."""
+        if self.size == 1:
+            return
+        if t.device.type == "cpu" and torch.distributed.get_backend(self.group) == "nccl":
+            t.copy_(self.tell(t))
+        else:
+            torch.distributed.broadcast(t, torch.distributed.get_global_rank(self.group, 0),
+                                        group=self.group)
+
     def lead(self, call: Callable[[], Any]) -> Any:
         """What ``call`` gives on rank 0, or raises there, on all ranks."""
         if self.size == 1:
@@ -66,11 +76,12 @@ class Island:
         return self.tell(value)
 
 
-def island_of(tensors: Iterable[torch.Tensor]) -> Island:
-    """The ranks of the DTensors' mesh. RefusedError: meshes that differ or have two dimensions."""
+def island_of(tensors: Iterable[torch.Tensor], group: Any = None) -> Island:
+    """The ranks of the DTensors' mesh, or else of ``group``. RefusedError: meshes that differ or
+    have two dimensions."""
     meshes = [t.device_mesh for t in tensors if is_sharded(t)]
     if not meshes:
-        return Island()
+        return Island(group)
     if any(m != meshes[0] for m in meshes) or meshes[0].ndim != 1:
         raise RefusedError("parameters on device meshes of two dimensions, or on several meshes: "
                            "give each replica one mesh of one dimension (FSDP)")
@@ -147,6 +158,25 @@ class Mirror:
             self._tensor.copy_(self.host, non_blocking=True)
 
 
+class Shared:
+    """A tensor that every rank of an island has whole (DDP's parameters, buffers): rank 0's is
+    the run's, and what is adopted goes to the others."""
+
+    def __init__(self, t: torch.Tensor, island: Island) -> None:
+        self._tensor, self._island = t, island
+        self._ours = alone(t) if island.leads else None
+        self.host = self._ours.host if self._ours else None
+
+    def down(self) -> None:
+        if self._ours:
+            self._ours.down()
+
+    def up(self) -> None:
+        if self._ours:
+            self._ours.up()
+        self._island.share(self._tensor.detach())
+
+
 class Sharded:
     """A DTensor of an island. Rank 0 has all of it in host memory; only shards travel, each
     between its rank and rank 0."""
@@ -207,15 +237,17 @@ def host_like(t: torch.Tensor) -> torch.Tensor:
     return torch.empty(t.shape, dtype=host_dtype(t.dtype), pin_memory=t.is_cuda)
 
 
-Bound = Union[Direct, Mirror, Sharded]
+Bound = Union[Direct, Mirror, Shared, Sharded]
+
+
+def alone(t: torch.Tensor) -> Union[Direct, Mirror]:
+    return Direct(t) if t.device.type == "cpu" and t.dtype in _DIRECT else Mirror(t)
 
 
 def bound(t: torch.Tensor, island: Island) -> Bound:
     if is_sharded(t):
         return Sharded(t, island)
-    if t.device.type == "cpu" and t.dtype in _DIRECT:
-        return Direct(t)
-    return Mirror(t)
+    return Shared(t, island) if island.size > 1 else alone(t)
 
 
 def settle(tensors: Iterable[Bound]) -> None:
@@ -297,16 +329,18 @@ class Binding:
     """Parameters, buffers and an inner optimizer, bound to a run and joined to it.
 
     ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).
+    ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
     ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
     """
 
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
                  buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
-                 private: Callable[[Island], Mapping[str, Any]] = lambda island: {}) -> None:
+                 private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
+                 group: Any = None) -> None:
         both = [*parameters, *buffers]
         for name, t in both:
             check_tensor(name, t)
-        self.island = island_of(t for _, t in both)
+        self.island = island_of((t for _, t in both), group)
         self._bound = [bound(t, self.island) for _, t in both]
         self._private = private(self.island)
         self._run: Optional[Run] = None

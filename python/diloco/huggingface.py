@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 
 from transformers import TrainerCallback
 
-from ._optimizer import bind
+from ._optimizer import bind, ranks
 from ._run import Run
 from ._torch import Binding, Fragments
 
@@ -24,7 +24,7 @@ class DiLoCoCallback(TrainerCallback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. Samples are the batch's, times the accumulated
-    micro-batches. A resume from the run takes up the inner optimizer's and the scheduler's state;
+    micro-batches and the ranks, which are one replica. A resume from the run takes up the inner optimizer's and the scheduler's state;
     Trainer's own checkpoints are not needed for it. A step that a loss scaler skipped is none.
     """
 
@@ -41,7 +41,8 @@ class DiLoCoCallback(TrainerCallback):
         self._optimizer = optimizer
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
         extra = {} if lr_scheduler is None else {"scheduler": lr_scheduler}
-        self.binding = bind(model, inner, run, replica, fragments, keep, extra, dict(options))
+        self.binding = bind(model, inner, run, replica, fragments, keep, extra, dict(options),
+                            ranks(args.world_size))
         control.should_training_stop = self.binding.done
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
@@ -49,7 +50,8 @@ class DiLoCoCallback(TrainerCallback):
         if getattr(self._optimizer, "step_was_skipped", False) or self.binding.done:
             return
         samples = args.per_device_train_batch_size * max(1, args.n_gpu)
-        self.binding.step(samples=samples * args.gradient_accumulation_steps)
+        samples *= args.gradient_accumulation_steps * args.world_size
+        self.binding.step(samples=samples)
         if self.binding.done:
             control.should_training_stop = True
 

@@ -15,7 +15,7 @@ from typing import Any, Optional, Union
 
 from lightning.pytorch.callbacks import Callback
 
-from ._optimizer import bind, number
+from ._optimizer import bind, number, ranks
 from ._run import Run
 from ._torch import Binding, Fragments
 from .errors import RefusedError
@@ -25,8 +25,8 @@ class DiLoCoCallback(Callback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
-    the last batch's first tensor, times accumulate_grad_batches. RefusedError: several
-    optimizers.
+    the last batch's first tensor, times accumulate_grad_batches and the ranks, which are one
+    replica. RefusedError: several optimizers.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -47,7 +47,7 @@ class DiLoCoCallback(Callback):
                       for i, c in enumerate(trainer.lr_scheduler_configs)}
         self._steps = trainer.global_step
         self.binding = bind(pl_module, trainer.optimizers[0], run, replica, fragments, keep,
-                            schedulers, dict(options))
+                            schedulers, dict(options), ranks(trainer.world_size))
         trainer.should_stop = trainer.should_stop or self.binding.done
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any,
@@ -57,7 +57,8 @@ class DiLoCoCallback(Callback):
             return  # a micro-batch
         self._steps = trainer.global_step
         loss = outputs.get("loss", math.nan) if isinstance(outputs, dict) else outputs
-        samples = self._samples or rows(batch) * trainer.accumulate_grad_batches
+        samples = self._samples or (rows(batch) * trainer.accumulate_grad_batches *
+                                    trainer.world_size)
         self.binding.step(math.nan if loss is None else number(loss), samples)
         if self.binding.done:
             trainer.should_stop = True

@@ -1,5 +1,6 @@
 """island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store: two
-ranks with sharded parameters train as one process with whole ones does, and resume bitwise.
+ranks with sharded parameters train as one process with whole ones does, and resume bitwise; so do
+the ranks of DDP, as a group.
 Skips itself (77) without torch."""
 import os
 import pathlib
@@ -20,9 +21,21 @@ import diloco
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
 
 
+class Counts(torch.nn.Module):
+    """A buffer, which ranks have whole whatever happens to the parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.seen += len(x)
+        return x
+
+
 def model_of():
     torch.manual_seed(5)
-    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), Counts(), torch.nn.Linear(5, 3))
 
 
 def batch(step):
@@ -30,11 +43,12 @@ def batch(step):
     return torch.randn(4, 6, generator=g), torch.randn(4, 3, generator=g)
 
 
-def train(model, store, upto):
+def train(model, store, upto, **more):
     """From where the replica was to step upto; whole parameters."""
     inner = torch.optim.AdamW(model.parameters(), lr=0.01)
-    with diloco.DiLoCoOptimizer(model, inner, store, options=OPTIONS, sync_every=3,
-                                rounds=3) as opt:
+    schedule = torch.optim.lr_scheduler.StepLR(inner, 4, gamma=.1)
+    with diloco.DiLoCoOptimizer(model, inner, store, options=OPTIONS, sync_every=3, rounds=3,
+                                scheduler=schedule, **more) as opt:
         step = opt.binding.island.lead(lambda: opt.run.now.step)
         while not opt.done and step < upto:
             x, y = batch(step)
@@ -43,8 +57,9 @@ def train(model, store, upto):
             opt.step()
             step += 1
         resumed = opt.binding.resumed
-    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
-    return resumed, [p.detach().tolist() for p in whole]
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p
+             for p in [*model.parameters(), *model.buffers()]]
+    return resumed, [p.detach().tolist() for p in whole], schedule.last_epoch
 
 
 def rank(place, port, store):
@@ -57,6 +72,9 @@ def rank(place, port, store):
             model = model_of()
             fully_shard(model)
             lives.append(train(model, f"{store}-{name}", upto))
+        for upto in (7, 9):  # each rank has all of it
+            model = torch.nn.parallel.DistributedDataParallel(model_of())
+            lives.append(train(model.module, f"{store}-ddp", upto, group=dist.group.WORLD))
         refused = ""
         try:
             train(model, f"{store}-other/\0", 1)
@@ -79,15 +97,18 @@ class Islands(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             store = str(pathlib.Path(folder) / "run")
             a, b = diloco.launch_local(2, rank, free_port(), store)
-            _, alone = train(model_of(), f"{store}-alone", 9)
+            _, alone, _ = train(model_of(), f"{store}-alone", 9)
             self.assertEqual(len(diloco.run(f"{store}-whole").status()["replicas"]), 1)
         self.assertEqual(a, b)
-        (whole, first, second), refused = a
-        self.assertEqual([whole[0], first[0], second[0]], [False, False, True])
-        self.assertEqual(whole[1], second[1])  # to the bit
+        (whole, _, second, _, fourth), refused = a
+        self.assertEqual([life[0] for life in a[0]], [False, False, True, False, True])
+        self.assertEqual(whole[1:], second[1:])  # to the bit
+        self.assertEqual([whole[2], fourth[2]], [9, 9])
         self.assertIn("zero byte", refused)
-        for ours, theirs in zip(whole[1], alone):  # averaging two equal gradients rounds
-            torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=0, atol=1e-5)
+        for sharded, copied, theirs in zip(whole[1], fourth[1], alone):
+            for ours in (sharded, copied):  # the mean of two equal gradients rounds
+                torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=0,
+                                           atol=1e-5)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,45 @@ class Arithmetic(InScratch):
             self.assertFalse(torch.equal(p, b))
 
 
+@unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
+class Cuda(InScratch):
+    def test_it_ends_near_where_the_cpu_does(self):
+        ends = []
+        for device in ("cpu", "cuda"):
+            model = small().to(device)
+            inner = torch.optim.SGD(model.parameters(), lr=.05, momentum=.9)
+            with diloco.DiLoCoOptimizer(model, inner, f"{self.store}-{device}", sync_every=3,
+                                        rounds=4) as opt:
+                for step in range(12):
+                    x, y = batch(0, step)
+                    opt.zero_grad()
+                    torch.nn.functional.mse_loss(model(x.to(device)), y.to(device)).backward()
+                    opt.step()
+                self.assertTrue(opt.done)
+                for p, theta in zip(model.parameters(), opt.run.theta().values()):
+                    self.assertTrue(torch.equal(p.cpu(), torch.from_numpy(theta)))
+                ends.append(values(model.cpu()))
+        for a, b in zip(*ends):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+    def test_a_mirror_is_pinned_and_a_resume_takes_up_moments(self):
+        def life(store, upto):
+            torch.manual_seed(3)
+            model = small().cuda()
+            with diloco.DiLoCoOptimizer(model, adamw(model), store, sync_every=3,
+                                        rounds=3) as opt:
+                self.assertTrue(all(b.host.is_pinned() for b in opt.binding._bound))
+                while not opt.done and opt.run.now.step < upto:
+                    x, y = batch(0, opt.run.now.step)
+                    opt.zero_grad()
+                    torch.nn.functional.mse_loss(model(x.cuda()), y.cuda()).backward()
+                    opt.step()
+                return values(model)
+        whole = life(f"{self.store}-whole", 9)
+        life(self.store, 7)
+        self.assertEqualTensors(life(self.store, 9), whole)
+
+
 class Resume(InScratch):
     def life(self, upto, store, save_at=None):
         """A life of a replica with dropout, a scheduler and AdamW, from where it was to upto."""
@@ -379,4 +418,6 @@ class DropIn(InScratch):
 
 
 if __name__ == "__main__":
+    if not torch.cuda.is_available():
+        print("left out: CUDA tensors of the Python package (no device)")
     unittest.main()
