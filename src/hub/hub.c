@@ -92,12 +92,20 @@ int dl_connection_fd(const dl_connection *c)
     return c ? c->fd : -1;
 }
 
+/* Idle strangers go sooner where they begin to keep others out. */
+static dl_time stranger_limit(const dl_hub *hub)
+{
+    const dl_hub_options *o = &hub->options;
+    const unsigned n = atomic_load(&hub->metrics.connections);
+    return n > o->max_connections / 4 * 3 && o->stranger > DL_SECOND ? DL_SECOND : o->stranger;
+}
+
 /* Under the lock a connection in the list is not closed yet, so the descriptor is its own. */
 static void reap(dl_hub *hub)
 {
-    dl_time now = dl_clock_now();
+    const dl_time now = dl_clock_now(), stranger = stranger_limit(hub);
     for (const dl_connection *c = hub->connections; c; c = c->next) {
-        dl_time limit = c->welcome ? hub->options.idle : hub->options.stranger;
+        dl_time limit = c->welcome ? hub->options.idle : stranger;
         if (!c->busy && now - c->since > limit) shutdown(c->fd, SHUT_RDWR);
     }
 }

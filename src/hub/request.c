@@ -193,10 +193,32 @@ static dl_answer begin_path(dl_request *r)
     return *r->key ? dl_object_begin(r) : dl_hub_bucket_begin(r);
 }
 
+static enum MHD_Result count_length(void *context, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
+{
+    unsigned *n = context;
+    (void)kind, (void)value;
+    *n += !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding");
+    return MHD_YES;
+}
+
+/* Where a body ends has to be said once, lest a proxy in front reads another end than we do. */
+static bool says_length_twice(const dl_request *r)
+{
+    unsigned n = 0;
+    MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_length, &n);
+    return n > 1;
+}
+
 static dl_answer begin(dl_request *r)
 {
     const struct route *route = find_route(r->target.path);
     dl_answer refusal = {0};
+    if (says_length_twice(r)) {
+        refusal = dl_refuse(r, 400, "InvalidRequest", "the body's length is said more than once");
+        dl_answer_header(refusal, "Connection", "close");
+        return refusal;
+    }
     if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
     if (atomic_load(&r->hub->stopping)) return dl_refuse(r, 503, "", "this hub is stopping");
     if (!folder_is_ours(r->hub))

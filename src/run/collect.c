@@ -50,7 +50,8 @@ static diloco_status find_second(sweep *s)
             return DILOCO_OK;
         const diloco_status status =
             dl_snapshot_verify(s->store, s->second, &s->second_life, s->run, s->until);
-        if (status != DILOCO_EPROTO && status != DILOCO_ENOENT) return status;
+        if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
+            return status;
         dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
     }
 }

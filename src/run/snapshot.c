@@ -165,15 +165,18 @@ typedef struct found {
     dl_life life;
 } found;
 
-/* A committer signed it, as what it is. */
+/* A committer signed it, as what it is; else it is a stranger's, and none of the run's: EREFUSED.
+ */
 static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
 {
     dl_public key;
     const dl_statement what = statement_of(run->id, which->entry, &which->life);
     if (!is_signed(run)) return DILOCO_OK;
-    DL_TRY(dl_sealed_signer(&key, text->data, text->len, &what));
+    const diloco_status status = dl_sealed_signer(&key, text->data, text->len, &what);
+    if (status == DILOCO_EPROTO) return dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text());
+    DL_TRY(status);
     if (dl_identity_may_commit(&run->identity, &key, which->life.replica)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not write snapshots");
+    return dl_fail(DILOCO_EREFUSED, "it is signed by a key that may not write snapshots");
 }
 
 /* The manifest as JSON in *text, when it is this snapshot's of this run and model. */
@@ -445,7 +448,7 @@ static int older_first(const void *a, const void *b)
 static bool is_damage(diloco_status status)
 {
     return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
-           status == DILOCO_EIO;
+           status == DILOCO_EREFUSED || status == DILOCO_EIO;
 }
 
 /* Try all that were found in turn. DILOCO_ENOENT: none is whole. */

@@ -463,7 +463,45 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
     scene_end(&s);
 }
 
-TEST_MAIN(a_snapshot_reads_back_with_its_control_state,
+/* A committer's, a stranger's, and what the committer signed under another number. */
+TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
+{
+    scene s;
+    dl_signer *owner, *stranger;
+    if (!DL_CRYPTO) skip();
+    CHECK_OK(dl_signer_make(scratch_path("owner.pem")));
+    CHECK_OK(dl_signer_make(scratch_path("stranger.pem")));
+    CHECK_OK(dl_signer_open(&owner, scratch_path("owner.pem")));
+    CHECK_OK(dl_signer_open(&stranger, scratch_path("stranger.pem")));
+    scene_begin(&s, "signed");
+    s.run.identity.policy = DL_OPEN;
+    s.run.identity.committers = malloc(sizeof(dl_public));
+    s.run.identity.committers[0] = *dl_signer_public(owner);
+    s.run.identity.n_committers = 1;
+
+    fill(&s.state, 5);
+    put_log(&s, 1, s.state.now[1].digest);
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, owner, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
+    fill(&s.state, 9);
+    put_log(&s, 1, s.state.now[1].digest);
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r1, stranger, DL_NEVER));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+    CHECK_CONTAINS("may not write snapshots", diloco_error_text());
+    copy_object(&s, 5, 6, "state.safetensors");
+    copy_object(&s, 5, 6, "manifest.json"); /* what the committer signed, under another number */
+    CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 6, &r0, &s.run, DL_NEVER));
+
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("may not write snapshots", s.log);
+    scene_end(&s);
+    dl_signer_close(owner);
+    dl_signer_close(stranger);
+}
+
+TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
+          a_snapshot_reads_back_with_its_control_state,
           the_newest_at_most_before_is_taken_and_the_oldest_on_request,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
           a_truncated_or_missing_state_is_skipped, a_snapshot_without_its_manifest_is_none,

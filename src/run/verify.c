@@ -136,6 +136,10 @@ static diloco_status check_snapshots(dl_reader *r)
         if (!n.found) return DILOCO_OK;
         status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
         if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
+        if (status == DILOCO_EREFUSED) {
+            dl_log(DILOCO_LOG_WARN, "%s: nobody believes it", diloco_error_text());
+            continue;
+        }
         DL_TRY(status);
     }
 }
