@@ -48,6 +48,18 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_tensor(diloco_run *run,
     return diloco_run_tensor_sized(run, tensor, sizeof *tensor);
 }
 
+/* Where the tensors lie that are registered next; NULL: in host memory, as they do before the first
+ * call. Copied, but for what its members point at. At most 16. Before diloco_run_join. Gradients
+ * and private pieces are always in host memory. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_device_sized(diloco_run *run,
+                                                                   const diloco_device *device,
+                                                                   size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_device(diloco_run *run,
+                                                               const diloco_device *device)
+{
+    return diloco_run_device_sized(run, device, sizeof *device);
+}
+
 /* Preset data_parallel: the gradient of a registered parameter, f32 of its shape, read at
  * each diloco_step instead of the tensor's movement. It has to follow from the tensors and
  * diloco_run_now alone: a step that was under way at a stop is taken again on resume. */
@@ -136,8 +148,8 @@ DILOCO_SIZED diloco_run_info diloco_run_now(const diloco_run *run)
 }
 
 /* The shared model as it is now and is to be evaluated (theta, or what the outer optimizer
- * evaluates in its place): copied into data[i] for each registered tensor in order (NULL: skipped).
- * After join; between steps. */
+ * evaluates in its place): copied into data[i], host memory, for each registered tensor in order
+ * and in its type (NULL: skipped). After join; between steps. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *run,
                                                             void *const *data, size_t n);
 

@@ -14,7 +14,9 @@ extern "C" {
 typedef enum diloco_dtype {
     DILOCO_F32 = 0,
     DILOCO_I64 = 1,
-    DILOCO_BOOL = 2 /* one byte, 0 or 1 */
+    DILOCO_BOOL = 2, /* one byte, 0 or 1 */
+    DILOCO_BF16 = 3, /* the shared state is f32; the tensor holds it rounded (docs/c.md) */
+    DILOCO_F16 = 4
 } diloco_dtype;
 
 typedef enum diloco_role {
@@ -34,6 +36,21 @@ typedef struct diloco_tensor {
     size_t shape[DILOCO_MAX_DIMS];
     int fragment; /* 0 … fragments-1; 0 in vanilla DiLoCo */
 } diloco_tensor;
+
+/* How tensors are reached that are not in host memory. Functions may return before what they queue
+ * on `stream` is done; synchronise waits for all of it. Called on the thread that called the
+ * library, for the tensors that a call needs, never between calls: the caller sees to it that what
+ * it queued itself on these tensors is done or on the same stream. An error is returned by the call
+ * under way and by every later one. */
+typedef struct diloco_device {
+    void *user, *stream; /* handed to each */
+    diloco_status (*copy_in)(void *user, void *stream, void *host, const void *device, size_t len);
+    diloco_status (*copy_out)(void *user, void *stream, void *device, const void *host, size_t len);
+    diloco_status (*synchronise)(void *user, void *stream);
+    /* Host memory that the copies like (pinned); both or none. */
+    void *(*alloc)(void *user, size_t len);
+    void (*release)(void *user, void *memory);
+} diloco_device;
 
 #ifdef __cplusplus
 }

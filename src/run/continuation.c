@@ -32,7 +32,7 @@ static const dl_st_tensor *find_vector(const dl_st *st, const dl_outer *outer, i
 
 static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_tensor *t)
 {
-    const char *type = dl_dtype_name(t->dtype);
+    const char *type = dl_dtype_name(dl_dtype_stored(t->dtype));
     bool fits = dl_continues(dl_st_find(st, t->name), type, t->shape, t->n_dims);
     for (int k = 0; k < outer->n_state && fits; k++)
         fits = dl_continues(find_vector(st, outer, k, t->name), type, t->shape, t->n_dims);

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "run/local.h"
 #include "run/machine.h"
+#include "run/mirrors.h"
 #include "run/runfile.h"
 
 typedef struct dl_exec dl_exec;
@@ -18,7 +19,9 @@ typedef struct dl_exec_args {
     const dl_runfile *run;
     dl_hash run_digest; /* of run.json's bytes: prev of entry 0 */
     dl_life self;
-    const diloco_tensor *tensors;  /* the trainer's, in manifest order; NULL: a reader */
+    const diloco_tensor *tensors;  /* the trainer's, or their mirrors, in manifest order; NULL: a
+                                    * reader */
+    dl_mirrors *mirrors;           /* of those that have one; NULL: none has */
     const float *const *gradients; /* [n_tensors] or NULL: contribute these, not movements */
     size_t n_tensors;
     size_t max_members;

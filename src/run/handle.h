@@ -9,7 +9,7 @@
 #include "run/watch.h"
 #include <diloco/run.h>
 
-enum { DL_MAX_PRIVATES = 64 };
+enum { DL_MAX_PRIVATES = 64, DL_MAX_DEVICES = 16 };
 
 /* Where a replica stands. What was trained on each fragment runs since its base. */
 typedef struct dl_progress {
@@ -22,6 +22,12 @@ struct diloco_run {
     dl_signer *signer;       /* owned; NULL: nothing is signed */
     diloco_tensor *tensors;  /* owned, with owned names; data is the caller's */
     const float **gradients; /* [n_tensors], NULL where there is none */
+    const diloco_device *
+        *devices; /* [n_tensors], NULL where it is host memory; into known_devices */
+    diloco_device *known_devices[DL_MAX_DEVICES]; /* owned */
+    size_t n_devices;
+    const diloco_device *device; /* of the tensors that are registered next */
+    dl_mirrors *mirrors;         /* from diloco_run_create; NULL where no tensor needs one */
     size_t n_tensors;
     bool has_gradients;
     dl_private privates[DL_MAX_PRIVATES]; /* names owned, but for the exchange's */

@@ -40,7 +40,8 @@ size_t dl_state_image_spans(const dl_state *state)
 static void add_part(parts *p, const dl_manifest_tensor *t, const char *name, void *data)
 {
     dl_st_tensor *to = &p->tensors[p->n];
-    *to = (dl_st_tensor){.name = name, .dtype = dl_dtype_name(t->dtype), .n_dims = t->n_dims};
+    *to = (dl_st_tensor){
+        .name = name, .dtype = dl_dtype_name(dl_dtype_stored(t->dtype)), .n_dims = t->n_dims};
     memcpy(to->shape, t->shape, sizeof t->shape);
     p->data[p->n++] = data;
 }
@@ -75,7 +76,7 @@ static void lay_out(parts *p, const dl_state *state)
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         for (size_t i = 0; i < state->manifest->n_tensors; i++) {
             const dl_manifest_tensor *t = &state->manifest->tensors[i];
-            if (t->dtype != order[k]) continue;
+            if (dl_dtype_stored(t->dtype) != order[k]) continue;
             if (p->tensors) add_part(p, t, t->name, place_of(state, t));
             if (t->region == DL_TRAINED) add_outer_vectors(p, state, t);
         }

@@ -25,6 +25,9 @@ diloco_status diloco_run_create(diloco_run *run)
     if (run->created) return DILOCO_OK;
     if (run->n_tensors == 0)
         return dl_fail(DILOCO_EINVAL, "no tensors are registered: there is nothing to train");
+    if (!run->mirrors)
+        DL_TRY(dl_mirrors_create(&run->mirrors, run->tensors, run->devices, run->n_tensors));
+    DL_TRY(dl_mirrors_pull(run->mirrors, DL_ALL_FRAGMENTS));
     DL_TRY(take_key(run, dl_policy_of(&run->config)));
     const dl_run_creation what = {.config = &run->config,
                                   .tensors = run->tensors,
@@ -93,6 +96,7 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
                        run->replica);
     }
     DL_TRY(status);
+    dl_mirrors_push(run->mirrors, DL_ALL_FRAGMENTS);
     run->resumed = true;
     take_progress(run, facts);
     return dl_exec_unpack_under_way(run->exec);
@@ -147,6 +151,7 @@ diloco_status dl_run_save_local(diloco_run *run)
     if (!run->local || dl_config_federated(&run->config))
         return DILOCO_OK; /* clients have theirs */
     dl_run_skip(run);
+    DL_TRY(dl_mirrors_pull(run->mirrors, DL_ALL_FRAGMENTS));
     dl_driver_hold(run->driver);
     dl_exec_pack_under_way(run->exec);
     const diloco_status status = save_local(run);
@@ -205,6 +210,7 @@ static diloco_status make_exec(diloco_run *run)
                                .run_digest = run->file_digest,
                                .self = run->self,
                                .tensors = run->tensors,
+                               .mirrors = run->mirrors,
                                .gradients = run->has_gradients ? run->gradients : NULL,
                                .n_tensors = run->n_tensors,
                                .max_members = dl_run_max_members(&run->config),
@@ -323,6 +329,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(make_driver(run, &facts)); /* beats from here, before anything large is read (P25) */
     run->due = true;
     DL_TRY(dl_driver_begin(run->driver, run->resumed ? &facts.pace : NULL, run->bases));
+    DL_TRY(dl_mirrors_check(run->mirrors));
     run->due = false;
     warn_if_machine_differs(run, &facts);
     dl_run_go_on(run);

@@ -147,7 +147,8 @@ static size_t element_count(const diloco_tensor *t)
 static void describe_tensor(dl_st_tensor *part, part_name name, const diloco_tensor *t)
 {
     snprintf(name, sizeof(part_name), "%s", t->name);
-    *part = (dl_st_tensor){.name = name, .dtype = dl_dtype_name(t->dtype), .n_dims = t->n_dims};
+    *part = (dl_st_tensor){
+        .name = name, .dtype = dl_dtype_name(dl_dtype_stored(t->dtype)), .n_dims = t->n_dims};
     memcpy(part->shape, t->shape, (size_t)t->n_dims * sizeof *t->shape);
 }
 
@@ -183,8 +184,9 @@ static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors,
     DL_TRY(reserve_parts(local, n_tensors + n_privates));
     for (size_t i = 0; i < n_tensors; i++) {
         describe_tensor(&local->parts[i], local->names[i], &tensors[i]);
-        local->spans[1 + i] = (dl_span){tensors[i].data, element_count(&tensors[i]) *
-                                                             dl_dtype_size(tensors[i].dtype)};
+        local->spans[1 + i] =
+            (dl_span){tensors[i].data, element_count(&tensors[i]) *
+                                           dl_dtype_size(dl_dtype_stored(tensors[i].dtype))};
     }
     for (size_t i = 0; i < n_privates; i++) {
         size_t k = n_tensors + i;

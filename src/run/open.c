@@ -173,7 +173,7 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
         void *to = t->region == DL_INTEGERS   ? (void *)(f->integers + t->offset)
                    : t->region == DL_BOOLEANS ? (void *)(f->booleans + t->offset)
                                               : (void *)(f->theta + t->offset);
-        memcpy(to, tensors[i].data, t->count * dl_dtype_size(t->dtype));
+        memcpy(to, tensors[i].data, t->count * dl_dtype_size(dl_dtype_stored(t->dtype)));
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/sized.h"
+#include "tensor/widths.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -58,15 +59,38 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     if (t) run->tensors = t;
     const float **g = realloc(run->gradients, n * sizeof *g);
     if (g) run->gradients = g;
+    const diloco_device **d = realloc(run->devices, n * sizeof *d);
+    if (d) run->devices = d;
     char *name = strdup(tensor->name);
-    if (!t || !g || !name) {
+    if (!t || !g || !d || !name) {
         free(name);
         return dl_fail(DILOCO_ENOMEM, "no memory for tensor %s", tensor->name);
     }
     t[n - 1] = *tensor;
     t[n - 1].name = name;
     g[n - 1] = NULL;
+    d[n - 1] = run->device;
     run->n_tensors = n;
+    return DILOCO_OK;
+}
+
+diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *device, size_t size)
+{
+    diloco_device seen;
+    DL_TRY(must_be_open(run, "diloco_run_device"));
+    run->device = NULL;
+    if (!device) return DILOCO_OK;
+    DL_TRY(dl_sized_in(&seen, sizeof seen, device, size, "diloco_device"));
+    if (!seen.copy_in || !seen.copy_out || !seen.synchronise)
+        return dl_fail(DILOCO_EINVAL, "a device needs copy_in, copy_out and synchronise");
+    if (!seen.alloc != !seen.release)
+        return dl_fail(DILOCO_EINVAL, "a device has both alloc and release, or none of them");
+    if (run->n_devices == DL_MAX_DEVICES)
+        return dl_fail(DILOCO_EINVAL, "more than %d devices", DL_MAX_DEVICES);
+    diloco_device *copy = malloc(sizeof *copy);
+    if (!copy) return dl_fail(DILOCO_ENOMEM, "no memory for a device");
+    *copy = seen;
+    run->device = run->known_devices[run->n_devices++] = copy;
     return DILOCO_OK;
 }
 
@@ -75,8 +99,9 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
     DL_TRY(must_be_open(run, "diloco_run_gradient"));
     for (size_t i = 0; i < run->n_tensors; i++) {
         if (strcmp(run->tensors[i].name, tensor) != 0) continue;
-        if (run->tensors[i].dtype != DILOCO_F32)
-            return dl_fail(DILOCO_EINVAL, "tensor %s is not f32: it has no gradient", tensor);
+        if (dl_dtype_stored(run->tensors[i].dtype) != DILOCO_F32)
+            return dl_fail(DILOCO_EINVAL, "tensor %s is of whole numbers: it has no gradient",
+                           tensor);
         run->gradients[i] = gradient;
         run->has_gradients = true;
         return DILOCO_OK;
@@ -209,6 +234,7 @@ static diloco_status stop(diloco_run *run)
     if (!run->due) run->training += dl_clock_now() - run->trained_since;
     run->due = true;
     DL_TRY(dl_driver_stop(run->driver));
+    DL_TRY(dl_mirrors_check(run->mirrors));
     run->due = false;
     dl_run_go_on(run);
     if (diloco_run_done(run)) dl_run_end_line(run);
@@ -296,7 +322,11 @@ static void copy_theta(void *user, const dl_state *state)
                            : t->region == DL_TRAINED
                                ? (const void *)(dl_state_evaluated(state, t->fragment) + t->offset)
                                : (const void *)(f->theta + t->offset);
-        if (c->data[i]) memcpy(c->data[i], from, t->count * dl_dtype_size(t->dtype));
+        if (!c->data[i]) continue;
+        if (dl_dtype_stored(t->dtype) != t->dtype)
+            dl_narrow(c->data[i], from, t->count, dl_dtype_name(t->dtype));
+        else
+            memcpy(c->data[i], from, t->count * dl_dtype_size(t->dtype));
     }
     dl_state_put_out_all(state);
 }
@@ -371,6 +401,10 @@ void diloco_run_close(diloco_run *run)
     free(run->watch.at);
     free(run->tensors);
     free(run->gradients);
+    free(run->devices);
+    dl_mirrors_destroy(run->mirrors);
+    for (size_t i = 0; i < run->n_devices; i++)
+        free(run->known_devices[i]);
     free(run->work);
     free(run->loss_sum);
     free(run->saved);

@@ -6,10 +6,14 @@
  * (2502.12996): theta - lr w (g + mu v), v the momentum of its own shares. It ends when theta has
  * moved on, so where it began is kept, and g is measured from there.
  *
+ * A tensor that is narrower than f32 begins from theta rounded to it, and its movement is measured
+ * from there: rounding is no movement. `start` holds such tensors rounded.
+ *
  * With error feedback beta, what is encoded is a = g + beta e, and e <- a - decode(encode(a)) once
  * an entry counted it (PROTOCOL P17): until then `a` is kept, so that an abort sends the same
  * movement once, and encoding again gives the same payload. */
 #include "run/exec_parts.h"
+#include "tensor/widths.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,6 +41,21 @@ static const float *anchor(const dl_exec *x, uint32_t fragment)
     return x->start ? x->start + x->f32_at[fragment] : x->state.now[fragment].theta;
 }
 
+/* The type of a local tensor that is narrower than f32, by name; NULL: it is not. */
+static const char *narrow_type(const dl_exec *x, size_t i)
+{
+    const diloco_dtype dtype = x->a.run->manifest.tensors[x->tensor_of[i]].dtype;
+    return dl_dtype_stored(dtype) != dtype ? dl_dtype_name(dtype) : NULL;
+}
+
+/* g = before rounded - after */
+static void narrow_delta(float *g, const float *before, const float *after, size_t n,
+                         const char *type)
+{
+    dl_round_to(g, before, n, type);
+    dl_delta(g, g, after, n);
+}
+
 /* How far the fragment's tensors moved, or their gradients. */
 static void form_g(const dl_exec *x, uint32_t fragment, float *g)
 {
@@ -47,6 +66,8 @@ static void form_g(const dl_exec *x, uint32_t fragment, float *g)
         if (t->region == DL_INTEGERS || t->region == DL_BOOLEANS) continue;
         if (gradient)
             memcpy(g + t->begin, gradient, t->count * sizeof *g);
+        else if (narrow_type(x, i))
+            narrow_delta(g + t->begin, before + t->begin, t->data, t->count, narrow_type(x, i));
         else
             dl_delta(g + t->begin, before + t->begin, t->data, t->count);
     }
@@ -89,6 +110,7 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
 {
     const size_t n = n_floats(x, fragment);
     dl_capture *c = &x->captures[entry % x->n_captures];
+    DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
     if (x->shares_next) c->g = x->state.next[fragment].theta;
     dl_fp_state fp = dl_fp_enter();
     form_g(x, fragment, c->g);
@@ -118,17 +140,21 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
         return;
     }
+    if (dl_mirrors_pull(x->a.mirrors, (int)fragment))
+        return; /* told by who asks dl_mirrors_check */
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
         const dl_local_tensor *t = &x->local[i];
-        if (t->region == DL_TRAINED || t->region == DL_AVERAGED)
+        if (t->region == DL_TRAINED || t->region == DL_AVERAGED) {
             dl_adopt(t->data, s->theta + t->begin, mix, t->count);
-        else if (mix != 1 && t->region == DL_INTEGERS)
+            if (narrow_type(x, i)) dl_round_to(t->data, t->data, t->count, narrow_type(x, i));
+        } else if (mix != 1 && t->region == DL_INTEGERS)
             memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
         else if (mix != 1)
             memcpy(t->data, s->booleans + t->begin, t->count);
     }
     dl_fp_leave(fp);
+    dl_mirrors_push(x->a.mirrors, (int)fragment);
     dl_state_put_out(&x->state, (int)fragment);
 }
 
@@ -160,6 +186,14 @@ static void take_share(const dl_exec *x, uint32_t fragment, float weight)
     }
 }
 
+static void round_start(dl_exec *x, uint32_t fragment)
+{
+    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
+        float *start = x->start + x->f32_at[fragment] + x->local[i].begin;
+        if (narrow_type(x, i)) dl_round_to(start, start, x->local[i].count, narrow_type(x, i));
+    }
+}
+
 static void start_to_local(dl_exec *x, uint32_t fragment)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
@@ -183,8 +217,10 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
     x->start_base[fragment] = s->digest;
     if (x->own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment))
         take_share(x, fragment, weight);
+    round_start(x, fragment);
     start_to_local(x, fragment);
     dl_fp_leave(fp);
+    dl_mirrors_push(x->a.mirrors, (int)fragment);
 }
 
 /* v <- mu v + g where the entry counted it, mu v where it did not; an abort leaves it. */

@@ -19,13 +19,21 @@ size_t dl_dtype_size(diloco_dtype dtype)
         return 8;
     case DILOCO_BOOL:
         return 1;
+    case DILOCO_BF16:
+    case DILOCO_F16:
+        return 2;
     }
     return 0;
 }
 
-static const char *const dtype_names[] = {"F32", "I64", "BOOL"};
+diloco_dtype dl_dtype_stored(diloco_dtype dtype)
+{
+    return dtype == DILOCO_BF16 || dtype == DILOCO_F16 ? DILOCO_F32 : dtype;
+}
+
+static const char *const dtype_names[] = {"F32", "I64", "BOOL", "BF16", "F16"};
 static const char *const role_names[] = {"parameter", "frozen", "buffer"};
-enum { N_DTYPES = 3, N_ROLES = 3 };
+enum { N_DTYPES = 5, N_ROLES = 3 };
 
 const char *dl_dtype_name(diloco_dtype dtype)
 {
@@ -58,8 +66,8 @@ static diloco_status check_kind(dl_manifest_tensor *t)
         return dl_fail(DILOCO_EINVAL, "tensor %s: no dtype has number %d", t->name, (int)t->dtype);
     if ((unsigned)t->role >= N_ROLES)
         return dl_fail(DILOCO_EINVAL, "tensor %s: no role has number %d", t->name, (int)t->role);
-    if (t->role == DILOCO_PARAMETER && t->dtype != DILOCO_F32)
-        return dl_fail(DILOCO_EINVAL, "tensor %s: a parameter is F32, not %s", t->name,
+    if (t->role == DILOCO_PARAMETER && dl_dtype_stored(t->dtype) != DILOCO_F32)
+        return dl_fail(DILOCO_EINVAL, "tensor %s: a parameter is F32, BF16 or F16, not %s", t->name,
                        dl_dtype_name(t->dtype));
     if (t->n_dims < 0 || t->n_dims > DILOCO_MAX_DIMS)
         return dl_fail(DILOCO_EINVAL, "tensor %s: %d dimensions; at most %d", t->name, t->n_dims,
@@ -119,6 +127,8 @@ static dl_region region_of(const dl_manifest_tensor *t, bool all_floating)
     case DILOCO_BOOL:
         return DL_BOOLEANS;
     case DILOCO_F32:
+    case DILOCO_BF16:
+    case DILOCO_F16:
         break;
     }
     return all_floating || t->role == DILOCO_PARAMETER ? DL_TRAINED : DL_AVERAGED;
@@ -338,7 +348,7 @@ const dl_manifest_tensor *dl_manifest_locate(const dl_manifest *manifest, int fr
 {
     for (size_t k = 0; k < manifest->n_tensors; k++) {
         const dl_manifest_tensor *t = &manifest->tensors[k];
-        if (t->fragment != fragment || t->dtype != DILOCO_F32) continue;
+        if (t->fragment != fragment || dl_dtype_stored(t->dtype) != DILOCO_F32) continue;
         if (i < t->offset || i - t->offset >= t->count) continue;
         *index_in_tensor = i - t->offset;
         return t;

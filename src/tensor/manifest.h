@@ -56,7 +56,7 @@ typedef struct dl_manifest {
 /* Copy the tensors' descriptions (data pointers are not looked at) and lay them out.
  * all_floating: every f32 tensor counts as trained. DILOCO_EINVAL: no tensors, a name that
  * is empty, too long, not printable or used twice, a type, shape or fragment out of range,
- * a gap in the fragments, a parameter that is not f32. DILOCO_ENOMEM. *out is zeroed on
+ * a gap in the fragments, a parameter of whole numbers. DILOCO_ENOMEM. *out is zeroed on
  * error. */
 DL_MUST_CHECK diloco_status dl_manifest_init(dl_manifest *out, const diloco_tensor *tensors,
                                              size_t n, bool all_floating);
@@ -73,9 +73,11 @@ DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value arr
  * any case ("model.embed_tokens.weight", "tok_embeddings"), or a component "wte" or "wpe". */
 bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor);
 
-size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1 */
-const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", "BOOL", as in safetensors */
-const char *dl_role_name(diloco_role role);    /* "parameter", "frozen", "buffer" */
+size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1, 2, 2 */
+const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", …, as in safetensors */
+/* What the run keeps such a tensor as: F32 for the narrower ones. */
+diloco_dtype dl_dtype_stored(diloco_dtype dtype);
+const char *dl_role_name(diloco_role role); /* "parameter", "frozen", "buffer" */
 
 /* Name the tensor and the element index inside it that element i of a fragment's f32
  * array is: for error texts. */

@@ -95,9 +95,9 @@ TEST(what_is_not_a_tensor_is_refused)
     t = good, t.name = long_name, refused_one(t, "has 128");
     t = good, t.name = "a\nb", refused_one(t, "not printable");
     t = good, t.name = "\xc3\xa4", refused_one(t, "not printable");
-    t = good, t.dtype = (diloco_dtype)3, refused_one(t, "dtype");
+    t = good, t.dtype = (diloco_dtype)5, refused_one(t, "dtype");
     t = good, t.role = (diloco_role)-1, refused_one(t, "role");
-    t = good, t.dtype = DILOCO_I64, refused_one(t, "a parameter is F32");
+    t = good, t.dtype = DILOCO_I64, refused_one(t, "a parameter is F32, BF16 or F16");
     t = good, t.n_dims = 5, refused_one(t, "5 dimensions");
     t = good, t.n_dims = -1, refused_one(t, "-1 dimensions");
     t = good, t.shape[0] = 0, refused_one(t, "dimension 0");
@@ -188,7 +188,7 @@ TEST(json_of_a_stranger_is_refused_as_such)
         "{\"tensors\":[{}]}",
         ONE("3", "\"F32\"", "\"parameter\"", "[1]", "0"),
         ONE("\"\"", "\"F32\"", "\"parameter\"", "[1]", "0"),
-        ONE("\"w\"", "\"F16\"", "\"parameter\"", "[1]", "0"),
+        ONE("\"w\"", "\"F64\"", "\"parameter\"", "[1]", "0"),
         ONE("\"w\"", "\"F32\"", "\"weight\"", "[1]", "0"),
         ONE("\"w\"", "\"I64\"", "\"parameter\"", "[1]", "0"),
         ONE("\"w\"", "\"F32\"", "\"parameter\"", "1", "0"),
@@ -213,6 +213,13 @@ TEST(names_and_sizes_of_types_are_those_of_safetensors)
     CHECK_STR("F32", dl_dtype_name(DILOCO_F32));
     CHECK_STR("I64", dl_dtype_name(DILOCO_I64));
     CHECK_STR("BOOL", dl_dtype_name(DILOCO_BOOL));
+    CHECK_STR("BF16", dl_dtype_name(DILOCO_BF16));
+    CHECK_STR("F16", dl_dtype_name(DILOCO_F16));
+    CHECK_INT(2, dl_dtype_size(DILOCO_BF16));
+    CHECK_INT(2, dl_dtype_size(DILOCO_F16));
+    CHECK_INT(DILOCO_F32, dl_dtype_stored(DILOCO_BF16));
+    CHECK_INT(DILOCO_F32, dl_dtype_stored(DILOCO_F16));
+    CHECK_INT(DILOCO_I64, dl_dtype_stored(DILOCO_I64));
     CHECK_INT(4, dl_dtype_size(DILOCO_F32));
     CHECK_INT(8, dl_dtype_size(DILOCO_I64));
     CHECK_INT(1, dl_dtype_size(DILOCO_BOOL));

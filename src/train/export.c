@@ -2,7 +2,7 @@
 #include "train/export.h"
 
 #include "base/sized.h"
-#include "model/widths.h"
+#include "tensor/widths.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

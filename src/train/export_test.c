@@ -2,7 +2,7 @@
  * specification says; and what went in comes out again. Readers of others' hold the same in
  * tests/hf/live.py. */
 #include "base/safetensors.h"
-#include "model/widths.h"
+#include "tensor/widths.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 

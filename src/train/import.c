@@ -7,7 +7,7 @@
 #include "base/sized.h"
 #include "model/hf.h"
 #include "model/model.h"
-#include "model/widths.h"
+#include "tensor/widths.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  * The logits' tolerance is the sum of a few hundred float32 products in another order. */
 #include "goldens/hf_logits.h"
 #include "model/hf.h"
-#include "model/widths.h"
+#include "tensor/widths.h"
 #include "train/weights.h"
 #include "train_fixture.h"
 

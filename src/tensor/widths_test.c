@@ -1,6 +1,8 @@
 /* widths_test.c - every two-byte value goes to four bytes and back; values between two of them go
  * to the nearer, ties to the even one. */
-#include "model/widths.h"
+#include "tensor/widths.h"
+
+#include "base/rng.h"
 
 #include "check.h"
 
@@ -67,6 +69,37 @@ TEST(what_lies_between_goes_to_the_nearest_ties_to_even)
     CHECK_INT(0x7c00, narrowed(1e30f, "F16"));
 }
 
+/* Vectors of every length and place give what one value at a time gives. */
+TEST(many_values_go_as_each_of_them_does)
+{
+    enum { MANY = 1000 };
+    static const char *const types[] = {"F16", "BF16"};
+    static float x[MANY], wide[MANY + 1];
+    static unsigned char narrow[2 * MANY + 1];
+    dl_rng rng;
+    dl_rng_init(&rng, 7, DL_STREAM(DL_STREAM_TEST, 1), 0);
+    for (size_t i = 0; i < MANY; i++) {
+        uint32_t bits = dl_rng_u32(&rng);
+        if (i % 2) bits = (bits & 0x87ffffff) | 0x38000000; /* about the smallest halves */
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+    for (size_t k = 0; k < 2; k++)
+        for (size_t n = 1; n <= MANY; n += 37) {
+            dl_narrow(narrow + 1, x + MANY - n, n, types[k]);
+            dl_widen(wide + 1, narrow + 1, n, types[k]);
+            for (size_t i = 0; i < n; i++) {
+                float one;
+                unsigned char two[2];
+                dl_narrow(two, &x[MANY - n + i], 1, types[k]);
+                CHECK_BYTES(two, narrow + 1 + 2 * i, 2);
+                dl_widen(&one, two, 1, types[k]);
+                CHECK_BYTES(&one, &wide[1 + i], sizeof one);
+                dl_round_to(&one, &x[MANY - n + i], 1, types[k]);
+                CHECK_BYTES(&one, &wide[1 + i], sizeof one);
+            }
+        }
+}
+
 TEST(only_these_types_are_known)
 {
     CHECK(dl_width_known("F32") && dl_width_known("BF16") && dl_width_known("F16"));
@@ -74,4 +107,5 @@ TEST(only_these_types_are_known)
 }
 
 TEST_MAIN(every_value_of_two_bytes_comes_back, values_are_what_ieee_754_says,
-          what_lies_between_goes_to_the_nearest_ties_to_even, only_these_types_are_known)
+          what_lies_between_goes_to_the_nearest_ties_to_even, many_values_go_as_each_of_them_does,
+          only_these_types_are_known)

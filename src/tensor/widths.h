@@ -1,7 +1,7 @@
 /* widths.h - values in two bytes and in four: what model files hold and what this library computes
- * with. */
-#ifndef DL_MODEL_WIDTHS_H
-#define DL_MODEL_WIDTHS_H
+ * with; tensors of a trainer that are narrower than the run's state. */
+#ifndef DL_TENSOR_WIDTHS_H
+#define DL_TENSOR_WIDTHS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,10 @@ bool dl_width_known(const char *dtype);
 /* n little-endian values of such a type, aligned to nothing, to f32: exactly. */
 void dl_widen(float *to, const unsigned char *from, size_t n, const char *dtype);
 /* And back, rounded to nearest, ties to even: what dl_widen gave comes back to the bit, but for the
- * payload of a NaN. */
+ * payload of a NaN. What is beyond the largest becomes infinite. */
 void dl_narrow(unsigned char *to, const float *from, size_t n, const char *dtype);
+
+/* What narrowing and widening again make of it; to may be from. */
+void dl_round_to(float *to, const float *from, size_t n, const char *dtype);
 
 #endif
