@@ -78,7 +78,7 @@ typedef struct diloco_config {
     bool muon_nesterov;
     int64_t muon_steps;
     dl_config_name decayed;
-    int64_t warmup_steps, decay_steps, rewarm_steps;
+    int64_t warmup_steps, warmup_epochs, decay_steps, rewarm_steps;
     double min_lr_ratio, gamma;
     dl_config_path milestones;
 

@@ -69,6 +69,7 @@ static bool set_int(void *field, const dl_option *row, const char *text, expecte
     int64_t value;
     size_t n = plain_number(plain, text);
     if (n > 2 && strcmp(row->unit, "steps") == 0 && memcmp(plain + n - 2, "it", 2) == 0) n -= 2;
+    if (n > 2 && strcmp(row->unit, "epochs") == 0 && memcmp(plain + n - 2, "ep", 2) == 0) n -= 2;
     if (!dl_text_to_i64(&value, plain, n) || (double)value < row->min || (double)value > row->max) {
         want_range(want, row, "a whole number");
         return false;

@@ -103,6 +103,13 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
 
 /* ---- words */
 
+/* "5ep": a whole number of epochs. */
+static bool is_epochs(const char *text)
+{
+    const size_t n = strspn(text, "0123456789");
+    return n > 0 && strcmp(text + n, "ep") == 0;
+}
+
 void dl_plato_words(const char **key, const char **text)
 {
     static const struct {
@@ -111,6 +118,8 @@ void dl_plato_words(const char **key, const char **text)
         {"trainer.optimizer", "AdamW", "adamw"},
         {"trainer.optimizer", "SGD", "sgd"},
     };
+    if (strcmp(*key, "parameters.learning_rate.warmup_steps") == 0 && is_epochs(*text))
+        *key = "parameters.learning_rate.warmup_epochs";
     if (strcmp(*key, "data.dataset_name") == 0 || strcmp(*key, "data.dataset") == 0)
         *key = "data.datasource";
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)

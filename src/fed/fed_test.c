@@ -179,7 +179,7 @@ TEST(fed_26_31_32_two_rounds_are_a_hand_run_of_2h_steps)
     for (uint64_t i = 0; i < 2 * H; i++) {
         dl_step_facts facts;
         double lr;
-        CHECK_OK(dl_schedule_lr(&lr, c, i, 2 * H));
+        CHECK_OK(dl_schedule_lr(&lr, c, i, 2 * H, 0));
         CHECK_OK(dl_step_take(&facts, &step, 0, 2 * i, lr));
         if (i == H) /* FED-32: the schedule continues */
             CHECK(lr == fixture_number(fixture_nth(&record, "client", 1), "first_lr"));

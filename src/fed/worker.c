@@ -266,7 +266,8 @@ static diloco_status take_step(turn *t)
     dl_worker *w = t->worker;
     dl_step_facts facts;
     const uint64_t total = dl_local_steps_run(&w->setup->config, t->work.holds);
-    DL_TRY(dl_schedule_lr(&t->last_lr, &w->setup->config, t->facts.steps, total));
+    const uint64_t epoch = dl_local_steps_epoch(&w->setup->config, t->work.holds);
+    DL_TRY(dl_schedule_lr(&t->last_lr, &w->setup->config, t->facts.steps, total, epoch));
     DL_TRY(dl_step_take(&facts, &w->step, t->work.shard, t->facts.next_sample, t->last_lr));
     if (t->work.steps == 0) t->first_lr = t->last_lr;
     t->facts.steps++;

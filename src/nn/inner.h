@@ -62,16 +62,18 @@ typedef struct dl_inner_bytes {
 dl_inner_bytes dl_inner_plan(const dl_config *config, const dl_inner_sizes *sizes, int n_threads);
 const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the last */
 
-/* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run.
+/* trainer.lr_scheduler: lr of the step that is the (step+1)-th, of `total` in the run; `epoch`
+ * steps are one pass over the data, for warm-ups and milestones in epochs (0: there are none).
  *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps, then
  *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
  *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
  *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step).
  * DILOCO_EINVAL for an unknown name. Pure. */
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
-                                           uint64_t total);
+                                           uint64_t total, uint64_t epoch);
 const char *dl_schedule_name_at(size_t i);
-/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps. */
+/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps; it, or a
+ * warm-up, counts epochs, and there are no logical clients, whose data says what one is. */
 DL_MUST_CHECK diloco_status dl_schedule_check(const dl_config *config);
 
 #endif

@@ -12,29 +12,54 @@ typedef struct span {
     double step, total, warmup, decay; /* steps */
 } span;
 
-/* The next of "1000it, 2000"; false at the end, and at what is no number of steps. */
-static bool next_milestone(const char **at, uint64_t *step)
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The next of "1000it, 2000, 5ep, 5ep20it", in Plato's units (D-20); false at the end, and at what
+ * is none. */
+static bool next_milestone(const char **at, double *step, uint64_t epoch)
 {
     char *end;
     const char *begin = *at + strspn(*at, ", ");
-    if (*begin < '0' || *begin > '9') return false;
-    *step = strtoull(begin, &end, 10);
+    if (!is_digit(*begin)) return false;
+    *step = (double)strtoull(begin, &end, 10);
+    if (strncmp(end, "ep", 2) == 0) {
+        *step *= (double)epoch;
+        end += 2;
+        if (is_digit(*end)) {
+            *step += (double)strtoull(end, &end, 10);
+            if (strncmp(end, "it", 2) != 0) return false;
+        }
+    }
     if (strncmp(end, "it", 2) == 0) end += 2;
     *at = end;
     return true;
 }
 
+static diloco_status check_epochs(const dl_config *config)
+{
+    const bool counts = config->warmup_epochs > 0 || strstr(config->milestones, "ep") != NULL;
+    if (!counts || dl_config_federated(config)) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EINVAL,
+        "parameters.learning_rate.%s counts epochs, which are a client's passes over its "
+        "data, and there are no logical clients: give steps",
+        config->warmup_epochs > 0 ? "warmup_epochs" : "milestone_steps");
+}
+
 diloco_status dl_schedule_check(const dl_config *config)
 {
     const char *at = config->milestones;
-    for (uint64_t step; next_milestone(&at, &step) && (*at == ',' || *at == '\0');)
+    for (double step; next_milestone(&at, &step, 1) && (*at == ',' || *at == '\0');)
         continue;
-    if (*at == '\0') return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "parameters.learning_rate.milestone_steps = \"%s\": give steps with commas "
-                   "between, as in \"1000it, 2000it\"; epochs (\"5ep\") are counted in steps here, "
-                   "batches of a client times epochs",
-                   config->milestones);
+    if (*at == '\0') return check_epochs(config);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "parameters.learning_rate.milestone_steps = \"%s\": give steps with commas "
+        "between, as in \"1000it, 2000it\", or epochs of clients, as in \"5ep, 5ep20it\"",
+        config->milestones);
 }
 
 static double constant(const span *s)
@@ -64,19 +89,19 @@ static double wsd(const span *s)
 
 /* Plato's, all by itself: min(1, k / warm-up) gamma^(milestones passed), so step 0 of a warm-up has
  * the learning rate 0. */
-static double lambda(const dl_config *config, uint64_t step)
+static double lambda(const dl_config *config, const span *s, uint64_t epoch)
 {
-    double warmup = (double)config->warmup_steps, factor = 1;
+    double factor = 1;
     const char *at = config->milestones;
-    for (uint64_t milestone; config->gamma > 0 && next_milestone(&at, &milestone);)
-        if (milestone <= step) factor *= config->gamma;
-    return (double)step < warmup ? factor * (double)step / warmup : factor;
+    for (double milestone; config->gamma > 0 && next_milestone(&at, &milestone, epoch);)
+        if (milestone <= s->step) factor *= config->gamma;
+    return s->step < s->warmup ? factor * s->step / s->warmup : factor;
 }
 
 static const struct {
     const char *name;
     double (*factor)(const span *s);
-    double (*alone)(const dl_config *config, uint64_t step); /* warm-up and all */
+    double (*alone)(const dl_config *config, const span *s, uint64_t epoch); /* warm-up and all */
 } rows[] = {{"constant", constant, NULL},
             {"linear", linear, NULL},
             {"cosine", cosine, NULL},
@@ -89,14 +114,16 @@ const char *dl_schedule_name_at(size_t i)
     return i < N_ROWS ? rows[i].name : NULL;
 }
 
-diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step, uint64_t total)
+diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step, uint64_t total,
+                             uint64_t epoch)
 {
-    span s = {(double)step, (double)total, (double)config->warmup_steps,
+    span s = {(double)step, (double)total,
+              (double)config->warmup_steps + (double)config->warmup_epochs * (double)epoch,
               config->decay_steps ? (double)config->decay_steps : (double)total / 10};
     for (size_t i = 0; i < N_ROWS; i++) {
         if (strcmp(rows[i].name, config->lr_scheduler) != 0) continue;
         if (rows[i].alone) {
-            *lr = config->lr * rows[i].alone(config, step);
+            *lr = config->lr * rows[i].alone(config, &s, epoch);
         } else if (s.step < s.warmup) {
             *lr = config->lr * (s.step + 1) / s.warmup;
         } else {

@@ -8,7 +8,7 @@ static double lr_at(const char *name, uint64_t step)
 {
     double lr = -1;
     CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", name, "test"));
-    CHECK_OK(dl_schedule_lr(&lr, &config, step, 100));
+    CHECK_OK(dl_schedule_lr(&lr, &config, step, 100, 0));
     return lr;
 }
 
@@ -81,9 +81,48 @@ TEST(lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone)
     CHECK_NEAR(0.5 * 0.5, lr_at("LambdaLR", 500), 1e-12);
 }
 
+/* 7 steps are an epoch. */
+TEST(warm_ups_and_milestones_in_epochs_are_converted_to_steps)
+{
+    double lr;
+    defaults();
+    CHECK_OK(dl_config_set(&config, "clients.total_clients", "5", "test"));
+    CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", "LambdaLR", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.warmup_epochs", "2", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.gamma", "0.5", "test"));
+    CHECK_OK(
+        dl_config_set(&config, "parameters.learning_rate.milestone_steps", "5ep, 6ep3it", "t"));
+    CHECK_OK(dl_schedule_check(&config));
+    static const struct {
+        uint64_t step;
+        double lr;
+    } expected[] = {{0, 0}, {12, 1}, {24, 2}, {34, 2}, {35, 1}, {44, 1}, {45, 0.5}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        CHECK_OK(dl_schedule_lr(&lr, &config, expected[i].step, 100, 7));
+        CHECK_NEAR(expected[i].lr, lr, 1e-12); /* warm-up: 10 steps and 2 epochs */
+    }
+    CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", "constant", "test"));
+    CHECK_OK(dl_schedule_lr(&lr, &config, 11, 100, 7));
+    CHECK_NEAR(1, lr, 1e-12);
+}
+
+TEST(epochs_are_of_clients)
+{
+    defaults();
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.milestone_steps", "5ep", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+    CHECK_CONTAINS("milestone_steps counts epochs", diloco_error_text());
+    CHECK_OK(dl_config_set(&config, "parameters.learning_rate.warmup_epochs", "1", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_check(&config));
+    CHECK_CONTAINS("warmup_epochs counts epochs", diloco_error_text());
+    CHECK_OK(dl_config_set(&config, "clients.total_clients", "5", "test"));
+    CHECK_OK(dl_schedule_check(&config));
+}
+
 TEST(milestones_are_steps_with_commas_between)
 {
-    static const char *const wrong[] = {"5ep", "10,", "10;20", "x", "10it20", ",", "-3", "1e3"};
+    static const char *const wrong[] = {"5ep3", "5epit",  "5ep3ep", "10,", "10;20",
+                                        "x",    "10it20", ",",      "-3",  "1e3"};
     defaults();
     CHECK_OK(dl_schedule_check(&config));
     CHECK_OK(dl_config_set(&config, "parameters.learning_rate.milestone_steps", "10it,20", "t"));
@@ -101,7 +140,7 @@ TEST(an_unknown_schedule_names_the_known_ones)
     double lr;
     dl_config_init(&config);
     CHECK_OK(dl_config_set(&config, "trainer.lr_scheduler", "zigzag", "test"));
-    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_lr(&lr, &config, 0, 100));
+    CHECK_STATUS(DILOCO_EINVAL, dl_schedule_lr(&lr, &config, 0, 100, 0));
     for (size_t i = 0; dl_schedule_name_at(i); i++)
         CHECK_CONTAINS(dl_schedule_name_at(i), diloco_error_text());
 }
@@ -109,4 +148,5 @@ TEST(an_unknown_schedule_names_the_known_ones)
 TEST_MAIN(warm_up_rises_to_the_full_rate_in_every_schedule, each_schedule_falls_as_its_name_says,
           behind_the_end_the_rate_stays_at_its_lowest, wsd_decays_over_a_tenth_unless_told,
           lambda_is_platos_with_a_first_step_of_zero_and_a_factor_at_each_milestone,
+          warm_ups_and_milestones_in_epochs_are_converted_to_steps, epochs_are_of_clients,
           milestones_are_steps_with_commas_between, an_unknown_schedule_names_the_known_ones)

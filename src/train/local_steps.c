@@ -5,14 +5,25 @@
 
 #include <inttypes.h>
 
+static uint64_t batches_of(const dl_config *c, uint64_t samples)
+{
+    const uint64_t B = (uint64_t)c->batch_size;
+    return samples / B + (samples % B > 0);
+}
+
 /* Steps that fit into trainer.epochs passes; UINT64_MAX: there is no bound. */
 static uint64_t bound(const dl_config *c, uint64_t samples)
 {
-    const uint64_t B = (uint64_t)c->batch_size, batches = samples / B + (samples % B > 0);
     uint64_t all;
-    if (c->epochs == 0 || __builtin_mul_overflow(batches, (uint64_t)c->epochs, &all))
+    if (c->epochs == 0 || __builtin_mul_overflow(batches_of(c, samples), (uint64_t)c->epochs, &all))
         return UINT64_MAX;
     return all / (uint64_t)c->accumulation;
+}
+
+uint64_t dl_local_steps_epoch(const dl_config *c, uint64_t samples)
+{
+    const uint64_t steps = batches_of(c, samples) / (uint64_t)c->accumulation;
+    return steps ? steps : 1;
 }
 
 uint64_t dl_local_steps(const dl_config *c, uint64_t samples)

@@ -11,6 +11,8 @@
 
 /* For a shard of so many samples; 0 for an empty one. */
 uint64_t dl_local_steps(const dl_config *config, uint64_t samples);
+/* Of one pass over it, at least 1: what schedules count as an epoch. */
+uint64_t dl_local_steps_epoch(const dl_config *config, uint64_t samples);
 /* Likewise, where all shards are the mean: how long a run is, for schedules by a client's steps. */
 uint64_t dl_local_steps_run(const dl_config *config, uint64_t samples);
 

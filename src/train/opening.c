@@ -22,7 +22,7 @@ static double entry_lr(void *user, uint64_t entry)
 {
     const dl_config *config = user;
     double lr = 0;
-    diloco_status status = dl_schedule_lr(&lr, config, entry, (uint64_t)config->rounds);
+    diloco_status status = dl_schedule_lr(&lr, config, entry, (uint64_t)config->rounds, 0);
     DL_ASSERT(!status); /* the name was checked */
     return lr;
 }

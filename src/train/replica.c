@@ -189,7 +189,7 @@ static diloco_status train_step(replica *r, diloco_step_report *report)
 {
     dl_step_facts facts;
     double lr;
-    DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions));
+    DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions, 0));
     lr = rewarmed(r, lr);
     DL_TRY(dl_step_take(&facts, &r->step, data_shard(r), r->now.sample, lr));
     if (r->rewarming) r->rewarming--;

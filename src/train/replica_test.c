@@ -169,7 +169,7 @@ TEST(the_schedule_goes_by_position_and_continues_across_entries)
     fixture_train(config, &record, 1);
     for (uint64_t i = 0; i < 8; i++) {
         double lr;
-        CHECK_OK(dl_schedule_lr(&lr, config, i, 8));
+        CHECK_OK(dl_schedule_lr(&lr, config, i, 8, 0));
         CHECK_NEAR(lr, fixture_number(fixture_nth(&record, "step", i), "lr"), 1e-12);
     }
     fixture_record_free(&record);
@@ -180,7 +180,7 @@ static void check_lr(const fixture_record *record, size_t k, uint64_t position,
                      const dl_config *config, double factor)
 {
     double lr;
-    CHECK_OK(dl_schedule_lr(&lr, config, position, 12));
+    CHECK_OK(dl_schedule_lr(&lr, config, position, 12, 0));
     CHECK_NEAR(lr * factor, fixture_number(fixture_nth(record, "step", k), "lr"), 1e-12);
 }
 

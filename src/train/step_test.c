@@ -34,7 +34,7 @@ static dl_step_facts hand_step(hand *h)
     dl_step_facts facts;
     const dl_config *config = &h->setup.config;
     uint64_t positions = (uint64_t)(config->rounds * config->local_steps);
-    CHECK_OK(dl_schedule_lr(&lr, config, h->position++, positions));
+    CHECK_OK(dl_schedule_lr(&lr, config, h->position++, positions, 0));
     CHECK_OK(dl_step_take(&facts, &h->step, h->shard, h->sample, lr));
     h->sample += facts.samples;
     return facts;
@@ -103,7 +103,7 @@ TEST(one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd)
         double lr;
         size_t n = h[0].n;
         float *before = fixture_parameters(&h[0].setup);
-        CHECK_OK(dl_schedule_lr(&lr, config, (uint64_t)step, (uint64_t)config->rounds));
+        CHECK_OK(dl_schedule_lr(&lr, config, (uint64_t)step, (uint64_t)config->rounds, 0));
         hand_step(&h[0]);
         hand_step(&h[1]);
         for (size_t i = 0; i < n; i++)
