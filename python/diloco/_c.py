@@ -38,8 +38,8 @@ class Struct(ctypes.Structure):
 MAX_DIMS = 4
 
 # diloco_dtype and diloco_role.
-DTYPES: Dict[str, int] = {"float32": 0, "int64": 1, "bool": 2}
-ITEM_SIZES: Dict[str, int] = {"float32": 4, "int64": 8, "bool": 1}
+DTYPES: Dict[str, int] = {"float32": 0, "int64": 1, "bool": 2, "bfloat16": 3, "float16": 4}
+ITEM_SIZES: Dict[str, int] = {"float32": 4, "int64": 8, "bool": 1, "bfloat16": 2, "float16": 2}
 ROLES: Dict[str, int] = {"parameter": 0, "frozen": 1, "buffer": 2}
 
 

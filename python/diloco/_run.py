@@ -49,7 +49,7 @@ class Memory(NamedTuple):
     owner: Any  #: keeps the memory alive
 
 
-_FORMATS = {("f", 4): "float32", ("l", 8): "int64", ("q", 8): "int64", ("?", 1): "bool"}
+_FORMATS = {("f", 4): "float32", ("e", 2): "float16", ("l", 8): "int64", ("q", 8): "int64", ("?", 1): "bool"}
 
 
 def memory_of(data: Any) -> Memory:
@@ -154,8 +154,8 @@ class Run:
                gradient: Any = None) -> None:
         """Register a tensor: all replicas the same ones, in the same order.
 
-        ``data``: a writable contiguous buffer of float32, int64 or bool (bytes), or a `Memory`;
-        it stays yours, at its place, until close. ``role``: "parameter" is moved by the outer
+        ``data``: a writable contiguous buffer of float32, float16, int64 or bool (bytes), or a
+        `Memory`, also of bfloat16; it stays yours, at its place, until close. ``role``: "parameter" is moved by the outer
         optimizer, "frozen" and "buffer" take the weighted mean. ``gradient``, with preset
         data_parallel: a float32 buffer of the same shape, read at each step. InvalidError.
         """
@@ -260,10 +260,12 @@ class Run:
 
     def theta(self) -> Dict[str, Any]:
         """The shared model as it now is and is to be evaluated, by name: numpy arrays, or
-        memoryviews where numpy is not installed. Between steps."""
-        places = {name: _new_array(m.dtype, m.shape) for name, m in self._tensors.items()}
-        self.theta_into({name: memory_of(a) for name, a in places.items()})
-        return places
+        memoryviews where numpy is not installed. bfloat16 is given as its bits, in uint16, for
+        numpy has no such type. Between steps."""
+        arrays = {name: _new_array(m.dtype, m.shape) for name, m in self._tensors.items()}
+        self.theta_into({name: Memory(_address(a), m.dtype, m.shape, a) for (name, m), a in
+                         zip(self._tensors.items(), arrays.values())})
+        return arrays
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Put an event of your own into the run's record."""
@@ -323,11 +325,15 @@ class Run:
             _c.check(status)
 
 
+def _address(buffer: Any) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memoryview(buffer).cast("B")))
+
+
 def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
     try:
         import numpy
-        return numpy.empty(shape, dtype)
+        return numpy.empty(shape, "uint16" if dtype == "bfloat16" else dtype)
     except ImportError:
-        letter = {"float32": "f", "int64": "q", "bool": "?"}[dtype]
+        letter = {"float32": "f", "int64": "q", "bool": "?", "bfloat16": "H", "float16": "e"}[dtype]
         room = bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype])
         return memoryview(room).cast(letter, shape) if shape else memoryview(room).cast(letter)  # type: ignore[call-overload]

@@ -1,9 +1,8 @@
 """Torch tensors bound to a run: the one core under the optimizer and the callbacks.
 
-A contiguous float32, int64 or bool tensor in the CPU's memory is the run's own: the library reads
-and overwrites it in place. Any other one that can take part has a *mirror* in host memory (pinned
-for CUDA), which is the run's: bfloat16 and float16 as float32 (exact; adopting rounds to
-nearest), CUDA tensors, and the shards of a DTensor, which rank 0 of its island puts together.
+A contiguous tensor in the CPU's memory is the run's own: the library reads and overwrites it in
+place. Any other one that can take part has a *mirror* of its type in host memory, which is the
+run's: pinned for CUDA tensors; for the shards of a DTensor rank 0 of its island puts it together.
 
 Invariants: 1. A mirror is filled just before a step at which something is taken, and copied back
 just after what that step adopted; between such stops there is no copy and no message between
@@ -19,11 +18,11 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import torch
 
+from ._c import DTYPES
 from ._run import Memory, Run
 from .errors import InvalidError, RefusedError
 
-_DIRECT = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
-_THROUGH_FLOAT32 = (torch.bfloat16, torch.float16)
+_DTYPES = {getattr(torch, name): name for name in DTYPES}
 
 
 # ---- islands: ranks that hold one replica together ------------------------------------------
@@ -102,9 +101,9 @@ def check_tensor(name: str, t: torch.Tensor) -> None:
                            "model first (to_empty, load_state_dict)")
     if t.layout != torch.strided:
         raise RefusedError(f"{name} is sparse ({t.layout}): only dense tensors are synchronised")
-    if t.dtype not in _DIRECT and t.dtype not in _THROUGH_FLOAT32:
-        known = ", ".join(str(d)[6:] for d in [*_DIRECT, *_THROUGH_FLOAT32])
-        raise RefusedError(f"{name} is {str(t.dtype)[6:]}: a tensor is one of {known}")
+    if t.dtype not in _DTYPES:
+        raise RefusedError(f"{name} is {str(t.dtype)[6:]}: a tensor is one of "
+                           f"{', '.join(DTYPES)}")
     if not (t.to_local() if is_sharded(t) else t).is_contiguous():
         raise InvalidError(f"{name} is not contiguous (strides {tuple(t.stride())}): replace it "
                            "by its .contiguous() before the optimizer is made")
@@ -127,7 +126,7 @@ def check_placement(name: str, t: torch.Tensor) -> None:
 
 
 def memory_of(t: torch.Tensor) -> Memory:
-    return Memory(t.data_ptr(), _DIRECT[t.dtype], tuple(t.shape), t)
+    return Memory(t.data_ptr(), _DTYPES[t.dtype], tuple(t.shape), t)
 
 
 class Direct:
@@ -148,7 +147,8 @@ class Mirror:
 
     def __init__(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
         self._tensor = t
-        self.host = host if host is not None else host_like(t)
+        self.host = (host if host is not None else
+                     torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda))
 
     def down(self) -> None:
         self.host.copy_(self._tensor.detach(), non_blocking=True)
@@ -185,7 +185,7 @@ class Sharded:
                  host: Optional[torch.Tensor] = None) -> None:
         self._tensor, self._island = t, island
         if host is None and island.leads:
-            host = torch.empty(t.shape, dtype=host_dtype(t.dtype))
+            host = torch.empty(t.shape, dtype=t.dtype)
         self.host = host if island.leads else None
         self._whole = all(p.is_replicate() for p in t.placements)
 
@@ -229,19 +229,11 @@ def received(shape_of: torch.Tensor, kind_of: torch.Tensor, rank: int, group: An
     return room
 
 
-def host_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in _THROUGH_FLOAT32 else dtype
-
-
-def host_like(t: torch.Tensor) -> torch.Tensor:
-    return torch.empty(t.shape, dtype=host_dtype(t.dtype), pin_memory=t.is_cuda)
-
-
 Bound = Union[Direct, Mirror, Shared, Sharded]
 
 
 def alone(t: torch.Tensor) -> Union[Direct, Mirror]:
-    return Direct(t) if t.device.type == "cpu" and t.dtype in _DIRECT else Mirror(t)
+    return Direct(t) if t.device.type == "cpu" else Mirror(t)
 
 
 def bound(t: torch.Tensor, island: Island) -> Bound:

@@ -117,7 +117,9 @@ class Abi(unittest.TestCase):
 
     def test_enumerators_have_the_same_numbers(self):
         expected = {"DILOCO_F32": _c.DTYPES["float32"], "DILOCO_I64": _c.DTYPES["int64"],
-                    "DILOCO_BOOL": _c.DTYPES["bool"], "DILOCO_PARAMETER": _c.ROLES["parameter"],
+                    "DILOCO_BOOL": _c.DTYPES["bool"], "DILOCO_BF16": _c.DTYPES["bfloat16"],
+                    "DILOCO_F16": _c.DTYPES["float16"],
+                    "DILOCO_PARAMETER": _c.ROLES["parameter"],
                     "DILOCO_FROZEN": _c.ROLES["frozen"], "DILOCO_BUFFER": _c.ROLES["buffer"],
                     "DILOCO_MAX_DIMS": _c.MAX_DIMS, "DILOCO_LOG_WARN": 1,
                     **{name: kind.status for name, kind in STATUSES.items()}}

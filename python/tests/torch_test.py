@@ -157,16 +157,22 @@ class Arithmetic(InScratch):
         inner_step(model, opt, 0, 0)
         self.assertTrue(torch.equal(model[0].weight, before))
 
-    def test_half_precision_moves_through_float32(self):
-        model = small(dtype=torch.bfloat16)
-        opt = self.optimizer(model, torch.optim.SGD(model.parameters(), lr=.5), sync_every=1,
-                             rounds=3)
-        before = values(model)
-        inner_step(model, opt, 0, 0)
-        for p, b, theta in zip(model.parameters(), before, opt.run.theta().values()):
-            self.assertEqual((p.dtype, str(theta.dtype)), (torch.bfloat16, "float32"))
-            self.assertTrue(torch.equal(p, torch.from_numpy(theta).to(torch.bfloat16)))
-            self.assertFalse(torch.equal(p, b))
+    def test_half_precision_is_theta_rounded(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            model = small(dtype=dtype)
+            store = f"{self.store}-{dtype}"
+            with diloco.DiLoCoOptimizer(model, torch.optim.SGD(model.parameters(), lr=.5), store,
+                                        sync_every=1, rounds=3) as opt:
+                before = values(model)
+                inner_step(model, opt, 0, 0)
+                for p, b, theta in zip(model.parameters(), before, opt.run.theta().values()):
+                    self.assertEqual(p.dtype, dtype)
+                    self.assertTrue(torch.equal(p, torch.from_numpy(theta).view(dtype)))
+                    self.assertFalse(torch.equal(p, b))
+                shared = diloco.run(store).theta()  # float32, of which that is the nearest
+                for name, p in model.named_parameters():
+                    self.assertEqual(str(shared[name].dtype), "float32")
+                    self.assertTrue(torch.equal(p, torch.from_numpy(shared[name]).to(dtype)))
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
