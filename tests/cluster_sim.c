@@ -49,7 +49,8 @@ void sim_tell(sim *s, const char *key)
 {
     s->recent[s->n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
-    if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0) return;
+    if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0 && strncmp(key, "x/", 2) != 0)
+        return;
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
         if (!r->alive || !r->told || r->ask.kind != DL_ASK_WAIT || r->paused_until > s->now)

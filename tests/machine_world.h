@@ -324,12 +324,15 @@ static inline void answer_combine(world *w, dl_event *event)
 {
     event->result = update_of(w->ask.draft);
     event->len = WORLD_BYTES;
+    event->n_slices = w->args.slices ? w->args.slices[0] : 0;
     if (w->lies) event->result.bytes[0] ^= 1;
 }
 
 static inline void answer_fetch_combined(world *w, dl_event *event)
 {
     event->reason = "";
+    event->result = update_of(w->ask.draft);
+    event->len = WORLD_BYTES;
     if (w->n_lost_combined == 0) return;
     w->n_lost_combined--;
     event->status = DILOCO_ENOENT;
@@ -402,6 +405,8 @@ static inline void step(world *w)
         break;
     case DL_ASK_FETCH_COMBINED:
         answer_fetch_combined(w, &event);
+        break;
+    case DL_ASK_SERVE:
         break;
     case DL_ASK_COMPUTE:
         answer_compute(w, &event);

@@ -77,14 +77,17 @@ enum {
     X(TOOK_COMBINED, "updates taken as another has combined them")                                 \
     X(RECOMBINED, "updates combined again, for they were not to be had")                           \
     X(OUT_OF_TURN, "entries of a leader whose turn it was not")                                    \
-    X(LIE_FOUND, "updates of a liar that the audit disputes")
+    X(LIE_FOUND, "updates of a liar that the audit disputes")                                      \
+    X(SERVED, "plans of others whose slices were combined")                                        \
+    X(BY_ALL, "sharded entries that everybody combined, for slices did not come")
 
 typedef enum sim_happening {
 #define X(name, text) SIM_##name,
     SIM_HAPPENINGS(X)
 #undef X
         SIM_N_HAPPENINGS,
-    SIM_FIRST_OF_LEADER = SIM_COMBINED /* from here on where one combines for all */
+    SIM_FIRST_OF_LEADER = SIM_COMBINED, /* from here on where not everybody combines, */
+    SIM_FIRST_OF_SHARDED = SIM_SERVED   /* and from here on where each combines a slice */
 } sim_happening;
 
 extern uint64_t sim_happened[SIM_N_HAPPENINGS]; /* over all seeds */

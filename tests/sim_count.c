@@ -35,6 +35,7 @@ static void count_commit(const replica *r, const dl_entry *entry)
     sim_count_shared_seat(r, entry);
     sim_count(SIM_OUT_OF_TURN, is_out_of_turn(&dl_exec_state(r->exec)->control, entry));
     sim_count(SIM_EARLY_START, entry->entry == 0 && entry->n_members < r->sim->n);
+    sim_count(SIM_BY_ALL, dl_exec_way(r->exec) == DL_WAY_SHARDED && !entry->combined.there);
     sim_count(SIM_PARTIAL, is_partial(r->sim, &dl_exec_state(r->exec)->control, entry));
     r->sim->commits++;
 }

@@ -17,7 +17,7 @@ typedef struct net {
 
 enum { CREATE, PUT, REMOVE };
 static const double P_LOST = 0.015, P_UNKNOWN = 0.015, P_LATE = 0.01, P_TWICE = 0.02;
-static const double P_STALE = 0.05, P_LIE = 0.15, P_CUT = 0.5;
+static const double P_STALE = 0.05, P_LIE = 0.15, P_LIE_SLICE = 0.5, P_CUT = 0.5;
 
 /* ---- writes that arrive later ------------------------------------------------------------- */
 
@@ -120,7 +120,29 @@ static bool is_late(const net *n, int kind, const char *key, const dl_span *span
 
 /* ---- the store ---------------------------------------------------------------------------- */
 
-/* A liar's contribution, whose body is not what its header says: nobody may count it. */
+/* A slice for all, sealed as if it were right: its owner leaves something out (P19). */
+static void lie_about_slice(sim *s, dl_buf *whole)
+{
+    const size_t len = whole->len - sizeof(dl_hash);
+    whole->data[1] ^= 1;
+    const dl_hash seal = dl_digest_bytes(whole->data, len);
+    memcpy(whole->data + len, &seal, sizeof seal);
+    s->lies[s->n_told++ % MAX_LIES] = dl_digest_bytes(&seal, sizeof seal);
+}
+
+/* A liar's contribution, or a slice of it, whose body is not what its header says: nobody may count
+ * it. */
+static void damage(dl_buf *whole)
+{
+    whole->data[whole->len - 1] ^= 1;
+    sim_happened[SIM_LIE]++;
+}
+
+static bool is_slice_for_all(const char *key)
+{
+    return !strncmp(key, "x/", 2) && strchr(key, '=');
+}
+
 static diloco_status create_damaged(const net *n, const char *key, const dl_span *spans,
                                     size_t n_spans, bool *taken, dl_time until)
 {
@@ -130,9 +152,11 @@ static diloco_status create_damaged(const net *n, const char *key, const dl_span
     for (size_t i = 0; i < n_spans && !status; i++)
         status = dl_buf_add(&whole, spans[i].data, spans[i].len);
     if (!status) {
-        whole.data[whole.len - 1] ^= 1;
+        if (is_slice_for_all(key))
+            lie_about_slice(n->r->sim, &whole);
+        else
+            damage(&whole);
         const dl_span span = {whole.data, whole.len};
-        sim_happened[SIM_LIE]++;
         status = dl_store_create(n->inner, key, &span, 1, taken, until);
     }
     dl_buf_deinit(&whole);
@@ -146,7 +170,9 @@ static diloco_status net_create(void *self, const char *key, const dl_span *span
     sim *s = n->r->sim;
     DL_TRY(way_there(n, key));
     if (is_late(n, CREATE, key, spans, n_spans)) return unanswered(n, key, SIM_LOST);
-    const bool lie = n->r->liar && !strncmp(key, "c/", 2) && sim_chance(s, P_LIE);
+    const bool own = !strncmp(key, "c/", 2) || !strncmp(key, "b/", 2) || is_slice_for_all(key);
+    const bool lie =
+        n->r->liar && own && sim_chance(s, is_slice_for_all(key) ? P_LIE_SLICE : P_LIE);
     diloco_status status = lie ? create_damaged(n, key, spans, n_spans, taken, until)
                                : dl_store_create(n->inner, key, spans, n_spans, taken, until);
     if (*taken) status = DILOCO_OK; /* the bytes are compared once more above us */

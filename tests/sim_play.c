@@ -205,6 +205,11 @@ static void lose_combined(const replica *r)
     dl_key key;
     if (r->liar) return;
     dl_key_combined(key, r->ask.entry, &combined->life);
+    const dl_entry *e = r->ask.draft;
+    if (combined->slices)
+        dl_key_combined_slice(key, e->entry, 0,
+                              &e->members[dl_slice_owner(0, e->entry, e->n_members)].life,
+                              &combined->life);
     if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
 }
 
@@ -228,8 +233,14 @@ static void carry_out(replica *r, dl_event *event)
     case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
         if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
         break;
+    case DL_ASK_SERVE: {
+        const size_t before = r->exec->n_served;
+        dl_exec_do(r->exec, a, event, DL_NEVER);
+        sim_count(SIM_SERVED, r->exec->n_served > before);
+        break;
+    }
     case DL_ASK_COMBINE:
-        if (r->liar && a->put && r->sim->now < SIM_QUIET &&
+        if (r->liar && a->put && dl_exec_way(r->exec) == DL_WAY_LEADER && r->sim->now < SIM_QUIET &&
             (a->entry + r->life.generation) % 3 == 0)
             combine_wrongly(r, event);
         else

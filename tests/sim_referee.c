@@ -26,7 +26,9 @@ void sim_print_happenings(void)
 bool sim_all_happened(const char *way)
 {
     bool all = true;
-    const int n = strcmp(way, "leader") ? SIM_FIRST_OF_LEADER : SIM_N_HAPPENINGS;
+    const int n = !strcmp(way, "allgather") ? SIM_FIRST_OF_LEADER
+                  : !strcmp(way, "leader")  ? SIM_FIRST_OF_SHARDED
+                                            : SIM_N_HAPPENINGS;
     for (int i = 0; i < n; i++) {
         if (sim_happened[i]) continue;
         fprintf(stderr, "not once: %s\n", happenings[i]);
@@ -181,6 +183,18 @@ void sim_count_shared_seat(const replica *r, const dl_entry *entry)
             sim_happened[SIM_SHARED_SEAT] += mine == theirs;
 }
 
+/* The floats that were sent: behind the header, or the one slice that they fit in. */
+static diloco_status read_sent(dl_buf *bytes, const replica *r, uint64_t entry,
+                               const dl_contribution *c)
+{
+    dl_key key;
+    if (c->slices == 0) return DILOCO_OK;
+    if (c->slices != 1) DIE(r->sim, "I9: %llu slices", (unsigned long long)c->slices);
+    bytes->len = DL_CONTRIBUTION_HEADER;
+    dl_key_slice(key, entry, 0, &r->life);
+    return dl_store_get(r->sim->store, bytes, key, DL_NEVER);
+}
+
 /* The header's norm was taken with the movement, the payload is what was encoded later. */
 void sim_check_sent(const replica *r, uint64_t entry)
 {
@@ -196,9 +210,12 @@ void sim_check_sent(const replica *r, uint64_t entry)
         dl_buf_deinit(&bytes); /* cut off, or flipped on the way */
         return;
     }
+    if (read_sent(&bytes, r, entry, &c)) DIE(r->sim, "I9: %s", diloco_error_text());
     const float *g = (const float *)(bytes.data + DL_CONTRIBUTION_HEADER);
     const double norm = sqrt(dl_norm2(g, c.n_floats));
-    const bool whole = dl_hash_equal(c.body, dl_digest_bytes(g, c.n_floats * sizeof *g));
+    dl_hash body = dl_digest_bytes(g, c.n_floats * sizeof *g);
+    if (c.slices) body = dl_digest_bytes(&body, sizeof body);
+    const bool whole = dl_hash_equal(c.body, body);
     if (whole && !(fabs(norm - c.norm) <= 1e-6 * c.norm))
         DIE(r->sim, "I9: %s took a movement of norm %g for entry %llu and sends one of %g", r->name,
             c.norm, (unsigned long long)entry, norm);

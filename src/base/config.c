@@ -202,8 +202,8 @@ static const dl_option rows[] = {
  "prune: fraction of each neuron's row that is not sent"},
 {"server.diloco.compression", "compression", NAME, AT(compression), "none", 0, 0, "", "none|zstd", AGREE,
  "make contributions smaller on the wire, without loss"},
-{"server.diloco.exchange", "exchange", NAME, AT(exchange), "auto", 0, 0, "", "auto|allgather|leader", AGREE,
- "who reads contributions: every replica, or one that combines them for all; auto: fewer bytes"},
+{"server.diloco.exchange", "exchange", NAME, AT(exchange), "auto", 0, 0, "", "auto|allgather|leader|sharded", AGREE,
+ "who reads contributions: every replica, one that combines for all, or each a slice; auto: fewer bytes"},
 {"server.diloco.error_feedback", NULL, REAL, AT(error_feedback), "0", 0, 1, "", NULL, AGREE,
  "how much of what a lossy codec left out is added to the next contribution; 0.95 in 2508.15706"},
 

@@ -40,4 +40,5 @@ const dl_codec dl_codec_bf16 = {
     .encode = dl_blocks_encode,
     .check = dl_blocks_check,
     .decode = dl_blocks_decode,
+    .ranges = dl_blocks_ranges,
 };

@@ -100,6 +100,25 @@ void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char
     }
 }
 
+/* The scales and the codes of all blocks that have some of the elements. */
+size_t dl_blocks_ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES],
+                        size_t first, size_t n)
+{
+    const dl_block_kind *kind = form->codec->blocks;
+    const dl_codec_tensor *a = dl_codec_tensor_of(form, first);
+    const dl_codec_tensor *b = dl_codec_tensor_of(form, first + n - 1);
+    const size_t from = (first - a->begin) / DL_CODEC_BLOCK;
+    const size_t to = blocks_of(first + n - b->begin);
+    const size_t behind = dl_size_min(to * DL_CODEC_BLOCK, b->count), codes = scale_bytes(form);
+    size_t n_ranges = 0;
+    if (kind->scaled)
+        out[n_ranges++] =
+            (dl_codec_range){(a->units + from) * sizeof(float), (b->units + to) * sizeof(float)};
+    out[n_ranges++] = (dl_codec_range){codes + a->at + code_bytes(kind, from * DL_CODEC_BLOCK),
+                                       codes + b->at + code_bytes(kind, behind)};
+    return n_ranges;
+}
+
 /* ---- what no encoder makes */
 
 /* Does one of the words hold the code whose highest bit alone is set? With `high` the highest bits

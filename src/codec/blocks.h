@@ -11,7 +11,7 @@
  * so neighbours lie in neighbouring words, and vectors of 32-bit lanes pack and unpack without
  * moving anything between lanes. Bits that belong to no element are zero.
  *
- * A row of codec.c names its kind and takes the four functions below as they are. */
+ * A row of codec.c names its kind and takes the five functions below as they are. */
 #ifndef DL_CODEC_BLOCKS_H
 #define DL_CODEC_BLOCKS_H
 
@@ -40,6 +40,9 @@ void dl_blocks_encode(const dl_codec_form *form, unsigned char *out, size_t *len
 diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *payload, size_t len);
 void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char *payload,
                       size_t len, size_t first, size_t n);
+
+size_t dl_blocks_ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES],
+                        size_t first, size_t n);
 
 /* ---- for the bodies of kernels ---------------------------------------------------------- */
 
@@ -95,6 +98,7 @@ typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
         .encode = dl_blocks_encode,                                                                \
         .check = dl_blocks_check,                                                                  \
         .decode = dl_blocks_decode,                                                                \
+        .ranges = dl_blocks_ranges,                                                                \
     };
 
 static inline DL_BODY uint32_t dl_bits_of(float x)

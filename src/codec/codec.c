@@ -104,27 +104,43 @@ static const float *values(const dl_codec_form *form, float *room, const unsigne
     return room;
 }
 
-diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload, size_t len,
-                             float bound, size_t *index, double *norm2)
+/* Of elements [first, end). */
+static diloco_status check_values(const dl_codec_form *form, const unsigned char *payload,
+                                  size_t len, float bound, size_t first, size_t end, size_t *index,
+                                  double *norm2)
 {
-    DL_TRY(form->codec->check(form, payload, len));
     dl_fp_state saved = dl_fp_enter();
     float room[DL_BLOCK];
     double sum = 0;
-    *index = form->n;
-    for (size_t i = 0; i < form->n && *index == form->n; i += DL_BLOCK) {
-        size_t n = dl_size_min(form->n - i, DL_BLOCK);
+    *index = end;
+    for (size_t i = first; i < end && *index == end; i += DL_BLOCK) {
+        size_t n = dl_size_min(end - i, DL_BLOCK);
         const float *g = values(form, room, payload, len, i, n);
         size_t bad = dl_first_bad(g, n, bound);
         if (bad < n) *index = i + bad;
         sum += dl_block_norm2(g, n);
     }
     dl_fp_leave(saved);
-    if (*index < form->n)
+    if (*index < end)
         return dl_fail(DILOCO_ENUMERIC, "element %zu is not a number of size at most %g", *index,
                        (double)bound);
     *norm2 = sum;
     return DILOCO_OK;
+}
+
+diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload, size_t len,
+                             float bound, size_t *index, double *norm2)
+{
+    DL_TRY(form->codec->check(form, payload, len));
+    return check_values(form, payload, len, bound, 0, form->n, index, norm2);
+}
+
+diloco_status dl_codec_check_part(const dl_codec_form *form, const unsigned char *payload,
+                                  float bound, size_t first, size_t n)
+{
+    size_t index;
+    double norm2;
+    return check_values(form, payload, form->bound, bound, first, first + n, &index, &norm2);
 }
 
 void dl_codec_round_trip(const dl_codec_form *form, float *out, const unsigned char *payload,

@@ -41,6 +41,12 @@ typedef struct dl_codec_options {
     dl_config_name values; /* server.diloco.codec_values: topk, "f32", "int8" or "2bit" */
 } dl_codec_options;
 
+/* Bytes [begin, end) of a payload. */
+typedef struct dl_codec_range {
+    size_t begin, end;
+} dl_codec_range;
+enum { DL_CODEC_RANGES = 2 };
+
 typedef struct dl_codec_form {
     const dl_codec *codec;
     dl_codec_options options;
@@ -92,6 +98,12 @@ struct dl_codec {
      * them as floats, so that the pass need not copy them; NULL for one that is not aligned.
      * They may be negative zeros, where decode gives positive ones: combiners read x + 0.0f. */
     const float *(*view)(const unsigned char *payload, size_t first);
+
+    /* Optional (NULL: a payload cannot be cut): the bytes that decode reads for elements
+     * [first, first + n), of as many ranges as are returned; first is a multiple of DL_BLOCK, n >
+     * 0. A function of the form alone. Neighbours may share a few. */
+    size_t (*ranges)(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES], size_t first,
+                     size_t n);
 };
 
 const dl_codec *dl_codec_find(const char *name); /* NULL */
@@ -103,6 +115,13 @@ const dl_codec *dl_codec_at(size_t i);           /* NULL behind the last */
  * (PROTOCOL B3 order) in *norm2. After an error *norm2 is unspecified. Sets the control word. */
 DL_MUST_CHECK diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload,
                                            size_t len, float bound, size_t *index, double *norm2);
+
+/* The same of elements [first, first + n) alone, first a multiple of DL_BLOCK, of a payload that
+ * has no bytes but those that `ranges` tells: what a codec's own check finds in it is not looked
+ * for, and every code decodes to something. */
+DL_MUST_CHECK diloco_status dl_codec_check_part(const dl_codec_form *form,
+                                                const unsigned char *payload, float bound,
+                                                size_t first, size_t n);
 
 /* out[form->n] = decode(payload), which passed dl_codec_check or is our own: with out for
  * decode(encode(a)) the residual of error feedback is a - out. Sets the control word. */

@@ -70,6 +70,14 @@ static const float *view(const unsigned char *payload, size_t first)
     return aligned(payload) ? (const float *)(const void *)payload + first : NULL;
 }
 
+static size_t ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES], size_t first,
+                     size_t n)
+{
+    (void)form;
+    out[0] = (dl_codec_range){first * sizeof(float), (first + n) * sizeof(float)};
+    return 1;
+}
+
 const dl_codec dl_codec_f32 = {
     .name = "f32",
     .summary = "4 bytes an element, exact",
@@ -79,4 +87,5 @@ const dl_codec dl_codec_f32 = {
     .check = check,
     .decode = decode,
     .view = view,
+    .ranges = ranges,
 };

@@ -106,6 +106,8 @@ struct dl_combiner {
     const char *summary;
     const char *options[DL_COMBINE_MAX_OPTIONS + 1]; /* that the row reads, up to NULL */
     bool ignores_weights;
+    bool by_itself; /* what an element becomes depends on the members' values of it, and on the
+                     * weights: on nothing that is measured of them */
     dl_measure measure;
     bool keeps; /* linear, measuring the whole: the update of the commit before is an input, too;
                  * the state keeps it (outer.h) */

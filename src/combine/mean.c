@@ -32,6 +32,7 @@ static void coefficients(double *c, const dl_combine_view *view)
 const dl_combiner dl_combiner_mean = {
     .name = "mean",
     .summary = "weighted mean of the contributions",
+    .by_itself = true,
     .needed = needed,
     .tolerated = tolerated,
     .coefficients = coefficients,

@@ -28,6 +28,7 @@ const dl_combiner dl_combiner_median = {
     .options = {DL_COMBINE_OPTION("byzantine"), DL_COMBINE_OPTION("robust_fallback"),
                 DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
+    .by_itself = true,
     .needed = needed,
     .tolerated = tolerated,
     .elements = elements,

@@ -105,6 +105,7 @@ const dl_combiner dl_combiner_trimmed_mean = {
     .options = {DL_COMBINE_OPTION("trim"), DL_COMBINE_OPTION("robust_fallback"),
                 DL_COMBINE_OPTION("rescale")},
     .ignores_weights = true,
+    .by_itself = true,
     .needed = needed,
     .tolerated = trimmed,
     .elements = elements,

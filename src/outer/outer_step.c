@@ -271,10 +271,13 @@ static void walk_part(void *context, int part, int n_parts)
 static void combine_part(void *context, int part, int n_parts)
 {
     const step *s = context;
+    const size_t count = s->args->count ? s->args->count : s->n_f32;
     dl_step_room *room = &s->scratch->rooms[part];
     dl_fp_state saved = dl_fp_enter();
     size_t begin, end;
-    dl_part_range(&begin, &end, s->n_f32, DL_LEAF_FLOATS, part, n_parts);
+    dl_part_range(&begin, &end, count, s->args->count ? DL_BLOCK : DL_LEAF_FLOATS, part, n_parts);
+    begin += s->args->first;
+    end += s->args->first;
     for (; begin < end; begin += DL_BLOCK) {
         const size_t n = dl_size_min(DL_BLOCK, end - begin);
         dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, begin, n);
@@ -593,6 +596,11 @@ static step step_of(const dl_fragment_state *in, const dl_outer_step_args *args,
     return s;
 }
 
+bool dl_outer_can_cut(const dl_combine_rule *rule)
+{
+    return rule->combiner->by_itself && rule->mixing == DL_MIX_NONE && !rule->rescale;
+}
+
 /* G is there: nothing is measured of the members but what they come to. */
 static void plan_nothing(step *s)
 {
@@ -622,8 +630,9 @@ diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
     s.combined = out;
     DL_TRY(make_plan(&s, pool));
     double smallest = unit_weights(&s);
+    DL_ASSERT(args->first % DL_BLOCK == 0 && args->first + args->count <= s.n_f32);
     dl_pool_run(pool, combine_part, &s);
-    combine_discrete(&s, out->integers, out->booleans);
+    if (args->first == 0) combine_discrete(&s, out->integers, out->booleans);
     find_facts(&s, smallest, facts);
     return DILOCO_OK;
 }

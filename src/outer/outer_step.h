@@ -75,6 +75,8 @@ typedef struct dl_outer_step_args {
     const dl_contribution_data *members;
     const float *weight; /* [n_members] */
     const uint64_t *raw; /* [n_members], for integers and booleans */
+    size_t first, count; /* of dl_outer_combine: these elements alone, first a multiple of
+                          * DL_BLOCK, and the rest where it is 0; count 0: all */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */
     size_t n_local;
@@ -116,7 +118,11 @@ DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragm
                                           dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                           dl_pool *pool);
 
-/* The first half of it: what the members come to. A step with args.combined set to that gives the
+/* Can a part of the elements be combined by itself? Not where the rule measures the members. */
+bool dl_outer_can_cut(const dl_combine_rule *rule);
+
+/* The first half of it: what the members come to, or a part of that (args.count), whose facts are
+ * of nothing but that. A step with args.combined set to that gives the
  * bits that one with the members gives. DILOCO_ENUMERIC: the rule refuses so few members. */
 DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
                                              const dl_outer_step_args *args,

@@ -177,6 +177,7 @@ static diloco_status collect(sweep *s)
     DL_TRY(remove_below(s, "snap/"));
     if (!strcmp(s->run->config.schedule, "async")) DL_TRY(first_base(&s->floor, s));
     DL_TRY(remove_below(s, "x/"));
+    DL_TRY(remove_below(s, "b/"));
     return remove_below(s, "c/");
 }
 

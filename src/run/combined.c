@@ -22,20 +22,20 @@ diloco_status dl_exec_prepare_combined(dl_exec *x)
     return DILOCO_OK;
 }
 
-static diloco_status make_slot(dl_exec *x)
+diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
 {
     size_t most = 0;
-    if (x->combined_slot) return DILOCO_OK;
+    if (*slot) return DILOCO_OK;
     for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
         most = dl_size_max(
             most, dl_contribution_body_max(&x->plain[f], x->a.run->manifest.fragments[f], false));
-    return dl_slot_create(&x->combined_slot, most, x->a.spool_dir);
+    return dl_slot_create(slot, most, x->a.spool_dir);
 }
 
 /* Where the parts of a fragment's lie in the slot: as in the object. */
-static dl_combined parts_of(const dl_exec *x, uint32_t fragment)
+dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment)
 {
-    unsigned char *base = dl_slot_bytes(x->combined_slot);
+    unsigned char *base = dl_slot_bytes(slot);
     unsigned char *integers = base + x->plain[fragment].n * sizeof(float);
     const size_t n_integers = x->a.run->manifest.fragments[fragment].n_integers;
     return (dl_combined){.g = (float *)(void *)base,
@@ -101,11 +101,17 @@ static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, d
 diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     const dl_outer_step_args args = dl_exec_step_args(x, ask);
-    DL_TRY(make_slot(x));
-    dl_combined parts = parts_of(x, ask->fragment);
+    if (x->way == DL_WAY_SHARDED && ask->put) return dl_exec_combine_slices(x, ask, event, until);
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
+    dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
     DL_TRY(dl_outer_combine(&parts, &x->state.now[ask->fragment], &args, &x->facts.outer,
                             x->scratch, x->a.pool));
     x->combined_here = true;
+    if (x->way == DL_WAY_SHARDED) {
+        memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
+        event->result = dl_exec_slices_digest(x, ask->fragment);
+        return DILOCO_OK;
+    }
     event->len = head_bytes(x) + body_bytes(x, ask->fragment);
     event->result = dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment));
     return ask->put ? put_combined(x, ask, event->result, until) : DILOCO_OK;
@@ -128,7 +134,8 @@ diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *ev
                                      .tensors = &x->a.run->manifest};
     dl_contribution_data data; /* the parts of the slot: nothing is packed */
     dl_key key;
-    DL_TRY(make_slot(x));
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
+    if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, ask, event, until);
     DL_TRY(dl_exec_key_of(&expect.key, &event->reason, x, named->life.replica, until));
     x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
     dl_key_combined(key, ask->entry, &named->life);
@@ -144,7 +151,7 @@ diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next, cons
 {
     dl_outer_step_facts facts;
     dl_outer_step_args args = dl_exec_step_args(x, ask);
-    const dl_combined parts = parts_of(x, ask->fragment);
+    const dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
     args.combined = &parts;
     DL_TRY(dl_outer_step(next, &x->state.now[ask->fragment], &args, &facts, x->scratch, x->a.pool));
     if (!x->combined_here) x->facts.outer = facts; /* who combined has measured more */

@@ -68,6 +68,8 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
                          .dealt = from->dealt};
+    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
+    if (slices.n) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
     if (c.samples == 0) c.end_sample = c.first_sample;
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec =
@@ -167,17 +169,23 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
     *c = describe(x, ask, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
     c->unpacked_len = x->packer ? raw : 0;
-    const size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
+    size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
+    const unsigned char *body = x->payload;
+    if (c->slices) {
+        c->payload_len = len = dl_exec_make_table(x, ask->fragment, from->discrete);
+        body = (const unsigned char *)x->table;
+        discrete = 0;
+    }
     x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
-    x->spans[1] = (dl_span){x->payload, len};
+    x->spans[1] = (dl_span){body, len};
     x->spans[2] = (dl_span){from->discrete, discrete};
     dl_digest_stream digest;
     dl_digest_begin(&digest);
-    dl_digest_add(&digest, x->payload, len);
+    dl_digest_add(&digest, body, len);
     if (discrete) dl_digest_add(&digest, from->discrete, discrete);
     c->body = dl_digest_end(&digest);
     dl_contribution_write_header(header, c);
-    x->facts.bytes = DL_CONTRIBUTION_HEADER + len + discrete;
+    x->facts.bytes = DL_CONTRIBUTION_HEADER + len + discrete + c->bulk;
     return discrete ? 3 : 2;
 }
 
@@ -232,6 +240,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;
 
+    if (c.slices) DL_TRY(dl_exec_put_slices(x, ask, from.discrete, until));
     const diloco_status status = put(x, ask, n_spans, until);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,

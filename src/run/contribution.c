@@ -13,6 +13,8 @@
  * 6. Values are made movements, where values are sent: behind this nobody knows which it was.
  * 7. The codec takes the payload; booleans are 0 or 1.
  *
+ * Of one in slices the body is the table of their digests, and 5 to 7 are for who reads them.
+ *
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "run/contribution.h"
 
@@ -124,6 +126,7 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
         walk_u64(c, &f->dealt.first[i]);
     walk_u64(c, &f->holds);
     walk_bytes(c, f->strong.bytes, sizeof f->strong.bytes);
+    walk_u64(c, &f->slices);
 }
 
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
@@ -168,6 +171,7 @@ static diloco_status check_fields(const dl_contribution *f)
     if (f->end_sample < f->first_sample) bad = "end_sample";
     for (size_t i = f->is_signed ? sizeof f->strong.bytes : 0; i < sizeof f->strong.bytes; i++)
         if (f->strong.bytes[i]) bad = "hash";
+    if (f->slices > DL_SLICES_MAX) bad = "slices";
     if (f->dealt.n > DL_DEALT_MAX || (f->dealt.n == 0 && f->dealt.len)) bad = "dealt";
     for (size_t i = bad ? DL_DEALT_MAX : f->dealt.n; i < DL_DEALT_MAX; i++)
         if (f->dealt.first[i]) bad = "dealt";
@@ -317,6 +321,7 @@ typedef struct reader {
 
 static size_t body_max(const dl_contribution_expect *e)
 {
+    if (e->slices) return (size_t)e->slices * sizeof(dl_hash);
     return dl_contribution_body_max(e->form, e->shape, e->packer != NULL);
 }
 
@@ -371,12 +376,19 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
     if (f->packing != (e->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE))
         return REJECT(r, "codec", "its payload is %scompressed, the run's are %s",
                       f->packing ? "" : "not ", e->packer ? "so" : "not");
-    size_t most = body_max(e) - discrete_bytes(e->shape);
+    if (f->slices != e->slices)
+        return REJECT(r, "shape", "it is in %llu slices, not %llu", (unsigned long long)f->slices,
+                      (unsigned long long)e->slices);
+    const size_t discrete = e->slices ? 0 : discrete_bytes(e->shape);
+    size_t most = body_max(e) - discrete;
+    if (e->slices && f->payload_len != most)
+        return REJECT(r, "shape", "its table of digests has %llu bytes, not %zu",
+                      (unsigned long long)f->payload_len, most);
     if (f->payload_len > most || f->unpacked_len > e->form->bound)
         return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
                       (unsigned long long)dl_size_max(f->payload_len, f->unpacked_len), codec,
                       most);
-    size_t need = r->head + (size_t)f->payload_len + discrete_bytes(e->shape);
+    size_t need = r->head + (size_t)f->payload_len + discrete;
     if (need != r->total)
         return REJECT(r, r->total < need ? "truncated" : "shape",
                       "it has %zu bytes, its header says %zu", r->total, need);
@@ -518,6 +530,7 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
         if (memcmp(hash.bytes, r->facts.strong.bytes, sizeof hash.bytes) != 0)
             return REJECT(r, "signature", "its body is not the one that was signed");
     }
+    if (e->slices) return DILOCO_OK; /* it is a table */
     const unsigned char *body = r->slot->base + r->at;
     data->payload = r->slot->base;
     data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
@@ -551,6 +564,7 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
     *reason = r.reason;
     if (status) return dl_fail_context(status, "%s", key);
     *facts = r.facts;
+    facts->bulk = expect->bulk;
     *data = got;
     return DILOCO_OK;
 }

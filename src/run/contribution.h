@@ -54,6 +54,9 @@ typedef struct dl_contribution {
     uint64_t holds;   /* samples of a logical client's shard, its weight; else 0 */
     bool is_signed;   /* its proof stands behind the header */
     dl_strong strong; /* then: of all bytes behind header and proof */
+    uint64_t slices;  /* payload, integers and booleans lie in so many objects under b/: the body is
+                       * the table of their digests, and the payload that (slices.h); else 0 */
+    uint64_t bulk;    /* of these, bytes together; not in the header: the reader knows */
 } dl_contribution;
 
 /* The header ends with an XXH3-128 of the bytes before it. Read back: DILOCO_EPROTO: truncated,
@@ -80,13 +83,15 @@ typedef struct dl_contribution_expect {
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;
-    const dl_public *key;       /* its replica's; NULL: contributions are not signed */
-    const char *codec;          /* as the header names it; NULL: the form's */
-    const float *before;        /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
-                                 * subtracted from to be movements; NULL: they are movements */
-    dl_packer *packer;          /* NULL: payloads are not packed */
-    const dl_ledger *ledger;    /* NULL: data is not dealt */
-    float bound;                /* largest size of an element */
+    const dl_public *key;    /* its replica's; NULL: contributions are not signed */
+    const char *codec;       /* as the header names it; NULL: the form's */
+    const float *before;     /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
+                              * subtracted from to be movements; NULL: they are movements */
+    dl_packer *packer;       /* NULL: payloads are not packed */
+    const dl_ledger *ledger; /* NULL: data is not dealt */
+    float bound;             /* largest size of an element */
+    uint64_t slices, bulk;   /* it is in so many slices, of so many bytes: then the table of their
+                              * digests is all that is read; 0: it is whole */
     const dl_manifest *tensors; /* to name a bad element */
 } dl_contribution_expect;
 

@@ -84,7 +84,8 @@ static dl_ask draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
-    if (m->a.way == DL_WAY_LEADER) return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
+    if (m->a.way != DL_WAY_ALLGATHER && !m->by_all)
+        return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
     return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
 }
 
@@ -180,12 +181,8 @@ static dl_ask looked_alone(dl_machine *m)
     return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
 }
 
-dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
+static dl_ask look_to_close(dl_machine *m)
 {
-    if (event->text) return dl_follow_text(m, event);
-    if (inherits(m)) return take_over(m);
-    if (dl_machine_is_async(m)) return looked_alone(m);
-    if (m->a.follows) return wait_until(m, DL_NEVER);
     if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
     see_whether_enough(m);
     const dl_closing c = closing(m);
@@ -216,12 +213,87 @@ dl_ask dl_decide_watched(dl_machine *m, const dl_event *event)
     return obey(m, &verdict);
 }
 
+dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    if (inherits(m)) return take_over(m);
+    if (dl_machine_is_async(m)) return looked_alone(m);
+    if (m->a.follows) return wait_until(m, DL_NEVER);
+    /* By all, the members lie where slices would be read to. */
+    if (m->a.way == DL_WAY_SHARDED && !m->by_all)
+        return dl_machine_ask(m, DL_ASK_SERVE, DL_SERVING);
+    return look_to_close(m);
+}
+
+dl_ask dl_decide_served(dl_machine *m)
+{
+    return look_to_close(m);
+}
+
+/* ---- where each member combines a slice (P19) ---------------------------------------------- */
+
+/* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
+static dl_ask go_by_all(dl_machine *m)
+{
+    m->by_all = true;
+    m->draft.entry.combined.there = false;
+    dl_known_read_whole(&m->known);
+    return dl_gather_list(m);
+}
+
+/* The plan is there, and our own slices. */
+static dl_ask planned(dl_machine *m, const dl_event *event)
+{
+    if (event->status) return go_by_all(m);
+    m->draft.entry.combined =
+        (dl_combined_at){.there = true, .life = m->a.self, .slices = event->n_slices};
+    m->n_unread = 0;
+    m->slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->due_at);
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+static dl_ask read_slices(dl_machine *m, const dl_event *event)
+{
+    if (!event->status) {
+        m->draft.entry.combined.body = event->result;
+        m->draft.entry.combined.bytes = event->len;
+        return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    }
+    const bool damaged = event->status != DILOCO_ENOENT;
+    if (m->now >= m->slices_until || (damaged && m->n_unread++ >= MAX_UNREAD)) return go_by_all(m);
+    if (damaged) return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_AWAITING);
+    a.until = m->slices_until;
+    a.log_only = true;
+    return a;
+}
+
+/* The entry may stand meanwhile, by another; and others' plans may wait for us, as ours for them.
+ */
+dl_ask dl_decide_awaited(dl_machine *m)
+{
+    return dl_machine_ask(m, DL_ASK_READ, DL_AWAITING_LOOK);
+}
+
+dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    return dl_machine_ask(m, DL_ASK_SERVE, DL_AWAITING_SERVE);
+}
+
+dl_ask dl_decide_awaited_serve(dl_machine *m)
+{
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
 /* ---- creating the entry ------------------------------------------------------------------ */
 
 /* What is combined is named once it was read back (P8). */
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
 {
+    if (m->a.way == DL_WAY_SHARDED) return planned(m, event);
     if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (event->status) return dl_machine_fail(m, event->status);
     m->draft.entry.combined = (dl_combined_at){
         .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};
     m->n_unread = 0;
@@ -231,6 +303,7 @@ dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
 /* What the store does not give back is not named: then everybody reads the members. */
 dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event)
 {
+    if (m->a.way == DL_WAY_SHARDED) return read_slices(m, event);
     if (event->status && m->n_unread++ < MAX_UNREAD)
         return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
     if (event->status) m->draft.entry.combined.there = false;

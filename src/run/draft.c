@@ -35,7 +35,7 @@ static dl_member member_of(const dl_known *k)
                        .steps = k->facts.steps,
                        .samples = k->facts.samples,
                        .tokens = k->facts.tokens,
-                       .bytes = k->len,
+                       .bytes = k->len + k->facts.bulk,
                        .loss = k->facts.loss,
                        .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
 }

@@ -266,6 +266,7 @@ static void write_combined(dl_json *j, const dl_combined_at *c)
     dl_json_life(j, "life", &c->life);
     dl_json_hash(j, "body", c->body);
     dl_json_u64(j, "bytes", c->bytes);
+    if (c->slices) dl_json_u64(j, "slices", c->slices);
     dl_json_end(j);
 }
 
@@ -393,6 +394,8 @@ static diloco_status read_combined(dl_combined_at *out, dl_json_value root)
         return dl_fail(DILOCO_EPROTO, "\"combined\" is not an object");
     DL_TRY(dl_json_read_life(&out->life, object, "life"));
     DL_TRY(dl_json_read_hash(&out->body, object, "body"));
+    if (dl_json_get(object, "slices").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_u64(&out->slices, object, "slices", DL_SLICES_MAX));
     return dl_json_read_u64(&out->bytes, object, "bytes", UINT64_MAX);
 }
 

@@ -53,7 +53,9 @@ typedef struct dl_combined_at {
     bool there; /* else every reader combines */
     dl_life life;
     dl_hash body;
-    uint64_t bytes; /* of the object */
+    uint64_t bytes;  /* of the object, */
+    uint64_t slices; /* or of so many, each combined by another member as `life` has planned; body
+                      * is the digest of theirs. 0: one */
 } dl_combined_at;
 
 typedef struct dl_roster {

@@ -176,14 +176,18 @@ static bool called_away(dl_driver *d)
 /* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
 static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
 {
-    dl_key prefix;
+    dl_key prefix, combined;
     dl_key_contributions(prefix, ask->entry);
-    const char *const prefixes[] = {"log/", d->pace.schedule.async ? "c/" : prefix};
+    dl_key_combined_of(combined, ask->entry);
+    const char *prefixes[3] = {"log/"};
+    size_t n = 1;
+    if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
+    if (!ask->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
-        status = dl_store_wait(d->a.store, prefixes, ask->log_only ? 1 : 2, d->moved,
+        status = dl_store_wait(d->a.store, prefixes, n, d->moved,
                                slice < ask->until ? slice : ask->until);
         d->moved = false;
     }
@@ -458,6 +462,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .weighting = dl_weighting_find(run->config.weighting),
         .combiner = dl_combiner_find(run->config.combiner),
         .way = dl_exec_way(d->a.exec),
+        .slices = dl_exec_slices(d->a.exec),
         .max_members = state->control.roster.cap,
         .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
         .lr = d->a.lr,

@@ -191,7 +191,8 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
-    if (x->way == DL_WAY_LEADER) DL_TRY(dl_exec_prepare_combined(x));
+    if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
+    if (x->way == DL_WAY_SHARDED) DL_TRY(dl_exec_prepare_slices(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
@@ -231,7 +232,9 @@ void dl_exec_destroy(dl_exec *x)
         dl_codec_form_deinit(&x->plain[f]);
     free(x->forms);
     free(x->plain);
+    free(x->slices);
     dl_slot_destroy(x->combined_slot);
+    dl_slot_destroy(x->serving);
     dl_fetchers_destroy(x);
     dl_keyring_destroy(x->ring);
     dl_packer_destroy(x->packer);
@@ -250,6 +253,10 @@ dl_state *dl_exec_state(dl_exec *x)
 dl_way dl_exec_way(const dl_exec *x)
 {
     return x->way;
+}
+const uint64_t *dl_exec_slices(const dl_exec *x)
+{
+    return x->slices;
 }
 const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 {
@@ -518,6 +525,7 @@ static const ask_fn asks[] = {
     [DL_ASK_JUDGE] = do_judge,
     [DL_ASK_COMBINE] = dl_exec_combine,
     [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
+    [DL_ASK_SERVE] = dl_exec_serve,
     [DL_ASK_COMPUTE] = do_compute,
     [DL_ASK_CREATE] = do_create,
     [DL_ASK_SWAP] = do_swap,

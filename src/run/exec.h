@@ -119,10 +119,12 @@ dl_store_speed dl_exec_speed(const dl_exec *exec);
 
 /* How contributions are moved in this run. */
 dl_way dl_exec_way(const dl_exec *exec);
+/* [n_fragments] slices of an update; NULL: it is not cut. */
+const uint64_t *dl_exec_slices(const dl_exec *exec);
 
-/* READ, CONTRIBUTE, LIST, FETCH, JUDGE, COMBINE, FETCH_COMBINED, COMPUTE, CREATE, SWAP, WATCH,
- * SNAPSHOT (in the foreground), REJOIN (loads the newest snapshot). Pointers of the event live
- * until the next call. */
+/* READ, CONTRIBUTE, LIST, FETCH, JUDGE, COMBINE, FETCH_COMBINED, SERVE, COMPUTE, CREATE, SWAP,
+ * WATCH, SNAPSHOT (in the foreground), REJOIN (loads the newest snapshot). Pointers of the event
+ * live until the next call. */
 void dl_exec_do(dl_exec *exec, const dl_ask *ask, dl_event *event, dl_time until);
 
 #endif

@@ -6,6 +6,7 @@
 #include "run/collect.h"
 #include "run/exec.h"
 #include "run/members.h"
+#include "run/slices.h"
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
 
@@ -22,6 +23,20 @@ typedef struct dl_capture {
     double norm;  /* of the movement, without the residual */
     dl_hash body; /* of the contribution that it became; the exchange's */
 } dl_capture;
+
+/* Slices of a combined update that were read into combined_slot. */
+typedef struct dl_gathered {
+    uint64_t entry;
+    dl_life planner;
+    bool have[DL_SLICES_MAX];
+    dl_hash digest[DL_SLICES_MAX];
+} dl_gathered;
+
+enum { DL_SERVED_MAX = 16 };
+typedef struct dl_served {
+    uint64_t entry;
+    dl_life planner;
+} dl_served;
 
 struct dl_exec {
     dl_exec_args a;
@@ -62,9 +77,15 @@ struct dl_exec {
     struct dl_fetchers *fetchers; /* fetch.c */
 
     dl_way way;
-    dl_codec_form *plain;   /* [n_fragments] of combined updates; NULL: everybody combines */
-    dl_slot *combined_slot; /* of the one that was combined or fetched last; NULL: none yet */
-    bool combined_here;     /* … and facts.outer tells of its members */
+    dl_codec_form *plain;         /* [n_fragments] of combined updates; NULL: everybody combines */
+    dl_slot *combined_slot;       /* of the one that was combined or fetched last; NULL: none yet */
+    bool combined_here;           /* … and facts.outer tells of its members */
+    dl_hash table[DL_SLICES_MAX]; /* of the own contribution that was made last */
+    uint64_t *slices;             /* [n_fragments]; NULL: nothing is cut */
+    dl_gathered gathered;
+    dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
+    size_t n_served;
+    dl_slot *serving; /* what is combined for others; NULL: nothing yet */
 
     size_t n_slots;
     dl_slot **slots;               /* [n_slots], NULL until needed */
@@ -102,6 +123,29 @@ void dl_fetchers_destroy(dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event,
                                           dl_time until);
 void dl_exec_forget_fetched(dl_exec *x);
+float dl_exec_element_bound(const dl_exec *x); /* largest size that is taken */
+DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i); /* unless it is there */
+/* fetch.c: fn(context, store, i) for each i below n, on as many threads as there are fetchers, each
+ * with a handle of its own; the error of the first that failed. */
+typedef diloco_status (*dl_errand_fn)(void *context, dl_store *store, size_t i);
+DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context);
+
+/* sharded.c: a fragment's slices; n 0: contributions are whole. */
+dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
+DL_MUST_CHECK diloco_status dl_exec_prepare_slices(dl_exec *x);
+/* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
+ * the slices before it. */
+size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete);
+DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask,
+                                               unsigned char *discrete, dl_time until);
+/* … DL_ASK_COMBINE of who plans, and of who audits; DL_ASK_FETCH_COMBINED; DL_ASK_SERVE. */
+DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                   dl_time until);
+dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* of the update that is held */
+DL_MUST_CHECK diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                 dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                          dl_time until);
 
 /* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
  * *reason: it has none. */
@@ -111,8 +155,10 @@ DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **r
 /* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);
 
-/* combined.c: where one replica combines for all, its forms; DL_ASK_COMBINE; _FETCH_COMBINED; and
- * the step with what these left. */
+/* combined.c: where not everybody combines, its forms; the slot and its parts; DL_ASK_COMBINE;
+ * _FETCH_COMBINED; and the step with what these left. */
+DL_MUST_CHECK diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot);
+dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event,
                                             dl_time until);

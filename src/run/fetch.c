@@ -14,13 +14,14 @@
 #include "run/fields.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* What a reading gave. */
 typedef struct fetched {
-    bool there;
+    bool there, whole;
     uint64_t entry;
     dl_life life;
     diloco_status status;
@@ -111,8 +112,9 @@ dl_store_speed dl_exec_speed(const dl_exec *x)
 
 /* ---- one reading ------------------------------------------------------------------------- */
 
-static float element_bound(const dl_config *config)
+float dl_exec_element_bound(const dl_exec *x)
 {
+    const dl_config *config = &x->a.run->config;
     return config->check_element > 0 ? (float)config->check_element : DL_ELEMENT_BOUND;
 }
 
@@ -122,6 +124,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
 {
     const dl_fragment_state *now = &x->state.now[ask->fragment];
     const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
+    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
     return (dl_contribution_expect){.run = x->a.run->id,
                                     .entry = ask->entry,
                                     .fragment = ask->fragment,
@@ -135,7 +138,9 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .before = values ? now->theta : NULL,
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
-                                    .bound = element_bound(&x->a.run->config),
+                                    .bound = dl_exec_element_bound(x),
+                                    .slices = slices.n,
+                                    .bulk = slices.n ? dl_slices_bytes(&slices) : 0,
                                     .tensors = &x->a.run->manifest};
 }
 
@@ -144,10 +149,15 @@ static size_t slot_bytes(const dl_exec *x)
 {
     size_t most = 0;
     for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
-        most = dl_size_max(most,
+        most = dl_size_max(dl_size_max(most, DL_SLICES_MAX * sizeof(dl_hash)),
                            dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f],
                                                     x->packer != NULL));
     return most;
+}
+
+diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
+{
+    return x->slots[i] ? DILOCO_OK : dl_slot_create(&x->slots[i], slot_bytes(x), x->a.spool_dir);
 }
 
 /* async: the state before entry b is the base that log/<b> tells, or the newest. */
@@ -164,6 +174,23 @@ static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_ex
     return DILOCO_OK;
 }
 
+/* The slices behind the table that was read. */
+static diloco_status read_slices(fetcher *f, dl_time until)
+{
+    dl_hash table[DL_SLICES_MAX];
+    size_t index;
+    fetched *out = f->out;
+    const dl_slicing s = {f->expect.form, f->expect.shape, (size_t)f->expect.slices};
+    unsigned char *base = dl_slot_bytes(f->slot);
+    memcpy(table, base, s.n * sizeof *table);
+    DL_TRY(dl_slices_read(&s, base, table, out->entry, &out->life, &out->reason, f->store, until));
+    *f->data = dl_slices_data(&s, base);
+    const diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len,
+                                                f->expect.bound, &index, &f->data->norm2);
+    if (status) out->reason = status == DILOCO_ENUMERIC ? "non-finite" : "codec";
+    return status;
+}
+
 static void read_one(fetcher *f, dl_time until)
 {
     dl_key key;
@@ -172,6 +199,8 @@ static void read_one(fetcher *f, dl_time until)
     dl_key_contribution(key, out->entry, &out->life);
     out->status = dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
                                         &f->expect, until);
+    if (!out->status && f->expect.slices) f->data->norm2 = out->facts.norm * out->facts.norm;
+    if (!out->status && f->expect.slices && out->whole) out->status = read_slices(f, until);
     if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
     /* A store that does not answer is asked again. */
     out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||
@@ -196,15 +225,15 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
 {
-    dl_slot **slot = &x->slots[ask->slot];
-    if (!*slot) DL_TRY(dl_slot_create(slot, slot_bytes(x), x->a.spool_dir));
+    DL_TRY(dl_exec_make_slot(x, ask->slot));
     DL_TRY(make_ready(x, f));
-    f->slot = *slot;
+    f->slot = x->slots[ask->slot];
     f->data = &x->held[ask->slot];
     f->expect = expectation(x, ask);
     f->expect.packer = f->packer;
     f->out = &x->fetchers->kept[ask->slot];
-    *f->out = (fetched){.entry = ask->entry, .life = ask->life, .reason = "base"};
+    *f->out =
+        (fetched){.entry = ask->entry, .life = ask->life, .whole = ask->whole, .reason = "base"};
     DL_TRY(read_base(x, ask, &f->expect, until));
     return expect_key(x, f, until);
 }
@@ -214,13 +243,57 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time 
 static bool is_kept(const dl_exec *x, const dl_ask *ask)
 {
     const fetched *k = &x->fetchers->kept[ask->slot];
-    return k->there && k->entry == ask->entry && dl_life_equal(&k->life, &ask->life);
+    return k->there && k->whole == ask->whole && k->entry == ask->entry &&
+           dl_life_equal(&k->life, &ask->life);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
 {
     for (size_t i = 0; i < x->n_slots; i++)
         x->fetchers->kept[i].there = false;
+}
+
+/* Each of n pieces of work by one of the fetchers. */
+typedef struct errand {
+    dl_fetchers *f;
+    dl_errand_fn fn;
+    void *context;
+    size_t n, n_hands;
+    pthread_mutex_t lock; /* guards the first that failed: */
+    size_t failed;
+    diloco_status status;
+    char text[512];
+} errand;
+
+static void run_errand(void *context, int part, int n_parts)
+{
+    errand *e = context;
+    (void)n_parts;
+    for (size_t i = (size_t)part; (size_t)part < e->n_hands && i < e->n; i += e->n_hands) {
+        const diloco_status status = e->fn(e->context, e->f->at[part].store, i);
+        if (!status) continue;
+        pthread_mutex_lock(&e->lock);
+        if (i < e->failed) {
+            e->failed = i;
+            e->status = status;
+            snprintf(e->text, sizeof e->text, "%s", diloco_error_text());
+        }
+        pthread_mutex_unlock(&e->lock);
+        return;
+    }
+}
+
+diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context)
+{
+    dl_fetchers *f = x->fetchers;
+    errand e = {.f = f, .fn = fn, .context = context, .n = n, .failed = SIZE_MAX};
+    e.n_hands = dl_size_min(n, f->n);
+    for (size_t i = 0; i < e.n_hands; i++)
+        DL_TRY(make_ready(x, &f->at[i]));
+    pthread_mutex_init(&e.lock, NULL);
+    dl_pool_run(f->pool, run_errand, &e);
+    pthread_mutex_destroy(&e.lock);
+    return e.status ? dl_fail(e.status, "%s", e.text) : DILOCO_OK;
 }
 
 static void read_part(void *context, int part, int n_parts)

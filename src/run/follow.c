@@ -172,7 +172,7 @@ static dl_ask of_entry(dl_machine *m, dl_ask_kind kind, dl_phase next)
 static bool is_named(const dl_known *k, const dl_member *member)
 {
     const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
-    return k->worth == DL_VALID && dl_hash_equal(k->facts.body, member->body) &&
+    return k->worth == DL_VALID && k->whole && dl_hash_equal(k->facts.body, member->body) &&
            held == member->held;
 }
 
@@ -377,14 +377,17 @@ static dl_ask follow_commit(dl_machine *m)
 
 static const char *members_void_reason(const dl_machine *m)
 {
+    const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
     const char *why = dl_bans_void_reason(m->a.control->bans, m->bans, &m->entry);
     if (why) return why;
     if (m->entry.n_rejected && !dl_judge_is_on(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
-    if (m->entry.combined.there && m->a.way != DL_WAY_LEADER)
+    if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
         return "it names a combined update, and in this run everybody combines";
     if (m->entry.emptied && !m->a.config->plato_compat)
         return "it empties the momentum, and this run keeps it";
+    if (m->entry.combined.there && m->entry.combined.slices != slices)
+        return "it names an update in other slices than this run's";
     if (m->a.pace->schedule.async)
         return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
     for (size_t i = 0; i < m->entry.n_members; i++)

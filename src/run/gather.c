@@ -100,7 +100,7 @@ static void rank_among(dl_machine *m, const dl_event *event)
 
 /* ---- collecting what others contributed -------------------------------------------------- */
 
-static dl_ask list(dl_machine *m)
+dl_ask dl_gather_list(dl_machine *m)
 {
     return dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
 }
@@ -110,7 +110,7 @@ static dl_ask look_around(dl_machine *m)
 {
     if (dl_gather_has_roster(m) && !dl_gather_is_our_turn(m))
         return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
-    return list(m);
+    return dl_gather_list(m);
 }
 
 dl_ask dl_gather_collect(dl_machine *m)
@@ -201,6 +201,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
 {
     if (!event->status) {
         dl_known_accept(known, event->facts, event->norm2);
+        known->whole = dl_machine_reads_whole(m);
         return false;
     }
     if (dl_known_doubt(known, event->reason)) return true;
@@ -213,6 +214,7 @@ dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
 {
     dl_known *k = &m->known.at[m->fetching];
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
-    if (dl_machine_is_async(m) && k->worth == DL_INVALID) return list(m); /* another one */
+    if (dl_machine_is_async(m) && k->worth == DL_INVALID)
+        return dl_gather_list(m); /* another one */
     return fetch_next(m);
 }

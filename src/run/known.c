@@ -48,6 +48,12 @@ bool dl_known_doubt(dl_known *known, const char *reason)
     return false;
 }
 
+void dl_known_read_whole(dl_known_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->at[i].worth == DL_VALID && !table->at[i].whole) table->at[i].worth = DL_UNREAD;
+}
+
 static bool is_of(const dl_known *known, const char *replica)
 {
     return strcmp(known->life.replica, replica) == 0;

@@ -16,6 +16,7 @@ typedef struct dl_known {
     uint64_t entry; /* under which it lies; its base where the run is asynchronous */
     size_t len;
     dl_worth worth;
+    bool whole;            /* of a valid one: all of it was read (slices.h) */
     unsigned n_doubts;     /* readings that were refused */
     dl_contribution facts; /* of a valid one */
     double norm2;
@@ -39,6 +40,8 @@ void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *
  * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. */
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
 bool dl_known_doubt(dl_known *known, const char *reason);
+/* Those that were not read as a whole have to be. */
+void dl_known_read_whole(dl_known_table *table);
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known);
 size_t dl_known_n_counting(const dl_known_table *table);

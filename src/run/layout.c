@@ -175,6 +175,46 @@ void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life)
     put_entry_life(out, "x/", entry, life, "");
 }
 
+static void put_slice(dl_key out, const char *folder, uint64_t entry, size_t slice,
+                      const dl_life *life)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    put(out, "%s%010llu/%04zu/%s", folder, (unsigned long long)entry, slice, text);
+}
+
+void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *life)
+{
+    put_slice(out, "b/", entry, slice, life);
+}
+
+void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, planner);
+    put_slice(out, "x/", entry, slice, owner);
+    const size_t len = strlen(out);
+    snprintf(out + len, sizeof(dl_key) - len, "=%s", text);
+}
+
+void dl_key_combined_of(dl_key out, uint64_t entry)
+{
+    put(out, "x/%010llu/", (unsigned long long)entry);
+}
+
+void dl_key_plans(dl_key out, uint64_t entry)
+{
+    put(out, "x/%010llu/plan/", (unsigned long long)entry);
+}
+
+void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, planner);
+    put(out, "x/%010llu/plan/%s", (unsigned long long)entry, text);
+}
+
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file)
 {
     char rest[64];
@@ -261,6 +301,21 @@ bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key)
     if (strcmp(again, key) != 0) return false;
     *entry = e;
     *life = who;
+    return true;
+}
+
+bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
+{
+    uint64_t e;
+    dl_life who;
+    const char *leaf = strrchr(key, '/');
+    if (!dl_key_entry_of(&e, key) || !leaf || !dl_life_parse(&who, leaf + 1, strlen(leaf + 1)))
+        return false;
+    dl_key again;
+    dl_key_plan(again, e, &who);
+    if (strcmp(again, key) != 0) return false;
+    *entry = e;
+    *planner = who;
     return true;
 }
 

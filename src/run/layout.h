@@ -11,6 +11,7 @@
 enum { DL_FORMAT_VERSION = 1 }; /* of everything in a run */
 
 enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
+enum { DL_SLICES_MAX = 64 }; /* of a fragment (slices.h) */
 
 typedef char dl_key[DL_KEY_MAX + 1];
 
@@ -40,6 +41,15 @@ void dl_key_contribution(dl_key out, uint64_t entry,
                          const dl_life *life);                         /* c/0000000012/r0.0000 */
 void dl_key_contributions(dl_key out, uint64_t entry);                 /* c/0000000012/ */
 void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life); /* x/0000000012/r0.0000 */
+/* Where members combine a slice each: a slice of a contribution, b/0000000012/0003/r0.0000; who
+ * plans to count whom, x/0000000012/plan/r0.0000; a slice of what that comes to, by its owner,
+ * x/0000000012/0003/r1.0000=r0.0000 */
+void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *life);
+void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner);
+void dl_key_combined_of(dl_key out, uint64_t entry); /* x/0000000012/ */
+void dl_key_plans(dl_key out, uint64_t entry);       /* x/0000000012/plan/ */
+void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner);
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
 /* snap/0000000012/r0.0000/<file> */
 void dl_key_theta0(dl_key out, dl_hash digest);     /* theta0/<hex>.safetensors */
@@ -53,6 +63,7 @@ bool dl_key_parse_life(dl_life *out, const char *key,
                        const char *folder); /* "gen/", "hb/", "end/" */
 bool dl_key_parse_entry(uint64_t *entry, const char *key);
 bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key);
+bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key);
 bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life,
                            const char *key); /* manifest.json only */
 

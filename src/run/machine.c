@@ -102,6 +102,11 @@ dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
     return a;
 }
 
+bool dl_machine_reads_whole(const dl_machine *m)
+{
+    return m->a.way != DL_WAY_SHARDED || m->by_all || m->phase == DL_FOLD_FETCHING;
+}
+
 dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
 {
     dl_ask a = dl_machine_ask(m, DL_ASK_FETCH, next);
@@ -109,6 +114,7 @@ dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, boo
     a.life = known->life;
     a.slot = dl_known_slot(&m->known, known);
     a.fresh = fresh;
+    a.whole = dl_machine_reads_whole(m);
     return a;
 }
 
@@ -124,7 +130,7 @@ bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known)
 void dl_machine_clear_entry(dl_machine *m)
 {
     m->known.n = 0;
-    m->created = m->computed = false;
+    m->created = m->computed = m->by_all = false;
     m->enough_at = DL_NEVER;
     m->n_recomputed = 0;
     memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
@@ -302,6 +308,7 @@ static bool phase_handles(dl_phase p, diloco_status s)
     case DL_READING_OWN:
         return refused || s == DILOCO_ENOENT;
     case DL_COMBINING:
+        return refused || s == DILOCO_ENOENT || s == DILOCO_EEXIST;
     case DL_DRAFTING:
     case DL_FOLD_COMBINING:
     case DL_FOLD_COMPUTING:
@@ -344,8 +351,16 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_gather_collect(m);
     case DL_JUDGING:
         return dl_decide_judged(m, event);
+    case DL_SERVING:
+        return dl_decide_served(m);
     case DL_COMBINING:
         return dl_decide_combined(m, event);
+    case DL_AWAITING:
+        return dl_decide_awaited(m);
+    case DL_AWAITING_LOOK:
+        return dl_decide_awaited_look(m, event);
+    case DL_AWAITING_SERVE:
+        return dl_decide_awaited_serve(m);
     case DL_READING_OWN:
         return dl_decide_read_own(m, event);
     case DL_DRAFTING:

@@ -17,7 +17,12 @@
  *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
  * Where one replica combines for all (way.h), whose turn it is looks around for contributions; the
- * others read the log until it is theirs.
+ * others read the log until it is theirs. Where each member combines a slice, that one plans:
+ *
+ *     COMBINE (the plan, its own slices) --> FETCH_COMBINED --all there--> COMPUTE --> CREATE
+ *                                              | ^
+ *           others: LOOK --> SERVE --> WAIT    | +-- SERVE <-- READ log/<e> <-- WAIT
+ *                                              +---past a deadline: LIST, FETCH each whole, COMPUTE
  *
  * The log is folded entry by entry. What the replica itself does at which position is the
  * pace's (pace.h): the machine reads from it which entries are taken, and tells it what was
@@ -47,6 +52,7 @@ typedef enum dl_ask_kind {
                         * compares directions */
     DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
     DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
+    DL_ASK_SERVE,    /* sharded: combine the slices of the entry that others' plans give to us */
     DL_ASK_COMPUTE,  /* next = outer step of now with draft's members from their slots, or with
                       * what was combined or fetched last, where draft names that */
     DL_ASK_CREATE,   /* create log/<entry> with draft's text */
@@ -84,7 +90,8 @@ typedef struct dl_ask {
     const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
     size_t n_slots;        /* so many */
     bool put;              /* COMBINE */
-    bool log_only;         /* WAIT: contributions do not matter */
+    bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them */
+    bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
     bool counted;          /* SWAP: own contribution was */
     uint64_t own;          /* SWAP, counted: the entry that it was made for */
     dl_hash body;          /* SWAP, counted: its body */
@@ -123,7 +130,9 @@ typedef struct dl_event {
     const dl_seen *seen; /* WATCH */
     size_t n_seen;
     dl_hash result;     /* COMPUTE: state digest; COMBINE: of the body */
-    size_t len;         /* COMBINE: of the object */
+    size_t len;         /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
+                         * `result` their digest */
+    size_t n_slices;    /* COMBINE, sharded: that were planned; only the own are there */
     bool taken;         /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
     dl_life takes_over; /* CONTRIBUTE with taken: whose */
 } dl_event;
@@ -172,6 +181,7 @@ typedef struct dl_machine_args {
     bool audits;           /* combines what others have combined, and compares */
     dl_way way;
     dl_simulation simulation;                 /* of clients' time; zeroed: none */
+    const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */
     double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
     void *lr_user;
     dl_note_fn note;

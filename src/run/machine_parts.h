@@ -29,9 +29,13 @@ typedef enum dl_phase {
     DL_WATCHING,
     DL_WAITING,
     DL_JUDGING,     /* the draft's members, before they are used */
-    DL_COMBINING,   /* the draft's members, for all */
+    DL_SERVING,     /* combining slices of others' plans, before closing is thought of */
+    DL_COMBINING,   /* the draft's members, for all; sharded: planning that */
     DL_READING_OWN, /* what came of it */
-    DL_DRAFTING,    /* computing the draft */
+    DL_AWAITING,    /* slices that are not there yet: */
+    DL_AWAITING_LOOK,
+    DL_AWAITING_SERVE,
+    DL_DRAFTING, /* computing the draft */
     DL_CREATING,
     DL_READING_BACK,
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
@@ -78,13 +82,15 @@ struct dl_machine {
     dl_ahead ahead[DL_AHEAD_MAX];
     dl_draft draft;
     dl_hash draft_result;
-    bool computed;      /* draft_result is the draft's, and the state's free copy holds it */
-    bool created;       /* the draft won its name */
-    dl_time enough_at;  /* run.close_at were there; DL_NEVER: not yet */
-    double slack_s;     /* left of the overlap then */
-    dl_ledger *scratch; /* of what an entry would make of the ledger; NULL: data is not dealt */
-    dl_bans *bans;      /* … of the bans; NULL: nobody is banned */
-    size_t rank;        /* whose turn it is before ours, of those that have contributed */
+    bool computed;        /* draft_result is the draft's, and the state's free copy holds it */
+    bool created;         /* the draft won its name */
+    dl_time enough_at;    /* run.close_at were there; DL_NEVER: not yet */
+    double slack_s;       /* left of the overlap then */
+    dl_ledger *scratch;   /* of what an entry would make of the ledger; NULL: data is not dealt */
+    dl_bans *bans;        /* … of the bans; NULL: nobody is banned */
+    size_t rank;          /* whose turn it is before ours, of those that have contributed */
+    bool by_all;          /* sharded: this one goes as by allgather */
+    dl_time slices_until; /* … then, if not all are there */
 
     dl_judge judge; /* of the draft, or of the entry being followed */
 
@@ -127,6 +133,8 @@ dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, boo
 bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known);
 dl_ask dl_machine_go_on(dl_machine *m); /* with what is to be done next */
 bool dl_machine_is_over(const dl_machine *m);
+/* Are contributions read as a whole now, and not the tables of their slices alone? */
+bool dl_machine_reads_whole(const dl_machine *m);
 uint32_t dl_machine_fragment(const dl_machine *m); /* of the open entry */
 void dl_machine_compare_bases(dl_machine *m);
 void dl_machine_note(dl_machine *m, dl_note note);
@@ -137,6 +145,7 @@ void dl_machine_clear_entry(dl_machine *m);
 /* The first entry that was taken and not put: the open one after a look at the log, a later one
  * before anything else is waited for. */
 dl_ask dl_gather_contribute(dl_machine *m);
+dl_ask dl_gather_list(dl_machine *m);
 bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
 /* The open entry is taken: put ours, then see who else is there. What was taken for later entries
  * is put where there would be waiting (wait_until): training may wait for the open one. */
@@ -159,6 +168,10 @@ dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
 /* ---- of decide.c: answers of its phases ---- */
 
 dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
+dl_ask dl_decide_served(dl_machine *m);
+dl_ask dl_decide_awaited(dl_machine *m);
+dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_awaited_serve(dl_machine *m);
 dl_ask dl_decide_watched(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event);

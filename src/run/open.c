@@ -54,18 +54,19 @@ static diloco_status check_overlap(const dl_config *c)
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
                        "combiner %s has nothing to combine; take mean, or schedule \"offset\"",
                        c->combiner);
-    if (async && !strcmp(c->exchange, "leader"))
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "server.diloco.exchange = \"leader\" combines what several have contributed, "
-            "and with server.diloco.schedule = \"async\" each contribution is an entry: "
-            "leave it \"auto\", or take schedule \"offset\"");
-    if (dl_config_federated(c) && !strcmp(c->exchange, "leader"))
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "server.diloco.exchange = \"leader\" goes round the members of an entry, and "
-            "with clients.total_clients these are clients, not processes: leave it "
-            "\"auto\"");
+    const bool gathers = !strcmp(c->exchange, "auto") || !strcmp(c->exchange, "allgather");
+    if (async && !gathers)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.exchange = \"%s\" combines what several have contributed, "
+                       "and with server.diloco.schedule = \"async\" each contribution is an entry: "
+                       "leave it \"auto\", or take schedule \"offset\"",
+                       c->exchange);
+    if (dl_config_federated(c) && !gathers)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.exchange = \"%s\" goes round the members of an entry, and "
+                       "with clients.total_clients these are clients, not processes: leave it "
+                       "\"auto\"",
+                       c->exchange);
     if (async && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is of entries that wait for somebody, and with "
@@ -132,7 +133,8 @@ diloco_status dl_run_check(const dl_config *c)
         return dl_fail(DILOCO_EINVAL,
                        "run.min_replicas is %lld, more than run.replicas (%lld): lower it",
                        (long long)c->min_replicas, (long long)c->replicas);
-    return dl_combine_check(c);
+    DL_TRY(dl_combine_check(c));
+    return strcmp(c->exchange, "sharded") ? DILOCO_OK : dl_way_can_shard(c);
 }
 
 /* ---- the store ------------------------------------------------------------------------------ */

@@ -97,6 +97,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .combiner = dl_combiner_find(run->config.combiner),
                                   .max_members = state->control.roster.cap,
                                   .way = dl_exec_way(exec),
+                                  .slices = dl_exec_slices(exec),
                                   .reader = true,
                                   .audits = audit,
                                   .note = on_note,

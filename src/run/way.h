@@ -2,6 +2,7 @@
  *
  *     allgather   every replica reads every contribution and combines
  *     leader      one replica reads them, and puts what they come to; the others read that
+ *     sharded     each member reads one slice of all, and puts what that comes to; all read those
  *
  * S bytes of a contribution, F = 4 bytes a float, of the largest fragment; N replicas; bytes of
  * one entry, all replicas together:
@@ -9,9 +10,12 @@
  *                 written      read            one replica, at most, sends and receives
  *     allgather   N S          N^2 S           S            N S
  *     leader      N S + F      N S + N F       S + F        N S + F
+ *     sharded     N S + F      N S + N F       S + F/N      S + F
  *
- * Everybody reads its own contribution back (P8), the leader what it has combined. A leader costs
- * a further put and get, one behind the other. */
+ * Everybody reads its own contribution back (P8), and what it has combined. A leader costs a
+ * further put and get, one behind the other; shards two. Only what can be combined by pieces can be
+ * sharded: by a codec whose payloads can be cut, unpacked, and a combiner that measures nothing of
+ * the members (mean, median, trimmed_mean, without pre-aggregation and rescaling). */
 #ifndef DL_RUN_WAY_H
 #define DL_RUN_WAY_H
 
@@ -19,7 +23,7 @@
 #include "run/identity.h"
 #include "tensor/manifest.h"
 
-typedef enum dl_way { DL_WAY_ALLGATHER, DL_WAY_LEADER, DL_N_WAYS } dl_way;
+typedef enum dl_way { DL_WAY_ALLGATHER, DL_WAY_LEADER, DL_WAY_SHARDED, DL_N_WAYS } dl_way;
 /* Where members have keys, whoever combines for others has to be one whom the run's creator listed
  * (P19). */
 bool dl_way_fits_roster(dl_way way, dl_policy policy);
@@ -34,11 +38,15 @@ typedef struct dl_volume {
     double written, read; /* bytes of an entry, of all replicas together */
 } dl_volume;
 dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats);
+/* … of the replica that moves the most, both directions. */
+double dl_way_busiest(dl_way way, double replicas, double contribution, double floats);
+/* DILOCO_EREFUSED: why contributions of such a run cannot be combined by pieces. */
+DL_MUST_CHECK diloco_status dl_way_can_shard(const dl_config *config);
 
 /* What server.diloco.exchange comes to for this run: a function of what must agree. `auto` takes
- * the way that moves the fewest bytes (of equals the first), and allgather where an entry is small,
- * counts one contribution, or has clients for members, who take no turns. DILOCO_EINVAL,
- * DILOCO_ENOMEM: of the codec. */
+ * the way that moves the fewest bytes, of equals the one whose busiest replica moves the fewest,
+ * and allgather where an entry is small, counts one contribution, or has clients for members, who
+ * take no turns. DILOCO_EINVAL, DILOCO_ENOMEM: of the codec. */
 DL_MUST_CHECK diloco_status dl_way_of(dl_way *out, const dl_config *config,
                                       const dl_manifest *manifest);
 

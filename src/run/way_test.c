@@ -15,6 +15,10 @@ TEST(p19_the_volumes_are_those_of_the_protocol)
     CHECK_NEAR(8 + 64, volume(DL_WAY_ALLGATHER, 8, 1, 1), 0);
     CHECK_NEAR(8 + 1 + 8 + 8, volume(DL_WAY_LEADER, 8, 1, 1), 0);
     CHECK_NEAR(8 + 8, dl_way_volume(DL_WAY_LEADER, 8, 1, 1).read, 0);
+    CHECK_NEAR(volume(DL_WAY_LEADER, 8, 1, 1), volume(DL_WAY_SHARDED, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 8, dl_way_busiest(DL_WAY_ALLGATHER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 1 + 8 + 1, dl_way_busiest(DL_WAY_LEADER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 0.125 + 1 + 1, dl_way_busiest(DL_WAY_SHARDED, 8, 1, 1), 0);
 }
 
 /* A run of so many replicas with a model of n floats. */
@@ -39,14 +43,35 @@ static dl_way way_of(const char *replicas, size_t n, const char *codec, const ch
 TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
 {
     enum { BIG = 10 << 20 };
-    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "f32", "auto", "offset"));
+    CHECK_INT(DL_WAY_SHARDED, way_of("8", BIG, "f32", "auto", "offset"));
+    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "prune", "auto", "offset")); /* cannot be cut */
     CHECK_INT(DL_WAY_ALLGATHER, way_of("2", BIG, "bf16", "auto", "offset"));
     CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "int4", "auto", "offset")); /* up to about 9 */
-    CHECK_INT(DL_WAY_LEADER, way_of("12", BIG, "int4", "auto", "offset"));
+    CHECK_INT(DL_WAY_SHARDED, way_of("12", BIG, "int4", "auto", "offset"));
     CHECK_INT(DL_WAY_ALLGATHER, way_of("8", 500000, "f32", "auto", "offset")); /* small */
     CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "auto", "async"));
     CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "allgather", "offset"));
     CHECK_INT(DL_WAY_LEADER, way_of("2", 10, "f32", "leader", "offset"));
+}
+
+TEST(p19_what_cannot_be_combined_by_pieces_is_refused_by_name)
+{
+    static const struct {
+        const char *name, *value, *says;
+    } rows[] = {{"server.diloco.codec", "topk", "codec topk cannot be cut"},
+                {"server.diloco.codec", "prune", "codec prune cannot be cut"},
+                {"server.diloco.compression", "zstd", "compressed ones cannot be cut"},
+                {"server.diloco.combiner", "krum", "combiner krum measures whole contributions"},
+                {"server.diloco.combiner", "clipped_mean", "combiner clipped_mean measures"},
+                {"server.diloco.combiner", "geometric_median", "combiner geometric_median"},
+                {"server.diloco.combiner", "rda", "combiner rda measures"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static dl_config config;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, rows[i].name, rows[i].value, "test"));
+        CHECK_STATUS(DILOCO_EREFUSED, dl_way_can_shard(&config));
+        CHECK_CONTAINS(rows[i].says, diloco_error_text());
+    }
 }
 
 /* ---- one for all ------------------------------------------------------------------------- */
@@ -263,8 +288,137 @@ TEST(p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
     end_world(&w);
 }
 
+/* ---- each a slice ------------------------------------------------------------------------ */
+
+static const uint64_t slices_of[] = {4};
+
+static void make_sharded(world *w, uint64_t entry)
+{
+    make_world(w, entry);
+    w->args.way = DL_WAY_SHARDED;
+    w->args.slices = slices_of;
+}
+
+static dl_entry planned_by_r1(world *w, uint64_t number)
+{
+    dl_entry e = led_by_r1(w, number);
+    e.combined.slices = 4;
+    return e;
+}
+
+TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    const dl_ask *combine = until(&w, DL_ASK_COMBINE);
+    CHECK(combine->put);
+    CHECK(w.asked[DL_ASK_SERVE] > 0);
+    const dl_ask *fetch = next(&w, DL_ASK_FETCH_COMBINED);
+    CHECK(fetch->draft->combined.slices == 4 && fetch->draft->combined.bytes == 0);
+    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    CHECK(dl_hash_equal(draft->combined.body, update_of(draft)));
+    CHECK_INT(WORLD_BYTES, draft->combined.bytes);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    w.n_lost_combined = 2;
+    CHECK(next(&w, DL_ASK_WAIT)->log_only);
+    const unsigned served = w.asked[DL_ASK_SERVE];
+    CHECK(until(&w, DL_ASK_CREATE)->draft->combined.there);
+    CHECK_INT(served + 2, w.asked[DL_ASK_SERVE]);
+    CHECK_INT(3, w.asked[DL_ASK_FETCH_COMBINED]);
+    end_world(&w);
+}
+
+TEST(p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    const dl_time planned = w.now;
+    w.n_lost_combined = 100000;
+    const dl_ask *whole = next(&w, DL_ASK_FETCH);
+    CHECK_NEAR(100, dl_seconds(w.now - planned), 1); /* run.deadline */
+    CHECK(whole->whole);
+    CHECK(!until(&w, DL_ASK_CREATE)->draft->combined.there);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    end_world(&w);
+}
+
+TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    w.failing = DILOCO_EPROTO;
+    w.failing_kind = DL_ASK_COMBINE;
+    w.put[0].n_bad = -1; /* r1's, which is read as a whole now */
+    w.put[0].why = "non-finite";
+    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    CHECK(draft->commit ? draft->n_members == 1 : true);
+    CHECK(w.noted[DL_NOTE_REJECT] > 0);
+    end_world(&w);
+}
+
+TEST(p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read)
+{
+    world w;
+    make_sharded(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = planned_by_r1(&w, 1);
+    write_entry(&w, &e);
+    w.n_lost_combined = 3;
+    CHECK(next(&w, DL_ASK_FETCH)->whole);
+    CHECK(!until(&w, DL_ASK_COMBINE)->put);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_an_entry_of_other_slices_is_void)
+{
+    world w;
+    make_sharded(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = led_by_r1(&w, 1); /* one object */
+    write_entry(&w, &e);
+    w.digest[2] = w.digest[1];
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_CONTAINS("other slices", w.said);
+    end_world(&w);
+}
+
 TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
           p19_auto_takes_the_way_that_moves_the_fewest_bytes,
+          p19_what_cannot_be_combined_by_pieces_is_refused_by_name,
+          p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to,
+          p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,
+          p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather,
+          p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole,
+          p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read,
+          p19_an_entry_of_other_slices_is_void,
           p19_whose_turn_it_is_combines_reads_it_back_and_names_it,
           p19_the_others_look_at_the_log_alone_and_read_what_it_names,
           p19_who_comes_next_takes_over_a_deadline_behind_its_upload,

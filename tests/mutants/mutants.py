@@ -18,7 +18,8 @@ from collections import namedtuple
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEEDS = 400  # to be caught in; all are within the first few dozen
 
-Mutant = namedtuple("Mutant", "name rule bug edits")  # edits: file, text, text with the bug
+# edits: file, text, text with the bug; way: server.diloco.exchange
+Mutant = namedtuple("Mutant", "name rule bug edits way", defaults=["allgather"])
 
 MUTANTS = [
     Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
@@ -101,6 +102,15 @@ MUTANTS = [
 """, """        dl_fold(m->a.control, &m->entry, m->entry_digest);
         if (m->a.control->roster.n && m->silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
+    Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
+        ("src/run/decide.c", "if (m->a.way == DL_WAY_SHARDED && !m->by_all)",
+         "if (m->a.way == DL_WAY_SHARDED)")], "sharded"),
+    Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
+        ("src/run/sharded.c", "if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;",
+         "if (event->len) return DILOCO_OK;"),
+        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);",
+         "if (m->entry.combined.there || dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);")],
+        "sharded"),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/run/exec.c", " && !x->schedule.async", "")]),
 ]
@@ -133,7 +143,8 @@ def check(mutant, simulation):
                  "more than once: see tests/mutants/mutants.py")
     seed = 1
     while seed <= SEEDS:
-        run = subprocess.run([simulation, str(seed), "20", "16"], capture_output=True, text=True)
+        run = subprocess.run([simulation, str(seed), "20", "16", mutant.way],
+                             capture_output=True, text=True)
         if run.returncode == 0:
             seed += 20
             continue

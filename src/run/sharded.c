@@ -1,0 +1,372 @@
+/* sharded.c - every member combines one slice for all (P19):
+ *
+ *     everybody   its contribution in slices b/<e>/<i>/, then the table of their digests as c/<e>/
+ *     planner     (whose turn it is) reads the tables; x/<e>/plan/<life>: the draft without a
+ * result owners      of a slice that a plan gives them: read it of every member, combine, put
+ * x/<e>/<i>/ planner     reads all of x/<e>/, steps, creates log/<e>, which names the digest of all
+ * slices everybody   reads log/<e>, all of x/<e>/, steps
+ *
+ * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
+ * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
+ * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
+ * nothing comes, reads all of the contributions and judges them itself. */
+#include "run/exec_parts.h"
+
+#include "base/log.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment)
+{
+    if (x->way != DL_WAY_SHARDED) return (dl_slicing){.n = 0};
+    return dl_slicing_of(&x->forms[fragment], x->a.run->manifest.fragments[fragment],
+                         (size_t)x->a.run->config.replicas);
+}
+
+diloco_status dl_exec_prepare_slices(dl_exec *x)
+{
+    const int n = x->a.run->manifest.n_fragments;
+    x->slices = calloc((size_t)n, sizeof *x->slices);
+    if (!x->slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    for (int f = 0; f < n; f++)
+        x->slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
+    return DILOCO_OK;
+}
+
+/* ---- an own contribution ------------------------------------------------------------------ */
+
+size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete)
+{
+    const dl_slicing s = dl_exec_slicing(x, fragment);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    for (size_t i = 0; i < s.n; i++) {
+        const size_t n = dl_slice_parts(parts, &s, i, x->payload, discrete);
+        x->table[i] = dl_slice_digest(parts, n);
+    }
+    return s.n * sizeof *x->table;
+}
+
+typedef struct putting {
+    dl_exec *x;
+    const dl_ask *ask;
+    dl_slicing s;
+    unsigned char *discrete;
+    dl_time until;
+} putting;
+
+static diloco_status put_slice(void *context, dl_store *store, size_t i)
+{
+    const putting *p = context;
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_span spans[DL_SLICE_SPANS];
+    dl_key key;
+    const size_t n = dl_slice_parts(parts, &p->s, i, p->x->payload, p->discrete);
+    for (size_t k = 0; k < n; k++)
+        spans[k] = (dl_span){parts[k].data, parts[k].len};
+    dl_key_slice(key, p->ask->entry, i, &p->ask->life);
+    diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
+    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+        status = dl_store_create(store, key, spans, n, NULL, p->until);
+    if (status == DILOCO_EEXIST)
+        return dl_fail(DILOCO_EFENCED,
+                       "%s holds other bytes: another process lives as %s; stop one", key,
+                       p->ask->life.replica);
+    return status;
+}
+
+diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask, unsigned char *discrete,
+                                 dl_time until)
+{
+    putting p = {x, ask, dl_exec_slicing(x, ask->fragment), discrete, until};
+    return dl_fetchers_run(x, p.s.n, put_slice, &p);
+}
+
+/* ---- a slice for all ---------------------------------------------------------------------- */
+
+typedef struct service {
+    dl_exec *x;
+    const dl_entry *plan;
+    const dl_life *planner, *owner;
+    dl_slicing s;
+    size_t slice;
+    dl_time until;
+} service;
+
+/* The table that an entry's member names by its body; who plans has checked the header. */
+static diloco_status read_table(dl_hash *table, const service *v, dl_store *store,
+                                const dl_member *member)
+{
+    const size_t len = v->s.n * sizeof *table;
+    dl_key key;
+    dl_buf bytes;
+    dl_buf_init(&bytes, DL_CONTRIBUTION_HEADER + len);
+    dl_key_contribution(key, member->entry, &member->life);
+    diloco_status status = dl_store_get(store, &bytes, key, v->until);
+    if (!status && bytes.len != DL_CONTRIBUTION_HEADER + len)
+        status = dl_fail(DILOCO_EPROTO, "%s is no table of %zu slices", key, v->s.n);
+    if (!status) memcpy(table, bytes.data + DL_CONTRIBUTION_HEADER, len);
+    if (!status && !dl_hash_equal(dl_digest_bytes(table, len), member->body))
+        status = dl_fail(DILOCO_EPROTO, "%s is not what is planned", key);
+    dl_buf_deinit(&bytes);
+    return status;
+}
+
+/* The slice of member m, into slot m. */
+static diloco_status read_member(void *context, dl_store *store, size_t m)
+{
+    const service *v = context;
+    const dl_member *member = &v->plan->members[m];
+    dl_hash table[DL_SLICES_MAX], got;
+    dl_slice_part parts[DL_SLICE_SPANS];
+    const char *reason;
+    size_t first, count;
+    dl_key key;
+    unsigned char *base = dl_slot_bytes(v->x->slots[m]);
+    const size_t n = dl_slice_parts(parts, &v->s, v->slice, base, base + v->s.form->bound);
+    DL_TRY(read_table(table, v, store, member));
+    dl_key_slice(key, member->entry, v->slice, &member->life);
+    DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
+    dl_slice_floats(&first, &count, &v->s, v->slice);
+    v->x->held[m] = dl_slices_data(&v->s, base);
+    v->x->held[m].norm2 = 0;
+    return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count);
+}
+
+static diloco_status check_booleans(const service *v)
+{
+    for (size_t m = 0; v->slice == 0 && m < v->plan->n_members; m++)
+        for (size_t i = 0; i < v->s.shape.n_booleans; i++)
+            if (v->x->held[m].booleans[i] > 1)
+                return dl_fail(DILOCO_EPROTO, "boolean %zu of %s is neither 0 nor 1", i,
+                               v->plan->members[m].life.replica);
+    return DILOCO_OK;
+}
+
+static diloco_status combine_slice(const service *v, dl_combined *parts)
+{
+    dl_exec *x = v->x;
+    size_t slots[DL_MAX_MEMBERS];
+    dl_outer_step_facts facts;
+    for (size_t m = 0; m < v->plan->n_members; m++)
+        slots[m] = m;
+    const dl_ask ask = {
+        .kind = DL_ASK_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
+    dl_outer_step_args args = dl_exec_step_args(x, &ask);
+    dl_slice_floats(&args.first, &args.count, &v->s, v->slice);
+    return dl_outer_combine(parts, &x->state.now[ask.fragment], &args, &facts, x->scratch,
+                            x->a.pool);
+}
+
+static diloco_status put_combined_slice(const service *v, const dl_combined *combined)
+{
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_span spans[DL_SLICE_SPANS + 1];
+    dl_key key;
+    const size_t n = dl_slice_combined(parts, &v->s, v->slice, combined->g, combined->integers);
+    dl_hash digest = dl_slice_digest(parts, n);
+    for (size_t k = 0; k < n; k++)
+        spans[k] = (dl_span){parts[k].data, parts[k].len};
+    spans[n] = (dl_span){digest.bytes, sizeof digest.bytes};
+    dl_key_combined_slice(key, v->plan->entry, v->slice, v->owner, v->planner);
+    return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
+}
+
+static diloco_status serve_slice(service *v)
+{
+    dl_exec *x = v->x;
+    DL_TRY(dl_exec_make_combined_slot(x, &x->serving));
+    dl_combined parts = dl_exec_combined_parts(x, x->serving, v->plan->fragment);
+    DL_TRY(dl_fetchers_run(x, v->plan->n_members, read_member, v));
+    DL_TRY(check_booleans(v));
+    DL_TRY(combine_slice(v, &parts));
+    return put_combined_slice(v, &parts);
+}
+
+/* The slices of a plan that are ours. */
+static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *planner, dl_time until)
+{
+    service v = {.x = x,
+                 .plan = plan,
+                 .planner = planner,
+                 .s = dl_exec_slicing(x, plan->fragment),
+                 .until = until};
+    for (size_t m = 0; m < plan->n_members; m++)
+        DL_TRY(dl_exec_make_slot(x, m));
+    for (; v.slice < v.s.n; v.slice++) {
+        const size_t owner = dl_slice_owner(v.slice, plan->entry, plan->n_members);
+        v.owner = &plan->members[owner].life; /* of a former life of ours, too */
+        if (!strcmp(v.owner->replica, x->a.self.replica)) DL_TRY(serve_slice(&v));
+    }
+    return DILOCO_OK;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
+
+diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key key;
+    dl_key_plan(key, ask->entry, &x->a.self);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    const dl_span span = {x->text.data, x->text.len};
+    DL_TRY(dl_store_create(x->a.store, key, &span, 1, NULL, until));
+    event->n_slices = dl_exec_slicing(x, ask->fragment).n;
+    return serve(x, ask->draft, &x->a.self, until);
+}
+
+static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    for (size_t i = 0; i < DL_SERVED_MAX && i < x->n_served; i++)
+        if (x->served[i].entry == entry && dl_life_equal(&x->served[i].planner, planner))
+            return true;
+    return false;
+}
+
+typedef struct plans {
+    dl_exec *x;
+    uint64_t entry;
+    dl_life at[DL_SERVED_MAX];
+    size_t n;
+} plans;
+
+static diloco_status found_plan(void *context, const char *key, size_t len)
+{
+    plans *p = context;
+    uint64_t entry;
+    dl_life planner;
+    (void)len;
+    if (!dl_key_parse_plan(&entry, &planner, key) || entry != p->entry ||
+        dl_life_equal(&planner, &p->x->a.self) || was_served(p->x, entry, &planner))
+        return DILOCO_OK;
+    if (p->n < DL_SERVED_MAX) p->at[p->n++] = planner;
+    return DILOCO_OK;
+}
+
+/* Is it one of this entry, on the state that we have? */
+static bool fits(const dl_exec *x, const dl_ask *ask)
+{
+    const dl_entry *plan = &x->entry;
+    return plan->commit && !strcmp(plan->run, x->a.run->id) && plan->entry == ask->entry &&
+           plan->fragment == ask->fragment && plan->n_members <= x->n_slots &&
+           dl_hash_equal(plan->base, x->state.now[ask->fragment].digest);
+}
+
+static diloco_status read_plan(dl_exec *x, const dl_ask *ask, const dl_life *planner, dl_time until)
+{
+    dl_key key;
+    dl_key_plan(key, ask->entry, planner);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
+    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
+    return fits(x, ask) ? DILOCO_OK
+                        : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
+}
+
+/* What cannot be served is left to its planner. A plan that was damaged on the way is looked at
+ * again another time. */
+diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key folder;
+    plans p = {.x = x, .entry = ask->entry};
+    (void)event;
+    dl_key_plans(folder, ask->entry);
+    DL_TRY(dl_store_list(x->a.store, folder, NULL, found_plan, &p, until));
+    for (size_t i = 0; i < p.n; i++) {
+        diloco_status status = read_plan(x, ask, &p.at[i], until);
+        if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
+        if (!status) status = serve(x, &x->entry, &p.at[i], until);
+        if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
+        if (status)
+            dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
+                   (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());
+        x->served[x->n_served++ % DL_SERVED_MAX] = (dl_served){ask->entry, p.at[i]};
+    }
+    return DILOCO_OK;
+}
+
+/* ---- what comes of them ------------------------------------------------------------------- */
+
+static dl_hash digest_of(const dl_hash *digests, size_t n)
+{
+    return dl_digest_bytes(digests, n * sizeof *digests);
+}
+
+dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment)
+{
+    const dl_slicing s = dl_exec_slicing(x, fragment);
+    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, fragment);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_hash digests[DL_SLICES_MAX];
+    for (size_t i = 0; i < s.n; i++)
+        digests[i] = dl_slice_digest(parts, dl_slice_combined(parts, &s, i, held.g, held.integers));
+    return digest_of(digests, s.n);
+}
+
+typedef struct gathering {
+    dl_exec *x;
+    const dl_entry *entry;
+    dl_slicing s;
+    const char *reason[DL_SLICES_MAX];
+    dl_time until;
+} gathering;
+
+static diloco_status gather_slice(void *context, dl_store *store, size_t i)
+{
+    gathering *g = context;
+    dl_exec *x = g->x;
+    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, g->entry->fragment);
+    const size_t owner = dl_slice_owner(i, g->entry->entry, g->entry->n_members);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    size_t first, count;
+    dl_key key;
+    if (x->gathered.have[i]) return DILOCO_OK;
+    const size_t n = dl_slice_combined(parts, &g->s, i, held.g, held.integers);
+    dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].life,
+                          &g->entry->combined.life);
+    DL_TRY(
+        dl_slice_read(parts, n, NULL, &x->gathered.digest[i], &g->reason[i], store, key, g->until));
+    dl_slice_floats(&first, &count, &g->s, i);
+    g->reason[i] = "non-finite";
+    if (dl_first_bad(held.g + first, count, FLT_MAX) < count)
+        return dl_fail(DILOCO_EPROTO, "%s holds what is not finite", key);
+    x->gathered.have[i] = true;
+    return DILOCO_OK;
+}
+
+static void begin_gathering(dl_gathered *g, const dl_entry *entry)
+{
+    if (g->entry == entry->entry && dl_life_equal(&g->planner, &entry->combined.life)) return;
+    memset(g, 0, sizeof *g);
+    g->entry = entry->entry;
+    g->planner = entry->combined.life;
+}
+
+static uint64_t combined_bytes(const dl_slicing *s)
+{
+    return s->form->n * sizeof(float) + s->shape.n_integers * sizeof(int64_t) +
+           s->shape.n_booleans + s->n * sizeof(dl_hash);
+}
+
+diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    const dl_combined_at *named = &ask->draft->combined;
+    gathering g = {
+        .x = x, .entry = ask->draft, .s = dl_exec_slicing(x, ask->fragment), .until = until};
+    x->combined_here = false;
+    event->reason = "shape";
+    if (named->slices != g.s.n)
+        return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
+                       (unsigned long long)ask->entry, (unsigned long long)named->slices, g.s.n);
+    begin_gathering(&x->gathered, ask->draft);
+    const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
+    event->reason = "checksum";
+    if (status) return status;
+    event->result = digest_of(x->gathered.digest, g.s.n);
+    event->len = combined_bytes(&g.s);
+    if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;
+    memset(x->gathered.have, 0, sizeof x->gathered.have);
+    return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
+                   (unsigned long long)ask->entry);
+}
