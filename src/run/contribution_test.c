@@ -243,8 +243,8 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 312, 1, DILOCO_EPROTO, "dealt"); /* chunks of a length, and none of them */
     check_broken(&s, 320, 1, DILOCO_EPROTO, "dealt");
     check_broken(&s, 456, 1, DILOCO_EPROTO, "hash"); /* of a body that is not signed */
-    check_broken(&s, 488, 1, DILOCO_EPROTO, "reserved");
-    check_broken(&s, 495, 1, DILOCO_EPROTO, "reserved");
+    check_broken(&s, 488, 65, DILOCO_EPROTO, "slices");
+    check_broken(&s, 495, 1, DILOCO_EPROTO, "slices");
     s.facts.loss = INFINITY;
     check_broken(&s, 288, 0, DILOCO_EPROTO, "loss");
     scene_end(&s);

@@ -185,8 +185,10 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     memcpy(table, base, s.n * sizeof *table);
     DL_TRY(dl_slices_read(&s, base, table, out->entry, &out->life, &out->reason, f->store, until));
     *f->data = dl_slices_data(&s, base);
-    const diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len,
-                                                f->expect.bound, &index, &f->data->norm2);
+    diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len, f->expect.bound,
+                                          &index, &f->data->norm2);
+    for (size_t i = 0; i < s.shape.n_booleans && !status; i++)
+        if (f->data->booleans[i] > 1) status = dl_fail(DILOCO_EPROTO, "boolean %zu is neither", i);
     if (status) out->reason = status == DILOCO_ENUMERIC ? "non-finite" : "codec";
     return status;
 }

@@ -138,6 +138,7 @@ static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
     float before[N];
     memcpy(before, w->state->now[fragment].theta, n * sizeof *before);
     w->entry.entry = entry;
+    w->entry.commit = true;
     w->entry.n_members = 1;
     w->entry.members[0] = (dl_member){.entry = entry, .weight = 1, .raw = 1};
     w->entry.scalars[0] = 1; /* lr */
