@@ -30,7 +30,8 @@ bool sim_all_happened(const char *way)
                   : !strcmp(way, "leader")  ? SIM_FIRST_OF_SHARDED
                                             : SIM_N_HAPPENINGS;
     for (int i = 0; i < n; i++) {
-        if (sim_happened[i]) continue;
+        const bool judges = i >= SIM_JUDGED && i <= SIM_BACK;
+        if (sim_happened[i] || (judges && !strcmp(way, "sharded"))) continue;
         fprintf(stderr, "not once: %s\n", happenings[i]);
         all = false;
     }
