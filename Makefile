@@ -3,7 +3,7 @@
 BUILD ?= build/release
 PREFIX ?= /usr/local
 
-.PHONY: all demo test torch bench claims check soak format install deb clean
+.PHONY: all demo test torch bench claims attacks check soak format install deb clean
 
 all: packages-build
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
@@ -27,6 +27,9 @@ bench: all ## what is measured, against what: bench/*.md
 
 claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts [FLAGS=--overnight]
 	@python3 bench/claims/claims.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/claims $(FLAGS)
+
+attacks: all ## what members that lie can do: make attacks DATA=folder-of-texts [FLAGS=--hours=8]
+	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) --out build/attacks $(FLAGS)
 
 soak: packages-build packages-test packages-check all ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)

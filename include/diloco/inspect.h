@@ -30,6 +30,9 @@ typedef struct diloco_log_entry {
     uint64_t steps, samples;          /* that the members took for it */
     double simulated_s;               /* that its round took in simulated time; 0: time is real */
     const char *base, *result, *prev; /* digests, hex */
+    size_t n_rejected;                /* contributions that the entry does not use (check.*): */
+    const char *const *rejected;      /* their lives, */
+    const char *const *rejected_for;  /* and for each a word: "norm", "cosine", "non-finite", … */
 } diloco_log_entry;
 
 /* A status other than OK stops the walk and is returned. */

@@ -69,7 +69,8 @@ class LogEntry(Struct):
                 ("n_roster", c_size_t), ("loss", c_double), ("bytes", c_uint64),
                 ("combined_by", c_char_p), ("combined_bytes", c_uint64), ("steps", c_uint64),
                 ("samples", c_uint64), ("simulated_s", c_double), ("base", c_char_p),
-                ("result", c_char_p), ("prev", c_char_p)]
+                ("result", c_char_p), ("prev", c_char_p), ("n_rejected", c_size_t),
+                ("rejected", POINTER(c_char_p)), ("rejected_for", POINTER(c_char_p))]
 
 
 class ReplicaStatus(Struct):

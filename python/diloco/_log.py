@@ -32,11 +32,13 @@ def _fields(struct: Any) -> Dict[str, Any]:
 
 def _entry_row(e: _c.LogEntry) -> Dict[str, Any]:
     row = _fields(e)
-    for key in ("n_members", "n_roster"):
+    for key in ("n_members", "n_roster", "n_rejected"):
         row.pop(key)
     row["members"] = _lines(e.members, e.n_members)
     row["weights"] = [e.weights[i] for i in range(e.n_members)]
     row["roster"] = _lines(e.roster, e.n_roster)
+    row["rejected"] = dict(zip(_lines(e.rejected, e.n_rejected),
+                               _lines(e.rejected_for, e.n_rejected)))
     return row
 
 
@@ -49,7 +51,8 @@ class RunLog:
     def history(self, begin: int = 0) -> List[Dict[str, Any]]:
         """The entries from ``begin`` on, one row each: entry, commit (or abort), fragment,
         position, members (lives) with their weights, loss (mean over the members), bytes (of
-        their contributions), steps and samples that they took, base, result and prev (digests).
+        their contributions), steps and samples that they took, rejected (lives, each with why), base,
+        result and prev (digests).
         pandas.DataFrame(rows) is a table of them."""
         rows: List[Dict[str, Any]] = []
 

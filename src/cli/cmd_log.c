@@ -25,6 +25,8 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
         printf("%s; there: ", reason);
     }
     print_members(e);
+    for (size_t i = 0; i < e->n_rejected; i++)
+        printf("%s%s (%s)", i ? ", " : "  rejected: ", e->rejected[i], e->rejected_for[i]);
     printf("  by %s%s\n", e->committer, e->combined_by[0] ? ", who combined" : "");
     return DILOCO_OK;
 }
@@ -57,6 +59,8 @@ static diloco_status print_json(void *user, const diloco_log_entry *e)
         dl_json_f64(&json, NULL, (double)e->weights[i]);
     dl_json_end(&json);
     add_names(&json, "roster", e->roster, e->n_roster);
+    if (e->n_rejected) add_names(&json, "rejected", e->rejected, e->n_rejected);
+    if (e->n_rejected) add_names(&json, "rejected_for", e->rejected_for, e->n_rejected);
     dl_json_f64(&json, "loss", e->loss);
     dl_json_u64(&json, "bytes", e->bytes);
     if (e->simulated_s > 0) dl_json_f64(&json, "simulated_s", e->simulated_s);

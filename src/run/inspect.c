@@ -77,7 +77,7 @@ diloco_status dl_reader_length(uint64_t *n, dl_store *store)
 typedef struct view {
     dl_entry entry;
     char (*lives)[DL_LIFE_TEXT];
-    const char **members, **roster;
+    const char **members, **roster, **rejected, **rejected_for;
     float *weights;
     char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1];
     char committer[DL_LIFE_TEXT], combined_by[DL_LIFE_TEXT], reason[256];
@@ -90,6 +90,8 @@ static void view_deinit(view *v)
     dl_buf_deinit(&v->text);
     free(v->lives);
     free(v->members);
+    free(v->rejected);
+    free(v->rejected_for);
     free(v->roster);
     free(v->weights);
 }
@@ -101,9 +103,12 @@ static diloco_status view_init(view *v)
     v->lives = calloc(DL_MAX_MEMBERS, sizeof *v->lives);
     v->members = calloc(DL_MAX_MEMBERS, sizeof *v->members);
     v->roster = calloc(DL_MAX_MEMBERS, sizeof *v->roster);
+    v->rejected = calloc(DL_MAX_MEMBERS, sizeof *v->rejected);
+    v->rejected_for = calloc(DL_MAX_MEMBERS, sizeof *v->rejected_for);
     v->weights = calloc(DL_MAX_MEMBERS, sizeof *v->weights);
     diloco_status status = dl_entry_init(&v->entry, DL_MAX_MEMBERS);
-    if (!status && (!v->lives || !v->members || !v->roster || !v->weights))
+    if (!status &&
+        (!v->lives || !v->members || !v->roster || !v->weights || !v->rejected || !v->rejected_for))
         status = dl_fail(DILOCO_ENOMEM, "no memory to read the log");
     if (status) view_deinit(v);
     return status;
@@ -120,6 +125,12 @@ static diloco_log_entry show(view *v)
         bytes += e->members[i].bytes;
         steps += e->members[i].steps;
         samples += e->members[i].samples;
+    }
+    for (size_t i = 0; i < e->n_rejected; i++) { /* with the members at most DL_MAX_MEMBERS */
+        char *life = v->lives[e->n_members + i];
+        dl_life_text(life, &e->rejected[i].life);
+        v->rejected[i] = life;
+        v->rejected_for[i] = e->rejected[i].reason;
     }
     for (size_t i = 0; i < e->roster.n; i++)
         v->roster[i] = e->roster.names[i];
@@ -149,7 +160,10 @@ static diloco_log_entry show(view *v)
                               .simulated_s = e->simulated_s,
                               .base = v->base,
                               .result = v->result,
-                              .prev = v->prev};
+                              .prev = v->prev,
+                              .n_rejected = e->n_rejected,
+                              .rejected = v->rejected,
+                              .rejected_for = v->rejected_for};
 }
 
 /* An entry that cannot be read is void, and the run goes on behind it. */

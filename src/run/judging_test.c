@@ -181,6 +181,16 @@ static double fall_or_boast(toy *t, const diloco_run_info *now)
     return 0;
 }
 
+static diloco_status count_rejected(void *n_rejected, const diloco_log_entry *e)
+{
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        CHECK_STR("r2.0000", e->rejected[i]);
+        CHECK_STR("norm", e->rejected_for[i]);
+        ++*(size_t *)n_rejected;
+    }
+    return DILOCO_OK;
+}
+
 TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
 {
     toy all[3];
@@ -207,6 +217,9 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
                    all[0].record);
     CHECK_CONTAINS(": 2 of its contributions were rejected", all[0].record);
     CHECK_CONTAINS("rejects this replica's contribution (norm)", all[2].record);
+    size_t n_rejected = 0;
+    CHECK_OK(diloco_log_walk(store, 0, count_rejected, &n_rejected));
+    CHECK(n_rejected >= 2);
     CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
     CHECK_INT(12, report.commits);
     free(all[0].record);

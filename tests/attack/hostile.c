@@ -1,0 +1,235 @@
+/* hostile.c - replicas that lie, for LD_PRELOAD: the program itself knows nothing of it.
+ *
+ *     ATTACK=NAME ATTACKERS=r5,r6,r7 HONEST=5    of a run over a folder, codec f32, unsigned
+ *
+ * A contribution of one of the attackers is rewritten when it is whole, just before it gets its
+ * name c/<e>/<replica>.<g>: its movement becomes what the attack says, and its header fits. So an
+ * attacker is a real replica that trains, follows and commits, and only what it sends is a lie.
+ * Attacks that need to know what the honest send wait, up to a minute, until HONEST contributions
+ * of others lie under c/<e>/.
+ *
+ *     sign_flip  -g                       scale     1000 g
+ *     nan, inf   in one element           gaussian  noise as long as 10 g
+ *     zero       nothing                  stale     what it sent for the entry before
+ *     alie       "a little is enough" (Baruch et al. 2019): mean - 1.5 standard deviations, by
+ * element ipm        inner-product manipulation (Xie et al. 2019): -2 times the honest mean mimic
+ * (Karimireddy et al. 2022) what the first honest one sends copy       likewise, each of another */
+#include "run/contribution.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_HONEST = 64, WAITS = 600, WAIT_US = 100000 };
+
+typedef struct attack {
+    const char *name, *folder; /* of the attack; c/<e> */
+    dl_contribution header;
+    float *g; /* of the attacker */
+    size_t n;
+    float *honest[MAX_HONEST];
+    size_t n_honest, rank; /* which of the attackers this is */
+} attack;
+
+static bool is(const attack *a, const char *name)
+{
+    return strcmp(a->name, name) == 0;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+/* The path of a name in an open folder. */
+static void path_at(char out[1024], int folder, const char *leaf)
+{
+    char link[64], path[512] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    snprintf(out, 1024, "%s/%s", path, leaf);
+}
+
+static unsigned char *read_whole(const char *path, size_t *len)
+{
+    struct stat info;
+    FILE *f = fopen(path, "rb");
+    if (!f || fstat(fileno(f), &info)) abort();
+    unsigned char *bytes = malloc((size_t)info.st_size + 1);
+    *len = bytes ? fread(bytes, 1, (size_t)info.st_size, f) : 0;
+    fclose(f);
+    return bytes;
+}
+
+static bool is_attacker(const char *replica, size_t *rank)
+{
+    const char *all = getenv("ATTACKERS");
+    const size_t len = strcspn(replica, ".");
+    *rank = 0;
+    for (const char *at = all; at && *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n == len && !strncmp(at, replica, n)) return true;
+        at += n;
+        ++*rank;
+    }
+    return false;
+}
+
+/* ---- what others have sent ---------------------------------------------------------------- */
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_honest(const struct dirent *d)
+{
+    size_t rank;
+    return d->d_name[0] == 'r' && !is_attacker(d->d_name, &rank);
+}
+
+static void read_honest(attack *a)
+{
+    struct dirent **names = NULL;
+    const size_t wanted = (size_t)strtoul(getenv("HONEST") ? getenv("HONEST") : "1", NULL, 10);
+    int n = 0;
+    for (int i = 0; i < WAITS && (size_t)n < wanted; i++) {
+        if (i) usleep(WAIT_US);
+        n = scandir(a->folder, &names, is_honest, by_name);
+    }
+    for (int i = 0; i < n && a->n_honest < MAX_HONEST; i++) {
+        char path[2048];
+        size_t len;
+        snprintf(path, sizeof path, "%s/%s", a->folder, names[i]->d_name);
+        unsigned char *bytes = read_whole(path, &len);
+        if (len < DL_CONTRIBUTION_HEADER + a->n * sizeof(float)) abort();
+        a->honest[a->n_honest++] = (float *)(void *)(bytes + DL_CONTRIBUTION_HEADER);
+    }
+    if (a->n_honest == 0) abort();
+}
+
+static void mean_and_deviation(const attack *a, size_t i, double *mean, double *deviation)
+{
+    double sum = 0, sum2 = 0, n = (double)a->n_honest;
+    for (size_t h = 0; h < a->n_honest; h++) {
+        sum += (double)a->honest[h][i];
+        sum2 += (double)a->honest[h][i] * (double)a->honest[h][i];
+    }
+    *mean = sum / n;
+    *deviation = sqrt(fmax(0, sum2 / n - *mean * *mean));
+}
+
+/* ---- the attacks -------------------------------------------------------------------------- */
+
+/* Box and Muller, from a small generator: no attack needs better. */
+static double normal(uint64_t *seed)
+{
+    double u[2];
+    for (int k = 0; k < 2; k++) {
+        *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        u[k] = ((double)(*seed >> 33) + 1) / 2147483649.0;
+    }
+    return sqrt(-2 * log(u[0])) * cos(6.283185307179586 * u[1]);
+}
+
+static void make_noise(attack *a)
+{
+    double norm2 = 0;
+    uint64_t seed = a->header.entry * 64 + a->rank + 1;
+    for (size_t i = 0; i < a->n; i++)
+        norm2 += (double)a->g[i] * (double)a->g[i];
+    for (size_t i = 0; i < a->n; i++)
+        a->g[i] = (float)(10 * sqrt(norm2 / (double)a->n) * normal(&seed));
+}
+
+static void follow_the_honest(attack *a)
+{
+    read_honest(a);
+    const float *whose = a->honest[is(a, "copy") ? a->rank % a->n_honest : 0];
+    for (size_t i = 0; i < a->n; i++) {
+        double mean, deviation;
+        mean_and_deviation(a, i, &mean, &deviation);
+        a->g[i] = is(a, "alie")  ? (float)(mean - 1.5 * deviation)
+                  : is(a, "ipm") ? (float)(-2 * mean)
+                                 : whose[i];
+    }
+}
+
+/* Under the same name, one entry before; the first time nothing. */
+static void send_again(attack *a, const char *leaf)
+{
+    char path[2048];
+    size_t len;
+    memset(a->g, 0, a->n * sizeof *a->g);
+    if (a->header.entry == 0) return;
+    snprintf(path, sizeof path, "%.*s/%010llu/%s", (int)(strrchr(a->folder, '/') - a->folder),
+             a->folder, (unsigned long long)(a->header.entry - 1), leaf);
+    if (access(path, R_OK)) return;
+    unsigned char *bytes = read_whole(path, &len);
+    if (len >= DL_CONTRIBUTION_HEADER + a->n * sizeof(float))
+        memcpy(a->g, bytes + DL_CONTRIBUTION_HEADER, a->n * sizeof(float));
+    free(bytes);
+}
+
+static void lie(attack *a, const char *leaf)
+{
+    const bool follows = is(a, "alie") || is(a, "ipm") || is(a, "mimic") || is(a, "copy");
+    if (follows)
+        follow_the_honest(a);
+    else if (is(a, "gaussian"))
+        make_noise(a);
+    else if (is(a, "stale"))
+        send_again(a, leaf);
+    else if (is(a, "nan"))
+        a->g[a->n / 2] = NAN;
+    else if (is(a, "inf"))
+        a->g[a->n / 2] = INFINITY;
+    else {
+        const float factor = is(a, "sign_flip") ? -1
+                             : is(a, "scale")   ? 1000
+                             : is(a, "zero")    ? 0
+                                                : 9;
+        if (factor == 9) abort(); /* there is no such attack */
+        for (size_t i = 0; i < a->n; i++)
+            a->g[i] *= factor;
+    }
+}
+
+/* The upload lies whole under `from`; it will be c/<e>/<leaf>. */
+static void rewrite(const char *from, const char *folder, const char *leaf, size_t rank)
+{
+    size_t len;
+    unsigned char *bytes = read_whole(from, &len);
+    attack a = {.name = getenv("ATTACK"), .folder = folder, .rank = rank};
+    if (!dl_contribution_read_header(&a.header, bytes, len) && a.header.n_floats > 0) {
+        unsigned char *body = bytes + DL_CONTRIBUTION_HEADER;
+        a.g = (float *)(void *)body;
+        a.n = (size_t)a.header.n_floats;
+        lie(&a, leaf);
+        a.header.body = dl_digest_bytes(body, len - DL_CONTRIBUTION_HEADER);
+        dl_contribution_write_header(bytes, &a.header);
+        FILE *f = fopen(from, "r+b");
+        if (!f || fwrite(bytes, 1, len, f) != len || fclose(f)) abort();
+    }
+    free(bytes);
+}
+
+__attribute__((visibility("default"))) int linkat(int from, const char *old, int to,
+                                                  const char *leaf, int flags)
+{
+    typedef int (*real_linkat)(int, const char *, int, const char *, int);
+    char path[1024], source[1024], folder[1024];
+    size_t rank;
+    path_at(path, to, leaf);
+    const char *c = strstr(path, "/c/");
+    if (c && getenv("ATTACK") && is_attacker(leaf, &rank)) {
+        path_at(source, from, old);
+        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+        rewrite(source, folder, leaf, rank);
+    }
+    return ((real_linkat)dlsym(RTLD_NEXT, "linkat"))(from, old, to, leaf, flags);
+}
