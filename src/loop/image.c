@@ -223,23 +223,26 @@ static diloco_status read_image(diloco_loop *loop, const dl_st *st, char *facts,
     return adopt_image(loop, st, step, commits);
 }
 
-diloco_status diloco_loop_load(diloco_loop *loop, const char *path)
+diloco_status dl_loop_load_image(diloco_loop *loop, const void *bytes, size_t len)
 {
-    DL_TRY(dl_loop_idle(loop, "load"));
-    dl_map map = {0};
     dl_st st = {0};
     char *facts = malloc(facts_max(loop));
     uint64_t *commits = calloc(loop->options.fragments, sizeof *commits);
     diloco_status status = facts && commits ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory");
-    if (!status) status = dl_map_open(&map, path);
-    if (!status) {
-        status = dl_st_open(&st, map.data, map.len);
-        if (!status) status = read_image(loop, &st, facts, commits);
-        if (status) status = dl_fail_context(status, "%s", path);
-    }
+    if (!status) status = dl_st_open(&st, bytes, len);
+    if (!status) status = read_image(loop, &st, facts, commits);
     dl_st_close(&st);
-    dl_map_close(&map);
     free(facts);
     free(commits);
     return status;
+}
+
+diloco_status diloco_loop_load(diloco_loop *loop, const char *path)
+{
+    dl_map map = {0};
+    DL_TRY(dl_loop_idle(loop, "load"));
+    DL_TRY(dl_map_open(&map, path));
+    diloco_status status = dl_loop_load_image(loop, map.data, map.len);
+    dl_map_close(&map);
+    return status ? dl_fail_context(status, "%s", path) : DILOCO_OK;
 }

@@ -84,6 +84,9 @@ DL_MUST_CHECK diloco_status dl_loop_outer_step(diloco_loop *loop, int fragment, 
 /* DILOCO_ENUMERIC: an element of g is not finite, or so large that a step could overflow. */
 DL_MUST_CHECK diloco_status dl_loop_check_g(diloco_loop *loop, int fragment);
 
+/* ---- image.c: diloco_loop_load, from memory. */
+DL_MUST_CHECK diloco_status dl_loop_load_image(diloco_loop *loop, const void *bytes, size_t len);
+
 /* DILOCO_EINVAL unless started and with nothing in flight; `what` begins the sentence. */
 DL_MUST_CHECK diloco_status dl_loop_idle(const diloco_loop *loop, const char *what);
 
