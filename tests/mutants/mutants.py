@@ -24,8 +24,10 @@ Mutant = namedtuple("Mutant", "name rule bug edits way", defaults=["allgather"])
 MUTANTS = [
     Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
         ("src/run/decide.c", """    case DL_VERDICT_ABORT:
-        return draft_abort(m, verdict->reason);
+        return verdict->nobody && m->a.config->plato_compat ? draft_emptied(m, verdict->reason)
+                                                            : draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
+        if (verdict->nobody && m->a.config->plato_compat) return draft_emptied(m, verdict->reason);
         dl_draft_abort(&m->draft, &(dl_draft_source){.args = &m->a, .known = &m->known, .silent = m->silent}, verdict->reason);
         dl_pace_fold(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
         dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
@@ -46,8 +48,8 @@ MUTANTS = [
         ("src/run/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
          "if (life->generation == UINT32_MAX)")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);",
-         "if (event->text == NULL) return fold_commit(m);")]),
+        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
+         "if (event->text == NULL) return fold_computed(m);")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
         ("src/run/follow.c", "if (dl_hash_equal(m->suspect, m->entry_digest)) return false;",
          "if (m->n_recomputed == 0) return false;")]),
@@ -108,8 +110,8 @@ MUTANTS = [
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
         ("src/run/sharded.c", "if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;",
          "if (event->len) return DILOCO_OK;"),
-        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);",
-         "if (m->entry.combined.there || dl_hash_equal(event->result, m->entry.result)) return fold_commit(m);")],
+        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
+         "if (m->entry.combined.there || dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);")],
         "sharded"),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/run/exec.c", " && !x->schedule.async", "")]),
