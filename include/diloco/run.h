@@ -118,7 +118,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_step(diloco_run *run,
     return diloco_step_sized(run, report, sizeof *report);
 }
 
-/* All entries of the run are folded; the tensors hold its result. */
+/* All entries of the run are folded. diloco_run_theta gives its result; the tensors hold it too
+ * where there is one fragment, no overlap and local_mix 0. */
 DILOCO_API bool diloco_run_done(const diloco_run *run);
 
 typedef struct diloco_run_info {
