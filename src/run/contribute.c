@@ -255,8 +255,9 @@ static void put_values(dl_exec *x, dl_capture *c)
 {
     for (size_t i = x->first[c->fragment]; i < x->first[c->fragment + 1]; i++) {
         const dl_local_tensor *t = &x->local[i];
-        if (t->region == DL_TRAINED || t->region == DL_AVERAGED)
-            memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
+        if (t->region != DL_TRAINED && t->region != DL_AVERAGED) continue;
+        DL_ASSERT(x->a.tensors[x->tensor_of[i]].dtype == DILOCO_F32); /* as clients' models are */
+        memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
     }
 }
 
