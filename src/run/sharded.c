@@ -1,10 +1,10 @@
 /* sharded.c - every member combines one slice for all (P19):
  *
- *     everybody   its contribution in slices b/<e>/<i>/, then the table of their digests as c/<e>/
- *     planner     (whose turn it is) reads the tables; x/<e>/plan/<life>: the draft without a
- * result owners      of a slice that a plan gives them: read it of every member, combine, put
- * x/<e>/<i>/ planner     reads all of x/<e>/, steps, creates log/<e>, which names the digest of all
- * slices everybody   reads log/<e>, all of x/<e>/, steps
+ *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
+ *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
+ *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
+ *     planner    reads all of x/<e>/, steps, and creates log/<e>, which names their digest
+ *     everybody  reads log/<e> and all of x/<e>/, and steps
  *
  * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
  * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
