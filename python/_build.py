@@ -25,7 +25,8 @@ import zipfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent
 TARGETS = ["diloco_diloco_shared", "diloco_train_shared", "diloco"]
-SOURCES = ["CMakeLists.txt", "LICENSE", "CHANGELOG.md", "README.md", "cmake", "docs", "include", "src"]
+SOURCES = ["CMakeLists.txt", "LICENSE", "CHANGELOG.md", "README.md", "cmake", "docs", "include",
+           "src"]
 
 
 class BuildError(Exception):

@@ -34,8 +34,8 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
-    "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory", "NoMemoryError",
-    "NotThereError", "NumericError", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
+    "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory",
+    "NoMemoryError", "NotThereError", "NumericError", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
     "launch_local", "plan", "presets", "run",
 ]

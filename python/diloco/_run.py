@@ -49,7 +49,8 @@ class Memory(NamedTuple):
     owner: Any  #: keeps the memory alive
 
 
-_FORMATS = {("f", 4): "float32", ("e", 2): "float16", ("l", 8): "int64", ("q", 8): "int64", ("?", 1): "bool"}
+_FORMATS = {("f", 4): "float32", ("e", 2): "float16", ("l", 8): "int64", ("q", 8): "int64",
+            ("?", 1): "bool"}
 
 
 def memory_of(data: Any) -> Memory:
@@ -155,8 +156,8 @@ class Run:
         """Register a tensor: all replicas the same ones, in the same order.
 
         ``data``: a writable contiguous buffer of float32, float16, int64 or bool (bytes), or a
-        `Memory`, also of bfloat16; it stays yours, at its place, until close. ``role``: "parameter" is moved by the outer
-        optimizer, "frozen" and "buffer" take the weighted mean. ``gradient``, with preset
+        `Memory`, also of bfloat16; it stays yours, at its place, until close. ``role``:
+        "parameter" is moved by the outer optimizer, "frozen" and "buffer" take the weighted mean. ``gradient``, with preset
         data_parallel: a float32 buffer of the same shape, read at each step. InvalidError.
         """
         memory = data if isinstance(data, Memory) else memory_of(data)
@@ -336,4 +337,5 @@ def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
     except ImportError:
         letter = {"float32": "f", "int64": "q", "bool": "?", "bfloat16": "H", "float16": "e"}[dtype]
         room = bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype])
-        return memoryview(room).cast(letter, shape) if shape else memoryview(room).cast(letter)  # type: ignore[call-overload]
+        flat: Any = memoryview(room)
+        return flat.cast(letter, shape) if shape else flat.cast(letter)

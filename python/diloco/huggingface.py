@@ -24,8 +24,9 @@ class DiLoCoCallback(TrainerCallback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. Samples are the batch's, times the accumulated
-    micro-batches and the ranks, which are one replica. A resume from the run takes up the inner optimizer's and the scheduler's state;
-    Trainer's own checkpoints are not needed for it. A step that a loss scaler skipped is none.
+    micro-batches and the ranks, which are one replica. A resume from the run takes up the inner
+    optimizer's and the scheduler's state; Trainer's own checkpoints are not needed for it. A step
+    that a loss scaler skipped is none.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,

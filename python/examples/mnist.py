@@ -1,4 +1,4 @@
-"""mnist.py FOLDER: two replicas on this machine, each with half of MNIST (the IDX files, gzipped)."""
+"""mnist.py FOLDER: two replicas here, each with half of MNIST (its gzipped files)."""
 import gzip
 import sys
 
@@ -17,7 +17,8 @@ def images(folder, part):
 
 def train(place, folder, rounds):
     x, y = (t[place.rank::place.replicas] for t in images(folder, "train"))
-    model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+    model = torch.nn.Sequential(torch.nn.Linear(784, 128), torch.nn.ReLU(),
+                                torch.nn.Linear(128, 10))
     inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with diloco.DiLoCoOptimizer(model, inner, place.store, place.replica, rounds=rounds,
                                 sync_every=50, replicas=place.replicas) as opt:

@@ -71,7 +71,7 @@ class Examples(unittest.TestCase):
             print("left out: MNIST itself, drawn digits are in its place (no files)")
             data = drawn_digits(self.folder)
         out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
-        self.assertGreater(float(out.split()[1]), 0.9)
+        self.assertGreater(float(out.split()[1]), 0.85)
 
     @unittest.skipUnless(TRANSFORMERS, "no transformers")
     def test_a_llama_is_fine_tuned_through_the_hub_and_one_joins_late(self):

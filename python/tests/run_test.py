@@ -116,7 +116,8 @@ class Life(InScratch):
 
     def test_state_of_a_store_elsewhere_goes_where_the_program_has_it(self):
         host = socket.gethostname()
-        self.assertEqual(_run.state_dir("http://hub:80/team/x/"), f"runs/hub-80-team-x.local/{host}")
+        self.assertEqual(_run.state_dir("http://hub:80/team/x/"),
+                         f"runs/hub-80-team-x.local/{host}")
         self.assertEqual((_run.state_dir("runs/x"), _run.state_dir("file:///x"),
                           _run.state_dir("mem://x")), ("", "", "none"))
 

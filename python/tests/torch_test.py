@@ -22,7 +22,8 @@ QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
 
 def small(seed=1, dtype=torch.float32):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).to(dtype)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+    return model.to(dtype)
 
 
 def batch(replica, step, dtype=torch.float32):
