@@ -23,6 +23,15 @@ if(TARGET dl_train)
   install(FILES ${PROJECT_BINARY_DIR}/diloco-train.pc DESTINATION ${pc_dir})
 endif()
 
+# The manual, which the program writes from its tables.
+if(TARGET diloco)
+  add_custom_command(TARGET diloco POST_BUILD COMMAND diloco man ${PROJECT_BINARY_DIR}/man VERBATIM)
+  foreach(section 1 5)
+    install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section}
+            FILES_MATCHING PATTERN *.${section})
+  endforeach()
+endif()
+
 install(EXPORT diloco-targets NAMESPACE diloco:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/diloco-config.cmake.in ${PROJECT_BINARY_DIR}/diloco-config.cmake
                               INSTALL_DESTINATION ${package_dir})

@@ -100,8 +100,11 @@ if [ "$with_train" ]; then
     if comm -23 declared defined | grep .; then fail "no library has these names of the headers"; fi
 fi
 
-# the program
+# the program, and its manual
 if [ -e "$prefix/bin/diloco" ]; then
+    for page in man1/diloco.1 man1/diloco-train.1 man5/diloco_config.5; do
+        [ -s "$prefix/share/man/$page" ] || fail "$page is not installed"
+    done
     "$prefix/bin/diloco" --version | grep -q 0.1.0 || fail "diloco --version"
 fi
 echo "install_test: passed"

@@ -113,6 +113,7 @@ const dl_command dl_commands[] = {
      DL_SETS_ALL, dl_cmd_plan},
     {"options", NULL, "every option: range, unit, default, meaning", NULL, FLAGS(DL_FLAG_MARKDOWN),
      DL_SETS_NONE, dl_cmd_options},
+    {"man", "DIR", NULL, NULL, NULL, DL_SETS_NONE, dl_cmd_man},
     {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
     {"replica", "NAME", NULL, "Started by train and join; see launch.h.", NULL, DL_SETS_NONE,
      dl_cmd_replica},

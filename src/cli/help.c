@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { WIDTH = 100, RANGE_MAX = 400 };
+enum { WIDTH = 100, RANGE_MAX = DL_OPTION_TYPE_MAX };
 
 /* Words of the text, wrapped, every line indented. */
 static void wrap(FILE *out, int indent, const char *text)
@@ -30,7 +30,7 @@ static void wrap(FILE *out, int indent, const char *text)
 
 /* ---- options */
 
-static int section_len(const dl_option *row)
+int dl_help_section(const dl_option *row)
 {
     const char *dot = strrchr(row->name, '.');
     return dot ? (int)(dot - row->name) : 0;
@@ -38,8 +38,9 @@ static int section_len(const dl_option *row)
 
 static bool begins_section(const dl_option *row, const dl_option *before)
 {
-    int len = section_len(row);
-    return !before || len != section_len(before) || strncmp(row->name, before->name, (size_t)len);
+    int len = dl_help_section(row);
+    return !before || len != dl_help_section(before) ||
+           strncmp(row->name, before->name, (size_t)len);
 }
 
 static void add_text(char *out, const char *text)
@@ -74,7 +75,7 @@ static void add_range(char *out, const dl_option *row)
 }
 
 /* "whole number, 1 to 1024 replicas", "one of wait, abort", … */
-static void describe_type(char out[RANGE_MAX], const dl_option *row)
+void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
 {
     out[0] = '\0';
     switch (row->type) {
@@ -102,7 +103,7 @@ static void describe_type(char out[RANGE_MAX], const dl_option *row)
 static void print_option(FILE *out, const dl_option *row)
 {
     char text[RANGE_MAX], line[RANGE_MAX + 256];
-    describe_type(text, row);
+    dl_help_option_type(text, row);
     fprintf(out, "  %s", row->name);
     if (row->alias) fprintf(out, " (also %s)", row->alias);
     fprintf(out, "%s\n", row->flags & DL_OPTION_AGREE ? "" : "   [this machine]");
@@ -120,8 +121,8 @@ void dl_help_options(FILE *out, bool machine)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (machine && row->flags & DL_OPTION_AGREE) continue;
-        if (begins_section(row, before) && section_len(row))
-            fprintf(out, "\n[%.*s]\n", section_len(row), row->name);
+        if (begins_section(row, before) && dl_help_section(row))
+            fprintf(out, "\n[%.*s]\n", dl_help_section(row), row->name);
         print_option(out, row);
         before = row;
     }
@@ -140,7 +141,7 @@ static void put_markdown(FILE *out, const char *text)
 static void page_row(FILE *out, const dl_option *row)
 {
     char type[RANGE_MAX];
-    describe_type(type, row);
+    dl_help_option_type(type, row);
     fprintf(out, "| `%s`", row->name);
     if (row->alias) fprintf(out, " (`%s`)", row->alias);
     fputs(" | ", out);
@@ -165,7 +166,7 @@ void dl_help_options_page(FILE *out)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (begins_section(row, before)) {
-            if (section_len(row)) fprintf(out, "\n## %.*s\n", section_len(row), row->name);
+            if (dl_help_section(row)) fprintf(out, "\n## %.*s\n", dl_help_section(row), row->name);
             fputs("\n| option | values | default | meaning | agree |\n|---|---|---|---|---|\n",
                   out);
         }
