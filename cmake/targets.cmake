@@ -53,7 +53,8 @@ endif()
 
 if(TARGET dl_train AND TARGET dl_plan AND TARGET dl_cli)
   add_executable(diloco src/cli/main.c $<TARGET_OBJECTS:dl_cli> $<TARGET_OBJECTS:dl_fed>
-                 $<TARGET_OBJECTS:dl_plan> $<TARGET_OBJECTS:dl_hub>)
+                 $<TARGET_OBJECTS:dl_plan> $<TARGET_OBJECTS:dl_hub>
+                 $<TARGET_OBJECTS:dl_gossip>)
   target_link_libraries(diloco PRIVATE dl_flags diloco_train_static ${server})
   set_property(TARGET diloco PROPERTY LINKER_LANGUAGE CXX)
   install(TARGETS diloco)

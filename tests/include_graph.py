@@ -22,7 +22,7 @@ from pathlib import Path
 ROW = re.compile(r"^dl_folder\(\s*(\w+)\s+USES\s*([\w\s]*?)\s*(?:LINK\b[^)]*)?\)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
-CLI_USES = {"base", "cli", "fed", "plan", "hub"}
+CLI_USES = {"base", "cli", "fed", "plan", "hub", "gossip"}
 C11_HEADERS = {
     f"{name}.h"
     for name in """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp

@@ -42,6 +42,12 @@ typedef struct diloco_config {
     double server_down, server_up;
     dl_config_name role, on_lost_state, payload;
 
+    /* [swarm] who meets without a log, and how */
+    dl_config_name consensus, swarm_exchange;
+    int64_t min_peers, agree_every;
+    dl_config_path bootstrap, listen, address, cert, cert_key;
+    bool insecure;
+
     /* [server], [algorithm], [results], [general] */
     dl_config_name server_type, algorithm_type;
     bool synchronous, server_test, plato_compat;

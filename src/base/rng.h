@@ -24,7 +24,8 @@ enum {
     DL_STREAM_SHUFFLE = 10,          /* the order they are dealt in, by class */
     DL_STREAM_CLIENTS = 11,          /* whom an entry asks, by entry */
     DL_STREAM_SIMULATED_CLIENT = 12, /* how fast a client is, by kind of draw */
-    DL_STREAM_SIMULATED_ROUND = 13   /* who is there and answers, by entry */
+    DL_STREAM_SIMULATED_ROUND = 13,  /* who is there and answers, by entry */
+    DL_STREAM_PAIRS = 14             /* who exchanges with whom without a log, by round */
 };
 #define DL_STREAM(kind, index) (((uint64_t)(kind) << 32) | (uint32_t)(index))
 

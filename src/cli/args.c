@@ -100,6 +100,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_WORDS] = {"--words", "NAME", NULL,
                        "how text is cut: gpt2 or cl100k, which is Llama 3's (default cl100k)"},
     [DL_FLAG_WHY] = {"--why", NULL, NULL, "who is missing, what the run waits for, each deadline"},
+    [DL_FLAG_PEER] = {"--peer", "HOST:PORT", "swarm.bootstrap",
+                      "a node of a run without a log, to join by"},
     [DL_FLAG_WATCH] = {"--watch", NULL, NULL, "again and again, until the run ends or Ctrl-C"},
     [DL_FLAG_ID_KEY] = {"--key", "FILE", NULL, "the key's file (default ~/.config/diloco/key.pem)"},
     [DL_FLAG_FOR] = {"--for", "TIME", NULL, "until it expires: 90s, 30m, 24h, 7d (default 24h)"},

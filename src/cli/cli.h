@@ -77,7 +77,8 @@ typedef enum dl_flag {
     DL_FLAG_TOKENIZER,
     DL_FLAG_VOCAB,
     DL_FLAG_WORDS,
-    DL_FLAG_WHY, /* from here on: of status */
+    DL_FLAG_PEER, /* of join */
+    DL_FLAG_WHY,  /* from here on: of status */
     DL_FLAG_WATCH,
     DL_FLAG_ID_KEY,  /* of id and invite */
     DL_FLAG_FOR,     /* of invite */

@@ -1,6 +1,7 @@
 /* cmd_join.c - take part in a run that is there. What must agree comes from the run. */
 #include "cli/crew.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include <diloco/train.h>
 
 static diloco_status check_data(const dl_config *config)
@@ -19,10 +20,24 @@ static diloco_status set_local_replicas(dl_config *config, const dl_args *args)
     return dl_config_set(config, "run.local_replicas", "1", "default of join");
 }
 
+static diloco_status find_settings(dl_config *config, const dl_args *args)
+{
+    if (dl_args_has(args, DL_FLAG_PEER)) return dl_swarm_settings(config, args);
+    if (dl_args_has(args, DL_FLAG_STORE))
+        return dl_fail(DILOCO_EINVAL, "--store goes with --peer; a run with a log is its URL");
+    if (!args->target) return dl_fail(DILOCO_EINVAL, "a URL is missing: diloco join URL");
+    DL_TRY(dl_settings_of_run(config, args));
+    if (!dl_swarm_is(config)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the run in %s has no log (swarm.consensus = \"none\"): join it by a node, "
+                   "diloco join --peer HOST:PORT",
+                   config->store);
+}
+
 diloco_status dl_cmd_join(const dl_args *args)
 {
     dl_config config;
-    DL_TRY(dl_settings_of_run(&config, args));
+    DL_TRY(find_settings(&config, args));
     DL_TRY(set_local_replicas(&config, args));
     if (dl_args_has(args, DL_FLAG_PRINT_CONFIG))
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));

@@ -1,5 +1,6 @@
 /* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor. */
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
 
@@ -125,6 +126,7 @@ diloco_status dl_cmd_log(const dl_args *args)
     uint64_t from;
     DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
     DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "show"));
     if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
     return diloco_log_walk(store, from, dl_args_has(args, DL_FLAG_JSON) ? print_json : print_line,
                            NULL);

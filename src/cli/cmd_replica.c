@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "cli/launch.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include "fed/fed.h"
 #include <diloco/log.h>
 #include <diloco/train.h>
@@ -143,7 +144,8 @@ diloco_status dl_cmd_replica(const dl_args *args)
     take_signals();
     DL_TRY(receive_settings(&config));
     diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
-    diloco_status status = dl_config_federated(&config)
+    diloco_status status = dl_swarm_is(&config) ? dl_swarm_train(&config, args->target, &hooks)
+                           : dl_config_federated(&config)
                                ? dl_fed_train(&config, args->target, &hooks)
                                : diloco_train(&config, args->target, &hooks);
     send_exit(status);

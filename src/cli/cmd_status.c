@@ -1,6 +1,7 @@
 /* cmd_status.c - what a run is, how far, who takes part. */
 #include "base/clock.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include "cli/units.h"
 #include "cli/why.h"
 #include "hub/status_json.h"
@@ -132,6 +133,8 @@ diloco_status dl_cmd_status(const dl_args *args)
     dl_config_path store;
     dl_roster_view roster;
     DL_TRY(dl_settings_store(store, args->target));
+    dl_swarm_place(store);
+    if (dl_swarm_is_at(store)) return dl_swarm_status(store, dl_args_has(args, DL_FLAG_JSON));
     shown s = {.store = store,
                .roster = &roster,
                .json = dl_args_has(args, DL_FLAG_JSON),

@@ -1,6 +1,7 @@
 /* cmd_takeover.c - another life becomes the single committer of a run (PROTOCOL P26). Without
  * --replica it only says what it would do. */
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
@@ -21,6 +22,7 @@ diloco_status dl_cmd_takeover(const dl_args *args)
     diloco_takeover_report report;
     const char *replica = args->flags[DL_FLAG_REPLICA];
     DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "take over"));
     DL_TRY(diloco_takeover(&report, store, replica, replica != NULL));
     if (replica) {
         printf("%s decides from entry %" PRIu64 " on\n", report.to, report.entry + 1);

@@ -1,6 +1,7 @@
 /* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
 #include "cli/crew.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include <diloco/train.h>
 
 #include <string.h>

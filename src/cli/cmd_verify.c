@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "cli/screen.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
@@ -74,6 +75,7 @@ diloco_status dl_cmd_verify(const dl_args *args)
     diloco_verify_report report;
     watch w = {.begun = dl_clock_now(), .told = dl_clock_now()};
     DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "verify"));
     dl_screen_open(&w.screen, stderr);
     diloco_status status = diloco_verify(&report, store, diloco_cores(), on_progress, &w);
     dl_screen_draw(&w.screen, NULL, 0);

@@ -5,6 +5,7 @@
 #include "cli/names.h"
 #include "cli/report.h"
 #include "cli/settings.h"
+#include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
@@ -57,6 +58,12 @@ static diloco_status say_start(crew *c)
                  " entries done",
                  run.run, config->store, run.preset, dl_count_text(parameters, run.parameters),
                  run.entries, run.entries_total);
+        if (dl_swarm_is(config))
+            snprintf(line, sizeof line,
+                     "run %.8s in %.200s: preset %s, %s parameters, %" PRId64
+                     " rounds, no consensus: each node keeps a model of its own",
+                     run.run, config->store, run.preset, dl_count_text(parameters, run.parameters),
+                     config->rounds);
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
                  "%zu %s%s here %s %" PRId64 "%s, %" PRId64 " thread%s each on %d core%s (%s)",
@@ -142,7 +149,10 @@ static diloco_status run_named(crew *c, bool join)
 {
     const dl_args *args = c->args;
     FILE *out = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout;
-    DL_TRY(dl_names_choose(c->names, c->n, c->config, join));
+    if (join && dl_swarm_is(c->config))
+        dl_swarm_names(c->names, c->n, c->config);
+    else
+        DL_TRY(dl_names_choose(c->names, c->n, c->config, join));
     DL_TRY(dl_settings_write(&c->settings, c->config));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
                           dl_args_has(args, DL_FLAG_QUIET), dl_args_has(args, DL_FLAG_VERBOSE)));
@@ -150,8 +160,20 @@ static diloco_status run_named(crew *c, bool join)
     return finish(c, launch(c));
 }
 
+/* Nodes of a run without a log keep all that is theirs in one folder. */
+static diloco_status keep_with_the_nodes(dl_config *config)
+{
+    dl_config_path nodes;
+    const char *store = strncmp(config->store, "file://", 7) ? config->store : config->store + 7;
+    const int len = snprintf(nodes, sizeof nodes, "%s/nodes", store);
+    if (len < 0 || (size_t)len >= sizeof nodes)
+        return dl_fail(DILOCO_EINVAL, "run.store is too long a path");
+    return dl_config_set(config, "run.state_dir", nodes, "chosen");
+}
+
 diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
 {
+    if (dl_swarm_is(config)) DL_TRY(keep_with_the_nodes(config));
     DL_TRY(dl_crew_fill_in(config));
     if (config->key[0] && setenv("DILOCO_KEY", config->key, 1)) /* for hubs that ask for it */
         return dl_fail(DILOCO_ENOMEM, "no memory for run.key");

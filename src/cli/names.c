@@ -60,6 +60,20 @@ static size_t read_state_dir(uint64_t *numbers, size_t cap, const char *state_di
     return n;
 }
 
+size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir)
+{
+    size_t found = 0;
+    DIR *dir = opendir(state_dir);
+    if (!dir) return 0;
+    for (struct dirent *entry; found < n && (entry = readdir(dir));) {
+        const char *name = entry->d_name;
+        if (name[0] == '.' || strlen(name) > DL_REPLICA_NAME_MAX) continue;
+        if (!runs_here(state_dir, name)) snprintf(out[found++], sizeof *out, "%s", name);
+    }
+    closedir(dir);
+    return found;
+}
+
 static bool has(const dl_replica_name *names, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)

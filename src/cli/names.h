@@ -15,4 +15,7 @@
 DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config,
                                             bool join);
 
+/* Of the names in a state folder, at most n that no process lives now; how many. */
+size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir);
+
 #endif

@@ -164,6 +164,30 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     dl_report_say(report, line);
 }
 
+/* Without a log: the first node's of each round; who took part in it may differ from node to node.
+ */
+static void on_round(dl_report *report, size_t replica, dl_json_value e, const char *what)
+{
+    char line[256], missing[64] = "", loss[32], apart[32];
+    const uint64_t round = u64(e, "round");
+    const size_t n_missing = dl_json_count(dl_json_get(e, "missing"));
+    const size_t n_members = dl_json_count(dl_json_get(e, "members"));
+    bool stepped = false;
+    if (dl_json_read_bool(&stepped, e, "stepped")) stepped = false;
+    uint64_t *said = *what == 'r' ? &report->entries_said : &report->agreements_said;
+    if (!is_new(said, round)) return;
+    if (*what == 'r') report->loss = f64(e, "inner_loss");
+    report->commits += stepped;
+    report->aborts += !stepped;
+    if (!worth_a_line(report, replica)) return;
+    if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
+    snprintf(line, sizeof line, "%s %" PRIu64 " at %s: %zu node%s%s%s, loss %s, apart by %s", what,
+             round, report->names[replica], n_members, dl_plural(n_members), missing,
+             stepped ? "" : ", too few: the model stays", known(loss, 4, f64(e, "inner_loss")),
+             known(apart, 4, f64(e, "weight_divergence")));
+    dl_report_say(report, line);
+}
+
 static void on_abort(dl_report *report, dl_json_value e)
 {
     char line[256], reason[128];
@@ -267,6 +291,10 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
         on_progress(report, replica, event);
     else if (dl_json_is(kind, "commit"))
         on_commit(report, replica, event);
+    else if (dl_json_is(kind, "round"))
+        on_round(report, replica, event, "round");
+    else if (dl_json_is(kind, "agreement"))
+        on_round(report, replica, event, "agreement behind round");
     else if (dl_json_is(kind, "abort"))
         on_abort(report, event);
     else if (dl_json_is(kind, "eval"))

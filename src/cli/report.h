@@ -31,6 +31,7 @@ typedef struct dl_report {
 
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said, evals_said; /* entries below are said already */
+    uint64_t agreements_said;
     uint64_t commits, aborts;
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */
     char digest[40];

@@ -84,7 +84,13 @@ static diloco_status check_mixing(const dl_combine_rule *rule)
 static diloco_status check_members(const dl_combine_rule *rule, const dl_config *config)
 {
     const size_t needed = dl_combine_needed(rule), clients = dl_config_per_round(config);
-    const bool federated = dl_config_federated(config);
+    const bool federated = dl_config_federated(config), log = strcmp(config->consensus, "none");
+    if (!log && (size_t)config->min_peers < needed && !rule->fall_back)
+        return dl_fail(DILOCO_EREFUSED,
+                       "combiner %s needs %zu members, and swarm.min_peers allows %" PRId64
+                       ": raise it, or let such rounds fall back with "
+                       "server.diloco.robust_fallback = \"mean\"",
+                       rule->combiner->name, needed, config->min_peers);
     if (federated && clients < needed)
         return dl_fail(DILOCO_EREFUSED,
                        "combiner %s needs %zu members, and a round asks %zu clients: raise "
@@ -95,7 +101,7 @@ static diloco_status check_members(const dl_combine_rule *rule, const dl_config 
                        "combiner %s needs %zu members, and run.replicas is %" PRId64
                        ": raise it, or take combiner mean",
                        rule->combiner->name, needed, config->replicas);
-    if (!federated && (size_t)config->min_replicas < needed && !rule->fall_back)
+    if (!federated && log && (size_t)config->min_replicas < needed && !rule->fall_back)
         return dl_fail(DILOCO_EREFUSED,
                        "combiner %s needs %zu members, and run.min_replicas allows %" PRId64
                        ": raise it, or let such entries fall back with "

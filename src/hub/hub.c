@@ -374,6 +374,16 @@ bool dl_hub_is_open(const dl_hub *hub)
     return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && hub->auth.n_members == 0;
 }
 
+uint64_t dl_hub_served(const dl_hub *hub)
+{
+    return atomic_load(&hub->metrics.bytes_out);
+}
+
+void dl_hub_tell(dl_hub *hub, const char *path)
+{
+    dl_events_tell(&hub->events, path);
+}
+
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))
 {
     if (!hub) return;

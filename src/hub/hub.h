@@ -14,6 +14,7 @@
 #define DL_HUB_LISTEN          "127.0.0.1:8765"
 #define DL_HUB_MAX_OBJECT      ((uint64_t)16 << 30)
 #define DL_HUB_MAX_CONNECTIONS 1024
+enum { DL_HUB_KNOWN = 256, DL_HUB_KNOWN_BYTES = 2048 };
 
 typedef struct dl_hub_options {
     const char *dir;                  /* made when it is not there */
@@ -25,6 +26,12 @@ typedef struct dl_hub_options {
     uint64_t max_object;              /* bytes; 0: DL_HUB_MAX_OBJECT */
     unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
     bool insecure;                    /* listen beyond this machine without TLS */
+
+    /* Serve a node of a run without a log (docs/swarm.md), by that name: objects are its own, made
+     * in the folder beside the hub, and others only read them; but they may put <bucket>/hb/<name>,
+     * of at most DL_HUB_KNOWN_BYTES, DL_HUB_KNOWN of them, and not under the node's own name. NULL:
+     * no such. */
+    const char *node;
 
     /* How long a connection may be idle, be so before it has shown that it is welcome, send
      * nothing of a body, and how long a body may be slower than 1 kB/s. 0: 120, 15, 30, 30 s. */
@@ -40,6 +47,12 @@ DL_MUST_CHECK diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *opt
 
 const char *dl_hub_url(const dl_hub *hub); /* "http://127.0.0.1:8765" */
 bool dl_hub_is_open(const dl_hub *hub);    /* it asks for no token and no signature */
+
+/* Bytes of objects that it has sent so far. */
+uint64_t dl_hub_served(const dl_hub *hub);
+
+/* This program made or changed DIR/<path> itself: who waits for it is told. Any thread. */
+void dl_hub_tell(dl_hub *hub, const char *path);
 
 /* Accept nothing more, let requests under way finish until then, cut the rest, free. NULL is
  * fine. `hurry` (may be NULL) ends the waiting when it becomes true. */

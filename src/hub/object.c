@@ -297,8 +297,54 @@ dl_answer dl_object_delete(dl_request *r)
     return dl_answer_empty(204);
 }
 
+/* ---- a node's hub (hub.h) */
+
+static diloco_status count_key(void *context, const char *key, size_t len)
+{
+    size_t *n = context;
+    (void)key, (void)len;
+    return ++*n < DL_HUB_KNOWN ? DILOCO_OK : DILOCO_EFULL;
+}
+
+static bool has_room_for_known(dl_request *r)
+{
+    dl_store *store;
+    size_t n = 0;
+    if (is_there(r)) return true;
+    if (dl_hub_bucket_open(&store, r, false)) return false;
+    const diloco_status status = dl_store_list(store, "hb/", NULL, count_key, &n, DL_NEVER);
+    dl_store_close(store);
+    return !status;
+}
+
+/* A write to it: only the heartbeat of another node. */
+static bool node_refuses(dl_request *r, dl_answer *refusal)
+{
+    const char *length = dl_request_header(r, "Content-Length");
+    const bool known = !strncmp(r->key, "hb/", 3) && !strchr(r->key + 3, '/');
+    uint64_t len = 0;
+    if (strcmp(r->method, "PUT") != 0 || !known || strcmp(r->key + 3, r->hub->options.node) == 0 ||
+        dl_request_header(r, "If-None-Match"))
+        *refusal = dl_refuse(r, 403, "AccessDenied",
+                             "this is a node's: its objects are read, and others put hb/<name>");
+    else if (!length || !dl_text_to_u64(&len, length, strlen(length)) || len > DL_HUB_KNOWN_BYTES)
+        *refusal = dl_refuse(r, 413, "EntityTooLarge", "a heartbeat has at most %d bytes",
+                             DL_HUB_KNOWN_BYTES);
+    else if (!has_room_for_known(r))
+        *refusal = dl_refuse(r, 507, "InsufficientStorage", "this node knows enough others");
+    else
+        return false;
+    return true;
+}
+
+static bool is_read(const dl_request *r)
+{
+    return !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
+}
+
 dl_answer dl_object_begin(dl_request *r)
 {
+    dl_answer refusal;
     static const struct {
         const char *method;
         dl_handler begin;
@@ -307,6 +353,7 @@ dl_answer dl_object_begin(dl_request *r)
                    {"PUT", dl_object_put},
                    {"DELETE", dl_object_delete}};
     if (!dl_store_key_ok(r->key)) return refuse_key(r);
+    if (r->hub->options.node && !is_read(r) && node_refuses(r, &refusal)) return refusal;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (strcmp(methods[i].method, r->method) == 0)
             return dl_hub_bucket_there(r) ? methods[i].begin(r) : dl_refuse_no_bucket(r);
@@ -333,6 +380,8 @@ dl_answer dl_hub_bucket_make(dl_request *r)
 dl_answer dl_hub_bucket_begin(dl_request *r)
 {
     r->kind = DL_KIND_BUCKET;
+    if (r->hub->options.node && !is_read(r))
+        return dl_refuse(r, 403, "AccessDenied", "this is a node's: it is only read");
     if (strcmp(r->method, "PUT") == 0) {
         r->finish = dl_hub_bucket_make;
         return (dl_answer){0};

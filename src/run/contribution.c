@@ -353,7 +353,7 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
                       "it is %s.%04u's for entry %llu, fragment %u: it lies under another's name",
                       f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
                       (unsigned)f->fragment);
-    if (!dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
+    if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
         char theirs[DL_HASH_HEX + 1], ours[DL_HASH_HEX + 1];
         dl_hash_to_hex(theirs, f->base);
         dl_hash_to_hex(ours, e->base);

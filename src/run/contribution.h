@@ -80,6 +80,7 @@ typedef struct dl_contribution_expect {
     dl_life life; /* from the key */
     dl_hash base;
     dl_hash also_base; /* another that will do; the same: none */
+    bool any_base;     /* whichever will do: without a log each node has its own */
     dl_hash manifest;
     dl_fragment_shape shape;
     const dl_codec_form *form;

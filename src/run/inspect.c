@@ -256,6 +256,12 @@ static void put_evaluated(dl_state *state)
     }
 }
 
+static diloco_status found_any(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return DILOCO_ECLOSED; /* one is enough */
+}
+
 static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
 {
     DL_TRY(dl_reader_exec(r, dl_cores()));
@@ -268,6 +274,21 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     return copy_image(out, state);
 }
 
+/* The folder that nodes without a log lie in has their first model, and none of their own. */
+static diloco_status must_have_a_model(const dl_reader *r, const char *url)
+{
+    if (strcmp(r->file.config.consensus, "none") != 0) return DILOCO_OK;
+    const diloco_status status =
+        dl_store_list(r->store, "snap/", NULL, found_any, NULL, dl_reader_limit());
+    if (status == DILOCO_ECLOSED) return DILOCO_OK;
+    DL_TRY(status);
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "the run in %s has no log and no model for all (swarm.consensus = \"none\"): name "
+        "a node's folder, STORE/nodes/NAME/served/run, or its address",
+        url);
+}
+
 diloco_status diloco_theta_read(void **bytes, size_t *len, uint64_t *entry, const char *url,
                                 uint64_t entries)
 {
@@ -277,7 +298,8 @@ diloco_status diloco_theta_read(void **bytes, size_t *len, uint64_t *entry, cons
     *len = 0;
     DL_TRY(dl_reader_open(&r, url));
     dl_buf_init(&image, PTRDIFF_MAX);
-    const diloco_status status = theta_image(&r, &image, entries);
+    diloco_status status = must_have_a_model(&r, url);
+    if (!status) status = theta_image(&r, &image, entries);
     if (status) {
         dl_buf_deinit(&image);
     } else {

@@ -14,6 +14,7 @@
 #include "base/sign.h"
 #include "base/text.h"
 #include "store/ear.h"
+#include "store/shaped.h"
 #include "store/sse.h"
 #include "store/web_read.h"
 
@@ -31,6 +32,7 @@ enum {
     PREFIX_MAX = 200,      /* so that every key of a run fits behind it */
     RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once */
     CONNECTIONS = 4,
+    PEER_TRIES = 2,
     ASK_FIRST = 1 << 20 /* bytes of a body that is not sent before the hub has agreed */
 };
 
@@ -243,14 +245,20 @@ static diloco_status find_bucket(const http_store *s, bool create)
     return dl_fail(DILOCO_ENOENT, "the hub has no %s", look.what);
 }
 
-static diloco_status open_place(http_store *s, const char *scheme, const char *place, bool create,
-                                const atomic_bool *aborted)
+static diloco_status set_up(http_store *s, const char *scheme, const char *place,
+                            const atomic_bool *aborted)
 {
     s->aborted = aborted;
     DL_TRY(cut_place(&s->place, scheme, place));
     DL_TRY(find_secrets(&s->place, scheme));
     if (strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
-    DL_TRY(dl_web_create(&s->web, &s->place.web, aborted));
+    return dl_web_create(&s->web, &s->place.web, aborted);
+}
+
+static diloco_status open_place(http_store *s, const char *scheme, const char *place, bool create,
+                                const atomic_bool *aborted)
+{
+    DL_TRY(set_up(s, scheme, place, aborted));
     return find_bucket(s, create);
 }
 
@@ -478,3 +486,22 @@ static void http_traffic(const void *self, uint64_t *sent, uint64_t *received)
     }
 const dl_store_kind dl_store_http = OF("http", http_open);
 const dl_store_kind dl_store_https = OF("https", https_open);
+
+diloco_status dl_store_open_peer(dl_store **out, const char *address)
+{
+    const bool tls = !strncmp(address, "https://", 8);
+    const atomic_bool *aborted;
+    void *self;
+    char url[512];
+    const int len = snprintf(url, sizeof url, "%s/run", address);
+    const char *place = strstr(url, "://");
+    if (len < 0 || (size_t)len >= sizeof url || !place) return bad_url(address);
+    DL_TRY(dl_store_wrap(out, tls ? &dl_store_https : &dl_store_http, url, &self, &aborted));
+    http_store *s = self;
+    s->place.web.tries = PEER_TRIES;
+    diloco_status status = set_up(s, tls ? "https" : "http", place + 3, aborted);
+    if (!status) return dl_store_through_link(out);
+    dl_store_close(*out);
+    *out = NULL;
+    return status;
+}

@@ -36,6 +36,10 @@ typedef struct dl_store_counters {
  * DILOCO_EINVAL: no such scheme (the known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO.
  * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
+/* The objects of a node (docs/swarm.md) at "http://host:port" or "https://host:port", its bucket
+ * "run". Asks it nothing yet, and later each thing at most twice, so a node that is gone or stalled
+ * holds nobody up beyond `until`. Tokens and pins as of a hub. In builds with DILOCO_CLOUD. */
+DL_MUST_CHECK diloco_status dl_store_open_peer(dl_store **out, const char *address);
 /* Is it the url of a store that this program can open? Looks at nothing but its text. */
 DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */

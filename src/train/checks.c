@@ -225,6 +225,8 @@ diloco_status dl_check_config(const dl_config *config)
     DL_TRY(dl_isa_check());
     DL_TRY(dl_preset_check(config->preset));
     DL_TRY(dl_choices_check(config));
+    for (size_t i = 0; dl_swarm_refusals[i]; i++)
+        DL_TRY(dl_swarm_refusals[i](config));
     DL_TRY(dl_run_check(config)); /* what concerns the outer loop alone */
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
         DL_TRY(refusals[i](config));
@@ -666,6 +668,8 @@ void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
         warn(&warnings[i], config, fn, user);
     for (const warning_row *row = dl_contract_warnings; row->code; row++)
+        warn(row, config, fn, user);
+    for (const warning_row *row = dl_swarm_warnings; row->code; row++)
         warn(row, config, fn, user);
 }
 

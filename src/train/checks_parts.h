@@ -23,6 +23,9 @@ typedef struct warning_row {
 /* contract.c: of runs with clients; they end with NULL. */
 extern const refusal dl_contract_refusals[];
 extern const warning_row dl_contract_warnings[];
+/* swarm.c: of runs without a log; likewise. */
+extern const refusal dl_swarm_refusals[];
+extern const warning_row dl_swarm_warnings[];
 
 static inline void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
 static inline void say(warning *out, const char *format, ...)

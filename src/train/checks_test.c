@@ -39,9 +39,48 @@ TEST(unknown_names_are_told_the_nearest_and_where_they_stand)
     }
 }
 
-TEST(a_preset_that_is_not_built_is_refused)
+TEST(what_only_a_log_decides_is_refused_without_one)
 {
-    refused(DILOCO_EREFUSED, "noloco", "not built yet", "diloco", CHANGES("preset", "noloco"));
+    static const char *const of_logs[][2] = {{"clients.total_clients", "4"},
+                                             {"data.deal", "log"},
+                                             {"server.diloco.fragments", "2"},
+                                             {"server.diloco.schedule", "async"},
+                                             {"server.diloco.overlap", "eager"},
+                                             {"server.diloco.overlap_steps", "1"},
+                                             {"server.diloco.local_mix", "0.5"},
+                                             {"server.diloco.error_feedback", "0.9"},
+                                             {"server.diloco.compression", "zstd"},
+                                             {"server.diloco.exchange", "leader"},
+                                             {"run.on_missing", "abort"},
+                                             {"run.on_uncounted", "keep"},
+                                             {"run.close_at", "2"},
+                                             {"run.single_committer", "r0"},
+                                             {"run.coord", "etcd://h:1/r"},
+                                             {"trainer.target_accuracy", "0.9"},
+                                             {"combiner", "centered_clip"},
+                                             {"run.roster", "open"},
+                                             {"check.norm", "3"},
+                                             {"check.ban_after", "2"}};
+    for (size_t i = 0; i < sizeof of_logs / sizeof of_logs[0]; i++)
+        refused(DILOCO_EREFUSED, "is decided by a log", "swarm.consensus = \"log\"", "swarm",
+                CHANGES(of_logs[i][0], of_logs[i][1]));
+}
+
+TEST(nodes_that_could_never_exchange_are_refused)
+{
+    refused(DILOCO_EINVAL, "no round could move", "raise run.replicas", "swarm",
+            CHANGES("run.replicas", "4"));
+    refused(DILOCO_EREFUSED, "swarm.min_peers allows 3", "robust_fallback", "swarm",
+            CHANGES("swarm.min_peers", "3"));
+    refused(DILOCO_EREFUSED, "would round", "leave it f32", "noloco", CHANGES("codec", "int8"));
+    refused(DILOCO_EREFUSED, "NoLoCo's step", "momentum", "noloco",
+            CHANGES("server.diloco.outer_optimizer", "nesterov"));
+    refused(DILOCO_EREFUSED, "a round has two", "lower", "noloco",
+            CHANGES("swarm.min_peers", "3", "run.replicas", "3"));
+    refused(DILOCO_EREFUSED, "at most 64", "fewer", "swarm", CHANGES("run.replicas", "65"));
+    refused(DILOCO_EREFUSED, "folder of this machine's nodes", "name one", "noloco",
+            CHANGES("run.store", "http://h:1/x"));
+    refused(DILOCO_EINVAL, "go together", "both", "noloco", CHANGES("swarm.cert", "a.pem"));
 }
 
 TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
@@ -359,8 +398,10 @@ TEST(data_is_reported_as_it_will_be_cut)
 
 TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
-          a_preset_that_is_not_built_is_refused, dropping_inner_moments_is_refused_as_unfaithful,
-          a_run_without_a_store_is_refused, more_steps_than_can_be_counted_are_refused,
+          what_only_a_log_decides_is_refused_without_one,
+          nodes_that_could_never_exchange_are_refused,
+          dropping_inner_moments_is_refused_as_unfaithful, a_run_without_a_store_is_refused,
+          more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_those_of_epochs_which_clients_have,
           fed_4_the_algorithm_of_diloco_is_fedavg_and_another_is_told_the_valid_ones,
           fed_43_a_trainer_that_does_not_count_steps_is_refused,

@@ -5,8 +5,7 @@
 #include "base/config.h"
 #include <diloco/train.h>
 
-/* DILOCO_EREFUSED: a preset of docs/design.md section 3 that is not built yet;
- * DILOCO_EINVAL: no such preset, the nearest is named. */
+/* DILOCO_EINVAL: no such preset, the nearest is named. */
 DL_MUST_CHECK diloco_status dl_preset_check(const char *name);
 
 /* Is the configuration one of this preset? */

@@ -53,19 +53,6 @@ TEST(every_preset_passes_the_checks)
     }
 }
 
-TEST(a_preset_that_is_not_built_is_refused_by_name)
-{
-    static const char *const names[] = {"swarm", "noloco"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        dl_config_init(&config);
-        CHECK_STATUS(DILOCO_EREFUSED, diloco_preset_apply(&config, names[i]));
-        CHECK_CONTAINS(names[i], diloco_error_text());
-        CHECK_CONTAINS("is not built yet", diloco_error_text());
-        CHECK_STR("diloco", config.preset); /* nothing was changed */
-    }
-    CHECK_INT(3, diloco_exit_code(DILOCO_EREFUSED));
-}
-
 TEST(a_misspelt_preset_is_told_the_nearest)
 {
     dl_config_init(&config);
@@ -90,5 +77,4 @@ TEST(options_tell_the_values_they_may_have)
 
 TEST_MAIN(a_preset_sets_its_values_and_says_so, the_papers_values_are_those_of_preset_diloco,
           the_papers_values_are_those_of_preset_muloco, every_preset_passes_the_checks,
-          a_preset_that_is_not_built_is_refused_by_name, a_misspelt_preset_is_told_the_nearest,
-          options_tell_the_values_they_may_have)
+          a_misspelt_preset_is_told_the_nearest, options_tell_the_values_they_may_have)

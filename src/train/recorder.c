@@ -52,14 +52,14 @@ diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config, const 
         out->fd = open(config->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (out->fd < 0) return dl_fail_errno(errno, "open the record", config->record);
     }
-    diloco_run_on_record(run, sink, out);
+    if (run) diloco_run_on_record(run, sink, out);
     return DILOCO_OK;
 }
 
 void dl_recorder_close(dl_recorder *recorder)
 {
-    if (!recorder->run) return;
-    diloco_run_on_record(recorder->run, NULL, NULL);
+    if (!recorder->replica) return;
+    if (recorder->run) diloco_run_on_record(recorder->run, NULL, NULL);
     if (recorder->fd >= 0) close(recorder->fd);
     dl_buf_deinit(&recorder->line);
     *recorder = (dl_recorder){.fd = -1};
@@ -79,7 +79,11 @@ diloco_status dl_recorder_end(dl_recorder *recorder)
 {
     dl_json_end(&recorder->json);
     DL_TRY(dl_json_done(&recorder->json));
-    diloco_run_record(recorder->run, (const char *)recorder->line.data, recorder->line.len);
+    const char *line = (const char *)recorder->line.data;
+    if (recorder->run)
+        diloco_run_record(recorder->run, line, recorder->line.len);
+    else
+        sink(recorder, line, recorder->line.len);
     return DILOCO_OK;
 }
 

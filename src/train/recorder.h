@@ -19,7 +19,7 @@ typedef struct dl_recorder {
     bool told;                       /* that the file cannot be written */
     const char *path;                /* borrowed */
     const char *replica;             /* borrowed */
-    diloco_run *run;                 /* borrowed */
+    diloco_run *run;                 /* borrowed; NULL: without a log there is no rec/ */
     const diloco_train_hooks *hooks; /* borrowed; or NULL */
     dl_buf line;
     dl_json json;

@@ -43,7 +43,7 @@ expect_error 2 'is not one of wait' diloco train tiny.toml --set run.on_missing=
 expect_error 2 'did you mean nesterov' \
     diloco train tiny.toml --set server.diloco.outer_optimizer=nestrov
 expect_error 2 'did you mean fedavg' diloco train tiny.toml --preset fedvag
-expect_error 3 'not built yet' diloco train tiny.toml --preset noloco
+expect_error 3 'decided by a log' diloco train tiny.toml --preset noloco --set data.deal=log
 expect_error 3 'preserve_optimizer_state' \
     diloco train tiny.toml --set trainer.preserve_optimizer_state=false
 expect_error 3 'mem://' diloco train tiny.toml --store mem://x

@@ -1,0 +1,175 @@
+/* swarm.c - see swarm.h. */
+#include "cli/swarm.h"
+
+#include "cli/names.h"
+#include "cli/settings.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dl_swarm_place(dl_config_path store)
+{
+    const char *host = strncmp(store, "http", 4) ? NULL : strstr(store, "://");
+    if (host && !strchr(host + 3, '/') && strlen(store) + 5 < sizeof(dl_config_path))
+        strcat(store, "/run");
+}
+
+bool dl_swarm_is_at(const char *store)
+{
+    dl_config *run = malloc(sizeof *run);
+    if (!run) return false;
+    dl_config_init(run);
+    const bool is = !diloco_run_config(run, store) && dl_swarm_is(run);
+    free(run);
+    return is;
+}
+
+diloco_status dl_swarm_refuse(const char *store, const char *command)
+{
+    if (!dl_swarm_is_at(store)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the run in %s has no log (swarm.consensus = \"none\"), so there is nothing to "
+                   "%s: each node decides for itself; diloco status shows the nodes",
+                   store, command);
+}
+
+#if !DL_CLOUD
+
+static diloco_status left_out(void)
+{
+    return dl_fail(DILOCO_EREFUSED, "swarm.consensus = \"none\" needs the hub, which this program "
+                                    "was built without (DILOCO_CLOUD=OFF)");
+}
+
+diloco_status dl_swarm_train(const dl_config *config, const char *name,
+                             const diloco_train_hooks *hooks)
+{
+    (void)config, (void)name, (void)hooks;
+    return left_out();
+}
+
+diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
+{
+    (void)out, (void)args;
+    return left_out();
+}
+
+void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config)
+{
+    (void)out, (void)n, (void)config;
+}
+
+diloco_status dl_swarm_status(const char *store, bool json)
+{
+    (void)store, (void)json;
+    return left_out();
+}
+
+#else
+
+#include "gossip/gossip.h"
+
+diloco_status dl_swarm_train(const dl_config *config, const char *name,
+                             const diloco_train_hooks *hooks)
+{
+    return dl_gossip_train(config, name, hooks);
+}
+
+/* Is TLS what this node will speak? Then an address without a scheme is https. */
+static bool asks_for_tls(const dl_args *args)
+{
+    for (size_t i = 0; i < args->n_sets; i++)
+        if (!strncmp(args->sets[i], "swarm.cert=", 11)) return args->sets[i][11] != '\0';
+    return false;
+}
+
+diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
+{
+    const char *peer = args->flags[DL_FLAG_PEER], *store = args->flags[DL_FLAG_STORE];
+    dl_args local = *args;
+    if (args->target)
+        return dl_fail(DILOCO_EINVAL, "give either --peer or the URL of a run, not both");
+    local.target = store ? store : "runs/swarm";
+    const diloco_status status = dl_gossip_take_run(local.target, peer, asks_for_tls(args));
+    if (status && (status != DILOCO_EUNREACHABLE && status != DILOCO_ETIMEDOUT)) return status;
+    if (status && !dl_swarm_is_at(local.target))
+        return dl_fail(status, "nobody answers at %s, and %s has no run to go on with", peer,
+                       local.target);
+    DL_TRY(dl_settings_of_run(out, &local));
+    return dl_config_set(out, "swarm.bootstrap", peer, "--peer");
+}
+
+void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config)
+{
+    size_t known = dl_names_idle(out, n, config->state_dir);
+    while (known < n)
+        dl_gossip_name(out[known++]);
+}
+
+/* ---- status */
+
+static void print_peers(const dl_gossip_status *s, const char *store)
+{
+    printf("run        %s at %s\n", s->run, store);
+    printf("consensus  none: each node has a model of its own\n\n");
+    printf("%-12s %-4s %-9s %10s %10s %8s %10s  %-12s %s\n", "node", "life", "state", "round",
+           "step", "stepped", "divergence", "model", "address");
+    for (size_t i = 0; i < s->n; i++) {
+        const dl_gossip_peer *p = &s->peers[i];
+        printf("%-12s %-4u %-9s %4" PRIu64 "/%-5" PRIu64 " %10" PRIu64 " %8" PRIu64
+               " %10.4g  %-12.12s %s\n",
+               p->name, p->generation,
+               p->done      ? "done"
+               : p->reached ? "there"
+                            : "silent",
+               p->round, s->rounds, p->step, p->stepped, p->divergence, p->digest, p->address);
+    }
+}
+
+static diloco_status print_json(const dl_gossip_status *s, const char *store)
+{
+    dl_buf out;
+    dl_json j;
+    dl_buf_init(&out, 1 << 20);
+    dl_json_init(&j, &out);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "run", s->run);
+    dl_json_str(&j, "store", store);
+    dl_json_str(&j, "consensus", "none");
+    dl_json_u64(&j, "rounds", s->rounds);
+    dl_json_array(&j, "nodes");
+    for (size_t i = 0; i < s->n; i++) {
+        const dl_gossip_peer *p = &s->peers[i];
+        dl_json_object(&j, NULL);
+        dl_json_str(&j, "node", p->name);
+        dl_json_u64(&j, "life", p->generation);
+        dl_json_bool(&j, "reached", p->reached);
+        dl_json_bool(&j, "done", p->done);
+        dl_json_u64(&j, "round", p->round);
+        dl_json_u64(&j, "step", p->step);
+        dl_json_u64(&j, "stepped", p->stepped);
+        dl_json_u64(&j, "ignored", p->ignored);
+        dl_json_f64(&j, "divergence", p->divergence);
+        dl_json_str(&j, "model", p->digest);
+        dl_json_str(&j, "address", p->address);
+        dl_json_end(&j);
+    }
+    dl_json_end(&j);
+    dl_json_end(&j);
+    return dl_print_json(&j, &out);
+}
+
+diloco_status dl_swarm_status(const char *store, bool json)
+{
+    dl_gossip_status *s = malloc(sizeof *s);
+    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the nodes' status");
+    diloco_status status = dl_gossip_status_read(s, store);
+    if (!status && json) status = print_json(s, store);
+    if (!status && !json) print_peers(s, store);
+    free(s);
+    return status;
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* beat.c - see beat.h. */
+#include "gossip/beat.h"
+
+#include "run/fields.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char format[] = "diloco-beat";
+
+diloco_status dl_beat_write(dl_buf *out, const dl_beat *b)
+{
+    dl_json j;
+    size_t start;
+    dl_sealed_begin(&j, &start, out, format);
+    dl_json_str(&j, "run", b->run);
+    dl_json_life(&j, "life", &b->life);
+    dl_json_str(&j, "id", b->id);
+    dl_json_str(&j, "address", b->address);
+    dl_json_u64(&j, "contributed", b->contributed);
+    dl_json_u64(&j, "state", b->state);
+    dl_json_hash(&j, "digest", b->digest);
+    dl_json_u64(&j, "stepped", b->stepped);
+    dl_json_u64(&j, "ignored", b->ignored);
+    dl_json_u64(&j, "step", b->step);
+    dl_json_f64(&j, "divergence", b->divergence);
+    dl_json_bool(&j, "done", b->done);
+    return dl_sealed_end(&j, start);
+}
+
+static diloco_status check_texts(const dl_beat *b)
+{
+    char address[DL_ADDRESS_MAX + 1];
+    if (!dl_run_id_ok(b->id)) return dl_fail(DILOCO_EPROTO, "\"id\" is not 32 hexadecimal digits");
+    if (dl_peer_address(address, b->address, false) || strcmp(address, b->address) != 0)
+        return dl_fail(DILOCO_EPROTO, "\"address\" is no address of a node");
+    return DILOCO_OK;
+}
+
+static diloco_status read(dl_beat *b, const void *text, size_t len)
+{
+    dl_json_value root;
+    if (len > DL_BEAT_MAX) return dl_fail(DILOCO_EPROTO, "%zu bytes are no heartbeat", len);
+    DL_TRY(dl_sealed_open(&root, text, len, format));
+    DL_TRY(dl_json_read_run(b->run, root));
+    DL_TRY(dl_json_read_life(&b->life, root, "life"));
+    DL_TRY(dl_json_read_str(b->id, sizeof b->id, root, "id"));
+    DL_TRY(dl_json_read_str(b->address, sizeof b->address, root, "address"));
+    DL_TRY(dl_json_read_u64(&b->contributed, root, "contributed", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->state, root, "state", INT64_MAX));
+    DL_TRY(dl_json_read_hash(&b->digest, root, "digest"));
+    DL_TRY(dl_json_read_u64(&b->stepped, root, "stepped", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->ignored, root, "ignored", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->step, root, "step", INT64_MAX));
+    DL_TRY(dl_json_read_f64_or_nan(&b->divergence, root, "divergence"));
+    DL_TRY(dl_json_read_bool(&b->done, root, "done"));
+    return check_texts(b);
+}
+
+diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len)
+{
+    dl_beat b = {.run = ""};
+    const diloco_status status = read(&b, text, len);
+    if (!status) *out = b;
+    return status;
+}
+
+void dl_key_known(dl_key out, const char *name)
+{
+    snprintf(out, sizeof(dl_key), "hb/%s", name);
+}
+
+/* ---- addresses */
+
+static bool is_port(const char *text, size_t len)
+{
+    char port[8];
+    if (len == 0 || len > 5 || strspn(text, "0123456789") < len) return false;
+    memcpy(port, text, len);
+    port[len] = '\0';
+    const long n = strtol(port, NULL, 10);
+    return n > 0 && n < 65536;
+}
+
+/* A name, an IPv4 address, or an IPv6 one in brackets. */
+static bool is_host(const char *text, size_t len)
+{
+    static const char name[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-";
+    if (len == 0 || len > 255) return false;
+    if (text[0] == '[')
+        return len > 3 && text[len - 1] == ']' &&
+               strspn(text + 1, "0123456789abcdefABCDEF:.") >= len - 2;
+    return strspn(text, name) >= len && text[0] != '-' && text[0] != '.';
+}
+
+diloco_status dl_peer_address(char out[DL_ADDRESS_MAX + 1], const char *text, bool tls)
+{
+    const char *scheme = tls ? "https://" : "http://", *at = text;
+    if (!strncmp(text, "http://", 7) || !strncmp(text, "https://", 8)) {
+        at = strstr(text, "://") + 3;
+        scheme = at - text == 7 ? "http://" : "https://";
+    }
+    size_t len = strcspn(at, "/");
+    const char *rest = at + len, *colon = NULL;
+    for (size_t i = 0; i < len; i++)
+        if (at[i] == ':') colon = at + i;
+    const bool ends = !*rest || !strcmp(rest, "/") || !strcmp(rest, "/run");
+    if (!ends || !colon || !is_host(at, (size_t)(colon - at)) ||
+        !is_port(colon + 1, len - (size_t)(colon + 1 - at)))
+        return dl_fail(DILOCO_EINVAL,
+                       "\"%.80s\" is no address of a node: HOST:PORT, perhaps with http:// or "
+                       "https:// before it",
+                       text);
+    snprintf(out, DL_ADDRESS_MAX + 1, "%s%.*s", scheme, (int)len, at);
+    return DILOCO_OK;
+}

@@ -1,0 +1,568 @@
+/* gossip.c - the life of a node without a log: the inner loop on one side, its node (node.h) and
+ * its lines (wire.h) on the other.
+ *
+ *     run.json --> model, data --> own folder --> resume, or begin --> serve --> lines
+ *     loop: what the node has to do next: train, step, publish, agree, copy, wait
+ *
+ * 1. The node is touched with the lines' lock held; tensors by this thread alone.
+ * 2. After an outer step the local tensors are theta. A round that passed without one leaves both:
+ *    the next contribution is measured from the same theta. */
+#include "gossip/gossip.h"
+
+#include "base/log.h"
+#include "gossip/life.h"
+#include "run/clients.h"
+#include "run/open.h"
+#include "train/checks.h"
+#include "train/opening.h"
+#include "train/stop.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BAD_STEPS = 100 }; /* as in train/replica.c */
+
+#define SLICE (50 * DL_MILLISECOND) /* between looks at whether to stop */
+
+static uint64_t steps_of_a_round(const dl_gossip_life *l)
+{
+    return (uint64_t)dl_gossip_config(l)->local_steps;
+}
+
+static uint64_t positions(const dl_gossip_life *l)
+{
+    return (uint64_t)dl_gossip_config(l)->rounds * steps_of_a_round(l);
+}
+
+static diloco_run_info now_of(const dl_gossip_life *l)
+{
+    return (diloco_run_info){.generation = l->home.life.generation,
+                             .entry = l->node.round,
+                             .entries = (uint64_t)dl_gossip_config(l)->rounds,
+                             .position = l->position,
+                             .positions = positions(l),
+                             .fragments = 1,
+                             .step = l->steps,
+                             .sample = l->next_sample,
+                             .shard = (int)l->shard,
+                             .resumed = l->resumed};
+}
+
+static void progress(const dl_gossip_life *l, const char *phase)
+{
+    if (!l->hooks || !l->hooks->on_progress) return;
+    const diloco_run_info now = now_of(l);
+    diloco_progress p = dl_meter_progress(&l->meter, &now, phase);
+    l->hooks->on_progress(l->hooks->user, &p);
+}
+
+static bool asked_to_stop(const dl_gossip_life *l)
+{
+    return l->hooks && l->hooks->stop && dl_stop_asked(l->hooks->stop);
+}
+
+/* ---- the inner loop ----------------------------------------------------------------------- */
+
+static diloco_status note_bad_step(dl_gossip_life *l, bool applied)
+{
+    l->bad_steps = applied ? 0 : l->bad_steps + 1;
+    if (applied) return DILOCO_OK;
+    char text[512];
+    snprintf(text, sizeof text, "step %" PRIu64 " changed nothing: %s", l->steps,
+             diloco_error_text());
+    DL_TRY(dl_recorder_warn(&l->recorder, "gradient", text));
+    if (l->bad_steps < MAX_BAD_STEPS) return DILOCO_OK;
+    return dl_fail(DILOCO_ENUMERIC,
+                   "%d steps in a row had no finite gradient, the last: %s; lower "
+                   "parameters.optimizer.lr or look at the data",
+                   MAX_BAD_STEPS, text);
+}
+
+static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
+{
+    dl_local_fragment *work = &l->work;
+    if (work->steps == 0) work->first_sample = l->next_sample;
+    work->steps++;
+    work->samples += facts->samples;
+    work->tokens += facts->tokens;
+    work->loss_sum += facts->loss;
+    l->next_sample += facts->samples;
+    l->tokens += facts->tokens;
+    l->steps++;
+    l->position++;
+    if (l->rewarming) l->rewarming--;
+    dl_meter_step(&l->meter, facts);
+}
+
+/* PROTOCOL P14: who came without moments of its own warms up anew. */
+static double rewarmed(const dl_gossip_life *l, double lr)
+{
+    const double all = (double)dl_gossip_config(l)->rewarm_steps;
+    return l->rewarming ? lr * (all - (double)l->rewarming + 1) / all : lr;
+}
+
+static diloco_status take_step(dl_gossip_life *l)
+{
+    dl_step_facts facts;
+    double lr;
+    DL_TRY(dl_schedule_lr(&lr, dl_gossip_config(l), l->position, positions(l), 0));
+    lr = rewarmed(l, lr);
+    DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->shard, l->next_sample, lr));
+    count_step(l, &facts);
+    progress(l, "train");
+    DL_TRY(note_bad_step(l, facts.applied));
+    return dl_life_record_step(l, &facts, lr);
+}
+
+static diloco_status stop_here(dl_gossip_life *l)
+{
+    DL_TRY(dl_life_save_private(l));
+    return dl_fail(DILOCO_EINTERRUPTED,
+                   "%s stopped at step %" PRIu64 " of %" PRIu64
+                   " with its state saved: the same command goes on from here",
+                   l->name, l->position, positions(l));
+}
+
+/* ---- what this node publishes ------------------------------------------------------------- */
+
+static diloco_status publish(dl_gossip_life *l, dl_object object)
+{
+    dl_span spans[3];
+    size_t n_spans;
+    const dl_local_fragment *work = &l->work;
+    dl_contribution *c = object == DL_OBJECT_MODEL ? &l->own_model : &l->own;
+    *c = (dl_contribution){.life = l->home.life,
+                           .entry = l->node.round,
+                           .position = l->position,
+                           .step = l->steps,
+                           .steps = work->steps,
+                           .samples = work->samples,
+                           .tokens = work->tokens,
+                           .shard = l->shard,
+                           .first_sample = work->first_sample,
+                           .end_sample = l->next_sample,
+                           .loss = work->steps ? work->loss_sum / (double)work->steps : NAN};
+    if (!work->steps) c->first_sample = c->end_sample;
+    memcpy(c->run, l->run.id, sizeof c->run);
+    DL_TRY(dl_backend_sync(l->setup.backend));
+    dl_backend_enter(l->setup.backend);
+    diloco_status status =
+        dl_mix_own(l->mix, object, &l->state, l->data, c, &l->input, spans, &n_spans);
+    dl_backend_leave(l->setup.backend);
+    if (!status) status = dl_home_put(&l->home, object, l->node.round, c, spans, n_spans);
+    return status;
+}
+
+static diloco_status do_train(dl_gossip_life *l)
+{
+    const uint64_t end = (l->node.round + 1) * steps_of_a_round(l);
+    const dl_time began = dl_clock_now();
+    while (l->position < end) {
+        DL_TRY(take_step(l));
+        if (asked_to_stop(l)) return stop_here(l);
+    }
+    progress(l, "exchange");
+    l->train_s = dl_seconds(dl_clock_now() - began);
+    DL_TRY(publish(l, DL_OBJECT_CONTRIBUTION));
+    dl_wire_lock(l->wire);
+    l->trained_at = dl_clock_now();
+    l->node.self.step = l->steps;
+    /* A deadline derives itself: twice what a round's steps take, at least a sixth of patience. */
+    if (dl_gossip_config(l)->deadline_s <= 0)
+        l->node.rules.deadline =
+            dl_time_from_seconds(fmax(2 * l->train_s, dl_gossip_config(l)->patience_s / 6));
+    dl_node_trained(&l->node, l->trained_at);
+    dl_wire_changed(l->wire);
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+/* What came, by name, this node's own among it. */
+static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs)
+{
+    size_t set[DL_NODE_MAX + 1];
+    dl_wire_lock(l->wire);
+    const size_t n = dl_node_set(&l->node, set);
+    for (size_t i = 0; i < n; i++)
+        inputs[i] = set[i] == DL_NODE_MAX ? l->input : dl_wire_input(l->wire, set[i]);
+    dl_wire_unlock(l->wire);
+    return n;
+}
+
+static void adopt(dl_gossip_life *l)
+{
+    dl_backend_enter(l->setup.backend);
+    dl_mix_adopt(&l->state, l->data);
+    dl_backend_leave(l->setup.backend);
+    l->work = (dl_local_fragment){.first_sample = l->next_sample};
+}
+
+/* As the log has it: in turn, every eval_every rounds; and behind the last round each its own. */
+static diloco_status evaluate(dl_gossip_life *l)
+{
+    dl_score score;
+    const dl_config *c = dl_gossip_config(l);
+    const uint64_t round = l->state.control.entry, every = (uint64_t)c->eval_every;
+    const bool last = round == (uint64_t)c->rounds;
+    if (dl_data_test_samples(l->setup.data) == 0 || !c->server_test) return DILOCO_OK;
+    if (!last && (every == 0 || round % every != 0)) return DILOCO_OK;
+    if (!last && round / every % (uint64_t)c->replicas != l->shard) return DILOCO_OK;
+    progress(l, "eval");
+    DL_TRY(dl_evaluate(&score, &l->setup, (uint64_t)c->eval_batches));
+    return dl_life_record_eval(l, &score);
+}
+
+/* An exchange is over, this way or that; `done` moves the node on. */
+static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
+                            const dl_mix_facts *facts, double outer_s)
+{
+    const uint64_t round = l->node.round;
+    dl_wire_lock(l->wire);
+    const diloco_status status = dl_life_record_exchange(l, event, stepped, facts, outer_s);
+    if (stepped) l->node.self.divergence = facts->outer.divergence;
+    if (!strcmp(event, "round"))
+        dl_node_stepped(&l->node, stepped, dl_clock_now());
+    else
+        dl_node_agreed(&l->node, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    DL_TRY(status);
+    if (stepped) adopt(l);
+    if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
+    l->state.control.entry = l->node.round;
+    DL_TRY(dl_life_save_round(l));
+    return l->work.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
+}
+
+/* A step that cannot be made is none: theta stays, and that is said. */
+static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
+{
+    if (status != DILOCO_ENUMERIC && status != DILOCO_EINVAL) return status;
+    char text[512];
+    snprintf(text, sizeof text, "round %" PRIu64 " moved nothing: %s", l->node.round,
+             diloco_error_text());
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
+    return dl_recorder_warn(&l->recorder, "round", text);
+}
+
+static diloco_status do_step(dl_gossip_life *l, bool agree)
+{
+    dl_mix_input inputs[DL_NODE_MAX + 1];
+    dl_mix_facts facts = {.n_alike = 0};
+    const size_t n = inputs_of(l, inputs);
+    const dl_time began = dl_clock_now();
+    dl_backend_enter(l->setup.backend);
+    diloco_status status = agree ? dl_mix_agree(l->mix, &l->state, inputs, n, l->node.round, &facts)
+                                 : dl_mix_step(l->mix, &l->state, inputs, n, l->node.round, &facts);
+    dl_backend_leave(l->setup.backend);
+    const bool stepped = !status;
+    if (status) DL_TRY(say_no_step(l, status));
+    return finish(l, agree ? "agreement" : "round", stepped, &facts,
+                  dl_seconds(dl_clock_now() - began));
+}
+
+static diloco_status do_publish(dl_gossip_life *l)
+{
+    progress(l, "exchange");
+    DL_TRY(publish(l, DL_OBJECT_MODEL));
+    dl_wire_lock(l->wire);
+    l->trained_at = dl_clock_now();
+    dl_node_published(&l->node, l->trained_at);
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}
+
+/* ---- copying a neighbour's model ---------------------------------------------------------- */
+
+/* *copy is made, and to be freed on OK. */
+static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *address)
+{
+    dl_store *store;
+    const dl_time until =
+        dl_time_after(dl_clock_now(), dl_time_from_seconds(dl_gossip_config(l)->store_timeout_s));
+    DL_TRY(dl_store_open_peer(&store, address));
+    diloco_status status =
+        dl_state_init(copy, &l->run.manifest, l->state.outer, DL_NODE_MAX + 1, 2, 1);
+    if (!status) {
+        status = dl_snapshot_read_newest(copy, store, &l->run, l->run_digest, UINT64_MAX,
+                                         l->setup.pool, until);
+        if (!status && copy->control.entry > (uint64_t)dl_gossip_config(l)->rounds)
+            status = dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 " of %" PRId64,
+                             copy->control.entry, dl_gossip_config(l)->rounds);
+        if (status) dl_state_deinit(copy);
+    }
+    dl_store_close(store);
+    return status;
+}
+
+/* Its own moments stay, where it has any; who never trained here warms up anew. */
+static diloco_status settle_copy(dl_gossip_life *l, const char *from)
+{
+    const uint64_t round = l->state.control.entry;
+    char text[DL_ADDRESS_MAX + 96];
+    snprintf(text, sizeof text, "copied the model before round %" PRIu64 " from %s", round, from);
+    dl_log(DILOCO_LOG_INFO, "%s: %s", l->name, text);
+    l->position = round * steps_of_a_round(l);
+    if (l->steps == 0 && round > 0) l->rewarming = (uint64_t)dl_gossip_config(l)->rewarm_steps;
+    adopt(l);
+    dl_wire_lock(l->wire);
+    dl_node_copied(&l->node, true, round, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    DL_TRY(dl_recorder_warn(&l->recorder, "copied", text));
+    return dl_life_save_round(l);
+}
+
+static diloco_status copy_failed(dl_gossip_life *l, const char *address)
+{
+    dl_log(DILOCO_LOG_WARN, "%s: the model at %s cannot be copied: %s", l->name, address,
+           diloco_error_text());
+    dl_wire_lock(l->wire);
+    dl_node_copied(&l->node, false, 0, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}
+
+static diloco_status do_copy(dl_gossip_life *l)
+{
+    char address[DL_ADDRESS_MAX + 1];
+    dl_state copy;
+    progress(l, "join");
+    dl_wire_lock(l->wire);
+    const uint64_t least = l->node.fresh ? 0 : l->node.round + 1;
+    dl_wire_address(address, l->wire, l->node.source);
+    dl_wire_unlock(l->wire);
+    diloco_status status =
+        *address ? read_model(l, &copy, address) : dl_fail(DILOCO_EUNREACHABLE, "its line is gone");
+    if (status == DILOCO_ENOMEM) return status;
+    if (status) return copy_failed(l, address);
+    if (copy.control.entry < least) {
+        dl_fail(DILOCO_EPROTO, "it is of round %" PRIu64 ", not ahead", copy.control.entry);
+        dl_state_deinit(&copy);
+        return copy_failed(l, address);
+    }
+    dl_state_deinit(&l->state);
+    l->state = copy;
+    return settle_copy(l, address);
+}
+
+/* ---- the loop ----------------------------------------------------------------------------- */
+
+static diloco_status wait(dl_gossip_life *l)
+{
+    dl_wire_lock(l->wire);
+    const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
+    dl_wire_wait(l->wire, l->node.until < slice ? l->node.until : slice);
+    dl_wire_unlock(l->wire);
+    progress(l, "wait");
+    return DILOCO_OK;
+}
+
+static diloco_status too_few(const dl_gossip_life *l)
+{
+    return dl_fail(DILOCO_EUNREACHABLE,
+                   "%s found %zu of the %zu nodes that a round needs (swarm.min_peers) in %g s "
+                   "(run.start_timeout): is an address right, and does somebody answer there?",
+                   l->name, l->node.n_members + 1, l->node.rules.min_peers,
+                   dl_gossip_config(l)->start_timeout_s);
+}
+
+static diloco_status do_next(dl_gossip_life *l, bool *over)
+{
+    dl_wire_lock(l->wire);
+    const bool done = l->node.self.done;
+    const dl_todo todo = dl_node_next(&l->node, dl_clock_now());
+    if (l->node.self.done != done) dl_wire_changed(l->wire);
+    dl_wire_unlock(l->wire);
+    switch (todo) {
+    case DL_TODO_WAIT:
+        return wait(l);
+    case DL_TODO_COPY:
+        return do_copy(l);
+    case DL_TODO_TRAIN:
+        return do_train(l);
+    case DL_TODO_STEP:
+        return do_step(l, false);
+    case DL_TODO_PASS:
+        return finish(l, "round", false, NULL, 0);
+    case DL_TODO_PUBLISH:
+        return do_publish(l);
+    case DL_TODO_AGREE:
+        return do_step(l, true);
+    case DL_TODO_APART:
+        return finish(l, "agreement", false, NULL, 0);
+    case DL_TODO_ALONE:
+        return too_few(l);
+    case DL_TODO_END:
+        *over = true;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status loop(dl_gossip_life *l)
+{
+    bool over = false;
+    while (!over) {
+        DL_TRY(do_next(l, &over));
+        if (!over && asked_to_stop(l)) return stop_here(l);
+    }
+    return DILOCO_OK;
+}
+
+/* ---- a life ------------------------------------------------------------------------------- */
+
+/* "r3", "n3fa2c1": by the number that a name ends in, so that names by count have a shard each. */
+static uint64_t shard_of(const char *name, uint64_t n_shards)
+{
+    const size_t len = strlen(name);
+    size_t digits = len;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+        digits--;
+    if (digits < len) return strtoull(name + digits, NULL, 10) % n_shards;
+    const dl_hash hash = dl_hash_bytes(name, len);
+    return hash.bytes[0] % n_shards;
+}
+
+static diloco_status open_model(dl_gossip_life *l)
+{
+    l->tensors = dl_model_tensors(l->setup.model, &l->n_tensors);
+    l->data = calloc(l->n_tensors, sizeof *l->data);
+    if (!l->data) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", l->n_tensors);
+    dl_manifest manifest;
+    const dl_config *c = dl_gossip_config(l);
+    DL_TRY(dl_manifest_init(&manifest, l->tensors, l->n_tensors,
+                            !strcmp(c->apply_to, "all_floating")));
+    const diloco_status status = dl_runfile_matches(&l->run, c, &manifest);
+    dl_manifest_deinit(&manifest);
+    DL_TRY(status);
+    for (size_t i = 0; i < l->n_tensors; i++)
+        l->data[i] = l->tensors[i].data;
+    DL_TRY(dl_step_init(&l->step, &l->setup, false));
+    dl_life_list_privates(l);
+    DL_TRY(dl_state_init(&l->state, &l->run.manifest, dl_outer_find(c->outer_optimizer),
+                         DL_NODE_MAX + 1, 2, 1));
+    return dl_mix_create(&l->mix, c, &l->run.manifest, l->setup.pool);
+}
+
+static dl_node_rules rules_of(const dl_config *c)
+{
+    const double heartbeat = fmin(c->heartbeat_s, 0.25);
+    return (dl_node_rules){
+        .seed = (uint64_t)c->seed,
+        .pairs = !strcmp(c->swarm_exchange, "pairs"),
+        .min_peers = (size_t)c->min_peers,
+        .expected = (size_t)(c->replicas < DL_NODE_MAX ? c->replicas : DL_NODE_MAX),
+        .rounds = (uint64_t)c->rounds,
+        .agree_every = (uint64_t)c->agree_every,
+        .start = dl_time_from_seconds(c->start_timeout_s),
+        .patience = dl_time_from_seconds(c->patience_s),
+        .deadline = dl_time_from_seconds(c->deadline_s > 0 ? c->deadline_s : c->patience_s),
+        .grace = 2 * dl_time_from_seconds(heartbeat)};
+}
+
+static void begin_node(dl_gossip_life *l, bool resumed, bool blank)
+{
+    const dl_node_rules rules = rules_of(dl_gossip_config(l));
+    dl_beat self = {.life = l->home.life,
+                    .digest = l->state.now[0].digest,
+                    .step = l->steps,
+                    .divergence = NAN};
+    memcpy(self.run, l->run.id, sizeof self.run);
+    memcpy(self.id, l->home.id, sizeof self.id);
+    memcpy(self.address, l->home.address, sizeof self.address);
+    dl_node_init(&l->node, &rules, &self, l->state.control.entry, dl_clock_now());
+    l->node.fresh = !resumed;
+    l->node.blank = blank;
+}
+
+static diloco_status open_lines(dl_gossip_life *l)
+{
+    const dl_config *c = dl_gossip_config(l);
+    const dl_wire_args args = {.node = &l->node,
+                               .mix = l->mix,
+                               .home = l->home.bucket,
+                               .beside = l->home.nodes,
+                               .bootstrap = c->bootstrap,
+                               .tls = c->cert[0] != '\0',
+                               .heartbeat = dl_time_from_seconds(c->heartbeat_s),
+                               .link = c->link,
+                               .tell = dl_home_tell,
+                               .user = &l->home};
+    return dl_wire_create(&l->wire, &args);
+}
+
+static diloco_status join(dl_gossip_life *l)
+{
+    const dl_config *c = dl_gossip_config(l);
+    bool resumed, blank = false;
+    DL_TRY(dl_home_open(&l->home, c, l->name));
+    dl_backend_enter(l->setup.backend);
+    diloco_status status = dl_life_resume(l, &resumed);
+    if (!status && !resumed) status = dl_life_begin(l, &blank);
+    dl_backend_leave(l->setup.backend);
+    DL_TRY(status);
+    l->shard = shard_of(l->name, dl_clients_shards(c));
+    DL_TRY(dl_data_take(l->setup.data, (size_t)l->shard));
+    DL_TRY(dl_home_serve(&l->home, c));
+    begin_node(l, resumed, blank);
+    DL_TRY(open_lines(l));
+    const diloco_run_info now = now_of(l);
+    dl_meter_begin(&l->meter, &now);
+    DL_TRY(dl_life_record_begin(l));
+    return blank ? DILOCO_OK : dl_life_save_round(l);
+}
+
+static diloco_status live(dl_gossip_life *l)
+{
+    dl_store *shared;
+    const dl_config *c = dl_gossip_config(l);
+    DL_TRY(dl_store_open(&shared, c->store, false));
+    const diloco_status status = dl_run_read(&l->run, &l->run_digest, shared);
+    dl_store_close(shared);
+    DL_TRY(status);
+    DL_TRY(open_model(l));
+    DL_TRY(dl_recorder_open(&l->recorder, c, l->name, NULL, l->hooks));
+    progress(l, "join");
+    DL_TRY(join(l));
+    DL_TRY(loop(l));
+    progress(l, "done");
+    return dl_life_record_end(l);
+}
+
+static void close_life(dl_gossip_life *l)
+{
+    dl_wire_destroy(l->wire);
+    dl_home_close(&l->home);
+    dl_recorder_close(&l->recorder);
+    dl_mix_destroy(l->mix);
+    dl_state_deinit(&l->state);
+    dl_step_deinit(&l->step);
+    dl_runfile_deinit(&l->run);
+    free(l->data);
+    dl_setup_close(&l->setup);
+    free(l);
+}
+
+diloco_status dl_gossip_train(const dl_config *config, const char *name,
+                              const diloco_train_hooks *hooks)
+{
+    bool exists;
+    dl_gossip_life *l = calloc(1, sizeof *l);
+    if (!l) return dl_fail(DILOCO_ENOMEM, "no memory for a node");
+    l->name = name;
+    l->hooks = hooks;
+    l->meter.loss = (double)NAN;
+    diloco_status status = dl_opening_setup(&l->setup, &exists, config, 0);
+    if (status) {
+        free(l);
+        return status;
+    }
+    status = live(l);
+    char text[2048]; /* what went wrong, whatever goes wrong in closing */
+    snprintf(text, sizeof text, "%s", diloco_error_text());
+    close_life(l);
+    return status ? dl_fail(status, "%s", text) : DILOCO_OK;
+}

@@ -1,0 +1,73 @@
+/* mix.h - the arithmetic of a node without a log: its contribution, its outer step with those of
+ * others, and agreement.
+ *
+ *     all     x_j = g_j = theta_j - local_j, encoded by the run's codec: how far node j moved. The
+ *             run's combiner and outer optimizer make the step.
+ *     pairs   x_j = theta_i - local_j: node j sends its trained parameters. Then
+ *             mean x = mean g + theta_i - mean theta, and heavy ball with it
+ *
+ *                 v <- a v + mean x;   theta <- theta - b v
+ *
+ *             is, with m = -b v, NoLoCo's rule (arXiv:2506.10911) as its authors' code has it, the
+ *             sign of the paper's equation 2 corrected and gamma = b:
+ *
+ *                 m <- a m - b mean g + b (mean theta - theta_i);   theta <- theta + m
+ *
+ *     agree   every node sends its theta, buffers and outer vectors, and each becomes what the
+ *             run's combiner makes of all of them, element by element, everybody counting the
+ *             same. Nodes that heard the same ones end with the same bits.
+ *
+ * Members come in the order of their names, so equal arrivals give equal bits. One thread at a
+ * time; allocates when it is made. */
+#ifndef DL_GOSSIP_MIX_H
+#define DL_GOSSIP_MIX_H
+
+#include "gossip/node.h"
+#include "run/contribution.h"
+#include "run/state.h"
+
+#define DL_MIX_BOUND 1e18f /* as of a log's contributions: no sum or product overflows */
+
+typedef struct dl_mix dl_mix;
+
+typedef struct dl_mix_input {
+    const dl_contribution *facts;
+    dl_contribution_data data; /* as it was fetched, or dl_mix_own's */
+} dl_mix_input;
+
+typedef struct dl_mix_facts {
+    dl_outer_step_facts outer;
+    size_t n_alike; /* inputs whose model was bitwise this node's, itself included */
+} dl_mix_facts;
+
+/* config, manifest (of one fragment) and pool are borrowed. */
+DL_MUST_CHECK diloco_status dl_mix_create(dl_mix **out, const dl_config *config,
+                                          const dl_manifest *manifest, dl_pool *pool);
+void dl_mix_destroy(dl_mix *mix);
+
+/* What a header of that object has to say beside run, entry, life: shape, form, codec, manifest,
+ * tensors, bound; any base will do, and it is set by who reads. */
+dl_contribution_expect dl_mix_expect(const dl_mix *mix, dl_object object);
+
+/* This node's own object: of what its tensors hold (data: [n_tensors] in the manifest's order) and
+ * of its state; the model, of its state alone. `facts` gets its numbers, sizes and digests, *input
+ * what dl_mix_step takes; spans[3] what follows the header. Valid until the next call.
+ * DILOCO_ENUMERIC: it is not finite, by name. */
+DL_MUST_CHECK diloco_status dl_mix_own(dl_mix *mix, dl_object object, const dl_state *state,
+                                       void *const *data, dl_contribution *facts,
+                                       dl_mix_input *input, dl_span spans[3], size_t *n_spans);
+
+/* The outer step of `round` with inputs of n members, this node among them, by name: into
+ * state->next, which then becomes state->now. DILOCO_ENUMERIC, DILOCO_EINVAL: it cannot be made;
+ * the state is as it was. */
+DL_MUST_CHECK diloco_status dl_mix_step(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
+                                        size_t n, uint64_t round, dl_mix_facts *facts);
+/* … and what n models come to, behind it. */
+DL_MUST_CHECK diloco_status dl_mix_agree(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
+                                         size_t n, uint64_t round, dl_mix_facts *facts);
+
+/* theta and buffers into the tensors; and the tensors into theta, of a node's first state. */
+void dl_mix_adopt(const dl_state *state, void *const *data);
+void dl_mix_begin(dl_state *state, void *const *data);
+
+#endif

@@ -1,0 +1,151 @@
+/* node.h - one node of a run without a log: whom it knows, whom it exchanges with, and what it has
+ * to do next. A state machine: no I/O, no clock, no tensors.
+ *
+ * A *round* r is H inner steps and an exchange. The node publishes its contribution to round r,
+ * takes those of the others as they come, and at the latest at the deadline goes on:
+ *
+ *     START --who there is--> TRAIN --dl_node_trained--> EXCHANGE --all came, or deadline--+
+ *       |                       ^                           |                             |
+ *       | others are ahead      |        fewer than min_peers: PASS       enough: STEP    |
+ *       v                       |                           v                             v
+ *      COPY --dl_node_copied--> +<--dl_node_agreed-- AGREE <--every agree_every rounds-- stepped
+ *                               |
+ *                               +-- last round --> LINGER (others still fetch) --> END
+ *
+ * Invariants:
+ *  1. STEP is asked for with at least min_peers members, this node included, and each of them once:
+ *     no time-out makes a node step alone.
+ *  2. Whom a node waits for has been heard from within `patience`. Who let a deadline pass is
+ *     waited for again once it was there in time; what it has by then is taken all the same. An
+ *     agreement waits for it too, unless it is more than a round behind.
+ *  3. A round of another number is never combined with this one.
+ *  4. At most DL_NODE_MAX members are known; who is silent gives way to who is new.
+ *
+ * Rounds are numbered from 0 and pass at each node by themselves, so two nodes can be at different
+ * ones: the one behind finds what it needs kept at the other. With more than DL_NODE_BEHIND rounds
+ * between them (pairs: DL_NODE_KEEP) it copies that one's model, and goes on at its round. */
+#ifndef DL_GOSSIP_NODE_H
+#define DL_GOSSIP_NODE_H
+
+#include "base/clock.h"
+#include "gossip/beat.h"
+
+/* Contributions are kept so many rounds; who begins a round while somebody has trained for one that
+ * is more than so many later would stay behind, and count for nobody. */
+enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1 };
+
+typedef struct dl_node_rules {
+    uint64_t seed;
+    bool pairs;
+    size_t min_peers, expected; /* members that the first round waits for */
+    uint64_t rounds, agree_every;
+    dl_time start;    /* how long it waits for them */
+    dl_time patience; /* unheard for so long: silent */
+    dl_time deadline; /* of an exchange, and of lingering */
+    dl_time grace;    /* so long it is still there when all are done */
+} dl_node_rules;
+
+typedef enum dl_todo {
+    DL_TODO_WAIT,    /* until dl_node.until, unless something is heard */
+    DL_TODO_COPY,    /* take dl_node.source's model --> dl_node_copied */
+    DL_TODO_TRAIN,   /* H steps, publish the contribution --> dl_node_trained */
+    DL_TODO_STEP,    /* the outer step with who came --> dl_node_stepped */
+    DL_TODO_PASS,    /* none: theta stays --> dl_node_stepped */
+    DL_TODO_PUBLISH, /* the model, to agree on --> dl_node_published */
+    DL_TODO_AGREE,   /* combine the models that came --> dl_node_agreed */
+    DL_TODO_APART,   /* too few to agree --> dl_node_agreed */
+    DL_TODO_END,
+    DL_TODO_ALONE /* START: fewer than min_peers were found in time */
+} dl_todo;
+
+/* What a line to a member should fetch. */
+typedef enum dl_object {
+    DL_OBJECT_NONE,
+    DL_OBJECT_CONTRIBUTION, /* to round `round` */
+    DL_OBJECT_MODEL         /* to agree on behind it */
+} dl_object;
+typedef struct dl_want {
+    dl_object object;
+    uint64_t round;
+    dl_time until;
+} dl_want;
+
+/* Why something was not counted. */
+typedef enum dl_ignored {
+    DL_IGNORED_OLD,       /* of an earlier round */
+    DL_IGNORED_FUTURE,    /* of a later one */
+    DL_IGNORED_FOREIGN,   /* of another run, model or sender */
+    DL_IGNORED_DUPLICATE, /* a second one of a name */
+    DL_IGNORED_DAMAGED,   /* truncated, not finite, another shape, … */
+    DL_N_IGNORED
+} dl_ignored;
+extern const char *const dl_ignored_names[DL_N_IGNORED];
+
+typedef struct dl_node_member {
+    dl_beat beat;
+    dl_time heard;
+    bool late;    /* it let the last deadline pass */
+    bool got;     /* its object of this exchange is there */
+    bool refuse;  /* it was there, and is not to be counted */
+    bool no_copy; /* its model could not be copied */
+} dl_node_member;
+
+typedef enum dl_phase {
+    DL_PHASE_START,
+    DL_PHASE_COPY,
+    DL_PHASE_TRAIN,
+    DL_PHASE_EXCHANGE,
+    DL_PHASE_STEP,
+    DL_PHASE_PUBLISH,
+    DL_PHASE_MODELS,
+    DL_PHASE_AGREE,
+    DL_PHASE_LINGER,
+    DL_PHASE_END
+} dl_phase;
+
+typedef struct dl_node {
+    dl_node_rules rules;
+    dl_beat self; /* life, id, run, address are its owner's; the counters are the node's */
+    uint64_t round;
+    dl_phase phase;
+    bool fresh; /* it trained nothing yet: who is ahead is copied */
+    bool blank; /* … and what it has is not what the run begins with */
+    dl_time began, until;
+    size_t partner; /* pairs: of this round; DL_NODE_MAX: none */
+    bool odd;       /* pairs: none, because the number of members is odd */
+    size_t source;  /* whom to copy from */
+    uint64_t ignored[DL_N_IGNORED];
+    dl_node_member members[DL_NODE_MAX];
+    size_t n_members;
+} dl_node;
+
+/* A node at the begin of `round`. fresh and blank as in the struct; without either it goes on from
+ * what it has. */
+void dl_node_init(dl_node *node, const dl_node_rules *rules, const dl_beat *self, uint64_t round,
+                  dl_time now);
+
+/* ---- what happens */
+
+/* A member's heartbeat, from its own address. Its place, or DL_NODE_MAX: not taken (this node
+ * itself, another run, a name that somebody else has, no room). */
+size_t dl_node_heard(dl_node *node, const dl_beat *beat, dl_time now);
+/* What was wanted of a member is there, whole and checked. false: no longer wanted. */
+bool dl_node_got(dl_node *node, size_t member, dl_want want);
+/* … is there, and not to be used. */
+void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why);
+
+/* ---- what to do */
+
+dl_todo dl_node_next(dl_node *node, dl_time now);
+dl_want dl_node_wants(const dl_node *node, size_t member, dl_time now);
+bool dl_node_is_live(const dl_node *node, size_t member, dl_time now);
+/* Of dl_todo, in the order of names, this node with place DL_NODE_MAX among them; their number. */
+size_t dl_node_set(const dl_node *node, size_t out[DL_NODE_MAX + 1]);
+
+void dl_node_copied(dl_node *node, bool copied, uint64_t round, dl_time now);
+void dl_node_trained(dl_node *node, dl_time now);
+void dl_node_stepped(dl_node *node, bool stepped, dl_time now);
+void dl_node_published(dl_node *node, dl_time now);
+void dl_node_agreed(dl_node *node, dl_time now);
+
+#endif

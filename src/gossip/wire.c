@@ -1,0 +1,566 @@
+/* wire.c - see wire.h.
+ *
+ * One lock guards the node, the table of lines and everything in them that is not marked as the
+ * thread's own. A line's slots are written by its thread while the node wants an object of it, and
+ * read by the node's owner in the phases STEP and AGREE, in which nothing is wanted: so they need
+ * no lock, and a line is not taken away meanwhile.
+ *
+ * A line ends when its peer was silent for `patience`; where somebody still names its address it is
+ * tried again by a new one, with the keeper's next round. */
+#include "gossip/wire.h"
+
+#include "base/log.h"
+#include "base/thread.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINES = 2 * DL_NODE_MAX, KNOW_EVERY = 4, NOBODY = DL_NODE_MAX };
+
+#define QUICK (200 * DL_MILLISECOND) /* between heartbeats while somebody is waited for */
+#define ASK   (5 * DL_SECOND)        /* the longest a small question takes */
+
+typedef struct line {
+    dl_wire *wire;
+    pthread_t thread;
+    bool used, ended;
+    char address[DL_ADDRESS_MAX + 1];
+    size_t member; /* of the node; NOBODY: not known yet, or another line is its line now */
+    dl_contribution facts[2];
+    dl_contribution_data data[2];
+    uint64_t sent, received;
+
+    /* The thread's own: */
+    dl_store *store; /* aborted by others under the lock */
+    dl_slot *slot[2];
+    dl_life life;
+    dl_time heard, hear_at;
+    unsigned n_heard;
+    bool stranger; /* this node itself, or nobody that it takes */
+} line;
+
+struct dl_wire {
+    dl_wire_args a;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t keeper;
+    bool stopping, said; /* said: the heartbeat is as the node is */
+    line lines[LINES];
+    uint64_t sent, received; /* of lines that are gone */
+    dl_buf beat;             /* this node's, as text */
+    dl_store *home;          /* the keeper's */
+};
+
+void dl_wire_lock(dl_wire *w)
+{
+    pthread_mutex_lock(&w->lock);
+}
+
+void dl_wire_unlock(dl_wire *w)
+{
+    pthread_mutex_unlock(&w->lock);
+}
+
+void dl_wire_changed(dl_wire *w)
+{
+    w->said = false;
+    pthread_cond_broadcast(&w->changed);
+}
+
+void dl_wire_wait(dl_wire *w, dl_time until)
+{
+    const struct timespec t = {.tv_sec = until / DL_SECOND, .tv_nsec = until % DL_SECOND};
+    pthread_cond_timedwait(&w->changed, &w->lock, &t);
+}
+
+static dl_time soon(dl_time most)
+{
+    return dl_time_after(dl_clock_now(), most);
+}
+
+/* ---- what a line does, without the lock --------------------------------------------------- */
+
+/* Is somebody waited for who may come any moment? */
+static bool in_a_hurry(const dl_node *n)
+{
+    return n->phase == DL_PHASE_START || n->phase == DL_PHASE_LINGER;
+}
+
+/* Member i is reached by this line from here on; but for what another has brought of it. */
+static void take_over(line *l, size_t i)
+{
+    dl_wire *w = l->wire;
+    for (size_t k = 0; k < LINES; k++) {
+        line *other = &w->lines[k];
+        if (!other->used || other == l || other->member != i) continue;
+        if (w->a.node->members[i].got) return;
+        other->member = NOBODY;
+    }
+    l->member = i;
+}
+
+/* The peer's heartbeat: whose line is this? */
+static void take_beat(line *l, const dl_beat *beat)
+{
+    dl_wire *w = l->wire;
+    dl_wire_lock(w);
+    const size_t i = dl_node_heard(w->a.node, beat, dl_clock_now());
+    l->stranger = i == NOBODY;
+    l->life = beat->life;
+    if (l->stranger)
+        l->member = NOBODY;
+    else if (l->member != i)
+        l->member = NOBODY, take_over(l, i);
+    pthread_cond_broadcast(&w->changed);
+    dl_wire_unlock(w);
+}
+
+static diloco_status get_beat(dl_beat *out, dl_store *store, const char *key)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    diloco_status status = dl_store_get(store, &text, key, soon(ASK));
+    if (!status) status = dl_beat_read(out, text.data, text.len);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* Say there who we are. */
+static void make_known(line *l)
+{
+    dl_wire *w = l->wire;
+    unsigned char text[DL_BEAT_MAX];
+    dl_key key;
+    dl_wire_lock(w);
+    const size_t len = w->beat.len;
+    if (len) memcpy(text, w->beat.data, len);
+    dl_key_known(key, w->a.node->self.life.replica);
+    dl_wire_unlock(w);
+    if (len && dl_store_put(l->store, key, text, len, soon(ASK)))
+        dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
+               diloco_error_text());
+}
+
+static void add_line(dl_wire *w, const char *address);
+
+typedef struct known {
+    dl_key keys[DL_NODE_MAX];
+    size_t n;
+} known;
+
+static diloco_status found_known(void *context, const char *key, size_t len)
+{
+    known *k = context;
+    if (k->n == DL_NODE_MAX) return DILOCO_ECLOSED; /* enough */
+    if (len <= DL_BEAT_MAX) snprintf(k->keys[k->n++], sizeof(dl_key), "%s", key);
+    return DILOCO_OK;
+}
+
+/* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
+static void learn(dl_wire *w, dl_store *store)
+{
+    known k = {.n = 0};
+    dl_beat beat;
+    const diloco_status status = dl_store_list(store, "hb/", NULL, found_known, &k, soon(ASK));
+    if (status && status != DILOCO_ECLOSED) return;
+    for (size_t i = 0; i < k.n; i++)
+        if (!get_beat(&beat, store, k.keys[i])) add_line(w, beat.address);
+}
+
+/* false: the peer was silent for too long. */
+static bool hear(line *l)
+{
+    dl_beat beat;
+    dl_wire *w = l->wire;
+    const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
+    if (!get_beat(&beat, l->store, DL_KEY_BEAT)) {
+        take_beat(l, &beat);
+        l->heard = dl_clock_now();
+        if (l->n_heard % KNOW_EVERY == 0) make_known(l);
+        if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) learn(w, l->store);
+        l->n_heard++;
+    }
+    dl_wire_lock(w);
+    dl_time every = in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
+    if (every > w->a.heartbeat) every = w->a.heartbeat;
+    if (l->stranger) every = patience;
+    dl_wire_unlock(w);
+    l->hear_at = dl_time_after(now, every);
+    return now - l->heard < 2 * patience;
+}
+
+/* ---- fetching */
+
+typedef struct head {
+    unsigned char bytes[DL_CONTRIBUTION_HEADER];
+    size_t len;
+} head;
+
+static diloco_status take_head(void *context, const void *data, size_t len)
+{
+    head *h = context;
+    const size_t n = dl_size_min(len, sizeof h->bytes - h->len);
+    memcpy(h->bytes + h->len, data, n);
+    h->len += n;
+    return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+/* What was refused as foreign: is it of another round? */
+static dl_ignored why_foreign(line *l, const char *key, const dl_contribution_expect *e)
+{
+    head h = {.len = 0};
+    dl_contribution c;
+    const diloco_status status =
+        dl_store_read(l->store, key, (dl_sink){&h, NULL, take_head}, soon(ASK));
+    if ((status && status != DILOCO_ECLOSED) || dl_contribution_read_header(&c, h.bytes, h.len) ||
+        strcmp(c.run, e->run) != 0 || strcmp(c.life.replica, e->life.replica) != 0)
+        return DL_IGNORED_FOREIGN;
+    if (c.entry == e->entry) return DL_IGNORED_FOREIGN;
+    return c.entry < e->entry ? DL_IGNORED_OLD : DL_IGNORED_FUTURE;
+}
+
+static void key_of(dl_key key, dl_object object, uint64_t round, const dl_life *life)
+{
+    dl_key_contribution(key, round, life);
+    if (object == DL_OBJECT_MODEL) key[0] = 'a';
+}
+
+static diloco_status make_slot(line *l, int which, const dl_contribution_expect *e)
+{
+    if (l->slot[which]) return DILOCO_OK;
+    return dl_slot_create(&l->slot[which], dl_contribution_body_max(e->form, e->shape, false),
+                          NULL);
+}
+
+static bool is_ours_to_refuse(diloco_status status)
+{
+    return status == DILOCO_EPROTO || status == DILOCO_ENUMERIC || status == DILOCO_EDIFFERS;
+}
+
+/* Hand over what came, or say why not. */
+static void settle(line *l, dl_want want, diloco_status status, dl_ignored why,
+                   const dl_contribution *facts, const dl_contribution_data *data)
+{
+    dl_wire *w = l->wire;
+    const int which = want.object == DL_OBJECT_MODEL;
+    dl_wire_lock(w);
+    if (l->member != NOBODY && !status) {
+        l->facts[which] = *facts;
+        l->data[which] = *data;
+        dl_node_got(w->a.node, l->member, want);
+    } else if (l->member != NOBODY) {
+        dl_node_refused(w->a.node, l->member, want, why);
+    }
+    pthread_cond_broadcast(&w->changed);
+    dl_wire_unlock(w);
+}
+
+/* Wait where it is not there yet: the peer tells when it is. */
+static void wait_for_it(line *l, dl_time until)
+{
+    static const char *const folders[] = {"c/", "a/", "me/"};
+    if (until > l->hear_at) until = l->hear_at;
+    if (dl_store_wait(l->store, folders, 3, false, until) == DILOCO_ECLOSED) return;
+}
+
+static void fetch(line *l, dl_want want, const char *run)
+{
+    dl_wire *w = l->wire;
+    const int which = want.object == DL_OBJECT_MODEL;
+    dl_contribution facts;
+    dl_contribution_data data;
+    const char *reason = "";
+    dl_key key;
+    dl_contribution_expect e = dl_mix_expect(w->a.mix, want.object);
+    e.run = run;
+    e.entry = want.round;
+    e.life = l->life;
+    key_of(key, want.object, want.round, &l->life);
+    diloco_status status = make_slot(l, which, &e);
+    if (!status)
+        status = dl_contribution_fetch(&facts, &data, &reason, l->slot[which], l->store, key, &e,
+                                       want.until);
+    if (!status && facts.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
+        status = dl_fail(DILOCO_EPROTO, "%s: it is of no samples", key);
+    if (!status) {
+        settle(l, want, DILOCO_OK, 0, &facts, &data);
+    } else if (is_ours_to_refuse(status)) {
+        char text[512];
+        snprintf(text, sizeof text, "%s", diloco_error_text());
+        const dl_ignored why =
+            strcmp(reason, "foreign") ? DL_IGNORED_DAMAGED : why_foreign(l, key, &e);
+        dl_log(DILOCO_LOG_WARN, "not counted (%s): %s", dl_ignored_names[why], text);
+        settle(l, want, status, why, NULL, NULL);
+    } else {
+        wait_for_it(l, want.until);
+    }
+}
+
+/* ---- a line's life */
+
+static diloco_status open_store(line *l)
+{
+    dl_store *store;
+    DL_TRY(dl_store_open_peer(&store, l->address));
+    dl_wire_lock(l->wire);
+    l->store = store;
+    if (l->wire->stopping) dl_store_abort(store);
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}
+
+/* What is to be fetched now; with nothing, wait until there is, or until it is time to hear. */
+static dl_want next_want(line *l)
+{
+    dl_wire *w = l->wire;
+    const dl_node *n = w->a.node;
+    dl_want want = {.object = DL_OBJECT_NONE};
+    dl_wire_lock(w);
+    const dl_store_counters counts = dl_store_counts(l->store);
+    l->sent = counts.bytes_sent;
+    l->received = counts.bytes_received;
+    while (!w->stopping && dl_clock_now() < l->hear_at) {
+        if (l->member != NOBODY) want = dl_node_wants(n, l->member, dl_clock_now());
+        if (want.object) break;
+        dl_time until = l->hear_at;
+        if (in_a_hurry(n) && until > soon(QUICK)) until = soon(QUICK), l->hear_at = until;
+        dl_wire_wait(w, until);
+    }
+    dl_wire_unlock(w);
+    return want;
+}
+
+static void *live(void *context)
+{
+    line *l = context;
+    dl_wire *w = l->wire;
+    const diloco_status status = open_store(l);
+    l->heard = dl_clock_now();
+    while (!status) {
+        dl_wire_lock(w);
+        const bool over = w->stopping;
+        dl_wire_unlock(w);
+        if (over || (dl_clock_now() >= l->hear_at && !hear(l))) break;
+        const dl_want want = next_want(l);
+        if (want.object) fetch(l, want, w->a.node->self.run);
+    }
+    dl_wire_lock(w);
+    l->ended = true;
+    pthread_cond_broadcast(&w->changed);
+    dl_wire_unlock(w);
+    return NULL;
+}
+
+/* With the lock, and the thread over. */
+static void free_line(line *l)
+{
+    l->wire->sent += l->sent;
+    l->wire->received += l->received;
+    dl_store_close(l->store);
+    dl_slot_destroy(l->slot[0]);
+    dl_slot_destroy(l->slot[1]);
+    *l = (line){.used = false};
+}
+
+static void add_line(dl_wire *w, const char *address)
+{
+    line *room = NULL;
+    dl_wire_lock(w);
+    bool there = w->stopping || !strcmp(address, w->a.node->self.address);
+    for (size_t k = 0; k < LINES; k++) {
+        there |= w->lines[k].used && !strcmp(w->lines[k].address, address);
+        if (!w->lines[k].used) room = &w->lines[k];
+    }
+    if (!there && room) {
+        *room = (line){.wire = w, .used = true, .member = NOBODY};
+        snprintf(room->address, sizeof room->address, "%s", address);
+        if (dl_thread_start(&room->thread, live, room)) *room = (line){.used = false};
+    }
+    dl_wire_unlock(w);
+}
+
+/* ---- the keeper --------------------------------------------------------------------------- */
+
+/* Lines whose thread ended, unless somebody reads what they brought. */
+static void sweep(dl_wire *w)
+{
+    dl_wire_lock(w);
+    const dl_phase phase = w->a.node->phase;
+    const bool in_use = phase == DL_PHASE_STEP || phase == DL_PHASE_AGREE;
+    for (size_t k = 0; k < LINES && !in_use; k++) {
+        line *l = &w->lines[k];
+        if (!l->used || !l->ended) continue;
+        if (l->member != NOBODY && w->a.node->members[l->member].got) continue;
+        pthread_join(l->thread, NULL);
+        free_line(l);
+    }
+    dl_wire_unlock(w);
+}
+
+static void say(dl_wire *w)
+{
+    unsigned char text[DL_BEAT_MAX];
+    dl_wire_lock(w);
+    const bool new = !w->said;
+    dl_buf_clear(&w->beat);
+    const diloco_status status = dl_beat_write(&w->beat, &w->a.node->self);
+    const size_t len = status ? 0 : w->beat.len;
+    if (len) memcpy(text, w->beat.data, len);
+    w->said = true;
+    dl_wire_unlock(w);
+    if (!len || !new) return;
+    if (dl_store_put(w->home, DL_KEY_BEAT, text, len, DL_NEVER))
+        dl_log(DILOCO_LOG_WARN, "this node's heartbeat: %s", diloco_error_text());
+    else
+        w->a.tell(w->a.user, DL_KEY_BEAT);
+}
+
+/* The heartbeats of the other nodes of this machine. */
+static void look_beside(dl_wire *w)
+{
+    DIR *dir = opendir(w->a.beside);
+    if (!dir) return;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[DL_PATH_MAX + 64 + DL_REPLICA_MAX];
+        dl_buf text;
+        dl_beat beat;
+        if (!dl_replica_name_ok(entry->d_name)) continue;
+        snprintf(path, sizeof path, "%s/%s/served/run/" DL_KEY_BEAT, w->a.beside, entry->d_name);
+        dl_buf_init(&text, DL_BEAT_MAX);
+        if (!dl_file_read(&text, path) && !dl_beat_read(&beat, text.data, text.len))
+            add_line(w, beat.address);
+        dl_buf_deinit(&text);
+    }
+    closedir(dir);
+}
+
+/* Each address of swarm.bootstrap; the first that is none is an error. */
+static diloco_status bootstrap(dl_wire *w, bool check)
+{
+    dl_config_path all;
+    char address[DL_ADDRESS_MAX + 1], *rest = NULL;
+    snprintf(all, sizeof all, "%s", w->a.bootstrap);
+    for (char *one = strtok_r(all, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
+        DL_TRY(dl_peer_address(address, one, w->a.tls));
+        if (!check) add_line(w, address);
+    }
+    return DILOCO_OK;
+}
+
+static void *keep(void *context)
+{
+    dl_wire *w = context;
+    bool over = false;
+    while (!over) {
+        say(w);
+        sweep(w);
+        learn(w, w->home);
+        look_beside(w);
+        if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
+        dl_wire_lock(w);
+        dl_time until = soon(w->a.heartbeat);
+        if (in_a_hurry(w->a.node) && until > soon(QUICK)) until = soon(QUICK);
+        while (!w->stopping && w->said && dl_clock_now() < until)
+            dl_wire_wait(w, until);
+        over = w->stopping;
+        dl_wire_unlock(w);
+    }
+    return NULL;
+}
+
+/* ---- making and ending -------------------------------------------------------------------- */
+
+static void init_condition(dl_wire *w)
+{
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static diloco_status start(dl_wire *w)
+{
+    DL_TRY(bootstrap(w, true));
+    DL_TRY(dl_store_open(&w->home, w->a.home, false));
+    if (*w->a.link) DL_TRY(dl_store_set_link(w->a.link));
+    if (dl_thread_start(&w->keeper, keep, w))
+        return dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
+    return DILOCO_OK;
+}
+
+static void release(dl_wire *w)
+{
+    dl_store_close(w->home);
+    dl_buf_deinit(&w->beat);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args)
+{
+    *out = NULL;
+    dl_wire *w = calloc(1, sizeof *w);
+    if (!w) return dl_fail(DILOCO_ENOMEM, "no memory for lines to %d nodes", DL_NODE_MAX);
+    w->a = *args;
+    dl_buf_init(&w->beat, DL_BEAT_MAX);
+    init_condition(w);
+    const diloco_status status = start(w);
+    if (status)
+        release(w);
+    else
+        *out = w;
+    return status;
+}
+
+void dl_wire_destroy(dl_wire *w)
+{
+    if (!w) return;
+    dl_wire_lock(w);
+    w->stopping = true;
+    for (size_t k = 0; k < LINES; k++)
+        if (w->lines[k].used && w->lines[k].store) dl_store_abort(w->lines[k].store);
+    pthread_cond_broadcast(&w->changed);
+    dl_wire_unlock(w);
+    pthread_join(w->keeper, NULL);
+    for (size_t k = 0; k < LINES; k++)
+        if (w->lines[k].used) pthread_join(w->lines[k].thread, NULL), free_line(&w->lines[k]);
+    release(w);
+}
+
+/* ---- what the lines have ------------------------------------------------------------------ */
+
+static const line *line_of(const dl_wire *w, size_t member)
+{
+    for (size_t k = 0; k < LINES; k++)
+        if (w->lines[k].used && w->lines[k].member == member) return &w->lines[k];
+    return NULL;
+}
+
+dl_mix_input dl_wire_input(const dl_wire *w, size_t member)
+{
+    const line *l = line_of(w, member);
+    const int which = w->a.node->phase == DL_PHASE_AGREE;
+    DL_ASSERT(l); /* what was got stays until the step is over */
+    return (dl_mix_input){&l->facts[which], l->data[which]};
+}
+
+void dl_wire_address(char out[DL_ADDRESS_MAX + 1], const dl_wire *w, size_t member)
+{
+    const line *l = line_of(w, member);
+    snprintf(out, DL_ADDRESS_MAX + 1, "%s", l ? l->address : "");
+}
+
+void dl_wire_traffic(const dl_wire *w, uint64_t *sent, uint64_t *received)
+{
+    *sent = w->sent;
+    *received = w->received;
+    for (size_t k = 0; k < LINES; k++) {
+        *sent += w->lines[k].sent;
+        *received += w->lines[k].received;
+    }
+}

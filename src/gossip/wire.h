@@ -1,0 +1,51 @@
+/* wire.h - the lines of a node to the others: one thread an address, and one that keeps house.
+ *
+ *     keeper   says this node's heartbeat (me/beat.json); looks for addresses in what others put
+ *              under its hb/, in the nodes beside it on this machine, and in swarm.bootstrap
+ *     a line   makes this node known to its peer (hb/<name> there), hears its heartbeat and whom it
+ *              knows, and fetches what the node wants of it, each line by itself: so n peers with a
+ *              delay cost one delay, and one that stalls holds up no other
+ *
+ * Everything that a line brings is a stranger's: a heartbeat has at most DL_BEAT_MAX bytes, a list
+ * of known nodes is read up to DL_NODE_MAX, an object up to what its form needs, and only whole,
+ * checked ones are ever handed out. */
+#ifndef DL_GOSSIP_WIRE_H
+#define DL_GOSSIP_WIRE_H
+
+#include "gossip/mix.h"
+
+typedef struct dl_wire dl_wire;
+
+typedef struct dl_wire_args {
+    dl_node *node; /* touched only between dl_wire_lock and _unlock from dl_wire_create on */
+    const dl_mix *mix;
+    const char *home;      /* folder store of this node's own objects */
+    const char *beside;    /* folder of the nodes of this machine */
+    const char *bootstrap; /* addresses with commas; "" */
+    bool tls;              /* addresses without a scheme are https */
+    dl_time heartbeat;
+    const char *link; /* run.link: lines are seen through it, the own folder is not */
+    void (*tell)(void *user, const char *key); /* an own object has changed */
+    void *user;
+} dl_wire_args;
+
+/* All is borrowed. DILOCO_EINVAL: an address of bootstrap is none. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args);
+/* Whatever is under way is cut. NULL is fine. */
+void dl_wire_destroy(dl_wire *wire);
+
+void dl_wire_lock(dl_wire *wire);
+void dl_wire_unlock(dl_wire *wire);
+/* With the lock: the node has changed, so look what it wants now and say its heartbeat. */
+void dl_wire_changed(dl_wire *wire);
+/* With the lock: until a line has brought something, or then. */
+void dl_wire_wait(dl_wire *wire, dl_time until);
+
+/* With the lock: what came of a member, valid while the node's phase is STEP or AGREE. */
+dl_mix_input dl_wire_input(const dl_wire *wire, size_t member);
+/* With the lock: a member's address; "" when its line is gone. */
+void dl_wire_address(char out[DL_ADDRESS_MAX + 1], const dl_wire *wire, size_t member);
+/* With the lock: over all lines so far. */
+void dl_wire_traffic(const dl_wire *wire, uint64_t *sent, uint64_t *received);
+
+#endif
