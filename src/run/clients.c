@@ -23,6 +23,11 @@ size_t dl_clients_shards(const dl_config *c)
     return (size_t)(dl_config_federated(c) ? c->total_clients : c->replicas);
 }
 
+bool dl_clients_empty_momentum(const dl_config *c)
+{
+    return dl_config_federated(c) && c->plato_compat;
+}
+
 void dl_client_name_of(dl_client_name out, uint64_t client)
 {
     snprintf(out, sizeof(dl_client_name), "client%" PRIu64, client);

@@ -20,6 +20,9 @@ uint64_t dl_client_number(const char *name);                 /* 0: no client's n
 void dl_clients_sample(dl_roster *out, const dl_config *config, uint64_t entry);
 bool dl_clients_sampled(const dl_config *config, uint64_t entry, uint64_t client);
 
+/* Does a round of which nobody counts empty the outer momentum (server.diloco.plato_compat)? */
+bool dl_clients_empty_momentum(const dl_config *config);
+
 /* Why an entry of a federated run is void: its roster is not what the next entry asks, or it counts
  * a client that was not asked. NULL: it is not. `asked` is the roster it was open under. */
 const char *dl_clients_void_reason(const dl_config *config, const dl_entry *entry,

@@ -1,5 +1,6 @@
 /* decide.c - closing the open entry: what is to become of it (closing.h), drafting that, and
  * creating log/<e>. A draft is nothing until it is read back under its name (P5, P26). */
+#include "run/clients.h"
 #include "run/closing.h"
 #include "run/fold.h"
 #include "run/machine_parts.h"
@@ -147,8 +148,9 @@ static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
     case DL_VERDICT_COMMIT:
         return commit(m);
     case DL_VERDICT_ABORT:
-        return verdict->nobody && m->a.config->plato_compat ? draft_emptied(m, verdict->reason)
-                                                            : draft_abort(m, verdict->reason);
+        return verdict->nobody && dl_clients_empty_momentum(m->a.config)
+                   ? draft_emptied(m, verdict->reason)
+                   : draft_abort(m, verdict->reason);
     case DL_VERDICT_WAIT:
         return wait_until(m, verdict->until);
     case DL_VERDICT_WATCH:

@@ -384,7 +384,7 @@ static const char *members_void_reason(const dl_machine *m)
         return "it rejects contributions, and this run uses all that are valid";
     if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
         return "it names a combined update, and in this run everybody combines";
-    if (m->entry.emptied && !m->a.config->plato_compat)
+    if (m->entry.emptied && !dl_clients_empty_momentum(m->a.config))
         return "it empties the momentum, and this run keeps it";
     if (m->entry.combined.there && m->entry.combined.slices != slices)
         return "it names an update in other slices than this run's";

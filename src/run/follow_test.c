@@ -195,6 +195,23 @@ TEST(p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void)
     end_world(&w);
 }
 
+TEST(fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it)
+{
+    world w;
+    make_world(&w, 1);
+    w.config.plato_compat = true; /* of clients alone, and here are none */
+    dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
+    e.emptied = true;
+    e.result = dl_hash_bytes("emptied", 7);
+    write_entry(&w, &e);
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_CONTAINS("and this run keeps it", w.said);
+    CHECK_INT(0, w.asked[DL_ASK_COMPUTE]);
+    end_world(&w);
+}
+
 TEST(p7_a_contribution_that_the_store_damaged_voids_nothing)
 {
     world w;
@@ -432,6 +449,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           an_entry_of_another_format_version_stops_the_reader,
           p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void,
           p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void,
+          fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it,
           p7_a_contribution_that_the_store_damaged_voids_nothing,
           p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void,
           p7_a_step_that_is_not_finite_for_the_reader_is_disputed,
