@@ -3,7 +3,7 @@
 BUILD ?= build/release
 PREFIX ?= /usr/local
 
-.PHONY: all demo test torch bench claims attacks check soak format install deb clean
+.PHONY: all demo test torch bench claims attacks check fuzz soak format install deb clean
 
 all: packages-build
 	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
@@ -30,6 +30,9 @@ claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts
 
 attacks: all ## what members that lie can do: make attacks DATA=folder-of-texts [FLAGS=--hours=8]
 	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) --out build/attacks $(FLAGS)
+
+fuzz: packages-build packages-check ## ten minutes for every parser of outside bytes
+	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
 soak: packages-build packages-test packages-check all ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)

@@ -3,7 +3,18 @@
  * exception leaves this file. */
 #include "cli/toml.h"
 
-#define TOML_EXCEPTIONS 0
+/* Of some texts toml++ 3.3 asserts what it then checks as well ("[.x]"), and where NDEBUG is
+ * defined it lets the compiler assume it; of others (U+02DE behind a value) it says that they
+ * cannot be. Here it does neither: they are refused. */
+#undef NDEBUG
+#define TOML_ASSERT(expr) static_cast<void>(0)
+#define TOML_EXCEPTIONS   0
+#include <toml++/impl/forward_declarations.h>
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE return false
+#include <toml++/impl/unicode.h>
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>
 
 #include <algorithm>

@@ -94,6 +94,11 @@ TEST(broken_text_is_refused_with_its_place)
     CHECK_INT(2, error.at.line);
     CHECK(!dl_toml_walk("a = \"\xff\"\n", 8, note, &all, &error)); /* not UTF-8 */
     CHECK_INT(1, error.at.line);
+    /* Found by fuzzing: what toml++ takes for impossible. */
+    CHECK(!dl_toml_walk("a = 1\n[.x]\n", 11, note, &all, &error));
+    CHECK_INT(2, error.at.line);
+    CHECK(!dl_toml_walk("a = \xcb\x9e-1\n", 9, note, &all, &error));
+    CHECK_INT(1, error.at.line);
 }
 
 TEST_MAIN(tables_and_dotted_keys_become_dotted_names_in_the_order_of_the_text,

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,7 +20,8 @@ static void seal(unsigned char *header)
 }
 
 /* Expect what the header says of itself, so that the reader goes on to sizes and body. */
-static void fetch(const unsigned char *object, size_t size, const dl_contribution *told)
+static void fetch(const unsigned char *object, size_t size, const dl_contribution *told,
+                  const dl_public *key)
 {
     static const diloco_tensor tensors[] = {{"w", NULL, DILOCO_F32, DILOCO_PARAMETER, 1, {9}, 0},
                                             {"n", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {1}, 0},
@@ -47,6 +49,7 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
                                      .manifest = told->manifest,
                                      .shape = manifest.fragments[0],
                                      .form = &form,
+                                     .key = key,
                                      .packer = told->packing ? packer : NULL,
                                      .bound = 100,
                                      .tensors = &manifest};
@@ -59,13 +62,35 @@ static void fetch(const unsigned char *object, size_t size, const dl_contributio
     diloco_status status =
         dl_contribution_fetch(&facts, &got, &reason, slot, store, "c/fuzz", &expect, DL_NEVER);
     if (status && (*reason == 0 || got.len != 0)) abort();
-    if (!status &&
-        got.len != (told->packing ? told->unpacked_len : size - DL_CONTRIBUTION_HEADER - 10))
-        abort();
+    const size_t head = DL_CONTRIBUTION_HEADER + (key ? DL_CONTRIBUTION_PROOF : 0);
+    if (!status && got.len != (told->packing ? told->unpacked_len : size - head - 10)) abort();
     dl_slot_destroy(slot);
     dl_store_close(store);
     dl_codec_form_deinit(&form);
     dl_manifest_deinit(&manifest);
+}
+
+/* The same body, signed: what the reader then makes of it. */
+static void fetch_signed(const unsigned char *object, size_t size, const dl_contribution *told)
+{
+    static dl_signer *signer;
+    unsigned char with_proof[MOST + DL_CONTRIBUTION_PROOF];
+    char path[] = "/tmp/diloco-fuzz-XXXXXX/key.pem";
+    if (!DL_CRYPTO) return;
+    if (!signer) {
+        path[sizeof "/tmp/diloco-fuzz-XXXXXX" - 1] = '\0';
+        if (!mkdtemp(path)) abort();
+        path[sizeof "/tmp/diloco-fuzz-XXXXXX" - 1] = '/';
+        if (dl_signer_make(path) || dl_signer_open(&signer, path) || unlink(path)) abort();
+        path[sizeof "/tmp/diloco-fuzz-XXXXXX" - 1] = '\0';
+        rmdir(path);
+    }
+    dl_contribution c = *told;
+    unsigned char *body = with_proof + DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF;
+    const dl_span span = {body, size - DL_CONTRIBUTION_HEADER};
+    memcpy(body, object + DL_CONTRIBUTION_HEADER, span.len);
+    if (dl_contribution_sign(with_proof, &c, signer, &span, 1)) abort();
+    fetch(with_proof, size + DL_CONTRIBUTION_PROOF, &c, dl_signer_public(signer));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -78,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (dl_contribution_read_header(&c, object, size)) return 0;
     dl_contribution_write_header(again, &c);
     if (memcmp(again, object, sizeof again) != 0) abort();
-    fetch(object, size, &c);
+    fetch(object, size, &c, NULL);
     if (size > DL_CONTRIBUTION_HEADER) { /* and once with a body that fits */
         c.body = dl_digest_bytes(object + DL_CONTRIBUTION_HEADER, size - DL_CONTRIBUTION_HEADER);
         c.fragment = 0;
@@ -89,7 +114,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             size - DL_CONTRIBUTION_HEADER - (size > DL_CONTRIBUTION_HEADER + 10 ? 10 : 0);
         strcpy(c.codec, "f32");
         dl_contribution_write_header(object, &c);
-        fetch(object, size, &c);
+        fetch(object, size, &c, NULL);
+        fetch_signed(object, size, &c);
     }
     return 0;
 }
