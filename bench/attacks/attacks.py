@@ -153,7 +153,8 @@ def write_page(bench, page):
             "whose contributions are rewritten before they get their names (`tests/attack/hostile.c`). "
             "A cell is how far the shared model's validation loss ends above that of the same combiner "
             f"with eight honest members, in per cent; more than {BAND:g} is bold: the attack has "
-            "won. One seed a cell.", "",
+            "won. One seed a cell. A cell below 0 is no merit of a defence: the attack has shortened an "
+            "outer step that is too long for so short a run.", "",
             "\"mean, checks\" is the plain mean with " +
             ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ".", "",
             "| attack | what is sent |", "|---|---|"]

@@ -28,6 +28,7 @@ struct dl_driver {
     diloco_status failed;    /* guarded, with */
     char failure[1024];
     dl_store_counters traffic; /* guarded */
+    bool warned_apart;         /* of members that point apart: once */
     double loss;               /* guarded */
     dl_stops stops;            /* guarded */
     dl_trips trips;            /* guarded */

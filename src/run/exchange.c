@@ -30,6 +30,9 @@ static void take_traffic(dl_driver *d)
     d->received_before = c.bytes_received;
 }
 
+/* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
+static const double POINT_APART = 0.01;
+
 /* A robust combiner says what it bears; one that could not be used is warned about. */
 static void note_combiner(dl_driver *d, const dl_entry *entry)
 {
@@ -45,6 +48,25 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
              "and one hostile member decides it",
              (unsigned long long)entry->entry, entry->n_members, d->a.run->config.combiner);
     dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
+}
+
+/* Members that hardly agree: their mean is short, and who has which data is the first question. */
+static void note_similarity(dl_driver *d, const dl_entry *entry)
+{
+    const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
+    char text[512];
+    if (!(similarity < POINT_APART) || d->warned_apart || entry->n_members < 2) return;
+    d->warned_apart = true;
+    int len =
+        snprintf(text, sizeof text,
+                 "entry %llu: its members point apart (mean cosine %.3f); samples since their "
+                 "base:",
+                 (unsigned long long)entry->entry, similarity);
+    for (size_t i = 0; i < entry->n_members && len > 0 && (size_t)len < sizeof text; i++)
+        len +=
+            snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
+                     entry->members[i].life.replica, (unsigned long long)entry->members[i].samples);
+    dl_event_warn(d->a.record, &d->context, "similarity", text);
 }
 
 static void note_commit(dl_driver *d, const dl_note *n)
@@ -69,6 +91,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
            1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
            d->context.wait_s + d->context.exchange_s);
     note_combiner(d, n->entry);
+    note_similarity(d, n->entry);
 }
 
 /* Why, for whoever was rejected. */

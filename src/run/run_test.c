@@ -194,6 +194,34 @@ TEST(swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule)
     check_liar("centered_clip", "mem://centered", -2 + 8.0 / 27 + 64.0 / 729, 1e-4);
 }
 
+/* r0 and r1 want opposite ends. */
+static double pull_apart(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] += t->name[1] == '0' ? 1 : -2;
+    return 0;
+}
+
+TEST(swm31_members_that_point_apart_are_named_once_with_their_data)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://apart", "none");
+    toy_set_all(all, 2, "trainer.rounds", "3");
+    for (int r = 0; r < 2; r++)
+        all[r].step = pull_apart;
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_CONTAINS(
+        "its members point apart (mean cosine -1.000); samples since their base: r0 3 r1 3",
+        all[0].record);
+    const char *first = strstr(all[0].record, "\"similarity\"");
+    CHECK(first && !strstr(first + 1, "\"similarity\""));
+    free(all[0].record);
+}
+
 /* ---- LIB-20: two replicas, four steps, two entries, different data ------------------------- */
 
 typedef struct digests {
@@ -538,6 +566,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           one_replica_with_outer_sgd_of_lr_1_is_plain_training,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule,
+          swm31_members_that_point_apart_are_named_once_with_their_data,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,
