@@ -25,7 +25,7 @@ static diloco_status find_settings(dl_config *config, const dl_args *args)
     if (dl_args_has(args, DL_FLAG_PEER)) return dl_swarm_settings(config, args);
     if (dl_args_has(args, DL_FLAG_STORE))
         return dl_fail(DILOCO_EINVAL, "--store goes with --peer; a run with a log is its URL");
-    if (!args->target) return dl_fail(DILOCO_EINVAL, "a URL is missing: diloco join URL");
+    if (!args->target) return dl_fail(DILOCO_EINVAL, "join needs a URL; see diloco join --help");
     DL_TRY(dl_settings_of_run(config, args));
     if (!dl_swarm_is(config)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
