@@ -137,9 +137,9 @@ def exchanged(matrix, rng, cell, fixed, wanted, accepts):
 
 
 def with_more(matrix, rng, cell, fixed, wanted, accepts):
-    """The best of a few such cells, each exchanged again in the light of its other values."""
+    """The best of some such cells, each exchanged again in the light of its other values."""
     tries = []
-    for _ in range(3):
+    for _ in range(10):
         other = exchanged(matrix, rng, cell, fixed, wanted, accepts)
         tries += [other, exchanged(matrix, rng, other, fixed, wanted, accepts)]
     return max(tries, key=lambda c: sum(p in wanted for p in pairs_of(c)))
