@@ -108,8 +108,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_MEMBERS] = {"--members", "FILE", NULL,
                          "let in who has one of these keys, as of run.members, without a token"},
     [DL_FLAG_JOIN_LINE] = {"--join", "RUN", NULL,
-                           "print what a second machine needs to take part in this run, token "
-                           "included; TLS and token are made where they are not given"},
+                           "print the line that lets a second machine in; makes TLS and a token"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)
