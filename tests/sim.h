@@ -67,7 +67,6 @@ enum {
     X(BOAST, "movements that a liar made too long")                                                \
     X(JUDGED, "contributions rejected by a commit")                                                \
     X(BANNED, "replicas banned")                                                                   \
-    X(BACK, "members that had been banned before")                                                 \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
     X(REJECT, "contributions refused")                                                             \
