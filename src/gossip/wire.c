@@ -169,6 +169,16 @@ static void learn(dl_wire *w, dl_store *store)
         if (!get_beat(&beat, store, k.keys[i])) add_line(w, beat.address);
 }
 
+/* Is there something to fetch of the peer? */
+static bool is_wanted(line *l)
+{
+    dl_wire_lock(l->wire);
+    const bool is =
+        l->member != NOBODY && dl_node_wants(l->wire->a.node, l->member, dl_clock_now()).object;
+    dl_wire_unlock(l->wire);
+    return is;
+}
+
 /* false: the peer was silent for too long. */
 static bool hear(line *l)
 {
@@ -178,9 +188,11 @@ static bool hear(line *l)
     if (!get_beat(&beat, l->store, DL_KEY_BEAT)) {
         take_beat(l, &beat);
         l->heard = dl_clock_now();
-        if (l->n_heard % KNOW_EVERY == 0) make_known(l);
-        if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) learn(w, l->store);
-        l->n_heard++;
+        if (!is_wanted(l)) { /* an exchange comes first */
+            if (l->n_heard % KNOW_EVERY == 0) make_known(l);
+            if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) learn(w, l->store);
+            l->n_heard++;
+        }
     }
     dl_wire_lock(w);
     dl_time every = in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
