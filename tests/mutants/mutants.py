@@ -24,10 +24,11 @@ Mutant = namedtuple("Mutant", "name rule bug edits way", defaults=["allgather"])
 MUTANTS = [
     Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
         ("src/run/decide.c", """    case DL_VERDICT_ABORT:
-        return verdict->nobody && m->a.config->plato_compat ? draft_emptied(m, verdict->reason)
-                                                            : draft_abort(m, verdict->reason);
+        return verdict->nobody && dl_clients_empty_momentum(m->a.config)
+                   ? draft_emptied(m, verdict->reason)
+                   : draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
-        if (verdict->nobody && m->a.config->plato_compat) return draft_emptied(m, verdict->reason);
+        if (verdict->nobody && dl_clients_empty_momentum(m->a.config)) return draft_emptied(m, verdict->reason);
         dl_draft_abort(&m->draft, &(dl_draft_source){.args = &m->a, .known = &m->known, .silent = m->silent}, verdict->reason);
         dl_pace_fold(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
         dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
@@ -83,7 +84,7 @@ MUTANTS = [
         ("src/run/gather.c", "const bool banned = m->n_put < dl_bans_until(",
          "const bool banned = UINT64_MAX == dl_bans_until(")]),
     Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
-        ("src/run/contribution.c", "if (!dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
+        ("src/run/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
     Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
         ("src/run/machine.c", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
