@@ -56,8 +56,8 @@ static diloco_run *open_run(const char *folder, const char *offload, float *w)
     return run;
 }
 
-/* Trains a run to its end; *most: the largest mean over a rotation of what was in memory between
- * steps. */
+/* Trains a run to its end; *most: the largest mean over a rotation of what it had in memory
+ * between steps, beside what was there before it. */
 static dl_hash train(const char *folder, const char *offload, size_t *most)
 {
     static float w[P * N];
@@ -65,12 +65,13 @@ static dl_hash train(const char *folder, const char *offload, size_t *most)
     *most = 0;
     for (size_t i = 0; i < P * N; i++)
         w[i] = (float)(i % 1000) / 1000;
+    const size_t before = in_memory("VmRSS:");
     diloco_run *run = open_run(folder, offload, w);
     while (!diloco_run_done(run)) {
         for (size_t i = 0; i < P * N; i++)
             w[i] -= 1e-3f * w[i];
         CHECK_OK(diloco_step(run, &(diloco_step_report){.loss = 1, .samples = 1, .tokens = 1}));
-        sum += in_memory("VmRSS:");
+        sum += in_memory("VmRSS:") - before;
         if (++n % H) continue;
         if (sum / H > *most) *most = sum / H;
         sum = 0;
