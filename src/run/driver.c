@@ -70,7 +70,7 @@ static diloco_status take(dl_driver *d, uint64_t entry)
     return status;
 }
 
-static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s)
+static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)
 {
     const dl_schedule *s = &d->pace.schedule;
     static const char *const takes[] = {
@@ -81,7 +81,7 @@ static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s)
                                   .fragment = a->take.fragment,
                                   .takes = takes[a->how],
                                   .overlap = s->delay - s->early,
-                                  .proposed = dl_trips_overlap(&d->trips),
+                                  .proposed = proposed,
                                   .wait_s = waited_s};
     if (s->delay) dl_event_adopt(d->a.record, d->a.self.replica, &facts);
 }
@@ -91,10 +91,11 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_adopted adopted;
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
+    const uint64_t proposed = dl_trips_overlap(&d->trips);
     atomic_store(&d->was_taken, true); /* the next may be put */
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
-    if (done) note_adoption(d, &adopted, waited_s);
+    if (done) note_adoption(d, &adopted, waited_s, proposed);
 }
 
 static void jump(dl_driver *d)
