@@ -228,7 +228,6 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
 {
     DL_TRY(dl_exec_make_slot(x, ask->slot));
-    DL_TRY(make_ready(x, f));
     f->slot = x->slots[ask->slot];
     f->data = &x->held[ask->slot];
     f->expect = expectation(x, ask);
@@ -321,6 +320,8 @@ static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
     dl_fetchers *f = x->fetchers;
     const dl_time began = dl_clock_now();
     f->until = until;
+    for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
+        DL_TRY(make_ready(x, &f->at[i]));
     DL_TRY(prepare(x, &f->at[0], ask, until));
     f->n_busy = 1;
     for (size_t i = 0; i < ask->n_ahead && f->n_busy < f->n; i++) {
