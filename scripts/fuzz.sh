@@ -8,7 +8,7 @@ cmake -S . -B build/fuzz -G Ninja -DDILOCO_FUZZ=ON -DDILOCO_TESTS=OFF -DDILOCO_B
     -DDILOCO_SANITIZE=address,undefined >/dev/null
 for source in tests/fuzz/*_fuzz.c; do
     name=$(basename "$source" .c)
-    cmake --build build/fuzz --target "$name" | tail -n 1
+    cmake --build build/fuzz --target "$name" >build/fuzz/build.log || { cat build/fuzz/build.log; exit 1; }
     corpus=build/fuzz/corpus/$name
     mkdir -p "$corpus"
     [ ! -d "tests/fuzz/seeds/$name" ] || cp -n tests/fuzz/seeds/"$name"/* "$corpus"
