@@ -25,6 +25,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_QUIET] = {"--quiet", NULL, NULL, "no progress, only errors"},
     [DL_FLAG_VERBOSE] = {"--verbose", NULL, NULL, "also what the library has to say"},
     [DL_FLAG_MOVED] = {"--moved", "E", NULL, "what entry E moved each tensor by, instead"},
+    [DL_FLAG_TRAFFIC] = {"--traffic", NULL, NULL,
+                         "what each commit moved, by the replicas' records, instead"},
     [DL_FLAG_FROM] = {"--from", "E", NULL, "first entry to show"},
     [DL_FLAG_PROMPT] = {"--prompt", "TEXT", NULL, "text to go on from"},
     [DL_FLAG_TOKENS] = {"--tokens", "N", NULL, "tokens to sample (default 200)"},

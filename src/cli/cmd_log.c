@@ -1,4 +1,6 @@
-/* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor. */
+/* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor; or
+ * what they cost to move (log_traffic.c). */
+#include "cli/log_traffic.h"
 #include "cli/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
@@ -127,7 +129,14 @@ diloco_status dl_cmd_log(const dl_args *args)
     DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "show"));
-    if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
+    const bool moved = dl_args_has(args, DL_FLAG_MOVED),
+               traffic = dl_args_has(args, DL_FLAG_TRAFFIC);
+    if (moved && traffic)
+        return dl_fail(DILOCO_EINVAL, "--moved and --traffic are two answers; ask for one");
+    if (dl_args_has(args, DL_FLAG_COST) && !traffic)
+        return dl_fail(DILOCO_EINVAL, "--cost goes with --traffic");
+    if (moved) return print_moved(args, store);
+    if (traffic) return dl_log_traffic(args, store, from);
     return diloco_log_walk(store, from, dl_args_has(args, DL_FLAG_JSON) ? print_json : print_line,
                            NULL);
 }

@@ -36,7 +36,7 @@ typedef struct dl_plan_question {
  * the store and the training say. */
 DL_MUST_CHECK diloco_status dl_plan_ask(dl_plan_question *out, const dl_args *args);
 
-/* plan_prices.c: a price table; DILOCO_EINVAL with file:line:column. */
+/* plan_prices.c: a price table, of `log` too; DILOCO_EINVAL with file:line:column. */
 DL_MUST_CHECK diloco_status dl_plan_prices(dl_prices *out, const char *path);
 
 /* plan_measure.c: seconds of a step of this CONFIG on this machine, as one of run.local_replicas.

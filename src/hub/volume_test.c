@@ -1,7 +1,58 @@
-/* volume_test.c - what a run moves through a hub is what P19 says, HTTP included. */
+/* volume_test.c - what a run moves through a hub is what P19 says, HTTP included, and takes no more
+ * requests than it has to. */
 #include "volume.h"
 
-#include "hub/hub.h"
+#include "hub/server.h"
+#include <diloco/log.h>
+
+#include <inttypes.h>
+
+/* What the hub was asked for, as it logs it: contributions and combined updates, by entry. */
+typedef struct asked {
+    pthread_mutex_t lock;
+    unsigned puts[VOLUME_ENTRIES][VOLUME_CREW], gets[VOLUME_ENTRIES];
+    unsigned combined_puts[VOLUME_ENTRIES], combined_gets[VOLUME_ENTRIES];
+} asked;
+
+static asked requests = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void note_request(void *user, diloco_log_level level, const char *line)
+{
+    asked *a = user;
+    char method[8], folder;
+    unsigned replica, status;
+    uint64_t e;
+    (void)level;
+    if (sscanf(line, "%7s /run/%c/%10" SCNu64 "/r%u.%*u %u", method, &folder, &e, &replica,
+               &status) != 5 ||
+        e >= VOLUME_ENTRIES || replica >= VOLUME_CREW)
+        return;
+    pthread_mutex_lock(&a->lock);
+    const bool puts = !strcmp(method, "PUT"), gets = !strcmp(method, "GET");
+    if (folder == 'c') {
+        a->puts[e][replica] += puts;
+        a->gets[e] += gets;
+    } else if (folder == 'x') {
+        a->combined_puts[e] += puts;
+        a->combined_gets[e] += gets;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* Of each entry but the first, before which replicas join: one upload a replica; with allgather as
+ * many downloads as there are others, and its own read back (P8); with a leader one, and the leader
+ * all. */
+static void check_requests(const asked *a, dl_way way)
+{
+    const unsigned n = VOLUME_CREW;
+    for (int e = 1; e < VOLUME_ENTRIES; e++) {
+        for (int i = 0; i < VOLUME_CREW; i++)
+            CHECK_INT(1, a->puts[e][i]);
+        CHECK_INT(way == DL_WAY_LEADER ? n : n * (n - 1 + 1), a->gets[e]);
+        CHECK_INT(way == DL_WAY_LEADER ? 1 : 0, a->combined_puts[e]);
+        CHECK_INT(way == DL_WAY_LEADER ? n : 0, a->combined_gets[e]);
+    }
+}
 
 static void check_through_hub(dl_way way)
 {
@@ -9,12 +60,17 @@ static void check_through_hub(dl_way way)
     char url[300];
     const dl_hub_options options = {.dir = scratch_path(dl_way_names[way]),
                                     .listen = "127.0.0.1:0"};
+    requests = (asked){.lock = PTHREAD_MUTEX_INITIALIZER};
+    diloco_log_set(note_request, &requests, DILOCO_LOG_DEBUG);
     CHECK_OK(dl_hub_start(&hub, &options));
     snprintf(url, sizeof url, "%s/run", dl_hub_url(hub));
     check_volume(url, way, "f32");
     dl_hub_stop(hub, dl_time_after(dl_clock_now(), DL_SECOND), NULL);
+    diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
+    check_requests(&requests, way);
 }
 
+/* STO-11 */
 TEST(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says)
 {
     check_through_hub(DL_WAY_ALLGATHER);
@@ -25,5 +81,66 @@ TEST(p19_what_a_leader_saves_is_what_the_formula_says)
     check_through_hub(DL_WAY_LEADER);
 }
 
+/* ---- between two entries */
+
+typedef struct between {
+    dl_hub *hub;
+    atomic_uint n;        /* requests that have ended, heartbeats apart */
+    unsigned at_first;    /* … when the first step of the round began */
+    unsigned steps, seen; /* of this life; rounds that were looked at */
+} between;
+
+static void count_request(void *user, diloco_log_level level, const char *line)
+{
+    between *b = user;
+    (void)level;
+    if (strstr(line, " /run") && !strstr(line, "/hb/")) atomic_fetch_add(&b->n, 1);
+}
+
+/* What of the exchange has been answered may not have ended yet. */
+static unsigned counted(between *b)
+{
+    while (atomic_load(&b->hub->in_flight))
+        usleep(1000);
+    return atomic_load(&b->n);
+}
+
+enum { BETWEEN_STEPS = 5, BETWEEN_ROUNDS = 3 };
+
+static double look_and_step(toy *t, const diloco_run_info *now)
+{
+    between *b = t->user;
+    const unsigned k = b->steps++ % BETWEEN_STEPS, n = counted(b);
+    if (k == 0) b->at_first = n;
+    CHECK_INT(b->at_first, n); /* nothing since the last entry */
+    b->seen += k == BETWEEN_STEPS - 1;
+    return toy_step(t, now);
+}
+
+/* STO-10 */
+TEST(between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
+{
+    static toy one;
+    static between b;
+    char url[300];
+    const dl_hub_options options = {.dir = scratch_path("between"), .listen = "127.0.0.1:0"};
+    diloco_log_set(count_request, &b, DILOCO_LOG_DEBUG);
+    CHECK_OK(dl_hub_start(&b.hub, &options));
+    snprintf(url, sizeof url, "%s/run", dl_hub_url(b.hub));
+    toy_crew(&one, 1, url, "none");
+    toy_set_all(&one, 1, "trainer.local_steps_per_round", "5");
+    toy_set_all(&one, 1, "trainer.rounds", "3");
+    one.step = look_and_step;
+    one.step_us = 30000; /* heartbeats come in between */
+    one.user = &b;
+    toy_live(&one);
+    TOY_OK(one);
+    CHECK_INT(BETWEEN_ROUNDS, b.seen);
+    CHECK(b.n > 3 * BETWEEN_ROUNDS); /* and asks when an entry is due */
+    dl_hub_stop(b.hub, dl_time_after(dl_clock_now(), DL_SECOND), NULL);
+    diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
+}
+
 TEST_MAIN(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says,
-          p19_what_a_leader_saves_is_what_the_formula_says)
+          p19_what_a_leader_saves_is_what_the_formula_says,
+          between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)

@@ -205,6 +205,33 @@ TEST(p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on)
     dl_entry_deinit(&t.owner);
 }
 
+/* Whoever comes late, by seconds or by minutes, finds the first entry closed by the rule: all, or
+ * the least that may begin. */
+TEST(sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy)
+{
+    static const int starts[] = {0, 60, 600};
+    for (int least = 0; least < 2; least++) {
+        table t;
+        int closed = 0;
+        begin(&t);
+        t.control.entry = 0;
+        t.control.roster.n = 0;
+        option(&t, "run.replicas", "3");
+        if (least) option(&t, "run.min_replicas", "2");
+        if (least) option(&t, "run.start_timeout", "120");
+        t.c.began = 0;
+        for (int now = 0; now <= 700 && !closed; now++) {
+            for (int i = 0; i < 3; i++)
+                if (now == starts[i]) there(&t, i, i);
+            const dl_verdict v = look(&t, now);
+            CHECK(v.kind == DL_VERDICT_WAIT || v.kind == DL_VERDICT_COMMIT); /* never an abort */
+            if (v.kind == DL_VERDICT_COMMIT) closed = now;
+        }
+        CHECK_INT(least ? 120 : 600, closed);
+        dl_entry_deinit(&t.owner);
+    }
+}
+
 TEST(p9_the_first_entry_never_closes_with_fewer_than_min_replicas)
 {
     table t;
@@ -318,6 +345,7 @@ TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
           p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries,
           p9_an_entry_that_all_have_passed_aborts_at_once,
           p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on,
+          sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy,
           p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
           p10_wait_never_waits_for_the_silent_and_names_them,
           p10_commit_partial_commits_with_a_quorum_of_the_roster, p10_abort_aborts_whoever_is_there,

@@ -49,8 +49,8 @@ struct dl_driver {
     bool moved;               /* something happened since the last WAIT: look soon */
     dl_event_context context; /* of the record's next lines */
     dl_time waited, entry_began;
-    uint64_t sent_before, received_before;
-    double deadline_s; /* as the last contribution's derived itself */
+    dl_store_counters told; /* of `traffic`, by the last commit's line */
+    double deadline_s;      /* as the last contribution's derived itself */
     dl_time unreachable_since, pause;
 };
 

@@ -236,6 +236,8 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_f64(&j, "weight_divergence", facts->outer.divergence);
     dl_json_u64(&j, "bytes_sent", c->bytes_sent);
     dl_json_u64(&j, "bytes_received", c->bytes_received);
+    dl_json_u64(&j, "requests_read", c->requests_read);
+    dl_json_u64(&j, "requests_write", c->requests_write);
     if (entry->simulated_s > 0) dl_json_f64(&j, "simulated_s", entry->simulated_s);
     dl_json_f64(&j, "wait_s", c->wait_s);
     dl_json_f64(&j, "exchange_s", c->exchange_s);

@@ -43,7 +43,8 @@ typedef struct dl_event_context {
     const char *codec;
     double wait_s, exchange_s, deadline_s;
     dl_store_speed speed;
-    uint64_t bytes_sent, bytes_received; /* since the last commit's line */
+    uint64_t bytes_sent, bytes_received;    /* since the last commit's line */
+    uint64_t requests_read, requests_write; /* likewise, as a provider bills them */
     uint64_t step;
 } dl_event_context;
 

@@ -24,10 +24,11 @@ static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait fo
 static void take_traffic(dl_driver *d)
 {
     const dl_store_counters c = d->traffic;
-    d->context.bytes_sent = c.bytes_sent - d->sent_before;
-    d->context.bytes_received = c.bytes_received - d->received_before;
-    d->sent_before = c.bytes_sent;
-    d->received_before = c.bytes_received;
+    d->context.bytes_sent = c.bytes_sent - d->told.bytes_sent;
+    d->context.bytes_received = c.bytes_received - d->told.bytes_received;
+    d->context.requests_read = c.billed_reads - d->told.billed_reads;
+    d->context.requests_write = c.billed_writes - d->told.billed_writes;
+    d->told = c;
 }
 
 /* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */

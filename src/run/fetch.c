@@ -99,6 +99,8 @@ dl_store_counters dl_exec_traffic(const dl_exec *x)
         all.bytes_sent += c.bytes_sent;
         all.bytes_received += c.bytes_received;
         all.n_get += c.n_get;
+        all.billed_reads += c.billed_reads;
+        all.billed_writes += c.billed_writes;
     }
     return all;
 }

@@ -57,7 +57,7 @@ static void unescape(char *text)
 
 static bool is_known(const dl_bucket *b, const char *name)
 {
-    static const char *const common[] = {"endpoint", "ca", "pin", "part_mib", "parallel"};
+    static const char *const common[] = {"endpoint", "ca", "pin", "part_mib", "parallel", "halves"};
     for (size_t i = 0; i < sizeof common / sizeof *common; i++)
         if (!strcmp(name, common[i])) return true;
     for (const char *const *own = b->dialect->options; *own; own++)
@@ -99,6 +99,15 @@ static diloco_status read_number(const dl_bucket *b, size_t *out, const char *na
                        b->dialect->scheme, b->bucket, name, text, max);
     *out = value;
     return DILOCO_OK;
+}
+
+static diloco_status read_switch(const dl_bucket *b, bool *out, const char *name)
+{
+    const char *text = dl_bucket_option(b, name);
+    *out = text && !strcmp(text, "yes");
+    if (!text || *out || !strcmp(text, "no")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s://%s: %s=%.40s is neither yes nor no", b->dialect->scheme,
+                   b->bucket, name, text);
 }
 
 /* bucket[/prefix][?options], cut in place. */
@@ -146,6 +155,7 @@ diloco_status dl_bucket_begin(dl_bucket *b, const dl_dialect *dialect, const cha
     DL_TRY(parse(b));
     DL_TRY(read_number(b, &part_mib, "part_mib", PART_MIB_MAX));
     DL_TRY(read_number(b, &b->parallel, "parallel", DL_WEB_WIDTH));
+    DL_TRY(read_switch(b, &b->halves, "halves"));
     b->part_bytes = part_mib << 20;
     dl_web_options options = {.ca_file = dl_bucket_option(b, "ca"),
                               .pin = dl_bucket_option(b, "pin")};
@@ -163,11 +173,9 @@ void dl_bucket_close(void *self)
     free(b->text);
 }
 
-void dl_bucket_traffic(const void *self, uint64_t *sent, uint64_t *received)
+void dl_bucket_traffic(const void *self, dl_store_counters *counts)
 {
-    dl_web_traffic t = dl_web_counts(((const dl_bucket *)self)->web);
-    *sent = t.sent;
-    *received = t.received;
+    dl_web_tell_traffic(counts, ((const dl_bucket *)self)->web);
 }
 
 /* ---- one request */
@@ -278,6 +286,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     x->body = a->r->body;
     x->n_body = a->r->n_body;
     x->patience = a->r->patience;
+    x->lists = a->r->lists;
     return a->b->dialect->dress(a->b, x, a->r);
 }
 
@@ -372,7 +381,7 @@ diloco_status dl_bucket_create(void *self, const char *key, const dl_span *spans
 {
     dl_bucket *b = self;
     *taken = false;
-    return dl_bulk_is(b, spans, n_spans)
+    return b->halves || dl_bulk_is(b, spans, n_spans)
                ? dl_bulk_publish(b, key, spans, n_spans, taken, until)
                : dl_bucket_put_small(b, key, spans, n_spans, taken, until);
 }
@@ -525,7 +534,7 @@ static diloco_status fetch_page(page *p, const char *prefix, const char *after, 
 {
     dl_bucket *b = p->b;
     char whole[DL_BUCKET_NAME + 8], behind[DL_BUCKET_NAME + 8], marker[DL_BUCKET_NAME];
-    dl_bucket_request r = {.method = "GET"};
+    dl_bucket_request r = {.method = "GET", .lists = true};
     snprintf(whole, sizeof whole, "%s%s", b->prefix, prefix);
     if (after) snprintf(behind, sizeof behind, "%s%s", b->prefix, after);
     strcpy(marker, p->marker);
@@ -569,7 +578,8 @@ static diloco_status show(void *context, dl_bucket *b, const char *name,
     bool there = true;
     if (!dl_store_key_ok(name)) return DILOCO_OK; /* hidden, or not ours */
     if (l->after && strcmp(name, l->after) <= 0) return DILOCO_OK;
-    if (size == DL_POINTER_BYTES) DL_TRY(dl_bulk_size(b, name, entry->tag, &size, &there, until));
+    if (size == DL_POINTER_BYTES || (b->halves && size < DL_POINTER_BYTES))
+        DL_TRY(dl_bulk_size(b, name, entry->tag, &size, &there, until));
     return there ? l->found(l->context, name, size) : DILOCO_OK;
 }
 

@@ -5,7 +5,8 @@
  *
  *     scheme://bucket[/prefix][?option=value&…]
  *
- * with options endpoint, ca (a PEM file), pin (web.h), part_mib, parallel and the dialect's own.
+ * with options endpoint, ca (a PEM file), pin (web.h), part_mib, parallel, halves and the dialect's
+ * own.
  * Nothing secret stands in a url: one with userinfo is refused, credentials come from where
  * each provider's own tools take them (docs/stores.md). */
 #ifndef DL_STORE_BUCKET_H
@@ -32,7 +33,8 @@ typedef struct dl_bucket_request {
     const dl_span *body;
     size_t n_body;
     bool bulk;        /* a piece of a big object: may go unsigned, where TLS guards it */
-    dl_time patience; /* as in web.h */
+    dl_time patience; /* as in web.h, and so is */
+    bool lists;
 } dl_bucket_request;
 
 /* Where a listing's XML has what. */
@@ -77,6 +79,7 @@ struct dl_bucket {
     size_t n_options;
     char label[DL_BUCKET_NAME];    /* "s3://bucket/prefix", for people */
     size_t part_bytes, parallel;   /* of big objects and ranged reads */
+    bool halves;                   /* the store shows objects that are still being written */
     int64_t skew_s;                /* the service's clock minus ours, once that mattered */
     int64_t expires;               /* of the credentials, on the service's clock; 0: never */
     bool stale;                    /* they were refused as expired */
@@ -140,7 +143,7 @@ diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time 
 diloco_status dl_bucket_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                              void *context, dl_time until);
 diloco_status dl_bucket_remove(void *self, const char *key, dl_time until);
-void dl_bucket_traffic(const void *self, uint64_t *sent, uint64_t *received);
+void dl_bucket_traffic(const void *self, dl_store_counters *counts);
 void dl_bucket_close(void *self);
 
 #define DL_BUCKET_PAUSE_MIN (500 * DL_MILLISECOND)

@@ -11,6 +11,11 @@
  *  3. bytes that would be taken for a pointer are themselves stored by pointer;
  *  4. a listing shows the keys, with the true lengths, and never .b/ (no key begins with a dot).
  *
+ * Where the store shows objects that are still being written (option halves), everything that is
+ * created is published so, however small: 128 bytes, or fewer that may become a pointer, are
+ * nothing until they are one. What replaces (heartbeats) may be seen in halves there, and harms
+ * nobody.
+ *
  * Whoever loses the race removes what it uploaded; who dies before publishing leaves it to a
  * later open, a day afterwards. */
 #include "store/bucket_bulk.h"
@@ -87,6 +92,13 @@ bool dl_pointer_read(dl_pointer *out, const void *data, size_t len)
     return true;
 }
 
+/* May these bytes, too few, still become a pointer? */
+static bool may_become_pointer(const void *data, size_t len)
+{
+    const size_t seen = dl_size_min(len, sizeof MAGIC - 1);
+    return len < DL_POINTER_BYTES && (seen == 0 || memcmp(data, MAGIC, seen) == 0);
+}
+
 static void name_of(char name[NAME_MAX_BYTES], const char *key, const dl_pointer *pointer)
 {
     size_t at = (size_t)sprintf(name, FOLDER "%.*s/", DL_KEY_MAX, key);
@@ -109,6 +121,8 @@ static diloco_status looked(void *context, dl_bucket *b, dl_web_exchange *x)
         return dl_fail(DILOCO_EPROTO, "%s: a part came without its place", x->what);
     look->is_pointer = x->status != 416 && total == x->text.len &&
                        dl_pointer_read(&look->pointer, x->text.data, x->text.len);
+    look->half = b->halves && (x->status == 416 || (total == x->text.len &&
+                                                    may_become_pointer(x->text.data, x->text.len)));
     return DILOCO_OK;
 }
 
@@ -129,12 +143,17 @@ static size_t total_len(const dl_span *spans, size_t n_spans)
     return total;
 }
 
+static bool is_long(const dl_bucket *b, size_t len)
+{
+    return len > 2 * b->part_bytes;
+}
+
 bool dl_bulk_is(const dl_bucket *b, const dl_span *spans, size_t n_spans)
 {
     size_t total = total_len(spans, n_spans);
     unsigned char bytes[DL_POINTER_BYTES];
     dl_pointer pointer;
-    if (total != DL_POINTER_BYTES) return total > 2 * b->part_bytes;
+    if (total != DL_POINTER_BYTES) return is_long(b, total);
     for (size_t i = 0, at = 0; i < n_spans; at += spans[i++].len)
         if (spans[i].len) memcpy(bytes + at, spans[i].data, spans[i].len);
     return dl_pointer_read(&pointer, bytes, sizeof bytes);
@@ -175,7 +194,8 @@ diloco_status dl_bulk_publish(dl_bucket *b, const char *key, const dl_span *span
     }
     DL_TRY(describe(&pointer, spans, n_spans));
     name_of(name, key, &pointer);
-    DL_TRY(b->dialect->upload(b, name, spans, n_spans, until));
+    DL_TRY(is_long(b, pointer.len) ? b->dialect->upload(b, name, spans, n_spans, until)
+                                   : dl_bucket_put_small(b, name, spans, n_spans, NULL, until));
     dl_pointer_write(bytes, &pointer);
     DL_TRY(dl_bucket_put_small(b, key, &(dl_span){bytes, sizeof bytes}, 1, taken, until));
     return taken && *taken ? settle_race(b, key, name, &pointer, taken, until) : DILOCO_OK;
@@ -268,7 +288,7 @@ diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut
 /* Holds back what is as long as a pointer until it is seen not to be one. */
 typedef struct sniffer {
     dl_sink sink;
-    bool holds;
+    bool halves, holds;
     unsigned char held[DL_POINTER_BYTES];
     size_t n;
 } sniffer;
@@ -276,7 +296,7 @@ typedef struct sniffer {
 static diloco_status sniff_begin(void *context, size_t len)
 {
     sniffer *s = context;
-    s->holds = len == DL_POINTER_BYTES;
+    s->holds = len == DL_POINTER_BYTES || (s->halves && len < DL_POINTER_BYTES);
     return s->holds ? DILOCO_OK : s->sink.begin(s->sink.context, len);
 }
 
@@ -332,12 +352,14 @@ static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *
 
 diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time until)
 {
-    sniffer s = {.sink = sink};
+    sniffer s = {.sink = sink, .halves = b->halves};
     dl_sink sniffed = {&s, sniff_begin, sniff_piece};
     dl_pointer pointer;
     DL_TRY(dl_bucket_read_plain(b, key, sniffed, until));
     if (!s.holds) return DILOCO_OK;
     if (dl_pointer_read(&pointer, s.held, s.n)) return read_bulk(b, key, &pointer, sink, until);
+    if (b->halves && may_become_pointer(s.held, s.n))
+        return dl_fail(DILOCO_ENOENT, "%s is not in %s yet", key, b->label);
     DL_TRY(sink.begin(sink.context, s.n));
     return sink.piece(sink.context, s.held, s.n);
 }
@@ -374,7 +396,8 @@ diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *s
         return DILOCO_OK;
     }
     DL_TRY(dl_bulk_look_at(b, key, &look, until));
-    *there = look.there; /* deleted since: not shown */
+    *there = look.there && !look.half; /* deleted since, or not there yet: not shown */
+    if (look.half) return DILOCO_OK;
     if (look.is_pointer) *size = look.pointer.len;
     b->sizes->known[place].of = of;
     b->sizes->known[place].size = *size;

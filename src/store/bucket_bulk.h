@@ -29,14 +29,15 @@ diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time 
 
 typedef struct dl_bulk_look {
     bool there, is_pointer;
+    bool half; /* where the store shows halves: of a pointer, so nothing yet */
     dl_pointer pointer;
 } dl_bulk_look;
 diloco_status dl_bulk_look_at(dl_bucket *b, const char *key, dl_bulk_look *out, dl_time until);
 diloco_status dl_bulk_remove(dl_bucket *b, const char *key, const dl_pointer *pointer,
                              dl_time until);
 
-/* What a listing shows for a key whose object is as long as a pointer. `tag` tells one object
- * at a key from another one, so that each is looked at once. */
+/* What a listing shows for a key whose object is as long as a pointer, or half of one. `tag` tells
+ * one object at a key from another one, so that each is looked at once. */
 diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *size, bool *there,
                            dl_time until);
 

@@ -114,6 +114,76 @@ TEST(parts_go_first_and_a_pointer_publishes_them)
     CHECK_CONTAINS("Content-Length: 128\r\n", server.requests[7]);
 }
 
+/* ---- stores that show halves */
+
+static dl_store *open_halves(const char *const *answers, size_t n)
+{
+    char url[256];
+    dl_store *store;
+    script_start(&server, answers, n);
+    snprintf(url, sizeof url, "s3://bucket/p?halves=yes&endpoint=http://127.0.0.1:%d", server.port);
+    CHECK_OK(dl_store_open(&store, url, false));
+    return store;
+}
+
+TEST(where_halves_show_everything_that_is_created_is_published_by_a_pointer)
+{
+    static const char *const answers[] = {OPENED, NONE, OK, OK, OK};
+    const dl_span span = {"hello", 5};
+    dl_store *store = open_halves(answers, 5);
+    CHECK_OK(dl_store_create(store, "log/1", &span, 1, NULL, DL_NEVER));
+    CHECK_CONTAINS("PUT /bucket/p/.b/log/1/", server.requests[2]);
+    CHECK_CONTAINS("hello", server.requests[2]);
+    CHECK_CONTAINS("PUT /bucket/p/log/1 ", server.requests[3]);
+    CHECK_CONTAINS("\r\nIf-None-Match: *\r\n", server.requests[3]);
+    CHECK_CONTAINS("DLBULKP1", server.requests[3]);
+    CHECK_OK(dl_store_put(store, "hb/1", "beat", 4, DL_NEVER)); /* replaces: as it is */
+    CHECK_CONTAINS("PUT /bucket/p/hb/1 ", server.requests[4]);
+    CHECK_CONTAINS("beat", server.requests[4]);
+    dl_store_close(store);
+}
+
+TEST(half_a_pointer_is_nothing_yet)
+{
+    static const char *const answers[] = {OPENED, BODY("0"), BODY("3") "DLB",
+                                          BODY("20") "DLBULKP1\1------------", BODY("4") "beat"};
+    dl_buf out;
+    dl_store *store = open_halves(answers, 5);
+    dl_buf_init(&out, 100);
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &out, "log/1", DL_NEVER));
+        CHECK_CONTAINS("not in s3://bucket/p yet", diloco_error_text());
+    }
+    CHECK_OK(dl_store_get(store, &out, "hb/1", DL_NEVER));
+    CHECK_BYTES("beat", out.data, 4);
+    dl_store_close(store);
+    dl_buf_deinit(&out);
+}
+
+static diloco_status note_listed(void *context, const char *key, size_t len)
+{
+    CHECK_STR("c/2", key);
+    CHECK_INT(9, len);
+    ++*(int *)context;
+    return DILOCO_OK;
+}
+
+TEST(a_listing_shows_no_half_of_a_pointer)
+{
+    static const char page[] =
+        "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>p/c/1</Key><Size>9</Size>"
+        "</Contents><Contents><Key>p/c/2</Key><Size>9</Size></Contents></ListBucketResult>";
+    static char listed[512];
+    const char *const answers[] = {OPENED, listed, BODY("9") "DLBULKP1\1", BODY("9") "not so it"};
+    int n = 0;
+    snprintf(listed, sizeof listed, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n%s",
+             sizeof page - 1, page);
+    dl_store *store = open_halves(answers, 4);
+    CHECK_OK(dl_store_list(store, "c/", NULL, note_listed, &n, DL_NEVER));
+    CHECK_INT(1, n);
+    dl_store_close(store);
+}
+
 TEST(a_completion_that_says_200_and_means_an_error_is_read)
 {
     static const char *const answers[] = {OPENED,
@@ -216,6 +286,9 @@ int main(void)
         cmocka_unit_test(a_pointer_has_its_fields_where_the_documentation_says),
         cmocka_unit_test(what_differs_in_one_byte_is_no_pointer),
         ONE(parts_go_first_and_a_pointer_publishes_them),
+        ONE(where_halves_show_everything_that_is_created_is_published_by_a_pointer),
+        ONE(half_a_pointer_is_nothing_yet),
+        ONE(a_listing_shows_no_half_of_a_pointer),
         ONE(a_completion_that_says_200_and_means_an_error_is_read),
         ONE(a_completion_whose_answer_was_lost_is_seen_by_its_object),
         ONE(a_part_that_fails_ends_the_upload_and_aborts_it),

@@ -430,11 +430,9 @@ static diloco_status etcd_wait(void *self, const char *const *prefixes, size_t n
     return dl_ear_wait(s->ear, prefixes, n, until);
 }
 
-static void etcd_traffic(const void *self, uint64_t *sent, uint64_t *received)
+static void etcd_traffic(const void *self, dl_store_counters *counts)
 {
-    const dl_web_traffic t = dl_web_counts(((const dl_etcd *)self)->web);
-    *sent = t.sent;
-    *received = t.received;
+    dl_web_tell_traffic(counts, ((const dl_etcd *)self)->web);
 }
 
 #define OF(name, opener)                                                                           \

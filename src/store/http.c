@@ -367,6 +367,7 @@ static diloco_status prepare_page(void *context, dl_web_exchange *x)
 {
     const call *c = context;
     DL_TRY(head(c, x));
+    x->lists = true;
     DL_TRY(add_url(&x->url, &c->s->place, "/list"));
     DL_TRY(dl_buf_addf(&x->url, "&prefix="));
     DL_TRY(dl_web_escape(&x->url, c->prefix, false));
@@ -471,11 +472,9 @@ static diloco_status http_wait(void *self, const char *const *prefixes, size_t n
     return dl_ear_wait(s->ear, prefixes, n, until);
 }
 
-static void http_traffic(const void *self, uint64_t *sent, uint64_t *received)
+static void http_traffic(const void *self, dl_store_counters *counts)
 {
-    const dl_web_traffic t = dl_web_counts(((const http_store *)self)->web);
-    *sent = t.sent;
-    *received = t.received;
+    dl_web_tell_traffic(counts, ((const http_store *)self)->web);
 }
 
 #define OF(name, opener)                                                                           \

@@ -33,9 +33,9 @@ typedef struct dl_store_kind {
      * which is never more than pause_max away: so one that is not always told need not poll. */
     diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
 
-    /* Optional: what went over a network, framing, retries and lost creates included. NULL: the
-     * object bytes that store.c counts are all there is. */
-    void (*traffic)(const void *self, uint64_t *sent, uint64_t *received);
+    /* Optional: bytes and billed requests as they went over a network, framing, retries and lost
+     * creates included. NULL: the calls and object bytes that store.c counts are all there is. */
+    void (*traffic)(const void *self, dl_store_counters *counts);
 
     /* Optional: NULL means that looking at *aborted between steps, at least ten times a
      * second, is enough. Async-signal-safe. */

@@ -28,7 +28,8 @@
  * handles, and closes them when it fails. */
 DL_MUST_CHECK diloco_status dl_store_split(dl_store **out, dl_store *bulk, dl_store *coord);
 
-/* unguarded.c: a create looks whether the name is free, writes, and reads small objects back. Two
+/* unguarded.c: a create looks whether the name is free, writes (with the condition, where the store
+ * takes it), and reads small objects back. Two
  * writers at once may both win: for runs with a single committer only (PROTOCOL P26). Owns `inner`,
  * and closes it when it fails. */
 DL_MUST_CHECK diloco_status dl_store_unguarded(dl_store **out, dl_store *inner);

@@ -265,6 +265,34 @@ TEST(a_listing_that_lies_is_refused)
     dl_buf_deinit(&keys);
 }
 
+/* ---- unguarded */
+
+TEST(p26_a_store_that_refuses_conditions_is_written_without)
+{
+    bool taken;
+    will_answer("404 Not Found", "", ""); /* is it free? */
+    will_answer("501 Not Implemented", "", "");
+    will_answer("200 OK", "", "");
+    will_answer("200 OK", "", "hello"); /* read back */
+    will_answer("404 Not Found", "", "");
+    will_answer("200 OK", "", "");
+    will_answer("200 OK", "", "hello");
+    dl_store *store = open_bucket(" unguarded");
+    CHECK_OK(create(store, &taken));
+    CHECK(!taken);
+    CHECK_CONTAINS("If-None-Match", server.requests[2]);
+    CHECK_CONTAINS("PUT ", server.requests[3]);
+    CHECK(!strstr(server.requests[3], "If-None-Match"));
+    CHECK_OK(create(store, &taken)); /* not asked again for what it cannot do */
+    CHECK_CONTAINS("PUT ", server.requests[6]);
+    CHECK(!strstr(server.requests[6], "If-None-Match"));
+    CHECK_INT(8, server.n_requests);
+    const dl_store_counters counts = dl_store_counts(store); /* a list to open, and the PUTs */
+    CHECK_INT(4, counts.billed_writes);
+    CHECK_INT(4, counts.billed_reads);
+    dl_store_close(store);
+}
+
 /* ---- urls */
 
 TEST(urls_that_cannot_be_are_refused_before_any_request)
@@ -284,6 +312,7 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
         {"s3://bucket?region", "option=value"},
         {"s3://bucket?part_mib=0", "part_mib=0 is not a number from 1"},
         {"s3://bucket?parallel=17", "from 1 to 16"},
+        {"s3://bucket?halves=some", "neither yes nor no"},
         {"s3://bucket?style=round", "path or host"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -311,6 +340,7 @@ int main(void)
         ONE(credentials_that_stay_expired_are_named),
         ONE(a_listing_goes_on_behind_its_last_key_and_shows_only_ours),
         ONE(a_listing_that_lies_is_refused),
+        ONE(p26_a_store_that_refuses_conditions_is_written_without),
         ONE(urls_that_cannot_be_are_refused_before_any_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,11 +265,13 @@ static diloco_status shaped_wait(void *self, const char *const *prefixes, size_t
     return dl_store_await(((shaped_store *)self)->inner, prefixes, n, until);
 }
 
-static void shaped_traffic(const void *self, uint64_t *sent, uint64_t *received)
+static void shaped_traffic(const void *self, dl_store_counters *counts)
 {
     const dl_store_counters c = dl_store_counts(((const shaped_store *)self)->inner);
-    *sent = c.bytes_sent;
-    *received = c.bytes_received;
+    counts->bytes_sent = c.bytes_sent;
+    counts->bytes_received = c.bytes_received;
+    counts->billed_reads = c.billed_reads;
+    counts->billed_writes = c.billed_writes;
 }
 
 static void shaped_abort(void *self)

@@ -209,12 +209,14 @@ static diloco_status split_wait(void *self, const char *const *prefixes, size_t 
     return dl_store_await(told ? s->coord : s->bulk, prefixes, n, until);
 }
 
-static void split_traffic(const void *self, uint64_t *sent, uint64_t *received)
+static void split_traffic(const void *self, dl_store_counters *counts)
 {
     const split_store *s = self;
     const dl_store_counters bulk = dl_store_counts(s->bulk), coord = dl_store_counts(s->coord);
-    *sent = bulk.bytes_sent + coord.bytes_sent;
-    *received = bulk.bytes_received + coord.bytes_received;
+    counts->bytes_sent = bulk.bytes_sent + coord.bytes_sent;
+    counts->bytes_received = bulk.bytes_received + coord.bytes_received;
+    counts->billed_reads = bulk.billed_reads + coord.billed_reads;
+    counts->billed_writes = bulk.billed_writes + coord.billed_writes;
 }
 
 static void split_abort(void *self)

@@ -127,6 +127,12 @@ static bool is_scheme(const char *scheme, const char *url, size_t len)
 
 static diloco_status unknown_scheme(const char *url, size_t len)
 {
+    if (is_scheme("hf", url, len))
+        return dl_fail(DILOCO_EREFUSED,
+                       "there are no hf:// stores yet: Hugging Face's hub lets no writer create a "
+                       "name only if it is free, which is how a run decides; keep the run in a "
+                       "folder, a bucket or a hub of ours, and upload what `diloco export --to hf` "
+                       "writes");
     for (size_t i = 0; i < sizeof network_schemes / sizeof *network_schemes; i++)
         if (is_scheme(network_schemes[i], url, len))
             return dl_fail(DILOCO_EREFUSED,
@@ -257,8 +263,9 @@ size_t dl_store_max_object(const dl_store *store)
 dl_store_counters dl_store_counts(const dl_store *store)
 {
     dl_store_counters counts = store->counts;
-    if (store->kind->traffic)
-        store->kind->traffic(store->self, &counts.bytes_sent, &counts.bytes_received);
+    counts.billed_reads = counts.n_get;
+    counts.billed_writes = counts.n_create + counts.n_put + counts.n_list;
+    if (store->kind->traffic) store->kind->traffic(store->self, &counts);
     return counts;
 }
 

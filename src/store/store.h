@@ -30,6 +30,9 @@ typedef struct dl_store_counters {
      * went over the wire, framing, retries and lost creates included. */
     uint64_t bytes_sent, bytes_received;
     uint64_t n_create, n_put, n_get, n_list, n_delete;
+    /* Requests as a provider bills them: reads; creates, puts and lists. Of a network store those
+     * over the wire, parts and retries too; else one a call. */
+    uint64_t billed_reads, billed_writes;
 } dl_store_counters;
 
 /* "file:///path", "mem://name", or a plain path (a file store); or several of one run (layers.h).

@@ -8,6 +8,7 @@ enum { READ_BACK = 64 << 10 }; /* the longest object that is read back */
 
 typedef struct unguarded {
     dl_store *inner; /* owned */
+    bool refuses;    /* it will not hear of a condition */
 } unguarded;
 
 /* ---- creating */
@@ -47,10 +48,23 @@ static diloco_status read_back(unguarded *u, const char *key, const dl_buf *mine
     return *taken ? DILOCO_OK : status;
 }
 
+/* A create, which says more than a put where the store half understands it; it may refuse. */
+static diloco_status create_or_put(unguarded *u, const char *key, const dl_buf *mine, bool *taken,
+                                   dl_time until)
+{
+    const dl_span span = {mine->data, mine->len};
+    diloco_status status = DILOCO_EREFUSED;
+    if (!u->refuses) status = dl_store_claim(u->inner, key, &span, 1, taken, until);
+    if (status != DILOCO_EREFUSED) return status;
+    u->refuses = true;
+    return dl_store_put(u->inner, key, mine->data, mine->len, until);
+}
+
 static diloco_status write(unguarded *u, const char *key, const dl_buf *mine, bool *taken,
                            dl_time until)
 {
-    DL_TRY(dl_store_put(u->inner, key, mine->data, mine->len, until));
+    DL_TRY(create_or_put(u, key, mine, taken, until));
+    if (*taken) return DILOCO_OK;
     return mine->len && mine->len <= READ_BACK ? read_back(u, key, mine, taken, until) : DILOCO_OK;
 }
 
@@ -100,11 +114,13 @@ static diloco_status unguarded_wait(void *self, const char *const *prefixes, siz
     return dl_store_await(((unguarded *)self)->inner, prefixes, n, until);
 }
 
-static void unguarded_traffic(const void *self, uint64_t *sent, uint64_t *received)
+static void unguarded_traffic(const void *self, dl_store_counters *counts)
 {
     const dl_store_counters c = dl_store_counts(((const unguarded *)self)->inner);
-    *sent = c.bytes_sent;
-    *received = c.bytes_received;
+    counts->bytes_sent = c.bytes_sent;
+    counts->bytes_received = c.bytes_received;
+    counts->billed_reads = c.billed_reads;
+    counts->billed_writes = c.billed_writes;
 }
 
 static void unguarded_abort(void *self)

@@ -137,6 +137,14 @@ dl_web_traffic dl_web_counts(const dl_web *web)
     return web->traffic;
 }
 
+void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web)
+{
+    counts->bytes_sent = web->traffic.sent;
+    counts->bytes_received = web->traffic.received;
+    counts->billed_reads = web->traffic.n_reads;
+    counts->billed_writes = web->traffic.n_writes;
+}
+
 /* ---- what prepare and finish may ask */
 
 static diloco_status add_header(slot *s, const char *line)
@@ -406,6 +414,16 @@ static void clear(slot *s)
     curl_easy_reset(s->easy);
 }
 
+static void count_request(dl_web_traffic *t, const dl_web_exchange *x)
+{
+    const bool reads = !strcmp(x->method, "GET") || !strcmp(x->method, "HEAD");
+    t->n_requests++;
+    if (reads && !x->lists)
+        t->n_reads++;
+    else if (strcmp(x->method, "DELETE") != 0)
+        t->n_writes++;
+}
+
 static diloco_status start(slot *s)
 {
     dl_web *web = s->web;
@@ -418,7 +436,7 @@ static diloco_status start(slot *s)
     if (curl_multi_add_handle(web->multi, s->easy))
         return dl_fail(DILOCO_ENOMEM, "%s: libcurl takes no more requests", s->x.what);
     s->state = RUNNING;
-    web->traffic.n_requests++;
+    count_request(&web->traffic, &s->x);
     return DILOCO_OK;
 }
 

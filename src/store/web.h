@@ -48,8 +48,11 @@ void dl_web_destroy(dl_web *web); /* NULL is fine */
 /* All that went over the connections so far, heads included, TLS and TCP not. */
 typedef struct dl_web_traffic {
     uint64_t sent, received, n_requests;
+    uint64_t n_reads, n_writes; /* of them, as a provider bills them; removing is free */
 } dl_web_traffic;
 dl_web_traffic dl_web_counts(const dl_web *web);
+/* … as a kind's `traffic` tells it. */
+void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web);
 
 /* ---- an exchange */
 
@@ -62,6 +65,7 @@ typedef struct dl_web_exchange {
     size_t n_body;    /* borrowed until finish; of PUT and POST. n_body 0: an empty body */
     bool expect;      /* ask before sending the body (Expect: 100-continue) */
     dl_time patience; /* how long nothing may move; 0: 30 s */
+    bool lists;       /* a page of a listing, which is billed like a write */
 
     /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at
      * once; `begin`, when it is there, hears the length first (an answer without one is

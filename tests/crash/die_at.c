@@ -1,9 +1,11 @@
 /* die_at.c - kill -9 at a named point, for LD_PRELOAD: the program itself knows nothing of it.
  *
- *     DIE_AT=WHEN:WHAT:WHERE   WHEN is before, amid or after; WHAT one of link, rename, unlink (of
- * a file store: WHERE is a part of the path) and PUT, POST, DELETE (of a client over plain HTTP:
- * WHERE is a part of the request's line) DIE_ONCE=FILE            made by who dies: nobody else
- * does, and the test sees that it happened
+ *     DIE_AT=WHEN:WHAT:WHERE   WHEN is before, amid or after
+ *     DIE_ONCE=FILE            made by who dies: nobody else does, and the test sees it
+ *     DIE_EACH=1               everybody does at a link, once a name: FILE and the name's end
+ *
+ * WHAT is one of link, rename, unlink (of a file store: WHERE is a part of the path) and PUT, POST,
+ * DELETE (of a client over plain HTTP: WHERE is a part of the request's line).
  *
  * A file is linked when it is whole, so `before:link` is an upload that was under way. `amid` of a
  * request is when its head and some of its body were sent, `after` when something of the answer has
@@ -22,15 +24,22 @@ enum { MAX_FD = 1024 };
 static bool body_next[MAX_FD], answer_next[MAX_FD]; /* of a matching request on that socket */
 
 /* Is it this process that dies? */
-static bool is_chosen(void)
+static bool is_chosen(const char *leaf)
 {
     const char *once = getenv("DIE_ONCE");
-    return once && open(once, O_CREAT | O_EXCL | O_WRONLY, 0666) >= 0;
+    char file[1024];
+    snprintf(file, sizeof file, "%s%s", once ? once : "", getenv("DIE_EACH") ? leaf : "");
+    return once && open(file, O_CREAT | O_EXCL | O_WRONLY, 0666) >= 0;
+}
+
+static void die_of(const char *leaf)
+{
+    if (is_chosen(leaf)) kill(getpid(), SIGKILL);
 }
 
 static void die(void)
 {
-    if (is_chosen()) kill(getpid(), SIGKILL);
+    die_of("");
 }
 
 /* Does DIE_AT say so? */
@@ -58,10 +67,10 @@ int linkat(int from, const char *old, int to, const char *leaf, int flags)
 {
     char path[1024];
     path_at(path, to, leaf);
-    if (is_at("before", "link", path)) die();
+    if (is_at("before", "link", path)) die_of(leaf);
     const int got = REAL("linkat", int (*)(int, const char *, int, const char *, int))(
         from, old, to, leaf, flags);
-    if (got == 0 && is_at("after", "link", path)) die();
+    if (got == 0 && is_at("after", "link", path)) die_of(leaf);
     return got;
 }
 
@@ -107,7 +116,7 @@ ssize_t send(int fd, const void *data, size_t len, int flags)
         (void)!real(fd, data, len / 2, flags);
         kill(getpid(), SIGKILL);
     }
-    if (known && is_request("amid", data, len) && is_chosen()) {
+    if (known && is_request("amid", data, len) && is_chosen("")) {
         const char *body = memmem(data, len, "\r\n\r\n", 4);
         if (body && body + 4 < (const char *)data + len) { /* some of it is here already */
             (void)!real(fd, data, len - 1, flags);

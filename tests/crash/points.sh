@@ -43,6 +43,20 @@ dies() {
     ended_well "$1"
 }
 
+# STO-15: every replica does, behind its upload; the entry completes from what is stored, and nobody
+# puts anything again.
+all_die() {
+    n=$((n + 1))
+    expect 0 env DIE_AT=after:link:/c/0000000003/ DIE_ONCE="$PWD/once$n" DIE_EACH=1 LD_PRELOAD="$shim" \
+        diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n"
+    [ "$(ls once$n?*)" = "$(printf 'once%s%s\n' "$n" r0.0000 "$n" r1.0000)" ] ||
+        fail "who has put a contribution to entry 3: $(ls once$n?*)"
+    diloco log "$(store)" --from 3 --json | head -1 | grep -q '"members":\["r0.0000","r1.0000"\]' ||
+        fail "entry 3 counts other contributions than were stored"
+    touch "once$n"
+    ended_well "behind its upload, and everybody else too"
+}
+
 # The hub does; its keeper starts it again.
 hub_dies() {
     n=$((n + 1))
@@ -65,6 +79,7 @@ if [ "$where" = file ]; then
     dies "before upload, its state saved" after:rename:/r1/
     dies "in the middle of an upload" before:link:/c/0000000003/r1.
     dies "behind an upload" after:link:/c/0000000003/r1.
+    all_die
     dies "in the middle of a commit" before:link:/log/0000000004.
     dies "behind a commit, before adopting it" after:link:/log/0000000004.
     dies "in a snapshot, between state and manifest" after:link:/state.safetensors

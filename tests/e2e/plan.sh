@@ -125,6 +125,32 @@ awk -v p="$(json predicted_wall_s <out)" -v n="$parameters" \
     'BEGIN { exit !(p > 6 * 3 * 32 * n / 10e6) }' || fail "a slow link costs nothing: $(cat out)"
 expect 0 diloco plan --replay run --link 10mbit,50ms --recorded-link 10gbit
 grep -q 'wall clock' out || fail "no lines"
+
+# STO-13: what each entry of 8 replicas moved, in bytes, requests, bytes a second and money.
+expect 0 diloco train tiny.toml --store eight --replicas 8 --set trainer.rounds=3 \
+    --set trainer.local_steps_per_round=2 --quiet
+printf 'date = "2026-01-31"\ncurrency = "USD"\negress_per_gb = 90\nput_per_1000 = 5\nget_per_1000 = 0.4\n' >dear.toml
+expect 0 diloco log eight --traffic --cost dear.toml --json
+[ "$(wc -l <out)" = 3 ] || fail "not a line an entry"
+sed -n 3p out >last
+[ "$(json records <last)" = 8 ] || fail "not the records of eight"
+# 8 contributions up and 64 down, one's own read back; nothing else is so long
+awk -v sent="$(json bytes_sent <last)" -v received="$(json bytes_received <last)" -v n="$parameters" \
+    -v writes="$(json requests_write <last)" -v reads="$(json requests_read <last)" \
+    -v rate="$(json bytes_per_s <last)" -v s="$(json seconds <last)" -v cost="$(json cost <last)" 'BEGIN {
+        if (sent < 32 * n || sent > 40 * n || received < 8 * 32 * n || received > 8 * 40 * n) exit 1
+        if (writes < 16 || reads < 64 || !(s > 0)) exit 1
+        want = received / 1e9 * 90 + writes / 1000 * 5 + reads / 1000 * 0.4
+        if (cost < 0.999 * want || cost > 1.001 * want) exit 1
+        exit !(rate > 0.99 * (sent + received) / s && rate < 1.01 * (sent + received) / s)
+    }' || fail "what the last entry moved: $(cat last)"
+expect 0 diloco log eight --traffic --cost dear.toml --from 2
+grep -q '^ *2 *8 .*B/s .* USD$' out || fail "no line for people"
+[ "$(wc -l <out)" = 2 ] || fail "--from was not heard"
+expect_error 2 '--cost goes with --traffic' diloco log eight --cost dear.toml
+expect_error 2 'ask for one' diloco log eight --traffic --moved 1
+expect_error 2 'no such price table' diloco log eight --traffic --cost none.toml
+
 expect_error 2 'needs the link' diloco plan --replay record.jsonl
 expect_error 2 'does not go with --replay' diloco plan --replay record.jsonl --link 1gbit --gbit 1
 echo 'not json' >record.jsonl

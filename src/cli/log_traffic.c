@@ -1,0 +1,145 @@
+/* log_traffic.c - the "commit" lines of all replicas' records, added up by entry.
+ *
+ * A replica's line has what it moved since the line before: bytes over the wire, requests as a
+ * provider bills them (docs/design.md section 9). A sum is of as many records as have come to the
+ * store; a replica that was started again may have two lines of an entry, and has then moved it
+ * twice. Heartbeats and snapshots are not in it: they belong to no entry. */
+#include "cli/log_traffic.h"
+
+#include "cli/plan.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Of one entry. */
+typedef struct sum {
+    uint64_t entry, records;
+    double written, read, writes, reads;
+    double seconds; /* the longest that a replica was at it, waiting for others left out */
+} sum;
+
+typedef struct sums {
+    dl_buf all; /* sum[], ascending */
+    uint64_t from;
+} sums;
+
+static double number(dl_json_value event, const char *key)
+{
+    double value = 0;
+    const bool is = !dl_json_as_f64(&value, dl_json_get(event, key));
+    return is && isfinite(value) && value > 0 ? value : 0;
+}
+
+/* Records come replica by replica, each in order: so usually the next, or the last. */
+static diloco_status find(sum **out, sums *s, uint64_t entry)
+{
+    const size_t n = s->all.len / sizeof(sum);
+    sum *at = (sum *)(void *)s->all.data;
+    size_t low = 0, high = n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (at[middle].entry < entry)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == n || at[low].entry != entry) {
+        const sum none = {.entry = entry};
+        DL_TRY(dl_buf_add(&s->all, &none, sizeof none));
+        at = (sum *)(void *)s->all.data;
+        memmove(at + low + 1, at + low, (n - low) * sizeof *at);
+        at[low] = none;
+    }
+    *out = at + low;
+    return DILOCO_OK;
+}
+
+/* A line that is none, or of another kind, is nobody's. */
+static diloco_status take_line(void *user, const char *line, size_t len)
+{
+    sums *s = user;
+    dl_json_value event;
+    uint64_t entry;
+    sum *to;
+    if (dl_json_parse(&event, line, len) || !dl_json_is(dl_json_get(event, "event"), "commit"))
+        return DILOCO_OK;
+    if (dl_json_read_u64(&entry, event, "entry", INT64_MAX) || entry < s->from) return DILOCO_OK;
+    DL_TRY(find(&to, s, entry));
+    to->records++;
+    to->written += number(event, "bytes_sent");
+    to->read += number(event, "bytes_received");
+    to->writes += number(event, "requests_write");
+    to->reads += number(event, "requests_read");
+    to->seconds = fmax(to->seconds, number(event, "exchange_s"));
+    return DILOCO_OK;
+}
+
+static double cost_of(const sum *s, const dl_prices *p)
+{
+    return s->read / 1e9 * p->egress_per_gb + s->written / 1e9 * p->ingress_per_gb +
+           s->writes / 1000 * p->put_per_1000 + s->reads / 1000 * p->get_per_1000;
+}
+
+static double rate_of(const sum *s)
+{
+    return s->seconds > 0 ? (s->written + s->read) / s->seconds : 0;
+}
+
+static void print_line(const sum *s, const dl_prices *prices)
+{
+    dl_unit_text written, read, rate;
+    printf("%6" PRIu64 " %7" PRIu64 " %10s %10s %8.0f %8.0f %10s/s", s->entry, s->records,
+           dl_bytes_text(written, s->written), dl_bytes_text(read, s->read), s->writes, s->reads,
+           dl_bytes_text(rate, rate_of(s)));
+    if (prices) printf(" %12.6f %s", cost_of(s, prices), prices->currency);
+    putchar('\n');
+}
+
+static diloco_status print_json(const sum *s, const dl_prices *prices)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, 1 << 12);
+    dl_json_init(&json, &out);
+    dl_json_object(&json, NULL);
+    dl_json_u64(&json, "entry", s->entry);
+    dl_json_u64(&json, "records", s->records);
+    dl_json_f64(&json, "bytes_sent", s->written);
+    dl_json_f64(&json, "bytes_received", s->read);
+    dl_json_f64(&json, "requests_write", s->writes);
+    dl_json_f64(&json, "requests_read", s->reads);
+    dl_json_f64(&json, "seconds", s->seconds);
+    dl_json_f64(&json, "bytes_per_s", rate_of(s));
+    if (prices) dl_json_f64(&json, "cost", cost_of(s, prices));
+    dl_json_end(&json);
+    return dl_print_json(&json, &out);
+}
+
+static diloco_status print(const sums *s, const dl_prices *prices, bool json)
+{
+    const sum *at = (const sum *)(const void *)s->all.data;
+    if (!json)
+        printf("%6s %7s %10s %10s %8s %8s %12s%s\n", "entry", "records", "written", "read",
+               "writes", "reads", "bytes", prices ? "         cost" : "");
+    for (size_t i = 0; i < s->all.len / sizeof *at; i++) {
+        if (json) DL_TRY(print_json(at + i, prices));
+        if (!json) print_line(at + i, prices);
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from)
+{
+    dl_prices prices;
+    const bool priced = dl_args_has(args, DL_FLAG_COST);
+    sums s = {.from = from};
+    if (priced) DL_TRY(dl_plan_prices(&prices, args->flags[DL_FLAG_COST]));
+    dl_buf_init(&s.all, (size_t)1 << 30);
+    diloco_status status = diloco_record_walk(store, take_line, &s);
+    if (!status) status = print(&s, priced ? &prices : NULL, dl_args_has(args, DL_FLAG_JSON));
+    dl_buf_deinit(&s.all);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* log_traffic.h - `diloco log --traffic`. */
+#ifndef DL_CLI_LOG_TRAFFIC_H
+#define DL_CLI_LOG_TRAFFIC_H
+
+#include "cli/cli.h"
+
+/* What each commit from entry `from` on moved, of all replicas together: a line each.
+ * DILOCO_ENOENT: the run has no record yet; DILOCO_EINVAL: of the price table. */
+DL_MUST_CHECK diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from);
+
+#endif
