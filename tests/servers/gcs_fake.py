@@ -170,6 +170,9 @@ class Handler(BaseHTTPRequestHandler):
             bucket, _, name = urllib.parse.unquote(path[1:]).partition("/")
             if bucket != "bucket":
                 raise Refusal(404, "NoSuchBucket")
+            forbids = os.environ.get("NO_DELETE")  # a file: once it is there, nobody writes either
+            if forbids and (self.command == "DELETE" or (self.command != "GET" and os.path.exists(forbids))):
+                raise Refusal(403, "AccessDenied")
             if not name:
                 return self.list_uploads(query) if "uploads" in query else self.list(query)
             if self.command in ("GET", "HEAD"):
