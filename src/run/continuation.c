@@ -3,9 +3,16 @@
 #include "run/continuation.h"
 
 #include "base/log.h"
+#include "base/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+bool dl_continue_is_asked(const dl_config *config)
+{
+    return config->init_from[0] && !strcmp(config->init_as, "continuation");
+}
 
 bool dl_continue_can(const char *outer)
 {
@@ -79,18 +86,95 @@ static void take_all(dl_state *state, const dl_st *st)
     tell_of_dropped(state, st);
 }
 
-diloco_status dl_continue_outer(dl_state *state, const char *path)
+typedef void (*reader_fn)(void *user, const dl_st *st);
+
+static diloco_status read_file(const char *path, reader_fn read, void *user)
 {
     dl_map map;
     dl_st st;
-    diloco_status status = dl_map_open(&map, path);
+    DL_TRY(dl_map_open(&map, path));
+    diloco_status status = dl_st_open(&st, map.data, map.len);
     if (!status) {
-        status = dl_st_open(&st, map.data, map.len);
-        if (!status) {
-            take_all(state, &st);
-            dl_st_close(&st);
-        }
-        dl_map_close(&map);
+        read(user, &st);
+        dl_st_close(&st);
     }
+    dl_map_close(&map);
+    return status;
+}
+
+static void take_all_of(void *user, const dl_st *st)
+{
+    take_all(user, st);
+}
+
+diloco_status dl_continue_outer(dl_state *state, const char *path)
+{
+    const diloco_status status = read_file(path, take_all_of, state);
     return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
+}
+
+/* ---- H of both runs ----------------------------------------------------------------------- */
+
+typedef struct pace {
+    double local_steps, lr, mu; /* NaN: not told */
+} pace;
+
+static double number_of(dl_json_value metadata, const char *name)
+{
+    char text[DL_NUMBER_MAX + 1] = "";
+    double value = (double)NAN;
+    if (dl_json_read_str(text, sizeof text, metadata, name)) return (double)NAN;
+    return dl_text_to_f64(&value, text, strlen(text)) ? value : (double)NAN;
+}
+
+static void read_pace(void *user, const dl_st *st)
+{
+    pace *p = user;
+    p->local_steps = number_of(st->metadata, "local_steps_per_round");
+    p->lr = number_of(st->metadata, "outer_learning_rate");
+    p->mu = number_of(st->metadata, "outer_momentum");
+}
+
+/* What is written with three digits is what was advised. */
+static bool is_near(double x, double y)
+{
+    return fabs(x - y) <= 0.01 * y;
+}
+
+/* Momentum and nesterov; false: they are that. */
+static bool advise(dl_continue_text out, const pace *before, const dl_config *config)
+{
+    const double ratio = (double)config->local_steps / before->local_steps;
+    const double most = fmax(before->lr, dl_outer_find(config->outer_optimizer)->most_lr);
+    const double gain = before->lr / (1 - before->mu);
+    const double lr = fmin(most, gain * (1 - pow(before->mu, ratio))), mu = 1 - lr / gain;
+    if (before->mu == 0 || before->lr == 0) return false;
+    if (is_near(config->outer_lr, lr) && is_near(1 - config->outer_mu, 1 - mu)) return false;
+    snprintf(out, sizeof(dl_continue_text),
+             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: one "
+             "movement is about %.3g times as long, and a momentum of %g lasts %.3g times as many "
+             "steps; to go on at that run's pace set server.diloco.outer_learning_rate = %.4g and "
+             "server.diloco.outer_momentum = %.4g",
+             (double)config->local_steps, before->local_steps, ratio, before->mu, ratio, lr, mu);
+    return true;
+}
+
+bool dl_continue_pace(dl_continue_text out, const dl_config *config)
+{
+    pace before = {(double)NAN, (double)NAN, (double)NAN};
+    const double now = (double)config->local_steps;
+    const char *outer = config->outer_optimizer;
+    if (!dl_continue_is_asked(config) || read_file(config->init_from, read_pace, &before))
+        return false;
+    const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
+    if (!told || now == 0 || now == before.local_steps || !strcmp(outer, "sgd")) return false;
+    if (!strcmp(outer, "momentum") || !strcmp(outer, "nesterov"))
+        return advise(out, &before, config);
+    snprintf(out, sizeof(dl_continue_text),
+             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: the "
+             "moments of %s are of movements about %.3g times as long, and fit again only after "
+             "some 1 / (1 - server.diloco.outer_beta2) entries; to begin without them set "
+             "trainer.init_as = \"model\"",
+             now, before.local_steps, outer, before.local_steps / now);
+    return true;
 }

@@ -6,7 +6,10 @@
  * Writing turns the list into spans; reading turns the header's order into targets. */
 #include "run/image.h"
 
+#include "base/text.h"
+
 #include <float.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,15 +106,28 @@ static size_t part_len(const parts *p, size_t i)
 
 /* ---- out */
 
-diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap, size_t *n_spans,
-                             const dl_state *state)
+static diloco_status put_header(dl_buf *header, const parts *p, const dl_config *config)
 {
-    static const dl_st_meta meta[] = {{"format", "diloco"}, {"version", "1"}};
+    char steps[24], lr[32], mu[32];
+    const dl_st_meta meta[] = {{"format", "diloco"},
+                               {"version", "1"},
+                               {"local_steps_per_round", steps},
+                               {"outer_learning_rate", lr},
+                               {"outer_momentum", mu}};
+    snprintf(steps, sizeof steps, "%" PRId64, config->local_steps);
+    dl_text_from_f64(lr, config->outer_lr);
+    dl_text_from_f64(mu, config->outer_mu);
+    dl_buf_clear(header);
+    return dl_st_header(header, p->tensors, p->n, meta, sizeof meta / sizeof *meta);
+}
+
+diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap, size_t *n_spans,
+                             const dl_state *state, const dl_config *config)
+{
     parts p;
     DL_ASSERT(cap >= dl_state_image_spans(state));
     DL_TRY(parts_init(&p, state));
-    dl_buf_clear(header);
-    diloco_status status = dl_st_header(header, p.tensors, p.n, meta, sizeof meta / sizeof *meta);
+    diloco_status status = put_header(header, &p, config);
     if (!status) {
         spans[0] = (dl_span){header->data, header->len};
         for (size_t i = 0; i < p.n; i++)

@@ -226,7 +226,7 @@ diloco_status diloco_run_config(diloco_config *config, const char *url)
 
 /* ---- theta ------------------------------------------------------------------------------ */
 
-static diloco_status copy_image(dl_buf *out, const dl_state *state)
+static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_config *config)
 {
     const size_t cap = dl_state_image_spans(state);
     dl_span *spans = calloc(cap, sizeof *spans);
@@ -234,7 +234,7 @@ static diloco_status copy_image(dl_buf *out, const dl_state *state)
     size_t n = 0, bytes = 0;
     if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for the list of tensors");
     dl_buf_init(&header, DL_RUNFILE_MAX);
-    diloco_status status = dl_state_image(&header, spans, cap, &n, state);
+    diloco_status status = dl_state_image(&header, spans, cap, &n, state, config);
     for (size_t i = 0; i < n; i++)
         bytes += spans[i].len;
     if (!status) status = dl_buf_reserve(out, bytes);
@@ -271,7 +271,7 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
                                    dl_reader_limit()));
     DL_TRY(dl_replay(&replayed, r->exec, &r->file, false, entries, NULL, NULL));
     put_evaluated(state);
-    return copy_image(out, state);
+    return copy_image(out, state, &r->file.config);
 }
 
 /* The folder that nodes without a log lie in has their first model, and none of their own. */

@@ -76,7 +76,7 @@ static diloco_status check_overlap(const dl_config *c)
 
 static diloco_status check_continuation(const dl_config *c)
 {
-    if (!c->init_from[0] || strcmp(c->init_as, "continuation") != 0) return DILOCO_OK;
+    if (!dl_continue_is_asked(c)) return DILOCO_OK;
     if (dl_continue_can(c->outer_optimizer)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "trainer.init_as = \"continuation\" takes up the outer optimizer's vectors, and "
@@ -181,8 +181,10 @@ static void tensors_to_state(dl_state *state, const diloco_tensor *tensors, size
 
 static diloco_status continue_outer(dl_state *state, const dl_config *c)
 {
-    const bool goes_on = c->init_from[0] && !strcmp(c->init_as, "continuation");
-    return goes_on ? dl_continue_outer(state, c->init_from) : DILOCO_OK;
+    dl_continue_text pace;
+    if (!dl_continue_is_asked(c)) return DILOCO_OK;
+    if (dl_continue_pace(pace, c)) dl_log(DILOCO_LOG_WARN, "%s", pace);
+    return dl_continue_outer(state, c->init_from);
 }
 
 static diloco_status must_be_finite(const dl_state *state)
@@ -224,7 +226,7 @@ static diloco_status put_theta0(dl_runfile *file, dl_store *store, const dl_stat
     if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for theta0's list of tensors");
     dl_buf_init(&header, DL_RUNFILE_MAX);
     size_t n = 0;
-    diloco_status status = dl_state_image(&header, spans, cap, &n, state);
+    diloco_status status = dl_state_image(&header, spans, cap, &n, state, &file->config);
     if (!status) status = hash_theta0(file, spans, n);
     if (!status) {
         file->theta0 = dl_state_digest_all(state);

@@ -151,7 +151,7 @@ diloco_status dl_snapshot_write(dl_store *store, const dl_state *state, const dl
     dl_span *spans = calloc(cap, sizeof *spans);
     if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
     dl_buf_init(&header, DL_ST_HEADER_MAX);
-    diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state);
+    diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
     if (!status) status = put(store, state, run, life, signer, spans, n_spans, until);
     dl_buf_deinit(&header);
     free(spans);

@@ -65,7 +65,7 @@ static void put_theta0(scene *s)
     dl_digest_stream stream;
     fill(&s->state, 0);
     dl_buf_init(&header, 1 << 20);
-    CHECK_OK(dl_state_image(&header, spans, 16, &n, &s->state));
+    CHECK_OK(dl_state_image(&header, spans, 16, &n, &s->state, &s->run.config));
     dl_digest_begin(&stream);
     for (size_t i = 0; i < n; i++)
         dl_digest_add(&stream, spans[i].data, spans[i].len);

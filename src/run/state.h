@@ -68,9 +68,11 @@ dl_hash dl_state_digest_all(const dl_state *state);
 
 /* The safetensors image of `now`: header bytes into *header, spans for all of it (header first)
  * into spans[], at most cap. Tensors: each manifest tensor under its own name, outer vectors as
- * "diloco.<vector>.<tensor name>". */
+ * "diloco.<vector>.<tensor name>". Of the run's options it says what the length of those vectors
+ * rests on (docs/formats.md), for a run that goes on from there. */
 DL_MUST_CHECK diloco_status dl_state_image(dl_buf *header, dl_span *spans, size_t cap,
-                                           size_t *n_spans, const dl_state *state);
+                                           size_t *n_spans, const dl_state *state,
+                                           const dl_config *config);
 size_t dl_state_image_spans(const dl_state *state); /* cap that suffices */
 
 /* Read such an image (theta0, a snapshot) into `now` and rehash; n_commits, which an image does

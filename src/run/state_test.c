@@ -57,9 +57,11 @@ static dl_buf image_of(const dl_state *state)
     dl_buf header, all;
     size_t n, cap = dl_state_image_spans(state);
     dl_span *spans = calloc(cap, sizeof *spans);
+    dl_config config;
+    dl_config_init(&config);
     dl_buf_init(&header, 1 << 20);
     dl_buf_init(&all, 1 << 20);
-    CHECK_OK(dl_state_image(&header, spans, cap, &n, state));
+    CHECK_OK(dl_state_image(&header, spans, cap, &n, state, &config));
     CHECK(n <= cap);
     for (size_t i = 0; i < n; i++)
         CHECK_OK(dl_buf_add(&all, spans[i].data, spans[i].len));

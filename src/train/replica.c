@@ -12,6 +12,7 @@
  *    up and its position passes, or it would come again for ever. */
 #include "base/log.h"
 #include "base/sized.h"
+#include "run/continuation.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
 #include "train/opening.h"
@@ -103,6 +104,8 @@ static diloco_status record_trainer(replica *r)
     dl_json_str(j, "data_digest", dl_data_digest(r->setup.data));
     DL_TRY(dl_recorder_end(&r->recorder));
     dl_check_warnings(&r->setup.config, record_warning, r);
+    dl_continue_text pace;
+    if (dl_continue_pace(pace, &r->setup.config)) record_warning(r, "continuation", pace);
     return DILOCO_OK;
 }
 

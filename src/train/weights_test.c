@@ -281,17 +281,24 @@ static void keep_line(void *user, diloco_log_level level, const char *line)
     strcat(lines_logged, "\n");
 }
 
-static dl_config *continued(const char *path)
+static dl_config *continued_with(const char *path, const char *const (*settings)[2])
 {
     dl_config *config = fixture_config("diloco");
     set(config, "run.seed", "2");
     set(config, "trainer.init_from", path);
     set(config, "trainer.init_as", "continuation");
+    for (; settings && (*settings)[0]; settings++)
+        set(config, (*settings)[0], (*settings)[1]);
     lines_logged[0] = 0;
     diloco_log_set(keep_line, NULL, DILOCO_LOG_WARN);
     CHECK_OK(diloco_train_create(config));
     diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
     return config;
+}
+
+static dl_config *continued(const char *path)
+{
+    return continued_with(path, NULL);
 }
 
 TEST(fed_18_what_did_not_change_goes_on_with_its_momentum)
@@ -345,6 +352,66 @@ TEST(
     dl_setup_close(&setup);
     fixture_record_free(&record);
     free(first), free(next), free(other);
+}
+
+/* The fixture's H is 4, its outer rule nesterov with .7 and .9, so of a gain of 7. */
+TEST(another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace)
+{
+#define H     "trainer.local_steps_per_round"
+#define LR    "server.diloco.outer_learning_rate"
+#define MU    "server.diloco.outer_momentum"
+#define OUTER "server.diloco.outer_optimizer"
+    static const struct {
+        const char *settings[4][2];
+        const char *said; /* NULL: nothing */
+    } cases[] = {
+        {{{H, "2"}}, LR " = 0.3592 and " MU " = 0.9487"},
+        {{{H, "2"}, {LR, "0.3592"}, {MU, "0.9487"}}, NULL},
+        {{{H, "40"}}, LR " = 1 and " MU " = 0.8571"}, /* 4.6 would overshoot */
+        {{{H, "2"}, {OUTER, "sgd"}}, NULL},
+        {{{H, "4"}, {LR, "0.4"}}, NULL},
+    };
+    fixture_record first_record = {0}, record = {0};
+    image end;
+    dl_config *first = fixture_config("diloco");
+    fixture_train(first, &first_record, 1);
+    image_open(&end, first);
+    const char *path = scratch_write("pace.safetensors", end.bytes, end.len);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        dl_config *next = continued_with(path, cases[i].settings);
+        if (!cases[i].said) CHECK(!strstr(lines_logged, "goes on here"));
+        if (cases[i].said) CHECK_CONTAINS("was 4 in the run that goes on here", lines_logged);
+        if (cases[i].said) CHECK_CONTAINS(cases[i].said, lines_logged);
+        if (i == 0) {
+            fixture_train(next, &record, 1);
+            const dl_json_value warned = fixture_nth(&record, "warn", 0);
+            CHECK(dl_json_is(dl_json_get(warned, "code"), "continuation"));
+        }
+        free(next);
+    }
+    image_close(&end);
+    fixture_record_free(&first_record), fixture_record_free(&record);
+    free(first);
+}
+
+TEST(the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements)
+{
+    static const char *const before[][2] = {{OUTER, "fedadam"}, {NULL, NULL}};
+    static const char *const after[][2] = {{OUTER, "fedadam"}, {H, "2"}, {NULL, NULL}};
+    image end;
+    dl_config *initial = created("1", ""); /* whose image only gives the tensors */
+    image_open(&end, initial);
+    dl_config *first = continued_with(scratch_write("a.st", end.bytes, end.len), before);
+    image_close(&end);
+    image_open(&end, first);
+    dl_config *next = continued_with(scratch_write("b.st", end.bytes, end.len), after);
+    CHECK_CONTAINS("the moments of fedadam are of movements about 2 times as long", lines_logged);
+    image_close(&end);
+    free(initial), free(first), free(next);
+#undef H
+#undef LR
+#undef MU
+#undef OUTER
 }
 
 TEST(a_file_of_which_nothing_fits_is_no_run_to_continue)
@@ -418,6 +485,8 @@ TEST(fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_i
 TEST_MAIN(
     fed_18_what_did_not_change_goes_on_with_its_momentum,
     fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
+    another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace,
+    the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements,
     a_file_of_which_nothing_fits_is_no_run_to_continue,
     an_outer_optimizer_that_counts_commits_cannot_be_continued,
     fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown,
