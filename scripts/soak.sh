@@ -1,6 +1,6 @@
 #!/bin/sh
-# soak.sh BUILD: what takes longer than the tests may. The whole matrix, a covering set of it
-# trained, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
+# soak.sh BUILD: what takes longer than the tests may. A build without network stores, the whole
+# matrix, a covering set of it trained, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
 # until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
 set -eu
 build=$(cd "$1" && pwd)
@@ -9,6 +9,8 @@ began=$(date +%s)
 
 step() { printf '\n== %s\n' "$*"; }
 
+step "a build without network stores"
+sh tests/offline_test.sh "$build/offline"
 step "the whole matrix"
 "$build/tests/matrix_test" --all
 step "a covering set of it, trained"

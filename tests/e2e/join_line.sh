@@ -1,7 +1,7 @@
 #!/bin/sh
 # Two machines and one line: serve --join prints it, join takes it from a file, from stdin or as an
 # argument; it pins the hub's certificate, and its secret stands in no list of processes and in no
-# message. And a hub that lets in who shows a member's key.
+# message (STO-17). And a hub that lets in who shows a member's key.
 . "$(dirname "$0")/lib.sh"
 sed -i 's/^replicas = 2/replicas = 2\nlocal_replicas = 1\nroster = "open"/' tiny.toml
 

@@ -15,6 +15,13 @@ for event in run step contribution commit eval end; do
 done
 [ "$(grep -c '"event":"step"' record.jsonl)" = 240 ] || fail "not every step is in the record"
 
+# STO-3: two processes, and each entry one digest of both, the last one too.
+for event in commit end; do
+    grep "\"event\":\"$event\"" record.jsonl | sed 's/.*"entry":\([0-9]*\),.*"digest":"\([0-9a-f]*\)".*/\1 \2/' >$event
+done
+[ "$(wc -l <commit)" = 12 ] && [ "$(sort -u commit | wc -l)" = 6 ] || fail "the replicas fold other states"
+[ "$(wc -l <end)" = 2 ] && [ "$(sort -u end | wc -l)" = 1 ] || fail "the replicas end in other states"
+
 # The same command again: nothing is left to do, and nothing changes.
 before=$(digest runs/tiny)
 expect 0 diloco train tiny.toml

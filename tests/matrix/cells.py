@@ -2,7 +2,7 @@
 """cells.py - a covering set of the matrix, trained: every two values that go together are together
 in a cell that trains three rounds of a tiny model, verifies, and warns as it should; every two that
 do not (whatever else is chosen, each preset's own values) are together in a cell that is refused
-with the sentence that the pure function has for it.
+with the sentence that the pure function has for it (STO-8).
 
 The cells are found greedily and are the same on every machine. To run one cell, name its settings as
 --list prints them:

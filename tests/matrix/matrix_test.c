@@ -10,7 +10,8 @@
  *
  * A combination of the axes is a number; the values that stand beside it are drawn from that
  * number. Where several rules hold, any of them may be the one that speaks; where none does,
- * nothing may be refused. Of warnings the codes have to be exactly those of the rules that hold. */
+ * nothing may be refused. Of warnings the codes have to be exactly those of the rules that hold.
+ * STO-8. */
 #include "matrix/table.h"
 
 #include "base/rng.h"

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Control never queues behind bulk: at 10 Mbit/s and 100 ms, with every replica's link full of
-# contributions and snapshots most of the time, no heartbeat takes as long as a contribution.
+# contributions and snapshots most of the time, each of which takes longer than a heartbeat's period,
+# and with a router that keeps 2 s of packets, every heartbeat is there before the next is due.
+export WAN_QUEUE_S=2
 . "$(dirname "$0")/lib.sh"
 network 10mbit,100ms 2
 
 sed -i 's/^rounds = 6/rounds = 2/; s/^local_steps_per_round = 20/local_steps_per_round = 2/
-    s/^channels = 32/channels = 144/; s/^heartbeat = .*/heartbeat = 2/
+    s/^channels = 32/channels = 144/; s/^heartbeat = .*/heartbeat = 1/
     s/^patience = .*/patience = 12/' tiny.toml
 start_hub
 replicas 2
@@ -16,7 +18,7 @@ for i in 1 2; do
     [ "$(json heartbeats <end)" -ge 2 ] || fail "r$i had hardly a heartbeat"
     bulk=$(sed -n 's/.*"event":"contribution".*"put_s":\([0-9.e-]*\).*/\1/p' "r$i/record.jsonl" |
         sort -g | tail -1)
-    awk -v s="$(json heartbeat_s_max <end)" -v bulk="$bulk" 'BEGIN { exit !(s < bulk) }' ||
+    awk -v s="$(json heartbeat_s_max <end)" -v bulk="$bulk" 'BEGIN { exit !(s < 1 && 1 < bulk) }' ||
         fail "a heartbeat of r$i took $(json heartbeat_s_max <end) s, a contribution $bulk s"
     grep '"event":"commit"' "r$i/record.jsonl" | tail -1 >commit
     awk -v bps="$(json up_bps <commit)" 'BEGIN { exit !(bps > 1e6 && bps < 12e6) }' ||

@@ -5,7 +5,8 @@
  *
  * The hub's namespace gets a TUN device with 10.78.0.1, replica i one with 10.78.0.(1 + i). This
  * process is the network between them (netem would do, but is often not there): a packet waits
- * in the queue of its replica and direction, a drop-tail queue of QUEUE_S; leaves it at the rate;
+ * in the queue of its replica and direction, a drop-tail queue of $WAN_QUEUE_S seconds (0.25: a
+ * router of the better kind); leaves it at the rate;
  * arrives half the delay later; or is lost. Packets from replica to replica go nowhere. Prints
  * "up" when the devices are there; SIGUSR1 cuts all links, SIGUSR2 mends them; ends at SIGTERM,
  * with what passed on stdout. */
@@ -27,7 +28,7 @@
 #include <unistd.h>
 
 enum { MAX_REPLICAS = 32, N_QUEUED = 8192, PACKET_MAX = 65536, N_READ = 64 };
-static const double QUEUE_S = 0.25;
+static double queue_s = 0.25;
 static const dl_time LONGEST_SLEEP = DL_SECOND / 20;
 
 typedef struct packet {
@@ -92,7 +93,7 @@ static void enter(lane *l, const unsigned char *data, size_t len, const dl_link 
     }
     dl_time leaves = l->free_at > now ? l->free_at : now;
     unsigned char *copy = malloc(len);
-    if (!copy || l->n == N_QUEUED || (l->bytes_per_s > 0 && dl_seconds(leaves - now) > QUEUE_S)) {
+    if (!copy || l->n == N_QUEUED || (l->bytes_per_s > 0 && dl_seconds(leaves - now) > queue_s)) {
         n_dropped++;
         free(copy);
         return;
@@ -161,6 +162,8 @@ static void run(const dl_link *link)
 
 int main(int argc, char **argv)
 {
+    const char *queue = getenv("WAN_QUEUE_S");
+    if (queue) queue_s = atof(queue);
     dl_link link;
     if (argc < 4 || argc > 3 + MAX_REPLICAS) {
         fprintf(stderr, "usage: wan LINK HUB REPLICA…\n");

@@ -1,7 +1,7 @@
 #!/bin/sh
 # single.sh PROGRAM: in a store that the probe refuses a run trains with one declared committer, to the
 # bits of a run in a folder; a committer that is started again goes on by itself; one that is gone for
-# good is taken over from, by hand.
+# good is taken over from, by hand (R-1).
 . "$(dirname "$0")/../e2e/lib.sh"
 
 place() { # NAME
