@@ -89,10 +89,13 @@ typedef struct diloco_config {
     dl_config_path milestones;
 
     /* [parameters.model] */
-    int64_t layers, heads, kv_heads, channels, ffn, context, vocab, num_classes, in_channels;
+    int64_t layers, heads, kv_heads, head_dim, channels, ffn, context, vocab, num_classes,
+        in_channels;
     dl_config_path hidden, frozen;
     bool tied, qk_norm;
-    double rope_theta, norm_eps, z_loss;
+    dl_config_name rope_scaling;
+    double rope_theta, rope_factor, rope_low, rope_high, norm_eps, z_loss;
+    int64_t rope_original;
 
     /* [data] */
     dl_config_name datasource, tokenizer, sampler, deal, stream, label_distribution;

@@ -58,9 +58,57 @@ int32_t dl_bpe_end_token(const dl_bpe *bpe)
     return bpe->end_token;
 }
 
+int32_t dl_bpe_begin_token(const dl_bpe *bpe)
+{
+    return bpe->begin_token;
+}
+
 bool dl_bpe_may_cut(const dl_bpe *bpe)
 {
     return bpe->may_cut;
+}
+
+dl_words dl_bpe_words(const dl_bpe *bpe)
+{
+    return bpe->how;
+}
+
+bool dl_bpe_whole_words(const dl_bpe *bpe)
+{
+    return bpe->whole_words;
+}
+
+dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token)
+{
+    size_t len;
+    for (size_t i = 0; i < bpe->n_added; i++)
+        if (bpe->added[i].token == token)
+            return bpe->added[i].special ? DL_BPE_SPECIAL : DL_BPE_ADDED;
+    dl_bpe_token(bpe, token, &len);
+    return len ? DL_BPE_BYTES : DL_BPE_NONE;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const dl_bpe_merge *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->left != y->left) return x->left < y->left ? -1 : 1;
+    return (x->right > y->right) - (x->right < y->right);
+}
+
+diloco_status dl_bpe_merges(dl_bpe_merge **out, size_t *n, const dl_bpe *bpe)
+{
+    dl_bpe_merge *merges = *out = calloc(dl_size_max(bpe->n_pairs, 1), sizeof *merges);
+    *n = 0;
+    if (!merges) return dl_fail(DILOCO_ENOMEM, "no memory for %zu merges", bpe->n_pairs);
+    for (size_t i = 0; i <= bpe->pair_mask; i++) {
+        uint64_t key = bpe->pairs[i].key - 1;
+        if (bpe->pairs[i].key)
+            merges[(*n)++] =
+                (dl_bpe_merge){bpe->pairs[i].rank, (int32_t)(key >> 32), (int32_t)(uint32_t)key};
+    }
+    qsort(merges, *n, sizeof *merges, by_rank);
+    return DILOCO_OK;
 }
 
 dl_hash dl_bpe_digest(const dl_bpe *bpe)

@@ -26,10 +26,33 @@ int32_t dl_bpe_n(const dl_bpe *bpe); /* tokens are 0 … n-1; numbers without on
 const char *dl_bpe_token(const dl_bpe *bpe, int32_t token, size_t *len);
 /* The token that ends a text ("<|endoftext|>", "<|end_of_text|>"); -1: it has none. */
 int32_t dl_bpe_end_token(const dl_bpe *bpe);
+/* The token that is put before a text for a model ("<|begin_of_text|>"); -1: none is. */
+int32_t dl_bpe_begin_token(const dl_bpe *bpe);
 /* May text be cut at dl_word_border? Not where a special token may lie across. */
 bool dl_bpe_may_cut(const dl_bpe *bpe);
 /* Of the file: equal files, equal tokens. */
 dl_hash dl_bpe_digest(const dl_bpe *bpe);
+
+/* ---- what it is made of, for who writes it down otherwise */
+
+typedef enum dl_bpe_kind {
+    DL_BPE_NONE,    /* a number without a token */
+    DL_BPE_BYTES,   /* bytes, and what merges from them */
+    DL_BPE_ADDED,   /* found in a text as it stands */
+    DL_BPE_SPECIAL, /* likewise, and no text itself */
+} dl_bpe_kind;
+dl_bpe_kind dl_bpe_kind_of(const dl_bpe *bpe, int32_t token);
+
+dl_words dl_bpe_words(const dl_bpe *bpe); /* how it cuts text */
+/* Is a word that is a token that token, however its bytes would merge? */
+bool dl_bpe_whole_words(const dl_bpe *bpe);
+
+/* The pairs that merge, those that go first before others; the caller frees them. Of ranks several
+ * pairs may make one token, which then follow one another. DILOCO_ENOMEM. */
+typedef struct dl_bpe_merge {
+    int32_t rank, left, right;
+} dl_bpe_merge;
+DL_MUST_CHECK diloco_status dl_bpe_merges(dl_bpe_merge **out, size_t *n, const dl_bpe *bpe);
 
 /* ---- encoding: one thread's memory, words it met before among it */
 

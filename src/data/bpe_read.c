@@ -257,6 +257,11 @@ static diloco_status read_merges(dl_bpe *b, dl_json_value merges)
 
 /* ---- added tokens */
 
+static bool is_true(dl_json_value value)
+{
+    return value.type == DL_JSON_BOOL && *value.at == 't';
+}
+
 static int longest_first(const void *a, const void *b)
 {
     const dl_bpe_added *x = a, *y = b;
@@ -266,11 +271,9 @@ static int longest_first(const void *a, const void *b)
 static diloco_status check_added(dl_json_value token, const char *text)
 {
     static const char *const flags[] = {"lstrip", "rstrip", "single_word"};
-    for (size_t i = 0; i < 3; i++) {
-        dl_json_value flag = dl_json_get(token, flags[i]);
-        if (flag.type == DL_JSON_BOOL && *flag.at == 't')
+    for (size_t i = 0; i < 3; i++)
+        if (is_true(dl_json_get(token, flags[i])))
             return dl_fail(DILOCO_EREFUSED, "the added token %s has %s", text, flags[i]);
-    }
     return DILOCO_OK;
 }
 
@@ -291,6 +294,7 @@ static diloco_status read_added_one(dl_bpe *b, dl_json_value token)
     if (a->len == 0 || strlen(text) != a->len)
         return dl_fail(DILOCO_EPROTO, "an added token is empty or has a zero byte");
     DL_TRY(check_added(token, text));
+    a->special = is_true(dl_json_get(token, "special"));
     b->added_first[(unsigned char)text[0]] = true;
     if (memchr(text, '\n', a->len - 1) ||
         dl_char_class_of((unsigned char)text[0]) == DL_CHAR_LETTER)
@@ -313,6 +317,23 @@ static diloco_status read_added(dl_bpe *b, dl_json_value added)
     return DILOCO_OK;
 }
 
+/* What a template puts before the text: {"single": [{"SpecialToken": {"id": …}}, …], …}. */
+static void read_template(dl_bpe *b, dl_json_value step)
+{
+    dl_json_iter it = dl_json_each(dl_json_get(step, "single"));
+    if (!dl_json_is(dl_json_get(step, "type"), "TemplateProcessing") || !dl_json_next(&it)) return;
+    dl_json_value id = dl_json_get(dl_json_get(it.value, "SpecialToken"), "id");
+    for (size_t i = 0; i < b->n_added; i++)
+        if (dl_json_is(id, b->added[i].text)) b->begin_token = b->added[i].token;
+}
+
+static void read_begin(dl_bpe *b, dl_json_value post)
+{
+    read_template(b, post);
+    for (dl_json_iter it = dl_json_each(dl_json_get(post, "processors")); dl_json_next(&it);)
+        read_template(b, it.value);
+}
+
 /* ---- what is honoured */
 
 static diloco_status refuse(const char *what)
@@ -324,11 +345,6 @@ static bool is_empty(dl_json_value value)
 {
     return value.type == DL_JSON_MISSING || value.type == DL_JSON_NULL ||
            (value.type == DL_JSON_BOOL && *value.at == 'f') || dl_json_is(value, "");
-}
-
-static bool is_true(dl_json_value value)
-{
-    return value.type == DL_JSON_BOOL && *value.at == 't';
 }
 
 static diloco_status check_model(dl_bpe *b, dl_json_value model)
@@ -407,7 +423,9 @@ static diloco_status read_json(dl_bpe *b, const void *text, size_t len)
     DL_TRY(read_vocab(b, dl_json_get(model, "vocab"), added, dl_json_count(merges)));
     DL_TRY(check_bytes(b));
     DL_TRY(read_merges(b, merges));
-    return read_added(b, added);
+    DL_TRY(read_added(b, added));
+    read_begin(b, dl_json_get(root, "post_processor"));
+    return DILOCO_OK;
 }
 
 /* ---- ranks: lines of base64, a blank, a number */
@@ -516,7 +534,7 @@ diloco_status dl_bpe_read(dl_bpe **out, const void *text, size_t len)
     const char *first = text;
     dl_bpe *b = *out = calloc(1, sizeof *b);
     if (!b) return no_memory();
-    b->end_token = -1;
+    b->begin_token = b->end_token = -1;
     b->may_cut = true;
     memset(b->of_byte, -1, sizeof b->of_byte);
     b->digest = dl_digest_bytes(text, len);

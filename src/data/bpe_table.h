@@ -16,12 +16,13 @@ typedef struct dl_bpe_added {
     const char *text; /* in bytes */
     size_t len;
     int32_t token;
+    bool special;
 } dl_bpe_added;
 
 struct dl_bpe {
     dl_words how;
     bool whole_words; /* a word that is a token is that token, however its bytes would merge */
-    int32_t n, end_token;
+    int32_t n, begin_token, end_token;
     char *bytes; /* owned; all tokens' */
     size_t n_bytes;
     size_t *offset; /* [n + 1], owned */

@@ -231,6 +231,91 @@ TEST(what_would_give_other_tokens_is_refused_by_name)
     refused(DILOCO_EPROTO, "\"model\" is no object", "{}");
 }
 
+/* ---- its parts */
+
+TEST(merges_come_in_their_order)
+{
+    dl_buf text;
+    dl_bpe *bpe;
+    dl_bpe_merge *merges;
+    size_t n;
+    put_bytes(&text);
+    put_rank(&text, "bc", 2, 256);
+    put_rank(&text, "ab", 2, 257);
+    put_rank(&text, "abc", 3, 258);
+    CHECK_OK(dl_bpe_read(&bpe, text.data, text.len));
+    CHECK_OK(dl_bpe_merges(&merges, &n, bpe));
+    CHECK_INT(4, n);
+    CHECK(merges[0].left == 'b' && merges[0].right == 'c');
+    CHECK(merges[1].left == 'a' && merges[1].right == 'b');
+    CHECK(merges[2].left == 'a' && merges[2].right == 256 && merges[2].rank == 258);
+    CHECK(merges[3].left == 257 && merges[3].right == 'c' && merges[3].rank == 258);
+    free(merges);
+    dl_bpe_close(bpe);
+    dl_buf_deinit(&text);
+    bpe = read_text(bpe_gpt2);
+    CHECK_OK(dl_bpe_merges(&merges, &n, bpe));
+    CHECK_INT(BPE_VOCAB - 257, n); /* each makes the next token */
+    for (size_t i = 0; i < n; i++) {
+        size_t left, right, both;
+        const char *x = dl_bpe_token(bpe, merges[i].left, &left),
+                   *y = dl_bpe_token(bpe, merges[i].right, &right),
+                   *xy = dl_bpe_token(bpe, (int32_t)(257 + i), &both);
+        CHECK_INT(i, merges[i].rank);
+        CHECK_INT(both, left + right);
+        CHECK_BYTES(x, xy, left);
+        CHECK_BYTES(y, xy + left, right);
+    }
+    free(merges);
+    dl_bpe_close(bpe);
+}
+
+TEST(tokens_are_bytes_or_added_or_special_or_none)
+{
+    char *text = with("\"added_tokens\":[", "\"added_tokens\":[{\"id\":302,\"content\":\"<x>\","
+                                            "\"special\":false},");
+    dl_bpe *bpe = read_text(text);
+    CHECK_INT(303, dl_bpe_n(bpe));
+    CHECK(dl_bpe_kind_of(bpe, 0) == DL_BPE_SPECIAL);
+    CHECK(dl_bpe_kind_of(bpe, 1) == DL_BPE_BYTES && dl_bpe_kind_of(bpe, 299) == DL_BPE_BYTES);
+    CHECK(dl_bpe_kind_of(bpe, 300) == DL_BPE_NONE && dl_bpe_kind_of(bpe, 301) == DL_BPE_NONE);
+    CHECK(dl_bpe_kind_of(bpe, 302) == DL_BPE_ADDED);
+    CHECK(dl_bpe_words(bpe) == DL_WORDS_GPT2 && !dl_bpe_whole_words(bpe));
+    dl_bpe_close(bpe);
+    free(text);
+}
+
+/* As Llama 3's file says it, and GPT-2's, whose template is none. */
+TEST(a_template_names_the_token_before_a_text)
+{
+    static const struct {
+        const char *post;
+        int32_t token;
+    } rows[] = {
+        {"null", -1},
+        {"{\"type\":\"ByteLevel\",\"trim_offsets\":false}", -1},
+        {"{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\"}},"
+         "{\"SpecialToken\":{\"id\":\"<|endoftext|>\"}}]}",
+         -1},
+        {"{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+         "\"<|endoftext|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\"}}]}",
+         0},
+        {"{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},"
+         "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"
+         "\"<|endoftext|>\"}}]}]}",
+         0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char post[400];
+        snprintf(post, sizeof post, "\"post_processor\":%s", rows[i].post);
+        char *text = with("\"post_processor\":null", post);
+        dl_bpe *bpe = read_text(text);
+        CHECK_INT(rows[i].token, dl_bpe_begin_token(bpe));
+        dl_bpe_close(bpe);
+        free(text);
+    }
+}
+
 TEST(damaged_ranks_are_refused)
 {
     dl_buf text;
@@ -280,5 +365,6 @@ TEST(a_long_word_is_encoded)
 TEST_MAIN(tokens_are_those_of_hugging_face, tokens_give_their_text_back,
           what_is_learnt_is_what_hugging_face_learns, learning_ends_where_no_pair_comes_twice,
           parts_of_a_text_give_the_tokens_of_the_whole, ranks_merge_by_their_numbers,
-          what_would_give_other_tokens_is_refused_by_name, damaged_ranks_are_refused,
-          a_file_is_named_in_its_errors, a_long_word_is_encoded)
+          what_would_give_other_tokens_is_refused_by_name, merges_come_in_their_order,
+          tokens_are_bytes_or_added_or_special_or_none, a_template_names_the_token_before_a_text,
+          damaged_ranks_are_refused, a_file_is_named_in_its_errors, a_long_word_is_encoded)

@@ -5,9 +5,9 @@
  * each. */
 #include "model/decode.h"
 
+#include "model/gpt.h"
 #include "nn/position.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,14 @@ typedef struct block {
 
 struct dl_decoder {
     dl_pool *pool;
-    size_t layers, heads, kv_heads, dim, channels, ffn, vocab, context;
+    size_t layers, heads, kv_heads, dim, all, channels, ffn, vocab, context; /* all: heads dim */
     float eps;
-    double theta;
+    dl_rope rope;
     const float *table, *norm, *head;
     block *blocks;              /* owned */
     float *memory;              /* owned: all that follows */
     float *keys, *values;       /* [layers][kv_heads][context][dim] */
-    float *x, *y, *qkv, *mixed; /* [channels], [channels], of q k v, [channels] */
+    float *x, *y, *qkv, *mixed; /* [channels], [channels], of q k v, [all] */
     float *gate_up, *inner;     /* [2 ffn], [ffn] */
     float *cosine, *sine;       /* [dim / 2], of this position */
     float *scores;              /* [heads][context] */
@@ -66,24 +66,27 @@ static block block_of(const dl_model *model, size_t layer)
                    .down = of_layer(model, layer, "mlp.down_proj")};
 }
 
-static void read_shape(dl_decoder *d, const dl_model *model, const dl_config *c)
+static diloco_status read_shape(dl_decoder *d, const dl_model *model, const dl_config *c)
 {
     const diloco_tensor *table = find(model, "model.embed_tokens.weight"),
-                        *head = find(model, "lm_head.weight"),
-                        *up = find(model, "model.layers.0.mlp.up_proj.weight");
-    d->layers = (size_t)c->layers;
-    d->heads = (size_t)c->heads;
-    d->kv_heads = (size_t)(c->kv_heads ? c->kv_heads : c->heads);
-    d->vocab = table->shape[0];
-    d->channels = table->shape[1];
-    d->dim = d->channels / d->heads;
-    d->ffn = up->shape[0];
+                        *head = find(model, "lm_head.weight");
+    dl_gpt_shape s;
+    DL_TRY(dl_gpt_shape_read(&s, c, table->shape[0]));
+    d->layers = s.layers;
+    d->heads = s.heads;
+    d->kv_heads = s.kv_heads;
+    d->dim = s.dim;
+    d->all = s.heads * s.dim;
+    d->channels = s.channels;
+    d->ffn = s.ffn;
+    d->vocab = s.vocab;
     d->context = (size_t)c->context;
-    d->eps = (float)c->norm_eps;
-    d->theta = c->rope_theta;
+    d->eps = s.eps;
+    d->rope = s.rope;
     d->table = table->data;
     d->head = head ? head->data : table->data;
     d->norm = find(model, "model.norm.weight")->data;
+    return DILOCO_OK;
 }
 
 /* Pieces of the memory; with base NULL they are only counted. */
@@ -98,7 +101,7 @@ static size_t carve(dl_decoder *d, float *base)
                   {&d->x, d->channels},
                   {&d->y, d->channels},
                   {&d->qkv, (d->heads + 2 * d->kv_heads) * d->dim},
-                  {&d->mixed, d->channels},
+                  {&d->mixed, d->all},
                   {&d->gate_up, 2 * d->ffn},
                   {&d->inner, d->ffn},
                   {&d->cosine, d->dim / 2},
@@ -111,6 +114,17 @@ static size_t carve(dl_decoder *d, float *base)
     return n;
 }
 
+static diloco_status take_memory(dl_decoder *d)
+{
+    d->blocks = calloc(d->layers, sizeof *d->blocks);
+    d->memory = aligned_alloc(64, carve(d, NULL) * sizeof(float));
+    if (!d->blocks || !d->memory)
+        return dl_fail(DILOCO_ENOMEM, "no memory for the keys and values of %zu positions",
+                       d->context);
+    carve(d, d->memory);
+    return DILOCO_OK;
+}
+
 diloco_status dl_decoder_create(dl_decoder **out, const dl_model *model, const dl_config *config,
                                 dl_pool *pool)
 {
@@ -120,15 +134,12 @@ diloco_status dl_decoder_create(dl_decoder **out, const dl_model *model, const d
     dl_decoder *d = calloc(1, sizeof *d);
     if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for a decoder");
     d->pool = pool;
-    read_shape(d, model, config);
-    d->blocks = calloc(d->layers, sizeof *d->blocks);
-    d->memory = aligned_alloc(64, carve(d, NULL) * sizeof(float));
-    if (!d->blocks || !d->memory) {
+    diloco_status status = read_shape(d, model, config);
+    if (!status) status = take_memory(d);
+    if (status) {
         dl_decoder_destroy(d);
-        return dl_fail(DILOCO_ENOMEM, "no memory for the keys and values of %zu positions",
-                       (size_t)config->context);
+        return status;
     }
-    carve(d, d->memory);
     for (size_t i = 0; i < d->layers; i++)
         d->blocks[i] = block_of(model, i);
     *out = d;
@@ -184,7 +195,7 @@ static void out_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end;
     dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
-    dl_position_product(d->y, d->blocks[d->layer].o, d->mixed, d->channels, begin, end);
+    dl_position_product(d->y, d->blocks[d->layer].o, d->mixed, d->all, begin, end);
     for (size_t i = begin; i < end; i++)
         d->x[i] += d->y[i];
 }
@@ -207,9 +218,9 @@ static void down_part(void *context, int part, int n_parts)
     const dl_decoder *d = context;
     size_t begin, end;
     dl_part_range(&begin, &end, d->channels, 16, part, n_parts);
-    dl_position_product(d->mixed, d->blocks[d->layer].down, d->inner, d->ffn, begin, end);
+    dl_position_product(d->y, d->blocks[d->layer].down, d->inner, d->ffn, begin, end);
     for (size_t i = begin; i < end; i++)
-        d->x[i] += d->mixed[i];
+        d->x[i] += d->y[i];
 }
 
 static void head_part(void *context, int part, int n_parts)
@@ -237,21 +248,11 @@ static void place_heads(dl_decoder *d)
     }
 }
 
-/* As op_attention.c has them. */
-static void set_turn(dl_decoder *d)
-{
-    for (size_t i = 0; i < d->dim / 2; i++) {
-        double angle = (double)d->n * pow(d->theta, -2.0 * (double)i / (double)d->dim);
-        d->cosine[i] = (float)cos(angle);
-        d->sine[i] = (float)sin(angle);
-    }
-}
-
 void dl_decoder_step(dl_decoder *d, float *logits, int32_t token)
 {
     DL_ASSERT(d->n < d->context && token >= 0 && (size_t)token < d->vocab);
     memcpy(d->x, d->table + (size_t)token * d->channels, d->channels * sizeof *d->x);
-    set_turn(d);
+    dl_rope_angles(d->cosine, d->sine, &d->rope, d->n, d->dim);
     for (d->layer = 0; d->layer < d->layers; d->layer++) {
         const block *b = &d->blocks[d->layer];
         dl_position_norm(d->y, d->x, b->norm1, d->channels, d->eps);

@@ -1,5 +1,6 @@
 /* decode_test.c - token by token gives the logits of the whole pass at every position, for shared
- * and single keys, tied and not, with qk_norm, on one thread and on two. The tolerance is that of
+ * and single keys, tied and not, with qk_norm, with heads wider and narrower than their share of
+ * the channels and with slowed positions, on one thread and on two. The tolerance is that of
  * float32 sums in another order. */
 #include "model/decode.h"
 
@@ -15,7 +16,8 @@ static void set(dl_config *config, const char *name, const char *value)
 }
 
 static void check_shape(const char *heads, const char *kv_heads, const char *tied,
-                        const char *qk_norm, int n_threads)
+                        const char *qk_norm, const char *head_dim, const char *scaling,
+                        int n_threads)
 {
     dl_config config;
     dl_backend *backend;
@@ -28,6 +30,8 @@ static void check_shape(const char *heads, const char *kv_heads, const char *tie
     set(&config, "layers", "2"), set(&config, "channels", "48"), set(&config, "heads", heads);
     set(&config, "kv_heads", kv_heads), set(&config, "tied", tied);
     set(&config, "qk_norm", qk_norm), set(&config, "ffn", "70"), set(&config, "context", "33");
+    set(&config, "head_dim", head_dim), set(&config, "rope_scaling", scaling);
+    set(&config, "rope_original_context", "100");
     const dl_sample sample = dl_sample_tokens(VOCAB, T);
     CHECK_OK(dl_backend_create(&backend, "cpu"));
     CHECK_OK(dl_pool_create(&pool, n_threads));
@@ -60,10 +64,11 @@ static void check_shape(const char *heads, const char *kv_heads, const char *tie
 
 TEST(token_by_token_gives_the_logits_of_the_whole)
 {
-    check_shape("4", "0", "true", "false", 1);
-    check_shape("4", "2", "false", "false", 2);
-    check_shape("6", "1", "false", "true", 1);
-    check_shape("1", "1", "true", "true", 2);
+    check_shape("4", "0", "true", "false", "0", "none", 1);
+    check_shape("4", "2", "false", "false", "0", "llama3", 2);
+    check_shape("6", "1", "false", "true", "20", "none", 1);
+    check_shape("5", "5", "false", "false", "6", "linear", 2); /* 48 are not 5 heads */
+    check_shape("1", "1", "true", "true", "0", "none", 2);
 }
 
 TEST(a_model_of_images_is_refused)

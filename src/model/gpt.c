@@ -6,49 +6,67 @@
  *
  * Initial values: normal with deviation 0.02, those of the products that end in the residual stream
  * divided by sqrt(2 layers) (GPT-2), norms 1. */
+#include "model/gpt.h"
 #include "model/rows.h"
 #include "nn/ops.h"
 
 #include <math.h>
-
-typedef struct shape {
-    size_t layers, heads, kv_heads, dim, channels, ffn, vocab;
-    float eps, deviation, z_loss;
-    double theta;
-    bool tied, qk_norm;
-} shape;
+#include <string.h>
 
 enum { MAX_VOCAB = INT32_MAX, FFN_GRAIN = 32 };
 
-static diloco_status read_shape(shape *out, const dl_config *c, size_t vocab)
+/* ---- the shape */
+
+static diloco_status read_heads(dl_gpt_shape *s, const dl_config *c)
 {
-    shape s = {.layers = (size_t)c->layers,
-               .heads = (size_t)c->heads,
-               .kv_heads = (size_t)(c->kv_heads ? c->kv_heads : c->heads),
-               .channels = (size_t)c->channels,
-               .ffn = (size_t)c->ffn,
-               .vocab = c->vocab ? (size_t)c->vocab : vocab,
-               .eps = (float)c->norm_eps,
-               .deviation = 0.02f,
-               .z_loss = (float)c->z_loss,
-               .theta = c->rope_theta,
-               .tied = c->tied,
-               .qk_norm = c->qk_norm};
-    if (s.channels % s.heads)
-        return dl_fail(
-            DILOCO_EINVAL,
-            "parameters.model.heads = %zu does not divide parameters.model.channels = %zu", s.heads,
-            s.channels);
-    s.dim = s.channels / s.heads;
-    if (s.dim % 2)
-        return dl_fail(
-            DILOCO_EINVAL,
-            "parameters.model.channels / heads = %zu is odd: rotary positions turn pairs", s.dim);
-    if (s.heads % s.kv_heads)
-        return dl_fail(
-            DILOCO_EINVAL,
-            "parameters.model.kv_heads = %zu does not divide parameters.model.heads = %zu",
-            s.kv_heads, s.heads);
+    s->heads = (size_t)c->heads;
+    s->kv_heads = (size_t)(c->kv_heads ? c->kv_heads : c->heads);
+    s->dim = (size_t)c->head_dim;
+    if (s->dim == 0 && s->channels % s->heads)
+        return dl_fail(DILOCO_EINVAL,
+                       "parameters.model.heads = %zu does not divide parameters.model.channels = "
+                       "%zu: set parameters.model.head_dim, or heads that do",
+                       s->heads, s->channels);
+    if (s->dim == 0) s->dim = s->channels / s->heads;
+    if (s->dim % 2)
+        return dl_fail(DILOCO_EINVAL,
+                       "parameters.model.%s = %zu is odd: rotary positions turn pairs",
+                       c->head_dim ? "head_dim" : "channels / heads", s->dim);
+    if (s->heads % s->kv_heads == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.model.kv_heads = %zu does not divide parameters.model.heads = %zu",
+                   s->kv_heads, s->heads);
+}
+
+static diloco_status read_rope(dl_rope *out, const dl_config *c)
+{
+    *out = (dl_rope){.theta = c->rope_theta,
+                     .factor = c->rope_factor,
+                     .low = c->rope_low,
+                     .high = c->rope_high,
+                     .original = (double)c->rope_original};
+    if (strcmp(c->rope_scaling, "linear") == 0) out->scaling = DL_ROPE_LINEAR;
+    if (strcmp(c->rope_scaling, "llama3") == 0) out->scaling = DL_ROPE_LLAMA3;
+    if (out->scaling != DL_ROPE_LLAMA3 || out->low < out->high) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.model.rope_low_freq_factor = %g is not below "
+                   "parameters.model.rope_high_freq_factor = %g: pairs between them turn partly "
+                   "more slowly",
+                   out->low, out->high);
+}
+
+diloco_status dl_gpt_shape_read(dl_gpt_shape *out, const dl_config *c, size_t vocab)
+{
+    dl_gpt_shape s = {.layers = (size_t)c->layers,
+                      .channels = (size_t)c->channels,
+                      .ffn = (size_t)c->ffn,
+                      .vocab = c->vocab ? (size_t)c->vocab : vocab,
+                      .eps = (float)c->norm_eps,
+                      .z_loss = (float)c->z_loss,
+                      .tied = c->tied,
+                      .qk_norm = c->qk_norm};
+    DL_TRY(read_heads(&s, c));
+    DL_TRY(read_rope(&s.rope, c));
     if (s.vocab < vocab || s.vocab == 0 || s.vocab > MAX_VOCAB)
         return dl_fail(DILOCO_EINVAL,
                        "parameters.model.vocab = %zu: the tokenizer has %zu tokens, the most is %d",
@@ -58,18 +76,21 @@ static diloco_status read_shape(shape *out, const dl_config *c, size_t vocab)
     return DILOCO_OK;
 }
 
+/* ---- the graph */
+
+static const float DEVIATION = 0.02f;
+
 /* One block: the stream and what is still to be added to it go in and come out. */
-static void add_block(dl_graph *g, const shape *s, size_t layer, int *x, int *delta)
+static void add_block(dl_graph *g, const dl_gpt_shape *s, size_t layer, int *x, int *delta)
 {
-    float inner = s->deviation, last = s->deviation / sqrtf(2.0f * (float)s->layers);
-    size_t kv = s->kv_heads * s->dim;
+    const float inner = DEVIATION, last = DEVIATION / sqrtf(2.0f * (float)s->layers);
+    const size_t all = s->heads * s->dim, kv = s->kv_heads * s->dim;
 #define NAME(what) "model.layers.%zu." what ".weight", layer
-    int q = dl_graph_weight(g, s->channels, s->channels, DL_INITIAL_NORMAL, inner,
-                            NAME("self_attn.q_proj"));
+    int q =
+        dl_graph_weight(g, all, s->channels, DL_INITIAL_NORMAL, inner, NAME("self_attn.q_proj"));
     dl_graph_weight(g, kv, s->channels, DL_INITIAL_NORMAL, inner, NAME("self_attn.k_proj"));
     dl_graph_weight(g, kv, s->channels, DL_INITIAL_NORMAL, inner, NAME("self_attn.v_proj"));
-    int o = dl_graph_weight(g, s->channels, s->channels, DL_INITIAL_NORMAL, last,
-                            NAME("self_attn.o_proj"));
+    int o = dl_graph_weight(g, s->channels, all, DL_INITIAL_NORMAL, last, NAME("self_attn.o_proj"));
     int gate =
         dl_graph_weight(g, s->ffn, s->channels, DL_INITIAL_NORMAL, inner, NAME("mlp.gate_proj"));
     dl_graph_weight(g, s->ffn, s->channels, DL_INITIAL_NORMAL, inner, NAME("mlp.up_proj"));
@@ -86,7 +107,7 @@ static void add_block(dl_graph *g, const shape *s, size_t layer, int *x, int *de
         y = dl_qk_norm(g, y, norms, s->heads, s->kv_heads, s->eps);
     }
 #undef NAME
-    y = dl_attention(g, y, s->heads, s->kv_heads, s->theta);
+    y = dl_attention(g, y, s->heads, s->kv_heads, &s->rope);
     *delta = dl_linear(g, y, o, 1);
     y = dl_add_norm(g, x, *x, *delta, norm2, s->eps);
     *delta = dl_linear(g, dl_swiglu(g, dl_linear(g, y, gate, 2)), down, 1);
@@ -95,14 +116,14 @@ static void add_block(dl_graph *g, const shape *s, size_t layer, int *x, int *de
 diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
                            size_t max_rows, int n_threads)
 {
-    shape s = {0};
+    dl_gpt_shape s;
     enum { NODES = 9, WEIGHTS = 11, ENDS = 3 }; /* of a block; and of both ends */
-    DL_TRY(read_shape(&s, config, sample->classes));
+    DL_TRY(dl_gpt_shape_read(&s, config, sample->classes));
     DL_TRY(dl_graph_create(out, NODES * (int)s.layers + ENDS, WEIGHTS * (int)s.layers + ENDS,
                            max_rows, (size_t)config->context, n_threads));
     dl_graph *g = *out;
     int delta = DL_NO_VALUE;
-    int table = dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, s.deviation,
+    int table = dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, DEVIATION,
                                 "model.embed_tokens.weight");
     int x = dl_embedding(g, table);
     for (size_t layer = 0; layer < s.layers; layer++)
@@ -110,7 +131,7 @@ diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sam
     int norm = dl_graph_weight(g, 0, s.channels, DL_INITIAL_ONES, 0, "model.norm.weight");
     int y = dl_add_norm(g, NULL, x, delta, norm, s.eps);
     int head = s.tied ? table
-                      : dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, s.deviation,
+                      : dl_graph_weight(g, s.vocab, s.channels, DL_INITIAL_NORMAL, DEVIATION,
                                         "lm_head.weight");
     dl_head_loss(g, y, head, s.z_loss);
     return DILOCO_OK;

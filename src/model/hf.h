@@ -24,7 +24,8 @@ DL_MUST_CHECK diloco_status dl_hf_config_read(dl_config *config, dl_hf_facts *fa
                                               const void *text, size_t len);
 
 /* The other way, for a model that is `gpt`. `dtype`: of the weights beside it, "F32", "BF16",
- * "F16". end_token < 0: none ends a text. */
+ * "F16". end_token < 0: none ends a text. DILOCO_EINVAL: options that do not fit each other.
+ * DILOCO_EREFUSED: a shape that transformers does not load. */
 DL_MUST_CHECK diloco_status dl_hf_config_write(dl_buf *out, const dl_config *config,
                                                const char *dtype, int64_t end_token);
 /* generation_config.json */

@@ -4,18 +4,18 @@
  * it is null or false.
  *
  * Defaults are those of transformers' LlamaConfig and Qwen3Config, not this project's. */
+#include "model/gpt.h"
 #include "model/hf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { VALUE_MAX = 100, LLAMA_POSITIONS = 2048, QWEN3_POSITIONS = 32768, QWEN3_HEAD_DIM = 128 };
+enum { VALUE_MAX = 100, LLAMA_POSITIONS = 2048, QWEN3_POSITIONS = 32768 };
 
 typedef struct reading {
     dl_config *config;
     dl_hf_facts *facts;
-    int64_t head_dim; /* 0: not said */
     bool qwen3;
 } reading;
 
@@ -29,6 +29,7 @@ static const struct {
     {"num_hidden_layers", "parameters.model.layers", NULL},
     {"num_attention_heads", "parameters.model.heads", NULL},
     {"num_key_value_heads", "parameters.model.kv_heads", NULL},
+    {"head_dim", "parameters.model.head_dim", NULL},
     {"vocab_size", "parameters.model.vocab", NULL},
     {"rms_norm_eps", "parameters.model.norm_eps", NULL},
     {"rope_theta", "parameters.model.rope_theta", NULL},
@@ -43,10 +44,9 @@ static const struct {
 
     {"architectures", NULL, NULL}, /* model_type says the same */
     {"model_type", NULL, NULL},    /* read before the others */
-    {"layer_types", NULL, NULL},   /* checked by itself, as are the next four */
+    {"layer_types", NULL, NULL},   /* checked by itself, as are the next three */
     {"rope_scaling", NULL, NULL},
     {"rope_parameters", NULL, NULL},
-    {"head_dim", NULL, NULL},
     {"max_position_embeddings", NULL, NULL},
     {"pretraining_tp", NULL, NULL}, /* how a product is split, not what it is */
     {"torch_dtype", NULL, NULL},    /* the weights say it themselves */
@@ -106,26 +106,120 @@ static diloco_status set_option(const reading *r, const char *option, const char
     return dl_config_set(r->config, option, text, origin);
 }
 
-/* rope_scaling of old, rope_parameters of new folders: only what changes nothing. */
-static diloco_status read_rope(const reading *r, const char *where, dl_json_value object)
+static bool is_there(dl_json_value value)
 {
-    static const char none[] = "only plain rotary positions (rope_type default) are known";
-    if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"%s\" is no object", where);
-    for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);) {
-        char key[64], name[128];
-        DL_TRY(dl_json_as_str(key, sizeof key, it.key));
-        snprintf(name, sizeof name, "%s.%s", where, key);
-        bool type = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
-        if (strcmp(key, "rope_theta") == 0)
-            DL_TRY(set_option(r, "parameters.model.rope_theta", name, it.value));
-        else if (!is_one_of(it.value, type ? "\"default\"" : "null|1.0|1"))
-            return refuse(name, it.value, none);
+    return value.type != DL_JSON_MISSING && value.type != DL_JSON_NULL;
+}
+
+/* ---- rotary positions */
+
+static const struct {
+    const char *key, *option;
+} rope_keys[] = {
+    {"rope_theta", "parameters.model.rope_theta"},
+    {"factor", "parameters.model.rope_factor"},
+    {"low_freq_factor", "parameters.model.rope_low_freq_factor"},
+    {"high_freq_factor", "parameters.model.rope_high_freq_factor"},
+    {"original_max_position_embeddings", "parameters.model.rope_original_context"},
+};
+enum { ROPE_THETA, ROPE_FACTOR, ROPE_ORIGINAL = 4 }; /* the first and the last may be missing */
+
+typedef struct rope_type {
+    const char *name, *option; /* here, and as parameters.model.rope_scaling */
+    int n_keys;                /* of those above */
+} rope_type;
+static const rope_type rope_types[] = {
+    {"default", "none", 1}, {"linear", "linear", 2}, {"llama3", "llama3", 5}};
+enum { N_ROPE_TYPES = sizeof rope_types / sizeof rope_types[0] };
+
+static diloco_status find_rope_type(const rope_type **out, const char *where, dl_json_value object)
+{
+    static const char *const keys[] = {"rope_type", "type"}; /* new and old */
+    const rope_type *found = NULL;
+    *out = rope_types;
+    for (int k = 0; k < 2; k++) {
+        dl_json_value value = dl_json_get(object, keys[k]);
+        const rope_type *row = rope_types;
+        if (!is_there(value)) continue;
+        while (row < rope_types + N_ROPE_TYPES && !dl_json_is(value, row->name))
+            row++;
+        if (row == rope_types + N_ROPE_TYPES || (found && row != found)) {
+            char name[128];
+            snprintf(name, sizeof name, "%s.%s", where, keys[k]);
+            return refuse(name, value,
+                          found ? "its rope_type is another"
+                                : "default, linear and llama3 are known");
+        }
+        *out = found = row;
     }
     return DILOCO_OK;
 }
 
+static diloco_status read_rope_key(const reading *r, const rope_type *type, const char *where,
+                                   dl_json_iter it)
+{
+    char key[64], name[128];
+    DL_TRY(dl_json_as_str(key, sizeof key, it.key));
+    snprintf(name, sizeof name, "%s.%s", where, key);
+    if (strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0) return DILOCO_OK;
+    for (int i = 0; i < type->n_keys; i++)
+        if (strcmp(rope_keys[i].key, key) == 0)
+            return set_option(r, rope_keys[i].option, name, it.value);
+    if (is_one_of(it.value, "null|1.0|1")) return DILOCO_OK;
+    return refuse(name, it.value, "it is not known of positions of this rope_type");
+}
+
+/* What the type needs; as in transformers the original length is the model's own where it is not
+ * said. */
+static diloco_status check_rope_keys(const reading *r, const rope_type *type, const char *where,
+                                     dl_json_value object)
+{
+    char positions[24];
+    for (int i = ROPE_FACTOR; i < type->n_keys && i < ROPE_ORIGINAL; i++)
+        if (dl_json_get(object, rope_keys[i].key).type == DL_JSON_MISSING)
+            return dl_fail(DILOCO_EPROTO, "\"%s.%s\" is missing", where, rope_keys[i].key);
+    if (type->n_keys <= ROPE_ORIGINAL ||
+        dl_json_get(object, rope_keys[ROPE_ORIGINAL].key).type != DL_JSON_MISSING)
+        return DILOCO_OK;
+    snprintf(positions, sizeof positions, "%" PRId64, r->facts->positions);
+    return dl_config_set(r->config, rope_keys[ROPE_ORIGINAL].option, positions,
+                         "config.json: max_position_embeddings");
+}
+
+static diloco_status read_rope_object(const reading *r, const char *where, dl_json_value object)
+{
+    const rope_type *type;
+    if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "\"%s\" is no object", where);
+    DL_TRY(find_rope_type(&type, where, object));
+    for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);)
+        DL_TRY(read_rope_key(r, type, where, it));
+    DL_TRY(check_rope_keys(r, type, where, object));
+    return dl_config_set(r->config, "parameters.model.rope_scaling", type->option, "config.json");
+}
+
+/* rope_scaling of old, rope_parameters of new folders; behind all other keys, because a rope_theta
+ * in it goes before that beside it. */
+static diloco_status read_rope(const reading *r, dl_json_value root)
+{
+    dl_json_value old = dl_json_get(root, "rope_scaling"),
+                  new = dl_json_get(root, "rope_parameters");
+    if (is_there(old) && is_there(new))
+        return refuse("rope_parameters", new, "rope_scaling is there as well");
+    if (is_there(old)) return read_rope_object(r, "rope_scaling", old);
+    return is_there(new) ? read_rope_object(r, "rope_parameters", new) : DILOCO_OK;
+}
+
+/* ---- the other keys */
+
+static diloco_status check_array(const char *key, dl_json_value value)
+{
+    if (!is_there(value) || value.type == DL_JSON_ARRAY) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "\"%s\" is no array", key);
+}
+
 static diloco_status read_layer_types(dl_json_value array)
 {
+    DL_TRY(check_array("layer_types", array));
     for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);)
         if (!dl_json_is(it.value, "full_attention"))
             return refuse("layer_types", it.value, "every layer attends to all that is before it");
@@ -141,10 +235,7 @@ static diloco_status read_known(reading *r, size_t row, dl_json_value value, dl_
         snprintf(why, sizeof why, "this model has %s", rows[row].must);
         return refuse(key, value, why);
     }
-    if (strncmp(key, "rope_", 5) == 0) return read_rope(r, key, value);
     if (strcmp(key, "layer_types") == 0) return read_layer_types(value);
-    if (strcmp(key, "head_dim") == 0)
-        return dl_json_read_i64(&r->head_dim, root, key, 1, INT32_MAX);
     if (strcmp(key, "max_position_embeddings") == 0)
         return dl_json_read_i64(&r->facts->positions, root, key, 1, INT32_MAX);
     return DILOCO_OK;
@@ -161,14 +252,16 @@ static diloco_status read_key(reading *r, const char *key, dl_json_value value, 
 
 static diloco_status read_type(reading *r, dl_json_value root)
 {
-    dl_json_value type = dl_json_get(root, "model_type");
+    dl_json_value type = dl_json_get(root, "model_type"),
+                  classes = dl_json_get(root, "architectures");
     r->qwen3 = dl_json_is(type, "qwen3");
     if (!r->qwen3 && !dl_json_is(type, "llama")) {
         if (type.type == DL_JSON_STRING)
             return refuse("model_type", type, "only \"llama\" and \"qwen3\" are known");
         return dl_fail(DILOCO_EPROTO, "\"model_type\" is missing");
     }
-    for (dl_json_iter it = dl_json_each(dl_json_get(root, "architectures")); dl_json_next(&it);)
+    DL_TRY(check_array("architectures", classes));
+    for (dl_json_iter it = dl_json_each(classes); dl_json_next(&it);)
         if (!dl_json_is(it.value, r->qwen3 ? "Qwen3ForCausalLM" : "LlamaForCausalLM"))
             return refuse("architectures", it.value, "only the ForCausalLM of its model_type is");
     r->facts->positions = r->qwen3 ? QWEN3_POSITIONS : LLAMA_POSITIONS;
@@ -179,8 +272,10 @@ static diloco_status set_defaults(const reading *r)
 {
     const char *const values[][2] = {{"trainer.model_name", "gpt"},
                                      {"parameters.model.kv_heads", "0"},
+                                     {"parameters.model.head_dim", r->qwen3 ? "128" : "0"},
                                      {"parameters.model.norm_eps", "1e-6"},
                                      {"parameters.model.rope_theta", "10000"},
+                                     {"parameters.model.rope_scaling", "none"},
                                      {"parameters.model.tied", "false"},
                                      {"parameters.model.qk_norm", r->qwen3 ? "true" : "false"}};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
@@ -194,23 +289,11 @@ static diloco_status check_needed(dl_json_value root, bool qwen3)
                                          "num_hidden_layers",   "num_attention_heads",
                                          "num_key_value_heads", "vocab_size"};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
-        dl_json_value value = dl_json_get(root, needed[i]);
-        bool there = value.type != DL_JSON_MISSING && value.type != DL_JSON_NULL;
+        bool there = is_there(dl_json_get(root, needed[i]));
         if (!there && (qwen3 || strcmp(needed[i], "num_key_value_heads") != 0))
             return dl_fail(DILOCO_EPROTO, "\"%s\" is missing", needed[i]);
     }
     return DILOCO_OK;
-}
-
-static diloco_status check_head_dim(const reading *r)
-{
-    const dl_config *c = r->config;
-    int64_t dim = r->head_dim ? r->head_dim : r->qwen3 ? QWEN3_HEAD_DIM : 0;
-    if (c->heads < 1 || dim == 0 || dim * c->heads == c->channels) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "head_dim = %" PRId64 ": with %" PRId64 " heads this model has %" PRId64
-                   ", hidden_size / num_attention_heads",
-                   dim, c->heads, c->channels / c->heads);
 }
 
 static diloco_status read_root(reading *r, dl_json_value root)
@@ -225,7 +308,7 @@ static diloco_status read_root(reading *r, dl_json_value root)
         if (!status) status = read_key(r, key, it.value, root);
         if (status) return status;
     }
-    return check_head_dim(r);
+    return read_rope(r, root);
 }
 
 diloco_status dl_hf_config_read(dl_config *config, dl_hf_facts *facts, const void *text, size_t len)
@@ -257,39 +340,75 @@ static void put_tokens(dl_json *j, int64_t end_token)
     dl_json_null(j, "pad_token_id");
 }
 
-static void put_sizes(dl_json *j, const dl_config *c)
+/* What its positions reach: scaled ones may go beyond the texts it trained on here. */
+static int64_t positions_of(const dl_gpt_shape *s, int64_t context)
 {
-    int64_t ffn = c->ffn; /* 0: as src/model/gpt.c has it */
-    if (ffn == 0) ffn = (int64_t)dl_size_round_up((8 * (size_t)c->channels + 2) / 3, 32);
-    dl_json_i64(j, "hidden_size", c->channels);
-    dl_json_i64(j, "intermediate_size", ffn);
-    dl_json_i64(j, "num_hidden_layers", c->layers);
-    dl_json_i64(j, "num_attention_heads", c->heads);
-    dl_json_i64(j, "num_key_value_heads", c->kv_heads ? c->kv_heads : c->heads);
-    dl_json_i64(j, "head_dim", c->channels / c->heads);
-    dl_json_i64(j, "vocab_size", c->vocab);
-    dl_json_i64(j, "max_position_embeddings", c->context);
+    double reach = s->rope.scaling == DL_ROPE_LLAMA3 ? s->rope.factor * s->rope.original : 0;
+    if (reach > INT32_MAX) return INT32_MAX;
+    return (int64_t)reach > context ? (int64_t)reach : context;
+}
+
+static void put_sizes(dl_json *j, const dl_gpt_shape *s, int64_t context)
+{
+    dl_json_u64(j, "hidden_size", s->channels);
+    dl_json_u64(j, "intermediate_size", s->ffn);
+    dl_json_u64(j, "num_hidden_layers", s->layers);
+    dl_json_u64(j, "num_attention_heads", s->heads);
+    dl_json_u64(j, "num_key_value_heads", s->kv_heads);
+    dl_json_u64(j, "head_dim", s->dim);
+    dl_json_u64(j, "vocab_size", s->vocab);
+    dl_json_i64(j, "max_position_embeddings", positions_of(s, context));
+}
+
+static void put_rope(dl_json *j, const dl_rope *rope)
+{
+    const double values[] = {rope->theta, rope->factor, rope->low, rope->high, rope->original};
+    const rope_type *type = &rope_types[rope->scaling];
+    dl_json_f64(j, rope_keys[ROPE_THETA].key, rope->theta);
+    if (rope->scaling == DL_ROPE_NONE) {
+        dl_json_null(j, "rope_scaling");
+        return;
+    }
+    dl_json_object(j, "rope_scaling");
+    dl_json_str(j, "rope_type", type->name);
+    for (int i = ROPE_FACTOR; i < type->n_keys; i++)
+        if (i == ROPE_ORIGINAL)
+            dl_json_i64(j, rope_keys[i].key, (int64_t)values[i]);
+        else
+            dl_json_f64(j, rope_keys[i].key, values[i]);
+    dl_json_end(j);
+}
+
+static diloco_status check_heads(const dl_gpt_shape *s)
+{
+    if (s->qk_norm || s->channels % s->heads == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "parameters.model.heads = %zu does not divide parameters.model.channels = %zu, "
+                   "which transformers asks of a Llama: export it to npz or gguf",
+                   s->heads, s->channels);
 }
 
 diloco_status dl_hf_config_write(dl_buf *out, const dl_config *c, const char *dtype,
                                  int64_t end_token)
 {
+    dl_gpt_shape s;
     dl_json j;
+    DL_TRY(dl_gpt_shape_read(&s, c, 1));
+    DL_TRY(check_heads(&s));
     dl_json_init(&j, out);
     dl_json_object(&j, NULL);
     dl_json_array(&j, "architectures");
-    dl_json_str(&j, NULL, c->qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM");
+    dl_json_str(&j, NULL, s.qk_norm ? "Qwen3ForCausalLM" : "LlamaForCausalLM");
     dl_json_end(&j);
-    dl_json_str(&j, "model_type", c->qk_norm ? "qwen3" : "llama");
-    put_sizes(&j, c);
+    dl_json_str(&j, "model_type", s.qk_norm ? "qwen3" : "llama");
+    put_sizes(&j, &s, c->context);
     dl_json_str(&j, "hidden_act", "silu");
     dl_json_bool(&j, "attention_bias", false);
-    if (!c->qk_norm) dl_json_bool(&j, "mlp_bias", false);
+    if (!s.qk_norm) dl_json_bool(&j, "mlp_bias", false);
     dl_json_f64(&j, "attention_dropout", 0);
     dl_json_f64(&j, "rms_norm_eps", c->norm_eps);
-    dl_json_f64(&j, "rope_theta", c->rope_theta);
-    dl_json_null(&j, "rope_scaling");
-    dl_json_bool(&j, "tie_word_embeddings", c->tied);
+    put_rope(&j, &s.rope);
+    dl_json_bool(&j, "tie_word_embeddings", s.tied);
     dl_json_f64(&j, "initializer_range", 0.02);
     put_tokens(&j, end_token);
     dl_json_str(&j, "torch_dtype", torch_name(dtype));

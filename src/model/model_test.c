@@ -2,6 +2,7 @@
  * repeatable bits, no allocation, logits, and every option that does not fit. */
 #include "check.h"
 #include "count_alloc.h"
+#include "model/gpt.h"
 #include "model/model.h"
 #include "tensor/isa.h"
 
@@ -405,11 +406,26 @@ static void check_refused(const char *name, const char *value, size_t vocab, con
 TEST(options_that_do_not_fit_are_named)
 {
     check_refused("parameters.model.heads", "5", VOCAB, "parameters.model.heads");
-    check_refused("parameters.model.heads", "8", VOCAB, "odd");
+    check_refused("parameters.model.heads", "8", VOCAB, "channels / heads = ");
+    check_refused("parameters.model.head_dim", "5", VOCAB, "head_dim = 5 is odd");
     check_refused("parameters.model.kv_heads", "3", VOCAB, "parameters.model.kv_heads");
     check_refused("parameters.model.vocab", "49", VOCAB, "parameters.model.vocab");
     check_refused("parameters.model.layers", "2", 0, "parameters.model.vocab");
     check_refused("trainer.model_name", "perceptron", VOCAB, "perceptron");
+}
+
+TEST(slow_pairs_are_below_fast_ones)
+{
+    dl_config c;
+    dl_gpt_shape s;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "parameters.model.rope_low_freq_factor", "4", "test"));
+    CHECK_OK(dl_gpt_shape_read(&s, &c, VOCAB));
+    CHECK_OK(dl_config_set(&c, "parameters.model.rope_scaling", "llama3", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_gpt_shape_read(&s, &c, VOCAB));
+    CHECK_CONTAINS("rope_low_freq_factor = 4 is not below", diloco_error_text());
+    CHECK_OK(dl_config_set(&c, "parameters.model.rope_high_freq_factor", "4.5", "test"));
+    CHECK_OK(dl_gpt_shape_read(&s, &c, VOCAB));
 }
 
 TEST(batches_that_do_not_fit_are_refused_and_change_nothing)
@@ -448,4 +464,5 @@ TEST_MAIN(two_halves_accumulated_are_the_whole_batch,
           scales_of_queries_and_keys_are_named_as_in_hugging_faces_qwen3,
           hidden_are_the_matrices_between_the_ends, a_training_step_allocates_nothing,
           one_thread_starts_no_other, the_plan_counts_what_create_takes,
-          options_that_do_not_fit_are_named, batches_that_do_not_fit_are_refused_and_change_nothing)
+          options_that_do_not_fit_are_named, slow_pairs_are_below_fast_ones,
+          batches_that_do_not_fit_are_refused_and_change_nothing)

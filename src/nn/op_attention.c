@@ -21,12 +21,12 @@ _Static_assert(KEYS % QUERIES == 0, "the first key after a tile's queries is in 
 
 typedef struct attributes {
     size_t heads, kv_heads, dim;
-    double theta;
+    dl_rope rope;
 } attributes;
 
-int dl_attention(dl_graph *g, int qkv, size_t heads, size_t kv_heads, double rope_theta)
+int dl_attention(dl_graph *g, int qkv, size_t heads, size_t kv_heads, const dl_rope *rope)
 {
-    attributes a = {heads, kv_heads, g->values[qkv].width / (heads + 2 * kv_heads), rope_theta};
+    attributes a = {heads, kv_heads, g->values[qkv].width / (heads + 2 * kv_heads), *rope};
     return dl_graph_add(g, &dl_op_attention, qkv, DL_NO_VALUE, DL_NO_WEIGHT, 0, &a, sizeof a)
         ->out[0];
 }
@@ -61,11 +61,7 @@ static void prepare(const dl_pass *p)
     size_t half = a->dim / 2;
     float *cosine = p->node->constant, *sine = cosine + p->graph->max_length * half;
     for (size_t t = 0; t < p->graph->max_length; t++)
-        for (size_t d = 0; d < half; d++) {
-            double angle = (double)t * pow(a->theta, -2.0 * (double)d / (double)a->dim);
-            cosine[t * half + d] = (float)cos(angle);
-            sine[t * half + d] = (float)sin(angle);
-        }
+        dl_rope_angles(cosine + t * half, sine + t * half, &a->rope, t, a->dim);
 }
 
 /* ---- a task's workspace -------------------------------------------------------------- */

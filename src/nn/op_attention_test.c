@@ -1,6 +1,6 @@
 /* op_attention_test.c - gradients by differences, and the forward pass against attention
- * written out with its whole matrix in float64. The lengths straddle a tile of queries (16)
- * and a chunk of keys (256); head sizes straddle a vector. */
+ * written out with its whole matrix in float64, with plain and with slowed positions. The lengths
+ * straddle a tile of queries (16) and a chunk of keys (256); head sizes straddle a vector. */
 #include "op_suite.h"
 
 static const op_case cases[] = {
@@ -13,22 +13,43 @@ static const op_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
+/* Of the 3 to 9 pairs of a head some are slowed wholly, some partly, some not. */
+static const dl_rope ropes[] = {
+    {.theta = 100, .factor = 1},
+    {.theta = 100, .scaling = DL_ROPE_LINEAR, .factor = 3},
+    {.theta = 100, .scaling = DL_ROPE_LLAMA3, .factor = 4, .low = 0.5, .high = 2, .original = 16}};
+enum { N_ROPES = sizeof ropes / sizeof ropes[0] };
+static const dl_rope *turn = &ropes[0]; /* of the case at hand */
+
 static void build(dl_graph *g, const op_case *c)
 {
     int qkv = op_source(g, (c->heads + 2 * c->kv_heads) * c->dim);
-    op_sink(g, dl_attention(g, qkv, c->heads, c->kv_heads, 100), DL_NO_VALUE);
+    op_sink(g, dl_attention(g, qkv, c->heads, c->kv_heads, turn), DL_NO_VALUE);
 }
 
 TEST(gradients_agree_with_differences)
 {
+    turn = &ropes[0];
     op_suite_check(cases, N_CASES, build);
+    for (turn = &ropes[1]; turn < &ropes[N_ROPES]; turn++)
+        op_suite_check(&cases[1], 1, build);
 }
 
 /* Element d of the head at `from`, rotated for position t as in Llama. */
 static double rotated(const float *from, size_t t, size_t d, size_t dim)
 {
     size_t half = dim / 2, pair = d % half;
-    double angle = (double)t * pow(100, -2.0 * (double)pair / (double)dim);
+    double w = pow(turn->theta, -2.0 * (double)pair / (double)dim), slow = w / turn->factor;
+    if (turn->scaling == DL_ROPE_LINEAR) w = slow;
+    if (turn->scaling == DL_ROPE_LLAMA3) {
+        double length = 2 * 3.141592653589793 / w; /* positions of a whole turn */
+        double share = (turn->original / length - turn->low) / (turn->high - turn->low);
+        if (length > turn->original / turn->low)
+            w = slow;
+        else if (length >= turn->original / turn->high)
+            w = (1 - share) * slow + share * w;
+    }
+    double angle = (double)t * w;
     double a = (double)from[pair], b = (double)from[pair + half];
     return d < half ? a * cos(angle) - b * sin(angle) : b * cos(angle) + a * sin(angle);
 }
@@ -64,10 +85,12 @@ static double plain_loss(const op_case *c, const float *qkv)
 
 TEST(forward_agrees_with_the_whole_matrix)
 {
-    for (size_t i = 0; i < N_CASES; i++) {
+    for (size_t i = 0; i < N_CASES * N_ROPES; i++) {
         op_rig r;
-        op_open(&r, &cases[i], build, "trap", 2);
-        double want = plain_loss(&cases[i], r.host), got = op_run(&r, DL_EVAL, false);
+        const op_case *c = &cases[i % N_CASES];
+        turn = &ropes[i / N_CASES];
+        op_open(&r, c, build, "trap", 2);
+        double want = plain_loss(c, r.host), got = op_run(&r, DL_EVAL, false);
         CHECK_NEAR(want, got, 1e-4); /* up to 1500 terms of size 1, each within 1e-6 */
         op_close(&r);
     }

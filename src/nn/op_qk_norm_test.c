@@ -31,7 +31,8 @@ static void alone(dl_graph *g, const op_case *c)
 /* As in a model: what follows writes its gradient over the values it read. */
 static void under_attention(dl_graph *g, const op_case *c)
 {
-    op_sink(g, dl_attention(g, add(g, c), c->heads, c->kv_heads, 100), DL_NO_VALUE);
+    const dl_rope rope = {.theta = 100};
+    op_sink(g, dl_attention(g, add(g, c), c->heads, c->kv_heads, &rope), DL_NO_VALUE);
 }
 
 TEST(gradients_agree_with_differences)

@@ -5,6 +5,7 @@
 #include "base/sample.h"
 #include "nn/graph.h"
 #include "nn/planes.h"
+#include "nn/rope.h"
 
 /* x[position] = table[token]; the weight is f32[vocab][channels]. */
 int dl_embedding(dl_graph *graph, int table);
@@ -19,9 +20,9 @@ int dl_linear_bias(dl_graph *graph, int x, int weight);
 int dl_add_norm(dl_graph *graph, int *sum, int x, int delta, int weight, float eps);
 
 /* Causal attention of each sequence over a projection qkv[heads + 2 kv_heads][head_dim], with
- * rotary positions (Su et al. 2021, arXiv:2104.09864; halves rotated as in Llama). Every
- * heads / kv_heads query heads share one head of keys and values (arXiv:2305.13245). */
-int dl_attention(dl_graph *graph, int qkv, size_t heads, size_t kv_heads, double rope_theta);
+ * rotary positions (rope.h). Every heads / kv_heads query heads share one head of keys and values
+ * (arXiv:2305.13245). */
+int dl_attention(dl_graph *graph, int qkv, size_t heads, size_t kv_heads, const dl_rope *rope);
 
 /* Between a projection qkv[heads + 2 kv_heads][head_dim] and its attention: each head of queries
  * and of keys divided by the root of its mean square and scaled, as a whole vector of head_dim

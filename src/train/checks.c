@@ -279,6 +279,21 @@ static void warn_muon(warning *out, const dl_config *config)
                 config->optimizer);
 }
 
+static void warn_rope(warning *out, const dl_config *config)
+{
+    static const char *const options[] = {
+        "parameters.model.rope_factor", "parameters.model.rope_low_freq_factor",
+        "parameters.model.rope_high_freq_factor", "parameters.model.rope_original_context"};
+    const size_t n = sizeof options / sizeof options[0],
+                 read = is(config->rope_scaling, "llama3")   ? n
+                        : is(config->rope_scaling, "linear") ? 1
+                                                             : 0;
+    for (size_t i = read; i < n; i++)
+        if (by_hand(config, options[i]))
+            say(out, "%s has no effect with parameters.model.rope_scaling = \"%s\"", options[i],
+                config->rope_scaling);
+}
+
 static void warn_rewarm(warning *out, const dl_config *config)
 {
     if (config->rewarm_steps <= config->local_steps || dl_preset_is(config, "data_parallel"))
@@ -629,6 +644,7 @@ static const warning_row warnings[] = {
     {"decay", warn_decay},
     {"rewarm", warn_rewarm},
     {"muon", warn_muon},
+    {"rope", warn_rope},
     {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},
     {"overlap", warn_overlap},

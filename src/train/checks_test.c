@@ -316,6 +316,11 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("parameters.learning_rate.rewarm_steps", "5"));
     warned("muon", "muon_steps has no effect with trainer.optimizer = \"adamw\"", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
+    warned("rope", "rope_factor has no effect with parameters.model.rope_scaling = \"none\"",
+           "diloco", CHANGES("parameters.model.rope_factor", "4"));
+    warned("rope", "rope_original_context has no effect", "diloco",
+           CHANGES("parameters.model.rope_scaling", "linear",
+                   "parameters.model.rope_original_context", "64"));
     warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
     warned("outer_learning_rate", "overshoots", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "1.5"));

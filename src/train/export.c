@@ -137,6 +137,32 @@ static diloco_status export_as(diloco_export_report *out, const diloco_config *c
     return status;
 }
 
+/* ---- the tokenizer */
+
+static diloco_status check_digest(const dl_export *e, const dl_bpe *bpe)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_bpe_digest(bpe));
+    if (strcmp(hex, e->config->tokenizer_digest) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EDIFFERS, "data.tokenizer_path = \"%s\" is not the run's tokenizer",
+                   e->config->tokenizer_path);
+}
+
+diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *e)
+{
+    *out = NULL;
+    if (strcmp(e->config->tokenizer, "bpe") != 0) return DILOCO_OK;
+    if (!*e->config->tokenizer_path)
+        return dl_fail(DILOCO_EINVAL, "the run's tokenizer goes with its model: add --set "
+                                      "data.tokenizer_path=FILE");
+    DL_TRY(dl_bpe_open(out, e->config->tokenizer_path));
+    const diloco_status status = check_digest(e, *out);
+    if (!status) return DILOCO_OK;
+    dl_bpe_close(*out);
+    *out = NULL;
+    return status;
+}
+
 /* ---- a file in pieces */
 
 void dl_pieces_init(dl_pieces *p)

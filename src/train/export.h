@@ -4,6 +4,7 @@
 
 #include "base/config.h"
 #include "base/safetensors.h"
+#include "data/bpe.h"
 
 /* A model that leaves. */
 typedef struct dl_export {
@@ -22,6 +23,10 @@ typedef struct dl_export_format {
     bool wide_vectors; /* tensors of one dimension stay F32 */
     diloco_status (*write)(const dl_export *export);
 } dl_export_format;
+
+/* The run's own tokenizer of byte pairs, from data.tokenizer_path; NULL: it has none.
+ * DILOCO_EINVAL: no path. DILOCO_EDIFFERS: another's file. */
+DL_MUST_CHECK diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *export);
 
 extern const dl_export_format dl_export_hf, dl_export_npz, dl_export_gguf;
 

@@ -1,7 +1,6 @@
 /* export_hf.c - a folder that transformers loads: config.json, generation_config.json,
  * model.safetensors, and the tokenizer where the run has one of byte pairs. The tensors have
  * Hugging Face's names already. config.json is written last: a folder with one is whole. */
-#include "data/bpe.h"
 #include "model/hf.h"
 #include "train/export.h"
 
@@ -53,15 +52,6 @@ static diloco_status write_texts(const dl_export *e, dl_buf *text, int32_t end_t
 
 /* ---- the tokenizer */
 
-static diloco_status check_digest(const dl_export *e, const dl_bpe *bpe)
-{
-    char hex[DL_HASH_HEX + 1];
-    dl_hash_to_hex(hex, dl_bpe_digest(bpe));
-    if (strcmp(hex, e->config->tokenizer_digest) == 0) return DILOCO_OK;
-    return dl_fail(DILOCO_EDIFFERS, "data.tokenizer_path = \"%s\" is not the run's tokenizer",
-                   e->config->tokenizer_path);
-}
-
 /* A tokenizer.json as it is, and beside it which class reads it. Ranks stay behind. */
 static diloco_status copy_tokenizer(const dl_export *e, const dl_bpe *bpe, dl_buf *text)
 {
@@ -86,13 +76,9 @@ static diloco_status write_tokenizer(const dl_export *e, dl_buf *text, int32_t *
 {
     dl_bpe *bpe;
     *end_token = -1;
-    if (strcmp(e->config->tokenizer, "bpe") != 0) return DILOCO_OK;
-    if (!*e->config->tokenizer_path)
-        return dl_fail(DILOCO_EINVAL, "the run's tokenizer goes with its model: add --set "
-                                      "data.tokenizer_path=FILE");
-    DL_TRY(dl_bpe_open(&bpe, e->config->tokenizer_path));
-    diloco_status status = check_digest(e, bpe);
-    if (!status) status = copy_tokenizer(e, bpe, text);
+    DL_TRY(dl_export_tokenizer(&bpe, e));
+    if (!bpe) return DILOCO_OK;
+    diloco_status status = copy_tokenizer(e, bpe, text);
     *end_token = dl_bpe_end_token(bpe);
     dl_bpe_close(bpe);
     dl_buf_clear(text);

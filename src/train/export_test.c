@@ -3,6 +3,7 @@
  * tests/hf/live.py. */
 #include "base/safetensors.h"
 #include "tensor/widths.h"
+#include "train/export_gguf.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
@@ -190,6 +191,9 @@ TEST(npz_is_a_zip_file_of_arrays)
 
 /* ---- gguf */
 
+#define HEAD_DIM "parameters.model.head_dim"
+#define ROPE     "parameters.model.rope_scaling"
+
 typedef struct gguf_tensor {
     char name[96];
     uint64_t shape[2], type, offset;
@@ -204,13 +208,33 @@ static const unsigned char *read_string(char out[96], const unsigned char *p)
     return p + 8 + len;
 }
 
-static const unsigned char *read_value(const unsigned char *p, char key[96])
+/* Behind a value of a type: arrays (9) are of numbers or of strings (8); 7 is one byte. */
+static const unsigned char *skip_value(const unsigned char *p, uint64_t type)
 {
-    char text[96];
-    p = read_string(key, p);
-    uint64_t type = u_at(p, 4);
-    CHECK(type == 4 || type == 6 || type == 8);
-    return type == 8 ? read_string(text, p + 4) : p + 8;
+    if (type == 8) return p + 8 + u_at(p, 8);
+    if (type != 9) return p + (type == 7 ? 1 : 4);
+    uint64_t n = u_at(p + 4, 8);
+    type = u_at(p, 4);
+    p += 12;
+    for (uint64_t i = 0; i < n; i++)
+        p = skip_value(p, type);
+    return p;
+}
+
+/* The value under a key among n, or what is behind them. */
+static const unsigned char *find_value(const unsigned char *p, uint64_t n, const char *wanted,
+                                       uint64_t *type)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        char key[96];
+        p = read_string(key, p);
+        *type = u_at(p, 4);
+        CHECK(*type >= 4 && *type <= 9);
+        if (wanted && strcmp(key, wanted) == 0) return p + 4;
+        p = skip_value(p + 4, *type);
+    }
+    CHECK(wanted == NULL);
+    return p;
 }
 
 static const unsigned char *read_tensor(gguf_tensor *t, const unsigned char *p)
@@ -231,16 +255,14 @@ TEST(gguf_has_the_tensors_under_its_own_names)
     dl_map map;
     dl_st theta;
     void *bytes;
-    char key[96];
     gguf_tensor tensors[12];
+    uint64_t type;
     size_t n;
     CHECK_OK(dl_map_open(&map, exported("gguf", "f16", "out.gguf")));
     CHECK_BYTES("GGUF", map.data, 4);
     CHECK_INT(3, u_at(map.data + 4, 4));
     CHECK_INT(12, u_at(map.data + 8, 8));
-    const unsigned char *p = map.data + 24;
-    for (uint64_t i = 0; i < u_at(map.data + 16, 8); i++)
-        p = read_value(p, key);
+    const unsigned char *p = find_value(map.data + 24, u_at(map.data + 16, 8), NULL, &type);
     for (int i = 0; i < 12; i++)
         p = read_tensor(&tensors[i], p);
     const unsigned char *data = map.data + ((size_t)(p - map.data) + 31) / 32 * 32;
@@ -277,6 +299,243 @@ TEST(gguf_has_the_tensors_under_its_own_names)
     diloco_free(bytes);
 }
 
+/* A model of given options, untrained, as gguf. */
+static diloco_status gguf_of(dl_map *map, const char *const *options)
+{
+    static int n;
+    char name[32];
+    diloco_export_report report;
+    dl_config *config = fixture_config("diloco");
+    for (; *options; options += 2)
+        set(config, options[0], options[1]);
+    CHECK_OK(diloco_train_create(config));
+    snprintf(name, sizeof name, "options-%d.gguf", n++);
+    const char *path = scratch_path(name);
+    diloco_status status = diloco_export(&report, config, "gguf", "f32", path);
+    free(config);
+    return status ? status : dl_map_open(map, path);
+}
+
+static float f32_at(const unsigned char *p)
+{
+    float x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+TEST(gguf_has_wide_heads_and_slowed_positions)
+{
+    dl_map map;
+    uint64_t type;
+    gguf_tensor t;
+    CHECK_OK(gguf_of(&map, (const char *const[]){"parameters.model.heads", "2", HEAD_DIM, "12",
+                                                 ROPE, "llama3", NULL}));
+    const unsigned char *values = map.data + 24;
+    uint64_t n = u_at(map.data + 16, 8), n_tensors = u_at(map.data + 8, 8);
+    CHECK_INT(12, u_at(find_value(values, n, "llama.attention.key_length", &type), 4));
+    CHECK_INT(12, u_at(find_value(values, n, "llama.attention.value_length", &type), 4));
+    CHECK_INT(12, u_at(find_value(values, n, "llama.rope.dimension_count", &type), 4));
+    const unsigned char *p = find_value(values, n, NULL, &type);
+    for (uint64_t i = 0; i < n_tensors; i++)
+        p = read_tensor(&t, p);
+    CHECK_STR("rope_freqs.weight", t.name); /* the last */
+    CHECK_INT(6, t.shape[0]);
+    CHECK_INT(0, t.type);
+    const unsigned char *data = map.data + ((size_t)(p - map.data) + 31) / 32 * 32 + t.offset;
+    CHECK(f32_at(data) == 1); /* the fastest pair is as it was, the slowest slower by the factor */
+    CHECK(f32_at(data + 20) > 1 && f32_at(data + 20) <= 8);
+    dl_map_close(&map);
+    CHECK_OK(gguf_of(&map, (const char *const[]){ROPE, "linear", NULL}));
+    values = map.data + 24, n = u_at(map.data + 16, 8);
+    p = find_value(values, n, "llama.rope.scaling.type", &type);
+    CHECK_BYTES("linear", p + 8, 6);
+    CHECK(f32_at(find_value(values, n, "llama.rope.scaling.factor", &type)) == 8);
+    dl_map_close(&map);
+    CHECK_STATUS(DILOCO_EREFUSED,
+                 gguf_of(&map, (const char *const[]){"parameters.model.qk_norm", "true", ROPE,
+                                                     "llama3", NULL}));
+    CHECK_CONTAINS("gguf's qwen3 has no place for it", diloco_error_text());
+}
+
+/* What dl_gguf_tokenizer puts for a configuration. */
+typedef struct spoken {
+    dl_gguf gguf;
+    dl_config *config;
+} spoken;
+
+static diloco_status speak(spoken *s, const char *tokenizer_json, size_t vocab)
+{
+    *s = (spoken){.config = fixture_config("diloco")};
+    dl_export e = {.config = s->config};
+    dl_pieces_init(&s->gguf.pieces);
+    if (tokenizer_json) {
+        dl_bpe *bpe;
+        set(s->config, "data.tokenizer", "bpe");
+        set(s->config, "data.tokenizer_path",
+            scratch_write("tok.json", tokenizer_json, strlen(tokenizer_json)));
+        CHECK_OK(dl_bpe_open(&bpe, s->config->tokenizer_path));
+        dl_hash_to_hex(s->config->tokenizer_digest, dl_bpe_digest(bpe));
+        dl_bpe_close(bpe);
+    }
+    return dl_gguf_tokenizer(&s->gguf, &e, vocab);
+}
+
+static void hush(spoken *s)
+{
+    dl_pieces_deinit(&s->gguf.pieces);
+    free(s->config);
+}
+
+static const unsigned char *value_of(const spoken *s, const char *key, uint64_t type)
+{
+    char name[96];
+    uint64_t found;
+    snprintf(name, sizeof name, "tokenizer.ggml.%s", key);
+    const unsigned char *p = find_value(s->gguf.pieces.small.data, s->gguf.n_values, name, &found);
+    CHECK_INT(type, found);
+    return p;
+}
+
+static void check_string(const char *expected, const unsigned char *p)
+{
+    char text[96];
+    read_string(text, p);
+    CHECK_STR(expected, text);
+}
+
+/* Element i of an array. */
+static const unsigned char *element(const unsigned char *p, uint64_t i)
+{
+    uint64_t type = u_at(p, 4);
+    CHECK(i < u_at(p + 4, 8));
+    p += 12;
+    for (uint64_t k = 0; k < i; k++)
+        p = skip_value(p, type);
+    return p;
+}
+
+/* A tokenizer of the end token, the bytes and " a", with a piece of its file another, wherever it
+ * stands. */
+static char *small_tokenizer(dl_words how, const char *from, const char *to)
+{
+    static const dl_text text = {"b a a", 5};
+    dl_buf json, changed;
+    dl_bpe_trained report;
+    dl_buf_init(&json, 1 << 20);
+    dl_buf_init(&changed, 1 << 20);
+    CHECK_OK(dl_bpe_train(&json, &report, &text, 1, how, 1000));
+    const char *at = dl_buf_str(&json);
+    for (const char *next; *from && (next = strstr(at, from)); at = next + strlen(from)) {
+        CHECK_OK(dl_buf_add(&changed, at, (size_t)(next - at)));
+        CHECK_OK(dl_buf_add(&changed, to, strlen(to)));
+    }
+    CHECK(!*from || changed.len);
+    CHECK_OK(dl_buf_add(&changed, at, strlen(at)));
+    char *out = strdup(dl_buf_str(&changed));
+    dl_buf_deinit(&json);
+    dl_buf_deinit(&changed);
+    return out;
+}
+
+TEST(gguf_has_the_tokenizer)
+{
+    spoken s;
+    char *json = small_tokenizer(DL_WORDS_GPT2, "", "");
+    CHECK_OK(speak(&s, json, 260));
+    check_string("gpt2", value_of(&s, "model", 8));
+    check_string("gpt-2", value_of(&s, "pre", 8));
+    const unsigned char *tokens = value_of(&s, "tokens", 9), *types = value_of(&s, "token_type", 9),
+                        *merges = value_of(&s, "merges", 9);
+    CHECK_INT(260, u_at(tokens + 4, 8));
+    CHECK_INT(260, u_at(types + 4, 8));
+    CHECK_INT(1, u_at(merges + 4, 8));
+    check_string("<|endoftext|>", element(tokens, 0));
+    check_string("!", element(tokens, 1));
+    check_string("\xc4\xa0"
+                 "a",
+                 element(tokens, 257));
+    check_string("[PAD258]", element(tokens, 258));
+    check_string("\xc4\xa0 a", element(merges, 0));
+    CHECK_INT(3, u_at(element(types, 0), 4));
+    CHECK_INT(1, u_at(element(types, 257), 4));
+    CHECK_INT(5, u_at(element(types, 259), 4));
+    CHECK_INT(0, u_at(value_of(&s, "bos_token_id", 4), 4));
+    CHECK_INT(0, u_at(value_of(&s, "eos_token_id", 4), 4));
+    CHECK_INT(0, u_at(value_of(&s, "add_bos_token", 7), 1));
+    hush(&s);
+    free(json);
+}
+
+TEST(gguf_says_how_text_is_cut_and_begins)
+{
+    static const struct {
+        const char *from, *to, *pre;
+        bool begins;
+    } rows[] = {
+        {"", "", "dbrx", false},
+        {"\"ignore_merges\":false", "\"ignore_merges\":true", "llama-bpe", false},
+        {"\"post_processor\":null",
+         "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+         "{\"id\":\"<|endoftext|>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\"}}]}",
+         "dbrx", true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        spoken s;
+        char *json = small_tokenizer(DL_WORDS_CL100K, rows[i].from, rows[i].to);
+        CHECK_OK(speak(&s, json, 260));
+        check_string(rows[i].pre, value_of(&s, "pre", 8));
+        CHECK_INT(rows[i].begins, u_at(value_of(&s, "add_bos_token", 7), 1));
+        hush(&s);
+        free(json);
+    }
+}
+
+TEST(a_run_over_bytes_says_so_in_gguf)
+{
+    spoken s;
+    CHECK_OK(speak(&s, NULL, 300));
+    const unsigned char *tokens = value_of(&s, "tokens", 9), *types = value_of(&s, "token_type", 9);
+    CHECK_INT(300, u_at(tokens + 4, 8));
+    check_string("\xc4\x80", element(tokens, 0)); /* U+0100 */
+    check_string("A", element(tokens, 'A'));
+    check_string("\xc3\xbf", element(tokens, 255));
+    check_string("[PAD256]", element(tokens, 256));
+    CHECK_INT(1, u_at(element(types, 255), 4));
+    CHECK_INT(5, u_at(element(types, 256), 4));
+    CHECK_INT(0, u_at(value_of(&s, "merges", 9) + 4, 8));
+    CHECK_INT(0, u_at(value_of(&s, "eos_token_id", 4), 4));
+    set(s.config, "data.datasource", "tokens"); /* numbers, of nobody knows what */
+    dl_export e = {.config = s.config};
+    dl_gguf none = {.n_values = 0};
+    dl_pieces_init(&none.pieces);
+    CHECK_OK(dl_gguf_tokenizer(&none, &e, 300));
+    CHECK_INT(1, none.n_values);
+    dl_pieces_deinit(&none.pieces);
+    hush(&s);
+}
+
+TEST(gguf_refuses_a_tokenizer_that_would_be_read_as_another)
+{
+    static const char *const rows[][3] = {
+        {"\"<|endoftext|>\"", "\"<end>\"", "no token that ends a text"},
+        {"\"ignore_merges\":false", "\"ignore_merges\":true",
+         "cuts text as GPT-2 and takes whole"}};
+    for (size_t i = 0; i < 2; i++) {
+        spoken s;
+        char *json = small_tokenizer(DL_WORDS_GPT2, rows[i][0], rows[i][1]);
+        CHECK_STATUS(DILOCO_EREFUSED, speak(&s, json, 260));
+        CHECK_CONTAINS(rows[i][2], diloco_error_text());
+        hush(&s);
+        free(json);
+    }
+    spoken s;
+    CHECK_OK(speak(&s, NULL, 256));
+    set(s.config, "data.tokenizer", "bpe");
+    dl_export e = {.config = s.config};
+    CHECK_STATUS(DILOCO_EINVAL, dl_gguf_tokenizer(&s.gguf, &e, 256));
+    CHECK_CONTAINS("add --set data.tokenizer_path=FILE", diloco_error_text());
+    hush(&s);
+}
+
 /* ---- refusals */
 
 static void refused(diloco_status status, const char *part, const dl_config *config,
@@ -309,4 +568,7 @@ TEST(formats_are_listed)
 
 TEST_MAIN(a_model_goes_out_and_comes_in_again_to_the_bit, bf16_and_f16_round_once,
           npz_is_a_zip_file_of_arrays, gguf_has_the_tensors_under_its_own_names,
+          gguf_has_wide_heads_and_slowed_positions, gguf_has_the_tokenizer,
+          gguf_says_how_text_is_cut_and_begins, a_run_over_bytes_says_so_in_gguf,
+          gguf_refuses_a_tokenizer_that_would_be_read_as_another,
           what_a_format_cannot_hold_is_refused, formats_are_listed)

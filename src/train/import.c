@@ -202,9 +202,23 @@ static diloco_status put_quoted(dl_buf *out, const char *text)
 
 static diloco_status put_toml(dl_buf *out, const importing *im, const char *weights)
 {
-    static const char *const names[] = {"layers",   "heads",   "kv_heads", "channels",
-                                        "ffn",      "vocab",   "tied",     "rope_theta",
-                                        "norm_eps", "qk_norm", "context"};
+    static const char *const names[] = {"layers",
+                                        "heads",
+                                        "kv_heads",
+                                        "head_dim",
+                                        "channels",
+                                        "ffn",
+                                        "vocab",
+                                        "tied",
+                                        "rope_theta",
+                                        "rope_scaling",
+                                        "rope_factor",
+                                        "rope_low_freq_factor",
+                                        "rope_high_freq_factor",
+                                        "rope_original_context",
+                                        "norm_eps",
+                                        "qk_norm",
+                                        "context"};
     DL_TRY(dl_buf_addf(out, "# A model of Hugging Face's, read by diloco import: add [data] and "
                             "train.\n[trainer]\nmodel_name = \"gpt\"\ninit_from = "));
     DL_TRY(put_quoted(out, weights));
@@ -215,9 +229,12 @@ static diloco_status put_toml(dl_buf *out, const importing *im, const char *weig
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char option[64];
         snprintf(option, sizeof option, "parameters.model.%s", names[i]);
-        DL_TRY(dl_buf_addf(out, "%s = ", names[i]));
-        DL_TRY(dl_option_text(out, dl_option_find(dl_config_table, option), &im->config));
-        DL_TRY(dl_buf_add(out, "\n", 1));
+        if (!dl_config_given(&im->config, option)) continue; /* of no use to this model */
+        const dl_option *row = dl_option_find(dl_config_table, option);
+        const char *quote = row->type == DL_OPTION_NAME ? "\"" : "";
+        DL_TRY(dl_buf_addf(out, "%s = %s", names[i], quote));
+        DL_TRY(dl_option_text(out, row, &im->config));
+        DL_TRY(dl_buf_addf(out, "%s\n", quote));
     }
     return DILOCO_OK;
 }

@@ -53,6 +53,9 @@ expect_error 3 'encode the text with diloco data prepare' \
 expect 0 diloco export runs/bpe --to hf --out model --set data.tokenizer_path=tok.json
 cmp -s tok.json model/tokenizer.json || fail "the tokenizer did not go with the model"
 grep -q '"eos_token_id":0,' model/config.json || fail "eos_token_id"
+expect 0 diloco export runs/bpe --to gguf --out model.gguf --set data.tokenizer_path=tok.json
+grep -q 'tokenizer.ggml.merges' model.gguf || fail "gguf has no merges"
+expect_error 2 'add --set data.tokenizer_path=FILE' diloco export runs/bpe --to gguf --out x
 expect 0 diloco import model --out begin
 cmp -s tok.json begin/tokenizer.json || fail "the tokenizer did not come in"
 

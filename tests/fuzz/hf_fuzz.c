@@ -1,5 +1,6 @@
 /* hf_fuzz.c - a config.json that reads is within the options' ranges and, written, reads back to
  * the same model; an index names only files of the folder itself. */
+#include "model/gpt.h"
 #include "model/hf.h"
 
 #include <stdlib.h>
@@ -16,13 +17,16 @@ static void check_config(const uint8_t *data, size_t size)
     if (dl_hf_config_read(&config, &facts, data, size)) return;
     if (config.layers < 1 || config.heads < 1 || config.channels < 1 || facts.positions < 1)
         abort();
-    if (config.channels % config.heads) return; /* the model refuses it */
+    dl_gpt_shape shape;
+    if (dl_gpt_shape_read(&shape, &config, 1)) return;
+    if (!shape.qk_norm && shape.channels % shape.heads) return; /* nor does transformers take it */
     dl_config_init(&back);
     dl_buf_init(&text, 1 << 16);
     if (dl_hf_config_write(&text, &config, "F32", -1)) abort();
     if (dl_hf_config_read(&back, &facts, text.data, text.len)) abort();
     if (back.channels != config.channels || back.layers != config.layers ||
-        back.heads != config.heads || back.qk_norm != config.qk_norm || back.tied != config.tied)
+        back.heads != config.heads || back.qk_norm != config.qk_norm || back.tied != config.tied ||
+        back.head_dim != (int64_t)shape.dim || strcmp(back.rope_scaling, config.rope_scaling) != 0)
         abort();
     dl_buf_deinit(&text);
 }

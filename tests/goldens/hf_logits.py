@@ -13,6 +13,8 @@ LENGTHS = (1, 2, 17, 40)
 COMMON = dict(vocab_size=61, hidden_size=24, num_hidden_layers=2, intermediate_size=40,
               num_attention_heads=4, max_position_embeddings=64, bos_token_id=None,
               eos_token_id=None)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 4.0, "low_freq_factor": 0.5,
+          "high_freq_factor": 2.0, "original_max_position_embeddings": 16}
 MODELS = {
     "many heads": LlamaForCausalLM(LlamaConfig(**COMMON)),
     "shared keys, tied": LlamaForCausalLM(LlamaConfig(
@@ -21,6 +23,12 @@ MODELS = {
         **COMMON, num_key_value_heads=1, rms_norm_eps=1e-2,
         rope_parameters={"rope_theta": 500.0, "rope_type": "default"})),
     "qwen3": Qwen3ForCausalLM(Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=6)),
+    "wide heads, linear": LlamaForCausalLM(LlamaConfig(
+        **COMMON, num_key_value_heads=2, head_dim=10,
+        rope_parameters={"rope_theta": 100.0, "rope_type": "linear", "factor": 3.0})),
+    "narrow heads, llama3": LlamaForCausalLM(LlamaConfig(**COMMON, head_dim=4, rope_parameters=LLAMA3)),
+    "qwen3, wide heads, llama3": Qwen3ForCausalLM(Qwen3Config(
+        **COMMON, num_key_value_heads=1, head_dim=14, rope_parameters=LLAMA3)),
 }
 
 

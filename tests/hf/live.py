@@ -15,8 +15,10 @@ try:
     import numpy
     import torch
     import transformers
-    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+    from tokenizers import Tokenizer, models
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
     from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 except ImportError as error:
     print(f"left out: models through transformers ({error})")
     sys.exit(77)
@@ -29,6 +31,8 @@ except ImportError:
 program = str(pathlib.Path(sys.argv[1]).resolve())
 COMMON = dict(vocab_size=300, hidden_size=48, num_hidden_layers=2, intermediate_size=80,
               num_attention_heads=4, max_position_embeddings=128)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+          "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 MODELS = {
     "plain": (LlamaForCausalLM, LlamaConfig(**COMMON), torch.float32, {}),
     "grouped_sharded": (LlamaForCausalLM, LlamaConfig(
@@ -39,6 +43,14 @@ MODELS = {
                   torch.float16, {}),
     "qwen3": (Qwen3ForCausalLM, Qwen3Config(**COMMON, num_key_value_heads=1, head_dim=12),
               torch.float32, {}),
+    "wide_linear": (LlamaForCausalLM, LlamaConfig(
+        **COMMON, num_key_value_heads=2, head_dim=20,
+        rope_parameters={"rope_theta": 1e4, "rope_type": "linear", "factor": 4.0}),
+        torch.float32, {}),
+    "narrow_llama3": (LlamaForCausalLM, LlamaConfig(
+        **COMMON, head_dim=8, rope_parameters=LLAMA3), torch.float32, {}),
+    "qwen3_wide": (Qwen3ForCausalLM, Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=16,
+                                                 rope_parameters=LLAMA3), torch.float32, {}),
 }
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -47,6 +59,12 @@ def diloco(*args):
     done = subprocess.run([program, *args], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{args}: {done.stdout}{done.stderr}"
     return done.stdout
+
+
+def refused(*args):
+    done = subprocess.run([program, *args], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, f"{args}: {done.stdout}{done.stderr}"
+    return done.stderr
 
 
 def values(model):
@@ -62,7 +80,9 @@ def check_same(expected, got, what):
 def check_gguf(path, expected, config):
     fields = gguf.GGUFReader(path)
     tensors = {t.name: t.data for t in fields.tensors}
-    dim = config.hidden_size // config.num_attention_heads
+    dim = config.head_dim
+    assert fields.get_field(f"{config.model_type}.attention.key_length").contents() == dim
+    assert len(fields.get_field("tokenizer.ggml.tokens").contents()) == config.vocab_size
     for i in range(config.num_hidden_layers):
         k = expected[f"model.layers.{i}.self_attn.k_proj.weight"].float().numpy()
         if config.model_type == "llama":  # as llama.cpp's converter has it
@@ -72,6 +92,23 @@ def check_gguf(path, expected, config):
         assert numpy.array_equal(tensors[f"blk.{i}.ffn_up.weight"], up), path
     embedding = expected["model.embed_tokens.weight"].float().numpy()
     assert numpy.array_equal(tensors["token_embd.weight"], embedding), path
+    check_rope(fields, tensors, config)
+
+
+def check_rope(fields, tensors, config):
+    """With what the file says, positions turn as transformers turns them."""
+    rope = config.rope_parameters
+    assert ("rope_freqs.weight" in tensors) == (rope["rope_type"] == "llama3")
+    kind = fields.get_field(f"{config.model_type}.rope.scaling.type")
+    assert (kind.contents() if kind else "default") == rope["rope_type"].replace("llama3", "default")
+    if rope["rope_type"] == "default":
+        return
+    dim = config.head_dim
+    theirs, _ = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, "cpu")
+    ours = rope["rope_theta"] ** (-torch.arange(0, dim, 2).double() / dim)
+    ours /= (torch.tensor(tensors["rope_freqs.weight"]) if kind is None else
+             fields.get_field(f"{config.model_type}.rope.scaling.factor").contents())
+    assert torch.allclose(theirs.double(), ours, rtol=1e-6, atol=0)
 
 
 def check_losses(folder, text, config, store):
@@ -122,7 +159,10 @@ def check(name, root):
     assert set(arrays) == set(parameters), name
     for key, value in parameters.items():
         assert numpy.array_equal(arrays[key], value.detach().float().numpy()), (name, key)
-    if gguf:
+    if gguf and name == "qwen3_wide":
+        assert "gguf's qwen3 has no place" in refused("export", str(root / "still"), "--to", "gguf",
+                                                      "--out", str(root / "same.gguf"))
+    elif gguf:
         diloco("export", str(root / "still"), "--to", "gguf", "--out", str(root / "same.gguf"))
         check_gguf(root / "same.gguf", values(model), config)
     before = check_losses(root / "same", text, config, str(root / "still"))
@@ -136,7 +176,47 @@ def check(name, root):
     print(f"{name}: loss {before:.3f}, after 2 entries {after:.3f}")
 
 
+def check_tokenizer(root, words, cut):
+    """What the gguf file says of its tokenizer gives the tokens of the tokenizer's own file."""
+    root.mkdir()
+    text = "the sea and the wind and the ship that sails. na\u00efve caf\u00e9 \u65e5\u672c, 1234!\n"
+    (root / "text.txt").write_text(text * 40)
+    diloco("data", "tokenizer", "--text", str(root / "text.txt"), "--vocab", "300", "--words", words,
+           "--out", str(root / "tok.json"))
+    diloco("data", "prepare", "--text", str(root / "text.txt"), "--tokenizer",
+           str(root / "tok.json"), "--out", str(root / "tokens"))
+    (root / "run.toml").write_text("[trainer]\nrounds = 1\nlocal_steps_per_round = 1\n"
+                                   "[parameters.model]\nlayers = 1\nchannels = 32\nvocab = 310\n"
+                                   "context = 16\n[data]\ndatasource = \"tokens\"\n"
+                                   "tokenizer = \"bpe\"\n")
+    common = ["--set", f"data.tokenizer_path={root / 'tok.json'}"]
+    diloco("train", str(root / "run.toml"), "--quiet", "--store", str(root / "run"), *common,
+           "--set", f"data.train_path={root / 'tokens'}")
+    diloco("export", str(root / "run"), "--to", "gguf", "--out", str(root / "out.gguf"), *common)
+    diloco("export", str(root / "run"), "--to", "hf", "--out", str(root / "out"), *common)
+    fields = gguf.GGUFReader(root / "out.gguf")
+
+    def said(key):
+        return fields.get_field(f"tokenizer.ggml.{key}").contents()
+
+    own = AutoTokenizer.from_pretrained(root / "out")
+    tokens = said("tokens")
+    assert said("model") == "gpt2" and said("pre") == cut, (said("model"), said("pre"))
+    assert len(tokens) == 310 and tokens[0] == "<|endoftext|>" == own.eos_token
+    assert said("eos_token_id") == 0 and said("token_type")[:2] == [3, 1]
+    vocab = {t: i for i, t in enumerate(tokens[:len(own)])}
+    assert vocab == own.get_vocab() and tokens[len(own)] == f"[PAD{len(own)}]"
+    again = Tokenizer(models.BPE(vocab, [tuple(m.split(" ")) for m in said("merges")]))
+    again.pre_tokenizer = own.backend_tokenizer.pre_tokenizer
+    corners = text + "I'll  go\n\n\tnow \U0001f600"
+    assert again.encode(corners).ids == own(corners)["input_ids"]
+    print(f"{words}: the tokenizer in gguf is that of the folder")
+
+
 with tempfile.TemporaryDirectory() as scratch:
     for model_name in MODELS:
         check(model_name, pathlib.Path(scratch) / model_name)
+    if gguf:
+        check_tokenizer(pathlib.Path(scratch) / "words1", "gpt2", "gpt-2")
+        check_tokenizer(pathlib.Path(scratch) / "words2", "cl100k", "dbrx")
 print(f"transformers {transformers.__version__}: {len(MODELS)} models in and out")

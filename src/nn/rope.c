@@ -1,0 +1,31 @@
+/* rope.c - in double, so that what is rounded to float is the angle's cosine and not the angle. */
+#include "nn/rope.h"
+
+#include <math.h>
+
+static const double TURN = 6.283185307179586;
+
+static double frequency(const dl_rope *rope, size_t pair, size_t dim)
+{
+    return pow(rope->theta, -2.0 * (double)pair / (double)dim);
+}
+
+double dl_rope_divisor(const dl_rope *rope, size_t pair, size_t dim)
+{
+    if (rope->scaling == DL_ROPE_NONE) return 1;
+    if (rope->scaling == DL_ROPE_LINEAR) return rope->factor;
+    double turns = rope->original * frequency(rope, pair, dim) / TURN;
+    if (turns < rope->low) return rope->factor;
+    if (turns > rope->high) return 1;
+    double share = (turns - rope->low) / (rope->high - rope->low);
+    return 1 / (share + (1 - share) / rope->factor);
+}
+
+void dl_rope_angles(float *cosine, float *sine, const dl_rope *rope, size_t position, size_t dim)
+{
+    for (size_t i = 0; i < dim / 2; i++) {
+        double angle = (double)position * frequency(rope, i, dim) / dl_rope_divisor(rope, i, dim);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)sin(angle);
+    }
+}
