@@ -95,6 +95,27 @@ bool dl_file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, void *context)
+{
+    dl_buf file;
+    dl_buf_init(&file, most);
+    diloco_status status = dl_file_read(&file, path);
+    const char *text = status ? NULL : dl_buf_str(&file);
+    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
+    for (int line = 1; !status && *text; line++) {
+        const size_t len = strcspn(text, "\n");
+        size_t used = len;
+        while (used && (text[used - 1] == '\r' || text[used - 1] == ' '))
+            used--;
+        if (used && *text != '#') status = fn(context, text, used);
+        if (status) status = dl_fail_context(status, "%s:%d", path, line);
+        text += len + (text[len] == '\n');
+    }
+    if (file.data) explicit_bzero(file.data, file.cap);
+    dl_buf_deinit(&file);
+    return status;
+}
+
 /* ---- writing */
 
 diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans, const char *name_for_errors)

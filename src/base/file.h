@@ -13,6 +13,13 @@ typedef struct dl_span {
 /* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
 DL_MUST_CHECK diloco_status dl_file_read(dl_buf *out, const char *path);
 
+/* Each line of such a text, but for empty ones and those that begin with '#', without what is blank
+ * at its end; it goes on in a line break. The text is wiped afterwards: it may be secret. An error
+ * of fn ends it, with "<path>:<line>" before its text. */
+typedef diloco_status (*dl_line_fn)(void *context, const char *line, size_t len);
+DL_MUST_CHECK diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn,
+                                              void *context);
+
 /* Write a sibling (<path>.<pid>-<n>.tmp, which a process killed meanwhile leaves behind),
  * fsync it, rename it into place, fsync the folder. Calls open, write, rename and nothing
  * that allocates. DILOCO_ENOENT (no such folder), DILOCO_EIO, DILOCO_EFULL: the old file

@@ -282,6 +282,20 @@ void dl_st_close(dl_st *st)
     *st = (dl_st){0};
 }
 
+diloco_status dl_st_with_file(const char *path, dl_st_fn fn, void *context)
+{
+    dl_map map;
+    dl_st st;
+    DL_TRY(dl_map_open(&map, path));
+    diloco_status status = dl_st_open(&st, map.data, map.len);
+    if (!status) {
+        status = fn(context, &st);
+        dl_st_close(&st);
+    }
+    dl_map_close(&map);
+    return status;
+}
+
 const dl_st_tensor *dl_st_find(const dl_st *st, const char *name)
 {
     for (size_t i = 0; i < st->n; i++)

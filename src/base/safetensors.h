@@ -70,6 +70,10 @@ typedef struct dl_st {
 DL_MUST_CHECK diloco_status dl_st_open(dl_st *out, const void *bytes, size_t len);
 void dl_st_close(dl_st *st); /* zeroed is fine */
 
+/* A whole file, mapped while fn looks at it; its errors, and those of dl_map_open. */
+typedef diloco_status (*dl_st_fn)(void *context, const dl_st *st);
+DL_MUST_CHECK diloco_status dl_st_with_file(const char *path, dl_st_fn fn, void *context);
+
 const dl_st_tensor *dl_st_find(const dl_st *st, const char *name); /* NULL: not there */
 
 #endif

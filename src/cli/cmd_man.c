@@ -155,8 +155,7 @@ static void write_options(FILE *out)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         const int len = dl_help_section(row);
-        if (!before || len != dl_help_section(before) ||
-            strncmp(row->name, before->name, (size_t)len))
+        if (dl_help_begins_section(row, before))
             fprintf(out, ".SH %.*s\n", len ? len : 7, len ? row->name : "GENERAL");
         put_option(out, row);
         before = row;

@@ -36,7 +36,7 @@ int dl_help_section(const dl_option *row)
     return dot ? (int)(dot - row->name) : 0;
 }
 
-static bool begins_section(const dl_option *row, const dl_option *before)
+bool dl_help_begins_section(const dl_option *row, const dl_option *before)
 {
     int len = dl_help_section(row);
     return !before || len != dl_help_section(before) ||
@@ -121,7 +121,7 @@ void dl_help_options(FILE *out, bool machine)
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (machine && row->flags & DL_OPTION_AGREE) continue;
-        if (begins_section(row, before) && dl_help_section(row))
+        if (dl_help_begins_section(row, before) && dl_help_section(row))
             fprintf(out, "\n[%.*s]\n", dl_help_section(row), row->name);
         print_option(out, row);
         before = row;
@@ -165,7 +165,7 @@ void dl_help_options_page(FILE *out)
           out);
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        if (begins_section(row, before)) {
+        if (dl_help_begins_section(row, before)) {
             if (dl_help_section(row)) fprintf(out, "\n## %.*s\n", dl_help_section(row), row->name);
             fputs("\n| option | values | default | meaning | agree |\n|---|---|---|---|---|\n",
                   out);

@@ -17,5 +17,6 @@ void dl_help_options_page(FILE *out); /* docs/options.md */
 enum { DL_OPTION_TYPE_MAX = 400 };
 void dl_help_option_type(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 int dl_help_section(const dl_option *row);
+bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
 #endif

@@ -101,20 +101,6 @@ typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
         .ranges = dl_blocks_ranges,                                                                \
     };
 
-static inline DL_BODY uint32_t dl_bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline DL_BODY float dl_float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static inline DL_BODY float dl_load_f32(const unsigned char *p)
 {
     float x;

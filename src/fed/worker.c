@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BAD_STEPS = 100 };                           /* as in train/replica.c */
 static const dl_time SHORTEST_PATIENCE = 1 * DL_SECOND; /* before others' clients are taken over */
 
 static dl_time limit(const dl_worker *w)
@@ -242,23 +241,7 @@ typedef struct turn {
     dl_client_facts facts; /* of the state that it goes on from; then as it goes on */
     dl_exec_work work;
     double loss_sum, first_lr, last_lr, seconds;
-    unsigned bad_steps; /* in a row */
 } turn;
-
-static diloco_status note_bad_step(turn *t, bool applied)
-{
-    t->bad_steps = applied ? 0 : t->bad_steps + 1;
-    if (applied) return DILOCO_OK;
-    char text[512];
-    snprintf(text, sizeof text, "step %" PRIu64 " of client%" PRIu64 " changed nothing: %s",
-             t->facts.steps + 1, t->facts.client, diloco_error_text());
-    DL_TRY(dl_recorder_warn(t->worker->recorder, "gradient", text));
-    if (t->bad_steps < MAX_BAD_STEPS) return DILOCO_OK;
-    return dl_fail(DILOCO_ENUMERIC,
-                   "%d steps in a row had no finite gradient, the last: %s; lower "
-                   "parameters.optimizer.lr or look at the data",
-                   MAX_BAD_STEPS, text);
-}
 
 /* By the client's own steps (PROTOCOL P13). */
 static diloco_status take_step(turn *t)
@@ -278,7 +261,7 @@ static diloco_status take_step(turn *t)
     t->loss_sum += facts.loss;
     t->seconds += facts.seconds;
     dl_meter_step(w->meter, &facts);
-    return note_bad_step(t, facts.applied);
+    return dl_recorder_check_step(w->recorder, &facts, t->facts.steps, (int64_t)t->facts.client);
 }
 
 /* FED-36: beside the contribution, before it. */

@@ -66,9 +66,45 @@ diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len)
     return status;
 }
 
+diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key, dl_time until)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    diloco_status status = dl_store_get(store, &text, key, until);
+    if (!status) status = dl_beat_read(out, text.data, text.len);
+    dl_buf_deinit(&text);
+    return status;
+}
+
 void dl_key_known(dl_key out, const char *name)
 {
     snprintf(out, sizeof(dl_key), "hb/%s", name);
+}
+
+typedef struct keys {
+    dl_key all[DL_KNOWN_MAX];
+    size_t n;
+} keys;
+
+static diloco_status found(void *context, const char *key, size_t len)
+{
+    keys *k = context;
+    if (k->n == DL_KNOWN_MAX) return DILOCO_ECLOSED; /* enough */
+    if (len <= DL_BEAT_MAX) snprintf(k->all[k->n++], sizeof(dl_key), "%s", key);
+    return DILOCO_OK;
+}
+
+diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn, void *context)
+{
+    keys k = {.n = 0};
+    dl_beat beat;
+    const diloco_status status =
+        dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(dl_clock_now(), most));
+    if (status && k.n < DL_KNOWN_MAX) return status;
+    for (size_t i = 0; i < k.n; i++)
+        if (!dl_beat_get(&beat, store, k.all[i], dl_time_after(dl_clock_now(), most)))
+            fn(context, &beat);
+    return DILOCO_OK;
 }
 
 /* ---- addresses */

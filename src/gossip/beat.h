@@ -31,7 +31,17 @@ DL_MUST_CHECK diloco_status dl_beat_write(dl_buf *out, const dl_beat *beat);
 /* A stranger's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
 DL_MUST_CHECK diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len);
 
+/* … that a store has under a key. Store errors, too. */
+DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key,
+                                        dl_time until);
+
 void dl_key_known(dl_key out, const char *name); /* hb/<name> */
+/* Those under hb/ of a store, up to DL_KNOWN_MAX; what is none is passed over. Each request may
+ * take `most`. */
+enum { DL_KNOWN_MAX = 64 };
+typedef void (*dl_beat_fn)(void *context, const dl_beat *beat);
+DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,
+                                           void *context);
 
 /* "host:port", or with http:// or https:// before it, and perhaps /run behind. Without a scheme it
  * is https where `tls`. DILOCO_EINVAL. */

@@ -23,8 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BAD_STEPS = 100 }; /* as in train/replica.c */
-
 #define SLICE (50 * DL_MILLISECOND) /* between looks at whether to stop */
 
 static uint64_t steps_of_a_round(const dl_gossip_life *l)
@@ -66,21 +64,6 @@ static bool asked_to_stop(const dl_gossip_life *l)
 
 /* ---- the inner loop ----------------------------------------------------------------------- */
 
-static diloco_status note_bad_step(dl_gossip_life *l, bool applied)
-{
-    l->bad_steps = applied ? 0 : l->bad_steps + 1;
-    if (applied) return DILOCO_OK;
-    char text[512];
-    snprintf(text, sizeof text, "step %" PRIu64 " changed nothing: %s", l->steps,
-             diloco_error_text());
-    DL_TRY(dl_recorder_warn(&l->recorder, "gradient", text));
-    if (l->bad_steps < MAX_BAD_STEPS) return DILOCO_OK;
-    return dl_fail(DILOCO_ENUMERIC,
-                   "%d steps in a row had no finite gradient, the last: %s; lower "
-                   "parameters.optimizer.lr or look at the data",
-                   MAX_BAD_STEPS, text);
-}
-
 static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
 {
     dl_local_fragment *work = &l->work;
@@ -97,24 +80,18 @@ static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
     dl_meter_step(&l->meter, facts);
 }
 
-/* PROTOCOL P14: who came without moments of its own warms up anew. */
-static double rewarmed(const dl_gossip_life *l, double lr)
-{
-    const double all = (double)dl_gossip_config(l)->rewarm_steps;
-    return l->rewarming ? lr * (all - (double)l->rewarming + 1) / all : lr;
-}
-
 static diloco_status take_step(dl_gossip_life *l)
 {
     dl_step_facts facts;
     double lr;
     DL_TRY(dl_schedule_lr(&lr, dl_gossip_config(l), l->position, positions(l), 0));
-    lr = rewarmed(l, lr);
+    lr = dl_step_rewarmed(dl_gossip_config(l), l->rewarming, lr);
     DL_TRY(dl_step_take(&facts, &l->step, (size_t)l->shard, l->next_sample, lr));
     count_step(l, &facts);
     progress(l, "train");
-    DL_TRY(note_bad_step(l, facts.applied));
-    return dl_life_record_step(l, &facts, lr);
+    DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->steps, -1));
+    return dl_recorder_step(&l->recorder, &facts, lr, l->steps, l->position,
+                            l->state.control.entry);
 }
 
 static diloco_status stop_here(dl_gossip_life *l)

@@ -39,7 +39,6 @@ typedef struct dl_gossip_life {
     dl_contribution own, own_model;      /* to the round under way */
     dl_mix_input input;                  /* the newest of the two, as dl_mix_step takes it */
     uint64_t inner_steps, rewarming;     /* saved */
-    uint64_t bad_steps;                  /* in a row */
     uint64_t tokens;                     /* of this life */
     dl_time trained_at;                  /* when the exchange under way began */
     double train_s;                      /* the last round's steps took */
@@ -64,8 +63,6 @@ DL_MUST_CHECK diloco_status dl_life_save_round(dl_gossip_life *l);
 
 /* life_record.c */
 DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
-DL_MUST_CHECK diloco_status dl_life_record_step(dl_gossip_life *l, const dl_step_facts *facts,
-                                                double lr);
 /* What an exchange came to: "round" of contributions, "agreement" of models. With the lock, while
  * the node knows who came. */
 DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,

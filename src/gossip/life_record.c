@@ -43,21 +43,6 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     return DILOCO_OK;
 }
 
-diloco_status dl_life_record_step(dl_gossip_life *l, const dl_step_facts *facts, double lr)
-{
-    dl_json *j = dl_recorder_begin(&l->recorder, "step");
-    dl_json_u64(j, "step", l->steps);
-    dl_json_u64(j, "position", l->position);
-    dl_json_u64(j, "entry", l->state.control.entry);
-    dl_json_u64(j, "tokens", facts->tokens);
-    dl_json_u64(j, "samples", facts->samples);
-    dl_json_f64(j, "loss", facts->loss);
-    dl_json_f64(j, "lr", lr);
-    dl_json_f64(j, "grad_norm", facts->grad_norm);
-    dl_json_f64(j, "tokens_per_s", (double)facts->tokens / fmax(facts->seconds, 1e-9));
-    return dl_recorder_end(&l->recorder);
-}
-
 /* Who was in it, who of those that are live was not, by name. */
 static void record_members(dl_gossip_life *l, dl_json *j)
 {

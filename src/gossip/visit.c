@@ -79,55 +79,27 @@ static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
     dl_hash_to_hex(p->digest, b->digest);
 }
 
-static diloco_status read_beat(dl_beat *out, dl_store *store, const char *key)
-{
-    dl_buf text;
-    dl_buf_init(&text, DL_BEAT_MAX);
-    diloco_status status = dl_store_get(store, &text, key, soon());
-    if (!status) status = dl_beat_read(out, text.data, text.len);
-    dl_buf_deinit(&text);
-    return status;
-}
-
 /* One whom another knows: what itself says, where it answers. */
-static void visit(dl_gossip_status *out, const dl_beat *known)
+static void visit(void *context, const dl_beat *known)
 {
+    dl_gossip_status *out = context;
     dl_store *store;
     dl_beat beat;
     bool reached = false;
     if (strcmp(known->run, out->run) != 0) return;
     if (!dl_store_open_peer(&store, known->address)) {
-        reached = !read_beat(&beat, store, DL_KEY_BEAT) && !strcmp(beat.run, out->run);
+        reached = !dl_beat_get(&beat, store, DL_KEY_BEAT, soon()) && !strcmp(beat.run, out->run);
         dl_store_close(store);
     }
     show(out, reached ? &beat : known, reached);
 }
 
-typedef struct keys {
-    dl_key all[DL_GOSSIP_PEERS];
-    size_t n;
-} keys;
-
-static diloco_status found(void *context, const char *key, size_t len)
-{
-    keys *k = context;
-    if (k->n == DL_GOSSIP_PEERS) return DILOCO_ECLOSED;
-    if (len <= DL_BEAT_MAX) snprintf(k->all[k->n++], sizeof(dl_key), "%s", key);
-    return DILOCO_OK;
-}
-
 static diloco_status read_node(dl_gossip_status *out, dl_store *store, bool others)
 {
     dl_beat beat;
-    keys k = {.n = 0};
-    DL_TRY(read_beat(&beat, store, DL_KEY_BEAT));
+    DL_TRY(dl_beat_get(&beat, store, DL_KEY_BEAT, soon()));
     show(out, &beat, true);
-    if (!others) return DILOCO_OK;
-    const diloco_status status = dl_store_list(store, "hb/", NULL, found, &k, soon());
-    if (status && status != DILOCO_ECLOSED) return status;
-    for (size_t i = 0; i < k.n; i++)
-        if (!read_beat(&beat, store, k.all[i])) visit(out, &beat);
-    return DILOCO_OK;
+    return others ? dl_beats_known(store, ASK, visit, out) : DILOCO_OK;
 }
 
 /* The nodes of a folder of this machine. */

@@ -117,16 +117,6 @@ static void take_beat(line *l, const dl_beat *beat)
     dl_wire_unlock(w);
 }
 
-static diloco_status get_beat(dl_beat *out, dl_store *store, const char *key)
-{
-    dl_buf text;
-    dl_buf_init(&text, DL_BEAT_MAX);
-    diloco_status status = dl_store_get(store, &text, key, soon(ASK));
-    if (!status) status = dl_beat_read(out, text.data, text.len);
-    dl_buf_deinit(&text);
-    return status;
-}
-
 /* Say there who we are. */
 static void make_known(line *l)
 {
@@ -145,28 +135,16 @@ static void make_known(line *l)
 
 static void add_line(dl_wire *w, const char *address);
 
-typedef struct known {
-    dl_key keys[DL_NODE_MAX];
-    size_t n;
-} known;
-
-static diloco_status found_known(void *context, const char *key, size_t len)
+static void learn_of(void *context, const dl_beat *known)
 {
-    known *k = context;
-    if (k->n == DL_NODE_MAX) return DILOCO_ECLOSED; /* enough */
-    if (len <= DL_BEAT_MAX) snprintf(k->keys[k->n++], sizeof(dl_key), "%s", key);
-    return DILOCO_OK;
+    add_line(context, known->address);
 }
 
 /* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
 static void learn(dl_wire *w, dl_store *store)
 {
-    known k = {.n = 0};
-    dl_beat beat;
-    const diloco_status status = dl_store_list(store, "hb/", NULL, found_known, &k, soon(ASK));
-    if (status && status != DILOCO_ECLOSED) return;
-    for (size_t i = 0; i < k.n; i++)
-        if (!get_beat(&beat, store, k.keys[i])) add_line(w, beat.address);
+    if (dl_beats_known(store, ASK, learn_of, w))
+        dl_log(DILOCO_LOG_DEBUG, "whom others know: %s", diloco_error_text());
 }
 
 /* Is there something to fetch of the peer? */
@@ -185,7 +163,7 @@ static bool hear(line *l)
     dl_beat beat;
     dl_wire *w = l->wire;
     const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
-    if (!get_beat(&beat, l->store, DL_KEY_BEAT)) {
+    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, soon(ASK))) {
         take_beat(l, &beat);
         l->heard = dl_clock_now();
         if (!is_wanted(l)) { /* an exchange comes first */
@@ -205,29 +183,12 @@ static bool hear(line *l)
 
 /* ---- fetching */
 
-typedef struct head {
-    unsigned char bytes[DL_CONTRIBUTION_HEADER];
-    size_t len;
-} head;
-
-static diloco_status take_head(void *context, const void *data, size_t len)
-{
-    head *h = context;
-    const size_t n = dl_size_min(len, sizeof h->bytes - h->len);
-    memcpy(h->bytes + h->len, data, n);
-    h->len += n;
-    return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
-}
-
 /* What was refused as foreign: is it of another round? */
 static dl_ignored why_foreign(line *l, const char *key, const dl_contribution_expect *e)
 {
-    head h = {.len = 0};
     dl_contribution c;
-    const diloco_status status =
-        dl_store_read(l->store, key, (dl_sink){&h, NULL, take_head}, soon(ASK));
-    if ((status && status != DILOCO_ECLOSED) || dl_contribution_read_header(&c, h.bytes, h.len) ||
-        strcmp(c.run, e->run) != 0 || strcmp(c.life.replica, e->life.replica) != 0)
+    if (dl_contribution_look(&c, l->store, key, soon(ASK)) || strcmp(c.run, e->run) != 0 ||
+        strcmp(c.life.replica, e->life.replica) != 0)
         return DL_IGNORED_FOREIGN;
     if (c.entry == e->entry) return DL_IGNORED_FOREIGN;
     return c.entry < e->entry ? DL_IGNORED_OLD : DL_IGNORED_FUTURE;

@@ -11,8 +11,6 @@
 
 enum { FILE_MAX = 1 << 20, MEMBERS_MAX = 4096, TOKEN_MIN = 16, TOKEN_MAX = 256 };
 
-typedef diloco_status (*line_fn)(dl_auth *auth, const char *line, size_t len, const char *where);
-
 /* Printable ASCII without spaces. */
 static bool is_word(const char *text, size_t len)
 {
@@ -21,42 +19,23 @@ static bool is_word(const char *text, size_t len)
     return len > 0;
 }
 
-static diloco_status each_line(dl_auth *auth, const char *path, line_fn fn)
+static diloco_status add_token(void *context, const char *line, size_t len)
 {
-    dl_buf file;
-    dl_buf_init(&file, FILE_MAX);
-    diloco_status status = dl_file_read(&file, path);
-    const char *text = status ? NULL : dl_buf_str(&file);
-    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
-    for (int line = 1; !status && *text; line++) {
-        char where[320];
-        size_t len = strcspn(text, "\n"), used = len;
-        while (used && (text[used - 1] == '\r' || text[used - 1] == ' '))
-            used--;
-        snprintf(where, sizeof where, "%.300s:%d", path, line);
-        if (used && text[0] != '#') status = fn(auth, text, used, where);
-        text += len + (text[len] == '\n');
-    }
-    if (file.data) OPENSSL_cleanse(file.data, file.cap);
-    dl_buf_deinit(&file);
-    return status;
-}
-
-static diloco_status add_token(dl_auth *auth, const char *line, size_t len, const char *where)
-{
+    dl_auth *auth = context;
     if (!is_word(line, len) || len < TOKEN_MIN || len > TOKEN_MAX)
         return dl_fail(DILOCO_EINVAL,
-                       "%s: a token is %d to %d printable characters without spaces; "
+                       "a token is %d to %d printable characters without spaces; "
                        "\"openssl rand -hex 32\" makes one",
-                       where, TOKEN_MIN, TOKEN_MAX);
+                       TOKEN_MIN, TOKEN_MAX);
     if (auth->n_tokens == DL_AUTH_MAX)
-        return dl_fail(DILOCO_EINVAL, "%s: more than %d tokens", where, DL_AUTH_MAX);
+        return dl_fail(DILOCO_EINVAL, "more than %d tokens", DL_AUTH_MAX);
     SHA256((const unsigned char *)line, len, auth->tokens[auth->n_tokens++]);
     return DILOCO_OK;
 }
 
-static diloco_status add_key(dl_auth *auth, const char *line, size_t len, const char *where)
+static diloco_status add_key(void *context, const char *line, size_t len)
 {
+    dl_auth *auth = context;
     size_t access = 0, secret;
     while (access < len && line[access] != ' ' && line[access] != '\t')
         access++;
@@ -65,10 +44,10 @@ static diloco_status add_key(dl_auth *auth, const char *line, size_t len, const 
     if (access == 0 || access > DL_S3_KEY_MAX || len - secret > DL_S3_KEY_MAX ||
         !is_word(line, access) || !is_word(line + secret, len - secret) ||
         memchr(line, '/', access))
-        return dl_fail(DILOCO_EINVAL, "%s: a line is \"ACCESS SECRET\", each at most %d characters",
-                       where, DL_S3_KEY_MAX);
+        return dl_fail(DILOCO_EINVAL, "a line is \"ACCESS SECRET\", each at most %d characters",
+                       DL_S3_KEY_MAX);
     if (auth->n_keys == DL_AUTH_MAX)
-        return dl_fail(DILOCO_EINVAL, "%s: more than %d keys", where, DL_AUTH_MAX);
+        return dl_fail(DILOCO_EINVAL, "more than %d keys", DL_AUTH_MAX);
     dl_hub_s3_key *key = &auth->keys[auth->n_keys++];
     memset(key, 0, sizeof *key);
     memcpy(key->access, line, access);
@@ -76,17 +55,18 @@ static diloco_status add_key(dl_auth *auth, const char *line, size_t len, const 
     return DILOCO_OK;
 }
 
-static diloco_status add_member(dl_auth *auth, const char *line, size_t len, const char *where)
+static diloco_status add_member(void *context, const char *line, size_t len)
 {
+    dl_auth *auth = context;
     dl_public key, *more;
     size_t at = len;
     while (at && line[at - 1] != ' ' && line[at - 1] != '\t')
         at--;
     if (!dl_public_parse(&key, line + at, len - at))
         return dl_fail(DILOCO_EINVAL,
-                       "%s: a line is \"KEY\" or \"NAME KEY\", KEY as diloco id prints it", where);
+                       "a line is \"KEY\" or \"NAME KEY\", KEY as diloco id prints it");
     if (auth->n_members == MEMBERS_MAX)
-        return dl_fail(DILOCO_EINVAL, "%s: more than %d members", where, MEMBERS_MAX);
+        return dl_fail(DILOCO_EINVAL, "more than %d members", MEMBERS_MAX);
     more = realloc(auth->members, (auth->n_members + 1) * sizeof *more);
     if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a member");
     auth->members = more;
@@ -101,19 +81,19 @@ static diloco_status some(size_t n, const char *path, const char *what)
 
 diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path)
 {
-    DL_TRY(each_line(auth, path, add_token));
+    DL_TRY(dl_file_each_line(path, FILE_MAX, add_token, auth));
     return some(auth->n_tokens, path, "token");
 }
 
 diloco_status dl_auth_read_keys(dl_auth *auth, const char *path)
 {
-    DL_TRY(each_line(auth, path, add_key));
+    DL_TRY(dl_file_each_line(path, FILE_MAX, add_key, auth));
     return some(auth->n_keys, path, "key");
 }
 
 diloco_status dl_auth_read_members(dl_auth *auth, const char *path)
 {
-    DL_TRY(each_line(auth, path, add_member));
+    DL_TRY(dl_file_each_line(path, FILE_MAX, add_member, auth));
     return some(auth->n_members, path, "member");
 }
 

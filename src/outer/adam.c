@@ -46,6 +46,7 @@ const dl_outer dl_outer_adam = {
     .n_scalars = N_SCALARS,
     .scalar_names = {"lr", "beta1", "beta2", "eps", "correction1", "correction2"},
     .scalars = scalars,
+    .counts = true,
     .block = block,
     .options = {DL_OUTER_OPTION("beta1"), DL_OUTER_OPTION("beta2"), DL_OUTER_OPTION("eps")},
     .most_lr = 1,

@@ -69,6 +69,7 @@ const dl_outer dl_outer_delayed_nesterov = {
     .n_scalars = N_SCALARS,
     .scalar_names = {"lr", "mu", "share", "pull", "full"},
     .scalars = scalars,
+    .counts = true,
     .block = block,
     .options = {DL_OUTER_OPTION("momentum"), DL_OUTER_OPTION("buffer"), DL_OUTER_OPTION("c")},
     .check = check,

@@ -40,6 +40,7 @@ const dl_outer dl_outer_nesterov = {
     .n_scalars = 2,
     .scalar_names = {"lr", "mu"},
     .scalars = scalars,
+    .linear = true,
     .block = block,
     .options = {DL_OUTER_OPTION("momentum")},
     .most_lr = 1,

@@ -63,6 +63,9 @@ typedef struct dl_outer {
 
     void (*block)(dl_outer_block *block);
     bool needs_tensors; /* the row treats matrices and vectors differently */
+    bool counts; /* scalars follow from n_commits: the row cannot go on from its vectors alone */
+    bool linear; /* G moves theta by lr times what it adds to G or its momentum: a member's share of
+                  * it is known before the others' (PROTOCOL P21) */
 
     /* What is evaluated, sampled from and exported: 0: theta; k: state vector k - 1 in place of
      * theta's trained region, once there was a commit. Replicas always train from theta. */

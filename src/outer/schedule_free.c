@@ -51,6 +51,7 @@ const dl_outer dl_outer_schedule_free = {
     .n_scalars = N_SCALARS,
     .scalar_names = {"lr", "beta", "c"},
     .scalars = scalars,
+    .counts = true,
     .block = block,
     .options = {DL_OUTER_OPTION("beta")},
     .most_lr = 2,

@@ -28,6 +28,7 @@ const dl_outer dl_outer_sgd = {
     .n_scalars = 1,
     .scalar_names = {"lr"},
     .scalars = scalars,
+    .linear = true,
     .block = block,
     .most_lr = 1,
 };

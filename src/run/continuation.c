@@ -14,15 +14,6 @@ bool dl_continue_is_asked(const dl_config *config)
     return config->init_from[0] && !strcmp(config->init_as, "continuation");
 }
 
-bool dl_continue_can(const char *outer)
-{
-    static const char *const names[] = {"sgd",     "momentum", "nesterov",
-                                        "fedadam", "fedyogi",  "fedadagrad"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!strcmp(names[i], outer)) return true;
-    return false;
-}
-
 bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *shape, int n_dims)
 {
     return found && !strcmp(found->dtype, dtype) && found->n_dims == n_dims &&
@@ -78,38 +69,19 @@ static void tell_of_dropped(const dl_state *state, const dl_st *st)
     }
 }
 
-static void take_all(dl_state *state, const dl_st *st)
+static diloco_status take_all(void *context, const dl_st *st)
 {
+    dl_state *state = context;
     for (size_t i = 0; i < state->manifest->n_tensors && state->outer->n_state > 0; i++)
         if (state->manifest->tensors[i].region == DL_TRAINED)
             take(state, st, &state->manifest->tensors[i]);
     tell_of_dropped(state, st);
-}
-
-typedef void (*reader_fn)(void *user, const dl_st *st);
-
-static diloco_status read_file(const char *path, reader_fn read, void *user)
-{
-    dl_map map;
-    dl_st st;
-    DL_TRY(dl_map_open(&map, path));
-    diloco_status status = dl_st_open(&st, map.data, map.len);
-    if (!status) {
-        read(user, &st);
-        dl_st_close(&st);
-    }
-    dl_map_close(&map);
-    return status;
-}
-
-static void take_all_of(void *user, const dl_st *st)
-{
-    take_all(user, st);
+    return DILOCO_OK;
 }
 
 diloco_status dl_continue_outer(dl_state *state, const char *path)
 {
-    const diloco_status status = read_file(path, take_all_of, state);
+    const diloco_status status = dl_st_with_file(path, take_all, state);
     return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
 }
 
@@ -127,12 +99,13 @@ static double number_of(dl_json_value metadata, const char *name)
     return dl_text_to_f64(&value, text, strlen(text)) ? value : (double)NAN;
 }
 
-static void read_pace(void *user, const dl_st *st)
+static diloco_status read_pace(void *context, const dl_st *st)
 {
-    pace *p = user;
+    pace *p = context;
     p->local_steps = number_of(st->metadata, "local_steps_per_round");
     p->lr = number_of(st->metadata, "outer_learning_rate");
     p->mu = number_of(st->metadata, "outer_momentum");
+    return DILOCO_OK;
 }
 
 /* What is written with three digits is what was advised. */
@@ -163,18 +136,17 @@ bool dl_continue_pace(dl_continue_text out, const dl_config *config)
 {
     pace before = {(double)NAN, (double)NAN, (double)NAN};
     const double now = (double)config->local_steps;
-    const char *outer = config->outer_optimizer;
-    if (!dl_continue_is_asked(config) || read_file(config->init_from, read_pace, &before))
+    const dl_outer *outer = dl_outer_find(config->outer_optimizer);
+    if (!dl_continue_is_asked(config) || dl_st_with_file(config->init_from, read_pace, &before))
         return false;
     const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
-    if (!told || now == 0 || now == before.local_steps || !strcmp(outer, "sgd")) return false;
-    if (!strcmp(outer, "momentum") || !strcmp(outer, "nesterov"))
-        return advise(out, &before, config);
+    if (!told || now == 0 || now == before.local_steps || outer->n_state == 0) return false;
+    if (outer->linear) return advise(out, &before, config);
     snprintf(out, sizeof(dl_continue_text),
              "trainer.local_steps_per_round is %g and was %g in the run that goes on here: the "
              "moments of %s are of movements about %.3g times as long, and fit again only after "
              "some 1 / (1 - server.diloco.outer_beta2) entries; to begin without them set "
              "trainer.init_as = \"model\"",
-             now, before.local_steps, outer, before.local_steps / now);
+             now, before.local_steps, outer->name, before.local_steps / now);
     return true;
 }

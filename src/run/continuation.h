@@ -18,10 +18,6 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
  * the file; DILOCO_EPROTO: it is not safetensors. */
 DL_MUST_CHECK diloco_status dl_continue_outer(dl_state *state, const char *path);
 
-/* Does the step of this outer optimizer follow from theta and its vectors alone? Those that count
- * commits (a bias correction, a buffer's turn) cannot go on from vectors. */
-bool dl_continue_can(const char *outer);
-
 /* Does that run's H, which its states tell, differ from this one's? Then movements have another
  * length than those that the momentum is made of. With
  *

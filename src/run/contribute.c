@@ -78,21 +78,6 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
     return c;
 }
 
-typedef struct header_sink {
-    unsigned char bytes[DL_CONTRIBUTION_HEADER];
-    size_t len;
-} header_sink;
-
-static diloco_status take_header(void *context, const void *data, size_t len)
-{
-    header_sink *h = context;
-    const size_t want = dl_size_min(len, sizeof h->bytes - h->len);
-    memcpy(h->bytes + h->len, data, want);
-    h->len += want;
-    /* ECLOSED ends the read once there is enough; nobody sees it. */
-    return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
-}
-
 /* Which former lives may have contributed: all of smaller number; where numbers are random
  * (dl_run_claim_life), those that a listing shows. */
 enum { FORMER_MAX = 64 };
@@ -144,12 +129,10 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
         life.generation = g;
         dl_key key;
         dl_key_contribution(key, ask->entry, &life);
-        header_sink h = {.len = 0};
         dl_contribution c;
-        const dl_sink sink = {.context = &h, .piece = take_header};
-        const diloco_status status = dl_store_read(x->a.store, key, sink, until);
+        const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
         if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
-        if (dl_contribution_read_header(&c, h.bytes, h.len)) continue;
+        if (status) continue; /* none, or none that anybody can have counted */
         event->taken = nothing
                            ? c.samples > 0
                            : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);

@@ -211,6 +211,33 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
     return DILOCO_OK;
 }
 
+/* ---- looking: a header, and no more is read */
+
+typedef struct head {
+    unsigned char bytes[DL_CONTRIBUTION_HEADER];
+    size_t len;
+} head;
+
+static diloco_status take_head(void *context, const void *data, size_t len)
+{
+    head *h = context;
+    const size_t want = dl_size_min(len, sizeof h->bytes - h->len);
+    memcpy(h->bytes + h->len, data, want);
+    h->len += want;
+    /* ECLOSED ends the read once there is enough; nobody sees it. */
+    return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+diloco_status dl_contribution_look(dl_contribution *out, dl_store *store, const char *key,
+                                   dl_time until)
+{
+    head h = {.len = 0};
+    const dl_sink sink = {.context = &h, .piece = take_head};
+    const diloco_status status = dl_store_read(store, key, sink, until);
+    if (status && h.len < sizeof h.bytes) return status;
+    return dl_contribution_read_header(out, h.bytes, h.len);
+}
+
 /* ---- signed */
 
 static dl_statement statement_of(const dl_contribution *c)

@@ -65,6 +65,9 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
                                                         const unsigned char *bytes, size_t len);
+/* … of an object in a store, of which no more is read. Store errors, too. */
+DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
+                                                 const char *key, dl_time until);
 
 /* Sign what `body` holds behind the header: fills in is_signed and strong, and writes header and
  * proof. */

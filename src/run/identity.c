@@ -70,41 +70,32 @@ static diloco_status add_member(dl_identity *to, const char *name, const dl_publ
 
 /* ---- from files */
 
-/* "NAME KEY", or "KEY" where `named` is false. */
-static diloco_status add_line(dl_identity *to, bool named, const char *line, size_t len)
+static diloco_status read_key(dl_public *out, const char *line, size_t len)
+{
+    if (dl_public_parse(out, line, len)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "a key is \"ed25519:<64 hex digits>\", as diloco id says it");
+}
+
+static diloco_status add_key_line(void *to, const char *line, size_t len)
+{
+    dl_public key;
+    DL_TRY(read_key(&key, line, len));
+    return add_committer(to, &key);
+}
+
+static diloco_status add_member_line(void *to, const char *line, size_t len)
 {
     char name[DL_REPLICA_MAX + 1] = "";
-    const size_t n = named ? strcspn(line, " \t\n") : 0;
-    size_t skip = n;
     dl_public key;
+    const size_t n = strcspn(line, " \t\n");
+    size_t skip = n;
     while (skip < len && (line[skip] == ' ' || line[skip] == '\t'))
         skip++;
     if (n < sizeof name) memcpy(name, line, n);
-    if ((named && !dl_replica_name_ok(name)) || !dl_public_parse(&key, line + skip, len - skip))
-        return dl_fail(DILOCO_EINVAL,
-                       "a line is \"%sed25519:<64 hex digits>\", as diloco id says it",
-                       named ? "NAME " : "");
-    return named ? add_member(to, name, &key) : add_committer(to, &key);
-}
-
-static diloco_status read_lines(dl_identity *to, bool named, const char *path)
-{
-    dl_buf file;
-    dl_buf_init(&file, FILE_MAX);
-    diloco_status status = dl_file_read(&file, path);
-    const char *text = status ? NULL : dl_buf_str(&file);
-    if (!status && !text) status = dl_fail(DILOCO_ENOMEM, "no memory to read %s", path);
-    for (int line = 1; !status && *text; line++) {
-        const size_t len = strcspn(text, "\n");
-        size_t used = len;
-        while (used && (text[used - 1] == '\r' || text[used - 1] == ' '))
-            used--;
-        if (used && *text != '#') status = add_line(to, named, text, used);
-        if (status) status = dl_fail_context(status, "%s:%d", path, line);
-        text += len + (text[len] == '\n');
-    }
-    dl_buf_deinit(&file);
-    return status;
+    if (!dl_replica_name_ok(name))
+        return dl_fail(DILOCO_EINVAL, "a line is \"NAME KEY\", KEY as diloco id says it");
+    DL_TRY(read_key(&key, line + skip, len - skip));
+    return add_member(to, name, &key);
 }
 
 static diloco_status make(dl_identity *out, const dl_config *config, const dl_signer *owner)
@@ -115,10 +106,12 @@ static diloco_status make(dl_identity *out, const dl_config *config, const dl_si
     if (out->policy == DL_CLOSED && !config->members[0])
         return dl_fail(DILOCO_EINVAL, "run.roster = \"closed\" needs run.members: a file with "
                                       "\"NAME KEY\" a line, KEY as diloco id prints it");
-    if (out->policy == DL_CLOSED) DL_TRY(read_lines(out, true, config->members));
+    if (out->policy == DL_CLOSED)
+        DL_TRY(dl_file_each_line(config->members, FILE_MAX, add_member_line, out));
     if (out->policy == DL_CLOSED && !out->n_members)
         return dl_fail(DILOCO_EINVAL, "%s lists no member", config->members);
-    if (config->committers[0]) return read_lines(out, false, config->committers);
+    if (config->committers[0])
+        return dl_file_each_line(config->committers, FILE_MAX, add_key_line, out);
     return out->policy == DL_CLOSED ? DILOCO_OK : add_committer(out, &out->owner);
 }
 

@@ -32,12 +32,8 @@ static dl_time limit(void)
 /* What each way of overlapping and of scheduling can do faithfully (PROTOCOL P20, P21). */
 static diloco_status check_overlap(const dl_config *c)
 {
-    static const char *const linear[] = {"sgd", "momentum", "nesterov"};
     const bool eager = !strcmp(c->overlap, "eager"), async = !strcmp(c->schedule, "async");
-    bool known = !eager;
-    for (size_t i = 0; i < sizeof linear / sizeof linear[0]; i++)
-        known |= !strcmp(c->outer_optimizer, linear[i]);
-    if (!known)
+    if (eager && !dl_outer_find(c->outer_optimizer)->linear)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.overlap = \"eager\" takes a replica's own share at once, "
                        "which is known for outer_optimizer sgd, momentum and nesterov; here it is "
@@ -77,7 +73,7 @@ static diloco_status check_overlap(const dl_config *c)
 static diloco_status check_continuation(const dl_config *c)
 {
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
-    if (dl_continue_can(c->outer_optimizer)) return DILOCO_OK;
+    if (!dl_outer_find(c->outer_optimizer)->counts) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "trainer.init_as = \"continuation\" takes up the outer optimizer's vectors, and "
                    "%s also counts its commits, which no file of tensors has: take init_as "

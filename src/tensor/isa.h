@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef enum dl_isa { DL_ISA_C, DL_ISA_AVX2, DL_ISA_AVX512, DL_ISA_NEON, DL_N_ISA } dl_isa;
 
@@ -88,5 +89,20 @@ typedef struct dl_fp_state {
 } dl_fp_state;
 dl_fp_state dl_fp_enter(void);
 void dl_fp_leave(dl_fp_state saved);
+
+/* A float as what it is made of, and back. */
+static inline DL_BODY uint32_t dl_bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline DL_BODY float dl_float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 #endif

@@ -6,6 +6,7 @@
 #include "tensor/widths.h"
 
 #include "base/size.h"
+#include "tensor/isa.h"
 #include "tensor/kernels.h"
 
 #include <string.h>
@@ -15,24 +16,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "two bytes are an inte
 typedef uint16_t __attribute__((aligned(1), may_alias)) u16;
 typedef float __attribute__((aligned(1), may_alias)) f32;
 
-static inline DL_BODY uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline DL_BODY float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static inline DL_BODY uint32_t from_half(uint32_t h)
 {
     const uint32_t sign = (h & 0x8000) << 16, rest = (h & 0x7fff) << 13;
-    const uint32_t number = bits_of(float_of(rest) * 0x1p112f);
+    const uint32_t number = dl_bits_of(dl_float_of(rest) * 0x1p112f);
     return sign | ((h & 0x7c00) == 0x7c00 ? 0x7f800000 | rest : number); /* infinite, NaN */
 }
 
@@ -47,7 +34,7 @@ static inline DL_BODY uint32_t to_half(uint32_t bits)
 {
     const uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     const uint32_t small = rest < 0x38800000 ? rest : 0x38800000; /* 2^-14, the smallest normal */
-    const uint32_t denormal = bits_of(float_of(small) + 0.5f) - 0x3f000000;
+    const uint32_t denormal = dl_bits_of(dl_float_of(small) + 0.5f) - 0x3f000000;
     uint32_t half = rest < 0x38800000 ? denormal : rounded(rest - 0x38000000, 13);
     half = rest < 0x477ff000 ? half : 0x7c00; /* rounds to 65536 or is beyond */
     half = rest > 0x7f800000 ? 0x7e00 : half; /* NaN */
@@ -63,7 +50,7 @@ static inline DL_BODY void widen_half_body(f32 *to, const u16 *from, size_t n)
 {
     DL_EACH
     for (size_t i = 0; i < n; i++)
-        to[i] = float_of(from_half(from[i]));
+        to[i] = dl_float_of(from_half(from[i]));
 }
 DL_KERNEL(widen_half, (f32 * to, const u16 *from, size_t n), widen_half_body(to, from, n))
 
@@ -71,7 +58,7 @@ static inline DL_BODY void widen_bf16_body(f32 *to, const u16 *from, size_t n)
 {
     DL_EACH
     for (size_t i = 0; i < n; i++)
-        to[i] = float_of((uint32_t)from[i] << 16);
+        to[i] = dl_float_of((uint32_t)from[i] << 16);
 }
 DL_KERNEL(widen_bf16, (f32 * to, const u16 *from, size_t n), widen_bf16_body(to, from, n))
 
@@ -79,7 +66,7 @@ static inline DL_BODY void narrow_half_body(u16 *to, const f32 *from, size_t n)
 {
     DL_EACH
     for (size_t i = 0; i < n; i++)
-        to[i] = (uint16_t)to_half(bits_of(from[i]));
+        to[i] = (uint16_t)to_half(dl_bits_of(from[i]));
 }
 DL_KERNEL(narrow_half, (u16 * to, const f32 *from, size_t n), narrow_half_body(to, from, n))
 
@@ -87,7 +74,7 @@ static inline DL_BODY void narrow_bf16_body(u16 *to, const f32 *from, size_t n)
 {
     DL_EACH
     for (size_t i = 0; i < n; i++)
-        to[i] = (uint16_t)to_bf16(bits_of(from[i]));
+        to[i] = (uint16_t)to_bf16(dl_bits_of(from[i]));
 }
 DL_KERNEL(narrow_bf16, (u16 * to, const f32 *from, size_t n), narrow_bf16_body(to, from, n))
 

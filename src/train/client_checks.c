@@ -48,8 +48,7 @@ static diloco_status check_client_loop(const dl_config *config)
 static diloco_status check_plato_compat(const dl_config *config)
 {
     const char *outer = config->outer_optimizer;
-    if (!config->plato_compat || is(outer, "sgd") || is(outer, "momentum") || is(outer, "nesterov"))
-        return DILOCO_OK;
+    if (!config->plato_compat || dl_outer_find(outer)->linear) return DILOCO_OK;
     return dl_fail(
         DILOCO_EREFUSED,
         "server.diloco.plato_compat = true empties the outer momentum in a round without "

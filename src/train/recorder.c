@@ -14,11 +14,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 1 << 20 };
+enum { LINE_MAX_BYTES = 1 << 20, MAX_UNAPPLIED = 100 };
 
 static void write_line(dl_recorder *recorder, const char *line, size_t len)
 {
@@ -93,4 +96,38 @@ diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code, const ch
     dl_json_str(j, "code", code);
     dl_json_str(j, "text", text);
     return dl_recorder_end(recorder);
+}
+
+diloco_status dl_recorder_step(dl_recorder *recorder, const dl_step_facts *facts, double lr,
+                               uint64_t step, uint64_t position, uint64_t entry)
+{
+    dl_json *j = dl_recorder_begin(recorder, "step");
+    dl_json_u64(j, "step", step);
+    dl_json_u64(j, "position", position);
+    dl_json_u64(j, "entry", entry);
+    dl_json_u64(j, "tokens", facts->tokens);
+    dl_json_u64(j, "samples", facts->samples);
+    dl_json_f64(j, "loss", facts->loss);
+    dl_json_f64(j, "lr", lr);
+    dl_json_f64(j, "grad_norm", facts->grad_norm);
+    dl_json_f64(j, "tokens_per_s", (double)facts->tokens / fmax(facts->seconds, 1e-9));
+    return dl_recorder_end(recorder);
+}
+
+diloco_status dl_recorder_check_step(dl_recorder *recorder, const dl_step_facts *facts,
+                                     uint64_t step, int64_t client)
+{
+    char whose[48] = "", text[512];
+    recorder->n_unapplied = facts->applied ? 0 : recorder->n_unapplied + 1;
+    if (facts->applied) return DILOCO_OK;
+    if (client >= 0) snprintf(whose, sizeof whose, " of client%" PRId64, client);
+    snprintf(text, sizeof text, "step %" PRIu64 "%s changed nothing: %s", step, whose,
+             diloco_error_text());
+    dl_log(DILOCO_LOG_WARN, "%s: %s", recorder->replica, text);
+    DL_TRY(dl_recorder_warn(recorder, "gradient", text));
+    if (recorder->n_unapplied < MAX_UNAPPLIED) return DILOCO_OK;
+    return dl_fail(DILOCO_ENUMERIC,
+                   "%d steps in a row had no finite gradient, the last: %s; lower "
+                   "parameters.optimizer.lr or look at the data",
+                   MAX_UNAPPLIED, text);
 }

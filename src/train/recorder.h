@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/json.h"
+#include "train/step.h"
 #include <diloco/train.h>
 
 typedef struct dl_recorder {
@@ -23,6 +24,7 @@ typedef struct dl_recorder {
     const diloco_train_hooks *hooks; /* borrowed; or NULL */
     dl_buf line;
     dl_json json;
+    uint64_t n_unapplied; /* steps in a row */
 } dl_recorder;
 
 /* Open the file, if config names one, and listen to the run. Everything given is borrowed until
@@ -40,5 +42,17 @@ DL_MUST_CHECK diloco_status dl_recorder_end(dl_recorder *recorder);
 /* {"event":"warn","replica":…,"code":code,"text":text} */
 DL_MUST_CHECK diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code,
                                              const char *text);
+
+/* An event "step": the step-th that this replica completed, which brought it to `position` in the
+ * time of an entry. */
+DL_MUST_CHECK diloco_status dl_recorder_step(dl_recorder *recorder, const dl_step_facts *facts,
+                                             double lr, uint64_t step, uint64_t position,
+                                             uint64_t entry);
+
+/* A step was taken, by a logical client or (-1) the replica itself. One that was not applied is
+ * warned of, with the error text as its reason. DILOCO_ENUMERIC: 100 in a row were not. */
+DL_MUST_CHECK diloco_status dl_recorder_check_step(dl_recorder *recorder,
+                                                   const dl_step_facts *facts, uint64_t step,
+                                                   int64_t client);
 
 #endif

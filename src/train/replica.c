@@ -30,9 +30,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many steps in a row without a finite gradient, and the replica gives up. */
-enum { MAX_BAD_STEPS = 100 };
-
 typedef struct replica {
     const char *name;
     const diloco_train_hooks *hooks; /* or NULL */
@@ -48,7 +45,6 @@ typedef struct replica {
     /* Saved with the run's private state: */
     uint64_t inner_steps;
     uint64_t rewarming; /* steps of a joiner's warm-up that are still to come */
-    uint64_t bad_steps; /* in a row */
 } replica;
 
 static void progress(const replica *r, const char *phase)
@@ -109,21 +105,6 @@ static diloco_status record_trainer(replica *r)
     return DILOCO_OK;
 }
 
-static diloco_status record_step(replica *r, const dl_step_facts *facts, double lr)
-{
-    dl_json *j = dl_recorder_begin(&r->recorder, "step");
-    dl_json_u64(j, "step", r->now.step + 1);
-    dl_json_u64(j, "position", r->now.position + 1);
-    dl_json_u64(j, "entry", r->now.entry);
-    dl_json_u64(j, "tokens", facts->tokens);
-    dl_json_u64(j, "samples", facts->samples);
-    dl_json_f64(j, "loss", facts->loss);
-    dl_json_f64(j, "lr", lr);
-    dl_json_f64(j, "grad_norm", facts->grad_norm);
-    dl_json_f64(j, "tokens_per_s", (double)facts->tokens / fmax(facts->seconds, 1e-9));
-    return dl_recorder_end(&r->recorder);
-}
-
 /* ---- the shared model, evaluated */
 
 /* Is the state after entry - 1 one to evaluate, and is it this replica's turn? */
@@ -157,24 +138,6 @@ static diloco_status evaluate(replica *r)
 
 /* ---- the loop */
 
-static diloco_status note_bad_step(replica *r, bool applied)
-{
-    if (applied) {
-        r->bad_steps = 0;
-        return DILOCO_OK;
-    }
-    char text[512];
-    snprintf(text, sizeof text, "step %" PRIu64 " changed nothing: %s", r->now.step + 1,
-             diloco_error_text());
-    dl_log(DILOCO_LOG_WARN, "%s: %s", r->name, text);
-    DL_TRY(dl_recorder_warn(&r->recorder, "gradient", text));
-    if (++r->bad_steps < MAX_BAD_STEPS) return DILOCO_OK;
-    return dl_fail(DILOCO_ENUMERIC,
-                   "%d steps in a row had no finite gradient, the last: %s; lower "
-                   "parameters.optimizer.lr or look at the data",
-                   MAX_BAD_STEPS, text);
-}
-
 /* PROTOCOL P14: who came without moments of its own warms up anew, wherever the schedule is. */
 static void begin_rewarming(replica *r)
 {
@@ -182,26 +145,21 @@ static void begin_rewarming(replica *r)
         r->rewarming = (uint64_t)r->setup.config.rewarm_steps;
 }
 
-static double rewarmed(const replica *r, double lr)
-{
-    double all = (double)r->setup.config.rewarm_steps;
-    return r->rewarming ? lr * (all - (double)r->rewarming + 1) / all : lr;
-}
-
 static diloco_status train_step(replica *r, diloco_step_report *report)
 {
     dl_step_facts facts;
     double lr;
     DL_TRY(dl_schedule_lr(&lr, &r->setup.config, r->now.position, r->now.positions, 0));
-    lr = rewarmed(r, lr);
+    lr = dl_step_rewarmed(&r->setup.config, r->rewarming, lr);
     DL_TRY(dl_step_take(&facts, &r->step, data_shard(r), r->now.sample, lr));
     if (r->rewarming) r->rewarming--;
     if (r->step.inner) r->inner_steps = dl_inner_steps(r->step.inner);
     dl_meter_step(&r->meter, &facts);
-    DL_TRY(note_bad_step(r, facts.applied));
+    DL_TRY(dl_recorder_check_step(&r->recorder, &facts, r->now.step + 1, -1));
     *report =
         (diloco_step_report){.loss = facts.loss, .samples = facts.samples, .tokens = facts.tokens};
-    return record_step(r, &facts, lr);
+    return dl_recorder_step(&r->recorder, &facts, lr, r->now.step + 1, r->now.position + 1,
+                            r->now.entry);
 }
 
 /* Tell the run of a step; where something is due it exchanges, and may wait. */

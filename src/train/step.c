@@ -155,3 +155,9 @@ diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard, uint
     out->seconds = dl_seconds(dl_clock_now() - begin);
     return DILOCO_OK;
 }
+
+double dl_step_rewarmed(const dl_config *config, uint64_t to_come, double lr)
+{
+    const double all = (double)config->rewarm_steps;
+    return to_come ? lr * (all - (double)to_come + 1) / all : lr;
+}

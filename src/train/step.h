@@ -31,6 +31,10 @@ void dl_step_deinit(dl_step *step); /* zeroed is fine */
 /* From here on trainer.proximal_mu pulls towards the parameters as they are. */
 void dl_step_anchor(dl_step *step);
 
+/* PROTOCOL P14: who came without moments of its own warms up anew, wherever the schedule is. lr as
+ * it is with so many of those steps still to come. */
+double dl_step_rewarmed(const dl_config *config, uint64_t to_come, double lr);
+
 /* Take a step on samples first, first + 1, … of a shard, with learning rate lr. The host waits
  * for the backend once, at the end. Allocates nothing. */
 DL_MUST_CHECK diloco_status dl_step_take(dl_step_facts *out, dl_step *step, size_t shard,

@@ -43,7 +43,8 @@ static diloco_status check_logged(const dl_config *c)
         {"run.single_committer", "empty", c->single_committer[0] != 0},
         {"run.coord", "empty", c->coord[0] != 0},
         {"run.roster", "\"trusted\"", !is(c->roster, "trusted")},
-        {"server.diloco.combiner = \"centered_clip\"", "another", is(c->combiner, "centered_clip")},
+        {"server.diloco.combiner = \"centered_clip\"", "another",
+         dl_combiner_find(c->combiner)->keeps},
         {"trainer.target_accuracy", "0", c->target_accuracy > 0},
         {"check.*, what a log judges contributions by,", "at its defaults",
          c->check_norm > 0 || c->check_element > 0 || c->check_cosine > -1 || c->check_copy > 0 ||

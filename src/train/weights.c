@@ -88,26 +88,15 @@ static diloco_status check_no_more(const dl_setup *s, const dl_st *st)
     return DILOCO_OK;
 }
 
-typedef diloco_status (*reader_fn)(const dl_setup *s, const dl_st *st);
-
-static diloco_status read_file(const dl_setup *s, const char *path, reader_fn read)
+static diloco_status read_file(const dl_setup *s, const char *path, dl_st_fn read)
 {
-    dl_map map;
-    dl_st st;
-    diloco_status status = dl_map_open(&map, path);
-    if (!status) {
-        status = dl_st_open(&st, map.data, map.len);
-        if (!status) {
-            status = read(s, &st);
-            dl_st_close(&st);
-        }
-        dl_map_close(&map);
-    }
+    const diloco_status status = dl_st_with_file(path, read, (void *)(uintptr_t)s);
     return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
 }
 
-static diloco_status read_model(const dl_setup *s, const dl_st *st)
+static diloco_status read_model(void *context, const dl_st *st)
 {
+    const dl_setup *s = context;
     diloco_status status = dl_weights_load(s, st);
     if (!status) status = check_no_more(s, st);
     if (status != DILOCO_EINVAL) return status;
@@ -119,8 +108,9 @@ diloco_status dl_weights_init(const dl_setup *s, const char *path)
     return read_file(s, path, read_model);
 }
 
-static diloco_status read_what_fits(const dl_setup *s, const dl_st *st)
+static diloco_status read_what_fits(void *context, const dl_st *st)
 {
+    const dl_setup *s = context;
     size_t n_tensors, n_taken = 0;
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     for (size_t i = 0; i < n_tensors; i++) {
