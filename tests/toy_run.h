@@ -44,6 +44,7 @@ typedef struct toy {
     /* Hears each line of the record, on the replica's thread. */
     void (*heard)(struct toy *t, diloco_run *run, const char *line);
     void *user;
+    diloco_user_parts parts; /* of its own */
 
     diloco_run *run;
     char *record; /* all lines, each with its newline */
@@ -153,7 +154,7 @@ static inline diloco_status toy_open(toy *t)
     diloco_status status = config ? DILOCO_OK : DILOCO_ENOMEM;
     for (size_t i = 0; i < t->n_settings && !status; i++)
         status = diloco_config_set(config, t->settings[i][0], t->settings[i][1], NULL);
-    if (!status) status = diloco_run_open(&t->run, config, t->name);
+    if (!status) status = diloco_run_open_with(&t->run, config, t->name, &t->parts);
     diloco_config_destroy(config);
     if (status) return status;
     diloco_run_on_record(t->run, toy_hear, t);

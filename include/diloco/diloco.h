@@ -4,7 +4,7 @@
  * What holds for every part (docs/c.md): any number of runs in one process; nothing prints or
  * exits; a handle is used by one thread at a time where its header does not say more, and
  * functions without a handle by any. What belongs to the process as a whole is the sink of
- * log.h and diloco_store_link. */
+ * log.h, diloco_store_link, and the names of callers' stores (user.h). */
 #ifndef DILOCO_DILOCO_H
 #define DILOCO_DILOCO_H
 
@@ -15,6 +15,7 @@
 #include <diloco/run.h>
 #include <diloco/status.h>
 #include <diloco/tensor.h>
+#include <diloco/user.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #ifndef DILOCO_INSPECT_H
 #define DILOCO_INSPECT_H
 
-#include <diloco/config.h>
+#include <diloco/run.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -147,6 +147,19 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_verify(diloco_verify_report 
                                                            diloco_verify_fn progress, void *user)
 {
     return diloco_verify_sized(out, sizeof *out, url, n_threads, progress, user);
+}
+
+/* The same of the run that a handle was opened for, with the parts that its caller supplies
+ * (user.h): others cannot replay their log. Before or after diloco_run_join; by store handles of
+ * its own. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_verify_sized(const diloco_run *run,
+                                                                   diloco_verify_report *out,
+                                                                   size_t size, int n_threads);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_verify(const diloco_run *run,
+                                                               diloco_verify_report *out,
+                                                               int n_threads)
+{
+    return diloco_run_verify_sized(run, out, sizeof *out, n_threads);
 }
 
 /* A run with run.single_committer: the newest life of `replica` (NULL: that of the option) becomes

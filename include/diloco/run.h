@@ -22,6 +22,7 @@
 
 #include <diloco/config.h>
 #include <diloco/tensor.h>
+#include <diloco/user.h>
 #include <stdbool.h>
 
 #ifdef __cplusplus
@@ -36,6 +37,20 @@ typedef struct diloco_run diloco_run;
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
                                                            const diloco_config *config,
                                                            const char *replica);
+
+/* The same with parts of the caller's own (user.h). Also DILOCO_EINVAL: a part without a name or a
+ * function that it needs, an option that names another than the part that was given, or a store
+ * whose name another one has; DILOCO_ENOMEM. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_run_open_with_sized(diloco_run **out, const diloco_config *config, const char *replica,
+                           const diloco_user_parts *parts, size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_open_with(diloco_run **out,
+                                                                  const diloco_config *config,
+                                                                  const char *replica,
+                                                                  const diloco_user_parts *parts)
+{
+    return diloco_run_open_with_sized(out, config, replica, parts, sizeof *parts);
+}
 
 /* Register a tensor, before diloco_run_join. All replicas register the same ones in the same
  * order. The data stays the caller's, at the same place, until close. */
@@ -117,6 +132,31 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_step(diloco_run *run,
 {
     return diloco_step_sized(run, report, sizeof *report);
 }
+
+/* The two halves of diloco_step, for who places the wait himself:
+ *
+ *     diloco_run_prepare(run, &report, &due);       // counts; what is due is taken and sent
+ *     ... whatever leaves the tensors alone: evaluate, load data
+ *     if (due) diloco_run_perform(run);             // waits for the entry; overwrites the tensors
+ *
+ * diloco_step is one behind the other. prepare waits for no other replica. What it took is sent and
+ * exchanged by a thread of the run's where contributions move beside training
+ * (server.diloco.overlap_steps, or after diloco_run_split), else by perform. With *due (NULL: not
+ * asked) perform has to come before the next step; without, it does nothing. Errors are
+ * diloco_step's; DILOCO_EINTERRUPTED of perform: call it again. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_run_prepare_sized(diloco_run *run, const diloco_step_report *report, size_t size, bool *due);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_prepare(diloco_run *run,
+                                                                const diloco_step_report *report,
+                                                                bool *due)
+{
+    return diloco_run_prepare_sized(run, report, sizeof *report, due);
+}
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_perform(diloco_run *run);
+
+/* The exchange has a thread of its own also where no steps overlap it. Before diloco_run_join;
+ * DILOCO_EINVAL after. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_split(diloco_run *run);
 
 /* All entries of the run are folded. diloco_run_theta gives its result; the tensors hold it too
  * where there is one fragment, no overlap and local_mix 0. */

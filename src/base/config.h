@@ -108,6 +108,8 @@ typedef struct diloco_config {
     bool augment;
 
     dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
+
+    const struct dl_own_rows *own; /* no option: base/own.h; borrowed, NULL: none */
 } dl_config;
 
 extern const dl_option_table dl_config_table;

@@ -1,5 +1,6 @@
 /* codec.c - the table of codecs, the form they share, and the walk over decoded values that
  * ends every check. */
+#include "base/own.h"
 #include "codec/rows.h"
 
 #include <stdlib.h>
@@ -21,6 +22,12 @@ const dl_codec *dl_codec_find(const char *name)
     for (size_t i = 0; i < N_ROWS; i++)
         if (strcmp(rows[i]->name, name) == 0) return rows[i];
     return NULL;
+}
+
+const dl_codec *dl_codec_of(const dl_config *config)
+{
+    const dl_codec *own = config->own ? config->own->codec : NULL;
+    return own && strcmp(own->name, config->codec) == 0 ? own : dl_codec_find(config->codec);
 }
 
 /* ---- the form */
@@ -58,11 +65,11 @@ diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
 {
     const dl_fragment_shape *shape = &manifest->fragments[fragment];
     *out = (dl_codec_form){0};
-    dl_codec_form form = {.codec = dl_codec_find(config->codec),
+    dl_codec_form form = {.codec = dl_codec_of(config),
                           .options = {.keep = config->codec_keep, .prune = config->codec_prune},
                           .n = shape->n_trained + shape->n_averaged};
     memcpy(form.options.values, config->codec_values, sizeof form.options.values);
-    if (!form.codec) return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", config->codec);
+    if (!form.codec) return dl_no_row("codec", config->codec);
     diloco_status status = list_tensors(&form, manifest, fragment);
     if (!status) status = form.codec->lay_out(&form);
     if (status)

@@ -104,10 +104,13 @@ struct dl_codec {
      * 0. A function of the form alone. Neighbours may share a few. */
     size_t (*ranges)(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES], size_t first,
                      size_t n);
+
+    const void *context; /* the row's own */
 };
 
-const dl_codec *dl_codec_find(const char *name); /* NULL */
-const dl_codec *dl_codec_at(size_t i);           /* NULL behind the last */
+const dl_codec *dl_codec_find(const char *name);      /* NULL */
+const dl_codec *dl_codec_of(const dl_config *config); /* of a run, the caller's own too; NULL */
+const dl_codec *dl_codec_at(size_t i);                /* NULL behind the last */
 
 /* Is this a payload of the form whose every value decodes to a finite number of size at most
  * `bound`? The bytes are a stranger's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:

@@ -1,6 +1,7 @@
 /* combine.c - the table of combiners, and what a configuration makes of a row. */
 #include "combine/rows.h"
 
+#include "base/own.h"
 #include "codec/codec.h"
 
 #include <inttypes.h>
@@ -26,6 +27,13 @@ const dl_combiner *dl_combiner_find(const char *name)
     return NULL;
 }
 
+const dl_combiner *dl_combiner_of(const dl_config *config)
+{
+    const dl_combiner *own = config->own ? config->own->combiner : NULL;
+    return own && strcmp(own->name, config->combiner) == 0 ? own
+                                                           : dl_combiner_find(config->combiner);
+}
+
 /* ---- the rule of a run */
 
 dl_combine_rule dl_combine_mean(void)
@@ -35,7 +43,7 @@ dl_combine_rule dl_combine_mean(void)
 
 diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
 {
-    *out = (dl_combine_rule){.combiner = dl_combiner_find(config->combiner),
+    *out = (dl_combine_rule){.combiner = dl_combiner_of(config),
                              .trim = (uint64_t)llround(config->trim * 1e9),
                              .byzantine = (size_t)config->byzantine,
                              .bucket_size = (size_t)config->bucket_size,
@@ -46,7 +54,7 @@ diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
     if (strcmp(config->pre_aggregation, "nnm") == 0) out->mixing = DL_MIX_NNM;
     if (strcmp(config->pre_aggregation, "bucketing") == 0) out->mixing = DL_MIX_BUCKETING;
     if (out->combiner) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", config->combiner);
+    return dl_no_row("combiner", config->combiner);
 }
 
 size_t dl_combine_inputs(const dl_combine_rule *rule, size_t n_members)
@@ -119,7 +127,7 @@ static diloco_status check_members(const dl_combine_rule *rule, const dl_config 
 /* D-16: with five members that each send a tenth, the elements that move fall from .39 to .08. */
 static diloco_status check_codec(const dl_combine_rule *rule, const dl_config *config)
 {
-    const dl_codec *codec = dl_codec_find(config->codec);
+    const dl_codec *codec = dl_codec_of(config);
     if (!codec || !codec->sparse || !rule->combiner->elements) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "combiner %s sorts the values of each element, and codec %s sends many of "

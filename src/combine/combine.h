@@ -126,6 +126,8 @@ struct dl_combiner {
     size_t (*choose)(size_t *chosen, const dl_combine_view *view);
     void (*elements)(float *G, const float *const *x, size_t n_inputs, const dl_combine_rule *rule,
                      float *room, size_t n);
+
+    const void *context; /* the row's own */
 };
 enum { DL_SORT_LANES = 64 };
 static inline size_t dl_sort_room(size_t n_inputs)
@@ -133,6 +135,7 @@ static inline size_t dl_sort_room(size_t n_inputs)
     return (n_inputs + 1) * DL_SORT_LANES;
 }
 const dl_combiner *dl_combiner_find(const char *name);
+const dl_combiner *dl_combiner_of(const dl_config *config); /* of a run, the caller's own too */
 const dl_combiner *dl_combiner_at(size_t i);
 
 #endif

@@ -1,4 +1,5 @@
 /* outer.c - the table of outer optimizers. */
+#include "base/own.h"
 #include "outer/rows.h"
 
 #include <pthread.h>
@@ -26,15 +27,19 @@ const dl_outer *dl_outer_find(const char *name)
 static dl_outer keeping[N_ROWS];
 static pthread_once_t keeping_once = PTHREAD_ONCE_INIT;
 
+dl_outer dl_outer_keeping(const dl_outer *row)
+{
+    dl_outer kept = *row;
+    DL_ASSERT(row->n_state < DL_OUTER_MAX_STATE);
+    kept.state_names[kept.n_state++] = "update";
+    kept.keeps = true;
+    return kept;
+}
+
 static void make_keeping(void)
 {
-    for (size_t i = 0; i < N_ROWS; i++) {
-        dl_outer *row = &keeping[i];
-        *row = *rows[i];
-        DL_ASSERT(row->n_state < DL_OUTER_MAX_STATE);
-        row->state_names[row->n_state++] = "update";
-        row->keeps = true;
-    }
+    for (size_t i = 0; i < N_ROWS; i++)
+        keeping[i] = dl_outer_keeping(rows[i]);
 }
 
 const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner)
@@ -48,7 +53,11 @@ const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner)
 
 const dl_outer *dl_outer_of(const dl_config *config)
 {
-    return dl_outer_beside(config->outer_optimizer, dl_combiner_find(config->combiner));
+    const dl_combiner *combiner = dl_combiner_of(config);
+    const dl_outer *own = config->own ? config->own->outer : NULL;
+    if (!own || strcmp(own->name, config->outer_optimizer) != 0)
+        return dl_outer_beside(config->outer_optimizer, combiner);
+    return combiner && combiner->keeps ? config->own->outer_keeping : own;
 }
 
 dl_outer_settings dl_outer_settings_of(const dl_config *config)
@@ -69,10 +78,8 @@ dl_outer_settings dl_outer_settings_of(const dl_config *config)
 
 diloco_status dl_outer_check(const dl_config *config)
 {
-    const dl_outer *row = dl_outer_find(config->outer_optimizer);
-    if (!row)
-        return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
-                       config->outer_optimizer);
+    const dl_outer *row = dl_outer_of(config);
+    if (!row) return dl_no_row("outer optimizer", config->outer_optimizer);
     dl_outer_settings settings = dl_outer_settings_of(config);
     return row->check ? row->check(&settings) : DILOCO_OK;
 }

@@ -49,6 +49,16 @@ typedef struct dl_outer_block {
     bool bad;                        /* result: in theta_out or state_out, not finite */
 } dl_outer_block;
 
+/* What a row that steps whole fragments is given. */
+typedef struct dl_outer_whole {
+    float *theta, *state[DL_OUTER_MAX_STATE]; /* in place */
+    const float *g;
+    size_t n;
+    const float *scalars;
+    uint32_t fragment;
+    uint64_t n_commits;
+} dl_outer_whole;
+
 typedef struct dl_outer {
     const char *name;
     const char *summary;
@@ -62,7 +72,12 @@ typedef struct dl_outer {
     void (*scalars)(float *out, const dl_outer_settings *settings);
 
     void (*block)(dl_outer_block *block);
-    bool needs_tensors; /* the row treats matrices and vectors differently */
+    /* Optional: the row steps a fragment's trained region as a whole, in place and on one thread;
+     * block then finds theta_out and state_out done, measures and hashes. An error is the step's.
+     */
+    diloco_status (*whole)(const struct dl_outer *row, const struct dl_outer_whole *step);
+    const void *context; /* the row's own */
+    bool needs_tensors;  /* the row treats matrices and vectors differently */
     bool counts; /* scalars follow from n_commits: the row cannot go on from its vectors alone */
     bool linear; /* G moves theta by lr times what it adds to G or its momentum: a member's share of
                   * it is known before the others' (PROTOCOL P21) */
@@ -84,7 +99,8 @@ const dl_outer *dl_outer_find(const char *name);
 const dl_outer *dl_outer_at(size_t i);
 /* The row with one vector more, where the combiner keeps the last update. NULL: there is none. */
 const dl_outer *dl_outer_beside(const char *name, const dl_combiner *combiner);
-const dl_outer *dl_outer_of(const dl_config *config); /* of a run */
+dl_outer dl_outer_keeping(const dl_outer *row);       /* a copy that keeps */
+const dl_outer *dl_outer_of(const dl_config *config); /* of a run, the caller's own too */
 
 /* Is there such an optimizer, and do its options fit together? DILOCO_EINVAL. */
 DL_MUST_CHECK diloco_status dl_outer_check(const dl_config *config);

@@ -9,7 +9,9 @@
  *  3. A block is read (theta, outer vectors, payloads) before it is written, so out may be in.
  *  4. A combined update (dl_outer_combine) is what lies in room->G between the two halves of a
  *     block, so who steps with one gets the same bits.
- *  5. From the first block with a result that is not finite on, a thread adopts nothing, and
+ *  5. An optimizer that steps whole fragments does so between the two halves, and the second one
+ *     finds theta and the vectors done: it adopts, looks and hashes.
+ *  6. From the first block with a result that is not finite on, a thread adopts nothing, and
  *     the step fails. */
 #include "combine/mean.h"
 #include "outer/rows.h"
@@ -637,9 +639,29 @@ diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
     return DILOCO_OK;
 }
 
-diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
-                            const dl_outer_step_args *args, dl_outer_step_facts *facts,
-                            dl_outer_scratch *scratch, dl_pool *pool)
+/* The optimizer's own step, in `out`. */
+static diloco_status step_whole(dl_fragment_state *out, const dl_fragment_state *in,
+                                const dl_outer_step_args *args)
+{
+    const dl_outer *outer = args->outer;
+    const size_t n = args->manifest->fragments[args->fragment].n_trained;
+    dl_outer_whole given = {.theta = out->theta,
+                            .g = args->combined->g,
+                            .n = n,
+                            .scalars = args->scalars,
+                            .fragment = (uint32_t)args->fragment,
+                            .n_commits = in->n_commits};
+    if (out != in) memcpy(out->theta, in->theta, n * sizeof *out->theta);
+    for (int k = 0; k < outer->n_state - outer->keeps; k++) {
+        given.state[k] = out->outer[k];
+        if (out != in) memcpy(out->outer[k], in->outer[k], n * sizeof *out->theta);
+    }
+    return outer->whole(outer, &given);
+}
+
+static diloco_status step_by_blocks(dl_fragment_state *out, const dl_fragment_state *in,
+                                    const dl_outer_step_args *args, dl_outer_step_facts *facts,
+                                    dl_outer_scratch *scratch, dl_pool *pool)
 {
     int n_threads = dl_pool_size(pool);
     step s = step_of(in, args, scratch);
@@ -660,4 +682,20 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
 
     find_facts(&s, smallest, facts);
     return DILOCO_OK;
+}
+
+diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
+                            const dl_outer_step_args *args, dl_outer_step_facts *facts,
+                            dl_outer_scratch *scratch, dl_pool *pool)
+{
+    dl_outer_step_args combined = *args;
+    dl_outer_step_facts rest;
+    if (!args->outer->whole) return step_by_blocks(out, in, args, facts, scratch, pool);
+    if (!args->combined) { /* which measures more than a step with what others have combined */
+        DL_ASSERT(scratch->whole.g);
+        DL_TRY(dl_outer_combine(&scratch->whole, in, args, facts, scratch, pool));
+        combined.combined = &scratch->whole;
+    }
+    DL_TRY(step_whole(out, in, &combined));
+    return step_by_blocks(out, in, &combined, args->combined ? facts : &rest, scratch, pool);
 }

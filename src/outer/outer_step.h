@@ -102,6 +102,10 @@ DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
                                                     const dl_manifest *manifest,
                                                     const dl_combine_rule *rule, size_t max_members,
                                                     int n_threads);
+/* Room for an optimizer that steps whole fragments (outer.h); for others, none. Before its step. */
+DL_MUST_CHECK diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch,
+                                                     const dl_manifest *manifest,
+                                                     const dl_outer *outer);
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch);
 /* What it takes; of the buffers that members are decoded to, a codec with views touches none. */
 size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,
@@ -109,7 +113,8 @@ size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule
 
 /* out = step(in); out and in may be the same state. DILOCO_ENUMERIC: a result is not finite;
  * the text names tensor and element; or the rule refuses so few members: such an entry is
- * aborted, and one that stands is void. `in` is intact when out is another state. Whoever wants to
+ * aborted, and one that stands is void. Of a caller's own optimizer also what its step gave.
+ * `in` is intact when out is another state. Whoever wants to
  * create an entry computes into another state, without `local`, and adopts when the entry
  * stands; who reads an entry that stands (its result is finite, or it is void) gives `local`
  * and walks memory once. */

@@ -124,9 +124,35 @@ diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest 
     return DILOCO_OK;
 }
 
+static void layout_whole(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *arena)
+{
+    size_t n_f32 = 0, n_integers = 0, n_booleans = 0;
+    for (int f = 0; f < manifest->n_fragments; f++) {
+        const dl_fragment_shape *shape = &manifest->fragments[f];
+        n_f32 = dl_size_max(n_f32, shape->n_trained + shape->n_averaged);
+        n_integers = dl_size_max(n_integers, shape->n_integers);
+        n_booleans = dl_size_max(n_booleans, shape->n_booleans);
+    }
+    s->whole.g = DL_ARENA_ARRAY(arena, float, n_f32);
+    s->whole.integers = dl_arena_take_array(arena, n_integers, sizeof(int64_t));
+    s->whole.booleans = DL_ARENA_ARRAY(arena, unsigned char, n_booleans);
+}
+
+diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch, const dl_manifest *manifest,
+                                       const dl_outer *outer)
+{
+    dl_arena measure = {0};
+    if (!outer->whole || scratch->whole.g) return DILOCO_OK;
+    layout_whole(scratch, manifest, &measure);
+    DL_TRY(dl_arena_init(&scratch->whole_arena, measure.used));
+    layout_whole(scratch, manifest, &scratch->whole_arena);
+    return DILOCO_OK;
+}
+
 void dl_outer_scratch_destroy(dl_outer_scratch *scratch)
 {
     if (!scratch) return;
     dl_arena_deinit(&scratch->arena);
+    dl_arena_deinit(&scratch->whole_arena);
     free(scratch);
 }

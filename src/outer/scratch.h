@@ -44,8 +44,10 @@ struct dl_outer_scratch {
     size_t *first_stretch;            /* [n_fragments + 1] */
     dl_combine_rule rule;
     dl_combine_plan plan;
-    double *norm2;   /* [max_members] of the members, from their checks */
-    bool *plain;     /* [stretches of the largest fragment] */
+    double *norm2;        /* [max_members] of the members, from their checks */
+    bool *plain;          /* [stretches of the largest fragment] */
+    dl_arena whole_arena; /* holds, for an optimizer that steps whole fragments: */
+    dl_combined whole;    /* of the largest */
     double *partial; /* dot products of a leaf's part in a stretch, [(max_members + 1)^2] each */
 };
 

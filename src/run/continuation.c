@@ -118,7 +118,7 @@ static bool is_near(double x, double y)
 static bool advise(dl_continue_text out, const pace *before, const dl_config *config)
 {
     const double ratio = (double)config->local_steps / before->local_steps;
-    const double most = fmax(before->lr, dl_outer_find(config->outer_optimizer)->most_lr);
+    const double most = fmax(before->lr, dl_outer_of(config)->most_lr);
     const double gain = before->lr / (1 - before->mu);
     const double lr = fmin(most, gain * (1 - pow(before->mu, ratio))), mu = 1 - lr / gain;
     if (before->mu == 0 || before->lr == 0) return false;
@@ -136,7 +136,7 @@ bool dl_continue_pace(dl_continue_text out, const dl_config *config)
 {
     pace before = {(double)NAN, (double)NAN, (double)NAN};
     const double now = (double)config->local_steps;
-    const dl_outer *outer = dl_outer_find(config->outer_optimizer);
+    const dl_outer *outer = dl_outer_of(config);
     if (!dl_continue_is_asked(config) || dl_st_with_file(config->init_from, read_pace, &before))
         return false;
     const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;

@@ -157,12 +157,22 @@ static bool padded(const char field[NAME])
     return len > 0 && len < NAME;
 }
 
+/* A row's, or "user:" and a name of a caller's (base/own.h). */
+static bool is_codec_name(const char *name)
+{
+    for (; *name; name++) {
+        const char one[2] = {*name, 0};
+        if (*name != ':' && *name != '.' && !dl_replica_name_ok(one)) return false;
+    }
+    return true;
+}
+
 static diloco_status check_fields(const dl_contribution *f)
 {
     const char *bad = NULL;
     if (!dl_run_id_ok(f->run)) bad = "run";
     if (!padded(f->life.replica) || !dl_replica_name_ok(f->life.replica)) bad = "replica";
-    if (!padded(f->codec) || !dl_replica_name_ok(f->codec)) bad = "codec";
+    if (!padded(f->codec) || !is_codec_name(f->codec)) bad = "codec";
     if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
     if (isinf(f->loss)) bad = "loss";
     if (!isfinite(f->norm) || f->norm < 0) bad = "norm";

@@ -315,6 +315,7 @@ dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event)
 dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
 {
     if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
     m->draft.entry.result = m->draft_result = event->result;
     m->computed = true;
     return create(m);

@@ -148,6 +148,18 @@ static diloco_status live(dl_driver *d)
     return DILOCO_OK;
 }
 
+diloco_status dl_driver_take(dl_driver *d)
+{
+    for (;;) {
+        dl_driver_lock(d);
+        const dl_stop stop = dl_pace_next(&d->pace);
+        const bool ready = dl_pace_ready(&d->pace, stop);
+        dl_driver_unlock(d);
+        if (d->over || stop.kind != DL_STOP_TAKE || !ready) return DILOCO_OK;
+        DL_TRY(take(d, stop.entry));
+    }
+}
+
 diloco_status dl_driver_stop(dl_driver *d)
 {
     dl_trips_pause(&d->trips, dl_clock_now());

@@ -2,8 +2,9 @@
  * the trainer what its pace says.
  *
  * With tau = 0 all of it happens inside dl_driver_stop, on the caller's thread. Where
- * contributions move beside training, the exchange has a thread of its own, and the trainer
- * only takes and adopts; it waits when a result is due that is not there. */
+ * contributions move beside training (or between dl_driver_take and dl_driver_stop), the exchange
+ * has a thread of its own, and the trainer only takes and adopts; it waits when a result is due
+ * that is not there. */
 #ifndef DL_RUN_DRIVER_H
 #define DL_RUN_DRIVER_H
 
@@ -23,6 +24,7 @@ typedef struct dl_driver_args {
     dl_life self, former; /* former: machine.h */
     double store_timeout_s;
     uint64_t early; /* schedule.h: this replica's own */
+    bool beside;    /* the exchange has a thread of its own */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
     /* Save the local state as it is now: before an entry is taken. */
@@ -69,6 +71,9 @@ uint64_t dl_driver_train_until(dl_driver *driver);
 /* Do what is due at the present position: take, exchange, adopt. DILOCO_EINTERRUPTED: call again
  * to go on; any other error is final and returned again. */
 DL_MUST_CHECK diloco_status dl_driver_stop(dl_driver *driver);
+
+/* Of that, what waits for nobody, up to the first that does: take, and let it be sent. */
+DL_MUST_CHECK diloco_status dl_driver_take(dl_driver *driver);
 
 bool dl_driver_done(const dl_driver *driver);
 

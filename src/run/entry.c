@@ -209,7 +209,7 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     if (!e->commit) DL_TRY(check_reason(e, status));
     if (!e->commit && e->combined.there)
         return dl_fail(status, "an abort that names a combined update");
-    for (int i = 0; i < outer->n_scalars; i++)
+    for (int i = 0; outer && i < outer->n_scalars; i++)
         if (!isfinite(e->scalars[i]))
             return dl_fail(status, "scalar %s is not finite", outer->scalar_names[i]);
     if (!isfinite(e->next_lr) || !isfinite(e->next_mu))
@@ -436,7 +436,7 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     if (scalars.type != DL_JSON_OBJECT)
         return dl_fail(DILOCO_EPROTO, "\"scalars\" is not an object");
     memset(out->scalars, 0, sizeof out->scalars);
-    for (int i = 0; i < outer->n_scalars; i++)
+    for (int i = 0; outer && i < outer->n_scalars; i++)
         DL_TRY(dl_json_read_f32_bits(&out->scalars[i], scalars, outer->scalar_names[i]));
     DL_TRY(dl_json_read_f64_or_nan(&out->loss, root, "loss"));
     out->simulated_s = 0;

@@ -120,7 +120,8 @@ dl_statement dl_entry_statement(const dl_entry *entry);
 DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
                                            const dl_outer *outer);
 /* Bytes of a stranger: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
- * initialised entry, whose content is unspecified on error; allocates nothing. */
+ * initialised entry, whose content is unspecified on error; allocates nothing. outer NULL: it is
+ * not known here, and its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
 

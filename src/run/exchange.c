@@ -9,6 +9,7 @@
 #include "run/driver_parts.h"
 
 #include "base/log.h"
+#include "base/own.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -451,7 +452,7 @@ static void *body(void *context)
 
 diloco_status dl_exchange_start(dl_driver *d)
 {
-    if (d->pace.schedule.delay == 0 || d->ended) return DILOCO_OK;
+    if (!d->a.beside || d->ended) return DILOCO_OK;
     d->beside = true;
     const int error = dl_thread_start(&d->thread, body, d);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));
@@ -484,7 +485,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .pace = &d->pace,
         .outer = state->outer,
         .weighting = dl_weighting_find(run->config.weighting),
-        .combiner = dl_combiner_find(run->config.combiner),
+        .combiner = dl_combiner_of(&run->config),
         .way = dl_exec_way(d->a.exec),
         .slices = dl_exec_slices(d->a.exec),
         .max_members = state->control.roster.cap,
@@ -497,8 +498,7 @@ diloco_status dl_exchange_create(dl_driver *d)
     };
     if (!args.weighting)
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);
-    if (!args.combiner)
-        return dl_fail(DILOCO_EINVAL, "there is no combiner \"%s\"", run->config.combiner);
+    if (!args.combiner) return dl_no_row("combiner", run->config.combiner);
     DL_TRY(dl_simulation_init(&args.simulation, &run->config, &run->manifest));
     return dl_machine_create(&d->machine, &args);
 }

@@ -6,6 +6,7 @@
 #include "run/exec_parts.h"
 
 #include "base/clock.h"
+#include "base/own.h"
 #include "outer/state.h"
 #include "run/fields.h"
 
@@ -183,9 +184,7 @@ static diloco_status take_memory(dl_exec *x)
     layout(x, &x->arena);
     if (x->a.tensors) list_local_tensors(x);
     const dl_outer *outer = dl_outer_of(&x->a.run->config);
-    if (!outer)
-        return dl_fail(DILOCO_EINVAL, "there is no outer optimizer \"%s\"",
-                       x->a.run->config.outer_optimizer);
+    if (!outer) return dl_no_row("outer optimizer", x->a.run->config.outer_optimizer);
     DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,
                                  x->a.n_copies, ahead, x->a.offload_dir));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
@@ -195,8 +194,9 @@ static diloco_status take_memory(dl_exec *x)
     if (x->way == DL_WAY_SHARDED) DL_TRY(dl_exec_prepare_slices(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
-    return dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
-                                   dl_pool_size(x->a.pool));
+    DL_TRY(dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
+                                   dl_pool_size(x->a.pool)));
+    return dl_outer_scratch_reserve(x->scratch, &x->a.run->manifest, outer);
 }
 
 diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)

@@ -526,6 +526,7 @@ dl_ask dl_follow_combined(dl_machine *m, const dl_event *event)
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
 {
     if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
+    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
     if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);
     if (m->n_recomputed++) return dispute(m, event->result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */

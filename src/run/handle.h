@@ -6,6 +6,7 @@
 #include "run/hands.h"
 #include "run/local.h"
 #include "run/open.h"
+#include "run/user.h"
 #include "run/watch.h"
 #include <diloco/run.h>
 
@@ -18,6 +19,7 @@ typedef struct dl_progress {
 
 struct diloco_run {
     dl_config config;
+    dl_user *user; /* owned: what the caller has supplied; NULL: nothing */
     char replica[DL_REPLICA_MAX + 1];
     dl_signer *signer;       /* owned; NULL: nothing is signed */
     diloco_tensor *tensors;  /* owned, with owned names; data is the caller's */
@@ -47,6 +49,7 @@ struct diloco_run {
 
     /* From diloco_run_join. */
     bool joined, resumed;
+    bool split;         /* diloco_run_split: in any case */
     bool beside;        /* contributions move beside training */
     uint64_t early;     /* schedule.h: this replica's own */
     size_t n_exchanges; /* the last privates are the exchange's */

@@ -187,7 +187,7 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, diloco_log_entry_fn fn
     view v;
     DL_TRY(view_init(&v));
     diloco_status status = DILOCO_OK;
-    const dl_outer *outer = dl_outer_of(&r->file.config);
+    const dl_outer *outer = dl_outer_of(&r->file.config); /* NULL: a caller's own, not here */
     for (uint64_t e = from; !status; e++) {
         dl_key key;
         dl_key_entry(key, e);

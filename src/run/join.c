@@ -258,6 +258,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .former = former_life(run, facts),
                                  .store_timeout_s = run->config.store_timeout_s,
                                  .early = run->early,
+                                 .beside = run->beside,
                                  .lr = run->lr,
                                  .lr_user = run->lr_user,
                                  .save = save_at_due_point,
@@ -290,7 +291,7 @@ static diloco_status take_memory(diloco_run *run)
     dl_schedule schedule;
     const size_t n = run->n_fragments = (size_t)run->file.manifest.n_fragments;
     DL_TRY(dl_schedule_of(&schedule, &run->config, (int)n));
-    run->beside = schedule.delay > 0;
+    run->beside = schedule.delay > 0 || run->split;
     run->early = schedule.early;
     if (run->work) return DILOCO_OK; /* a second try */
     run->work = calloc(n, sizeof *run->work);

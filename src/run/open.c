@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/own.h"
 #include "run/clients.h"
 #include "run/continuation.h"
 #include "run/fields.h"
@@ -33,7 +34,7 @@ static dl_time limit(void)
 static diloco_status check_overlap(const dl_config *c)
 {
     const bool eager = !strcmp(c->overlap, "eager"), async = !strcmp(c->schedule, "async");
-    if (eager && !dl_outer_find(c->outer_optimizer)->linear)
+    if (eager && !dl_outer_of(c)->linear)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.overlap = \"eager\" takes a replica's own share at once, "
                        "which is known for outer_optimizer sgd, momentum and nesterov; here it is "
@@ -73,7 +74,7 @@ static diloco_status check_overlap(const dl_config *c)
 static diloco_status check_continuation(const dl_config *c)
 {
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
-    if (!dl_outer_find(c->outer_optimizer)->counts) return DILOCO_OK;
+    if (!dl_outer_of(c)->counts) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "trainer.init_as = \"continuation\" takes up the outer optimizer's vectors, and "
                    "%s also counts its commits, which no file of tensors has: take init_as "
@@ -100,12 +101,19 @@ static diloco_status check_roster(const dl_config *c)
     return DILOCO_OK;
 }
 
+/* Are the rows there that the options name? */
+static diloco_status check_rows(const dl_config *c)
+{
+    dl_combine_rule rule;
+    DL_TRY(dl_outer_check(c));
+    if (!dl_codec_of(c)) return dl_no_row("codec", c->codec);
+    return dl_combine_rule_of(&rule, c);
+}
+
 diloco_status dl_run_check(const dl_config *c)
 {
-    DL_TRY(dl_outer_check(c));
+    DL_TRY(check_rows(c));
     DL_TRY(dl_judge_check(c));
-    if (!dl_codec_find(c->codec))
-        return dl_fail(DILOCO_EINVAL, "there is no codec \"%s\"", c->codec);
     if (!dl_weighting_find(c->weighting))
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
     DL_TRY(check_overlap(c));
@@ -321,9 +329,12 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
 {
     DL_TRY(dl_run_read(out, digest, store));
     diloco_status status = dl_runfile_matches(out, what->config, manifest);
+    if (status) status = dl_fail_context(status, "%s holds another run", dl_store_url(store));
+    out->config.own = what->config->own;
+    if (!status) status = check_rows(&out->config);
     if (status) {
         dl_runfile_deinit(out);
-        return dl_fail_context(status, "%s holds another run", dl_store_url(store));
+        return status;
     }
     const bool differs = what->data_digest[0] && out->data_digest[0] &&
                          strcmp(what->data_digest, out->data_digest) != 0;

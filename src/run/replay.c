@@ -94,7 +94,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .pace = &pace,
                                   .outer = state->outer,
                                   .weighting = dl_weighting_find(run->config.weighting),
-                                  .combiner = dl_combiner_find(run->config.combiner),
+                                  .combiner = dl_combiner_of(&run->config),
                                   .max_members = state->control.roster.cap,
                                   .way = dl_exec_way(exec),
                                   .slices = dl_exec_slices(exec),

@@ -13,25 +13,43 @@
 
 /* ---- registration ----------------------------------------------------------------------- */
 
-diloco_status diloco_run_open(diloco_run **out, const diloco_config *config, const char *replica)
+static diloco_status open_run(diloco_run *run, const char *replica, const diloco_user_parts *parts)
 {
-    *out = NULL;
     DL_TRY(dl_isa_check());
     if (!dl_replica_name_ok(replica))
         return dl_fail(DILOCO_EINVAL,
                        "a replica's name is 1 to %d of letters, digits, _ and -: \"%s\" is not",
                        DL_REPLICA_MAX, replica);
-    if (!config->store[0])
+    memcpy(run->replica, replica, strlen(replica) + 1);
+    DL_TRY(dl_user_create(&run->user, &run->config, parts));
+    if (!run->config.store[0])
         return dl_fail(DILOCO_EINVAL, "run.store is not set: name a folder for the run's log");
-    DL_TRY(dl_run_check(config));
-    if (config->link[0]) DL_TRY(dl_store_set_link(config->link));
+    DL_TRY(dl_run_check(&run->config));
+    return run->config.link[0] ? dl_store_set_link(run->config.link) : DILOCO_OK;
+}
+
+diloco_status diloco_run_open_with_sized(diloco_run **out, const diloco_config *config,
+                                         const char *replica, const diloco_user_parts *parts,
+                                         size_t size)
+{
+    diloco_user_parts seen;
+    *out = NULL;
+    DL_TRY(dl_sized_in(&seen, sizeof seen, parts, size, "diloco_user_parts"));
     diloco_run *run = calloc(1, sizeof *run);
     if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for a run");
     run->config = *config;
-    memcpy(run->replica, replica, strlen(replica) + 1);
     dl_record_init(&run->record);
-    *out = run;
-    return DILOCO_OK;
+    const diloco_status status = open_run(run, replica, &seen);
+    if (status)
+        diloco_run_close(run);
+    else
+        *out = run;
+    return status;
+}
+
+diloco_status diloco_run_open(diloco_run **out, const diloco_config *config, const char *replica)
+{
+    return diloco_run_open_with(out, config, replica, &(diloco_user_parts){.outer = NULL});
 }
 
 static diloco_status must_be_open(const diloco_run *run, const char *what)
@@ -225,14 +243,21 @@ static void count(diloco_run *run, const diloco_step_report *report)
     dl_driver_count_step(run->driver, p->step);
 }
 
-static diloco_status stop(diloco_run *run)
+static diloco_status begin_stop(diloco_run *run)
 {
-    if (run->last.samples == 0 && run->work[0].samples == 0 && !run->due)
+    if (run->due) return DILOCO_OK;
+    if (run->last.samples == 0 && run->work[0].samples == 0)
         return dl_fail(DILOCO_EINVAL,
                        "no samples were reported since the last entry: a contribution of none "
                        "counts for nothing, and the others would wait for it");
-    if (!run->due) run->training += dl_clock_now() - run->trained_since;
+    run->training += dl_clock_now() - run->trained_since;
     run->due = true;
+    return DILOCO_OK;
+}
+
+static diloco_status stop(diloco_run *run)
+{
+    DL_TRY(begin_stop(run));
     DL_TRY(dl_driver_stop(run->driver));
     DL_TRY(dl_mirrors_check(run->mirrors));
     run->due = false;
@@ -241,11 +266,14 @@ static diloco_status stop(diloco_run *run)
     return DILOCO_OK;
 }
 
-diloco_status diloco_step_sized(diloco_run *run, const diloco_step_report *given, size_t size)
+/* Count a step, unless `given` is NULL. *is_due: something is to be done at this position. */
+static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_report *given,
+                               size_t size, const char *what)
 {
     diloco_step_report seen;
     const diloco_step_report *report = given ? &seen : NULL;
-    DL_TRY(must_be_joined(run, "diloco_step"));
+    *is_due = false;
+    DL_TRY(must_be_joined(run, what));
     if (given) DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_step_report"));
     if (diloco_run_done(run)) return DILOCO_OK;
     if (report && deals(run) && report->samples != samples_a_step(run))
@@ -256,10 +284,44 @@ diloco_status diloco_step_sized(diloco_run *run, const diloco_step_report *given
                        (unsigned long long)samples_a_step(run),
                        (unsigned long long)report->samples);
     if (report && run->due)
-        return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL");
+        return dl_fail(DILOCO_EINVAL, "an exchange is under way: call diloco_step with NULL, or "
+                                      "diloco_run_perform");
     if (report) count(run, report);
     dl_record_deliver(&run->record);
-    return run->position < dl_driver_train_until(run->driver) ? DILOCO_OK : stop(run);
+    *is_due = run->position >= dl_driver_train_until(run->driver);
+    return DILOCO_OK;
+}
+
+diloco_status diloco_step_sized(diloco_run *run, const diloco_step_report *given, size_t size)
+{
+    bool is_due;
+    DL_TRY(take_step(&is_due, run, given, size, "diloco_step"));
+    return is_due ? stop(run) : DILOCO_OK;
+}
+
+diloco_status diloco_run_prepare_sized(diloco_run *run, const diloco_step_report *given,
+                                       size_t size, bool *due)
+{
+    bool is_due;
+    if (due) *due = false;
+    DL_TRY(take_step(&is_due, run, given, size, "diloco_run_prepare"));
+    if (!is_due) return DILOCO_OK;
+    DL_TRY(begin_stop(run));
+    if (due) *due = true;
+    return dl_driver_take(run->driver);
+}
+
+diloco_status diloco_run_perform(diloco_run *run)
+{
+    DL_TRY(must_be_joined(run, "diloco_run_perform"));
+    return run->due ? stop(run) : DILOCO_OK;
+}
+
+diloco_status diloco_run_split(diloco_run *run)
+{
+    if (run->joined) return dl_fail(DILOCO_EINVAL, "diloco_run_split after diloco_run_join");
+    run->split = true;
+    return DILOCO_OK;
 }
 
 bool diloco_run_done(const diloco_run *run)
@@ -411,5 +473,6 @@ void diloco_run_close(diloco_run *run)
     free(run->bases);
     free(run->takes);
     free(run->paces);
+    dl_user_destroy(run->user); /* behind the store's handles */
     free(run);
 }

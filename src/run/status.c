@@ -230,6 +230,16 @@ static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
     return DILOCO_OK;
 }
 
+/* With a codec of the caller's own nobody else knows what "auto" has come to. */
+static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
+{
+    dl_way way;
+    const diloco_status status = dl_way_of(&way, &f->config, &f->manifest);
+    const char *name = status ? "auto" : dl_way_names[way];
+    snprintf(out->exchange, sizeof out->exchange, "%s", name);
+    return status == DILOCO_EREFUSED ? DILOCO_OK : status;
+}
+
 static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double watch_s)
 {
     const dl_runfile *f = &r->file;
@@ -240,9 +250,7 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     dl_hash_to_hex(out->config_digest, f->config_digest);
     out->parameters = f->manifest.n_parameters;
     out->entries_total = (uint64_t)f->config.rounds;
-    dl_way way;
-    DL_TRY(dl_way_of(&way, &f->config, &f->manifest));
-    snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);
+    DL_TRY(name_way(out, f));
     DL_TRY(dl_reader_walk(r, 0, count_kind, out));
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));

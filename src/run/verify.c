@@ -2,6 +2,7 @@
  * state whose contributions are all kept, then every snapshot that is left. */
 #include "base/log.h"
 #include "base/sized.h"
+#include "run/handle.h"
 #include "run/reader.h"
 #include "run/replay.h"
 
@@ -173,16 +174,30 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     return check_snapshots(r);
 }
 
-diloco_status diloco_verify_sized(diloco_verify_report *out, size_t size, const char *url,
-                                  int n_threads, diloco_verify_fn progress, void *user)
+static diloco_status verify_url(diloco_verify_report *out, size_t size, const char *url,
+                                const struct dl_own_rows *own, int n_threads,
+                                diloco_verify_fn progress, void *user)
 {
     dl_reader r;
     relay p = {.fn = progress, .user = user};
     diloco_verify_report report = {.entries = 0};
     dl_sized_out(out, size, &report, sizeof report);
     DL_TRY(dl_reader_open(&r, url));
+    r.file.config.own = own;
     const diloco_status status = verify(&r, &report, n_threads, &p);
     dl_reader_close(&r);
     dl_sized_out(out, size, &report, sizeof report);
     return status;
+}
+
+diloco_status diloco_verify_sized(diloco_verify_report *out, size_t size, const char *url,
+                                  int n_threads, diloco_verify_fn progress, void *user)
+{
+    return verify_url(out, size, url, NULL, n_threads, progress, user);
+}
+
+diloco_status diloco_run_verify_sized(const diloco_run *run, diloco_verify_report *out, size_t size,
+                                      int n_threads)
+{
+    return verify_url(out, size, run->config.store, run->config.own, n_threads, NULL, NULL);
 }

@@ -31,7 +31,7 @@ double dl_way_busiest(dl_way way, double N, double S, double F)
 diloco_status dl_way_can_shard(const dl_config *config)
 {
     dl_combine_rule rule;
-    const dl_codec *codec = dl_codec_find(config->codec);
+    const dl_codec *codec = dl_codec_of(config);
     DL_TRY(dl_combine_rule_of(&rule, config));
     if (!dl_outer_can_cut(&rule))
         return dl_fail(DILOCO_EREFUSED,

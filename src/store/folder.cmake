@@ -14,7 +14,7 @@ endif()
 # do not exist yet).
 if(DILOCO_TESTS)
   set(suite ${PROJECT_SOURCE_DIR}/tests/store_suite.c)
-  foreach(test store faulty shaped file file_alloc)
+  foreach(test store faulty shaped file file_alloc user)
     cmake_language(EVAL CODE "cmake_language(DEFER CALL target_sources store_${test}_test PRIVATE ${suite})")
   endforeach()
 endif()

@@ -42,7 +42,7 @@ typedef struct dl_store_kind {
     void (*abort)(void *self);
 } dl_store_kind;
 
-extern const dl_store_kind dl_store_file, dl_store_mem;
+extern const dl_store_kind dl_store_file, dl_store_mem, dl_store_user;
 /* Of builds with DL_CLOUD: */
 extern const dl_store_kind dl_store_http, dl_store_https, dl_store_s3, dl_store_gs, dl_store_az,
     dl_store_etcd, dl_store_etcds;

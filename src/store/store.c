@@ -19,7 +19,7 @@
 enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
 
 static const dl_store_kind *const kinds[] = {
-    &dl_store_file, &dl_store_mem,
+    &dl_store_file, &dl_store_mem,   &dl_store_user,
 #if DL_CLOUD
     &dl_store_http, &dl_store_https, &dl_store_s3,    &dl_store_gs,
     &dl_store_az,   &dl_store_etcd,  &dl_store_etcds,

@@ -1,0 +1,190 @@
+/* user.h - parts of a run that the caller supplies: an outer optimizer, a combiner, a codec, a
+ * store. Each is a struct of functions; diloco_run_open_with takes them.
+ *
+ *     diloco_user_outer outer = {.size = sizeof outer, .name = "sign", .step = step};
+ *     diloco_user_parts parts = {.outer = &outer};
+ *     diloco_run_open_with(&run, config, "r0", &parts);
+ *
+ * A part takes part as one of the library's own does: its option is "user:" and its name
+ * (server.diloco.outer_optimizer = "user:sign"), which giving the part sets, so run.json says it,
+ * the digest of the options covers it, and whoever has no part of that name is refused by name:
+ * another replica, a replay, a program. What a name means is the caller's: a part that computes
+ * something else has to have another name ("sign-2").
+ *
+ * Every replica, and whoever replays the log, calls outer optimizer, combiner and codec for itself
+ * and has to come to the same bits. So they are pure functions: of their arguments alone, not of
+ * the time, of random numbers that others do not draw, of addresses, of anything kept from call to
+ * call, and with sums in an order that does not depend on threads. Where machines differ (another
+ * instruction set, another math library) it is for the caller to see that the bits do not; the
+ * library computes digests and says which entry differs. They are called with rounding to nearest,
+ * denormal numbers as they are.
+ *
+ * Threads: outer optimizer and combiner `coefficients` are called one at a time in a run, on a
+ * thread of the library's or the caller's; combiner `elements` and the codec's functions on several
+ * at once. Store functions are called on several threads, those of one handle one at a time. No
+ * function may call the run. What `user` points at is the caller's and stays until
+ * diloco_run_close; the structs are copied.
+ *
+ * Names are 1 to 26 letters, digits and ._- signs. `size` is each struct's sizeof (status.h); a
+ * member that is 0 or NULL has its default. */
+#ifndef DILOCO_USER_H
+#define DILOCO_USER_H
+
+#include <diloco/config.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { DILOCO_USER_VECTORS = 2 };
+
+/* ---- outer optimizer: what a commit makes of the shared model */
+
+/* One outer step of a fragment, in place: theta and the vectors are before, and shall be after. */
+typedef struct diloco_user_step {
+    uint32_t fragment;
+    uint64_t commits;              /* outer steps that were taken on it: 0 at the first */
+    float learning_rate, momentum; /* of the entry: server.diloco.outer_learning_rate by its
+                                    * schedule, server.diloco.outer_momentum */
+    size_t n;     /* elements: the fragment's parameters one behind the other, as registered */
+    float *theta; /* [n] */
+    float *vectors[DILOCO_USER_VECTORS]; /* [n] each, n_vectors of them; 0 at first */
+    const float *g;                      /* [n] the combined movement, before - after: step against
+                                          * it (theta - learning_rate g is plain SGD) */
+} diloco_user_step;
+
+/* Called once for each committed entry that this replica folds; once more where it proposed an
+ * entry and another's stands in its place; and again for entries that a join, a resume or a replay
+ * folds: so what it needs to remember has to be in the vectors, which are part of the shared state
+ * (digests, snapshots, joins). `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is
+ * aborted; anything else ends the call under way and the run with that. */
+typedef struct diloco_user_outer {
+    size_t size;
+    const char *name;
+    void *user;
+    int n_vectors;                                 /* 0 … DILOCO_USER_VECTORS */
+    const char *vector_names[DILOCO_USER_VECTORS]; /* in snapshots; NULL: "vector0", "vector1" */
+    diloco_status (*step)(void *user, const diloco_user_step *step);
+} diloco_user_outer;
+
+/* ---- combiner: how the members' movements become one */
+
+typedef struct diloco_user_members {
+    size_t n;
+    const float *weights; /* [n] of server.diloco.aggregation_weighting; they add up to 1 */
+    const double *norm2;  /* [n] each one's squared length over the fragment */
+    const double *dots;   /* [n * n] dot products of each with each; NULL without `measures` */
+} diloco_user_members;
+
+/* One of the two functions, the other NULL:
+ *
+ *     coefficients   c[n]: the update is the sum of c[m] g_m
+ *     elements       G[i] from x[0][i] … x[n_members - 1][i], i < n, for any cut of the fragment
+ *                    into pieces of at most 4096. Weights are not heeded: integers become the
+ *                    median, booleans the majority of the members
+ *
+ * exchange "sharded" combines pieces by themselves and takes `elements` only. */
+typedef struct diloco_user_combiner {
+    size_t size;
+    const char *name;
+    void *user;
+    bool measures; /* coefficients needs dots */
+    size_t needed; /* fewest members; 0: 1. With fewer server.diloco.robust_fallback decides */
+    void (*coefficients)(void *user, double *c, const diloco_user_members *members);
+    void (*elements)(void *user, float *G, const float *const *x, size_t n_members, size_t n);
+} diloco_user_combiner;
+
+/* ---- codec: how a fragment's movement is written on the wire
+ *
+ * exchange "sharded" cuts payloads and refuses a caller's codec. */
+typedef struct diloco_user_codec {
+    size_t size;
+    const char *name;
+    void *user;
+    bool lossy;  /* decode(encode(g)) may differ from g */
+    bool sparse; /* many elements decode to 0: combiners that sort elements refuse it */
+
+    /* The most bytes that a payload of n elements has. */
+    size_t (*bound)(void *user, size_t n);
+    /* Write the payload of g[n] to out[bound(n)] and return its length. g is finite. */
+    size_t (*encode)(void *user, unsigned char *out, const float *g, size_t n);
+    /* Can decode read it? The bytes are a stranger's. */
+    bool (*check)(void *user, const unsigned char *payload, size_t len, size_t n);
+    /* out[count] = elements [first, first + count) of the n of a payload that passed check; first
+     * is a multiple of 4096, count at most that. What is not finite is refused by the library. */
+    void (*decode)(void *user, float *out, const unsigned char *payload, size_t len, size_t n,
+                   size_t first, size_t count);
+} diloco_user_codec;
+
+/* ---- store: named objects, created exactly once
+ *
+ * Its URL is user://NAME or user://NAME/PLACE; with run.store empty it is the first. The name is
+ * known in this process as long as a run that was opened with it is: other runs, and what
+ * <diloco/inspect.h> reads, find the store by it; two stores of one name at a time are refused.
+ *
+ * Keys are "a/b/c" of letters, digits and ._=- signs, at most 512 bytes. Functions return
+ * DILOCO_OK, or: DILOCO_ENOENT not there; DILOCO_EUNREACHABLE it may come back (it is asked again);
+ * DILOCO_ETIMEDOUT timeout_s have passed; DILOCO_EFULL, DILOCO_EIO, DILOCO_EREFUSED. What they
+ * are handed to call (reader, found) may return a status: then return that. */
+typedef struct diloco_user_bytes { /* this struct does not grow */
+    const void *data;
+    size_t len;
+} diloco_user_bytes;
+
+/* Hear an object: begin once with its length, then piece by piece, in order. */
+typedef struct diloco_user_reader {
+    void *context;
+    diloco_status (*begin)(void *context, size_t len);
+    diloco_status (*piece)(void *context, const void *data, size_t len);
+} diloco_user_reader;
+
+typedef diloco_status (*diloco_user_found_fn)(void *context, const char *key, size_t len);
+
+typedef struct diloco_user_store {
+    size_t size;
+    const char *name;
+    void *user;
+
+    /* A handle, into *handle. `place`: what stands behind the name and a slash, or "". `create`:
+     * make it where it is not there; otherwise that is DILOCO_ENOENT. close is called only for what
+     * open gave. */
+    diloco_status (*open)(void *user, void **handle, const char *place, bool create);
+    void (*close)(void *user, void *handle);
+
+    /* Publish the parts, one behind the other, as one object if the name is free: all or nothing to
+     * any reader, durable at return, and of several at once exactly one. *taken = true and
+     * DILOCO_OK: it was there already. */
+    diloco_status (*create)(void *user, void *handle, const char *key,
+                            const diloco_user_bytes *parts, size_t n_parts, bool *taken,
+                            double timeout_s);
+    /* Publish, replacing what is there: a reader sees the old or the new. */
+    diloco_status (*put)(void *user, void *handle, const char *key, const void *data, size_t len,
+                         double timeout_s);
+    diloco_status (*read)(void *user, void *handle, const char *key,
+                          const diloco_user_reader *reader, double timeout_s);
+    /* Call found for every key that begins with `prefix` ("" or ending in a slash) and is behind
+     * `after` (NULL: all) in byte order, ascending, with its object's length. */
+    diloco_status (*list)(void *user, void *handle, const char *prefix, const char *after,
+                          diloco_user_found_fn found, void *context, double timeout_s);
+    /* Gone afterwards; not there: DILOCO_OK. */
+    diloco_status (*remove)(void *user, void *handle, const char *key, double timeout_s);
+
+    /* Optional: let the call under way on this handle return soon. Any thread, async-signal-safe.
+     */
+    void (*abort)(void *user, void *handle);
+} diloco_user_store;
+
+/* ---- all of them; NULL: the library's, as the options say */
+typedef struct diloco_user_parts {
+    const diloco_user_outer *outer;
+    const diloco_user_combiner *combiner;
+    const diloco_user_codec *codec;
+    const diloco_user_store *store;
+} diloco_user_parts;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

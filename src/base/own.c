@@ -1,0 +1,37 @@
+/* own.c - see own.h. */
+#include "base/own.h"
+
+#include <string.h>
+
+static bool is_good(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+}
+
+diloco_status dl_own_name(dl_config_name out, const char *what, const char *name)
+{
+    const size_t mark = strlen(DL_OWN_MARK), most = DL_OPTION_NAME_MAX - mark;
+    const size_t len = name ? strnlen(name, most + 1) : 0;
+    bool good = len > 0 && len <= most;
+    for (size_t i = 0; i < len; i++)
+        good &= is_good(name[i]);
+    if (!good)
+        return dl_fail(DILOCO_EINVAL,
+                       "a %s of the caller's has a name of 1 to %zu letters, digits and ._-: "
+                       "\"%.40s\" is none",
+                       what, most, name ? name : "");
+    memcpy(out, DL_OWN_MARK, mark);
+    memcpy(out + mark, name, len + 1);
+    return DILOCO_OK;
+}
+
+diloco_status dl_no_row(const char *what, const char *name)
+{
+    if (strncmp(name, DL_OWN_MARK, strlen(DL_OWN_MARK)) != 0)
+        return dl_fail(DILOCO_EINVAL, "there is no %s \"%s\"", what, name);
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s %s is a part of its caller's own, which only the program that supplies it "
+                   "has (diloco_run_open_with): take part, or replay, with that program",
+                   what, name);
+}

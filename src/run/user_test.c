@@ -1,0 +1,422 @@
+/* user_test.c - parts of the caller's own in whole runs. What a part computes as one of the
+ * library's does gives the same bits; it is called when it should be; who lacks it is refused by
+ * name, and so is what cannot be. */
+#include "toy_run.h"
+
+#include <stdatomic.h>
+
+enum { CREW = 3, ROUNDS = 4 };
+
+/* ---- parts that do what the library's do ------------------------------------------------- */
+
+typedef struct calls {
+    atomic_int n;
+    uint64_t commits[64]; /* as each call was told, of fragment 0 */
+    diloco_status say;    /* 0: the step is taken */
+    int fail_at;          /* the call that says so; 0: each */
+} calls;
+
+static diloco_status nesterov(void *user, const diloco_user_step *s)
+{
+    calls *c = user;
+    const int n = atomic_fetch_add(&c->n, 1);
+    if (n < 64) c->commits[n] = s->commits;
+    if (c->say && (c->fail_at == 0 || c->fail_at == n + 1)) return c->say;
+    float *v = s->vectors[0];
+    for (size_t i = 0; i < s->n; i++) {
+        v[i] = fmaf(s->momentum, v[i], s->g[i]);
+        s->theta[i] = fmaf(-s->learning_rate, fmaf(s->momentum, v[i], s->g[i]), s->theta[i]);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_user_outer my_nesterov(calls *c)
+{
+    return (diloco_user_outer){.size = sizeof(diloco_user_outer),
+                               .name = "my-nesterov",
+                               .user = c,
+                               .n_vectors = 1,
+                               .vector_names = {"momentum"},
+                               .step = nesterov};
+}
+
+static void weighted(void *user, double *c, const diloco_user_members *m)
+{
+    (void)user;
+    for (size_t i = 0; i < m->n; i++)
+        c[i] = (double)m->weights[i];
+}
+
+static void middle_of_three(void *user, float *G, const float *const *x, size_t n_members, size_t n)
+{
+    (void)user;
+    for (size_t i = 0; i < n; i++) {
+        float a = x[0][i], b = x[1][i], c = x[n_members - 1][i];
+        G[i] = fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+    }
+}
+
+/* Krum's choice of one among three, f = 0: the member whose nearest other is nearest. */
+static void nearest(void *user, double *c, const diloco_user_members *m)
+{
+    (void)user;
+    size_t best = 0;
+    double least = (double)INFINITY;
+    for (size_t i = 0; i < m->n; i++) {
+        double near = (double)INFINITY;
+        for (size_t j = 0; j < m->n; j++)
+            if (j != i)
+                near = fmin(near, m->dots[i * m->n + i] + m->dots[j * m->n + j] -
+                                      2 * m->dots[i * m->n + j]);
+        c[i] = 0;
+        if (near < least) least = near, best = i;
+    }
+    c[best] = 1;
+}
+
+static size_t bound4(void *user, size_t n)
+{
+    (void)user;
+    return 4 * n;
+}
+
+static size_t encode4(void *user, unsigned char *out, const float *g, size_t n)
+{
+    (void)user;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < 4; k++) { /* bytes in an order of its own */
+            uint32_t bits;
+            memcpy(&bits, &g[i], 4);
+            out[k * n + i] = (unsigned char)(bits >> 8 * k);
+        }
+    return 4 * n;
+}
+
+static bool check4(void *user, const unsigned char *payload, size_t len, size_t n)
+{
+    (void)user, (void)payload;
+    return len == 4 * n;
+}
+
+static void decode4(void *user, float *out, const unsigned char *payload, size_t len, size_t n,
+                    size_t first, size_t count)
+{
+    (void)user, (void)len;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits = 0;
+        for (size_t k = 0; k < 4; k++)
+            bits |= (uint32_t)payload[k * n + first + i] << 8 * k;
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+static diloco_user_codec planes(void)
+{
+    return (diloco_user_codec){.size = sizeof(diloco_user_codec),
+                               .name = "planes",
+                               .bound = bound4,
+                               .encode = encode4,
+                               .check = check4,
+                               .decode = decode4};
+}
+
+/* ---- runs --------------------------------------------------------------------------------- */
+
+static void crew_of(toy *all, const char *store)
+{
+    toy_keep(store);
+    toy_crew(all, CREW, store, "none");
+    toy_set_all(all, CREW, "run.min_replicas", "3");
+}
+
+static void live(toy *all)
+{
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++)
+        TOY_OK(all[i]);
+    for (int i = 1; i < CREW; i++)
+        CHECK(!memcmp(all[0].theta, all[i].theta, sizeof all[0].theta));
+}
+
+static void give(toy *all, const diloco_user_parts *parts)
+{
+    for (int i = 0; i < CREW; i++)
+        all[i].parts = *parts;
+}
+
+/* Theta at the end of a run with an option as the library has it, and with parts. */
+static void check_same(const char *option, const char *value, const diloco_user_parts *parts,
+                       const char *exchange)
+{
+    static int n;
+    char store[64];
+    toy ours[CREW], theirs[CREW];
+    snprintf(store, sizeof store, "mem://same-ours-%d", ++n);
+    crew_of(ours, store);
+    if (option) toy_set_all(ours, CREW, option, value);
+    toy_set_all(ours, CREW, "server.diloco.exchange", exchange);
+    live(ours);
+
+    char other[64];
+    snprintf(other, sizeof other, "mem://same-theirs-%d", n);
+    crew_of(theirs, other);
+    toy_set_all(theirs, CREW, "server.diloco.exchange", exchange);
+    give(theirs, parts);
+    live(theirs);
+    CHECK(!memcmp(ours[0].theta, theirs[0].theta, sizeof ours[0].theta));
+    CHECK(ours[0].theta[0] != 0);
+}
+
+TEST(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov)
+{
+    calls c = {.n = 0};
+    const diloco_user_outer outer = my_nesterov(&c);
+    const diloco_user_parts parts = {.outer = &outer};
+    check_same(NULL, NULL, &parts, "allgather");
+    check_same(NULL, NULL, &parts, "leader");
+    check_same(NULL, NULL, &parts, "sharded");
+    CHECK_INT(0, c.commits[0]);
+}
+
+TEST(a_caller_s_combiner_that_is_one_of_ours_gives_its_bits)
+{
+    diloco_user_combiner mean = {.size = sizeof mean, .name = "m", .coefficients = weighted};
+    check_same("server.diloco.combiner", "mean", &(diloco_user_parts){.combiner = &mean},
+               "allgather");
+    diloco_user_combiner median = {
+        .size = sizeof median, .name = "middle", .needed = 3, .elements = middle_of_three};
+    check_same("server.diloco.combiner", "median", &(diloco_user_parts){.combiner = &median},
+               "allgather");
+    check_same("server.diloco.combiner", "median", &(diloco_user_parts){.combiner = &median},
+               "sharded");
+}
+
+TEST(a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32)
+{
+    const diloco_user_codec codec = planes();
+    check_same(NULL, NULL, &(diloco_user_parts){.codec = &codec}, "allgather");
+}
+
+/* All three at once, with dot products, compressed. */
+TEST(a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are)
+{
+    calls c = {.n = 0};
+    toy all[CREW];
+    const diloco_user_outer outer = my_nesterov(&c);
+    const diloco_user_codec codec = planes();
+    const diloco_user_combiner krum = {.size = sizeof krum,
+                                       .name = "nearest",
+                                       .measures = true,
+                                       .needed = 2,
+                                       .coefficients = nearest};
+    crew_of(all, "mem://together");
+    give(all, &(diloco_user_parts){.outer = &outer, .combiner = &krum, .codec = &codec});
+    toy_set_all(all, CREW, "server.diloco.compression", "zstd");
+    live(all);
+
+    diloco_verify_report report;
+    CHECK_OK(toy_open(&all[0]));
+    CHECK_OK(diloco_run_verify(all[0].run, &report, 1));
+    CHECK_INT(ROUNDS, (int)report.replayed);
+    CHECK_INT(0, (int)report.voids);
+    CHECK(report.complete);
+    diloco_run_close(all[0].run);
+}
+
+/* ---- how often ---------------------------------------------------------------------------- */
+
+/* One replica proposes every entry, so none is proposed in vain. */
+TEST(lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment)
+{
+    calls c = {.n = 0};
+    const diloco_user_outer outer = my_nesterov(&c);
+    toy t = toy_of("r0", "mem://once");
+    toy_keep("mem://once");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "server.diloco.fragments", "2");
+    t.fragments = 2;
+    t.parts.outer = &outer;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(2 * ROUNDS, (int)t.end.entry);
+    CHECK_INT(2 * ROUNDS, atomic_load(&c.n));
+    for (int i = 0; i < 2 * ROUNDS; i++)
+        CHECK_INT(i / 2, (int)c.commits[i]);
+}
+
+TEST(an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry)
+{
+    calls c = {.say = DILOCO_ENUMERIC, .fail_at = 2};
+    const diloco_user_outer outer = my_nesterov(&c);
+    toy t = toy_of("r0", "mem://gone-wrong");
+    toy_keep("mem://gone-wrong");
+    toy_keep_record(&t);
+    toy_set(&t, "run.state_dir", "none");
+    t.parts.outer = &outer;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_CONTAINS("\"event\":\"abort\",\"replica\":\"r0\",\"entry\":1", t.record);
+    CHECK_CONTAINS("user:my-nesterov failed on fragment 0", t.record);
+    CHECK_INT(1, (int)c.commits[2]); /* the aborted one is none */
+    free(t.record);
+}
+
+TEST(any_other_failure_of_an_outer_optimizer_ends_the_step_with_it)
+{
+    calls c = {.say = DILOCO_EIO};
+    const diloco_user_outer outer = my_nesterov(&c);
+    toy t = toy_of("r0", "mem://failing");
+    toy_set(&t, "run.state_dir", "none");
+    t.parts.outer = &outer;
+    CHECK_INT(DILOCO_EIO, toy_live(&t));
+    CHECK_CONTAINS("outer optimizer user:my-nesterov failed on fragment 0", t.text);
+}
+
+/* ---- going on ----------------------------------------------------------------------------- */
+
+/* LIB-13: stopped, saved and resumed, with the vector in the snapshot and the log. */
+TEST(lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise)
+{
+    calls c = {.n = 0};
+    const diloco_user_outer outer = my_nesterov(&c);
+    toy whole = toy_of("r0", "mem://unbroken");
+    toy_keep("mem://unbroken");
+    toy_set(&whole, "run.state_dir", "none");
+    whole.parts.outer = &outer;
+    toy_live(&whole);
+    TOY_OK(whole);
+
+    toy part = toy_of("r0", scratch_path("run"));
+    toy_set(&part, "run.state_dir", scratch_path("state"));
+    part.parts.outer = &outer;
+    part.stop_after = 7; /* in the third interval */
+    toy_live(&part);
+    TOY_OK(part);
+    part.stop_after = 0;
+    memset(part.w, 1, sizeof part.w);
+    memset(part.moment, 1, sizeof part.moment);
+    toy_live(&part);
+    TOY_OK(part);
+    CHECK(part.end.resumed);
+    CHECK(!memcmp(whole.theta, part.theta, sizeof whole.theta));
+}
+
+/* ---- who is refused ------------------------------------------------------------------------ */
+
+TEST(who_lacks_a_part_of_a_run_is_refused_by_its_name)
+{
+    calls c = {.n = 0};
+    const diloco_user_outer outer = my_nesterov(&c);
+    diloco_user_outer other = outer;
+    toy first = toy_of("r0", "mem://lacking"), second = toy_of("r1", "mem://lacking");
+    diloco_verify_report report;
+    diloco_run_status status;
+    toy_keep("mem://lacking");
+    toy_set(&first, "run.state_dir", "none");
+    toy_set(&second, "run.state_dir", "none");
+    first.parts.outer = &outer;
+    toy_live(&first);
+    TOY_OK(first);
+
+    CHECK_INT(DILOCO_EREFUSED, toy_live(&second)); /* has none */
+    CHECK_CONTAINS("outer optimizer user:my-nesterov is a part of its caller's own", second.text);
+    other.name = "other";
+    second.parts.outer = &other; /* has another one */
+    CHECK_INT(DILOCO_EDIFFERS, toy_live(&second));
+    CHECK_CONTAINS("server.diloco.outer_optimizer is user:my-nesterov in the run, user:other here",
+                   second.text);
+    CHECK_STATUS(DILOCO_EREFUSED, diloco_verify(&report, "mem://lacking", 1, NULL, NULL));
+    CHECK_CONTAINS("user:my-nesterov", diloco_error_text());
+    CHECK_OK(diloco_run_status_read(&status, "mem://lacking", 0)); /* reading needs no part */
+    CHECK_INT(ROUNDS, (int)status.commits);
+    diloco_run_status_free(&status);
+}
+
+TEST(a_name_that_nobody_here_has_is_refused_when_the_run_is_opened)
+{
+    static const char *const rows[][2] = {
+        {"server.diloco.outer_optimizer", "outer optimizer user:nobody-s"},
+        {"server.diloco.combiner", "combiner user:nobody-s"},
+        {"server.diloco.codec", "codec user:nobody-s"}};
+    for (size_t i = 0; i < 3; i++) {
+        toy t = toy_of("r0", "mem://nobody");
+        toy_set(&t, rows[i][0], "user:nobody-s");
+        CHECK_INT(DILOCO_EREFUSED, toy_live(&t));
+        CHECK_CONTAINS(rows[i][1], t.text);
+    }
+}
+
+static void check_open(diloco_status expected, const char *says, const diloco_user_parts *parts,
+                       const char *option, const char *value)
+{
+    toy t = toy_of("r0", "mem://open");
+    toy_set(&t, "run.replicas", "3");
+    toy_set(&t, "run.min_replicas", "3");
+    if (option) toy_set(&t, option, value);
+    t.parts = *parts;
+    CHECK_INT(expected, toy_live(&t));
+    CHECK_CONTAINS(says, t.text);
+}
+
+TEST(parts_that_cannot_be_are_refused_by_name)
+{
+    calls c = {.n = 0};
+    diloco_user_outer o = my_nesterov(&c);
+    const diloco_user_parts outer = {.outer = &o};
+    check_open(DILOCO_EINVAL, "server.diloco.outer_optimizer is \"sgd\"", &outer,
+               "server.diloco.outer_optimizer", "sgd");
+    check_open(DILOCO_EREFUSED, "here it is user:my-nesterov", &outer, "server.diloco.overlap",
+               "eager");
+    o.n_vectors = 3;
+    check_open(DILOCO_EINVAL, "3 vectors", &outer, NULL, NULL);
+    o = my_nesterov(&c);
+    o.vector_names[0] = "update";
+    check_open(DILOCO_EINVAL, "vector update is taken", &outer, NULL, NULL);
+    o.step = NULL;
+    check_open(DILOCO_EINVAL, "user:my-nesterov has no step", &outer, NULL, NULL);
+    o.name = "a b";
+    check_open(DILOCO_EINVAL, "outer optimizer of the caller's has a name", &outer, NULL, NULL);
+    o.size = sizeof o + 8;
+    struct {
+        diloco_user_outer o;
+        uint64_t more;
+    } later = {o, 1};
+    check_open(DILOCO_EINVAL, "diloco_user_outer", &(diloco_user_parts){.outer = &later.o}, NULL,
+               NULL);
+
+    diloco_user_combiner m = {.size = sizeof m, .name = "m", .coefficients = weighted};
+    const diloco_user_parts combiner = {.combiner = &m};
+    check_open(DILOCO_EREFUSED, "combiner user:m", &combiner, "server.diloco.exchange", "sharded");
+    check_open(DILOCO_EREFUSED, "combiner user:m", &combiner, "server.diloco.schedule", "async");
+    m.needed = 4;
+    check_open(DILOCO_EREFUSED, "combiner user:m needs 4 members", &combiner, NULL, NULL);
+    m.needed = 5000;
+    check_open(DILOCO_EINVAL, "user:m needs 5000 members", &combiner, NULL, NULL);
+    m.elements = middle_of_three;
+    check_open(DILOCO_EINVAL, "one of coefficients and elements", &combiner, NULL, NULL);
+
+    diloco_user_codec k = planes();
+    const diloco_user_parts codec = {.codec = &k};
+    check_open(DILOCO_EREFUSED, "codec user:planes cannot be cut", &codec, "server.diloco.exchange",
+               "sharded");
+    k.sparse = true;
+    check_open(DILOCO_EREFUSED, "codec user:planes sends many", &codec, "server.diloco.combiner",
+               "median");
+    k.decode = NULL;
+    check_open(DILOCO_EINVAL, "user:planes needs bound, encode, check and decode", &codec, NULL,
+               NULL);
+    diloco_user_store s = {.size = sizeof s, .name = "s"};
+    check_open(DILOCO_EINVAL, "store s needs open", &(diloco_user_parts){.store = &s}, NULL, NULL);
+}
+
+TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov,
+          a_caller_s_combiner_that_is_one_of_ours_gives_its_bits,
+          a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32,
+          a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are,
+          lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment,
+          an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
+          any_other_failure_of_an_outer_optimizer_ends_the_step_with_it,
+          lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise,
+          who_lacks_a_part_of_a_run_is_refused_by_its_name,
+          a_name_that_nobody_here_has_is_refused_when_the_run_is_opened,
+          parts_that_cannot_be_are_refused_by_name)

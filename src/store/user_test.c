@@ -1,0 +1,254 @@
+/* user_test.c - stores of the caller's own: the suite over one that has its objects in memory, and
+ * what is believed of one that misbehaves. */
+#include "check.h"
+#include "store/kind.h"
+#include "store/user.h"
+#include "store_suite.h"
+
+#include <stdatomic.h>
+
+/* ---- a store in terms of the public interface, whose objects mem:// has */
+
+static atomic_int n_open;
+
+static diloco_status my_open(void *user, void **handle, const char *place, bool create)
+{
+    char url[128];
+    dl_store *inner;
+    CHECK_STR("me", user);
+    snprintf(url, sizeof url, "mem://user.%s", place);
+    DL_TRY(dl_store_open(&inner, url, create));
+    atomic_fetch_add(&n_open, 1);
+    *handle = inner;
+    return DILOCO_OK;
+}
+
+static void my_close(void *user, void *handle)
+{
+    (void)user;
+    atomic_fetch_sub(&n_open, 1);
+    dl_store_close(handle);
+}
+
+static dl_time until(double timeout_s)
+{
+    return isinf(timeout_s) ? DL_NEVER
+                            : dl_time_after(dl_clock_now(), dl_time_from_seconds(timeout_s));
+}
+
+static diloco_status my_create(void *user, void *handle, const char *key,
+                               const diloco_user_bytes *parts, size_t n, bool *taken,
+                               double timeout_s)
+{
+    (void)user;
+    dl_span *spans = calloc(n + 1, sizeof *spans);
+    for (size_t i = 0; i < n; i++)
+        spans[i] = (dl_span){parts[i].data, parts[i].len};
+    const diloco_status status = dl_store_claim(handle, key, spans, n, taken, until(timeout_s));
+    free(spans);
+    return status;
+}
+
+static diloco_status my_put(void *user, void *handle, const char *key, const void *data, size_t len,
+                            double timeout_s)
+{
+    (void)user;
+    return dl_store_put(handle, key, data, len, until(timeout_s));
+}
+
+static diloco_status my_read(void *user, void *handle, const char *key,
+                             const diloco_user_reader *reader, double timeout_s)
+{
+    (void)user;
+    const dl_sink sink = {reader->context, reader->begin, reader->piece};
+    return dl_store_read(handle, key, sink, until(timeout_s));
+}
+
+static diloco_status my_list(void *user, void *handle, const char *prefix, const char *after,
+                             diloco_user_found_fn found, void *context, double timeout_s)
+{
+    (void)user;
+    return dl_store_list(handle, prefix, after, found, context, until(timeout_s));
+}
+
+static diloco_status my_remove(void *user, void *handle, const char *key, double timeout_s)
+{
+    (void)user;
+    return dl_store_delete(handle, key, until(timeout_s));
+}
+
+static void my_abort(void *user, void *handle)
+{
+    (void)user;
+    dl_store_abort(handle);
+}
+
+static diloco_user_store my_store(void)
+{
+    static char me[] = "me";
+    return (diloco_user_store){.size = sizeof(diloco_user_store),
+                               .name = "mine",
+                               .user = me,
+                               .open = my_open,
+                               .close = my_close,
+                               .create = my_create,
+                               .put = my_put,
+                               .read = my_read,
+                               .list = my_list,
+                               .remove = my_remove,
+                               .abort = my_abort};
+}
+
+static void add(const diloco_user_store *s)
+{
+    char name[DL_STORE_USER_NAME];
+    CHECK_OK(dl_store_add_user(name, s));
+    CHECK_STR(s->name, name);
+}
+
+/* ---- the suite */
+
+static void make_user(char url[512])
+{
+    const diloco_user_store s = my_store();
+    add(&s);
+    strcpy(url, "user://mine/suite");
+}
+
+static dl_store *open_user(const char *url)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, url, true));
+    return store;
+}
+
+static void destroy_user(const char *url)
+{
+    (void)url;
+    CHECK_INT(0, atomic_load(&n_open)); /* every handle that was opened is closed */
+    dl_store_drop_user("mine");
+}
+
+static const store_row row_user = {"user", make_user, open_user, destroy_user, false};
+
+/* ---- what is known, and by which name */
+
+TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
+{
+    dl_store *store;
+    const diloco_user_store s = my_store();
+    CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine", true));
+    CHECK_CONTAINS("user://mine is a store of its caller's own", diloco_error_text());
+    add(&s);
+    add(&s); /* by two runs */
+    dl_store_drop_user("mine");
+    CHECK_OK(dl_store_open(&store, "user://mine/a", true));
+    dl_store_drop_user("mine");
+    store_must_create(store, "k", "still there"); /* what is open goes on */
+    store_must_hold(store, "k", "still there");
+    dl_store_close(store);
+    CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine/a", true));
+}
+
+TEST(places_of_one_store_are_told_apart)
+{
+    dl_store *a, *b;
+    const diloco_user_store s = my_store();
+    add(&s);
+    CHECK_OK(dl_store_open(&a, "user://mine/a", true));
+    CHECK_OK(dl_store_open(&b, "user://mine/b", true));
+    store_must_create(a, "k", "of a");
+    store_must_create(b, "k", "of b");
+    store_must_hold(a, "k", "of a");
+    dl_store_close(a);
+    dl_store_close(b);
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_open(&a, "user://mine/c", false));
+    CHECK_CONTAINS("mine/c is not in user://mine", diloco_error_text());
+    dl_store_drop_user("mine");
+}
+
+TEST(a_store_that_cannot_be_one_is_refused_by_name)
+{
+    char name[DL_STORE_USER_NAME];
+    static const char *const bad[] = {
+        NULL, "", "a/b", ".hidden", "a b", "a=b", "twenty-seven-letters-long.x"};
+    diloco_user_store s = my_store(), other = s;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        s.name = bad[i];
+        CHECK_STATUS(DILOCO_EINVAL, dl_store_add_user(name, &s));
+        CHECK_STR("", name);
+    }
+    s = my_store();
+    s.list = NULL;
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_add_user(name, &s));
+    CHECK_CONTAINS("store mine needs open, close", diloco_error_text());
+
+    add(&other);
+    other.user = name;
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_add_user(name, &other));
+    CHECK_CONTAINS("another store of the name mine", diloco_error_text());
+    dl_store_drop_user("mine");
+}
+
+/* ---- a store that misbehaves */
+
+static diloco_status read_wrong(void *user, void *handle, const char *key,
+                                const diloco_user_reader *reader, double timeout_s)
+{
+    (void)user, (void)handle, (void)timeout_s;
+    if (!strcmp(key, "before")) return reader->piece(reader->context, "x", 1);
+    if (!strcmp(key, "twice")) {
+        DL_TRY(reader->begin(reader->context, 1));
+        return reader->begin(reader->context, 1);
+    }
+    if (!strcmp(key, "odd")) return (diloco_status)77;
+    DL_TRY(reader->begin(reader->context, 2));
+    return reader->piece(reader->context, "xyz", !strcmp(key, "short") ? 1 : 3);
+}
+
+static diloco_status found_one(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return dl_fail(DILOCO_ECLOSED, "seen enough");
+}
+
+TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
+{
+    static const struct {
+        const char *key;
+        diloco_status status;
+        const char *says;
+    } rows[] = {{"before", DILOCO_EPROTO, "a piece came before the length"},
+                {"twice", DILOCO_EPROTO, "its length was told twice"},
+                {"short", DILOCO_EPROTO, "ended after 1 of 2 bytes"},
+                {"long", DILOCO_EPROTO, "longer than the 2 bytes announced"},
+                {"odd", DILOCO_EIO, "odd in user://mine: its read says"}};
+    diloco_user_store s = my_store();
+    dl_store *store;
+    dl_buf out;
+    s.read = read_wrong;
+    add(&s);
+    CHECK_OK(dl_store_open(&store, "user://mine/wrong", true));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        dl_buf_init(&out, 100);
+        CHECK_STATUS(rows[i].status, dl_store_get(store, &out, rows[i].key, DL_NEVER));
+        CHECK_CONTAINS(rows[i].says, diloco_error_text());
+        dl_buf_deinit(&out);
+    }
+    store_must_create(store, "k", "v");
+    CHECK_STATUS(DILOCO_ECLOSED, dl_store_list(store, "", NULL, found_one, NULL, DL_NEVER));
+    CHECK_STR("seen enough", diloco_error_text()); /* our own sentence comes back */
+    dl_store_close(store);
+    dl_store_drop_user("mine");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it),
+        cmocka_unit_test(places_of_one_store_are_told_apart),
+        cmocka_unit_test(a_store_that_cannot_be_one_is_refused_by_name),
+        cmocka_unit_test(what_a_store_says_wrongly_is_an_error_that_names_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL) + store_suite_run(&row_user);
+}
