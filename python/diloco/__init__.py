@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._config import Config, presets
 from ._local import Place, ReplicaFailed, launch_local
 from ._log import RunLog, run
+from ._outer import OuterOptimizer, OuterStep
 from ._plan import plan
 from ._run import Memory, Run, RunInfo
 from ._version import __version__
@@ -35,7 +36,8 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
     "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory",
-    "NoMemoryError", "NotThereError", "NumericError", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
+    "NoMemoryError", "NotThereError", "NumericError",
+    "OuterOptimizer", "OuterStep", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
     "launch_local", "plan", "presets", "run",
 ]

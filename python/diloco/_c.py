@@ -168,7 +168,32 @@ class LoopFragment(Struct):
                 ("commits", POINTER(c_uint64))]
 
 
+USER_VECTORS = 2
+
+
+class UserStep(Struct):
+    _fields_ = [("fragment", c_uint32), ("commits", c_uint64), ("learning_rate", c_float),
+                ("momentum", c_float), ("n", c_size_t), ("theta", c_void_p),
+                ("vectors", c_void_p * USER_VECTORS), ("g", c_void_p)]
+
+
+USER_STEP_FN = CFUNCTYPE(c_int, c_void_p, POINTER(UserStep))
+
+
+class UserOuter(Struct):
+    _fields_ = [("size", c_size_t), ("name", c_char_p), ("user", c_void_p), ("n_vectors", c_int),
+                ("vector_names", c_char_p * USER_VECTORS), ("step", USER_STEP_FN)]
+
+
+class UserParts(Struct):
+    _fields_ = [("outer", POINTER(UserOuter)), ("combiner", c_void_p), ("codec", c_void_p),
+                ("store", c_void_p)]
+
+
 STRUCTS: Dict[str, Any] = {
+    "diloco_user_step": UserStep,
+    "diloco_user_outer": UserOuter,
+    "diloco_user_parts": UserParts,
     "diloco_tensor": Tensor,
     "diloco_reduce": Reduce,
     "diloco_communicator": Communicator,
@@ -212,7 +237,8 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_config_origin": (c_char_p, [Handle, c_char_p]),
     "diloco_preset_at": (POINTER(Preset), [c_size_t]),
     "diloco_preset_apply": (Status, [Handle, c_char_p]),
-    "diloco_run_open": (Status, [POINTER(Handle), Handle, c_char_p]),
+    "diloco_run_open_with_sized": (Status, [POINTER(Handle), Handle, c_char_p,
+                                            POINTER(UserParts), c_size_t]),
     "diloco_run_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
@@ -223,6 +249,11 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_join": (Status, [Handle]),
     "diloco_run_create": (Status, [Handle]),
     "diloco_step_sized": (Status, [Handle, POINTER(StepReport), c_size_t]),
+    "diloco_run_split": (Status, [Handle]),
+    "diloco_run_prepare_sized": (Status, [Handle, POINTER(StepReport), c_size_t,
+                                          POINTER(c_bool)]),
+    "diloco_run_perform": (Status, [Handle]),
+    "diloco_run_verify_sized": (Status, [Handle, POINTER(VerifyReport), c_size_t, c_int]),
     "diloco_run_done": (c_bool, [Handle]),
     "diloco_run_now_sized": (None, [Handle, POINTER(RunInfo), c_size_t]),
     "diloco_run_theta": (Status, [Handle, POINTER(c_void_p), c_size_t]),

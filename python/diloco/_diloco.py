@@ -229,6 +229,13 @@ def _options_of(outer: Union[str, Mapping[str, Any]]) -> Dict[str, Any]:
     return {"outer_optimizer": outer} if isinstance(outer, str) else dict(outer)
 
 
+def _run_options(outer: Any) -> Dict[str, Any]:
+    """As keywords of `Run`."""
+    if outer is None:
+        return {}
+    return _options_of(outer) if _is_ours(outer) else {"outer_optimizer": outer}
+
+
 def _is_ours(outer: Any) -> bool:
     return outer is None or isinstance(outer, (str, Mapping))
 
@@ -348,9 +355,8 @@ class _OverRun:
     def __init__(self, run: Any, fragments: Sequence[torch.nn.Module], inner: Any, outer: Any,
                  sync_every: Optional[int], delay: int, alpha: float, replica: str,
                  options: Dict[str, Any]) -> None:
-        if not _is_ours(outer):
-            raise InvalidError("a run's outer step is taken alike by whoever reads its log: with a "
-                               "run, outer_optimizer is None, a name, or options")
+        if isinstance(outer, (list, tuple)):
+            raise InvalidError("a run has one outer optimizer for all fragments: give one")
         wanted: Dict[str, Optional[float]] = {
             "trainer.local_steps_per_round": sync_every,
             "server.diloco.fragments": len(fragments),
@@ -366,7 +372,7 @@ class _OverRun:
                                        f"it is to be {value}")
         parameters = [(f"{f}.{n}", p) for f, module in enumerate(fragments)
                       for n, p in module.named_parameters()]
-        keywords = {**({} if outer is None else _options_of(outer)), **options}
+        keywords = {**_run_options(outer), **options}
         given: Dict[str, Any] = {k: v for k, v in wanted.items() if v is not None}
         if len(fragments) > 1:
             given["server.diloco.schedule"] = "torchft"
@@ -409,8 +415,9 @@ class DiLoCo:
     ``model_fragments``: modules, synchronised one after the other; their parameters, not their
     buffers.
     ``outer_optimizer``: None (Nesterov, 0.7, 0.9), a name ("sgd") or options ({"outer_optimizer":
-    "momentum", "outer_lr": 0.5}) of the library's own; or a torch optimizer, or one for each
-    fragment: its ``step`` is called once for each committed fragment. Not with a run.
+    "momentum", "outer_lr": 0.5}) of the library's own; or a torch optimizer (with a manager also
+    one for each fragment): its ``step`` is called once for each committed fragment. With a run
+    every replica takes that step for itself, so its state is in the run (`OuterOptimizer`).
     ``sync_every``: steps in which every fragment is synchronised once; a multiple of their number.
     ``fragment_sync_delay``: steps that are taken while a fragment's all-reduce runs, less than
     sync_every / fragments. ``fragment_update_alpha``: the weight of the replica's own values when

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from . import _c
 from ._config import Config
+from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
 from .errors import ClosedError, InvalidError, NotThereError
 
@@ -116,16 +117,22 @@ class Run:
     the data. Options as in `Config`; those that nobody gives are the run's own where it is there
     already. RefusedError, InvalidError: a combination that cannot be faithful, by name. Private
     state lies beside a folder, and of other stores in runs/<its name>.local here (run.state_dir).
+    ``outer_optimizer``: a name of the library's own; or a torch optimizer (its parameters do not
+    matter, its options do, and its learning rate is the run's where no option says another), or
+    an `OuterOptimizer`: called once for each committed fragment. All replicas give the same one.
 
     One thread at a time, except `interrupt`. Leaving the ``with`` closes the run and saves
     nothing: what is resumed is the last due point, or the last `save`.
     """
 
     def __init__(self, store: Any, replica: str = "r0", options: Optional[Mapping[str, Any]] = None,
-                 *, preset: Optional[str] = None, **keywords: Any) -> None:
+                 *, preset: Optional[str] = None, outer_optimizer: Any = None,
+                 **keywords: Any) -> None:
         library = _c.lib()
         self.store = store_text(store)
         self.replica = replica
+        if isinstance(outer_optimizer, str):
+            keywords["outer_optimizer"], outer_optimizer = outer_optimizer, None
         self._config = config = Config(options, preset=preset, **keywords)
         config["run.store"] = self.store
         if not config["run.state_dir"]:
@@ -133,10 +140,35 @@ class Run:
         self._handle = ctypes.c_void_p()
         self._kept: List[Any] = []  # memory and callbacks that the library has pointers to
         self._tensors: Dict[str, Memory] = {}
+        self._registered: List[Registered] = []
         self._raised: Optional[BaseException] = None  # in a callback
-        _c.check(library.diloco_run_open(ctypes.byref(self._handle), config._handle,
-                                         _c.text(replica)))
-        self._close = weakref.finalize(self, library.diloco_run_close, self._handle)
+        parts, kept = self._parts(outer_optimizer)
+        _c.check(library.diloco_run_open_with_sized(
+            ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
+            ctypes.sizeof(parts)))
+        # The exchange may call back until it is closed: what it calls lives as long.
+        self._close = weakref.finalize(self, _close, self._handle, kept)
+
+    def _parts(self, outer: Any) -> Tuple[_c.UserParts, List[Any]]:
+        """What the caller supplies, and what has to be kept of it. Sets the learning rate."""
+        parts = _c.UserParts()
+        if outer is None:
+            return parts, []
+        if not isinstance(outer, OuterOptimizer):
+            from ._outer_torch import outer_of
+            rate = "server.diloco.outer_learning_rate"
+            every = self._config["server.diloco.apply_outer_optimizer_to"] == "all_floating"
+            outer, lr = outer_of(outer, self._registered, every)
+            if self._config.origin(rate) == "default":
+                self._config[rate] = lr
+        me = weakref.ref(self)
+
+        def guard(call: Callable[[], Any]) -> Any:
+            run = me()
+            return run._guard(call) if run is not None else None
+        kept = part_of(outer, guard)
+        parts.outer = ctypes.pointer(kept[0])
+        return parts, [parts, *kept]
 
     # ---- before join ----
 
@@ -168,6 +200,7 @@ class Run:
         _c.check(_c.lib().diloco_run_tensor_sized(self._open, ctypes.byref(tensor),
                                                   ctypes.sizeof(tensor)))
         self._tensors[name] = memory
+        self._registered.append(Registered(fragment, role, memory.dtype, tuple(memory.shape)))
         if gradient is not None:
             g = gradient if isinstance(gradient, Memory) else memory_of(gradient)
             if (g.dtype, g.shape) != ("float32", memory.shape):
@@ -212,6 +245,11 @@ class Run:
         """Only create the run if the store holds none; never join."""
         self._wait(_c.lib().diloco_run_create)
 
+    def split(self) -> None:
+        """The exchange has a thread of its own, so that it goes on between `prepare` and `perform`
+        also where no steps overlap it. Before join."""
+        _c.check(_c.lib().diloco_run_split(self._open))
+
     def join(self) -> None:
         """Create the run (its first state is the tensors' present values), join or resume it.
         The tensors then hold what training goes on from. DiffersError: the store holds another
@@ -228,6 +266,20 @@ class Run:
         not come back within run.store_timeout; the saved state allows to resume."""
         report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
         self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report))
+
+    def prepare(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
+        """The first half of `step`: counts it, and takes and sends what is due, without waiting
+        for other replicas. True: `perform` has to come before the next step; until then the tensors
+        are left alone."""
+        report, due = _c.StepReport(loss=loss, samples=samples, tokens=tokens), ctypes.c_bool()
+        self._wait(_c.lib().diloco_run_prepare_sized, ctypes.byref(report), ctypes.sizeof(report),
+                   ctypes.byref(due))
+        return due.value
+
+    def perform(self) -> None:
+        """The second half: waits for the entry and overwrites the tensors. Nothing prepared:
+        nothing. Interrupted: call it again."""
+        self._wait(_c.lib().diloco_run_perform)
 
     def wait(self) -> None:
         """Go on with a step that was interrupted while it waited."""
@@ -272,6 +324,15 @@ class Run:
         """Put an event of your own into the run's record."""
         line = json.dumps(event).encode()
         _c.lib().diloco_run_record(self._open, line, len(line))
+
+    def verify(self) -> Dict[str, Any]:
+        """Check the chain of the whole log and replay it, with the run's own outer optimizer:
+        entries, commits, aborts, voids, complete, digest. ProtocolError: something does not fit,
+        and which entry. Before join or after."""
+        report = _c.VerifyReport()
+        self._wait(_c.lib().diloco_run_verify_sized, ctypes.byref(report), ctypes.sizeof(report), 1)
+        values = {f[0]: getattr(report, f[0]) for f in report._fields_}
+        return {**values, "digest": report.digest.decode()}
 
     def save(self) -> None:
         """Save the private state as it is now, so that a resume is bitwise."""
@@ -324,6 +385,10 @@ class Run:
             if raised is not None:
                 raise raised
             _c.check(status)
+
+
+def _close(handle: ctypes.c_void_p, _kept: Sequence[Any]) -> None:
+    _c.lib().diloco_run_close(handle)
 
 
 def _address(buffer: Any) -> int:

@@ -14,12 +14,12 @@ the copy is on the CPU.
 
 from __future__ import annotations
 
-import collections
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 
+from ._outer_torch import copy_of
 from ._torch import Bound, Direct, Island, Mirror, Sharded, is_sharded, settle
 from .errors import ProtocolError, RefusedError
 
@@ -43,11 +43,6 @@ def all_parameters(inner: Any) -> List[torch.Tensor]:
 
 def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:
     """State after one step, by number of the parameter, of a copy on another device."""
-    copy: Any = object.__new__(type(inner))
-    copy.__dict__.update({k: v for k, v in inner.__dict__.items() if k != "step"})
-    for name, value in inner.__dict__.items():  # hooks are of the original
-        if name.startswith("_optimizer_") and isinstance(value, dict):
-            copy.__dict__[name] = collections.OrderedDict()
     stand_ins: List[torch.Tensor] = []
     groups = []
     for group in inner.param_groups:
@@ -59,7 +54,7 @@ def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:
             mine.append(q)
         stand_ins += mine
         groups.append({**group, "params": mine})
-    copy.param_groups, copy.state = groups, collections.defaultdict(dict)
+    copy = copy_of(inner, groups)
     type(inner).step(copy)
     return {i: copy.state[q] for i, q in enumerate(stand_ins) if q in copy.state}
 

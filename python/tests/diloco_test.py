@@ -561,7 +561,7 @@ class Runs(unittest.TestCase):
 
     def test_what_is_of_managers_is_refused(self):
         model = Layer()
-        for words, options in {"is None, a name, or options": {"outer_optimizer": outer_of(model)},
+        for words, options in {"one outer optimizer for all": {"outer_optimizer": [outer_of(model)]},
                                "are of managers": {"use_bucketization": True},
                                "managers": {"should_quantize": True}}.items():
             with self.assertRaisesRegex(diloco.InvalidError, words):

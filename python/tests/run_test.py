@@ -312,5 +312,96 @@ class Talk(InScratch):
                 self.assertEqual(w[0], expected)
 
 
+class OuterOptimizers(InScratch):
+    def heavy_ball(self, name="heavy-ball", say=lambda n: None):
+        calls = []
+
+        def step(s):
+            calls.append((s.fragment, s.commits, s.learning_rate))
+            say(len(calls))
+            v = s.vectors["momentum"]
+            for i, g in enumerate(s.g):
+                v[i] = s.momentum * v[i] + g
+                s.theta[i] -= s.learning_rate * v[i]
+        return diloco.OuterOptimizer(name, step, ["momentum"]), calls
+
+    def replica(self, name, outer, **options):
+        options = {"sync_every": 2, "rounds": 3, **options}
+        weights = array.array("f", [0] * 5)
+        with diloco.Run(self.store, name, QUICK, outer_optimizer=outer, **options) as run:
+            run.tensor("w", weights)
+            run.join()
+            train(run, weights, 1)
+            return list(memoryview(run.theta()["w"])), run.verify()
+
+    def test_lib_10_it_is_called_once_per_committed_fragment(self):
+        outer, calls = self.heavy_ball()
+        theta, report = self.replica("r0", outer, outer_lr=0.5)
+        self.assertEqual(calls[:3], [(0, n, 0.5) for n in range(3)])
+        self.assertEqual(len(calls), 6)  # once more by the replay of verify
+        self.assertTrue(report["complete"])
+        self.assertEqual((report["commits"], report["voids"]), (3, 0))
+        with self.assertRaisesRegex(diloco.RefusedError, "user:heavy-ball"):
+            diloco.run(self.store).verify()
+
+    def test_replicas_of_it_end_with_one_model(self):
+        ends = {}
+
+        def live(name):
+            ends[name] = self.replica(name, self.heavy_ball()[0], replicas=2, min_replicas=2)[0]
+        in_threads(lambda: live("r0"), lambda: live("r1"))
+        self.assertEqual(ends["r0"], ends["r1"])
+        self.assertNotEqual(ends["r0"][0], 0)
+
+    def test_who_lacks_it_is_refused_by_name(self):
+        self.replica("r0", self.heavy_ball()[0])
+        with self.assertRaisesRegex(diloco.RefusedError, "user:heavy-ball"):
+            self.replica("r1", None)
+        with self.assertRaisesRegex(diloco.DiffersError, "user:heavy-ball in the run, user:other"):
+            self.replica("r1", self.heavy_ball("other")[0])
+        with self.assertRaisesRegex(diloco.InvalidError, "a name"):
+            self.replica("r1", self.heavy_ball("no name")[0])
+        with self.assertRaisesRegex(diloco.InvalidError, "at most 2 vectors"):
+            self.replica("r1", diloco.OuterOptimizer("many", print, ["a", "b", "c"]))
+
+    def test_what_it_raises_comes_out_of_the_step(self):
+        def say(n):
+            raise KeyError(n)
+        for overlap in ({}, {"overlap_steps": 1}):
+            self.store = self.store.with_name(f"raises-{len(overlap)}")
+            with self.subTest(overlap), self.assertRaises(KeyError):
+                self.replica("r0", self.heavy_ball(say=say)[0], **overlap)
+
+    def test_a_number_gone_wrong_aborts_the_entry(self):
+        def say(n):
+            if n == 2:
+                raise diloco.NumericError("a NaN")
+        outer, calls = self.heavy_ball(say=say)
+        _, report = self.replica("r0", outer)
+        self.assertEqual((report["commits"], report["aborts"]), (2, 1))
+        self.assertEqual([c[1] for c in calls[:3]], [0, 1, 1])
+
+
+class Halves(InScratch):
+    def live(self, store, halves):
+        weights = array.array("f", [0] * 5)
+        with diloco.Run(store, "r0", QUICK, sync_every=2, rounds=3) as run:
+            run.tensor("w", weights)
+            if halves:
+                run.split()
+            run.join()
+            while not run.done:
+                weights[0] += 1
+                if not halves:
+                    run.step(loss=0)
+                elif run.prepare(loss=0):
+                    run.perform()
+        return list(weights)
+
+    def test_prepare_and_perform_are_step(self):
+        whole = self.live(self.store, False)
+        self.assertEqual(self.live(self.store.with_name("halves"), True), whole)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -371,6 +371,97 @@ class Refusals(InScratch):
             inner_step(model, opt, 0, 0)
 
 
+class OuterOptimizers(InScratch):
+    """A run whose outer optimizer is torch's, beside the same loop in torch alone."""
+
+    OPTIMIZERS = {
+        "nesterov": lambda p: torch.optim.SGD(p, lr=0.7, momentum=0.9, nesterov=True),
+        "plain": lambda p: torch.optim.SGD(p, lr=0.5),
+        "adam": lambda p: torch.optim.Adam(p, lr=0.05, betas=(0.8, 0.95)),
+    }
+
+    def by_torch(self, make, rounds, steps):
+        model, theta = small(), [torch.nn.Parameter(v) for v in values(small())]
+        inner, outer = adamw(model), make(theta)
+        for step in range(rounds * steps):
+            inner_step(model, inner, 0, step)
+            if (step + 1) % steps:
+                continue
+            for t, p in zip(theta, model.parameters()):
+                t.grad = t.detach() - p.detach()
+            outer.step()
+            with torch.no_grad():
+                for t, p in zip(theta, model.parameters()):
+                    p.copy_(t)
+        return values(model)
+
+    def train(self, model, opt, stop=None):
+        while not opt.done and opt.run.now.step != stop:
+            inner_step(model, opt, 0, opt.run.now.step)
+
+    def live(self, make, stop=None, replica="r0", **options):
+        model = small()
+        with self.optimizer(model, replica=replica, outer_optimizer=make(model.parameters()),
+                            **{"sync_every": 3, "rounds": 4, **options}) as opt:
+            self.train(model, opt, stop)
+            if stop:
+                opt.save()
+            else:
+                self.assertTrue(opt.run.verify()["complete"])
+        return values(model)
+
+    def test_it_is_torch_s_own_to_the_last_bit(self):
+        for name, make in self.OPTIMIZERS.items():
+            self.store = self.store.with_name(name)
+            with self.subTest(name):
+                for a, b in zip(self.live(make), self.by_torch(make, 4, 3)):
+                    self.assertTrue(torch.equal(a, b), (a - b).abs().max())
+
+    def test_a_resume_and_a_joiner_go_on_from_its_vectors(self):
+        make = self.OPTIMIZERS["adam"]
+        whole = self.live(make)
+        self.store = self.store.with_name("resumed")
+        self.live(make, stop=8)
+        for a, b in zip(whole, self.live(make)):
+            self.assertTrue(torch.equal(a, b))
+        late = self.live(make, replica="r1")  # the run has ended: it is told all of it
+        for a, b in zip(whole, late):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_diloco_takes_it_too(self):
+        model, make = small(), self.OPTIMIZERS["nesterov"]
+        inner = adamw(model)
+        d = diloco.DiLoCo(self.store, [model], inner, make(model.parameters()), sync_every=3,
+                          rounds=4, heartbeat=0.05)
+        with d:
+            while not d.done:
+                inner_step(model, inner, 0, d.run.now.step)
+        d.close()
+        for a, b in zip(values(model), self.by_torch(make, 4, 3)):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_another_one_is_refused_by_name(self):
+        self.live(self.OPTIMIZERS["nesterov"])
+        for words, make in {
+                "user:torch-SGD-[0-9a-f]{8} in the run, user:torch-SGD-": self.OPTIMIZERS["plain"],
+                "outer_learning_rate is 0.7 in the run, 0.5 here": lambda p: torch.optim.SGD(
+                    p, lr=0.5, momentum=0.9, nesterov=True)}.items():
+            with self.assertRaisesRegex(diloco.DiffersError, words):
+                self.live(make, replica="r1")
+
+    def test_a_state_that_the_log_cannot_tell_is_refused(self):
+        def two_groups(p):
+            a, *rest = p
+            return torch.optim.SGD([{"params": [a]}, {"params": rest, "lr": 2}], lr=1)
+        for words, make in {"a state eta": torch.optim.ASGD,
+                            "cannot begin": torch.optim.LBFGS,
+                            "groups with different": two_groups}.items():
+            with self.assertRaisesRegex(diloco.RefusedError, words):
+                self.live(make)
+        with self.assertRaisesRegex(diloco.InvalidError, "outer_optimizer is a int"):
+            diloco.Run(self.store, outer_optimizer=3)
+
+
 class DropIn(InScratch):
     def test_state_dict(self):
         model = small()

@@ -1,0 +1,93 @@
+"""An outer optimizer of the caller's own for a run: diloco/user.h with Python's manners."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import re
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from . import _c
+from .errors import InvalidError, IOFailedError, NumericError
+
+
+class OuterStep(NamedTuple):
+    """One outer step of a fragment. theta, vectors and g are memoryviews of float32, of the library's own memory, and
+    valid during the call; numpy.frombuffer and torch.frombuffer take them as they are."""
+
+    fragment: int
+    commits: int  #: outer steps that were taken on the fragment: 0 at the first
+    learning_rate: float  #: of the entry: server.diloco.outer_learning_rate by its schedule
+    momentum: float  #: server.diloco.outer_momentum
+    theta: Any  #: in: the shared parameters, one behind the other; out: the new ones
+    vectors: Dict[str, Any]  #: the optimizer's own, as long as theta; 0 at first
+    g: Any  #: the combined movement, before - after: step against it; only read
+
+
+@dataclasses.dataclass(frozen=True)
+class OuterOptimizer:
+    """An outer optimizer of the caller's own: ``diloco.Run(…, outer_optimizer=OuterOptimizer(…))``.
+
+    ``step`` is called once for each committed fragment (once more where another's proposal of the
+    entry won, and for entries that a join or a resume replays), and changes ``theta`` and
+    ``vectors`` in place. Every replica calls it for itself and has to come to the same bits, so
+    it is a function of its argument alone: what it wants to remember is in ``vectors``, at most two.
+    ``name``: 1 to 26 letters, digits and ._- signs; the run's option says "user:<name>", and who
+    has no optimizer of that name is refused. One that computes something else needs another name.
+    NumericError aborts the entry; what else ``step`` raises comes out of the run's step.
+    """
+
+    name: str
+    step: Callable[[OuterStep], None]
+    vectors: Sequence[str] = ()
+
+
+class Registered(NamedTuple):
+    """A tensor of a run, as far as an outer optimizer is concerned."""
+
+    fragment: int
+    role: str
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+def _floats(pointer: int, n: int) -> Any:
+    kind: Any = ctypes.c_float * n
+    return memoryview(kind.from_address(pointer)).cast("B").cast("f")
+
+
+def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any]) -> List[Any]:
+    """The C struct, and all that has to live as long as the run. ``guard`` runs what may raise."""
+    if len(outer.vectors) > _c.USER_VECTORS:
+        raise InvalidError(f"an outer optimizer has at most {_c.USER_VECTORS} vectors, not "
+                           f"{len(outer.vectors)}")
+
+    def take(c: Any) -> int:
+        at = c.contents
+        vectors = {v: _floats(at.vectors[k], at.n) for k, v in enumerate(outer.vectors)}
+        outer.step(OuterStep(at.fragment, at.commits, at.learning_rate, at.momentum,
+                             _floats(at.theta, at.n), vectors, _floats(at.g, at.n)))
+        return 0
+
+    def call(_user: Any, c: Any) -> int:
+        try:
+            return take(c)
+        except NumericError as error:  # the library words it, and goes on
+            return error.status
+        except BaseException as error:  # noqa: B902: it goes on in the call that waits
+            raised = error
+
+        def again() -> None:
+            raise raised
+        guard(again)
+        return IOFailedError.status
+
+    step = _c.USER_STEP_FN(call)
+    names = (ctypes.c_char_p * _c.USER_VECTORS)(*(_c.text(v) for v in outer.vectors))
+    return [_c.UserOuter(name=_c.text(outer.name), n_vectors=len(outer.vectors),
+                         vector_names=names, step=step), step, names, outer]
+
+
+def short_name(prefix: str, kind: str, digest: str) -> str:
+    """At most 26 characters that say which optimizer, with which options."""
+    return f"{prefix}-{re.sub(r'[^A-Za-z0-9]', '', kind)[:10]}-{digest[:8]}"
