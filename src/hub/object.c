@@ -240,7 +240,7 @@ static bool has_room(const dl_request *r, uint64_t len)
     return len / fs.f_frsize < fs.f_bavail;
 }
 
-static bool is_there(dl_request *r)
+bool dl_object_is_there(dl_request *r)
 {
     struct stat st;
     int fd;
@@ -265,7 +265,7 @@ dl_answer dl_object_put(dl_request *r)
                          r->hub->options.max_object);
     if (!has_room(r, len))
         return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
-    if (condition && is_there(r)) return refuse_taken(r);
+    if (condition && dl_object_is_there(r)) return refuse_taken(r);
     diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);
     r->body.kind = DL_BODY_FILE;
@@ -310,7 +310,7 @@ static bool has_room_for_known(dl_request *r)
 {
     dl_store *store;
     size_t n = 0;
-    if (is_there(r)) return true;
+    if (dl_object_is_there(r)) return true;
     if (dl_hub_bucket_open(&store, r, false)) return false;
     const diloco_status status = dl_store_list(store, "hb/", NULL, count_key, &n, DL_NEVER);
     dl_store_close(store);
@@ -354,6 +354,8 @@ dl_answer dl_object_begin(dl_request *r)
                    {"DELETE", dl_object_delete}};
     if (!dl_store_key_ok(r->key)) return refuse_key(r);
     if (r->hub->options.node && !is_read(r) && node_refuses(r, &refusal)) return refusal;
+    if (dl_hub_is_of_parts(r))
+        return dl_hub_bucket_there(r) ? dl_hub_parts_begin(r) : dl_refuse_no_bucket(r);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (strcmp(methods[i].method, r->method) == 0)
             return dl_hub_bucket_there(r) ? methods[i].begin(r) : dl_refuse_no_bucket(r);

@@ -278,6 +278,19 @@ static const struct operation *find_operation(const dl_request *r)
     return NULL;
 }
 
+bool dl_hub_is_of_parts(const dl_request *r)
+{
+    return dl_target_has(&r->target, "uploads") || dl_target_has(&r->target, "uploadId");
+}
+
+dl_answer dl_hub_parts_begin(dl_request *r)
+{
+    const struct operation *o = find_operation(r);
+    r->payload_hash = "UNSIGNED-PAYLOAD"; /* the connection guards it, as it does a whole object */
+    if (o && o->param) return o->begin(r);
+    return dl_refuse(r, 405, "MethodNotAllowed", "%s does not apply here", r->method);
+}
+
 dl_answer dl_hub_s3_begin(dl_request *r)
 {
     const char *path = r->target.path + 1;

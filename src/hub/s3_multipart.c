@@ -148,6 +148,8 @@ static dl_answer create_finish(dl_request *r)
 dl_answer dl_multipart_create(dl_request *r)
 {
     r->kind = DL_KIND_MULTIPART;
+    if (dl_request_header(r, "If-None-Match") && dl_object_is_there(r))
+        return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
     r->finish = create_finish;
     return (dl_answer){0};
 }

@@ -136,8 +136,13 @@ dl_answer dl_status_begin(dl_request *r);  /* status.c: /status.json */
 dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
 dl_answer dl_hub_s3_begin(dl_request *r);  /* s3.c: whatever is signed as S3 asks for it */
 
+/* s3.c: an object in parts, asked for as S3 does, by whoever is welcome. */
+bool dl_hub_is_of_parts(const dl_request *r);
+dl_answer dl_hub_parts_begin(dl_request *r);
+
 /* Write what is in `upload` under the key; true: it is ours. false: *answer says why not. */
 bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer);
+bool dl_object_is_there(dl_request *r);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
 /* May it be deleted? Not run.json and the entries of a log. */

@@ -14,6 +14,7 @@
 #include "base/sign.h"
 #include "base/text.h"
 #include "store/ear.h"
+#include "store/http_upload.h"
 #include "store/shaped.h"
 #include "store/sse.h"
 #include "store/web_read.h"
@@ -33,8 +34,12 @@ enum {
     RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once */
     CONNECTIONS = 4,
     PEER_TRIES = 2,
-    ASK_FIRST = 1 << 20 /* bytes of a body that is not sent before the hub has agreed */
+    ASK_FIRST = 1 << 20,  /* bytes of a body that is not sent before the hub has agreed */
+    PARTS_FROM = 4 << 20, /* bytes of an object that goes in parts, to a hub that is far */
 };
+
+/* Round trips from which one connection does not fill the line. */
+static const dl_time FAR = 10 * DL_MILLISECOND;
 
 /* How the hub is reached; texts owned. */
 typedef struct http_place {
@@ -50,6 +55,8 @@ typedef struct http_store {
     http_place place;
     const atomic_bool *aborted;
     dl_web *web;
+    dl_time trip; /* of a small request; 0: not measured yet */
+    dl_http_upload upload;
     dl_ear *ear;  /* NULL until the first wait */
     dl_sse sse;   /* of the ear's thread */
     bool told_of; /* likewise: an event came */
@@ -278,6 +285,7 @@ static void http_close(void *self)
 {
     http_store *s = self;
     dl_ear_destroy(s->ear);
+    dl_http_upload_deinit(&s->upload);
     dl_web_destroy(s->web);
     if (s->place.authorization)
         OPENSSL_cleanse(s->place.authorization, strlen(s->place.authorization));
@@ -291,6 +299,43 @@ static void http_close(void *self)
 
 /* ---- objects */
 
+/* The connection stands; what a request takes by itself is the round trip and a little more. */
+static diloco_status measure_trip(http_store *s, dl_time until)
+{
+    call look = call_of(s, "HEAD", "");
+    const dl_web_batch batch = {
+        .n = 1, .width = 1, .context = &look, .prepare = prepare, .finish = look_finish};
+    if (s->trip) return DILOCO_OK;
+    const dl_time began = dl_clock_now();
+    DL_TRY(dl_web_run(s->web, &batch, until));
+    s->trip = dl_clock_now() - began + 1;
+    return DILOCO_OK;
+}
+
+static diloco_status address(void *context, dl_web_exchange *x)
+{
+    return prepare(context, x);
+}
+
+/* *done: it was not needless, and the hub knows parts. */
+static diloco_status create_in_parts(http_store *s, const call *c, bool *done, bool *taken,
+                                     dl_time until)
+{
+    call plain = *c;
+    const dl_http_object object = {
+        .key = c->key, .context = &plain, .address = address, .refused = refused};
+    plain.spans = NULL;
+    plain.n_spans = plain.total = 0;
+    plain.create = false;
+    *done = false;
+    if (c->total < PARTS_FROM || s->upload.none) return DILOCO_OK;
+    DL_TRY(measure_trip(s, until));
+    if (s->trip < FAR) return DILOCO_OK;
+    DL_TRY(dl_http_upload_run(&s->upload, s->web, &object, c->spans, c->n_spans, taken, until));
+    *done = !s->upload.none;
+    return DILOCO_OK;
+}
+
 static diloco_status http_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
@@ -300,6 +345,9 @@ static diloco_status http_create(void *self, const char *key, const dl_span *spa
     c.create = true;
     for (size_t i = 0; i < n_spans; i++)
         c.total += spans[i].len;
+    bool done;
+    DL_TRY(create_in_parts(self, &c, &done, taken, until));
+    if (done) return DILOCO_OK;
     DL_TRY(run(self, &c, until));
     *taken = c.taken;
     return DILOCO_OK;

@@ -1,15 +1,15 @@
 #!/bin/sh
-# A link that is cut in the middle of a contribution's upload, and mended: the run goes on, and
-# ends in the bits of an undisturbed one.
+# A link that is cut in the middle of a contribution's upload, which goes in parts, and mended: the run
+# goes on, and ends in the bits of an undisturbed one.
 . "$(dirname "$0")/lib.sh"
-network 10mbit,20ms 2
+network 40mbit,20ms 2
 
 sed -i 's/^rounds = 6/rounds = 2/; s/^local_steps_per_round = 20/local_steps_per_round = 4/
-    s/^channels = 32/channels = 160/; s/^patience = .*/patience = 30/' tiny.toml
+    s/^channels = 32/channels = 320/; s/^patience = .*/patience = 30/' tiny.toml
 expect 0 diloco train tiny.toml --store plain --quiet
 start_hub
 replicas 2
-uploading() { [ -n "$(find hub/runs -path '*/.tmp/*' -size +100k)" ]; }
+uploading() { [ -n "$(find hub/runs -path '*/.multipart/*/0*')" ]; } # parts, but not all
 wait_for test -e hub/runs/run/gen/r1.0000
 wait_for uploading
 kill -USR1 $wan_pid

@@ -1,0 +1,42 @@
+/* http_upload.h - a long object to a hub in parts, several at a time, over as many connections: one
+ * alone does not fill a long line. docs/hub.md has the requests, which are those of S3.
+ *
+ * The parts lie beside the store's objects until the last request makes them one, so the object is
+ * there at once or not at all. What was sent is not sent again: an upload that broke is kept, and
+ * the same object under the same key goes on with it. */
+#ifndef DL_STORE_HTTP_UPLOAD_H
+#define DL_STORE_HTTP_UPLOAD_H
+
+#include "base/hash.h"
+#include "store/web.h"
+
+typedef struct dl_http_upload {
+    size_t part_bytes; /* the least; 0: 2 MiB */
+
+    /* of the one that broke; id "": none did */
+    char key[DL_KEY_MAX + 1], id[64];
+    dl_hash digest;
+    size_t len, n_parts;
+    char (*tags)[64]; /* owned, [n_parts]: "" for a part that is not there yet */
+    bool none;        /* this hub does not know of parts */
+} dl_http_upload;
+
+/* How the object is reached. */
+typedef struct dl_http_object {
+    const char *key;
+    void *context;
+    /* As a prepare, but for the method: `what`, the url without a query, headers that all have. */
+    diloco_status (*address)(void *context, dl_web_exchange *x);
+    diloco_status (*refused)(const dl_web_exchange *x); /* words an answer that is not right */
+} dl_http_object;
+
+/* Create it. *taken: the name was there. DILOCO_OK with upload->none: nothing was done, put it
+ * whole. Errors of dl_web_run; DILOCO_EUNREACHABLE also where the hub has lost the parts: begin
+ * again. */
+DL_MUST_CHECK diloco_status dl_http_upload_run(dl_http_upload *upload, dl_web *web,
+                                               const dl_http_object *object, const dl_span *spans,
+                                               size_t n_spans, bool *taken, dl_time until);
+
+void dl_http_upload_deinit(dl_http_upload *upload);
+
+#endif
