@@ -88,7 +88,7 @@ static const dl_option rows[] = {
 {"run.spool", NULL, NAME, AT(spool), "auto", 0, 0, "", "auto|memory|disk", 0,
  "where contributions of others are kept until the outer step"},
 {"run.spool_mb", NULL, INT, AT(spool_mb), "1024", 1, 1e9, "MiB", NULL, 0,
- "with run.spool = auto: more than this for all members goes to disk"},
+ "with run.spool = auto: more than this for all members goes to disk, as do more than 64 clients'"},
 
 {"run.offload", NULL, NAME, AT(offload), "none", 0, 0, "", "none|memory|disk", 0,
  "where the outer state of fragments that are not being exchanged lies; memory: off a device"},

@@ -64,6 +64,11 @@ diloco_status dl_file_read(dl_buf *out, const char *path)
     return status;
 }
 
+void dl_map_let_go(void *base, size_t len)
+{
+    (void)madvise(base, len, MADV_DONTNEED); /* advice */
+}
+
 diloco_status dl_map_open(dl_map *out, const char *path)
 {
     *out = (dl_map){0};

@@ -40,6 +40,10 @@ bool dl_file_exists(const char *path);
 DL_MUST_CHECK diloco_status dl_file_nameless(int *fd, const char *folder, const char *what,
                                              size_t size);
 
+/* Let go of the pages of a shared mapping: its bytes stay in the file, and come back when they are
+ * touched. For the mapping of a file alone: what no file holds would be lost. */
+void dl_map_let_go(void *base, size_t len);
+
 /* A whole file mapped for reading. data is NULL for an empty file. */
 typedef struct dl_map {
     const unsigned char *data;

@@ -4,22 +4,35 @@
  * stretch ends if the rule tells tensors apart; parts are added in order. A leaf belongs to one
  * thread, so threads change no bit. Part number leaf + stretch is met once: going on, one of
  * the two grows. */
+#include "base/file.h"
 #include "combine/gram.h"
 #include "outer/scratch.h"
 #include "outer/tile.h"
 
 #include <string.h>
 
+/* What is mapped of members' files counts as this process's memory: about so many bytes of all. */
+enum { MAPPED_MAX = 4 << 20 };
+
+static bool are_let_go(size_t n_members, size_t at)
+{
+    const size_t blocks = MAPPED_MAX / (n_members * DL_BLOCK * sizeof(float));
+    return (at / DL_BLOCK + 1) % dl_size_max(blocks, 1) == 0;
+}
+
 void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const size_t *which,
                     size_t n_members, size_t at, size_t n)
 {
     const dl_codec_form *form = args->form;
+    const bool let_go = are_let_go(n_members, at);
     for (size_t k = 0; k < n_members; k++) {
         const dl_contribution_data *c = &args->members[which ? which[k] : k];
-        const float *view = form->codec->view ? form->codec->view(c->payload, at) : NULL;
+        const bool seen = form->codec->view && !c->mapped;
+        const float *view = seen ? form->codec->view(c->payload, at) : NULL;
         float *own = room->decoded + k * DL_MEMBER_STRIDE;
         if (!view) form->codec->decode(form, own, c->payload, c->len, at, n);
         room->members[k] = view ? view : own;
+        if (c->mapped && let_go) dl_map_let_go(c->mapped, c->mapped_len);
     }
 }
 

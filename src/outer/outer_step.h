@@ -53,6 +53,9 @@ typedef struct dl_contribution_data {
     const unsigned char *integers;
     const unsigned char *booleans;
     double norm2; /* of the decoded vector, from dl_codec_check */
+    void *mapped; /* the payload lies in a file, of which this is the mapping, that is let go of
+                   * again as it was read; NULL: in memory */
+    size_t mapped_len;
 } dl_contribution_data;
 
 /* What members come to, before the outer optimizer has a say: G, and the new values of what is not

@@ -287,6 +287,7 @@ diloco_status dl_contribution_sign(unsigned char out[SIGNED_HEADER], dl_contribu
 struct dl_slot {
     unsigned char *base; /* mapped, so the payload begins at a page and floats are aligned */
     size_t size;
+    bool in_file;
 };
 
 static size_t discrete_bytes(dl_fragment_shape shape)
@@ -311,6 +312,7 @@ static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
     if (base == MAP_FAILED)
         return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
     slot->base = base;
+    slot->in_file = spool_dir != NULL;
     return DILOCO_OK;
 }
 
@@ -598,6 +600,11 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
     if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
     if (!status) status = check_body(&r, &got);
     dl_strong_drop(r.strong);
+    if (slot->in_file) {
+        dl_map_let_go(slot->base, slot->size); /* until the outer step */
+        got.mapped = slot->base;
+        got.mapped_len = slot->size;
+    }
     *reason = r.reason;
     if (status) return dl_fail_context(status, "%s", key);
     *facts = r.facts;

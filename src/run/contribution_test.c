@@ -263,6 +263,7 @@ static void check_good(const char *url, const char *spool_dir)
     check_equal(&s.facts, &facts);
     CHECK_INT(PAYLOAD, data.len);
     CHECK_INT(0, (uintptr_t)data.payload % 64);
+    CHECK((data.mapped != NULL) == (spool_dir != NULL)); /* and was let go of since */
     CHECK_BYTES(s.g, data.payload, PAYLOAD);
     CHECK_BYTES("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", data.integers,
                 16);

@@ -547,15 +547,20 @@ static const char *scratch_dir(dl_config_path out, const dl_config *config)
     return out;
 }
 
+bool dl_run_spools(const dl_config *config, double bytes)
+{
+    const bool many =
+        dl_config_federated(config) && dl_clients_per_round(config) > DL_SPOOL_CLIENTS;
+    if (strcmp(config->spool, "auto") != 0) return strcmp(config->spool, "disk") == 0;
+    return many || bytes > (double)config->spool_mb * 1048576;
+}
+
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
 {
     const dl_fragment_shape *s = &run->manifest.fragments[0];
     const double bytes =
         4.0 * (double)(s->n_trained + s->n_averaged) * (double)dl_clients_per_round(config);
-    if (strcmp(config->spool, "memory") == 0) return NULL;
-    if (strcmp(config->spool, "auto") == 0 && bytes <= (double)config->spool_mb * 1048576)
-        return NULL;
-    return scratch_dir(out, config);
+    return dl_run_spools(config, bytes) ? scratch_dir(out, config) : NULL;
 }
 
 const char *dl_run_offload_dir(dl_config_path out, const dl_config *config)

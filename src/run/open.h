@@ -55,7 +55,11 @@ DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config
 /* Most members of an entry; every reader has the same (an entry with more is void to all). */
 size_t dl_run_max_members(const dl_config *config);
 
-/* Where contributions wait for the outer step: NULL for memory (run.spool). */
+/* Do contributions of so many bytes together wait for the outer step on disk (run.spool)? Where
+ * many logical clients are asked they always do, so that memory follows from the workers alone. */
+enum { DL_SPOOL_CLIENTS = 64 };
+bool dl_run_spools(const dl_config *config, double bytes);
+/* Where they wait: NULL for memory. */
 const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run);
 /* Where the outer state lies while it is not needed: NULL for memory (run.offload). */
 const char *dl_run_offload_dir(dl_config_path out, const dl_config *config);

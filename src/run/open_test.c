@@ -132,6 +132,12 @@ TEST(contributions_spool_to_disk_when_told_to_or_when_they_are_much)
     CHECK_OK(dl_config_set(&config, "run.spool", "disk", "test"));
     CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
     CHECK_OK(dl_config_set(&config, "run.spool", "auto", "test"));
+    CHECK_OK(dl_config_set(&config, "clients.total_clients", "1000", "test"));
+    CHECK_OK(dl_config_set(&config, "clients.per_round", "64", "test"));
+    CHECK(dl_run_spool_dir(dir, &config, &file) == NULL);
+    CHECK_OK(dl_config_set(&config, "clients.per_round", "65", "test"));
+    CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
+    CHECK_OK(dl_config_set(&config, "clients.per_round", "1", "test"));
     file.manifest.fragments[0].n_trained = (size_t)1 << 30;
     CHECK_STR("/tmp/here", dl_run_spool_dir(dir, &config, &file));
     CHECK_OK(dl_config_set(&config, "run.spool", "memory", "test"));

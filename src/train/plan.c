@@ -24,6 +24,7 @@
 #include "outer/outer.h"
 #include "run/clients.h"
 #include "run/contribution.h"
+#include "run/open.h"
 #include "run/schedule.h"
 #include "run/state.h"
 #include "run/way.h"
@@ -114,9 +115,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     uint64_t slots =
         (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
     if (way == DL_WAY_LEADER) slots += most.floats * sizeof(float);
-    bool spooled = strcmp(config->spool, "disk") == 0 ||
-                   (strcmp(config->spool, "auto") == 0 && slots > (uint64_t)config->spool_mb << 20);
-    out->contributions = spooled ? 0 : slots;
+    out->contributions = dl_run_spools(config, (double)slots) ? 0 : slots;
     return DILOCO_OK;
 }
 
