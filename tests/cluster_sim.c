@@ -1,6 +1,7 @@
 /* cluster_sim.c - a whole cluster in one thread: many machines, one store, virtual time.
  *
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
+ *     cluster_sim calm N_REPLICAS EXCHANGE
  *
  * Each replica is the real machine on the real formats over a mem:// store behind a faulty
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
@@ -23,6 +24,8 @@
  *   I8  what a live heartbeat needs is not collected
  *   I9  what a replica sends is what it took
  *   I10 who was rejected too often counts in no entry until its ban is over
+ * Calm, nothing fails and every request takes 0.1 s: what an exchange takes is held against the
+ * formula of docs/protocol.md, "Requests".
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
 #include "run/open.h"
@@ -53,9 +56,10 @@ void sim_tell(sim *s, const char *key)
         return;
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
+        r->missed |= s->calm > 0 && r->ask.kind != DL_ASK_WAIT;
         if (!r->alive || !r->told || r->ask.kind != DL_ASK_WAIT || r->paused_until > s->now)
             continue;
-        r->next = fmin(r->next, s->now + sim_uniform(s, 0.001, 0.05));
+        r->next = fmin(r->next, s->now + (s->calm > 0 ? s->calm : sim_uniform(s, 0.001, 0.05)));
     }
 }
 
@@ -87,6 +91,7 @@ static void choose_checks(sim *s)
     set(&s->config, "check.cosine", "-0.99");
     set(&s->config, "check.ban_after", SIM_BAN_AFTER);
     set(&s->config, "check.ban_entries", SIM_BAN_ENTRIES);
+    if (s->seed % 4 == 0 && s->schedule.delay == 0) set(&s->config, "check.probe", "2");
 }
 
 /* Fragments, schedule and overlap; every other seed is vanilla. */
@@ -136,11 +141,13 @@ static void configure(sim *s)
     choose_shape(s);
 }
 
-static void begin(sim *s, uint64_t seed, size_t n, const char *way)
+static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
 {
     char url[64];
     static float first[N_FLOATS];
     memset(s, 0, sizeof *s);
+    s->calm = calm;
+    if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->way = way;
     s->n = seed % 4 == 0 && n > SMALL ? SMALL : n;
@@ -167,7 +174,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way)
         dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
-    const bool liar = dl_rng_below(&s->rng, 4) == 0;
+    const bool liar = dl_rng_below(&s->rng, 4) == 0 && calm <= 0;
     s->n_slots = s->n;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
@@ -181,6 +188,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way)
         r->liar = liar && i == s->n - 1;
         r->sleeper = i == 0 && s->n <= SMALL;
         r->told = dl_rng_below(&s->rng, 2);
+        if (calm > 0) r->told = true, r->next = s->now;
     }
 }
 
@@ -198,9 +206,9 @@ static replica *soonest(sim *s)
     return first;
 }
 
-static void run(sim *s, uint64_t seed, size_t n, const char *way)
+static void run(sim *s, uint64_t seed, size_t n, const char *way, double calm)
 {
-    begin(s, seed, n, way);
+    begin(s, seed, n, way, calm);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
@@ -219,8 +227,23 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way)
     dl_store_close(s->store);
 }
 
+/* SWM-16: of each entry, for the replica that waits longest. */
+static int run_calm(sim *s, size_t n, const char *way)
+{
+    const double request = 0.1;
+    const bool leader = !strcmp(way, "leader");
+    if (!leader && strcmp(way, "allgather") != 0) return fputs("allgather or leader\n", stderr), 2;
+    run(s, 1, n, way, request);
+    const size_t k = (size_t)s->config.fetchers, reads = (n + k - 1) / k;
+    const double bound = request * (double)(leader ? 12 + reads : 6 + reads);
+    printf("%zu replicas, %s, %.1f s a request: an exchange takes %.1f s, at most %.1f s\n", n, way,
+           request, s->slowest, bound);
+    return s->commits != ENTRIES * n || s->slowest <= 0 || s->slowest > bound * 1.0001;
+}
+
 static const char usage[] =
     "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
+    "       cluster_sim calm N_REPLICAS EXCHANGE\n"
     "\n"
     "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
     "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
@@ -240,15 +263,17 @@ static uint64_t number(const char *text, uint64_t max)
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "--help")) return fputs(usage, stdout) < 0;
+    static sim s;
+    if (argc == 4 && !strcmp(argv[1], "calm") && number(argv[2], MAX_REPLICAS))
+        return run_calm(&s, (size_t)number(argv[2], MAX_REPLICAS), argv[3]);
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;
     const uint64_t n = argc > 3 ? number(argv[3], MAX_REPLICAS) : 16;
     const char *way = argc > 4 ? argv[4] : "allgather";
-    static sim s;
     uint64_t commits = 0, aborts = 0, crashes = 0;
     if (!first || !many || !n || argc > 5) return fputs(usage, stderr), 2;
     for (uint64_t seed = first; seed < first + many; seed++) {
-        run(&s, seed, (size_t)n, way);
+        run(&s, seed, (size_t)n, way, 0);
         commits += s.commits, aborts += s.aborts, crashes += s.crashes;
     }
     printf("seeds %llu to %llu, %llu replicas: %llu commits and %llu aborts folded, %llu crashes\n",

@@ -49,6 +49,7 @@ typedef struct world {
     double train_s, upload_s;
     int n_damaged_reads;   /* readings of log/ that come cut short */
     const double *gram;    /* of JUDGE */
+    const double *probed;  /* … where it asks for that */
     bool numeric;          /* COMPUTE is not finite */
     bool lossy;            /* CREATE keeps nothing */
     int n_lost_combined;   /* readings of x/ that find nothing */
@@ -399,6 +400,7 @@ static inline void step(world *w)
         break;
     case DL_ASK_JUDGE:
         event.gram = w->gram;
+        if (w->ask.probe) event.probed = w->probed;
         break;
     case DL_ASK_COMBINE:
         answer_combine(w, &event);

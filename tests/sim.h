@@ -66,6 +66,7 @@ enum {
     X(LATE_KEEP, "replicas passed over that trained on (keep)")                                    \
     X(BOAST, "movements that a liar made too long")                                                \
     X(JUDGED, "contributions rejected by a commit")                                                \
+    X(PROBED, "drafts whose members a committer measured, each by its own measure")                \
     X(BANNED, "replicas banned")                                                                   \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
@@ -128,6 +129,8 @@ typedef struct replica {
     dl_arena arena;
     dl_pace pace;
     uint64_t step, next_sample, shard, beats, n_crashes;
+    uint64_t n_fetched; /* calm: one behind the other */
+    bool missed;        /* calm: something changed while it did not wait */
     dl_exec_work work[MAX_FRAGMENTS];
     local_state disk;
     struct sim *sim;
@@ -177,6 +180,9 @@ typedef struct sim {
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
     uint64_t n_void_lies;    /* or has in entries that are void for another reason */
     uint64_t commits, aborts, crashes;
+    double calm;       /* seconds of every request, where nothing fails; 0: a storm */
+    double taken_at;   /* calm: when the last replica came to the last due point, */
+    double slowest;    /* and the longest from there to an adoption */
     bool checks;       /* contributions are judged, and a liar boasts, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
     uint64_t counted;  /* samples of dealt data, and whether all contributions were there to tell */

@@ -78,6 +78,9 @@ void sim_on_note(void *user, const dl_note *n)
     case DL_NOTE_BANNED:
         sim_count(SIM_BANNED, true);
         break;
+    case DL_NOTE_PROBED:
+        sim_count(SIM_PROBED, true);
+        break;
     case DL_NOTE_DEADLINE:
     case DL_NOTE_SILENT:
         break;

@@ -59,6 +59,7 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->rests_on, sizeof began);
     if (dl_stop_take(stops, entry)) DIE(s, "%s: %s", r->name, diloco_error_text());
+    s->taken_at = s->now;
     const dl_take *t = dl_pace_take(&r->pace, entry);
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
@@ -109,6 +110,7 @@ static void make_stops(replica *r)
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
         if (stop.kind == DL_STOP_ADOPT && r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+        if (stop.kind == DL_STOP_ADOPT) s->slowest = fmax(s->slowest, s->now - s->taken_at);
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
     if (ledger)
@@ -122,7 +124,9 @@ static void make_stops(replica *r)
     /* One that sleeps for so long finds what it missed collected (P25). */
     const bool sleeps = r->sleeper && r->pace.folded > 0 && sim_chance(s, 0.3);
     const double pace = sim_chance(s, 0.03) ? sim_uniform(s, 5, 60) : sim_uniform(s, 0.9, 1.2);
-    const double took = sleeps ? sim_uniform(s, 200, 900) : steps * r->speed * pace;
+    const double took = s->calm > 0 ? steps
+                        : sleeps    ? sim_uniform(s, 200, 900)
+                                    : steps * r->speed * pace;
     r->train_at = s->now + took;
     sim_count(SIM_SLOW, took > PATIENCE);
 }
@@ -169,10 +173,35 @@ static double waiting(replica *r)
     return until < 0.49 ? fmin(until, longest) : longest;
 }
 
+/* Nothing but requests takes time, and of contributions run.fetchers are read in that of one. */
+static double calm_duration(replica *r)
+{
+    sim *s = r->sim;
+    const uint64_t fetched = r->n_fetched;
+    r->n_fetched = r->ask.kind == DL_ASK_FETCH ? fetched + 1 : 0;
+    switch (r->ask.kind) {
+    case DL_ASK_WAIT:
+        if (r->missed) return s->calm; /* what changed before it waited */
+        return fmax(0.001, sim_moment_of(r, r->ask.until) - s->now);
+    case DL_ASK_FETCH:
+        return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm;
+    case DL_ASK_READ:
+    case DL_ASK_CONTRIBUTE:
+    case DL_ASK_LIST:
+    case DL_ASK_COMBINE:
+    case DL_ASK_FETCH_COMBINED:
+    case DL_ASK_CREATE:
+        return s->calm;
+    default:
+        return 0;
+    }
+}
+
 /* How long an ask takes, in virtual seconds. */
 static double duration(replica *r)
 {
     sim *s = r->sim;
+    if (s->calm > 0 && r->ask.kind != DL_ASK_TRAIN) return calm_duration(r);
     switch (r->ask.kind) {
     case DL_ASK_TRAIN:
         return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
@@ -213,6 +242,15 @@ static void lose_combined(const replica *r)
     if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
 }
 
+/* check.probe: what a committer measures is nobody else's, so here it is drawn. */
+static void probe(replica *r, dl_event *event)
+{
+    static double loss[SIM_SLOTS + 1];
+    for (size_t i = 0; i <= r->ask.n_slots; i++)
+        loss[i] = i && sim_chance(r->sim, 0.1) ? 3 : 1;
+    event->probed = loss;
+}
+
 static void carry_out(replica *r, dl_event *event)
 {
     const dl_ask *a = &r->ask;
@@ -249,6 +287,7 @@ static void carry_out(replica *r, dl_event *event)
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
     }
+    if (a->kind == DL_ASK_JUDGE && a->probe) probe(r, event);
     if (a->kind == DL_ASK_LIST && !event->status) sim_see_lives(r, event);
     if (a->kind == DL_ASK_READ && event->text && !event->status)
         sim_check_text(r->sim, a->entry, event->text, event->text_len);
@@ -271,6 +310,7 @@ static void act(replica *r)
         return;
     }
     const dl_ask done = r->ask;
+    if (done.kind == DL_ASK_WAIT || done.kind == DL_ASK_LIST) r->missed = false;
     r->ask = dl_machine_next(r->machine, &event);
     sim_count_ask(r);
     if (done.kind == DL_ASK_SWAP) sim_check_moved(r, &done);

@@ -43,6 +43,11 @@ def combiner(name, fewest, **more):
 
 
 CHECKS = {"check.norm": "5", "check.cosine": "0", "check.copy": "0.999", "check.ban_after": "3"}
+# For strangers, of whom nobody knows how many lie: what is coarse is rejected and banned, of the rest
+# a quarter is cut off at either end. The cosine is below 0, since honest ones may be orthogonal.
+OPEN = {"server.diloco.combiner": "trimmed_mean", "server.diloco.trim": "0.25",
+        "server.diloco.robust_fallback": "mean", "check.norm": "5", "check.cosine": "-0.05",
+        "check.copy": "0.999", "check.ban_after": "3"}
 DEFENCES = [
     Defence("mean", lambda f: {"server.diloco.combiner": "mean"}, lambda f: 1),
     Defence("mean, checks", lambda f: {"server.diloco.combiner": "mean", **CHECKS}, lambda f: 1),
@@ -120,7 +125,14 @@ class Bench:
             raise Failed(f"{folder}: {done.stderr.strip().splitlines()[-1:]}")
         if loss is not None and not math.isfinite(loss):
             loss = None
-        (folder / "result.json").write_text(json.dumps({"loss": loss}) + "\n")
+        result = {"loss": loss, "rejected": self.rejected(folder / "run")}
+        (folder / "result.json").write_text(json.dumps(result) + "\n")
+
+    def rejected(self, run):
+        """Contributions that the log does not use, by the reason that it gives."""
+        done = subprocess.run([self.o.program, "status", run, "--json"], capture_output=True,
+                              text=True, check=True)
+        return json.loads(done.stdout)["rejected"]
 
 
 def cells(names=tuple(NAMES)):
@@ -146,6 +158,23 @@ def worst(bench, defence, f):
     return max(there) if there else None
 
 
+def open_block():
+    """OPEN as a part of a configuration file."""
+    lines, section = [], None
+    for key, value in OPEN.items():
+        *path, name = key.split(".")
+        if path != section:
+            lines += [*([""] if lines else []), f"[{'.'.join(path)}]"]
+            section = path
+        lines.append(f'{name} = {value if value[0] in "-0123456789" else json.dumps(value)}')
+    return ["## A run open to strangers", "",
+            "With `run.roster = \"open\"` ([security.md](security.md)) this is what a run should have, "
+            "and what `make test` tries. With fewer than four that are used, the trimmed mean gives way "
+            "to the mean, which is recorded; honest members of like data are not rejected by it. Where "
+            "each has data of its own kind, look at `peer_grad_similarity` first, and lower the cosine.",
+            "", "```toml", *lines, "```", ""]
+
+
 def write_page(bench, page):
     text = ["# What members that lie can do", "",
             "Written by `make attacks` ([bench/attacks](../bench/attacks)) from what it has trained, "
@@ -157,7 +186,7 @@ def write_page(bench, page):
             "outer step that is too long for so short a run.", "",
             "\"mean, checks\" is the plain mean with " +
             ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ".", "",
-            "| attack | what is sent |", "|---|---|"]
+            *open_block(), "## Attacks", "", "| attack | what is sent |", "|---|---|"]
     text += [f"| {name} | {what} |" for name, what in NAMES.items()]
     for f in (1, 2, 3):
         row = [d for d in DEFENCES if N >= d.fewest(f)]
@@ -182,16 +211,22 @@ def write_page(bench, page):
 
 
 def quick(bench):
-    """One that holds, and the mean that does not."""
-    wrong = 0
-    by_name = {d.name: d for d in DEFENCES}
+    """The mean, that does not hold, one that does, and what docs/robustness.md says for strangers."""
+    wrong = "\n".join(open_block()) not in (ROOT / "docs/robustness.md").read_text(encoding="utf-8")
+    if wrong:
+        print("WRONG: docs/robustness.md has another block for strangers than OPEN")
+    by_name = {d.name: d for d in [*DEFENCES, Defence("open", lambda f: OPEN, lambda f: 1)]}
     for name, attack, f, holds in (("median", "scale", 2, True), ("mean", "scale", 2, False),
-                                   ("mean, checks", "scale", 2, True)):
+                                   ("open", "scale", 2, True), ("open", "sign_flip", 2, True)):
         for what in ("honest", attack):
             bench.train(by_name[name], what, f)
         value = bench.known(by_name[name], attack, f)
         good = (value <= 2 * BAND) == holds
         wrong += not good
+        spared = json.loads((bench.folder(by_name[name], "honest", f) / "result.json").read_text())
+        if spared["rejected"]:
+            print(f"WRONG: {name} rejects honest members: {spared['rejected']}")
+            wrong += 1
         print(f"{'ok' if good else 'WRONG'}: {name}, {f} of {N} {attack}: {text_of(value)} %")
     return wrong
 

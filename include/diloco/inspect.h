@@ -50,6 +50,17 @@ typedef diloco_status (*diloco_record_line_fn)(void *user, const char *line, siz
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_record_walk(const char *url,
                                                               diloco_record_line_fn fn, void *user);
 
+/* Contributions that commits have rejected (check.*), by the word that they give for it. */
+typedef struct diloco_rejection {
+    char reason[16]; /* "norm", "cosine", "non-finite", … */
+    uint64_t n;
+} diloco_rejection;
+typedef struct diloco_rejections {
+    uint64_t n;
+    size_t n_reasons;
+    diloco_rejection reasons[16];
+} diloco_rejections;
+
 typedef struct diloco_replica_status {
     char replica[32];
     uint32_t generation;
@@ -63,6 +74,9 @@ typedef struct diloco_replica_status {
      * the missing, as the replica derived it, and the link as it measured it (docs/protocol.md,
      * Deadlines): bits/s, seconds of a request. */
     double deadline_s, up_bps, down_bps, request_s;
+    diloco_rejections rejected;
+    uint64_t strikes;      /* of these, towards check.ban_after */
+    uint64_t banned_until; /* it counts again from this entry on; 0: it is not banned */
 } diloco_replica_status;
 
 /* What the open entry waits for. */
@@ -88,6 +102,8 @@ typedef struct diloco_run_status {
     size_t n_replicas;
     diloco_replica_status **replicas; /* the newest life of each, by name; at most 256 */
     void *memory;                     /* what these two point into */
+    diloco_rejections rejected;       /* of all replicas */
+    size_t n_banned;                  /* replicas that are banned now */
 } diloco_run_status;
 
 /* Watches heartbeats for watch_s seconds to tell the living from the dead. The caller frees what

@@ -104,6 +104,17 @@ DILOCO_API void diloco_run_record(diloco_run *run, const char *line, size_t len)
 DILOCO_API void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
                                  void *user);
 
+/* Where check.probe is set: the loss, on samples that no replica trains on, of a model that is no
+ * replica's: the tensors in registered order, each in its type, in host memory, during the call.
+ * Called by the replica that closes an entry, once for the shared model and once for each
+ * contribution, inside diloco_run_join, diloco_step and diloco_run_perform, on their thread (so not
+ * after diloco_run_split); the registered tensors have to be afterwards as they were. Any measure
+ * of which less is better; the fewer samples, the more noise. An error ends the call it is made
+ * from. Before join. */
+typedef diloco_status (*diloco_probe_fn)(void *user, double *loss, const void *const *data,
+                                         size_t n);
+DILOCO_API void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user);
+
 /* Create the run (its first state is the tensors' present values) or join it: read the newest
  * snapshot, replay the entries after it, take up this replica's saved private state. The
  * tensors then hold what training goes on from. DILOCO_EDIFFERS: the store holds another run,

@@ -256,6 +256,8 @@ static const dl_option rows[] = {
  "reject one whose median cosine with the others is less, of three or more; -1: none"},
 {"check.copy", NULL, REAL, AT(check_copy), "0", 0, 1, "cosine", NULL, AGREE,
  "of contributions with a cosine of so much or with equal bytes use the first; 1: equal bytes; 0: all"},
+{"check.probe", NULL, REAL, AT(check_probe), "0", 0, 1e6, "losses", NULL, AGREE,
+ "reject one with which the shared model has more than so many times its loss on held-out samples; 0: none"},
 {"check.ban_after", NULL, INT, AT(ban_after), "0", 0, 1e6, "rejections", NULL, AGREE,
  "a replica with so many rejected contributions is banned; 0: nobody is"},
 {"check.ban_entries", NULL, INT, AT(ban_entries), "10", 1, 1e9, "entries", NULL, AGREE,

@@ -31,6 +31,29 @@ static void print_replicas(const diloco_run_status *run)
     }
 }
 
+/* " norm 3, cosine 1" */
+static void print_reasons(const diloco_rejections *r)
+{
+    for (size_t i = 0; i < r->n_reasons; i++)
+        printf("%s %s %" PRIu64, i ? "," : "", r->reasons[i].reason, r->reasons[i].n);
+    putchar('\n');
+}
+
+/* Whose contributions the log does not use (check.*), and who is out. */
+static void print_rejected(const diloco_run_status *run)
+{
+    if (run->rejected.n == 0) return;
+    printf("rejected  ");
+    print_reasons(&run->rejected);
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        const diloco_replica_status *r = run->replicas[i];
+        if (r->rejected.n == 0) continue;
+        printf("           %-12s", r->replica);
+        if (r->banned_until) printf(" banned until entry %" PRIu64 ":", r->banned_until);
+        print_reasons(&r->rejected);
+    }
+}
+
 static void print_roster(const dl_roster_view *r)
 {
     if (!r->owner[0]) return;
@@ -59,6 +82,7 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
     else
         printf("exchange   %s\n", run->exchange);
     print_roster(roster);
+    print_rejected(run);
     print_replicas(run);
 }
 

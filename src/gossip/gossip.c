@@ -80,6 +80,14 @@ static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
     dl_meter_step(&l->meter, facts);
 }
 
+static diloco_status look_for_a_setback(dl_gossip_life *l, double loss)
+{
+    char text[DL_SETBACK_NORMS + 512];
+    if (!dl_setback_step(&l->setback, loss, text, sizeof text)) return DILOCO_OK;
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
+    return dl_recorder_warn(&l->recorder, "divergence", text);
+}
+
 static diloco_status take_step(dl_gossip_life *l)
 {
     dl_step_facts facts;
@@ -90,6 +98,7 @@ static diloco_status take_step(dl_gossip_life *l)
     count_step(l, &facts);
     progress(l, "train");
     DL_TRY(dl_recorder_check_step(&l->recorder, &facts, l->steps, -1));
+    DL_TRY(look_for_a_setback(l, facts.loss));
     return dl_recorder_step(&l->recorder, &facts, lr, l->steps, l->position,
                             l->state.control.entry);
 }
@@ -182,7 +191,7 @@ static void adopt(dl_gossip_life *l)
 /* As the log has it: in turn, every eval_every rounds; and behind the last round each its own. */
 static diloco_status evaluate(dl_gossip_life *l)
 {
-    dl_score score;
+    dl_score held_out, next;
     const dl_config *c = dl_gossip_config(l);
     const uint64_t round = l->state.control.entry, every = (uint64_t)c->eval_every;
     const bool last = round == (uint64_t)c->rounds;
@@ -190,8 +199,10 @@ static diloco_status evaluate(dl_gossip_life *l)
     if (!last && (every == 0 || round % every != 0)) return DILOCO_OK;
     if (!last && round / every % (uint64_t)c->replicas != l->shard) return DILOCO_OK;
     progress(l, "eval");
-    DL_TRY(dl_evaluate(&score, &l->setup, (uint64_t)c->eval_batches));
-    return dl_life_record_eval(l, &score);
+    DL_TRY(dl_evaluate(&held_out, &l->setup, (uint64_t)c->eval_batches));
+    DL_TRY(dl_evaluate_samples(&next, &l->setup, (size_t)l->shard, l->next_sample,
+                               (size_t)c->batch_size));
+    return dl_life_record_eval(l, &held_out, &next);
 }
 
 /* An exchange is over, this way or that; `done` moves the node on. */
@@ -213,6 +224,18 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     l->state.control.entry = l->node.round;
     DL_TRY(dl_life_save_round(l));
     return l->work.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
+}
+
+/* The round's step is made, of these: is it a setback? */
+static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t n)
+{
+    const dl_config *c = dl_gossip_config(l);
+    dl_setback now = {.entry = l->node.round, .lr = c->outer_lr, .mu = c->outer_mu};
+    for (size_t i = 0; i < n; i++) {
+        now.inner += inputs[i].facts->loss / (double)n;
+        dl_setback_norm(&now, inputs[i].facts->life.replica, inputs[i].facts->norm);
+    }
+    dl_setback_adopt(&l->setback, &now);
 }
 
 /* A step that cannot be made is none: theta stays, and that is said. */
@@ -238,6 +261,7 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
     dl_backend_leave(l->setup.backend);
     const bool stepped = !status;
     if (status) DL_TRY(say_no_step(l, status));
+    if (stepped && !agree) begin_setback(l, inputs, n);
     return finish(l, agree ? "agreement" : "round", stepped, &facts,
                   dl_seconds(dl_clock_now() - began));
 }

@@ -5,6 +5,7 @@
 
 #include "gossip/home.h"
 #include "gossip/wire.h"
+#include "run/setback.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/recorder.h"
@@ -39,6 +40,7 @@ typedef struct dl_gossip_life {
     dl_contribution own, own_model;      /* to the round under way */
     dl_mix_input input;                  /* the newest of the two, as dl_mix_step takes it */
     uint64_t inner_steps, rewarming;     /* saved */
+    dl_setback setback;                  /* is the model far worse behind the last round? */
     uint64_t tokens;                     /* of this life */
     dl_time trained_at;                  /* when the exchange under way began */
     double train_s;                      /* the last round's steps took */
@@ -68,7 +70,9 @@ DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
 DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,
                                                     bool stepped, const dl_mix_facts *facts,
                                                     double outer_s);
-DL_MUST_CHECK diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *score);
+/* … of the model: on held-out data, and on the samples that are trained on next. */
+DL_MUST_CHECK diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out,
+                                                const dl_score *next);
 DL_MUST_CHECK diloco_status dl_life_record_end(dl_gossip_life *l);
 
 #endif

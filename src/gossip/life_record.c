@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "data/data.h"
+#include "run/events.h"
 #include "train/checks.h"
 
 #include <math.h>
@@ -26,6 +27,7 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     dl_json_str(j, "address", l->home.address);
     dl_json_u64(j, "params", l->run.manifest.n_parameters);
     dl_json_u64(j, "fragments", 1);
+    dl_event_put_outer(j, dl_gossip_config(l));
     if (dl_gossip_config(l)->link[0]) dl_json_str(j, "link", dl_gossip_config(l)->link);
     DL_TRY(dl_recorder_end(&l->recorder));
     j = dl_recorder_begin(&l->recorder, "trainer");
@@ -38,6 +40,7 @@ diloco_status dl_life_record_begin(dl_gossip_life *l)
     dl_json_i64(j, "threads", dl_gossip_config(l)->threads);
     dl_json_str(j, "data", dl_sample_kind_name(l->setup.sample->kind));
     dl_json_str(j, "data_digest", dl_data_digest(l->setup.data));
+    dl_recorder_put_inner(j, dl_gossip_config(l));
     DL_TRY(dl_recorder_end(&l->recorder));
     dl_check_warnings(dl_gossip_config(l), record_warning, l);
     return DILOCO_OK;
@@ -87,6 +90,7 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     dl_json_bool(j, "stepped", stepped);
     record_members(l, j);
     dl_json_f64(j, "inner_loss", l->work.steps ? l->work.loss_sum / (double)l->work.steps : NAN);
+    dl_json_f64(j, "pseudo_grad_norm", l->own.norm);
     dl_json_str(j, "combiner", stepped ? facts->outer.combiner : NULL);
     dl_json_bool(j, "combiner_fallback", stepped && facts->outer.fell_back);
     dl_json_u64(j, "tolerated", stepped ? facts->outer.tolerated : 0);
@@ -129,15 +133,16 @@ diloco_status dl_life_record_end(dl_gossip_life *l)
     return dl_recorder_end(&l->recorder);
 }
 
-diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *score)
+diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out, const dl_score *next)
 {
     dl_json *j = dl_recorder_begin(&l->recorder, "eval");
     dl_json_str(j, "consensus", "none");
     dl_json_u64(j, "entry", l->state.control.entry);
     dl_json_u64(j, "step", l->steps);
-    dl_json_f64(j, "loss", score->loss);
-    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(score->loss));
-    dl_json_f64(j, "accuracy", score->accuracy);
-    dl_json_u64(j, "targets", score->n_targets);
+    dl_json_f64(j, "loss", held_out->loss);
+    if (l->setup.sample->kind == DL_TOKENS) dl_json_f64(j, "perplexity", exp(held_out->loss));
+    dl_json_f64(j, "accuracy", held_out->accuracy);
+    dl_json_f64(j, "loss_after_sync", next->loss);
+    dl_json_u64(j, "targets", held_out->n_targets);
     return dl_recorder_end(&l->recorder);
 }

@@ -28,6 +28,15 @@ const char *dl_replica_state(const diloco_replica_status *r)
     return r->ended ? "ended" : r->alive ? "alive" : r->seen ? "silent" : "not seen";
 }
 
+/* "norm": 3, … */
+static void add_rejections(dl_json *json, const diloco_rejections *r)
+{
+    dl_json_object(json, "rejected");
+    for (size_t i = 0; i < r->n_reasons; i++)
+        dl_json_u64(json, r->reasons[i].reason, r->reasons[i].n);
+    dl_json_end(json);
+}
+
 static void add_replica(dl_json *json, const diloco_replica_status *r)
 {
     dl_json_object(json, NULL);
@@ -45,6 +54,9 @@ static void add_replica(dl_json *json, const diloco_replica_status *r)
     dl_json_f64(json, "up_bps", r->up_bps);
     dl_json_f64(json, "down_bps", r->down_bps);
     dl_json_f64(json, "request_s", r->request_s);
+    add_rejections(json, &r->rejected);
+    dl_json_u64(json, "strikes", r->strikes);
+    if (r->banned_until) dl_json_u64(json, "banned_until", r->banned_until);
     dl_json_end(json);
 }
 
@@ -95,6 +107,8 @@ void dl_status_json(dl_json *json, const diloco_run_status *run, const dl_roster
     dl_json_u64(json, "entry_written", run->entry_written);
     dl_json_u64(json, "entry_read", run->entry_read);
     dl_json_bool(json, "done", run->done);
+    add_rejections(json, &run->rejected);
+    dl_json_u64(json, "banned", run->n_banned);
     add_roster(json, roster);
     if (run->wait) add_wait(json, run->wait);
     dl_json_array(json, "replicas");

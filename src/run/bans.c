@@ -33,11 +33,23 @@ void dl_bans_copy(dl_bans *to, const dl_bans *from)
     to->n = from->n;
 }
 
-uint64_t dl_bans_until(const dl_bans *bans, const char *name)
+static const dl_strikes *find(const dl_bans *bans, const char *name)
 {
     for (size_t i = 0; bans && i < bans->n; i++)
-        if (strcmp(bans->at[i].replica, name) == 0) return bans->at[i].until;
-    return 0;
+        if (strcmp(bans->at[i].replica, name) == 0) return &bans->at[i];
+    return NULL;
+}
+
+uint64_t dl_bans_until(const dl_bans *bans, const char *name)
+{
+    const dl_strikes *row = find(bans, name);
+    return row ? row->until : 0;
+}
+
+uint64_t dl_bans_strikes(const dl_bans *bans, const char *name)
+{
+    const dl_strikes *row = find(bans, name);
+    return row ? row->n : 0;
 }
 
 bool dl_bans_has(const dl_bans *bans, const char *name)

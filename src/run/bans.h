@@ -32,7 +32,8 @@ void dl_bans_destroy(dl_bans *bans);                     /* NULL is fine */
 void dl_bans_copy(dl_bans *to, const dl_bans *from);     /* of the same run */
 bool dl_bans_has(const dl_bans *bans, const char *name); /* is it banned now? NULL: nobody is */
 uint64_t dl_bans_until(const dl_bans *bans, const char *name); /* 0: it is not */
-size_t dl_bans_n(const dl_bans *bans);                         /* how many are banned now */
+uint64_t dl_bans_strikes(const dl_bans *bans, const char *name);
+size_t dl_bans_n(const dl_bans *bans); /* how many are banned now */
 
 /* Advance by entry number e, which rejected whom `entry` names; NULL: it is void. */
 void dl_bans_fold(dl_bans *bans, uint64_t e, const dl_entry *entry);

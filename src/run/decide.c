@@ -78,6 +78,7 @@ static dl_ask judge(dl_machine *m)
     dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_JUDGING);
     a.slots = m->judge.slots;
     a.n_slots = m->judge.n;
+    a.probe = m->a.config->check_probe > 0;
     return a;
 }
 
@@ -105,9 +106,19 @@ static dl_ask commit(dl_machine *m)
     return dl_judge_is_on(m->a.config) ? judge(m) : draft_commit(m);
 }
 
+/* The draft still has all that were judged, in the order of the judge's slots. */
+static void use_probe(dl_machine *m, const double *probed)
+{
+    dl_machine_note(m,
+                    (dl_note){.kind = DL_NOTE_PROBED, .entry = &m->draft.entry, .probed = probed});
+    dl_judge_probed(&m->judge, m->a.config, &m->known, probed);
+}
+
 dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
 {
+    if (event->status) return dl_machine_fail(m, event->status); /* the trainer's probe */
     dl_judge_all(&m->judge, m->a.config, &m->known, event->gram);
+    if (event->probed) use_probe(m, event->probed);
     return draft_commit(m);
 }
 

@@ -92,6 +92,7 @@ static void adopt(dl_driver *d, uint64_t entry, double waited_s)
     dl_driver_lock(d);
     const bool done = dl_stop_adopt(&d->stops, entry, &adopted);
     const uint64_t proposed = dl_trips_overlap(&d->trips);
+    if (done && adopted.how != DL_ADOPT_NOTHING) dl_setback_adopt(&d->setback, &d->newest);
     atomic_store(&d->was_taken, true); /* the next may be put */
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
@@ -252,8 +253,17 @@ diloco_status dl_driver_leave(dl_driver *d)
 
 /* ---- telling ---------------------------------------------------------------------------- */
 
-void dl_driver_count_step(dl_driver *d, uint64_t step)
+static void look_for_a_setback(dl_driver *d, double loss)
 {
+    char text[DL_SETBACK_NORMS + 512];
+    const dl_event_context context = {.replica = d->a.self.replica};
+    if (dl_setback_step(&d->setback, loss, text, sizeof text))
+        dl_event_warn(d->a.record, &context, "divergence", text);
+}
+
+void dl_driver_count_step(dl_driver *d, uint64_t step, double loss)
+{
+    look_for_a_setback(d, loss);
     dl_driver_lock(d);
     d->pace.position++;
     dl_trips_step(&d->trips);

@@ -51,8 +51,9 @@ void dl_driver_destroy(dl_driver *driver); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_driver_begin(dl_driver *driver, const dl_pace_saved *saved,
                                             const dl_hash *bases);
 
-/* One step is complete: position moves on. */
-void dl_driver_count_step(dl_driver *driver, uint64_t step);
+/* One step is complete: position moves on. A loss far above that before an entry is warned about.
+ */
+void dl_driver_count_step(dl_driver *driver, uint64_t step, double loss);
 
 /* Federated: to this position without a step. */
 void dl_driver_pass_to(dl_driver *driver, uint64_t position);

@@ -9,6 +9,7 @@
 
 #include "run/background.h"
 #include "run/driver.h"
+#include "run/setback.h"
 #include "run/stops.h"
 #include "run/trips.h"
 
@@ -30,6 +31,7 @@ struct dl_driver {
     dl_store_counters traffic; /* guarded */
     bool warned_apart;         /* of members that point apart: once */
     double loss;               /* guarded */
+    dl_setback newest;         /* guarded: what the last commit says for */
     dl_stops stops;            /* guarded */
     dl_trips trips;            /* guarded */
 
@@ -40,6 +42,7 @@ struct dl_driver {
 
     /* the trainer's */
     bool over;
+    dl_setback setback;
     double waited_s;
 
     /* the exchange's */

@@ -74,6 +74,35 @@ TEST(a_store_that_vanishes_and_returns_delays_a_run_and_nothing_else)
     free(all[0].record);
 }
 
+/* Away behind the first step of every round, back before its last. */
+static double train_without_a_store(toy *t, const diloco_run_info *now)
+{
+    const vanishing *v = t->user;
+    const uint64_t step = now->position % 5;
+    if (step == 1 && rename(v->store, v->away)) abort();
+    if (step == 4 && rename(v->away, v->store)) abort();
+    return toy_step(t, now);
+}
+
+TEST(swm8_the_steps_of_a_round_need_no_store)
+{
+    vanishing v = {.store = scratch_path("unneeded"), .away = scratch_path("unneeded-away")};
+    toy t = toy_of("r0", v.store);
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "run.heartbeat", "60");
+    toy_set(&t, "run.patience", "600");
+    toy_set(&t, "trainer.local_steps_per_round", "5");
+    t.step = train_without_a_store;
+    t.user = &v;
+    toy_keep_record(&t);
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(20, t.end.step);
+    CHECK(!strstr(t.record, "\"unreachable\""));
+    CHECK_INT(4, verified(v.store).commits);
+    free(t.record);
+}
+
 static void vanish_for_good(toy *t, diloco_run *run, const char *line)
 {
     vanishing *v = t->user;
@@ -446,7 +475,8 @@ TEST(every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_the
     free(o);
 }
 
-TEST_MAIN(a_store_that_vanishes_and_returns_delays_a_run_and_nothing_else,
+TEST_MAIN(swm8_the_steps_of_a_round_need_no_store,
+          a_store_that_vanishes_and_returns_delays_a_run_and_nothing_else,
           a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back,
           an_interrupt_is_heard_while_the_store_is_away,
           a_join_that_fails_takes_nothing_and_can_be_tried_again,

@@ -175,6 +175,14 @@ static bool is_member(const dl_entry *entry, const char *replica)
     return false;
 }
 
+void dl_event_put_outer(dl_json *j, const dl_config *config)
+{
+    dl_json_i64(j, "local_steps", config->local_steps);
+    dl_json_str(j, "outer_optimizer", config->outer_optimizer);
+    dl_json_f64(j, "outer_learning_rate", config->outer_lr);
+    dl_json_f64(j, "outer_momentum", config->outer_mu);
+}
+
 void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
                   dl_way way)
 {
@@ -184,6 +192,7 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
     dl_json_str(&j, "preset", run->config.preset);
     dl_json_u64(&j, "params", run->manifest.n_parameters);
     dl_json_i64(&j, "fragments", run->manifest.n_fragments);
+    dl_event_put_outer(&j, &run->config);
     dl_json_str(&j, "exchange", dl_way_names[way]);
     put_life(&j, "life", life);
     dl_json_u64(&j, "entry", entry);
@@ -226,8 +235,13 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     for (size_t i = 0; i < entry->n_members; i++)
         dl_json_f64(&j, NULL, (double)entry->members[i].weight);
     dl_json_end(&j);
+    dl_json_array(&j, "norms");
+    for (size_t i = 0; i < entry->n_members; i++)
+        dl_json_f64(&j, NULL, c->norms ? c->norms[i] : NAN);
+    dl_json_end(&j);
     dl_json_bool(&j, "counted", counted);
     dl_json_f64(&j, "inner_loss", entry->loss);
+    dl_json_f64(&j, "outer_lr", (double)c->lr);
     dl_json_str(&j, "combiner", facts->outer.combiner);
     dl_json_bool(&j, "combiner_fallback", facts->outer.fell_back);
     dl_json_u64(&j, "tolerated", facts->outer.tolerated);
@@ -299,6 +313,21 @@ void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, co
     put_life(&j, "replica", life);
     dl_json_str(&j, "reason", reason);
     dl_json_str(&j, "by", c->replica);
+    finish(r, &j);
+}
+
+void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *entry,
+                    const double *probed)
+{
+    dl_json j = begin(r, "probe");
+    dl_json_str(&j, "replica", c->replica);
+    dl_json_u64(&j, "entry", entry->entry);
+    dl_json_f64(&j, "loss", probed[0]);
+    put_members(&j, "members", entry);
+    dl_json_array(&j, "losses");
+    for (size_t i = 0; i < entry->n_members; i++)
+        dl_json_f64(&j, NULL, probed[1 + i]);
+    dl_json_end(&j);
     finish(r, &j);
 }
 

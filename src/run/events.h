@@ -46,7 +46,12 @@ typedef struct dl_event_context {
     uint64_t bytes_sent, bytes_received;    /* since the last commit's line */
     uint64_t requests_read, requests_write; /* likewise, as a provider bills them */
     uint64_t step;
+    const double *norms; /* commit: [n_members] of its members; NaN: not read here */
+    float lr;            /* … its outer learning rate */
 } dl_event_context;
+
+/* The outer loop's settings, as members of the open object. */
+void dl_event_put_outer(dl_json *j, const dl_config *config);
 
 void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
                   dl_way way);
@@ -67,6 +72,9 @@ void dl_event_adopt(dl_record *r, const char *replica, const dl_adopt_facts *fac
 void dl_event_abort(dl_record *r, const dl_event_context *c, const dl_entry *entry);
 void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, dl_hash claimed,
                       dl_hash computed, const dl_life *committer, const char *what);
+/* check.probe: what this replica has measured before it drafted the entry. */
+void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *entry,
+                    const double *probed);
 /* … and one that a commit rejects. */
 void dl_event_judged(dl_record *record, const dl_entry *entry, const dl_life *life,
                      const char *reason);

@@ -204,6 +204,7 @@ TEST(every_event_has_the_names_of_the_design)
     dl_event_run(&r, &run, &life, 3, DL_WAY_LEADER);
     dl_event_contribution(&r, &c, 3, &facts);
     dl_event_commit(&r, &c, &e, &roster, &facts, true);
+    dl_event_probe(&r, &c, &e, (const double[]){2.5, 3});
     dl_event_adopt(&r, "r0", &(dl_adopt_facts){.entry = 3, .takes = "mix"});
     dl_event_abort(&r, &c, &e);
     dl_event_dispute(&r, &c, 3, (dl_hash){{1}}, (dl_hash){{2}}, &life, "result");
@@ -211,14 +212,19 @@ TEST(every_event_has_the_names_of_the_design)
     dl_event_warn(&r, &c, "late", "entry 3 \xe2\x80\x94 \"quoted\"");
     dl_event_end(&r, &c, &(dl_end_facts){.entry = 4, .throughput_ratio = 0.5});
 
-    must_have(sink.record, "run", "run config_digest preset params fragments");
+    must_have(sink.record, "run",
+              "run config_digest preset params fragments local_steps outer_optimizer "
+              "outer_learning_rate outer_momentum");
     must_have(sink.record, "contribution",
               "replica entry fragment step pseudo_grad_norm bytes encode_s put_s codec");
     must_have(sink.record, "commit",
-              "entry fragment members missing weights inner_loss combiner combiner_fallback "
+              "entry fragment members missing weights norms inner_loss outer_lr combiner "
+              "combiner_fallback "
               "tolerated aggregated_grad_norm "
               "peer_grad_similarity weight_divergence bytes_sent bytes_received wait_s exchange_s "
               "outer_s deadline_s up_bps down_bps request_s digest");
+    must_have(sink.record, "probe", "replica entry loss members losses");
+    CHECK_CONTAINS("\"losses\":[3", sink.record);
     must_have(sink.record, "adopt",
               "replica entry fragment taken_at position takes wait_s "
               "overlap_steps overlap_proposed");

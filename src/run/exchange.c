@@ -71,6 +71,18 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
     dl_event_warn(d->a.record, &d->context, "similarity", text);
 }
 
+/* For who adopts it: is it a setback? */
+static void keep_newest(dl_driver *d, const dl_note *n)
+{
+    const dl_entry *e = n->entry;
+    d->newest = (dl_setback){.entry = e->entry,
+                             .inner = e->loss,
+                             .lr = (double)dl_driver_control(d)->lr,
+                             .mu = (double)dl_driver_control(d)->mu};
+    for (size_t i = 0; i < e->n_members; i++)
+        dl_setback_norm(&d->newest, e->members[i].life.replica, n->norms[i]);
+}
+
 static void note_commit(dl_driver *d, const dl_note *n)
 {
     const dl_time now = dl_clock_now();
@@ -83,6 +95,9 @@ static void note_commit(dl_driver *d, const dl_note *n)
     d->waited = 0;
     d->entry_began = now;
     d->loss = n->entry->loss;
+    d->context.norms = n->norms;
+    d->context.lr = dl_driver_control(d)->lr;
+    keep_newest(d, n);
     for (size_t i = 0; i < n->entry->n_members; i++)
         if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
             d->stops.weight = n->entry->members[i].weight;
@@ -105,6 +120,7 @@ static const char *advice(const char *reason)
         {"cosine",
          "it points away from most others; is its data of another kind, its learning rate "
          "too high?"},
+        {"probe", "with it the shared model loses check.probe times as much on held-out samples"},
         {"copy", "it is another's, or nearly so; do two replicas train on the same data?"},
         {"bound", "an element moved by more than check.element"},
         {"non-finite", "it has a NaN or an infinity: training has diverged here"},
@@ -149,6 +165,9 @@ static void on_note(void *user, const dl_note *n)
         dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
         dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
                (unsigned long long)entry, n->life.replica, diloco_error_text());
+        break;
+    case DL_NOTE_PROBED:
+        dl_event_probe(d->a.record, &d->context, n->entry, n->probed);
         break;
     case DL_NOTE_JUDGED:
         note_judged(d, n);

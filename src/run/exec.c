@@ -132,6 +132,7 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
     x->weight = DL_ARENA_ARRAY(arena, float, m);
     x->raw = DL_ARENA_ARRAY(arena, uint64_t, m);
+    x->probed = DL_ARENA_ARRAY(arena, double, m + 1);
     x->listed = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
     x->seen = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
     x->spans = DL_ARENA_ARRAY(arena, dl_span, 3);
@@ -168,6 +169,15 @@ static diloco_status make_forms(dl_exec *x)
     return DILOCO_OK;
 }
 
+static diloco_status make_probing(dl_exec *x)
+{
+    const dl_probing_args args = {.manifest = &x->a.run->manifest,
+                                  .forms = x->forms,
+                                  .measure = x->a.probe,
+                                  .user = x->a.probe_user};
+    return dl_probing_create(&x->probing, &args);
+}
+
 static diloco_status take_memory(dl_exec *x)
 {
     dl_arena measure = {0};
@@ -189,6 +199,7 @@ static diloco_status take_memory(dl_exec *x)
                                  x->a.n_copies, ahead, x->a.offload_dir));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
+    if (x->a.probe) DL_TRY(make_probing(x));
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
     if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
     if (x->way == DL_WAY_SHARDED) DL_TRY(dl_exec_prepare_slices(x));
@@ -237,6 +248,7 @@ void dl_exec_destroy(dl_exec *x)
     dl_slot_destroy(x->serving);
     dl_fetchers_destroy(x);
     dl_keyring_destroy(x->ring);
+    dl_probing_destroy(x->probing);
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->scratch);
     dl_state_deinit(&x->state);
@@ -338,12 +350,21 @@ diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec
     return dl_fail(DILOCO_EPROTO, "%s has no key in this run: %s", replica, why);
 }
 
+static diloco_status probe(dl_exec *x, const dl_ask *ask, dl_event *event)
+{
+    DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)ask->fragment, x->members,
+                              ask->n_slots));
+    event->probed = x->probed;
+    return DILOCO_OK;
+}
+
 static diloco_status do_judge(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     (void)until;
-    if (!dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     for (size_t i = 0; i < ask->n_slots; i++)
         x->members[i] = x->held[ask->slots[i]];
+    if (ask->probe && x->probing) DL_TRY(probe(x, ask, event));
+    if (!dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                      .fragment = (int)ask->fragment,
                                      .form = &x->forms[ask->fragment],

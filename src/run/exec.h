@@ -11,6 +11,7 @@
 #include "run/machine.h"
 #include "run/mirrors.h"
 #include "run/runfile.h"
+#include <diloco/run.h>
 
 typedef struct dl_exec dl_exec;
 
@@ -31,6 +32,8 @@ typedef struct dl_exec_args {
     const dl_signer *signer; /* NULL: all are trusted, or a reader */
     bool beside;             /* the trainer's calls come from another thread than dl_exec_do */
     int n_fetchers;          /* contributions read at a time, on handles of their own; 0: one */
+    diloco_probe_fn probe;   /* check.probe: of who commits; NULL: nobody measures */
+    void *probe_user;
     dl_pool *pool;
 } dl_exec_args;
 

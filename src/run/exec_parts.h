@@ -6,6 +6,7 @@
 #include "run/collect.h"
 #include "run/exec.h"
 #include "run/members.h"
+#include "run/probing.h"
 #include "run/slices.h"
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
@@ -68,6 +69,8 @@ struct dl_exec {
     dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
     size_t n_privates;
     dl_outer_scratch *scratch;
+    dl_probing *probing;    /* NULL: nothing is measured */
+    double *probed;         /* [1 + max_members] what it measured last */
     dl_packer *packer;      /* NULL: payloads are sent as they are */
     unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
     size_t gap;

@@ -17,6 +17,7 @@
 #include "run/clients.h"
 #include "run/fold.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_REJOINS = 3 };
@@ -131,6 +132,16 @@ static dl_ask fold_void(dl_machine *m, const char *why)
 
 /* ---- a commit: make sure, compute, take ---------------------------------------------------- */
 
+/* As measured; of one that was not read as a whole, as its header says. */
+static const double *norms_of_members(dl_machine *m)
+{
+    for (size_t i = 0; i < m->entry.n_members; i++) {
+        const dl_known *k = dl_known_find(&m->known, &m->entry.members[i].life);
+        m->norms[i] = !k || k->worth != DL_VALID ? NAN : k->whole ? sqrt(k->norm2) : k->facts.norm;
+    }
+    return m->norms;
+}
+
 /* The computed state is the entry's: take it. */
 static dl_ask fold_computed(dl_machine *m)
 {
@@ -146,7 +157,8 @@ static dl_ask fold_computed(dl_machine *m)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
     dl_machine_note(m, (dl_note){.kind = m->entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
                                  .entry = &m->entry,
-                                 .counted = counted});
+                                 .counted = counted,
+                                 .norms = norms_of_members(m)});
     return a;
 }
 
@@ -473,8 +485,8 @@ static bool verdicts_agree(const dl_machine *m)
         const dl_rejected it = named(m, i);
         const dl_known *k = dl_known_find(&m->known, &it.life);
         const bool refused = i >= e->n_members;
-        if (refused != (k->refused != NULL)) return false;
-        if (refused && strcmp(k->refused, it.reason) != 0) return false;
+        if (!refused && k->refused) return false;
+        if (refused && !dl_judge_agrees(m->a.config, k->refused, it.reason)) return false;
     }
     return true;
 }

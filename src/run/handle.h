@@ -40,6 +40,8 @@ struct diloco_run {
     dl_watch watch; /* which other workers live; owned, NULL until dl_run_crew */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
+    diloco_probe_fn probe;
+    void *probe_user;
 
     /* From diloco_run_create. */
     bool created;

@@ -182,7 +182,7 @@ static diloco_log_entry show_unreadable(view *v, uint64_t e)
                               .prev = ""};
 }
 
-diloco_status dl_reader_walk(dl_reader *r, uint64_t from, diloco_log_entry_fn fn, void *user)
+diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
 {
     view v;
     DL_TRY(view_init(&v));
@@ -197,17 +197,30 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, diloco_log_entry_fn fn
         if (!status) status = dl_entry_read(&v.entry, v.text.data, v.text.len, outer);
         if (status && status != DILOCO_EPROTO) break;
         const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
-        status = fn(user, &shown);
+        status = fn(user, status ? NULL : &v.entry, &shown);
     }
     view_deinit(&v);
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
+typedef struct teller {
+    diloco_log_entry_fn fn;
+    void *user;
+} teller;
+
+static diloco_status tell(void *user, const dl_entry *entry, const diloco_log_entry *shown)
+{
+    const teller *t = user;
+    (void)entry;
+    return t->fn(t->user, shown);
+}
+
 diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_fn fn, void *user)
 {
     dl_reader r;
+    teller t = {fn, user};
     DL_TRY(dl_reader_open(&r, url));
-    const diloco_status status = dl_reader_walk(&r, from, fn, user);
+    const diloco_status status = dl_reader_walk(&r, from, tell, &t);
     dl_reader_close(&r);
     return status;
 }

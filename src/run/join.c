@@ -220,6 +220,8 @@ static diloco_status make_exec(diloco_run *run)
                                .signer = run->signer,
                                .beside = run->beside,
                                .n_fetchers = (int)run->config.fetchers,
+                               .probe = run->config.check_probe > 0 ? run->probe : NULL,
+                               .probe_user = run->probe_user,
                                .pool = run->pool};
     return dl_exec_create(&run->exec, &args);
 }
@@ -313,10 +315,25 @@ static void begin_progress(diloco_run *run)
         dl_run_fresh(run, (uint32_t)f);
 }
 
+/* Whoever may close an entry has to be able to do what the run asks of it. */
+static diloco_status must_be_able_to_probe(const diloco_run *run)
+{
+    if (run->config.check_probe <= 0 || !may_commit(run)) return DILOCO_OK;
+    if (run->split)
+        return dl_fail(DILOCO_EREFUSED,
+                       "this run has check.probe, which measures on the trainer's thread, and "
+                       "after diloco_run_split the exchange has one of its own: leave that away");
+    if (run->probe) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "this run has check.probe: a replica that closes entries measures losses, and "
+                   "this program has not said how (diloco_run_on_probe)");
+}
+
 static diloco_status join(diloco_run *run)
 {
     dl_local_facts facts;
     run->began = dl_clock_now();
+    DL_TRY(must_be_able_to_probe(run));
     DL_TRY(take_memory(run));
     facts = facts_room(run);
     begin_progress(run);

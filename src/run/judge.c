@@ -16,7 +16,28 @@ enum { FEWEST_DIRECTIONS = 3 }; /* of two that disagree nobody can tell who is w
 bool dl_judge_is_on(const dl_config *config)
 {
     return config->check_norm > 0 || config->check_element > 0 || config->check_copy > 0 ||
-           config->check_cosine > -1 || config->ban_after > 0;
+           config->check_cosine > -1 || config->check_probe > 0 || config->ban_after > 0;
+}
+
+/* Training waits while its model is borrowed, and what is measured is a movement from theta. */
+static diloco_status check_probe(const dl_config *config)
+{
+    if (config->check_probe <= 0) return DILOCO_OK;
+    if (config->check_probe < 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "check.probe = %g would reject contributions that lower the loss: take 1 or "
+                       "more, such as 1.1, 0 for none",
+                       config->check_probe);
+    if (strcmp(config->overlap, "steps") != 0 || config->overlap_steps > 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.probe measures on the trainer's thread, and with "
+                       "server.diloco.overlap or overlap_steps that trains meanwhile: leave "
+                       "check.probe 0, or take overlap \"steps\" with overlap_steps 0");
+    if (!strcmp(config->outer_optimizer, "adamw"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.probe moves the shared model as a contribution says, and those of "
+                       "preset data_parallel are gradients, not movements: leave check.probe 0");
+    return DILOCO_OK;
 }
 
 diloco_status dl_judge_check(const dl_config *config)
@@ -36,7 +57,7 @@ diloco_status dl_judge_check(const dl_config *config)
         return dl_fail(DILOCO_EREFUSED,
                        "check.* judges replicas, and logical clients (clients.total_clients) come "
                        "and go with the draw: leave the section away");
-    return DILOCO_OK;
+    return check_probe(config);
 }
 
 bool dl_judge_is_damage(const char *reason)
@@ -55,6 +76,12 @@ bool dl_judge_strikes(const char *reason)
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!strcmp(words[i], reason)) return true;
     return false;
+}
+
+bool dl_judge_agrees(const dl_config *config, const char *own, const char *reason)
+{
+    if (!own) return !strcmp(reason, "probe") && config->check_probe > 0;
+    return !strcmp(own, reason);
 }
 
 bool dl_judge_has_rejected(const dl_known_table *known, const char *replica)
@@ -144,4 +171,20 @@ void dl_judge_all(dl_judge *j, const dl_config *config, dl_known_table *known, c
     if (config->check_copy > 0) find_copies(j, config->check_copy, known, gram);
     if (config->check_norm > 0) compare_norms(j, config->check_norm, known);
     if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
+}
+
+void dl_judge_probed(dl_judge *j, const dl_config *config, dl_known_table *known,
+                     const double *probed)
+{
+    size_t best = SIZE_MAX;
+    if (!isfinite(probed[0])) return;
+    for (size_t i = 0; i < j->n; i++) {
+        const double loss = probed[1 + i];
+        if (at(j, known, i)->refused || isnan(loss)) continue;
+        if (best == SIZE_MAX || loss < probed[1 + best]) best = i;
+    }
+    for (size_t i = 0; i < j->n; i++)
+        if (i != best && !at(j, known, i)->refused && best != SIZE_MAX &&
+            !(probed[1 + i] <= config->check_probe * probed[0]))
+            at(j, known, i)->refused = "probe";
 }

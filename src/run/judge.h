@@ -8,7 +8,10 @@
  *     "norm"    longer than check.norm times the median of the norms
  *     "zero"    it moves nothing while most move (where check.norm is set)
  *     "cosine"  the median of its cosines with the others is below check.cosine
+ *     "probe"   the shared model has more than check.probe times its loss with it
  *
+ * The last is no function of what others have read: whoever creates the entry has measured it
+ * (probing.h), among those that nothing else is said against, and everybody takes his word.
  * and those that a reading ends with (contribution.h): "non-finite", "bound" (check.element),
  * "base", "foreign", "shape", "codec", "dealt". What the way may have done to it ("truncated",
  * "checksum", "header"), and what may look otherwise to others ("signature"), stands in no entry.
@@ -32,6 +35,8 @@ bool dl_judge_is_damage(const char *reason);
 /* Does an entry name it? What a key has to do with ("signature") may look otherwise later. */
 bool dl_judge_names(const char *reason);
 bool dl_judge_strikes(const char *reason);
+/* Whose reason is `own` here (NULL: none): may an entry reject it for `reason`? */
+bool dl_judge_agrees(const dl_config *config, const char *own, const char *reason);
 
 /* Has it put a contribution that will never be valid, by its own fault? Then an entry names it as
  * rejected and waits no longer. */
@@ -51,5 +56,10 @@ void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members);
  * one is not refused. */
 void dl_judge_all(dl_judge *judge, const dl_config *config, dl_known_table *known,
                   const double *gram);
+
+/* … and of those that it leaves, by what they make of the loss: probed[0] without any, probed[1 +
+ * i] with the one in slots[i]. Nothing where the first is not finite. At least one is left. */
+void dl_judge_probed(dl_judge *judge, const dl_config *config, dl_known_table *known,
+                     const double *probed);
 
 #endif

@@ -178,6 +178,45 @@ TEST(a_copy_that_was_scaled_is_found_by_its_direction)
     says(&c, "- - - - copy");
 }
 
+/* Words of what is left by the probe; three contributions. */
+static void probe_says(const char *most, const double *probed, const char *expected)
+{
+    court c;
+    char said[64] = "";
+    open_court(&c, 3, honest);
+    option(&c, "check.probe", most);
+    dl_judge_all(&c.judge, &c.config, &c.known, NULL);
+    dl_judge_probed(&c.judge, &c.config, &c.known, probed);
+    for (size_t i = 0; i < 3; i++)
+        strcat(strcat(said, i ? " " : ""), c.rows[i].refused ? c.rows[i].refused : "-");
+    CHECK_STR(expected, said);
+    dl_arena_deinit(&c.arena);
+}
+
+TEST(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it)
+{
+    const double nan = (double)NAN;
+    probe_says("1.5", (double[]){2, 1.9, 3, 3.1}, "- - probe");
+    probe_says("1.5", (double[]){2, 1.9, nan, (double)INFINITY}, "- probe probe");
+    probe_says("1", (double[]){2, 9, 8, nan}, "probe - probe"); /* the best stays */
+    probe_says("1", (double[]){2, nan, nan, nan}, "- - -");     /* it measures nothing */
+    probe_says("1", (double[]){nan, 9, 8, 7}, "- - -");
+}
+
+TEST(p27_a_probe_is_its_committers_word_where_the_run_probes)
+{
+    dl_config c;
+    dl_config_init(&c);
+    CHECK(dl_judge_agrees(&c, "norm", "norm"));
+    CHECK(!dl_judge_agrees(&c, NULL, "norm"));
+    CHECK(!dl_judge_agrees(&c, NULL, "probe"));
+    CHECK_OK(dl_config_set(&c, "check.probe", "2", "test"));
+    CHECK(dl_judge_is_on(&c));
+    CHECK(dl_judge_agrees(&c, NULL, "probe"));
+    CHECK(!dl_judge_agrees(&c, "norm", "probe"));
+    CHECK(!dl_judge_strikes("probe"));
+}
+
 TEST(what_another_may_have_done_is_no_strike)
 {
     CHECK(dl_judge_is_damage("truncated") && dl_judge_is_damage("checksum"));
@@ -186,7 +225,9 @@ TEST(what_another_may_have_done_is_no_strike)
     CHECK(dl_judge_strikes("norm") && dl_judge_strikes("non-finite"));
 }
 
-TEST_MAIN(without_options_all_are_used, swm22_norms_are_held_against_their_median,
+TEST_MAIN(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it,
+          p27_a_probe_is_its_committers_word_where_the_run_probes, without_options_all_are_used,
+          swm22_norms_are_held_against_their_median,
           one_that_moves_nothing_is_rejected_where_most_move,
           swm22_directions_are_held_against_most_others, a_reference_is_of_those_that_are_left,
           two_that_disagree_are_both_used, at_least_one_is_used_whatever_is_asked_for,

@@ -171,6 +171,64 @@ TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_dis
     }
 }
 
+/* ---- probes ------------------------------------------------------------------------------- */
+
+TEST(p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects)
+{
+    static const double probed[] = {2, 1.8, 1.9, 5};
+    world w;
+    make_court(&w, "1");
+    option(&w, "check.probe", "1.5");
+    w.probed = probed;
+    resume_run(&w, 1, 5);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0);
+    until(&w, DL_ASK_CREATE);
+    CHECK_INT(1, w.noted[DL_NOTE_PROBED]);
+    CHECK_INT(2, w.ask.draft->n_members);
+    CHECK_INT(1, w.ask.draft->n_rejected);
+    CHECK_STR("r2", w.ask.draft->rejected[0].life.replica);
+    CHECK_STR("probe", w.ask.draft->rejected[0].reason);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]); /* it is no strike */
+    end_court(&w);
+}
+
+TEST(p27_a_trainer_that_cannot_measure_stops_with_its_status)
+{
+    world w;
+    make_court(&w, "0");
+    resume_run(&w, 1, 5);
+    put_three(&w, 1);
+    w.failing_kind = DL_ASK_JUDGE;
+    w.failing = DILOCO_EIO;
+    until(&w, DL_ASK_FAIL);
+    CHECK_INT(DILOCO_EIO, w.ask.status);
+    end_court(&w);
+}
+
+static void check_probed_elsewhere(const char *most, double norm2, unsigned voids)
+{
+    world w;
+    make_court(&w, "0");
+    option(&w, "check.probe", most);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0)->norm2 = norm2;
+    others_judge(&w, 2, "probe");
+    join_run(&w);
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(voids, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(0, w.noted[DL_NOTE_PROBED]); /* nobody measures again */
+    end_court(&w);
+}
+
+TEST(p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see)
+{
+    check_probed_elsewhere("1.5", 1, 0);
+    check_probed_elsewhere("0", 1, 1);     /* this run does not probe */
+    check_probed_elsewhere("1.5", 1e6, 1); /* it is a "norm", and said to be something else */
+}
+
 /* ---- whole runs --------------------------------------------------------------------------- */
 
 /* r2 moves a thousand times as far, as long as the run is young. */
@@ -226,10 +284,143 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
     free(all[2].record);
 }
 
+/* r2 is banned by its second entry, and the run ends while it is out. */
+TEST(p27_the_status_tells_who_is_out_until_when_and_why)
+{
+    toy all[3];
+    const char *store = scratch_path("banned");
+    diloco_run_status s;
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "trainer.rounds", "4");
+    toy_set_all(all, 3, "run.min_replicas", "3");
+    toy_set_all(all, 3, "check.norm", "3");
+    toy_set_all(all, 3, "check.ban_after", "2");
+    toy_set_all(all, 3, "check.ban_entries", "9");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_or_boast;
+    toy_live_all(all, 3);
+    for (int r = 0; r < 3; r++)
+        TOY_OK(all[r]);
+    CHECK_OK(diloco_run_status_read(&s, store, 0));
+    CHECK_INT(3, s.n_replicas);
+    CHECK_INT(1, s.n_banned);
+    CHECK_INT(2, s.rejected.n);
+    CHECK_INT(1, s.rejected.n_reasons);
+    CHECK_STR("norm", s.rejected.reasons[0].reason);
+    CHECK_INT(2, s.rejected.reasons[0].n);
+    const diloco_replica_status *r0 = s.replicas[0], *r2 = s.replicas[2];
+    CHECK_INT(0, r0->rejected.n + r0->strikes + r0->banned_until);
+    CHECK_INT(2, r2->rejected.n);
+    CHECK_INT(2, r2->strikes);
+    CHECK(r2->banned_until > 9);
+    diloco_run_status_free(&s);
+}
+
+/* How far it is from where the honest go: down. */
+static diloco_status how_high(void *user, double *loss, const void *const *data, size_t n)
+{
+    double sum = 0;
+    if (n != 1) return dl_fail(DILOCO_EINVAL, "%zu tensors", n);
+    for (int i = 0; i < TOY_N; i++)
+        sum += 100 + (double)((const float *)data[0])[i];
+    *loss = sum / TOY_N;
+    return user ? dl_fail(DILOCO_EIO, "the held-out data is gone") : DILOCO_OK;
+}
+
+static diloco_status offer_probe(toy *t, diloco_run *run)
+{
+    diloco_run_on_probe(run, how_high, t->user);
+    return DILOCO_OK;
+}
+
+static diloco_status offer_probe_and_split(toy *t, diloco_run *run)
+{
+    diloco_run_on_probe(run, how_high, t->user);
+    return diloco_run_split(run);
+}
+
+/* As long as the others' and the other way: no norm tells, and of three no cosine may be asked
+ * for. */
+static double fall_or_rise(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] += t->name[1] == '2' ? 1 : -1;
+    return 0;
+}
+
+static void make_probing_crew(toy *all, const char *store)
+{
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "run.min_replicas", "3");
+    toy_set_all(all, 3, "check.probe", "1.001");
+    for (int r = 0; r < 3; r++) {
+        all[r].step = fall_or_rise;
+        all[r].prepare = offer_probe;
+        all[r].user = NULL;
+    }
+}
+
+TEST(p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring)
+{
+    toy all[3];
+    const char *store = scratch_path("probing");
+    diloco_verify_report report;
+    diloco_run_status s;
+    make_probing_crew(all, store);
+    for (int r = 0; r < 3; r++)
+        toy_keep_record(&all[r]);
+    toy_live_all(all, 3);
+    size_t n_probed = 0;
+    for (int r = 0; r < 3; r++) {
+        TOY_OK(all[r]);
+        CHECK_NEAR(-4, (double)all[r].w[0], 1e-5);
+        n_probed += strstr(all[r].record, "\"event\":\"probe\"") != NULL;
+        free(all[r].record);
+    }
+    CHECK(n_probed >= 1);
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_INT(4, report.commits);
+    CHECK_OK(diloco_run_status_read(&s, store, 0));
+    CHECK(s.rejected.n >= 2); /* who was missed twice is not waited for any more (P9) */
+    CHECK_STR("probe", s.rejected.reasons[0].reason);
+    diloco_run_status_free(&s);
+}
+
+TEST(p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)
+{
+    toy t = toy_of("r0", "mem://blind");
+    toy_set(&t, "check.probe", "1.5");
+    CHECK_STATUS(DILOCO_EREFUSED, toy_live(&t));
+    CHECK_CONTAINS("diloco_run_on_probe", t.text);
+    t = toy_of("r0", "mem://split");
+    toy_set(&t, "check.probe", "1.5");
+    t.prepare = offer_probe_and_split;
+    CHECK_STATUS(DILOCO_EREFUSED, toy_live(&t));
+    CHECK_CONTAINS("after diloco_run_split", t.text);
+    t = toy_of("r0", "mem://broken");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "check.probe", "1.5");
+    t.prepare = offer_probe;
+    t.user = &t;
+    CHECK_STATUS(DILOCO_EIO, toy_live(&t));
+    CHECK_CONTAINS("held-out data is gone", t.text);
+}
+
 TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done,
           p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back,
           p27_who_is_banned_puts_nothing_and_follows,
           p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void,
           p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them,
-          p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
+          p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects,
+          p27_a_trainer_that_cannot_measure_stops_with_its_status,
+          p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,
+          p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
+          p27_the_status_tells_who_is_out_until_when_and_why,
+          p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
+          p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)

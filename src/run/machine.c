@@ -26,6 +26,7 @@ static void layout(dl_machine *m, dl_arena *arena)
     m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
     m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
+    m->norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
     if (m->a.simulation.config)
         m->simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
     dl_draft_layout(&m->draft, arena, m->a.max_members);

@@ -49,7 +49,7 @@ typedef enum dl_ask_kind {
     DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
     DL_ASK_JUDGE,      /* dot products of all pairs of the contributions in `slots`, where the run
-                        * compares directions */
+                        * compares directions; `probe`: and what each makes of the loss */
     DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
     DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
     DL_ASK_SERVE,    /* sharded: combine the slices of the entry that others' plans give to us */
@@ -90,6 +90,7 @@ typedef struct dl_ask {
     const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
     size_t n_slots;        /* so many */
     bool put;              /* COMBINE */
+    bool probe;            /* JUDGE: measure their losses, too */
     bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them */
     bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
     bool counted;          /* SWAP: own contribution was */
@@ -124,6 +125,8 @@ typedef struct dl_event {
     const dl_contribution *facts; /* FETCH */
     double norm2;                 /* FETCH */
     const double *gram;           /* JUDGE: [n_slots^2], or NULL */
+    const double *probed;         /* JUDGE: the loss without any, then with each; NULL: nobody
+                                   * measured */
     const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
     const dl_listed *listed;      /* LIST, in key order */
     size_t n_listed;
@@ -146,6 +149,7 @@ typedef enum dl_note_kind {
     DL_NOTE_REJECT,   /* a contribution: life, reason */
     DL_NOTE_DEADLINE, /* chosen: seconds */
     DL_NOTE_SILENT,   /* life */
+    DL_NOTE_PROBED,   /* what we have measured of the members of a draft: `entry`, `probed` */
     DL_NOTE_JUDGED,   /* `entry` rejects the contribution of life for `text` */
     DL_NOTE_BANNED,   /* life, for what `entry` rejects; until entry number `until` */
     DL_NOTE_LATE      /* this replica missed `entry` */
@@ -157,8 +161,10 @@ typedef struct dl_note {
     const char *text;
     dl_hash claimed, computed;
     double seconds;
-    bool counted;   /* COMMIT: this replica was a member */
-    uint64_t until; /* BANNED */
+    bool counted;         /* COMMIT: this replica was a member */
+    const double *norms;  /* COMMIT: [n_members] what each moved by; NaN: it was not read here */
+    const double *probed; /* PROBED: the loss without any, then with each */
+    uint64_t until;       /* BANNED */
 } dl_note;
 typedef void (*dl_note_fn)(void *user, const dl_note *note);
 

@@ -97,6 +97,7 @@ struct dl_machine {
     /* the entry being followed */
     dl_entry entry;
     size_t *slots;         /* [max_members] of its members */
+    double *norms;         /* [max_members] likewise, for the record */
     dl_hash entry_digest;  /* of its text */
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
     size_t fold_member;    /* next member to make sure of; behind them, of what was rejected */

@@ -24,8 +24,11 @@ dl_time dl_reader_limit(void); /* for any one read */
 /* The number of entries in the log. */
 DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, dl_store *store);
 
-/* diloco_log_walk on an open reader. */
-DL_MUST_CHECK diloco_status dl_reader_walk(dl_reader *r, uint64_t from, diloco_log_entry_fn fn,
+/* diloco_log_walk on an open reader, with the entries themselves: NULL for one that cannot be read.
+ */
+typedef diloco_status (*dl_reader_entry_fn)(void *user, const dl_entry *entry,
+                                            const diloco_log_entry *shown);
+DL_MUST_CHECK diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
                                            void *user);
 
 #endif

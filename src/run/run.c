@@ -175,6 +175,12 @@ void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
     run->lr_user = user;
 }
 
+void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user)
+{
+    run->probe = fn;
+    run->probe_user = user;
+}
+
 void diloco_run_interrupt(diloco_run *run)
 {
     atomic_store(&run->interrupted, true);
@@ -240,7 +246,7 @@ static void count(diloco_run *run, const diloco_step_report *report)
         w->position = run->position;
         w->loss = run->loss_sum[f] / (double)w->steps;
     }
-    dl_driver_count_step(run->driver, p->step);
+    dl_driver_count_step(run->driver, p->step, report->loss);
 }
 
 static diloco_status begin_stop(diloco_run *run)

@@ -222,6 +222,104 @@ TEST(swm31_members_that_point_apart_are_named_once_with_their_data)
     free(all[0].record);
 }
 
+TEST(swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://absurd", "none");
+    toy_set_all(all, 2, "trainer.rounds", "8");
+    toy_set_all(all, 2, "server.diloco.outer_learning_rate", "40");
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_CONTAINS("\"code\":\"divergence\",\"text\":\"entry 0: the loss is ", all[0].record);
+    const char *text = strstr(all[0].record, "outer_learning_rate was 40, outer_momentum 0.9");
+    double norms[2];
+    CHECK(text && sscanf(text,
+                         "outer_learning_rate was 40, outer_momentum 0.9; its members moved by: r0 "
+                         "%lf r1 %lf",
+                         &norms[0], &norms[1]) == 2);
+    CHECK(norms[0] > 0 && norms[1] > 0);
+    const char *first = strstr(all[0].record, "\"divergence\"");
+    CHECK(first && !strstr(first + 1, "\"divergence\"")); /* once */
+    free(all[0].record);
+}
+
+TEST(a_sound_outer_learning_rate_is_not)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://sound", "none");
+    toy_set_all(all, 2, "trainer.rounds", "8");
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    CHECK(!strstr(all[0].record, "\"divergence\""));
+    free(all[0].record);
+}
+
+TEST(swm19_a_combiner_that_gives_way_says_so)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://few", "none");
+    toy_set_all(all, 2, "run.replicas", "5");
+    toy_set_all(all, 2, "run.min_replicas", "2");
+    toy_set_all(all, 2, "run.start_timeout", "0.1");
+    toy_set_all(all, 2, "trainer.rounds", "1");
+    toy_set_all(all, 2, "server.diloco.combiner", "trimmed_mean");
+    toy_set_all(all, 2, "server.diloco.robust_fallback", "mean");
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_CONTAINS("\"combiner\":\"mean\",\"combiner_fallback\":true", all[0].record);
+    CHECK_CONTAINS("\"code\":\"combiner_fallback\",\"text\":\"entry 0: 2 members are too few",
+                   all[0].record);
+    free(all[0].record);
+}
+
+/* Samples around an optimum at 0. */
+static double descend(toy *t, const diloco_run_info *now)
+{
+    double loss = 0;
+    for (int i = 0; i < TOY_N; i++) {
+        const float g = t->w[i] - toy_target((uint64_t)now->shard, now->sample, i);
+        loss += (double)g * (double)g;
+        t->w[i] -= 0.2f * g;
+    }
+    return loss / TOY_N;
+}
+
+/* How far the shared model is from the optimum, where it began 10 from it in every element. */
+static double distance(size_t n_replicas, const char *entries, const char *store)
+{
+    toy all[8];
+    double sum = 0;
+    toy_crew(all, n_replicas, store, "none");
+    toy_set_all(all, n_replicas, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, n_replicas, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, n_replicas, "trainer.rounds", entries);
+    for (size_t r = 0; r < n_replicas; r++) {
+        all[r].step = descend;
+        for (int i = 0; i < TOY_N; i++)
+            all[r].w[i] = 10;
+    }
+    toy_live_all(all, n_replicas);
+    for (size_t r = 0; r < n_replicas; r++)
+        TOY_OK(all[r]);
+    for (int i = 0; i < TOY_N; i++)
+        sum += (double)all[0].w[i] * (double)all[0].w[i];
+    return sqrt(sum / TOY_N);
+}
+
+TEST(swm36_a_noisy_quadratic_comes_nearer_its_optimum_with_more_entries_and_more_replicas)
+{
+    const double early = distance(1, "4", "mem://noisy1"), one = distance(1, "16", "mem://noisy2");
+    const double soon = distance(8, "4", "mem://noisy3"), eight = distance(8, "16", "mem://noisy4");
+    CHECK(early > 2 * one);
+    CHECK(soon > 2 * eight);
+    CHECK(one > 2 * eight); /* of eight independent errors the mean is about a third as long */
+}
+
 /* ---- LIB-20: two replicas, four steps, two entries, different data ------------------------- */
 
 typedef struct digests {
@@ -567,6 +665,9 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           swm21_one_liar_of_three_moves_the_mean_and_no_robust_rule,
           swm31_members_that_point_apart_are_named_once_with_their_data,
+          swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms,
+          a_sound_outer_learning_rate_is_not, swm19_a_combiner_that_gives_way_says_so,
+          swm36_a_noisy_quadratic_comes_nearer_its_optimum_with_more_entries_and_more_replicas,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,

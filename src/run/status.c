@@ -2,6 +2,7 @@
  * living are told from the dead by watching: no clock of another machine is believed (P11). */
 #include "base/json.h"
 #include "base/sized.h"
+#include "run/bans.h"
 #include "run/reader.h"
 #include "run/schedule.h"
 #include "run/way.h"
@@ -112,16 +113,69 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
     out->entry_read = (uint64_t)v.read;
 }
 
-static diloco_status count_kind(void *user, const diloco_log_entry *entry)
+/* ---- what the log says */
+
+typedef struct tally {
+    diloco_run_status *out;
+    watcher *replicas;
+    dl_bans *bans, *scratch; /* NULL where the run bans nobody */
+} tally;
+
+static void count_rejection(diloco_rejections *r, const char *reason)
 {
-    diloco_run_status *out = user;
+    const size_t room = sizeof r->reasons / sizeof r->reasons[0];
+    size_t i = 0;
+    while (i < r->n_reasons && strcmp(r->reasons[i].reason, reason) != 0)
+        i++;
+    r->n++;
+    if (i == room) return;
+    if (i == r->n_reasons)
+        snprintf(r->reasons[r->n_reasons++].reason, sizeof r->reasons[i].reason, "%s", reason);
+    r->reasons[i].n++;
+}
+
+/* A commit whose bans do not follow is void, as it is for everybody (bans.h). */
+static void count_rejected(tally *t, const dl_entry *entry, uint64_t e)
+{
+    const bool counts = entry && entry->commit && !dl_bans_void_reason(t->bans, t->scratch, entry);
+    for (size_t i = 0; counts && i < entry->n_rejected; i++) {
+        const size_t who = replica_index(t->replicas, entry->rejected[i].life.replica);
+        count_rejection(&t->out->rejected, entry->rejected[i].reason);
+        if (who != SIZE_MAX)
+            count_rejection(&t->replicas->replicas[who].rejected, entry->rejected[i].reason);
+    }
+    if (t->bans) dl_bans_fold(t->bans, e, counts ? entry : NULL);
+}
+
+static diloco_status count_entry(void *user, const dl_entry *raw, const diloco_log_entry *entry)
+{
+    tally *t = user;
     if (entry->commit)
-        out->commits++;
+        t->out->commits++;
     else
-        out->aborts++;
-    if (entry->commit) take_volume(out, entry);
-    out->entries = entry->entry + 1;
+        t->out->aborts++;
+    if (entry->commit) take_volume(t->out, entry);
+    count_rejected(t, raw, entry->entry);
+    t->out->entries = entry->entry + 1;
     return DILOCO_OK;
+}
+
+static diloco_status walk_log(dl_reader *r, diloco_run_status *out, watcher *replicas)
+{
+    tally t = {.out = out, .replicas = replicas};
+    const size_t room = dl_run_max_members(&r->file.config);
+    diloco_status status = dl_bans_create(&t.bans, &r->file.config, room);
+    if (!status) status = dl_bans_create(&t.scratch, &r->file.config, room);
+    if (!status) status = dl_reader_walk(r, 0, count_entry, &t);
+    for (size_t i = 0; !status && i < replicas->n; i++) {
+        diloco_replica_status *one = &replicas->replicas[i];
+        one->strikes = dl_bans_strikes(t.bans, one->replica);
+        one->banned_until = dl_bans_until(t.bans, one->replica);
+    }
+    out->n_banned = dl_bans_n(t.bans);
+    dl_bans_destroy(t.bans);
+    dl_bans_destroy(t.scratch);
+    return status;
 }
 
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
@@ -167,9 +221,10 @@ static bool is_there(const waiting *w, const char *name)
     return false;
 }
 
-static diloco_status take_roster(void *context, const diloco_log_entry *entry)
+static diloco_status take_roster(void *context, const dl_entry *raw, const diloco_log_entry *entry)
 {
     waiting *w = context;
+    (void)raw;
     diloco_run_wait *out = w->out;
     if (entry->entry != w->told_by) return DILOCO_OK;
     out->n_awaited = entry->n_roster;
@@ -251,15 +306,15 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     out->parameters = f->manifest.n_parameters;
     out->entries_total = (uint64_t)f->config.rounds;
     DL_TRY(name_way(out, f));
-    DL_TRY(dl_reader_walk(r, 0, count_kind, out));
+    memory *m = out->memory;
+    watcher w = {.replicas = m->replicas};
+    DL_TRY(walk_log(r, out, &w));
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
-    memory *m = out->memory;
     if (!out->done) {
         out->wait = &m->wait;
         DL_TRY(see_open_entry(r, out));
     }
-    watcher w = {.replicas = m->replicas};
     DL_TRY(watch_replicas(r, &w, watch_s));
     for (size_t i = 0; i < w.n; i++)
         m->in_order[i] = &m->replicas[i];

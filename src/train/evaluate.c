@@ -65,6 +65,35 @@ diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *next, const dl_se
     return status;
 }
 
+/* One that has a place: float32. */
+static size_t bytes_of(const diloco_tensor *t)
+{
+    size_t n = sizeof(float);
+    for (int d = 0; d < t->n_dims; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+diloco_status dl_evaluate_other(dl_score *held_out, const dl_setup *s, const void *const *data)
+{
+    size_t n_tensors, bytes = dl_model_n_parameters(s->model) * sizeof(float);
+    float *parameters = dl_model_parameters(s->model), *aside = dl_model_gradients(s->model);
+    const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
+
+    dl_backend_leave(s->backend);
+    dl_backend_copy_within(s->backend, aside, parameters, bytes);
+    diloco_status status = dl_backend_sync(s->backend);
+    dl_backend_enter(s->backend);
+    for (size_t i = 0; !status && i < n_tensors; i++)
+        if (s->places[i]) memcpy(s->places[i], data[i], bytes_of(&tensors[i]));
+    dl_backend_leave(s->backend);
+    if (!status) status = dl_evaluate(held_out, s, (uint64_t)s->config.eval_batches);
+    dl_backend_copy_within(s->backend, parameters, aside, bytes);
+    if (!status) status = dl_backend_sync(s->backend);
+    dl_backend_enter(s->backend);
+    return status;
+}
+
 static diloco_status evaluate_run(diloco_eval_result *out, const diloco_config *config)
 {
     enum { ROWS = 8 }; /* enough to fill the matrix products */

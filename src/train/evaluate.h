@@ -26,4 +26,9 @@ DL_MUST_CHECK diloco_status dl_evaluate_shared(dl_score *held_out, dl_score *nex
                                                const dl_setup *setup, const diloco_run *run,
                                                size_t shard);
 
+/* The same of another model, data[i] host memory for each tensor in order, on the validation data:
+ * for diloco_run_on_probe, so the backend is entered when it is called, and afterwards. */
+DL_MUST_CHECK diloco_status dl_evaluate_other(dl_score *held_out, const dl_setup *setup,
+                                              const void *const *data);
+
 #endif

@@ -41,6 +41,24 @@ TEST(the_papers_values_are_those_of_preset_muloco)
     CHECK_NEAR(0.6, config.outer_mu, 0);
 }
 
+/* SWM-1, SWM-2 */
+TEST(preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted)
+{
+    static const char *const ranges[][4] = {{"100", "0.01", "0.8", "nesterov"},
+                                            {"1000", "0.5", "0.99", "momentum"}};
+    dl_config_init(&config);
+    CHECK_OK(diloco_preset_apply(&config, "swarm"));
+    CHECK_OK(dl_config_set(&config, "run.store", "somewhere", "test"));
+    CHECK_INT(500, config.local_steps);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(dl_config_set(&config, "trainer.local_steps_per_round", ranges[i][0], "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.outer_learning_rate", ranges[i][1], "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.outer_momentum", ranges[i][2], "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.outer_optimizer", ranges[i][3], "test"));
+        CHECK_OK(dl_check_config(&config));
+    }
+}
+
 TEST(every_preset_passes_the_checks)
 {
     for (size_t i = 0; diloco_preset_at(i); i++) {
@@ -76,5 +94,7 @@ TEST(options_tell_the_values_they_may_have)
 }
 
 TEST_MAIN(a_preset_sets_its_values_and_says_so, the_papers_values_are_those_of_preset_diloco,
-          the_papers_values_are_those_of_preset_muloco, every_preset_passes_the_checks,
-          a_misspelt_preset_is_told_the_nearest, options_tell_the_values_they_may_have)
+          the_papers_values_are_those_of_preset_muloco,
+          preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted,
+          every_preset_passes_the_checks, a_misspelt_preset_is_told_the_nearest,
+          options_tell_the_values_they_may_have)

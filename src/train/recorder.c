@@ -90,6 +90,14 @@ diloco_status dl_recorder_end(dl_recorder *recorder)
     return DILOCO_OK;
 }
 
+void dl_recorder_put_inner(dl_json *j, const dl_config *config)
+{
+    dl_json_str(j, "optimizer", config->optimizer);
+    dl_json_f64(j, "learning_rate", config->lr);
+    dl_json_i64(j, "batch_size", config->batch_size);
+    dl_json_i64(j, "gradient_accumulation_steps", config->accumulation);
+}
+
 diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code, const char *text)
 {
     dl_json *j = dl_recorder_begin(recorder, "warn");

@@ -39,6 +39,9 @@ void dl_recorder_close(dl_recorder *recorder); /* zeroed is fine */
 dl_json *dl_recorder_begin(dl_recorder *recorder, const char *event);
 DL_MUST_CHECK diloco_status dl_recorder_end(dl_recorder *recorder);
 
+/* The inner loop's settings, as members of the open event. */
+void dl_recorder_put_inner(dl_json *j, const dl_config *config);
+
 /* {"event":"warn","replica":…,"code":code,"text":text} */
 DL_MUST_CHECK diloco_status dl_recorder_warn(dl_recorder *recorder, const char *code,
                                              const char *text);

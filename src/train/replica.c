@@ -98,6 +98,7 @@ static diloco_status record_trainer(replica *r)
     dl_json_i64(j, "threads", r->setup.config.threads);
     dl_json_str(j, "data", dl_sample_kind_name(r->setup.sample->kind));
     dl_json_str(j, "data_digest", dl_data_digest(r->setup.data));
+    dl_recorder_put_inner(j, &r->setup.config);
     DL_TRY(dl_recorder_end(&r->recorder));
     dl_check_warnings(&r->setup.config, record_warning, r);
     dl_continue_text pace;
@@ -134,6 +135,28 @@ static diloco_status evaluate(replica *r)
     dl_json_f64(j, "loss_after_sync", next.loss);
     dl_json_u64(j, "targets", held_out.n_targets);
     return dl_recorder_end(&r->recorder);
+}
+
+/* check.probe */
+static diloco_status probe(void *user, double *loss, const void *const *data, size_t n)
+{
+    dl_score held_out;
+    const replica *r = user;
+    (void)n;
+    DL_TRY(dl_evaluate_other(&held_out, &r->setup, data));
+    *loss = held_out.loss;
+    return DILOCO_OK;
+}
+
+static diloco_status offer_probe(replica *r)
+{
+    if (r->setup.config.check_probe <= 0) return DILOCO_OK;
+    if (dl_data_test_samples(r->setup.data) == 0)
+        return dl_fail(DILOCO_EINVAL,
+                       "check.probe measures on held-out data, and there is none: set "
+                       "data.test_fraction or data.test_path, or leave check.probe 0");
+    diloco_run_on_probe(r->run, probe, r);
+    return DILOCO_OK;
 }
 
 /* ---- the loop */
@@ -227,6 +250,7 @@ static diloco_status live(replica *r)
     DL_TRY(dl_step_init(&r->step, &r->setup, r->data_parallel));
     DL_TRY(dl_opening_run(&r->run, &r->setup, r->name, r->exists));
     DL_TRY(register_privates(r));
+    DL_TRY(offer_probe(r));
     DL_TRY(dl_recorder_open(&r->recorder, &r->setup.config, r->name, r->run, r->hooks));
     DL_TRY(dl_stop_create(&r->stop, r->hooks ? r->hooks->stop : NULL, r->run));
     DL_TRY(join(r));

@@ -38,6 +38,11 @@ TEST(replicas_on_different_data_agree_after_every_entry_and_move)
             CHECK_OK(dl_json_read_str(digest[k], sizeof digest[k],
                                       fixture_nth(&records[k], "commit", e), "digest"));
         CHECK_STR(digest[0], digest[1]);
+        for (size_t k = 0; k < 2; k++) { /* SWM-7: H is 4, not 3 and not 5 */
+            const dl_json_value c = fixture_nth(&records[k], "contribution", e);
+            CHECK_INT(4 * (e + 1), fixture_whole(c, "step"));
+            CHECK_INT(4 * (e + 1), fixture_whole(c, "position"));
+        }
         CHECK(strcmp(last, digest[0]) != 0);
         snprintf(last, sizeof last, "%s", digest[0]);
         CHECK(norm > 0);
@@ -79,15 +84,19 @@ TEST(the_record_has_the_fields_of_the_design)
         const char *event;
         const char *fields[24];
     } rows[] = {
-        {"run", {"run", "config_digest", "preset", "params", "fragments"}},
-        {"trainer", {"replica", "shard", "threads", "isa", "program", "data_digest", "resumed"}},
+        {"run",
+         {"run", "config_digest", "preset", "params", "fragments", "local_steps", "outer_optimizer",
+          "outer_learning_rate", "outer_momentum"}},
+        {"trainer",
+         {"replica", "shard", "threads", "isa", "program", "data_digest", "resumed", "optimizer",
+          "learning_rate", "batch_size", "gradient_accumulation_steps"}},
         {"step",
          {"replica", "step", "tokens", "samples", "loss", "lr", "grad_norm", "tokens_per_s"}},
         {"contribution",
          {"replica", "entry", "fragment", "step", "pseudo_grad_norm", "bytes", "encode_s", "put_s",
           "codec"}},
         {"commit",
-         {"entry", "fragment", "members", "missing", "weights", "inner_loss",
+         {"entry", "fragment", "members", "missing", "weights", "norms", "inner_loss", "outer_lr",
           "aggregated_grad_norm", "peer_grad_similarity", "weight_divergence", "bytes_sent",
           "bytes_received", "wait_s", "exchange_s", "outer_s", "digest"}},
         {"eval", {"entry", "step", "loss", "perplexity", "loss_after_sync"}},
@@ -110,6 +119,85 @@ TEST(the_record_has_the_fields_of_the_design)
     CHECK(after > 1 && after < 6); /* ln 256 = 5.5 at the start */
     double utilization = fixture_number(fixture_nth(&record, "end", 0), "utilization");
     CHECK(utilization > 0 && utilization <= 1);
+    fixture_record_free(&record);
+    free(config);
+}
+
+/* SWM-2, SWM-4 */
+TEST(the_record_names_the_settings_that_were_given)
+{
+    static const char *const given[][2] = {{"server.diloco.outer_learning_rate", "0.01"},
+                                           {"server.diloco.outer_momentum", "0.99"},
+                                           {"server.diloco.outer_optimizer", "momentum"},
+                                           {"parameters.optimizer.lr", "0.002"},
+                                           {"trainer.batch_size", "3"}};
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        set(config, given[i][0], given[i][1]);
+    fixture_train(config, &record, 1);
+    const dl_json_value run = fixture_nth(&record, "run", 0);
+    const dl_json_value trainer = fixture_nth(&record, "trainer", 0);
+    CHECK_NEAR(0.01, fixture_number(run, "outer_learning_rate"), 0);
+    CHECK_NEAR(0.99, fixture_number(run, "outer_momentum"), 0);
+    CHECK(dl_json_is(dl_json_get(run, "outer_optimizer"), "momentum"));
+    CHECK_NEAR(0.01, fixture_number(fixture_nth(&record, "commit", 0), "outer_lr"), 1e-8);
+    CHECK_NEAR(0.002, fixture_number(trainer, "learning_rate"), 0);
+    CHECK_INT(3, fixture_whole(trainer, "batch_size"));
+    CHECK_INT(3, fixture_whole(fixture_nth(&record, "step", 0), "samples"));
+    fixture_record_free(&record);
+    free(config);
+}
+
+/* A round of H steps sends what an all-reduce sends in one (design.md section 9), of a model that
+ * is not a toy: 70,000 parameters in float32. */
+TEST(swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more)
+{
+    fixture_record records[2] = {{0}};
+    dl_config *config = two_replicas();
+    set(config, "parameters.model.channels", "64");
+    fixture_train(config, records, 2);
+    for (size_t k = 0; k < 2; k++) {
+        const double once = 4 * fixture_number(fixture_nth(&records[k], "run", 0), "params");
+        const dl_json_value end = fixture_nth(&records[k], "end", 0);
+        const double sent = fixture_number(fixture_nth(&records[k], "commit", 1), "bytes_sent");
+        CHECK_NEAR(once * 8, fixture_number(end, "data_parallel_bytes"), 0); /* two rounds of 4 */
+        if (!(sent >= once && sent <= 1.05 * once))
+            CHECK_FAIL("%g bytes sent in a round, %g by an all-reduce", sent, once);
+        fixture_record_free(&records[k]);
+    }
+    free(config);
+}
+
+/* check.probe: nobody is bad enough to be rejected, and the model ends in the same bits. */
+TEST(p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was)
+{
+    char digest[2][DL_HASH_HEX + 1];
+    for (int probes = 0; probes < 2; probes++) {
+        fixture_record record = {0};
+        dl_config *config = fixture_config("diloco");
+        set(config, "check.probe", probes ? "1000" : "0");
+        fixture_train(config, &record, 1);
+        CHECK_OK(dl_json_read_str(digest[probes], sizeof digest[probes],
+                                  fixture_nth(&record, "end", 0), "digest"));
+        CHECK_INT(2 * probes, fixture_count(&record, "probe"));
+        if (probes) /* of theta before entry 1: behind entry 0 */
+            CHECK_NEAR(fixture_number(fixture_nth(&record, "eval", 0), "loss"),
+                       fixture_number(fixture_nth(&record, "probe", 1), "loss"), 0);
+        fixture_record_free(&record);
+        free(config);
+    }
+    CHECK_STR(digest[0], digest[1]);
+}
+
+TEST(a_probe_without_held_out_data_is_refused)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "check.probe", "1.5");
+    set(config, "data.test_fraction", "0");
+    CHECK_STATUS(DILOCO_EINVAL, train(config, "r0", &record));
+    CHECK_CONTAINS("measures on held-out data", diloco_error_text());
     fixture_record_free(&record);
     free(config);
 }
@@ -377,7 +465,10 @@ TEST(steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)
 
 TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           each_due_entry_is_evaluated_by_one_replica_and_the_last_always,
-          the_record_has_the_fields_of_the_design, the_record_file_has_the_same_lines,
+          the_record_has_the_fields_of_the_design, the_record_names_the_settings_that_were_given,
+          swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more,
+          p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was,
+          a_probe_without_held_out_data_is_refused, the_record_file_has_the_same_lines,
           a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
           the_schedule_goes_by_position_and_continues_across_entries,
           a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped,

@@ -48,7 +48,7 @@ static diloco_status check_logged(const dl_config *c)
         {"trainer.target_accuracy", "0", c->target_accuracy > 0},
         {"check.*, what a log judges contributions by,", "at its defaults",
          c->check_norm > 0 || c->check_element > 0 || c->check_cosine > -1 || c->check_copy > 0 ||
-             c->ban_after > 0},
+             c->check_probe > 0 || c->ban_after > 0},
         {"preset data_parallel", "another", is(c->preset, "data_parallel")},
     };
     for (size_t i = 0; no_log(c) && i < sizeof rows / sizeof rows[0]; i++)

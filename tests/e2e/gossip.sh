@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs without a log: nodes that find each other, lose each other, and go on (SWM-11, 12, 15, 17).
+# Runs without a log: nodes that find each other, lose each other, and go on (SWM-9, SWM-15).
 . "$(dirname "$0")/lib.sh"
 
 cat >swarm.toml <<'TOML'

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A hub under attack (tests/hostile/attack.py): honest replicas of a signed run go on and end with
 # the right state, memory and threads stay bounded, nothing outside the hub's folder is touched.
+# SWM-28
 . "$(dirname "$0")/lib.sh"
 export XDG_CONFIG_HOME="$work/config"
 sed -i 's/^replicas = 2/replicas = 2\nroster = "open"/; s/^patience = .*/patience = 60/' tiny.toml

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A whole run by the program: the lines, the JSON, the record, and every command that reads it.
+# A whole run by the program, in a folder: the lines, the JSON, the record, and every command that
+# reads it (SWM-15).
 . "$(dirname "$0")/lib.sh"
 
 expect 0 diloco train tiny.toml --record record.jsonl
@@ -79,3 +80,12 @@ expect 0 diloco train tiny.toml --store c --quiet
 # Another seed is another run.
 expect 0 diloco train tiny.toml --store d --seed 2 --quiet
 [ "$(digest d)" != "$before" ] || fail "the seed changes nothing"
+
+# The longer of two movements is rejected in every entry, until it is banned for ten.
+expect 0 diloco train tiny.toml --store e --set check.norm=1 --set check.ban_after=2
+grep -q '^warning: r[01] is banned until entry' out || fail "a ban is not said"
+expect 0 diloco status e
+grep -q '^rejected   norm [0-9]' out || fail "status does not count what was rejected"
+grep -q '^ *r[01] *banned until entry 1[0-9]: norm 2$' out || fail "status does not say who is out"
+expect 0 diloco status e --json
+grep -q '"banned":1,' out && grep -q '"banned_until":1' out || fail "status --json has no ban"
