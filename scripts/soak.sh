@@ -23,6 +23,7 @@ while [ -z "${SOAK_SECONDS:-}" ] || [ $(($(date +%s) - began)) -lt "$SOAK_SECOND
     step "cluster simulation, seeds from $seed on"
     "$build/tests/cluster_sim" "$seed" 500 16
     "$build/tests/cluster_sim" "$seed" 200 16 leader
+    "$build/tests/cluster_wide" "$seed" 100 16 sharded
     "$build/tests/cluster_sim" "$seed" 10 64
     "$build/tests/cluster_sim" "$seed" 1 256
     seed=$((seed + 500))

@@ -94,6 +94,17 @@ static void choose_checks(sim *s)
     if (s->seed % 4 == 0 && s->schedule.delay == 0) set(&s->config, "check.probe", "2");
 }
 
+/* Where each combines a slice, in two of three seeds by a rule that measures whole members. */
+static void choose_rule(sim *s)
+{
+    static const char *const rules[] = {"krum", "geometric_median", "centered_clip",
+                                        "rda",  "clipped_mean",     "bulyan"};
+    if (strcmp(s->way, "sharded") != 0 || s->schedule.async || s->seed % 3 == 0) return;
+    set(&s->config, "server.diloco.combiner",
+        rules[dl_rng_below(&s->rng, sizeof rules / sizeof *rules)]);
+    set(&s->config, "server.diloco.robust_fallback", "mean");
+}
+
 /* Fragments, schedule and overlap; every other seed is vanilla. */
 static void choose_shape(sim *s)
 {
@@ -120,6 +131,7 @@ static void choose_shape(sim *s)
         DIE(s, "%s", diloco_error_text());
     choose_deal(s);
     choose_checks(s);
+    choose_rule(s);
 }
 
 static void configure(sim *s)

@@ -12,7 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_FLOATS = 24, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = 256 };
+/* A wide simulation has fragments of several slices (P19), so of several blocks. */
+#ifndef SIM_FLOATS
+#define SIM_FLOATS   24
+#define SIM_REPLICAS 256
+#endif
+
+enum { N_FLOATS = SIM_FLOATS, ENTRIES = 8, MAX_FRAGMENTS = 4, MAX_REPLICAS = SIM_REPLICAS };
 enum {
     SIM_SLOTS = 2 * MAX_REPLICAS,
     SIM_MAX_LATE = 256,
@@ -22,6 +28,8 @@ enum {
     MAX_LIES = 64
 };
 
+#define SIM_UNDER_WAY                                                                              \
+    (N_FLOATS * 4 > DL_CONTRIBUTION_HEADER ? N_FLOATS * 4 : DL_CONTRIBUTION_HEADER)
 #define SIM_BAN_AFTER   "1"
 #define SIM_BAN_ENTRIES "2"
 
@@ -79,7 +87,8 @@ enum {
     X(OUT_OF_TURN, "entries of a leader whose turn it was not")                                    \
     X(LIE_FOUND, "updates of a liar that the audit disputes")                                      \
     X(SERVED, "plans of others whose slices were combined")                                        \
-    X(BY_ALL, "sharded entries that everybody combined, for slices did not come")
+    X(BY_ALL, "sharded entries that everybody combined, for slices did not come")                  \
+    X(DIED_BETWEEN, "owners that died when they had measured their slices and not combined them")
 
 typedef enum sim_happening {
 #define X(name, text) SIM_##name,
@@ -101,8 +110,8 @@ typedef struct local_state { /* what a replica's disk holds */
     float w[N_FLOATS];
     uint64_t step, next_sample;
     dl_exec_work work[MAX_FRAGMENTS];
-    /* the exec's privates: up to MAX_FRAGMENTS + 1 headers of what is under way */
-    unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * DL_CONTRIBUTION_HEADER];
+    /* the exec's privates: up to MAX_FRAGMENTS + 1 headers and movements of what is under way */
+    unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_UNDER_WAY];
 } local_state;
 
 typedef struct replica {

@@ -66,9 +66,21 @@ void sim_save(replica *r)
     }
 }
 
+/* Others may wait for what it would combine. */
+static bool has_only_measured(const dl_exec *x)
+{
+    const dl_served *m = &x->measured;
+    if (!m->planner.replica[0] || m->entry != x->state.control.entry) return false;
+    for (size_t i = 0; i < DL_SERVED_MAX && i < x->n_served; i++)
+        if (x->served[i].entry == m->entry && dl_life_equal(&x->served[i].planner, &m->planner))
+            return false;
+    return true;
+}
+
 void sim_crash(replica *r)
 {
     sim *s = r->sim;
+    sim_count(SIM_DIED_BETWEEN, has_only_measured(r->exec));
     if (r->has_trained && sim_chance(s, 0.3)) {
         sim_count(SIM_STOPPED, true);
         sim_save(r);

@@ -140,7 +140,13 @@ static void damage(dl_buf *whole)
 
 static bool is_slice_for_all(const char *key)
 {
-    return !strncmp(key, "x/", 2) && strchr(key, '=');
+    return !strncmp(key, "x/", 2) && strchr(key, '=') && !strstr(key, "/measured/");
+}
+
+/* Then the entry's digest tells the lie again. */
+static bool is_whole_update(const sim *s)
+{
+    return N_FLOATS / s->n_fragments <= DL_BLOCK;
 }
 
 static diloco_status create_damaged(const net *n, const char *key, const dl_span *spans,
@@ -152,7 +158,7 @@ static diloco_status create_damaged(const net *n, const char *key, const dl_span
     for (size_t i = 0; i < n_spans && !status; i++)
         status = dl_buf_add(&whole, spans[i].data, spans[i].len);
     if (!status) {
-        if (is_slice_for_all(key))
+        if (is_slice_for_all(key) && is_whole_update(n->r->sim))
             lie_about_slice(n->r->sim, &whole);
         else
             damage(&whole);

@@ -6,13 +6,14 @@
 #include <math.h>
 #include <string.h>
 
+enum { PULLS = 24 };
 static const double PATIENCE = 30, P_PAUSE = 0.0005, P_BOAST = 0.2;
 
 static float pull(const replica *r, uint64_t sample, size_t i)
 {
     uint32_t block[4];
     const uint64_t shard = r->sim->dealt ? 0 : r->shard;
-    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * N_FLOATS + i);
+    dl_philox(block, r->sim->seed, DL_STREAM(DL_STREAM_TEST, shard), sample * PULLS + i);
     return (float)block[0] / 4294967296.0f - 0.5f;
 }
 
@@ -20,8 +21,11 @@ static float pull(const replica *r, uint64_t sample, size_t i)
 
 static void train_a_step(replica *r)
 {
+    float pulls[PULLS];
+    for (size_t i = 0; i < PULLS; i++)
+        pulls[i] = pull(r, r->next_sample, i);
     for (size_t i = 0; i < N_FLOATS; i++)
-        r->w[i] -= 0.01f * (r->w[i] + pull(r, r->next_sample, i));
+        r->w[i] -= 0.01f * (r->w[i] + pulls[i % PULLS]);
     if (r->liar && r->sim->checks && sim_chance(r->sim, P_BOAST)) {
         r->w[0] += 1e4f;
         sim_count(SIM_BOAST, true);

@@ -85,7 +85,8 @@ typedef struct diloco_user_members {
  *                    into pieces of at most 4096. Weights are not heeded: integers become the
  *                    median, booleans the majority of the members
  *
- * exchange "sharded" combines pieces by themselves and takes `elements` only. */
+ * With exchange "sharded" each member calls them for its piece of the fragment: coefficients with
+ * what all pieces have measured, so on every machine with the same numbers. */
 typedef struct diloco_user_combiner {
     size_t size;
     const char *name;

@@ -68,6 +68,7 @@ diloco_status dl_codec_form_init(dl_codec_form *out, const dl_config *config,
     dl_codec_form form = {.codec = dl_codec_of(config),
                           .options = {.keep = config->codec_keep, .prune = config->codec_prune},
                           .n = shape->n_trained + shape->n_averaged};
+    form.slices = dl_cut_count(form.n, (size_t)config->replicas);
     memcpy(form.options.values, config->codec_values, sizeof form.options.values);
     if (!form.codec) return dl_no_row("codec", config->codec);
     diloco_status status = list_tensors(&form, manifest, fragment);
@@ -139,15 +140,22 @@ diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *pay
                              float bound, size_t *index, double *norm2)
 {
     DL_TRY(form->codec->check(form, payload, len));
-    return check_values(form, payload, len, bound, 0, form->n, index, norm2);
+    *norm2 = 0;
+    for (size_t i = 0; i < form->slices; i++) {
+        size_t first, end;
+        double part;
+        dl_cut_range(&first, &end, form->n, form->slices, i);
+        DL_TRY(check_values(form, payload, len, bound, first, end, index, &part));
+        *norm2 += part;
+    }
+    return DILOCO_OK;
 }
 
 diloco_status dl_codec_check_part(const dl_codec_form *form, const unsigned char *payload,
-                                  float bound, size_t first, size_t n)
+                                  float bound, size_t first, size_t n, double *norm2)
 {
     size_t index;
-    double norm2;
-    return check_values(form, payload, form->bound, bound, first, first + n, &index, &norm2);
+    return check_values(form, payload, form->bound, bound, first, first + n, &index, norm2);
 }
 
 void dl_codec_round_trip(const dl_codec_form *form, float *out, const unsigned char *payload,

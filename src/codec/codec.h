@@ -21,7 +21,7 @@
 
 #include "base/config.h"
 #include "base/size.h"
-#include "tensor/kernels.h"
+#include "tensor/cut.h"
 #include "tensor/manifest.h"
 
 typedef struct dl_codec dl_codec;
@@ -50,9 +50,10 @@ enum { DL_CODEC_RANGES = 2 };
 typedef struct dl_codec_form {
     const dl_codec *codec;
     dl_codec_options options;
-    size_t n;     /* elements */
-    size_t bound; /* bytes of a payload, at most */
-    size_t room;  /* bytes that encode needs to work in: bound or more */
+    size_t n;      /* elements */
+    size_t slices; /* sums over them are taken slice by slice, then added (cut.h) */
+    size_t bound;  /* bytes of a payload, at most */
+    size_t room;   /* bytes that encode needs to work in: bound or more */
     size_t n_tensors;
     dl_codec_tensor *tensors; /* owned, [n_tensors] */
     size_t n_units, end;      /* units and at, behind the last tensor */
@@ -115,16 +116,17 @@ const dl_codec *dl_codec_at(size_t i);                /* NULL behind the last */
 /* Is this a payload of the form whose every value decodes to a finite number of size at most
  * `bound`? The bytes are a stranger's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:
  * *index is the first offending element. Also gives the sum of squares of the decoded values
- * (PROTOCOL B3 order) in *norm2. After an error *norm2 is unspecified. Sets the control word. */
+ * (PROTOCOL B3 order, slice by slice) in *norm2. After an error *norm2 is unspecified. Sets the
+ * control word. */
 DL_MUST_CHECK diloco_status dl_codec_check(const dl_codec_form *form, const unsigned char *payload,
                                            size_t len, float bound, size_t *index, double *norm2);
 
 /* The same of elements [first, first + n) alone, first a multiple of DL_BLOCK, of a payload that
  * has no bytes but those that `ranges` tells: what a codec's own check finds in it is not looked
- * for, and every code decodes to something. */
+ * for, and every code decodes to something. The whole's norm2 is the slices', added in order. */
 DL_MUST_CHECK diloco_status dl_codec_check_part(const dl_codec_form *form,
                                                 const unsigned char *payload, float bound,
-                                                size_t first, size_t n);
+                                                size_t first, size_t n, double *norm2);
 
 /* out[form->n] = decode(payload), which passed dl_codec_check or is our own: with out for
  * decode(encode(a)) the residual of error feedback is a - out. Sets the control word. */

@@ -3,6 +3,7 @@
 
 #include "base/own.h"
 #include "codec/codec.h"
+#include "tensor/cut.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,7 +51,8 @@ diloco_status dl_combine_rule_of(dl_combine_rule *out, const dl_config *config)
                              .checked = dl_config_checks_directions(config),
                              .clip_radius = config->clip_radius,
                              .rescale = strcmp(config->rescale, "median_norm") == 0,
-                             .fall_back = strcmp(config->robust_fallback, "mean") == 0};
+                             .fall_back = strcmp(config->robust_fallback, "mean") == 0,
+                             .most_slices = dl_size_min((size_t)config->replicas, DL_SLICES_MAX)};
     if (strcmp(config->pre_aggregation, "nnm") == 0) out->mixing = DL_MIX_NNM;
     if (strcmp(config->pre_aggregation, "bucketing") == 0) out->mixing = DL_MIX_BUCKETING;
     if (out->combiner) return DILOCO_OK;

@@ -63,6 +63,7 @@ typedef struct dl_combine_rule {
     bool rescale;       /* robust rules: G gets the median of the members' norms */
     bool checked;       /* dot products are also wanted before (dl_outer_gram) */
     bool fall_back;     /* with fewer members than are needed: to the weighted mean, or refuse */
+    size_t most_slices; /* that sums are taken over at most (cut.h); 0: one */
 } dl_combine_rule;
 
 /* The plain weighted mean. */

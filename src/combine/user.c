@@ -1,6 +1,7 @@
-/* user.c - see user.h. Whoever gives coefficients is a linear row that may look at the whole
- * fragment, so it is not cut into slices; whoever gives elements is a row by element, and ignores
- * weights as those do. Nothing is known of how many hostile members it bears. */
+/* user.c - see user.h. Whoever gives coefficients is a linear row, whoever gives elements a row by
+ * element, which ignores weights as those do. Nothing is known of how many hostile members it
+ * bears.
+ */
 #include "combine/user.h"
 
 #include "base/own.h"

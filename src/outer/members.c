@@ -1,9 +1,10 @@
 /* members.c - reading the members' blocks, and measuring them (declared in scratch.h).
  *
- * Dot products are summed as PROTOCOL B3 has it within a part: a leaf of 1 MiB, cut where a
- * stretch ends if the rule tells tensors apart; parts are added in order. A leaf belongs to one
- * thread, so threads change no bit. Part number leaf + stretch is met once: going on, one of
- * the two grows. */
+ * Dot products are summed as PROTOCOL B3 has it within a part: a leaf of 1 MiB, cut where a slice
+ * ends (cut.h) and, if the rule tells tensors apart, a stretch. Parts are added in order within a
+ * slice, then slices: so whoever measures one slice has what it adds to the whole, to the bit. A
+ * leaf belongs to one thread, so threads change no bit either. Part number leaf + slice + stretch
+ * is met once: going on, one of the three grows. */
 #include "base/file.h"
 #include "combine/gram.h"
 #include "outer/scratch.h"
@@ -70,13 +71,66 @@ typedef struct measuring {
     const dl_fragment_state *in;
     dl_outer_scratch *scratch;
     const dl_stretch *stretches; /* one, of all, where tensors are not told apart */
-    size_t n_f32;
+    dl_stretch all;
+    size_t n_stretches;
+    size_t first, end; /* elements that are measured: all, or those of a slice */
 } measuring;
 
-static double *partial(const measuring *m, size_t leaf, size_t stretch)
+/* Elements [begin, end) of one leaf, one slice and one stretch. */
+typedef struct part {
+    size_t begin, end, leaf, slice, stretch;
+} part;
+
+static measuring begin_measuring(const dl_outer_step_args *args, const dl_fragment_state *in,
+                                 dl_outer_scratch *scratch)
 {
-    const size_t n_rows = m->scratch->plan.n_rows;
-    return m->scratch->partial + (leaf + stretch) * n_rows * n_rows;
+    const size_t n = args->form->n, *first = scratch->first_stretch + args->fragment;
+    measuring m = {.args = args, .in = in, .scratch = scratch, .n_stretches = 1, .end = n};
+    m.all = (dl_stretch){.begin = 0, .end = n};
+    if (scratch->plan.measure == DL_MEASURE_TENSORS) {
+        m.stretches = scratch->stretches + first[0];
+        m.n_stretches = first[1] - first[0];
+    }
+    DL_ASSERT(args->form->slices <= dl_size_max(1, scratch->rule.most_slices));
+    return m;
+}
+
+static const dl_stretch *stretch_at(const measuring *m, size_t i)
+{
+    return m->stretches ? &m->stretches[i] : &m->all;
+}
+
+static size_t end_of_slice(const measuring *m, size_t i)
+{
+    size_t first, end;
+    dl_cut_range(&first, &end, m->args->form->n, m->args->form->slices, i);
+    return end;
+}
+
+/* The part behind p; false: that was the last. */
+static bool next_part(const measuring *m, part *p)
+{
+    p->begin = p->end;
+    if (p->begin >= m->end) return false;
+    while (stretch_at(m, p->stretch)->end <= p->begin)
+        p->stretch++;
+    while (end_of_slice(m, p->slice) <= p->begin)
+        p->slice++;
+    p->leaf = p->begin / DL_LEAF_FLOATS;
+    p->end = dl_size_min(m->end, (p->leaf + 1) * DL_LEAF_FLOATS);
+    p->end = dl_size_min(p->end, end_of_slice(m, p->slice));
+    p->end = dl_size_min(p->end, stretch_at(m, p->stretch)->end);
+    return true;
+}
+
+static size_t square(const measuring *m)
+{
+    return m->scratch->plan.n_rows * m->scratch->plan.n_rows;
+}
+
+static double *partial(const measuring *m, const part *p)
+{
+    return m->scratch->partial + (p->leaf + p->slice + p->stretch) * square(m);
 }
 
 /* The previous update is as long as what trains, and counts as 0 behind that. */
@@ -89,19 +143,16 @@ static void gather_previous(const measuring *m, dl_step_room *room, size_t at, s
     memset(room->G + there, 0, (n - there) * sizeof *room->G);
 }
 
-static void measure_block(const measuring *m, dl_step_room *room, size_t *stretch, size_t at,
-                          size_t n)
+static void measure_block(const measuring *m, dl_step_room *room, part *p, size_t at, size_t n)
 {
     const size_t n_members = m->args->n_members, n_rows = m->scratch->plan.n_rows;
     dl_step_gather(m->args, room, NULL, n_members, at, n);
     if (n_rows > n_members) gather_previous(m, room, at, n);
     for (size_t from = at, end; from < at + n; from = end) {
-        while (m->stretches[*stretch].end <= from)
-            ++*stretch;
-        end = dl_size_min(at + n, m->stretches[*stretch].end);
-        double *sums = partial(m, from / DL_LEAF_FLOATS, *stretch);
-        if (from % DL_LEAF_FLOATS == 0 || from == m->stretches[*stretch].begin)
-            memset(sums, 0, n_rows * n_rows * sizeof *sums);
+        const bool begins = from == p->end && next_part(m, p);
+        double *sums = partial(m, p);
+        if (begins) memset(sums, 0, square(m) * sizeof *sums);
+        end = dl_size_min(at + n, p->end);
         for (size_t k = 0; k < n_members; k++)
             room->inputs[k] = room->members[k] + (from - at);
         room->inputs[n_members] = room->G + (from - at);
@@ -109,44 +160,119 @@ static void measure_block(const measuring *m, dl_step_room *room, size_t *stretc
     }
 }
 
-static void measure_part(void *context, int part, int n_parts)
+static void measure_part(void *context, int thread, int n_threads)
 {
     const measuring *m = context;
-    dl_step_room *room = &m->scratch->rooms[part];
+    dl_step_room *room = &m->scratch->rooms[thread];
+    const size_t before = m->first / DL_LEAF_FLOATS * DL_LEAF_FLOATS; /* leaves are the array's */
     dl_fp_state saved = dl_fp_enter();
-    size_t begin, end, stretch = 0;
-    dl_part_range(&begin, &end, m->n_f32, DL_LEAF_FLOATS, part, n_parts);
+    size_t begin, end;
+    dl_part_range(&begin, &end, m->end - before, DL_LEAF_FLOATS, thread, n_threads);
+    begin = dl_size_max(before + begin, m->first);
+    end += before;
+    part p = {.end = begin};
     for (; begin < end; begin += DL_BLOCK)
-        measure_block(m, room, &stretch, begin, dl_size_min(DL_BLOCK, end - begin));
+        measure_block(m, room, &p, begin, dl_size_min(DL_BLOCK, end - begin));
     dl_fp_leave(saved);
 }
 
-static void add_up(const measuring *m, size_t n_stretches)
+/* The sums of p's slice and stretch, of which p is the first part, in that part's place; p becomes
+ * the last. */
+static const double *add_parts(const measuring *m, part *p)
 {
-    const size_t square = m->scratch->plan.n_rows * m->scratch->plan.n_rows;
-    double *gram = m->scratch->plan.gram;
-    memset(gram, 0, n_stretches * square * sizeof *gram);
-    for (size_t at = 0, stretch = 0; at < m->n_f32;) {
-        size_t leaf = at / DL_LEAF_FLOATS, end = m->stretches[stretch].end;
-        const double *sums = partial(m, leaf, stretch);
-        for (size_t k = 0; k < square; k++)
-            gram[stretch * square + k] += sums[k];
-        at = dl_size_min(end, (leaf + 1) * DL_LEAF_FLOATS);
-        if (at == end) stretch++;
+    double *sums = partial(m, p);
+    for (part next = *p; next_part(m, &next); *p = next) {
+        if (next.slice != p->slice || next.stretch != p->stretch) break;
+        const double *more = partial(m, &next);
+        for (size_t k = 0; k < square(m); k++)
+            sums[k] += more[k];
     }
+    return sums;
 }
 
 void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in,
-                     dl_outer_scratch *scratch, size_t n_f32, dl_pool *pool)
+                     dl_outer_scratch *scratch, dl_pool *pool)
 {
-    const dl_stretch all = {.begin = 0, .end = n_f32};
-    const size_t *first = scratch->first_stretch + args->fragment;
-    bool by_tensor = scratch->plan.measure == DL_MEASURE_TENSORS;
-    measuring m = {.args = args,
-                   .in = in,
-                   .scratch = scratch,
-                   .stretches = by_tensor ? scratch->stretches + first[0] : &all,
-                   .n_f32 = n_f32};
+    measuring m = begin_measuring(args, in, scratch);
+    DL_ASSERT(!args->count); /* a slice's own sums say nothing of the whole */
     dl_pool_run(pool, measure_part, &m);
-    add_up(&m, by_tensor ? first[1] - first[0] : 1);
+    memset(scratch->plan.gram, 0, m.n_stretches * square(&m) * sizeof(double));
+    for (part p = {.end = m.first}; next_part(&m, &p);) {
+        double *gram = scratch->plan.gram + p.stretch * square(&m);
+        const double *sums = add_parts(&m, &p);
+        for (size_t k = 0; k < square(&m); k++)
+            gram[k] += sums[k];
+    }
+}
+
+/* ---- slice by slice: the members' norms, then the lower triangle for each stretch that the slice
+ * has elements of ---- */
+
+static double *put_triangle(double *out, const double *sums, size_t n_rows)
+{
+    for (size_t a = 0; a < n_rows; a++)
+        for (size_t b = 0; b <= a; b++)
+            *out++ = sums[a * n_rows + b];
+    return out;
+}
+
+void dl_step_measure_slice(double *out, const dl_outer_step_args *args, const dl_fragment_state *in,
+                           dl_outer_scratch *scratch, dl_pool *pool)
+{
+    measuring m = begin_measuring(args, in, scratch);
+    m.first = args->first;
+    m.end = args->first + args->count;
+    for (size_t k = 0; k < args->n_members; k++)
+        *out++ = args->members[k].norm2;
+    if (!scratch->plan.measure) return;
+    dl_pool_run(pool, measure_part, &m);
+    for (part p = {.end = m.first}; next_part(&m, &p);)
+        out = put_triangle(out, add_parts(&m, &p), scratch->plan.n_rows);
+}
+
+static const double *add_triangle(double *gram, const double *from, size_t n_rows)
+{
+    for (size_t a = 0; a < n_rows; a++)
+        for (size_t b = 0; b <= a; b++)
+            gram[a * n_rows + b] += *from++;
+    return from;
+}
+
+size_t dl_step_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice)
+{
+    measuring m = begin_measuring(args, NULL, scratch);
+    const size_t rows = scratch->plan.n_rows, triangle = rows * (rows + 1) / 2;
+    size_t n = args->n_members, last = SIZE_MAX;
+    dl_cut_range(&m.first, &m.end, args->form->n, args->form->slices, slice);
+    for (part p = {.end = m.first}; scratch->plan.measure && next_part(&m, &p);)
+        if (p.stretch != last) n += triangle, last = p.stretch;
+    return n;
+}
+
+/* One slice's. */
+static const double *take_slice(const measuring *m, const double *from)
+{
+    dl_outer_scratch *scratch = m->scratch;
+    size_t last = SIZE_MAX;
+    for (size_t k = 0; k < m->args->n_members; k++)
+        scratch->norm2[k] += *from++;
+    for (part p = {.end = m->first}; scratch->plan.measure && next_part(m, &p);) {
+        if (p.stretch == last) continue;
+        last = p.stretch;
+        from = add_triangle(scratch->plan.gram + last * square(m), from, scratch->plan.n_rows);
+    }
+    return from;
+}
+
+void dl_step_take_measured(const dl_outer_step_args *args, dl_outer_scratch *scratch)
+{
+    measuring m = begin_measuring(args, NULL, scratch);
+    const double *from = args->measured;
+    memset(scratch->norm2, 0, args->n_members * sizeof *scratch->norm2);
+    if (scratch->plan.measure)
+        memset(scratch->plan.gram, 0, m.n_stretches * square(&m) * sizeof(double));
+    for (size_t slice = 0; slice < args->form->slices; slice++) {
+        dl_cut_range(&m.first, &m.end, args->form->n, args->form->slices, slice);
+        from = take_slice(&m, from);
+    }
 }

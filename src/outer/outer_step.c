@@ -558,7 +558,10 @@ static diloco_status make_plan(step *s, dl_pool *pool)
     s->by_tensor = plan->measure == DL_MEASURE_TENSORS;
     for (size_t m = 0; m < s->args->n_members; m++)
         scratch->norm2[m] = s->args->members[m].norm2;
-    if (plan->measure) dl_step_measure(s->args, s->in, scratch, s->n_f32, pool);
+    if (s->args->measured)
+        dl_step_take_measured(s->args, scratch);
+    else if (plan->measure)
+        dl_step_measure(s->args, s->in, scratch, pool);
     if (s->by_tensor) {
         measured.n_parts = first[1] - first[0];
         measured.plain = scratch->plain;
@@ -598,9 +601,33 @@ static step step_of(const dl_fragment_state *in, const dl_outer_step_args *args,
     return s;
 }
 
-bool dl_outer_can_cut(const dl_combine_rule *rule)
+dl_cutting dl_outer_cutting(const dl_combine_rule *rule)
 {
-    return rule->combiner->by_itself && rule->mixing == DL_MIX_NONE && !rule->rescale;
+    if (rule->combiner->elements && rule->rescale) return DL_CUT_NO;
+    const bool alone = rule->combiner->by_itself && rule->mixing == DL_MIX_NONE;
+    return alone ? DL_CUT_ALONE : DL_CUT_MEASURED;
+}
+
+/* There are too few for the rule: then what is combined says so. */
+static void plan_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch)
+{
+    (void)!dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members);
+}
+
+size_t dl_outer_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice)
+{
+    plan_measures(args, scratch);
+    return dl_step_n_measures(args, scratch, slice);
+}
+
+diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
+                               const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                               dl_pool *pool)
+{
+    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    DL_TRY(dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members));
+    dl_step_measure_slice(out, args, in, scratch, pool);
+    return DILOCO_OK;
 }
 
 /* G is there: nothing is measured of the members but what they come to. */
@@ -616,10 +643,9 @@ static void plan_nothing(step *s)
 const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *scratch,
                             dl_pool *pool)
 {
-    const dl_fragment_shape *shape = &args->manifest->fragments[args->fragment];
     DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
     dl_combine_plan_measure(&scratch->plan, args->n_members);
-    dl_step_measure(args, NULL, scratch, shape->n_trained + shape->n_averaged, pool);
+    dl_step_measure(args, NULL, scratch, pool);
     return dl_combine_plan_measured(&scratch->plan);
 }
 

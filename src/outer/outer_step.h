@@ -76,10 +76,12 @@ typedef struct dl_outer_step_args {
     const dl_combined *combined; /* NULL: the members are combined on the way */
     size_t n_members;
     const dl_contribution_data *members;
-    const float *weight; /* [n_members] */
-    const uint64_t *raw; /* [n_members], for integers and booleans */
-    size_t first, count; /* of dl_outer_combine: these elements alone, first a multiple of
-                          * DL_BLOCK, and the rest where it is 0; count 0: all */
+    const float *weight;    /* [n_members] */
+    const uint64_t *raw;    /* [n_members], for integers and booleans */
+    size_t first, count;    /* of dl_outer_combine: these elements alone, first a multiple of
+                             * DL_BLOCK, and the rest where it is 0; count 0: all */
+    const double *measured; /* … of all slices of form (cut.h), one behind the other, what
+                             * dl_outer_measure gave; NULL: measured here, or nothing is */
 
     const dl_local_tensor *local; /* NULL: adopt nothing */
     size_t n_local;
@@ -126,8 +128,19 @@ DL_MUST_CHECK diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragm
                                           dl_outer_step_facts *facts, dl_outer_scratch *scratch,
                                           dl_pool *pool);
 
-/* Can a part of the elements be combined by itself? Not where the rule measures the members. */
-bool dl_outer_can_cut(const dl_combine_rule *rule);
+/* Can a part of the elements be combined by itself? ALONE: without knowing of the others.
+ * MEASURED: once all parts are measured. NO: what the rule gives is measured too. */
+typedef enum dl_cutting { DL_CUT_NO, DL_CUT_ALONE, DL_CUT_MEASURED } dl_cutting;
+dl_cutting dl_outer_cutting(const dl_combine_rule *rule);
+
+/* What the rule wants to know of the members, of one slice: each one's norm2, which args->members
+ * have of the slice, and its dot products. args: members, form, fragment and first and count, which
+ * are the slice's. As many numbers as dl_outer_n_measures says of it, which is a function of the
+ * rule, the form and n_members. DILOCO_ENUMERIC: the rule refuses so few members. */
+size_t dl_outer_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
+DL_MUST_CHECK diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
+                                             const dl_outer_step_args *args,
+                                             dl_outer_scratch *scratch, dl_pool *pool);
 
 /* The first half of it: what the members come to, or a part of that (args.count), whose facts are
  * of nothing but that. A step with args.combined set to that gives the

@@ -58,6 +58,7 @@ static void open_world_of(world *w, const diloco_tensor *tensors, size_t n, cons
     CHECK_OK(dl_config_set(&config, "combiner", rule->combiner->name, "test"));
     CHECK_OK(dl_config_set(&config, "server.diloco.outer_optimizer", outer, "test"));
     CHECK_OK(dl_codec_form_init(&w->form, &config, &w->manifest, 0));
+    w->form.slices = dl_cut_count(w->form.n, rule->most_slices);
     w->shape = w->manifest.fragments[0];
     w->n_f32 = w->shape.n_trained + w->shape.n_averaged;
     w->args = (dl_outer_step_args){.manifest = &w->manifest,
@@ -519,7 +520,8 @@ static dl_combine_rule rule_of(const char *combiner, dl_mixing mixing)
                             .trim = 200000000,
                             .byzantine = 1,
                             .clip_radius = 1,
-                            .bucket_size = 1};
+                            .bucket_size = 1,
+                            .most_slices = 5};
     CHECK(rule.combiner);
     return rule;
 }
@@ -558,6 +560,50 @@ static void check_in_two_halves(world *w, dl_hash want, const dl_outer_step_fact
     free(parts.g);
 }
 
+static void look_at_slice(world *w, size_t i)
+{
+    size_t end;
+    dl_cut_range(&w->args.first, &end, w->n_f32, w->form.slices, i);
+    w->args.count = end - w->args.first;
+    for (size_t m = 0; m < w->args.n_members; m++)
+        CHECK_OK(dl_codec_check_part(&w->form, w->members[m].payload, INFINITY, w->args.first,
+                                     w->args.count, &w->members[m].norm2));
+}
+
+/* What each makes of a slice, from what each has measured of one, is what one makes of all. */
+static void check_in_slices(world *w, dl_hash want)
+{
+    dl_combined parts = {.g = calloc(w->n_f32, sizeof(float))};
+    double norm2[MAX_MEMBERS], *measured = NULL, *at;
+    size_t n = 0;
+    for (size_t m = 0; m < w->args.n_members; m++)
+        norm2[m] = w->members[m].norm2;
+    for (size_t i = 0; i < w->form.slices; i++)
+        n += dl_outer_n_measures(&w->args, w->scratch, i);
+    at = measured = calloc(n, sizeof *measured);
+    for (size_t i = 0; i < w->form.slices; i++) {
+        look_at_slice(w, i);
+        CHECK_OK(dl_outer_measure(at, &w->in, &w->args, w->scratch, w->pool));
+        at += dl_outer_n_measures(&w->args, w->scratch, i);
+    }
+    CHECK_INT(n, at - measured);
+    w->args.measured = measured;
+    for (size_t i = 0; i < w->form.slices; i++) {
+        look_at_slice(w, i);
+        CHECK_OK(dl_outer_combine(&parts, &w->in, &w->args, &w->facts, w->scratch, w->pool));
+    }
+    w->args.measured = NULL;
+    w->args.first = w->args.count = 0;
+    w->args.combined = &parts;
+    CHECK_OK(step(w, &w->out));
+    w->args.combined = NULL;
+    CHECK_BYTES(want.bytes, w->out.digest.bytes, sizeof want.bytes);
+    for (size_t m = 0; m < w->args.n_members; m++)
+        w->members[m].norm2 = norm2[m];
+    free(parts.g);
+    free(measured);
+}
+
 static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *plain)
 {
     dl_outer_step_facts facts = {.combiner = NULL};
@@ -576,6 +622,7 @@ static void check_rule(const dl_combine_rule *rule, const dl_outer_step_facts *p
         }
         dl_isa_use(chosen);
         check_in_two_halves(&w, want, &facts);
+        check_in_slices(&w, want);
         dl_hash digest = dl_state_digest(&w.out, w.shape, w.args.outer, w.pool);
         CHECK_BYTES(want.bytes, digest.bytes, sizeof want.bytes);
         close_world(&w);

@@ -39,7 +39,7 @@ static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches
     bool mixes = s->rule.mixing != DL_MIX_NONE, elements = combiner->elements != NULL;
     size_t n = s->max_members, n_parts = 0, square;
     if (mixes || combiner->measure || s->rule.checked)
-        n_parts = n_f32 / DL_LEAF_FLOATS + 1 + most_stretches;
+        n_parts = n_f32 / DL_LEAF_FLOATS + 1 + most_stretches + s->rule.most_slices;
     if (!dl_size_mul(&square, n + 1, n + 1)) square = SIZE_MAX;
     if (!dl_size_mul(&n_parts, n_parts, square)) n_parts = SIZE_MAX;
     for (int t = 0; t < s->n_threads; t++) {

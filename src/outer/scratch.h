@@ -62,6 +62,12 @@ void dl_step_spread(double *norm2, const float *const *g, const float *const *we
 /* The dot products that scratch->plan wants, into plan.gram: one walk over memory; `in` has the
  * previous update. */
 void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in,
-                     dl_outer_scratch *scratch, size_t n_f32, dl_pool *pool);
+                     dl_outer_scratch *scratch, dl_pool *pool);
+/* The same by slices (outer_step.h): what args->first and count add to it, so many numbers; and
+ * scratch->norm2 and plan.gram from args->measured, those of all slices. */
+size_t dl_step_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
+void dl_step_measure_slice(double *out, const dl_outer_step_args *args, const dl_fragment_state *in,
+                           dl_outer_scratch *scratch, dl_pool *pool);
+void dl_step_take_measured(const dl_outer_step_args *args, dl_outer_scratch *scratch);
 
 #endif

@@ -12,6 +12,7 @@
 #include "run/entry.h"
 
 #include "run/fields.h"
+#include "tensor/cut.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -202,12 +202,12 @@ static diloco_status take_memory(dl_exec *x)
     if (x->a.probe) DL_TRY(make_probing(x));
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
     if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
-    if (x->way == DL_WAY_SHARDED) DL_TRY(dl_exec_prepare_slices(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     DL_TRY(dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
                                    dl_pool_size(x->a.pool)));
-    return dl_outer_scratch_reserve(x->scratch, &x->a.run->manifest, outer);
+    DL_TRY(dl_outer_scratch_reserve(x->scratch, &x->a.run->manifest, outer));
+    return x->way == DL_WAY_SHARDED ? dl_exec_prepare_slices(x) : DILOCO_OK;
 }
 
 diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
@@ -244,6 +244,7 @@ void dl_exec_destroy(dl_exec *x)
     free(x->forms);
     free(x->plain);
     free(x->slices);
+    free(x->measures);
     dl_slot_destroy(x->combined_slot);
     dl_slot_destroy(x->serving);
     dl_fetchers_destroy(x);

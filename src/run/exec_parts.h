@@ -39,6 +39,13 @@ typedef struct dl_served {
     dl_life planner;
 } dl_served;
 
+/* Which slice of a plan's members the slots hold; a FETCH puts something else there. */
+typedef struct dl_sliced {
+    bool there;
+    dl_served plan;
+    size_t slice;
+} dl_sliced;
+
 struct dl_exec {
     dl_exec_args a;
     dl_state state;
@@ -88,6 +95,9 @@ struct dl_exec {
     dl_gathered gathered;
     dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
     size_t n_served;
+    double *measures;   /* measured.c: of the slices of a plan; NULL: the rule measures nothing */
+    dl_served measured; /* of this plan ours are put */
+    dl_sliced sliced;
     dl_slot *serving; /* what is combined for others; NULL: nothing yet */
 
     size_t n_slots;

@@ -322,6 +322,7 @@ static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
     dl_fetchers *f = x->fetchers;
     const dl_time began = dl_clock_now();
     f->until = until;
+    x->sliced.there = false;
     for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
         DL_TRY(make_ready(x, &f->at[i]));
     DL_TRY(prepare(x, &f->at[0], ask, until));

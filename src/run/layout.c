@@ -198,6 +198,15 @@ void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_li
     snprintf(out + len, sizeof(dl_key) - len, "=%s", text);
 }
 
+void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner)
+{
+    char from[DL_LIFE_TEXT], to[DL_LIFE_TEXT];
+    dl_life_text(from, owner);
+    dl_life_text(to, planner);
+    put(out, "x/%010llu/measured/%04zu/%s=%s", (unsigned long long)entry, slice, from, to);
+}
+
 void dl_key_combined_of(dl_key out, uint64_t entry)
 {
     put(out, "x/%010llu/", (unsigned long long)entry);

@@ -11,7 +11,6 @@
 enum { DL_FORMAT_VERSION = 1 }; /* of everything in a run */
 
 enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
-enum { DL_SLICES_MAX = 64 }; /* of a fragment (slices.h) */
 
 typedef char dl_key[DL_KEY_MAX + 1];
 
@@ -49,6 +48,9 @@ void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner);
 void dl_key_combined_of(dl_key out, uint64_t entry); /* x/0000000012/ */
 void dl_key_plans(dl_key out, uint64_t entry);       /* x/0000000012/plan/ */
 void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner);
+/* What its owner has measured of it before, x/0000000012/measured/0003/r1.0000=r0.0000 */
+void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
                            const dl_life *planner);
 void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file);
 /* snap/0000000012/r0.0000/<file> */

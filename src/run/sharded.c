@@ -2,15 +2,16 @@
  *
  *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
  *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
- *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
- *     planner    reads all of x/<e>/, steps, and creates log/<e>, which names their digest
- *     everybody  reads log/<e> and all of x/<e>/, and steps
+ *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/; under a
+ * rule that measures members once all slices are measured (measured.c) planner    reads all of
+ * x/<e>/, steps, and creates log/<e>, which names their digest everybody  reads log/<e> and all of
+ * x/<e>/, and steps
  *
  * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
  * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
  * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
  * nothing comes, reads all of the contributions and judges them itself. */
-#include "run/exec_parts.h"
+#include "run/service.h"
 
 #include "base/log.h"
 
@@ -32,7 +33,7 @@ diloco_status dl_exec_prepare_slices(dl_exec *x)
     if (!x->slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < n; f++)
         x->slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
-    return DILOCO_OK;
+    return dl_measures_prepare(x);
 }
 
 /* ---- an own contribution ------------------------------------------------------------------ */
@@ -85,17 +86,8 @@ diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask, unsigned char *d
 
 /* ---- a slice for all ---------------------------------------------------------------------- */
 
-typedef struct service {
-    dl_exec *x;
-    const dl_entry *plan;
-    const dl_life *planner, *owner;
-    dl_slicing s;
-    size_t slice;
-    dl_time until;
-} service;
-
 /* The table that an entry's member names by its body; who plans has checked the header. */
-static diloco_status read_table(dl_hash *table, const service *v, dl_store *store,
+static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *store,
                                 const dl_member *member)
 {
     const size_t len = v->s.n * sizeof *table;
@@ -113,10 +105,15 @@ static diloco_status read_table(dl_hash *table, const service *v, dl_store *stor
     return status;
 }
 
+static bool is_plan(const dl_served *served, const dl_service *v)
+{
+    return served->entry == v->plan->entry && dl_life_equal(&served->planner, v->planner);
+}
+
 /* The slice of member m, into slot m. */
 static diloco_status read_member(void *context, dl_store *store, size_t m)
 {
-    const service *v = context;
+    const dl_service *v = context;
     const dl_member *member = &v->plan->members[m];
     dl_hash table[DL_SLICES_MAX], got;
     dl_slice_part parts[DL_SLICE_SPANS];
@@ -130,11 +127,11 @@ static diloco_status read_member(void *context, dl_store *store, size_t m)
     DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
     dl_slice_floats(&first, &count, &v->s, v->slice);
     v->x->held[m] = dl_slices_data(&v->s, base);
-    v->x->held[m].norm2 = 0;
-    return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count);
+    return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count,
+                               &v->x->held[m].norm2);
 }
 
-static diloco_status check_booleans(const service *v)
+static diloco_status check_booleans(const dl_service *v)
 {
     for (size_t m = 0; v->slice == 0 && m < v->plan->n_members; m++)
         for (size_t i = 0; i < v->s.shape.n_booleans; i++)
@@ -144,22 +141,40 @@ static diloco_status check_booleans(const service *v)
     return DILOCO_OK;
 }
 
-static diloco_status combine_slice(const service *v, dl_combined *parts)
+diloco_status dl_service_read(dl_service *v)
 {
-    dl_exec *x = v->x;
+    dl_sliced *held = &v->x->sliced;
+    if (held->there && held->slice == v->slice && is_plan(&held->plan, v)) return DILOCO_OK;
+    held->there = false;
+    DL_TRY(dl_fetchers_run(v->x, v->plan->n_members, read_member, v));
+    DL_TRY(check_booleans(v));
+    *held = (dl_sliced){true, {v->plan->entry, *v->planner}, v->slice};
+    return DILOCO_OK;
+}
+
+dl_outer_step_args dl_service_args(const dl_service *v)
+{
     size_t slots[DL_MAX_MEMBERS];
-    dl_outer_step_facts facts;
     for (size_t m = 0; m < v->plan->n_members; m++)
         slots[m] = m;
     const dl_ask ask = {
         .kind = DL_ASK_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
-    dl_outer_step_args args = dl_exec_step_args(x, &ask);
+    dl_outer_step_args args = dl_exec_step_args(v->x, &ask);
     dl_slice_floats(&args.first, &args.count, &v->s, v->slice);
-    return dl_outer_combine(parts, &x->state.now[ask.fragment], &args, &facts, x->scratch,
+    return args;
+}
+
+static diloco_status combine_slice(const dl_service *v, dl_combined *parts)
+{
+    dl_exec *x = v->x;
+    dl_outer_step_facts facts;
+    dl_outer_step_args args = dl_service_args(v);
+    args.measured = x->measures;
+    return dl_outer_combine(parts, &x->state.now[v->plan->fragment], &args, &facts, x->scratch,
                             x->a.pool);
 }
 
-static diloco_status put_combined_slice(const service *v, const dl_combined *combined)
+static diloco_status put_combined_slice(const dl_service *v, const dl_combined *combined)
 {
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS + 1];
@@ -173,32 +188,65 @@ static diloco_status put_combined_slice(const service *v, const dl_combined *com
     return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
 }
 
-static diloco_status serve_slice(service *v)
+static diloco_status serve_slice(dl_service *v)
 {
     dl_exec *x = v->x;
     DL_TRY(dl_exec_make_combined_slot(x, &x->serving));
     dl_combined parts = dl_exec_combined_parts(x, x->serving, v->plan->fragment);
-    DL_TRY(dl_fetchers_run(x, v->plan->n_members, read_member, v));
-    DL_TRY(check_booleans(v));
+    DL_TRY(dl_service_read(v));
     DL_TRY(combine_slice(v, &parts));
     return put_combined_slice(v, &parts);
 }
 
-/* The slices of a plan that are ours. */
+/* What is to be done with each slice of the plan that is ours. */
+static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
+{
+    for (v->slice = 0; v->slice < v->s.n; v->slice++) {
+        const size_t owner = dl_slice_owner(v->slice, v->plan->entry, v->plan->n_members);
+        v->owner = &v->plan->members[owner].life; /* of a former life of ours, too */
+        if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status count_own(dl_service *v)
+{
+    v->n_own++;
+    return DILOCO_OK;
+}
+
+/* Ours are measured, once; and all? */
+static diloco_status measure(bool *all, dl_service *v)
+{
+    dl_exec *x = v->x;
+    DL_TRY(each_own(v, count_own));
+    if (!v->n_own) return DILOCO_OK;
+    if (!is_plan(&x->measured, v)) DL_TRY(each_own(v, dl_measures_put));
+    x->measured = (dl_served){v->plan->entry, *v->planner};
+    return dl_measures_gather(all, v);
+}
+
+static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    x->served[x->n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
+}
+
+/* The slices of a plan that are ours. Where they are measured first, what others own has to be,
+ * too: until then this plan is looked at again. */
 static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *planner, dl_time until)
 {
-    service v = {.x = x,
-                 .plan = plan,
-                 .planner = planner,
-                 .s = dl_exec_slicing(x, plan->fragment),
-                 .until = until};
+    bool all = true;
+    dl_service v = {.x = x,
+                    .plan = plan,
+                    .planner = planner,
+                    .s = dl_exec_slicing(x, plan->fragment),
+                    .until = until};
     for (size_t m = 0; m < plan->n_members; m++)
         DL_TRY(dl_exec_make_slot(x, m));
-    for (; v.slice < v.s.n; v.slice++) {
-        const size_t owner = dl_slice_owner(v.slice, plan->entry, plan->n_members);
-        v.owner = &plan->members[owner].life; /* of a former life of ours, too */
-        if (!strcmp(v.owner->replica, x->a.self.replica)) DL_TRY(serve_slice(&v));
-    }
+    if (x->measures) DL_TRY(measure(&all, &v));
+    if (!all) return DILOCO_OK;
+    DL_TRY(each_own(&v, serve_slice));
+    note_served(x, plan->entry, planner);
     return DILOCO_OK;
 }
 
@@ -238,7 +286,7 @@ static diloco_status found_plan(void *context, const char *key, size_t len)
     dl_life planner;
     (void)len;
     if (!dl_key_parse_plan(&entry, &planner, key) || entry != p->entry ||
-        dl_life_equal(&planner, &p->x->a.self) || was_served(p->x, entry, &planner))
+        was_served(p->x, entry, &planner))
         return DILOCO_OK;
     if (p->n < DL_SERVED_MAX) p->at[p->n++] = planner;
     return DILOCO_OK;
@@ -278,10 +326,10 @@ diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event, dl_t
         if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
         if (!status) status = serve(x, &x->entry, &p.at[i], until);
         if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
-        if (status)
-            dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
-                   (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());
-        x->served[x->n_served++ % DL_SERVED_MAX] = (dl_served){ask->entry, p.at[i]};
+        if (!status) continue;
+        dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
+               (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());
+        note_served(x, ask->entry, &p.at[i]);
     }
     return DILOCO_OK;
 }

@@ -60,7 +60,8 @@ TEST(a_slice_has_all_bytes_that_its_elements_are_decoded_from)
                 CHECK_INT(behind, first);
                 CHECK_INT(0, first % DL_BLOCK);
                 behind = first + count;
-                CHECK_OK(dl_codec_check_part(&form, part, 1e9f, first, count));
+                double norm2;
+                CHECK_OK(dl_codec_check_part(&form, part, 1e9f, first, count, &norm2));
                 for (size_t at = first; at < behind; at += DL_BLOCK) {
                     const size_t m = dl_size_min(DL_BLOCK, behind - at);
                     form.codec->decode(&form, want, payload, len, at, m);
@@ -230,6 +231,33 @@ TEST(p19_and_with_any_rule_that_goes_element_by_element)
     check_same(4, "overlap", overlap);
 }
 
+TEST(p19_and_with_any_rule_that_measures_whole_members)
+{
+    static const char *const rules[][2] = {
+        {"krum", "none"},          {"multi_krum", "none"},  {"geometric_median", "none"},
+        {"centered_clip", "none"}, {"rda", "none"},         {"clipped_mean", "none"},
+        {"median", "nnm"},         {"median", "bucketing"}, {"geometric_median", "nnm"}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const char *const settings[][2] = {{"server.diloco.combiner", rules[i][0]},
+                                           {"server.diloco.pre_aggregation", rules[i][1]},
+                                           {"run.min_replicas", "5"},
+                                           {"trainer.rounds", "2"},
+                                           {NULL, NULL}};
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", rules[i][0], rules[i][1]);
+        check_same(5, name, settings);
+    }
+    static const char *const bulyan[][2] = {
+        {"server.diloco.combiner", "bulyan"}, {"run.min_replicas", "7"}, {NULL, NULL}};
+    static const char *const rescaled[][2] = {{"server.diloco.combiner", "krum"},
+                                              {"server.diloco.rescale", "median_norm"},
+                                              {"server.diloco.codec", "int4"},
+                                              {"run.min_replicas", "5"},
+                                              {NULL, NULL}};
+    check_same(7, "bulyan", bulyan);
+    check_same(5, "rescaled", rescaled);
+}
+
 /* ---- what is moved ----------------------------------------------------------------------- */
 
 TEST(p19_what_each_replica_writes_and_reads_is_what_the_formulas_say)
@@ -339,6 +367,7 @@ TEST(p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_e
 TEST_MAIN(a_slice_has_all_bytes_that_its_elements_are_decoded_from,
           p19_every_entry_has_the_bits_of_an_allgather_with_any_codec_that_can_be_cut,
           p19_and_with_2_to_8_members, p19_and_with_any_rule_that_goes_element_by_element,
+          p19_and_with_any_rule_that_measures_whole_members,
           p19_what_each_replica_writes_and_reads_is_what_the_formulas_say,
           p19_an_owner_that_is_killed_delays_the_run_and_nothing_else,
           p19_a_slice_for_all_that_is_damaged_is_combined_again_from_the_members,

@@ -16,17 +16,14 @@ static size_t discrete_bytes(dl_fragment_shape shape)
 
 dl_slicing dl_slicing_of(const dl_codec_form *form, dl_fragment_shape shape, size_t n_replicas)
 {
-    const size_t blocks = (form->n + DL_BLOCK - 1) / DL_BLOCK;
-    const size_t most = dl_size_min(n_replicas, DL_SLICES_MAX);
-    return (dl_slicing){form, shape, dl_size_max(1, dl_size_min(blocks, most))};
+    return (dl_slicing){form, shape, dl_cut_count(form->n, n_replicas)};
 }
 
 void dl_slice_floats(size_t *first, size_t *count, const dl_slicing *s, size_t i)
 {
-    const size_t blocks = (s->form->n + DL_BLOCK - 1) / DL_BLOCK;
-    const size_t from = blocks * i / s->n * DL_BLOCK, to = blocks * (i + 1) / s->n * DL_BLOCK;
-    *first = from;
-    *count = dl_size_min(to, s->form->n) - from;
+    size_t end;
+    dl_cut_range(first, &end, s->form->n, s->n, i);
+    *count = end - *first;
 }
 
 size_t dl_slice_owner(size_t i, uint64_t entry, size_t n_members)

@@ -33,11 +33,13 @@ diloco_status dl_way_can_shard(const dl_config *config)
     dl_combine_rule rule;
     const dl_codec *codec = dl_codec_of(config);
     DL_TRY(dl_combine_rule_of(&rule, config));
-    if (!dl_outer_can_cut(&rule))
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.exchange = \"sharded\" combines slices by themselves, and "
-                       "combiner %s%s measures whole contributions: choose leader or allgather",
-                       config->combiner, rule.combiner->by_itself ? " as it is set" : "");
+    if (dl_outer_cutting(&rule) == DL_CUT_NO)
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "server.diloco.exchange = \"sharded\" combines slices by themselves, and "
+            "server.diloco.rescale = \"%s\" under combiner %s measures what they come to "
+            "together: choose leader or allgather, or leave rescale \"none\"",
+            config->rescale, config->combiner);
     if (dl_judge_is_on(config))
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" lets nobody read whole contributions, "

@@ -13,9 +13,10 @@
  *     sharded     N S + F      N S + N F       S + F/N      S + F
  *
  * Everybody reads its own contribution back (P8), and what it has combined. A leader costs a
- * further put and get, one behind the other; shards two. Only what can be combined by pieces can be
- * sharded: by a codec whose payloads can be cut, unpacked, and a combiner that measures nothing of
- * the members (mean, median, trimmed_mean, without pre-aggregation and rescaling). */
+ * further put and get, one behind the other; shards two, and four where the combiner measures whole
+ * members: then owners first tell each other what these measure over their slices (measured.c).
+ * Only what can be combined by pieces can be sharded: by a codec whose payloads can be cut,
+ * unpacked, and not a combiner that sorts elements where its result is rescaled. */
 #ifndef DL_RUN_WAY_H
 #define DL_RUN_WAY_H
 

@@ -1,0 +1,28 @@
+/* cut.h - an array of floats in slices of whole blocks, as evenly as that goes: what each member of
+ * an entry combines for all (PROTOCOL P19), and what sums of members are taken over before they are
+ * added (B3). So who sums a slice and who sums it all come to the same bits. */
+#ifndef DL_TENSOR_CUT_H
+#define DL_TENSOR_CUT_H
+
+#include "base/size.h"
+#include "tensor/kernels.h"
+
+enum { DL_SLICES_MAX = 64 };
+
+/* As many slices as there are replicas, but none without a block, and one at least. */
+static inline size_t dl_cut_count(size_t n_floats, size_t n_replicas)
+{
+    const size_t blocks = (n_floats + DL_BLOCK - 1) / DL_BLOCK;
+    return dl_size_max(1, dl_size_min(blocks, dl_size_min(n_replicas, DL_SLICES_MAX)));
+}
+
+/* Slice i of n_slices: elements [*first, *end). */
+static inline void dl_cut_range(size_t *first, size_t *end, size_t n_floats, size_t n_slices,
+                                size_t i)
+{
+    const size_t blocks = (n_floats + DL_BLOCK - 1) / DL_BLOCK;
+    *first = blocks * i / n_slices * DL_BLOCK;
+    *end = dl_size_min(blocks * (i + 1) / n_slices * DL_BLOCK, n_floats);
+}
+
+#endif
