@@ -2,6 +2,7 @@
  * library's does gives the same bits; it is called when it should be; who lacks it is refused by
  * name, and so is what cannot be. */
 #include "toy_run.h"
+#include "user_store.h"
 
 #include <stdatomic.h>
 
@@ -225,6 +226,113 @@ TEST(a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are)
     diloco_run_close(all[0].run);
 }
 
+/* ---- more than one vector of parameters ----------------------------------------------------- */
+
+enum { BUFFER = 5000 }; /* more than a block */
+
+typedef struct extras {
+    float mean[BUFFER];
+    int64_t counts[3];
+    bool flags[2];
+} extras;
+
+static diloco_status register_extras(toy *t, diloco_run *run)
+{
+    extras *e = t->user;
+    const diloco_tensor all[] = {
+        {"mean", e->mean, DILOCO_F32, DILOCO_BUFFER, 1, {BUFFER}, 0},
+        {"counts", e->counts, DILOCO_I64, DILOCO_BUFFER, 1, {3}, 0},
+        {"flags", e->flags, DILOCO_BOOL, DILOCO_BUFFER, 1, {2}, 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        DL_TRY(diloco_run_tensor(run, &all[i]));
+    return DILOCO_OK;
+}
+
+static double step_all(toy *t, const diloco_run_info *now)
+{
+    extras *e = t->user;
+    for (size_t i = 0; i < BUFFER; i++)
+        e->mean[i] += (float)(i % 7) * (1 + (float)now->shard);
+    e->counts[now->step % 3] += 1 + now->shard;
+    e->flags[now->step % 2] = now->shard == 1;
+    return toy_step(t, now);
+}
+
+static void live_with_extras(toy *all, extras *rest, const char *store,
+                             const diloco_user_parts *parts)
+{
+    crew_of(all, store);
+    toy_set_all(all, CREW, "server.diloco.combiner", "centered_clip"); /* keeps the last update */
+    toy_set_all(all, CREW, "run.threads", "2");
+    give(all, parts);
+    memset(rest, 0, CREW * sizeof *rest);
+    for (int i = 0; i < CREW; i++) {
+        all[i].user = &rest[i];
+        all[i].prepare = register_extras;
+        all[i].step = step_all;
+    }
+    live(all);
+}
+
+TEST(what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever)
+{
+    static extras ours[CREW], theirs[CREW];
+    toy a[CREW], b[CREW];
+    calls c = {.n = 0};
+    const diloco_user_outer outer = my_nesterov(&c);
+    live_with_extras(a, ours, "mem://extras-ours", &(diloco_user_parts){.outer = NULL});
+    live_with_extras(b, theirs, "mem://extras-theirs", &(diloco_user_parts){.outer = &outer});
+    CHECK(atomic_load(&c.n) >= ROUNDS);
+    CHECK(ours[0].mean[1] != 0 && ours[0].counts[0] != 0);
+    for (int i = 0; i < CREW; i++) {
+        CHECK(!memcmp(a[i].w, b[i].w, sizeof a[i].w));
+        CHECK(!memcmp(&ours[i], &theirs[i], sizeof ours[i]));
+    }
+}
+
+/* ---- a store of its own -------------------------------------------------------------------- */
+
+TEST(a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known)
+{
+    const diloco_user_store s = user_store();
+    diloco_verify_report report;
+    dl_store *kept;
+    toy plain[CREW], all[CREW];
+    crew_of(plain, "mem://as-ever");
+    live(plain);
+
+    CHECK_OK(dl_store_open(&kept, "mem://user.a", true)); /* which lasts as long as this */
+    toy_crew(all, CREW, "user://mine/a", "none");
+    toy_set_all(all, CREW, "run.min_replicas", "3");
+    give(all, &(diloco_user_parts){.store = &s});
+    live(all);
+    CHECK(!memcmp(plain[0].theta, all[0].theta, sizeof plain[0].theta));
+
+    CHECK_STATUS(DILOCO_EREFUSED, diloco_verify(&report, "user://mine/a", 1, NULL, NULL));
+    CHECK_CONTAINS("user://mine/a is a store of its caller's own", diloco_error_text());
+    CHECK_OK(toy_open(&all[0]));
+    CHECK_OK(diloco_verify(&report, "user://mine/a", 1, NULL, NULL));
+    CHECK(report.complete);
+    diloco_run_close(all[0].run);
+    CHECK_INT(0, atomic_load(&user_store_handles));
+    dl_store_close(kept);
+}
+
+TEST(a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it)
+{
+    const diloco_user_store s = user_store();
+    diloco_config *config = diloco_config_create();
+    diloco_run *run;
+    CHECK_OK(diloco_run_open_with(&run, config, "r0", &(diloco_user_parts){.store = &s}));
+    diloco_run_close(run);
+    CHECK_OK(diloco_config_set(config, "run.store", "user://minebut/a", NULL));
+    CHECK_STATUS(DILOCO_EINVAL,
+                 diloco_run_open_with(&run, config, "r0", &(diloco_user_parts){.store = &s}));
+    CHECK_CONTAINS("which is user://mine or a place in it", diloco_error_text());
+    diloco_config_destroy(config);
+}
+
 /* ---- how often ---------------------------------------------------------------------------- */
 
 /* One replica proposes every entry, so none is proposed in vain. */
@@ -414,6 +522,9 @@ TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov
           a_caller_s_combiner_that_is_one_of_ours_gives_its_bits,
           a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32,
           a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are,
+          what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever,
+          a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known,
+          a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it,
           lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment,
           an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
           any_other_failure_of_an_outer_optimizer_ends_the_step_with_it,

@@ -1,103 +1,9 @@
 /* user_test.c - stores of the caller's own: the suite over one that has its objects in memory, and
  * what is believed of one that misbehaves. */
 #include "check.h"
-#include "store/kind.h"
 #include "store/user.h"
 #include "store_suite.h"
-
-#include <stdatomic.h>
-
-/* ---- a store in terms of the public interface, whose objects mem:// has */
-
-static atomic_int n_open;
-
-static diloco_status my_open(void *user, void **handle, const char *place, bool create)
-{
-    char url[128];
-    dl_store *inner;
-    CHECK_STR("me", user);
-    snprintf(url, sizeof url, "mem://user.%s", place);
-    DL_TRY(dl_store_open(&inner, url, create));
-    atomic_fetch_add(&n_open, 1);
-    *handle = inner;
-    return DILOCO_OK;
-}
-
-static void my_close(void *user, void *handle)
-{
-    (void)user;
-    atomic_fetch_sub(&n_open, 1);
-    dl_store_close(handle);
-}
-
-static dl_time until(double timeout_s)
-{
-    return isinf(timeout_s) ? DL_NEVER
-                            : dl_time_after(dl_clock_now(), dl_time_from_seconds(timeout_s));
-}
-
-static diloco_status my_create(void *user, void *handle, const char *key,
-                               const diloco_user_bytes *parts, size_t n, bool *taken,
-                               double timeout_s)
-{
-    (void)user;
-    dl_span *spans = calloc(n + 1, sizeof *spans);
-    for (size_t i = 0; i < n; i++)
-        spans[i] = (dl_span){parts[i].data, parts[i].len};
-    const diloco_status status = dl_store_claim(handle, key, spans, n, taken, until(timeout_s));
-    free(spans);
-    return status;
-}
-
-static diloco_status my_put(void *user, void *handle, const char *key, const void *data, size_t len,
-                            double timeout_s)
-{
-    (void)user;
-    return dl_store_put(handle, key, data, len, until(timeout_s));
-}
-
-static diloco_status my_read(void *user, void *handle, const char *key,
-                             const diloco_user_reader *reader, double timeout_s)
-{
-    (void)user;
-    const dl_sink sink = {reader->context, reader->begin, reader->piece};
-    return dl_store_read(handle, key, sink, until(timeout_s));
-}
-
-static diloco_status my_list(void *user, void *handle, const char *prefix, const char *after,
-                             diloco_user_found_fn found, void *context, double timeout_s)
-{
-    (void)user;
-    return dl_store_list(handle, prefix, after, found, context, until(timeout_s));
-}
-
-static diloco_status my_remove(void *user, void *handle, const char *key, double timeout_s)
-{
-    (void)user;
-    return dl_store_delete(handle, key, until(timeout_s));
-}
-
-static void my_abort(void *user, void *handle)
-{
-    (void)user;
-    dl_store_abort(handle);
-}
-
-static diloco_user_store my_store(void)
-{
-    static char me[] = "me";
-    return (diloco_user_store){.size = sizeof(diloco_user_store),
-                               .name = "mine",
-                               .user = me,
-                               .open = my_open,
-                               .close = my_close,
-                               .create = my_create,
-                               .put = my_put,
-                               .read = my_read,
-                               .list = my_list,
-                               .remove = my_remove,
-                               .abort = my_abort};
-}
+#include "user_store.h"
 
 static void add(const diloco_user_store *s)
 {
@@ -110,7 +16,7 @@ static void add(const diloco_user_store *s)
 
 static void make_user(char url[512])
 {
-    const diloco_user_store s = my_store();
+    const diloco_user_store s = user_store();
     add(&s);
     strcpy(url, "user://mine/suite");
 }
@@ -125,7 +31,7 @@ static dl_store *open_user(const char *url)
 static void destroy_user(const char *url)
 {
     (void)url;
-    CHECK_INT(0, atomic_load(&n_open)); /* every handle that was opened is closed */
+    CHECK_INT(0, atomic_load(&user_store_handles)); /* every handle that was opened is closed */
     dl_store_drop_user("mine");
 }
 
@@ -136,7 +42,7 @@ static const store_row row_user = {"user", make_user, open_user, destroy_user, f
 TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
 {
     dl_store *store;
-    const diloco_user_store s = my_store();
+    const diloco_user_store s = user_store();
     CHECK_STATUS(DILOCO_EREFUSED, dl_store_open(&store, "user://mine", true));
     CHECK_CONTAINS("user://mine is a store of its caller's own", diloco_error_text());
     add(&s);
@@ -153,7 +59,7 @@ TEST(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it)
 TEST(places_of_one_store_are_told_apart)
 {
     dl_store *a, *b;
-    const diloco_user_store s = my_store();
+    const diloco_user_store s = user_store();
     add(&s);
     CHECK_OK(dl_store_open(&a, "user://mine/a", true));
     CHECK_OK(dl_store_open(&b, "user://mine/b", true));
@@ -172,13 +78,13 @@ TEST(a_store_that_cannot_be_one_is_refused_by_name)
     char name[DL_STORE_USER_NAME];
     static const char *const bad[] = {
         NULL, "", "a/b", ".hidden", "a b", "a=b", "twenty-seven-letters-long.x"};
-    diloco_user_store s = my_store(), other = s;
+    diloco_user_store s = user_store(), other = s;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         s.name = bad[i];
         CHECK_STATUS(DILOCO_EINVAL, dl_store_add_user(name, &s));
         CHECK_STR("", name);
     }
-    s = my_store();
+    s = user_store();
     s.list = NULL;
     CHECK_STATUS(DILOCO_EINVAL, dl_store_add_user(name, &s));
     CHECK_CONTAINS("store mine needs open, close", diloco_error_text());
@@ -223,7 +129,7 @@ TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
                 {"short", DILOCO_EPROTO, "ended after 1 of 2 bytes"},
                 {"long", DILOCO_EPROTO, "longer than the 2 bytes announced"},
                 {"odd", DILOCO_EIO, "odd in user://mine: its read says"}};
-    diloco_user_store s = my_store();
+    diloco_user_store s = user_store();
     dl_store *store;
     dl_buf out;
     s.read = read_wrong;
