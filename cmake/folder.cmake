@@ -9,7 +9,7 @@ function(dl_folder name)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.c$")
   list(FILTER sources EXCLUDE REGEX "_test\\.c$")
-  if(NOT sources)
+  if(NOT sources OR (sources MATCHES "\\.cc" AND NOT CMAKE_CXX_COMPILER))
     return()
   endif()
 

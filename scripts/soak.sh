@@ -9,8 +9,9 @@ began=$(date +%s)
 
 step() { printf '\n== %s\n' "$*"; }
 
-step "a build without network stores"
+step "a build without network stores, and one without C++"
 sh tests/offline_test.sh "$build/offline"
+sh tests/c_only_test.sh "$build/c_only"
 step "the whole matrix"
 "$build/tests/matrix_test" --all
 step "a covering set of it, trained"
