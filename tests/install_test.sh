@@ -1,6 +1,6 @@
 #!/bin/sh
 # install_test.sh BUILD_FOLDER - what is installed can be used by a project that knows nothing of
-# ours: through pkg-config and through CMake, shared and static, after the whole was moved.
+# ours (LIB-1): through pkg-config and through CMake, shared and static, after the whole was moved.
 set -eu
 
 build=$(cd "$1" && pwd)
@@ -99,6 +99,19 @@ if [ "$with_train" ]; then
     sed 's/.* //; s/@.*//' names train_names | sort -u >defined
     if comm -23 declared defined | grep .; then fail "no library has these names of the headers"; fi
 fi
+
+# LIB-3: neither they nor the tests need a GPU, a launcher, a tokenizer or an experiment tracker.
+for file in "$lib"/libdiloco*.so "$build"/run_run_test "$build"/train_replica_test; do
+    [ -e "$file" ] || continue
+    if ldd "$file" | grep -iE 'cuda|nccl|cudnn|libmpi|torch|python|tokenizers|wandb'; then
+        fail "$file needs that"
+    fi
+done
+
+# LIB-1, LIB-6: whose it is, and what it owes to whom.
+doc=$prefix/share/doc/diloco
+grep -q 'Apache License' "$doc/LICENSE" || fail "no licence is installed"
+grep -q 'BSD 3-clause' "$doc/design.md" || fail "nothing says what comes from BSD-3 sources"
 
 # the program, and its manual
 if [ -e "$prefix/bin/diloco" ]; then

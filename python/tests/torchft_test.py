@@ -1,6 +1,6 @@
-"""torchft_test.py - torchft's own tests of its DiLoCo class, run with ours in its place: what comes
-in torchft's wheel (torchft-nightly), with its manager and its quorum service. Skips itself where
-torchft is not installed.
+"""torchft_test.py - torchft's own tests of its DiLoCo class, run with ours in its place by one line
+(LIB-11): what comes in torchft's wheel (torchft-nightly), with its manager and its quorum service.
+Skips itself where torchft is not installed.
 
 Two of its unit tests call private methods of its fragments (_save_grads and kin) instead of
 stepping. For those `Swapped` adds them in torch's words, around our all-reduce."""

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A second machine (here: another private folder) joins by URL: settings come from the run, a
-# free name is chosen, and both end with the same state.
+# free name is chosen, and both end with the same state; who trained already goes on (LIB-24).
 . "$(dirname "$0")/lib.sh"
 
 expect_error 2 'data.train_path' sh -c 'diloco train tiny.toml --store s --quiet && diloco join s'

@@ -26,8 +26,10 @@ kill_one() { # which
 # One after the other; each is started again and the command ends as if nothing were.
 start
 wait_for has_entry cut 4
+survivor=$(children "$parent" | cut -d' ' -f2)
 kill_one 1
 wait_for has_entry cut 12
+kill -0 "$survivor" || fail "the other replica was restarted, too" # LIB-24
 kill_one 2
 ended 0
 [ "$(grep -c 'was killed by signal 9 (Killed); started again' out)" = 2 ] || fail "not said"
