@@ -67,12 +67,14 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL behind the las
  *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps, then
  *   constant; linear, cosine to min_ratio at `total`; wsd: constant, then over the last
  *   decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
- *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step).
+ *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step);
+ *   MultiStepLR, as PyTorch's: lr * gamma^(milestone_steps <= step), gamma 0.1 where it is 0.
  * DILOCO_EINVAL for an unknown name. Pure. */
 DL_MUST_CHECK diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
                                            uint64_t total, uint64_t epoch);
 const char *dl_schedule_name_at(size_t i);
-/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps; it, or a
+/* DILOCO_EINVAL: parameters.learning_rate.milestone_steps is no list of steps, or none where the
+ * schedule is of them; it, or a
  * warm-up, counts epochs, and there are no logical clients, whose data says what one is. */
 DL_MUST_CHECK diloco_status dl_schedule_check(const dl_config *config);
 

@@ -52,6 +52,10 @@ static diloco_status check_epochs(const dl_config *config)
 diloco_status dl_schedule_check(const dl_config *config)
 {
     const char *at = config->milestones;
+    if (strcmp(config->lr_scheduler, "MultiStepLR") == 0 && !*at)
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.lr_scheduler = \"MultiStepLR\" needs its milestones: set "
+                       "parameters.learning_rate.milestone_steps, as in \"1000it, 2000it\"");
     for (double step; next_milestone(&at, &step, 1) && (*at == ',' || *at == '\0');)
         continue;
     if (*at == '\0') return check_epochs(config);
@@ -87,26 +91,37 @@ static double wsd(const span *s)
     return 1 - sqrt(part(s->step, s->total - s->decay, s->total));
 }
 
+/* gamma^(milestones passed) */
+static double stairs(const dl_config *config, const span *s, uint64_t epoch, double gamma)
+{
+    double factor = 1;
+    const char *at = config->milestones;
+    for (double milestone; next_milestone(&at, &milestone, epoch);)
+        if (milestone <= s->step) factor *= gamma;
+    return factor;
+}
+
 /* Plato's, all by itself: min(1, k / warm-up) gamma^(milestones passed), so step 0 of a warm-up has
  * the learning rate 0. */
 static double lambda(const dl_config *config, const span *s, uint64_t epoch)
 {
-    double factor = 1;
-    const char *at = config->milestones;
-    for (double milestone; config->gamma > 0 && next_milestone(&at, &milestone, epoch);)
-        if (milestone <= s->step) factor *= config->gamma;
+    double factor = config->gamma > 0 ? stairs(config, s, epoch, config->gamma) : 1;
     return s->step < s->warmup ? factor * s->step / s->warmup : factor;
+}
+
+/* torch.optim.lr_scheduler.MultiStepLR, whose own gamma is 0.1; without a warm-up. */
+static double multi_step(const dl_config *config, const span *s, uint64_t epoch)
+{
+    return stairs(config, s, epoch, config->gamma > 0 ? config->gamma : 0.1);
 }
 
 static const struct {
     const char *name;
     double (*factor)(const span *s);
     double (*alone)(const dl_config *config, const span *s, uint64_t epoch); /* warm-up and all */
-} rows[] = {{"constant", constant, NULL},
-            {"linear", linear, NULL},
-            {"cosine", cosine, NULL},
-            {"wsd", wsd, NULL},
-            {"LambdaLR", NULL, lambda}};
+} rows[] = {{"constant", constant, NULL}, {"linear", linear, NULL},
+            {"cosine", cosine, NULL},     {"wsd", wsd, NULL},
+            {"LambdaLR", NULL, lambda},   {"MultiStepLR", NULL, multi_step}};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const char *dl_schedule_name_at(size_t i)
@@ -134,6 +149,7 @@ diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step,
     }
     return dl_fail(
         DILOCO_EINVAL,
-        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd or LambdaLR",
+        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, LambdaLR or "
+        "MultiStepLR",
         config->lr_scheduler);
 }

@@ -249,6 +249,14 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 
 static void warn_warmup(warning *out, const dl_config *config)
 {
+    static const char *const options[] = {"parameters.learning_rate.warmup_steps",
+                                          "parameters.learning_rate.warmup_epochs"};
+    for (size_t i = 0; i < 2 && is(config->lr_scheduler, "MultiStepLR"); i++)
+        if (by_hand(config, options[i]))
+            say(out,
+                "%s has no effect with trainer.lr_scheduler = \"MultiStepLR\": LambdaLR has it",
+                options[i]);
+    if (out->text[0]) return;
     if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
     if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
     say(out,

@@ -310,6 +310,10 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
 {
     warned("warmup", "the whole run of 8 steps", "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
+    warned("warmup", "warmup_steps has no effect with trainer.lr_scheduler = \"MultiStepLR\"",
+           "diloco",
+           CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
+                   "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
     warned("decay", "more than the run's 8 steps", "diloco",
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
     warned("rewarm", "before it is warm", "diloco",
