@@ -58,7 +58,8 @@ typedef struct diloco_user_step {
 /* Called once for each committed entry that this replica folds; once more where it proposed an
  * entry and another's stands in its place; and again for entries that a join, a resume or a replay
  * folds: so what it needs to remember has to be in the vectors, which are part of the shared state
- * (digests, snapshots, joins). `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is
+ * (digests, snapshots, joins). It costs the run a buffer of its largest fragment, and is not shared
+ * out to threads. `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is
  * aborted; anything else ends the call under way and the run with that. */
 typedef struct diloco_user_outer {
     size_t size;
