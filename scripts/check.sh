@@ -31,7 +31,7 @@ scripts/test.sh build/sanitize -LE 'e2e|slow|servers'
 step "runs of several replicas under the thread sanitizer"
 cmake -S . -B build/thread -G Ninja -DDILOCO_SANITIZE=thread -DCMAKE_C_FLAGS_RELEASE=-O1 \
     -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DDILOCO_BENCH=OFF >/dev/null
-threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events run_mirrors run_fetch run_halves train_replica"
+threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events run_mirrors run_fetch run_halves run_peers train_replica"
 for name in $threaded; do
     cmake --build build/thread --target "${name}_test" | tail -n 1
 done

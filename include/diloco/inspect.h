@@ -77,6 +77,10 @@ typedef struct diloco_replica_status {
     diloco_rejections rejected;
     uint64_t strikes;      /* of these, towards check.ban_after */
     uint64_t banned_until; /* it counts again from this entry on; 0: it is not banned */
+    /* With run.peers: where others read its contributions ("": nowhere but in the store), and how
+     * many bytes of contributions it read from others and from the store. */
+    char address[288];
+    uint64_t from_peers, from_store;
 } diloco_replica_status;
 
 /* What the open entry waits for. */

@@ -19,6 +19,8 @@ typedef struct diloco_config {
     /* [run] the log, its store, who takes part */
     dl_config_path store, coord, state_dir, record, link;
     dl_config_path members, committers, key, invitation;
+    bool peers;
+    dl_config_path peers_listen, peers_address;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts, fetchers;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
         store_timeout_s, grace_s, grace_slack;

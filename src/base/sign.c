@@ -93,6 +93,18 @@ diloco_status dl_signer_open(dl_signer **out, const char *path)
     return refuse();
 }
 
+diloco_status dl_signer_generate(dl_signer **out)
+{
+    *out = NULL;
+    return refuse();
+}
+
+diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key)
+{
+    (void)out, (void)key;
+    return refuse();
+}
+
 void dl_signer_close(dl_signer *signer)
 {
     (void)signer;
@@ -248,16 +260,20 @@ static int no_password(char *out, int cap, int writing, void *user)
     return -1; /* never ask at the terminal */
 }
 
-static diloco_status take_key(dl_signer *signer, const char *text, size_t len, const char *path)
+static bool find_public(dl_signer *signer)
 {
     size_t n = sizeof signer->known.bytes;
+    return signer->key && EVP_PKEY_get_id(signer->key) == EVP_PKEY_ED25519 &&
+           EVP_PKEY_get_raw_public_key(signer->key, signer->known.bytes, &n) == 1 &&
+           n == sizeof signer->known.bytes;
+}
+
+static diloco_status take_key(dl_signer *signer, const char *text, size_t len, const char *path)
+{
     BIO *memory = BIO_new_mem_buf(text, (int)len);
     if (memory) signer->key = PEM_read_bio_PrivateKey(memory, NULL, no_password, NULL);
     BIO_free(memory);
-    if (signer->key && EVP_PKEY_get_id(signer->key) == EVP_PKEY_ED25519 &&
-        EVP_PKEY_get_raw_public_key(signer->key, signer->known.bytes, &n) == 1 &&
-        n == sizeof signer->known.bytes)
-        return DILOCO_OK;
+    if (find_public(signer)) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO, "%s holds no Ed25519 key in PEM without a password", path);
 }
 
@@ -278,6 +294,17 @@ diloco_status dl_signer_open(dl_signer **out, const char *path)
     return status;
 }
 
+diloco_status dl_signer_generate(dl_signer **out)
+{
+    dl_signer *signer = *out = calloc(1, sizeof *signer);
+    if (!signer) return dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    signer->key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    if (find_public(signer)) return DILOCO_OK;
+    dl_signer_close(signer);
+    *out = NULL;
+    return no_crypto("make a key");
+}
+
 void dl_signer_close(dl_signer *signer)
 {
     if (!signer) return;
@@ -291,6 +318,22 @@ const dl_public *dl_signer_public(const dl_signer *signer)
 }
 
 /* ---- a certificate */
+
+/* What is hashed is the key as a SubjectPublicKeyInfo (RFC 8410): for Ed25519 these bytes and the
+ * key itself. */
+diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key)
+{
+    static const unsigned char head[] = {0x30, 0x2a, 0x30, 0x05, 0x06, 0x03,
+                                         0x2b, 0x65, 0x70, 0x03, 0x21, 0x00};
+    unsigned char info[sizeof head + sizeof key->bytes], hash[32];
+    memcpy(info, head, sizeof head);
+    memcpy(info + sizeof head, key->bytes, sizeof key->bytes);
+    if (EVP_Q_digest(NULL, "SHA256", NULL, info, sizeof info, hash, NULL) != 1)
+        return no_crypto("hash a key");
+    const int at = snprintf(out, DL_PIN_TEXT, "sha256//");
+    EVP_EncodeBlock((unsigned char *)out + at, hash, sizeof hash);
+    return DILOCO_OK;
+}
 
 enum { YEARS = 20 }; /* whoever believes it looks at nothing but the key */
 

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 
-enum { DL_PUBLIC_TEXT = 8 + 64 + 1, DL_SIGNATURE_HEX = 128, DL_STRONG_HEX = 64 };
+enum { DL_PUBLIC_TEXT = 8 + 64 + 1, DL_PIN_TEXT = 64, DL_SIGNATURE_HEX = 128, DL_STRONG_HEX = 64 };
 
 typedef struct dl_public {
     unsigned char bytes[32];
@@ -30,6 +30,9 @@ void dl_public_text(char out[DL_PUBLIC_TEXT], const dl_public *key);
 /* false unless it is exactly such a text, lower case: a key has one text. */
 bool dl_public_parse(dl_public *out, const char *text, size_t len);
 
+/* "sha256//<base64>", by which a TLS client believes a certificate of this key and no other. */
+DL_MUST_CHECK diloco_status dl_public_pin(char out[DL_PIN_TEXT], const dl_public *key);
+
 /* Lower-case hex of n bytes and a zero byte; and back, false unless all of it is that. */
 void dl_hex(char *out, const unsigned char *bytes, size_t n);
 bool dl_unhex(unsigned char *out, size_t n, const char *text, size_t len);
@@ -44,6 +47,8 @@ DL_MUST_CHECK diloco_status dl_signer_make(const char *path);
 /* DILOCO_ENOENT; DILOCO_EREFUSED: others than its owner may read or write it; DILOCO_EPROTO: it is
  * no Ed25519 key. *out is NULL on error. */
 DL_MUST_CHECK diloco_status dl_signer_open(dl_signer **out, const char *path);
+/* A new key that is kept nowhere. */
+DL_MUST_CHECK diloco_status dl_signer_generate(dl_signer **out);
 void dl_signer_close(dl_signer *signer); /* NULL is fine */
 
 const dl_public *dl_signer_public(const dl_signer *signer);

@@ -152,11 +152,40 @@ TEST(a_key_is_in_the_persons_configuration_unless_told_otherwise)
 }
 
 #if DL_CRYPTO
+/* What "openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | base64" says of the key
+ * of RFC 8032, test 1. */
+TEST(a_key_has_the_pin_that_others_compute)
+{
+    char pin[DL_PIN_TEXT];
+    dl_public key;
+    const char *text = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    CHECK(dl_public_parse(&key, text, strlen(text)));
+    CHECK_OK(dl_public_pin(pin, &key));
+    CHECK_STR("sha256//BuP9j9opu2CrWVV95h7bCuzbIxE0vjDnW0Vfjht5L6k=", pin);
+}
+
+TEST(a_generated_key_signs_and_is_another_each_time)
+{
+    dl_signer *a, *b;
+    dl_signature signature;
+    CHECK_OK(dl_signer_generate(&a));
+    CHECK_OK(dl_signer_generate(&b));
+    CHECK(!dl_public_equal(dl_signer_public(a), dl_signer_public(b)));
+    CHECK_OK(dl_sign(&signature, a, "text", 4));
+    CHECK(dl_verify(&signature, dl_signer_public(a), "text", 4));
+    CHECK(!dl_verify(&signature, dl_signer_public(b), "text", 4));
+    dl_signer_close(a);
+    dl_signer_close(b);
+}
+#endif
+
+#if DL_CRYPTO
 TEST_MAIN(rfc_8032_test_1_gives_its_public_key_and_its_signature,
           a_signature_is_of_one_text_by_one_key, a_made_key_is_its_owners_alone_and_never_replaced,
           a_key_that_others_may_read_or_that_is_none_is_refused,
           the_hash_is_the_first_half_of_blake2b_512_in_pieces_too, a_public_key_has_one_text,
-          a_key_is_in_the_persons_configuration_unless_told_otherwise)
+          a_key_is_in_the_persons_configuration_unless_told_otherwise,
+          a_key_has_the_pin_that_others_compute, a_generated_key_signs_and_is_another_each_time)
 #else
 TEST_MAIN(a_build_without_openssl_refuses_keys_by_name, a_public_key_has_one_text,
           a_key_is_in_the_persons_configuration_unless_told_otherwise)

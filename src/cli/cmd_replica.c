@@ -142,6 +142,7 @@ diloco_status dl_cmd_replica(const dl_args *args)
     const diloco_train_hooks hooks = {
         .on_progress = on_progress, .on_record = on_record, .user = &last, .stop = &stop};
     take_signals();
+    dl_swarm_use_peers();
     DL_TRY(receive_settings(&config));
     diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
     diloco_status status = dl_swarm_is(&config) ? dl_swarm_train(&config, args->target, &hooks)

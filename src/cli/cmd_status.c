@@ -54,6 +54,23 @@ static void print_rejected(const diloco_run_status *run)
     }
 }
 
+static void print_peers(const diloco_run_status *run)
+{
+    bool any = false;
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        const diloco_replica_status *r = run->replicas[i];
+        dl_unit_text peers, store;
+        char address[sizeof r->address];
+        if (!r->address[0]) continue;
+        if (!any) printf("\n%-12s %-28s %s\n", "replica", "serves at", "has read");
+        any = true;
+        dl_printable(address, sizeof address, r->address);
+        printf("%-12s %-28s %s of contributions from members, %s from the store\n", r->replica,
+               address, dl_bytes_text(peers, (double)r->from_peers),
+               dl_bytes_text(store, (double)r->from_store));
+    }
+}
+
 static void print_roster(const dl_roster_view *r)
 {
     if (!r->owner[0]) return;
@@ -84,6 +101,7 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
     print_roster(roster);
     print_rejected(run);
     print_replicas(run);
+    print_peers(run);
 }
 
 static diloco_status print_json(const diloco_run_status *run, const dl_roster_view *roster,

@@ -43,6 +43,8 @@ static diloco_status left_out(void)
                                     "was built without (DILOCO_CLOUD=OFF)");
 }
 
+void dl_swarm_use_peers(void) {}
+
 diloco_status dl_swarm_train(const dl_config *config, const char *name,
                              const diloco_train_hooks *hooks)
 {
@@ -69,7 +71,13 @@ diloco_status dl_swarm_status(const char *store, bool json)
 
 #else
 
+#include "gossip/direct.h"
 #include "gossip/gossip.h"
+
+void dl_swarm_use_peers(void)
+{
+    dl_direct_use();
+}
 
 diloco_status dl_swarm_train(const dl_config *config, const char *name,
                              const diloco_train_hooks *hooks)

@@ -1,4 +1,5 @@
-/* swarm.h - runs without a log (swarm.consensus = "none"; docs/swarm.md), for the commands. */
+/* swarm.h - runs without a log (swarm.consensus = "none"; docs/swarm.md), for the commands; and, in
+ * runs with one, members that read from each other (run.peers). */
 #ifndef DL_CLI_SWARM_H
 #define DL_CLI_SWARM_H
 
@@ -11,6 +12,9 @@ static inline bool dl_swarm_is(const dl_config *config)
 {
     return config->consensus[0] == 'n';
 }
+
+/* From here on this process can do run.peers; where it was built without the hub, nothing. */
+void dl_swarm_use_peers(void);
 
 /* As diloco_train, of a node. */
 DL_MUST_CHECK diloco_status dl_swarm_train(const dl_config *config, const char *name,

@@ -1,14 +1,13 @@
 /* beat.h - what a node without a log tells of itself (docs/formats.md): me/beat.json at its own
- * address, and hb/<name> at those that it made itself known to.
- *
- * An address is "http://host:port" or "https://host:port", and nothing else. */
+ * address, and hb/<name> at those that it made itself known to. */
 #ifndef DL_GOSSIP_BEAT_H
 #define DL_GOSSIP_BEAT_H
 
 #include "base/hash.h"
+#include "base/peer_address.h"
 #include "run/layout.h"
 
-enum { DL_BEAT_MAX = 2048, DL_ADDRESS_MAX = 287 }; /* bytes */
+enum { DL_BEAT_MAX = 2048 }; /* bytes */
 
 #define DL_KEY_BEAT "me/beat.json"
 
@@ -42,10 +41,5 @@ enum { DL_KNOWN_MAX = 64 };
 typedef void (*dl_beat_fn)(void *context, const dl_beat *beat);
 DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,
                                            void *context);
-
-/* "host:port", or with http:// or https:// before it, and perhaps /run behind. Without a scheme it
- * is https where `tls`. DILOCO_EINVAL. */
-DL_MUST_CHECK diloco_status dl_peer_address(char out[DL_ADDRESS_MAX + 1], const char *text,
-                                            bool tls);
 
 #endif

@@ -285,7 +285,7 @@ static diloco_status read_model(dl_gossip_life *l, dl_state *copy, const char *a
     dl_store *store;
     const dl_time until =
         dl_time_after(dl_clock_now(), dl_time_from_seconds(dl_gossip_config(l)->store_timeout_s));
-    DL_TRY(dl_store_open_peer(&store, address));
+    DL_TRY(dl_store_open_peer(&store, address, NULL));
     diloco_status status =
         dl_state_init(copy, &l->run.manifest, l->state.outer, DL_NODE_MAX + 1, 2, 1);
     if (!status) {

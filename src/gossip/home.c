@@ -3,6 +3,7 @@
 #include "gossip/home.h"
 
 #include "base/log.h"
+#include "gossip/reached.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,21 +88,6 @@ diloco_status dl_home_open(dl_home *out, const dl_config *config, const char *na
     return status;
 }
 
-/* Where others reach it. */
-static diloco_status find_address(dl_home *h, const dl_config *config)
-{
-    const bool tls = config->cert[0] != '\0';
-    const char *at = config->listen;
-    if (config->address[0]) return dl_peer_address(h->address, config->address, tls);
-    if (at[0] == ':' || !strncmp(at, "0.0.0.0:", 8) || !strncmp(at, "[::]:", 5))
-        return dl_fail(
-            DILOCO_EINVAL,
-            "swarm.listen = \"%s\" is everywhere: say in swarm.address what others reach "
-            "this node by",
-            at);
-    return dl_peer_address(h->address, dl_hub_url(h->hub), tls);
-}
-
 diloco_status dl_home_serve(dl_home *h, const dl_config *config)
 {
     const char *tokens = getenv("DILOCO_HUB_TOKEN_FILE");
@@ -117,7 +103,13 @@ diloco_status dl_home_serve(dl_home *h, const dl_config *config)
                                     .insecure = config->insecure,
                                     .node = h->life.replica};
     DL_TRY(dl_hub_start(&h->hub, &options));
-    return find_address(h, config);
+    const dl_reached reached = {.listen = config->listen,
+                                .listen_option = "swarm.listen",
+                                .address = config->address,
+                                .address_option = "swarm.address",
+                                .url = dl_hub_url(h->hub),
+                                .tls = config->cert[0] != '\0'};
+    return dl_reached_by(h->address, &reached);
 }
 
 void dl_home_close(dl_home *h)

@@ -20,7 +20,7 @@ static diloco_status open_peer(dl_store **out, const char *peer, bool tls)
 {
     char address[DL_ADDRESS_MAX + 1];
     DL_TRY(dl_peer_address(address, peer, tls));
-    return dl_store_open_peer(out, address);
+    return dl_store_open_peer(out, address, NULL);
 }
 
 diloco_status dl_gossip_take_run(const char *store, const char *peer, bool tls)
@@ -87,7 +87,7 @@ static void visit(void *context, const dl_beat *known)
     dl_beat beat;
     bool reached = false;
     if (strcmp(known->run, out->run) != 0) return;
-    if (!dl_store_open_peer(&store, known->address)) {
+    if (!dl_store_open_peer(&store, known->address, NULL)) {
         reached = !dl_beat_get(&beat, store, DL_KEY_BEAT, soon()) && !strcmp(beat.run, out->run);
         dl_store_close(store);
     }

@@ -276,7 +276,7 @@ static void fetch(line *l, dl_want want, const char *run)
 static diloco_status open_store(line *l)
 {
     dl_store *store;
-    DL_TRY(dl_store_open_peer(&store, l->address));
+    DL_TRY(dl_store_open_peer(&store, l->address, NULL));
     dl_wire_lock(l->wire);
     l->store = store;
     if (l->wire->stopping) dl_store_abort(store);

@@ -255,7 +255,7 @@ TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
     dl_store *store;
     char big[DL_HUB_KNOWN_BYTES + 1] = {0};
     begin(&s);
-    CHECK_OK(dl_store_open_peer(&store, s.other.beat.address));
+    CHECK_OK(dl_store_open_peer(&store, s.other.beat.address, NULL));
     const dl_time until = dl_clock_now() + 20 * DL_SECOND;
     const dl_span span = {"x", 1};
     CHECK_OK(dl_store_put(store, "hb/third", "x", 1, until));

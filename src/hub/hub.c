@@ -237,7 +237,7 @@ static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
     if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
     if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
     if (o->members_file) DL_TRY(dl_auth_read_members(&hub->auth, o->members_file));
-    if (o->members_file && !o->cert_file)
+    if (dl_hub_asks_for_keys(hub) && !o->cert_file && !o->cert)
         return dl_fail(DILOCO_EINVAL, "members show their keys over TLS: give a certificate too");
     return DILOCO_OK;
 }
@@ -267,15 +267,15 @@ static diloco_status read_pem(dl_buf *out, const char *path)
 static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const char *key)
 {
     static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
+    const bool asks = dl_hub_asks_for_keys(hub);
     /* MHD asks clients for certificates where it is told an authority; which it is does not matter,
      * for what they show is judged by peer.c alone. */
-    struct MHD_OptionItem tls[] = {
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)versions},
-        {hub->auth.n_members ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
-         hub->auth.n_members ? (void *)(uintptr_t)cert : NULL},
-        {MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)cert},
+                                   {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key},
+                                   {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)versions},
+                                   {asks ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
+                                    asks ? (void *)(uintptr_t)cert : NULL},
+                                   {MHD_OPTION_END, 0, NULL}};
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
                      MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     if (hub->tls)
@@ -314,15 +314,17 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
 {
     dl_buf cert = {0}, key = {0};
     int fd = -1;
-    if (!o->cert_file != !o->key_file)
+    if (!o->cert_file != !o->key_file || !o->cert != !o->key)
         return dl_fail(DILOCO_EINVAL, "a certificate and its key go together");
     DL_TRY(read_secrets(hub, o));
     DL_TRY(open_folder(hub, o->dir));
-    hub->tls = o->cert_file != NULL;
-    diloco_status status = hub->tls ? read_pem(&cert, o->cert_file) : DILOCO_OK;
-    if (!status && hub->tls) status = read_pem(&key, o->key_file);
+    hub->tls = o->cert_file || o->cert;
+    diloco_status status = o->cert_file ? read_pem(&cert, o->cert_file) : DILOCO_OK;
+    if (!status && o->cert_file) status = read_pem(&key, o->key_file);
     if (!status) status = listen_on(hub, &hub->options, &fd);
-    if (!status) status = start_threads(hub, fd, (const char *)cert.data, (const char *)key.data);
+    if (!status)
+        status = start_threads(hub, fd, o->cert ? o->cert : (const char *)cert.data,
+                               o->cert ? o->key : (const char *)key.data);
     if (status && fd >= 0 && !hub->daemon) close(fd);
     if (key.data) OPENSSL_cleanse(key.data, key.cap);
     dl_buf_deinit(&cert);
@@ -369,9 +371,14 @@ const char *dl_hub_url(const dl_hub *hub)
     return hub->url;
 }
 
+bool dl_hub_asks_for_keys(const dl_hub *hub)
+{
+    return hub->auth.n_members > 0 || hub->options.welcome;
+}
+
 bool dl_hub_is_open(const dl_hub *hub)
 {
-    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && hub->auth.n_members == 0;
+    return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && !dl_hub_asks_for_keys(hub);
 }
 
 uint64_t dl_hub_served(const dl_hub *hub)

@@ -7,7 +7,7 @@
 #define DL_HUB_HUB_H
 
 #include "base/clock.h"
-#include "base/status.h"
+#include "base/sign.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,12 +20,19 @@ typedef struct dl_hub_options {
     const char *dir;                  /* made when it is not there */
     const char *listen;               /* NULL: DL_HUB_LISTEN */
     const char *cert_file, *key_file; /* PEM; both or neither */
+    const char *cert, *key;           /* likewise, as texts, in place of files; read in the start */
     const char *token_file;           /* NULL: no token is asked for */
     const char *s3_keys_file;         /* NULL: no S3 */
     const char *members_file;         /* keys that may without a token; NULL: none. Needs TLS */
     uint64_t max_object;              /* bytes; 0: DL_HUB_MAX_OBJECT */
     unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
     bool insecure;                    /* listen beyond this machine without TLS */
+    bool read_only;                   /* nobody changes anything by it */
+
+    /* NULL, or: may who has shown this key? Besides members_file; needs TLS. From the connection's
+     * own thread, so it may wait for a moment. */
+    bool (*welcome)(void *user, const dl_public *key);
+    void *welcome_user;
 
     /* Serve a node of a run without a log (docs/swarm.md), by that name: objects are its own, made
      * in the folder beside the hub, and others only read them; but they may put <bucket>/hb/<name>,

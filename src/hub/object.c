@@ -342,6 +342,11 @@ static bool is_read(const dl_request *r)
     return !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
 }
 
+static dl_answer refuse_change(dl_request *r)
+{
+    return dl_refuse(r, 403, "AccessDenied", "what is here is a member's own and is only read");
+}
+
 dl_answer dl_object_begin(dl_request *r)
 {
     dl_answer refusal;
@@ -353,6 +358,7 @@ dl_answer dl_object_begin(dl_request *r)
                    {"PUT", dl_object_put},
                    {"DELETE", dl_object_delete}};
     if (!dl_store_key_ok(r->key)) return refuse_key(r);
+    if (r->hub->options.read_only && !is_read(r)) return refuse_change(r);
     if (r->hub->options.node && !is_read(r) && node_refuses(r, &refusal)) return refusal;
     if (dl_hub_is_of_parts(r))
         return dl_hub_bucket_there(r) ? dl_hub_parts_begin(r) : dl_refuse_no_bucket(r);
@@ -382,6 +388,7 @@ dl_answer dl_hub_bucket_make(dl_request *r)
 dl_answer dl_hub_bucket_begin(dl_request *r)
 {
     r->kind = DL_KIND_BUCKET;
+    if (r->hub->options.read_only && !is_read(r)) return refuse_change(r);
     if (r->hub->options.node && !is_read(r))
         return dl_refuse(r, 403, "AccessDenied", "this is a node's: it is only read");
     if (strcmp(r->method, "PUT") == 0) {

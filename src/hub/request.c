@@ -158,6 +158,16 @@ static bool host_is_ours(const dl_request *r)
            (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == len);
 }
 
+/* Does it show a key that may? */
+static bool is_known(const dl_request *r)
+{
+    const dl_hub *hub = r->hub;
+    dl_public peer;
+    if (!dl_hub_asks_for_keys(hub) || !dl_request_peer(&peer, r)) return false;
+    return dl_auth_is_member(&hub->auth, &peer) ||
+           (hub->options.welcome && hub->options.welcome(hub->options.welcome_user, &peer));
+}
+
 static bool is_welcome(dl_request *r, dl_answer *refusal)
 {
     const dl_hub *hub = r->hub;
@@ -166,14 +176,13 @@ static bool is_welcome(dl_request *r, dl_answer *refusal)
         return dl_hub_s3_is_welcome(r, refusal);
     }
     if (dl_hub_is_open(hub)) return true;
-    dl_public peer;
-    if (hub->auth.n_members && dl_request_peer(&peer, r) && dl_auth_is_member(&hub->auth, &peer))
-        return true;
+    if (is_known(r)) return true;
     if (dl_auth_bearer(&hub->auth, dl_request_header(r, "Authorization"))) return true;
-    *refusal = dl_refuse(r, 401, "AccessDenied",
-                         "this hub asks for a token that it knows: "
-                         "Authorization: Bearer <token>%s",
-                         hub->auth.n_members ? ", or for a certificate of a member's key" : "");
+    *refusal =
+        dl_refuse(r, 401, "AccessDenied",
+                  "this hub asks for a token that it knows: "
+                  "Authorization: Bearer <token>%s",
+                  dl_hub_asks_for_keys(hub) ? ", or for a certificate of a member's key" : "");
     dl_answer_header(*refusal, "WWW-Authenticate", "Bearer realm=\"diloco hub\"");
     return false;
 }

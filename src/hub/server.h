@@ -158,6 +158,7 @@ enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *d
 void dl_request_end(dl_request *r);
 
 /* hub.c, for request.c. */
+bool dl_hub_asks_for_keys(const dl_hub *hub); /* of clients' certificates */
 void dl_connection_busy(dl_connection *c, bool busy);
 void dl_connection_welcome(dl_connection *c); /* it has shown that it may */
 int dl_connection_fd(const dl_connection *c);

@@ -57,6 +57,9 @@ static void add_replica(dl_json *json, const diloco_replica_status *r)
     add_rejections(json, &r->rejected);
     dl_json_u64(json, "strikes", r->strikes);
     if (r->banned_until) dl_json_u64(json, "banned_until", r->banned_until);
+    dl_json_str(json, "address", r->address);
+    dl_json_u64(json, "from_peers", r->from_peers);
+    dl_json_u64(json, "from_store", r->from_store);
     dl_json_end(json);
 }
 

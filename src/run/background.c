@@ -112,6 +112,7 @@ static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, doub
     dl_json_f64(&j, "down_bps", speed.down_bps);
     dl_json_f64(&j, "request_s", speed.request_s);
     dl_json_f64(&j, "deadline_s", deadline_s);
+    if (b->a.peers) dl_peers_tell(b->a.peers, &j);
     dl_json_end(&j);
     return dl_json_done(&j);
 }
@@ -140,7 +141,7 @@ static void *beat_body(void *context)
     const dl_time period = dl_time_from_seconds(b->a.run->config.heartbeat_s);
     uint64_t last_step = b->step;
     dl_time last = dl_clock_now();
-    unsigned char bytes[1024];
+    unsigned char bytes[2048];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     pthread_mutex_lock(&b->beat.lock);
     bool last_word = false; /* told when all is over: where this life ended */

@@ -5,6 +5,7 @@
 #ifndef DL_RUN_BACKGROUND_H
 #define DL_RUN_BACKGROUND_H
 
+#include "run/peers.h"
 #include "run/state.h"
 
 typedef struct dl_background dl_background;
@@ -15,6 +16,7 @@ typedef struct dl_background_args {
     const dl_state *state;
     dl_life self;
     const dl_signer *signer; /* NULL: nothing is signed */
+    dl_peers *peers;         /* NULL: others read from the store alone */
 } dl_background_args;
 
 /* Starts both threads. The first heartbeat names entry 0, which protects every object from

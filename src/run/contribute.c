@@ -224,7 +224,9 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (event->taken) return DILOCO_OK;
 
     if (c.slices) DL_TRY(dl_exec_put_slices(x, ask, from.discrete, until));
+    if (x->a.peers) dl_peers_keep(x->a.peers, x->spans, n_spans);
     const diloco_status status = put(x, ask, n_spans, until);
+    if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "this replica's contribution to entry %llu is there with other bytes: "

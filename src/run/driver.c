@@ -318,7 +318,7 @@ void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state 
 dl_driver_facts dl_driver_facts_now(dl_driver *d)
 {
     dl_driver_lock(d);
-    if (!d->started) d->traffic = dl_store_counts(d->a.store);
+    if (!d->started) d->traffic = dl_exec_traffic(d->a.exec);
     dl_driver_facts facts = {.entry = dl_driver_control(d)->entry,
                              .position = d->pace.position,
                              .loss = d->loss,
@@ -376,7 +376,8 @@ static diloco_status make(dl_driver *d)
                                            .run = d->a.run,
                                            .state = dl_exec_state(d->a.exec),
                                            .self = d->a.self,
-                                           .signer = d->a.signer};
+                                           .signer = d->a.signer,
+                                           .peers = d->a.peers};
     DL_TRY(init_lock(d));
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));
@@ -392,6 +393,7 @@ diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
     d->loss = NAN;
     d->context.replica = d->a.self.replica;
     d->context.codec = d->a.run->config.codec;
+    d->context.peers = d->a.peers != NULL;
     const diloco_status status = make(d);
     if (status) {
         dl_driver_destroy(d);

@@ -36,6 +36,7 @@ typedef struct dl_driver_args {
     void (*fresh)(void *user, uint32_t fragment);
     void *user;
     const dl_signer *signer;     /* NULL: nothing is signed */
+    dl_peers *peers;             /* NULL: all is read from the store */
     bool follows;                /* leaves the closing of entries to others */
     const dl_exec_work *trained; /* [P] since the base: read when taken */
     atomic_bool *interrupted;    /* taken down when a call returns because of it */

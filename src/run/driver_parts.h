@@ -53,7 +53,8 @@ struct dl_driver {
     dl_event_context context; /* of the record's next lines */
     dl_time waited, entry_began;
     dl_store_counters told; /* of `traffic`, by the last commit's line */
-    double deadline_s;      /* as the last contribution's derived itself */
+    dl_peers_counts peers_before;
+    double deadline_s; /* as the last contribution's derived itself */
     dl_time unreachable_since, pause;
 };
 

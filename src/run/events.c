@@ -252,6 +252,8 @@ void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *en
     dl_json_u64(&j, "bytes_received", c->bytes_received);
     dl_json_u64(&j, "requests_read", c->requests_read);
     dl_json_u64(&j, "requests_write", c->requests_write);
+    if (c->peers) dl_json_u64(&j, "from_peers", c->from_peers);
+    if (c->peers) dl_json_u64(&j, "from_store", c->from_store);
     if (entry->simulated_s > 0) dl_json_f64(&j, "simulated_s", entry->simulated_s);
     dl_json_f64(&j, "wait_s", c->wait_s);
     dl_json_f64(&j, "exchange_s", c->exchange_s);
@@ -328,6 +330,17 @@ void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *ent
     for (size_t i = 0; i < entry->n_members; i++)
         dl_json_f64(&j, NULL, probed[1 + i]);
     dl_json_end(&j);
+    finish(r, &j);
+}
+
+void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                   const char *reason)
+{
+    dl_json j = begin(r, "peer");
+    dl_json_u64(&j, "entry", entry);
+    put_life(&j, "replica", life);
+    dl_json_str(&j, "reason", reason);
+    dl_json_str(&j, "by", c->replica);
     finish(r, &j);
 }
 

@@ -45,6 +45,8 @@ typedef struct dl_event_context {
     dl_store_speed speed;
     uint64_t bytes_sent, bytes_received;    /* since the last commit's line */
     uint64_t requests_read, requests_write; /* likewise, as a provider bills them */
+    bool peers;                             /* run.peers; then of contributions, likewise: */
+    uint64_t from_peers, from_store;
     uint64_t step;
     const double *norms; /* commit: [n_members] of its members; NaN: not read here */
     float lr;            /* … its outer learning rate */
@@ -80,6 +82,9 @@ void dl_event_judged(dl_record *record, const dl_entry *entry, const dl_life *li
                      const char *reason);
 void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
                      const char *reason);
+/* A contribution that came from the store, and why not from its owner (peers.h). */
+void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                   const char *reason);
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);
 
 typedef struct dl_end_facts {

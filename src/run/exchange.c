@@ -30,6 +30,11 @@ static void take_traffic(dl_driver *d)
     d->context.requests_read = c.billed_reads - d->told.billed_reads;
     d->context.requests_write = c.billed_writes - d->told.billed_writes;
     d->told = c;
+    if (!d->a.peers) return;
+    const dl_peers_counts p = dl_peers_count(d->a.peers);
+    d->context.from_peers = p.from_peers - d->peers_before.from_peers;
+    d->context.from_store = p.from_store - d->peers_before.from_store;
+    d->peers_before = p;
 }
 
 /* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
@@ -283,6 +288,7 @@ static void carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
 
 static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
 {
+    if (event->peer) dl_event_peer(d->a.record, &d->context, ask->entry, &ask->life, event->peer);
     if (event->status) return;
     d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
     if (ask->kind == DL_ASK_CONTRIBUTE && !event->taken)

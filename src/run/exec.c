@@ -529,9 +529,11 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
     bool collected;
     (void)event;
     if (!x->unpacked) dl_exec_forget(x);
+    if (x->loaded) x->disputed = x->state.control.entry + 2;
     DL_TRY(is_collected(x, &collected, ask->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
                                    collected ? UINT64_MAX : ask->entry, x->a.pool, until));
+    x->loaded = true;
     dl_state_put_out_all(&x->state);
     if (x->state.control.entry > ask->entry) dl_exec_forget(x); /* a resume is not told of all */
     x->unpacked = false;

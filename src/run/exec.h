@@ -10,6 +10,7 @@
 #include "run/local.h"
 #include "run/machine.h"
 #include "run/mirrors.h"
+#include "run/peers.h"
 #include "run/runfile.h"
 #include <diloco/run.h>
 
@@ -32,6 +33,7 @@ typedef struct dl_exec_args {
     const dl_signer *signer; /* NULL: all are trusted, or a reader */
     bool beside;             /* the trainer's calls come from another thread than dl_exec_do */
     int n_fetchers;          /* contributions read at a time, on handles of their own; 0: one */
+    dl_peers *peers;         /* NULL: all is read from the store */
     diloco_probe_fn probe;   /* check.probe: of who commits; NULL: nobody measures */
     void *probe_user;
     dl_pool *pool;

@@ -81,8 +81,11 @@ struct dl_exec {
     dl_packer *packer;      /* NULL: payloads are sent as they are */
     unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
     size_t gap;
-    bool unpacked;    /* what is under way rests on the state that is loaded next */
-    bool contributed; /* in this life: former lives have nothing open any more */
+    bool unpacked;     /* what is under way rests on the state that is loaded next */
+    bool contributed;  /* in this life: former lives have nothing open any more */
+    bool loaded;       /* a state, by a REJOIN */
+    uint64_t disputed; /* contributions to entries below are read from the store alone: a REJOIN
+                        * means that what was folded there may not be what the store has */
 
     struct dl_fetchers *fetchers; /* fetch.c */
 

@@ -26,6 +26,7 @@ typedef struct fetched {
     dl_life life;
     diloco_status status;
     const char *reason;
+    const char *peer; /* why not from its owner; NULL: from it, or it was not asked */
     dl_contribution facts;
     char text[512]; /* of the error */
 } fetched;
@@ -38,6 +39,9 @@ typedef struct fetcher {
     dl_contribution_expect expect;
     dl_public key; /* of expect */
     dl_contribution_data *data;
+    dl_peers *peers;
+    double down_bps; /* of the link, for these */
+    bool fresh;      /* from the store alone */
     fetched *out;
 } fetcher;
 
@@ -102,6 +106,10 @@ dl_store_counters dl_exec_traffic(const dl_exec *x)
         all.billed_reads += c.billed_reads;
         all.billed_writes += c.billed_writes;
     }
+    if (!x->a.peers) return all;
+    const dl_peers_counts lines = dl_peers_count(x->a.peers);
+    all.bytes_sent += lines.sent;
+    all.bytes_received += lines.received;
     return all;
 }
 
@@ -195,14 +203,30 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     return status;
 }
 
-static void read_one(fetcher *f, dl_time until)
+static diloco_status read_whole(fetcher *f, dl_time until)
 {
     dl_key key;
     fetched *out = f->out;
-    if (!f->slot) return;
+    const dl_peers_want want = {.entry = out->entry,
+                                .life = out->life,
+                                .slot = f->slot,
+                                .store = f->store,
+                                .expect = &f->expect,
+                                .down_bps = f->down_bps,
+                                .store_only = f->fresh,
+                                .until = until};
+    if (f->peers)
+        return dl_peers_read(f->peers, &out->facts, f->data, &out->reason, &out->peer, &want);
     dl_key_contribution(key, out->entry, &out->life);
-    out->status = dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
-                                        &f->expect, until);
+    return dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
+                                 &f->expect, until);
+}
+
+static void read_one(fetcher *f, dl_time until)
+{
+    fetched *out = f->out;
+    if (!f->slot) return;
+    out->status = read_whole(f, until);
     if (!out->status && f->expect.slices) f->data->norm2 = out->facts.norm * out->facts.norm;
     if (!out->status && f->expect.slices && out->whole) out->status = read_slices(f, until);
     if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
@@ -223,6 +247,7 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
     if (status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
     if (status) f->slot = NULL;
     if (key) f->key = *key;
+    if (key && x->a.peers) dl_peers_know(x->a.peers, out->life.replica, key);
     f->expect.key = key ? &f->key : NULL;
     return DILOCO_OK;
 }
@@ -234,6 +259,9 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time 
     f->data = &x->held[ask->slot];
     f->expect = expectation(x, ask);
     f->expect.packer = f->packer;
+    f->peers = x->a.peers;
+    f->down_bps = dl_exec_speed(x).down_bps;
+    f->fresh = ask->fresh || ask->entry < x->disputed;
     f->out = &x->fetchers->kept[ask->slot];
     *f->out =
         (fetched){.entry = ask->entry, .life = ask->life, .whole = ask->whole, .reason = "base"};
@@ -348,6 +376,7 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_t
     if (ask->fresh || !is_kept(x, ask)) DL_TRY(read_all(x, ask, until));
     kept->there = false;
     event->reason = kept->reason;
+    event->peer = kept->peer;
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     event->facts = &kept->facts;
     event->norm2 = x->held[ask->slot].norm2;

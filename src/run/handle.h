@@ -57,7 +57,8 @@ struct diloco_run {
     size_t n_exchanges; /* the last privates are the exchange's */
     dl_life self;
     dl_local *local; /* NULL: nothing is kept (run.state_dir = "none") */
-    dl_config_path local_dir, spool, offload;
+    dl_config_path local_dir, spool, offload, served;
+    dl_peers *peers; /* NULL: run.peers is false */
     dl_pool *pool;
     dl_exec *exec;
     dl_driver *driver;

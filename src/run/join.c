@@ -203,6 +203,15 @@ static uint64_t shard_of(const diloco_run *run)
     return strtoull(digits, NULL, 10) % (uint64_t)run->config.replicas;
 }
 
+/* Lines to members do not share a way as a store's do: all at once, unless told otherwise. */
+static int fetchers_of(const diloco_run *run)
+{
+    enum { MOST = 16 };
+    const int64_t given = run->config.fetchers, others = run->config.replicas;
+    if (!run->peers || dl_config_given(&run->config, "run.fetchers")) return (int)given;
+    return (int)(others < given ? given : others < MOST ? others : MOST);
+}
+
 static diloco_status make_exec(diloco_run *run)
 {
     const dl_exec_args args = {.store = run->store,
@@ -219,7 +228,8 @@ static diloco_status make_exec(diloco_run *run)
                                .n_copies = 2,
                                .signer = run->signer,
                                .beside = run->beside,
-                               .n_fetchers = (int)run->config.fetchers,
+                               .n_fetchers = fetchers_of(run),
+                               .peers = run->peers,
                                .probe = run->config.check_probe > 0 ? run->probe : NULL,
                                .probe_user = run->probe_user,
                                .pool = run->pool};
@@ -249,6 +259,44 @@ static bool may_commit(const diloco_run *run)
            dl_identity_may_commit(identity, dl_signer_public(run->signer), run->replica);
 }
 
+/* What of the run as it was created does not go with run.peers: what members read of each other is
+ * whole, and a committer in a roster of keys reads from the store (P8). */
+static diloco_status check_peers(const diloco_run *run)
+{
+    dl_way way;
+    DL_TRY(dl_way_of(&way, &run->config, &run->file.manifest));
+    if (way != DL_WAY_ALLGATHER)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.peers = true moves whole contributions between members, and this run "
+                       "combines them by \"%s\": make it with server.diloco.exchange = "
+                       "\"allgather\", or leave run.peers false",
+                       dl_way_names[way]);
+    if (run->file.identity.policy == DL_CLOSED && run->file.identity.n_committers == 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.peers = true spares nothing where every member of a roster of keys "
+                       "closes entries, since these read from the store: make the run with "
+                       "run.committers, or leave run.peers false");
+    return DILOCO_OK;
+}
+
+static diloco_status make_peers(diloco_run *run)
+{
+    if (!run->config.peers) return DILOCO_OK;
+    DL_TRY(check_peers(run));
+    const int len =
+        snprintf(run->served, sizeof run->served, "%s/%s/peers", run->local_dir, run->replica);
+    if (len < 0 || (size_t)len >= sizeof run->served)
+        return dl_fail(DILOCO_EINVAL, "run.state_dir is too long for run.peers");
+    const bool trusted = run->file.identity.policy == DL_TRUSTED;
+    const dl_peers_args args = {.config = &run->config,
+                                .dir = run->served,
+                                .signer = run->signer,
+                                .replica = run->replica,
+                                .max_members = dl_run_max_members(&run->config),
+                                .reads = trusted || !may_commit(run)};
+    return dl_peers_create(&run->peers, &args);
+}
+
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
     const dl_driver_args args = {.url = dl_store_url(run->store),
@@ -268,6 +316,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .user = run,
                                  .work = run->hands.work ? work_for_clients : NULL,
                                  .signer = run->signer,
+                                 .peers = run->peers,
                                  .follows = run->hands.follows || !may_commit(run),
                                  .trained = run->work,
                                  .interrupted = &run->stop};
@@ -341,6 +390,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(open_local(run));
     DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file, &run->config,
                              run->signer));
+    DL_TRY(make_peers(run));
     DL_TRY(make_exec(run));
     DL_TRY(keep_exchanges_own(run));
     DL_TRY(load_local(run, &facts));
@@ -377,10 +427,12 @@ void dl_run_unjoin(diloco_run *run)
     run->n_privates -= run->n_exchanges;
     run->n_exchanges = 0;
     dl_exec_destroy(run->exec);
+    dl_peers_destroy(run->peers);
     dl_local_close(run->local);
     dl_pool_destroy(run->pool);
     run->driver = NULL;
     run->exec = NULL;
+    run->peers = NULL;
     run->local = NULL;
     run->pool = NULL;
     run->joined = run->resumed = false;

@@ -128,6 +128,8 @@ typedef struct dl_event {
     const double *probed;         /* JUDGE: the loss without any, then with each; NULL: nobody
                                    * measured */
     const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
+    const char *peer;             /* FETCH: why not from its owner (peers.h), or NULL; for the
+                                   * record, the machine does not look */
     const dl_listed *listed;      /* LIST, in key order */
     size_t n_listed;
     const dl_seen *seen; /* WATCH */

@@ -110,6 +110,22 @@ static diloco_status check_rows(const dl_config *c)
     return dl_combine_rule_of(&rule, c);
 }
 
+/* Whole contributions of members that live as long as a process does, served from a folder. */
+static diloco_status check_peers(const dl_config *c)
+{
+    const char *what = NULL;
+    if (!c->peers) return DILOCO_OK;
+    if (c->total_clients)
+        what = "clients.total_clients, whose contributions no process stays for: leave it false";
+    if (strcmp(c->exchange, "allgather") != 0 && strcmp(c->exchange, "auto") != 0)
+        what = "that server.diloco.exchange, in which members combine for others: set it to "
+               "allgather";
+    if (!strcmp(c->state_dir, "none"))
+        what = "run.state_dir = \"none\": it is where it keeps what others read; name a folder";
+    return what ? dl_fail(DILOCO_EREFUSED, "run.peers = true does not go with %s", what)
+                : DILOCO_OK;
+}
+
 diloco_status dl_run_check(const dl_config *c)
 {
     DL_TRY(check_rows(c));
@@ -119,6 +135,7 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_overlap(c));
     DL_TRY(check_continuation(c));
     DL_TRY(check_roster(c));
+    DL_TRY(check_peers(c));
     if (!strcmp(c->offload, "memory"))
         return dl_fail(DILOCO_EREFUSED,
                        "run.offload = \"memory\" moves outer state off a device, and on the CPU it "

@@ -96,6 +96,9 @@ static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_sto
         (void)!dl_json_read_f64(&r->up_bps, json, "up_bps");
         (void)!dl_json_read_f64(&r->down_bps, json, "down_bps");
         (void)!dl_json_read_f64(&r->request_s, json, "request_s");
+        (void)!dl_json_read_str(r->address, sizeof r->address, json, "address");
+        (void)!dl_json_read_u64(&r->from_peers, json, "from_peers", UINT64_MAX);
+        (void)!dl_json_read_u64(&r->from_store, json, "from_store", UINT64_MAX);
     }
     const dl_hash now = dl_hash_bytes(text->data, text->len);
     const bool changed = !dl_hash_equal(now, *content);

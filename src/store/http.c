@@ -48,7 +48,8 @@ typedef struct http_place {
     char *prefix;        /* what stands before every key: "", or "more/" */
     char *authorization; /* the header, or NULL */
     dl_buf cert, secret; /* PEM of this machine's key; empty: it has none */
-    dl_web_options web;  /* its texts are the environment's, or of these two */
+    char pin[DL_PIN_TEXT];
+    dl_web_options web; /* its texts are the environment's, or of these three */
 } http_place;
 
 typedef struct http_store {
@@ -148,6 +149,13 @@ static diloco_status find_secrets(http_place *p, const char *scheme)
     return dl_fail(DILOCO_ENOMEM, "no memory for a token");
 }
 
+static diloco_status use_certificate(http_place *p)
+{
+    p->web.cert = dl_buf_str(&p->cert);
+    p->web.key = dl_buf_str(&p->secret);
+    return p->web.cert && p->web.key ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a key");
+}
+
 /* A key that others may read is not used, and the hub may do without: it has tokens too. */
 static diloco_status find_certificate(http_place *p)
 {
@@ -166,10 +174,22 @@ static diloco_status find_certificate(http_place *p)
     dl_buf_init(&p->secret, PEM_MAX);
     status = dl_signer_certificate(&p->cert, &p->secret, signer);
     dl_signer_close(signer);
-    if (status) return status;
-    p->web.cert = dl_buf_str(&p->cert);
-    p->web.key = dl_buf_str(&p->secret);
-    return p->web.cert && p->web.key ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a key");
+    return status ? status : use_certificate(p);
+}
+
+/* What a member gives, in place of what the environment has. */
+static diloco_status take_access(http_place *p, const dl_peer_access *access)
+{
+    p->web.patience = access->patience;
+    if (strlen(access->pin) >= sizeof p->pin)
+        return dl_fail(DILOCO_EINVAL, "the pin of a peer is too long");
+    strcpy(p->pin, access->pin);
+    p->web.pin = p->pin;
+    dl_buf_init(&p->cert, PEM_MAX);
+    dl_buf_init(&p->secret, PEM_MAX);
+    DL_TRY(dl_buf_add(&p->cert, access->cert, strlen(access->cert)));
+    DL_TRY(dl_buf_add(&p->secret, access->key, strlen(access->key)));
+    return use_certificate(p);
 }
 
 /* ---- requests */
@@ -253,19 +273,20 @@ static diloco_status find_bucket(const http_store *s, bool create)
 }
 
 static diloco_status set_up(http_store *s, const char *scheme, const char *place,
-                            const atomic_bool *aborted)
+                            const dl_peer_access *access, const atomic_bool *aborted)
 {
     s->aborted = aborted;
     DL_TRY(cut_place(&s->place, scheme, place));
-    DL_TRY(find_secrets(&s->place, scheme));
-    if (strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
+    if (access) DL_TRY(take_access(&s->place, access));
+    if (!access) DL_TRY(find_secrets(&s->place, scheme));
+    if (!access && strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
     return dl_web_create(&s->web, &s->place.web, aborted);
 }
 
 static diloco_status open_place(http_store *s, const char *scheme, const char *place, bool create,
                                 const atomic_bool *aborted)
 {
-    DL_TRY(set_up(s, scheme, place, aborted));
+    DL_TRY(set_up(s, scheme, place, NULL, aborted));
     return find_bucket(s, create);
 }
 
@@ -534,7 +555,7 @@ static void http_traffic(const void *self, dl_store_counters *counts)
 const dl_store_kind dl_store_http = OF("http", http_open);
 const dl_store_kind dl_store_https = OF("https", https_open);
 
-diloco_status dl_store_open_peer(dl_store **out, const char *address)
+diloco_status dl_store_open_peer(dl_store **out, const char *address, const dl_peer_access *access)
 {
     const bool tls = !strncmp(address, "https://", 8);
     const atomic_bool *aborted;
@@ -546,7 +567,7 @@ diloco_status dl_store_open_peer(dl_store **out, const char *address)
     DL_TRY(dl_store_wrap(out, tls ? &dl_store_https : &dl_store_http, url, &self, &aborted));
     http_store *s = self;
     s->place.web.tries = PEER_TRIES;
-    diloco_status status = set_up(s, tls ? "https" : "http", place + 3, aborted);
+    diloco_status status = set_up(s, tls ? "https" : "http", place + 3, access, aborted);
     if (!status) return dl_store_through_link(out);
     dl_store_close(*out);
     *out = NULL;

@@ -39,10 +39,18 @@ typedef struct dl_store_counters {
  * DILOCO_EINVAL: no such scheme (the known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO.
  * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
-/* The objects of a node (docs/swarm.md) at "http://host:port" or "https://host:port", its bucket
- * "run". Asks it nothing yet, and later each thing at most twice, so a node that is gone or stalled
- * holds nobody up beyond `until`. Tokens and pins as of a hub. In builds with DILOCO_CLOUD. */
-DL_MUST_CHECK diloco_status dl_store_open_peer(dl_store **out, const char *address);
+/* The objects of a node (docs/swarm.md) or a member (run/peers.h) at "http://host:port" or
+ * "https://host:port", its bucket "run". Asks it nothing yet, and later each thing at most twice,
+ * so one that is gone or stalled holds nobody up beyond `until`. In builds with DILOCO_CLOUD.
+ * DILOCO_EINVAL: what `access` has cannot be used. */
+typedef struct dl_peer_access {
+    const char *pin;        /* "sha256//…" of its key (base/sign.h): believed alone */
+    const char *cert, *key; /* PEM texts: who we are */
+    dl_time patience;       /* how long nothing may move; at least a second */
+} dl_peer_access;
+/* `access` NULL: tokens and pins as of a hub, from the environment; else copied. */
+DL_MUST_CHECK diloco_status dl_store_open_peer(dl_store **out, const char *address,
+                                               const dl_peer_access *access);
 /* Is it the url of a store that this program can open? Looks at nothing but its text. */
 DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */

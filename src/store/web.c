@@ -52,6 +52,7 @@ struct dl_web {
     const atomic_bool *aborted;
     char *ca_file, *pin, *cert, *key; /* owned; NULL: none */
     int tries;
+    dl_time patience;
     dl_rng jitter;
     dl_web_traffic traffic;
 
@@ -84,6 +85,7 @@ static diloco_status fill(dl_web *web, const dl_web_options *options)
                      keep(&web->cert, options->cert) && keep(&web->key, options->key)))
         return dl_fail(DILOCO_ENOMEM, "no memory for an HTTP client");
     web->tries = options && options->tries ? options->tries : DL_WEB_TRIES;
+    web->patience = options && options->patience ? options->patience : PATIENCE;
     pthread_once(&curl_once, init_curl);
     if (curl_ready || !(web->multi = curl_multi_init()))
         return dl_fail(DILOCO_ENOMEM, "libcurl cannot be started");
@@ -366,7 +368,8 @@ static void set_options(slot *s, const char *url)
 {
     CURL *easy = s->easy;
     const char *method = s->x.method;
-    dl_time patience = s->x.patience ? s->x.patience : PATIENCE;
+    const dl_time patience = s->x.patience ? s->x.patience : s->web->patience;
+    const long patience_s = (long)((patience + DL_SECOND - 1) / DL_SECOND);
     bool uploads = !strcmp(method, "PUT") || !strcmp(method, "POST");
 
     curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -375,9 +378,10 @@ static void set_options(slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
+                     patience_s < CONNECT_TIMEOUT_S ? patience_s : (long)CONNECT_TIMEOUT_S);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)((patience + DL_SECOND - 1) / DL_SECOND));
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, patience_s);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "diloco/" DILOCO_VERSION);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, s->error);

@@ -36,6 +36,7 @@ typedef struct dl_web_options {
     const char *pin;
     const char *cert, *key; /* PEM texts: who we are, where a server asks; NULL: nobody */
     int tries;              /* 0: DL_WEB_TRIES */
+    dl_time patience;       /* of exchanges that name none; 0: 30 s */
 } dl_web_options;
 
 /* `options` may be NULL; its texts are copied. `aborted` is borrowed until destroy.
@@ -64,7 +65,7 @@ typedef struct dl_web_exchange {
     const dl_span *body;
     size_t n_body;    /* borrowed until finish; of PUT and POST. n_body 0: an empty body */
     bool expect;      /* ask before sending the body (Expect: 100-continue) */
-    dl_time patience; /* how long nothing may move; 0: 30 s */
+    dl_time patience; /* how long nothing may move; 0: the options' */
     bool lists;       /* a page of a listing, which is billed like a write */
 
     /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at

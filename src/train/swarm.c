@@ -43,6 +43,7 @@ static diloco_status check_logged(const dl_config *c)
         {"run.single_committer", "empty", c->single_committer[0] != 0},
         {"run.coord", "empty", c->coord[0] != 0},
         {"run.roster", "\"trusted\"", !is(c->roster, "trusted")},
+        {"run.peers", "false", c->peers},
         {"server.diloco.combiner = \"centered_clip\"", "another",
          dl_combiner_find(c->combiner)->keeps},
         {"trainer.target_accuracy", "0", c->target_accuracy > 0},

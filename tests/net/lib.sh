@@ -33,7 +33,7 @@ at() {
     exec ip netns exec "dl$$-$place" "$@"
 }
 
-# network LINK N
+# network LINK N [--mesh]
 network() {
     [ "$(id -u)" = 0 ] || leave_out "network namespaces need root"
     [ -c /dev/net/tun ] || leave_out "there is no /dev/net/tun"
@@ -43,7 +43,7 @@ network() {
         places="$places dl$$-$i"
     done
     # shellcheck disable=SC2086
-    "$wan" "$1" $places >wan.out 2>wan.err &
+    "$wan" "$1" ${3:-} $places >wan.out 2>wan.err &
     wan_pid=$!
     started="$started $wan_pid"
     came_up() { grep -q '^up' wan.out || gone $wan_pid; }

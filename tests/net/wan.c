@@ -2,14 +2,15 @@
  * own, and each replica with a link to the hub and to nobody else.
  *
  *     wan LINK HUB REPLICA…      namespaces that `ip netns add` made; LINK as of --link
+ *     wan LINK --mesh HUB …      replicas reach each other too, over the links of both
  *
  * The hub's namespace gets a TUN device with 10.78.0.1, replica i one with 10.78.0.(1 + i). This
  * process is the network between them (netem would do, but is often not there): a packet waits
  * in the queue of its replica and direction, a drop-tail queue of $WAN_QUEUE_S seconds (0.25: a
- * router of the better kind); leaves it at the rate;
- * arrives half the delay later; or is lost. Packets from replica to replica go nowhere. Prints
- * "up" when the devices are there; SIGUSR1 cuts all links, SIGUSR2 mends them; ends at SIGTERM,
- * with what passed on stdout. */
+ * router of the better kind); leaves it at the rate; arrives half the delay later; or is lost.
+ * Packets from replica to replica go nowhere, but in a mesh, up the one's link and down the
+ * other's. Prints "up" when the devices are there; SIGUSR1 cuts all links, SIGUSR2 mends them; ends
+ * at SIGTERM, with what passed on stdout. */
 #include "base/clock.h"
 #include "base/link.h"
 #include "base/rng.h"
@@ -21,6 +22,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +51,7 @@ typedef struct lane {
 static lane up[MAX_REPLICAS], down[MAX_REPLICAS];
 static int devices[1 + MAX_REPLICAS]; /* the hub's, then the replicas' */
 static size_t n_replicas, n_passed, n_dropped, n_lost;
+static bool mesh;
 static volatile sig_atomic_t is_cut, is_over;
 
 static void on_signal(int signal)
@@ -110,7 +113,8 @@ static lane *lane_of(size_t device, const unsigned char *data, size_t len)
 {
     if (len < 20 || data[0] >> 4 != 4) return NULL;
     const unsigned to = data[19];
-    if (device > 0) return to == 1 ? &up[device - 1] : NULL;
+    if (device > 0 && to == 1) return &up[device - 1];
+    if (device > 0) return mesh && to >= 2 && to < 2 + n_replicas ? &up[device - 1] : NULL;
     return to >= 2 && to < 2 + n_replicas ? &down[to - 2] : NULL;
 }
 
@@ -125,13 +129,15 @@ static void take_in(size_t device, const dl_link *link)
     }
 }
 
-/* All that is due comes out; when the next is. */
-static dl_time let_out(lane *l, dl_time next)
+/* All that is due comes out, to another replica into its lane; when the next is. */
+static dl_time let_out(lane *l, dl_time next, const dl_link *link)
 {
     const dl_time now = dl_clock_now();
     for (; l->n && l->queued[l->first].due <= now; l->n--) {
         packet *p = &l->queued[l->first];
-        if (write(l->to, p->data, p->len) < 0)
+        if (l->to == devices[0] && p->data[19] != 1)
+            enter(&down[p->data[19] - 2], p->data, p->len, link);
+        else if (write(l->to, p->data, p->len) < 0)
             n_dropped++;
         else
             n_passed++;
@@ -151,8 +157,8 @@ static void run(const dl_link *link)
         for (size_t i = 0; i <= n_replicas; i++)
             take_in(i, link);
         for (size_t i = 0; i < n_replicas; i++) {
-            next = let_out(&up[i], next);
-            next = let_out(&down[i], next);
+            next = let_out(&up[i], next, link);
+            next = let_out(&down[i], next, link);
         }
         const dl_time left = next - dl_clock_now();
         const struct timespec sleep = {0, left > 0 ? left : 0};
@@ -165,8 +171,10 @@ int main(int argc, char **argv)
     const char *queue = getenv("WAN_QUEUE_S");
     if (queue) queue_s = atof(queue);
     dl_link link;
+    mesh = argc > 2 && !strcmp(argv[2], "--mesh");
+    if (mesh) argv[2] = argv[1], argv++, argc--;
     if (argc < 4 || argc > 3 + MAX_REPLICAS) {
-        fprintf(stderr, "usage: wan LINK HUB REPLICA…\n");
+        fprintf(stderr, "usage: wan LINK [--mesh] HUB REPLICA…\n");
         return 2;
     }
     if (dl_link_parse(&link, "wan", argv[1])) {
