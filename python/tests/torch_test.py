@@ -417,6 +417,9 @@ class OuterOptimizers(InScratch):
                 for a, b in zip(self.live(make), self.by_torch(make, 4, 3)):
                     self.assertTrue(torch.equal(a, b), (a - b).abs().max())
 
+    def test_with_overlap_it_is_called_beside_training(self):
+        self.live(self.OPTIMIZERS["nesterov"], fragments=2, overlap_steps=1)  # verifies the log
+
     def test_a_resume_and_a_joiner_go_on_from_its_vectors(self):
         make = self.OPTIMIZERS["adam"]
         whole = self.live(make)

@@ -145,9 +145,10 @@ static void give(toy *all, const diloco_user_parts *parts)
         all[i].parts = *parts;
 }
 
-/* Theta at the end of a run with an option as the library has it, and with parts. */
-static void check_same(const char *option, const char *value, const diloco_user_parts *parts,
-                       const char *exchange)
+/* Theta at the end of a run with an option as the library has it, and with parts; `both`: an option
+ * of both, or NULL. */
+static void check_same_with(const char *const both[2], const char *option, const char *value,
+                            const diloco_user_parts *parts, const char *exchange)
 {
     static int n;
     char store[64];
@@ -155,17 +156,25 @@ static void check_same(const char *option, const char *value, const diloco_user_
     snprintf(store, sizeof store, "mem://same-ours-%d", ++n);
     crew_of(ours, store);
     if (option) toy_set_all(ours, CREW, option, value);
+    if (both) toy_set_all(ours, CREW, both[0], both[1]);
     toy_set_all(ours, CREW, "server.diloco.exchange", exchange);
     live(ours);
 
     char other[64];
     snprintf(other, sizeof other, "mem://same-theirs-%d", n);
     crew_of(theirs, other);
+    if (both) toy_set_all(theirs, CREW, both[0], both[1]);
     toy_set_all(theirs, CREW, "server.diloco.exchange", exchange);
     give(theirs, parts);
     live(theirs);
     CHECK(!memcmp(ours[0].theta, theirs[0].theta, sizeof ours[0].theta));
     CHECK(ours[0].theta[0] != 0);
+}
+
+static void check_same(const char *option, const char *value, const diloco_user_parts *parts,
+                       const char *exchange)
+{
+    check_same_with(NULL, option, value, parts, exchange);
 }
 
 TEST(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov)
@@ -176,6 +185,8 @@ TEST(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov)
     check_same(NULL, NULL, &parts, "allgather");
     check_same(NULL, NULL, &parts, "leader");
     check_same(NULL, NULL, &parts, "sharded");
+    check_same_with((const char *[]){"server.diloco.overlap_steps", "2"}, NULL, NULL, &parts,
+                    "allgather"); /* by the exchange's thread */
     CHECK_INT(0, c.commits[0]);
 }
 
@@ -198,6 +209,56 @@ TEST(a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32)
 {
     const diloco_user_codec codec = planes();
     check_same(NULL, NULL, &(diloco_user_parts){.codec = &codec}, "allgather");
+}
+
+/* bfloat16, to nearest even; what it leaves out is sent the next time. */
+static size_t bound2(void *user, size_t n)
+{
+    (void)user;
+    return 2 * n;
+}
+
+static size_t encode2(void *user, unsigned char *out, const float *g, size_t n)
+{
+    (void)user;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &g[i], 4);
+        bits += 0x7fff + (bits >> 16 & 1);
+        out[2 * i] = (unsigned char)(bits >> 16);
+        out[2 * i + 1] = (unsigned char)(bits >> 24);
+    }
+    return 2 * n;
+}
+
+static bool check2(void *user, const unsigned char *payload, size_t len, size_t n)
+{
+    (void)user, (void)payload;
+    return len == 2 * n;
+}
+
+static void decode2(void *user, float *out, const unsigned char *payload, size_t len, size_t n,
+                    size_t first, size_t count)
+{
+    (void)user, (void)len, (void)n;
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *p = payload + 2 * (first + i);
+        const uint32_t bits = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 24;
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+TEST(a_caller_s_codec_that_loses_something_has_error_feedback_as_ours)
+{
+    const diloco_user_codec codec = {.size = sizeof codec,
+                                     .name = "halves",
+                                     .lossy = true,
+                                     .bound = bound2,
+                                     .encode = encode2,
+                                     .check = check2,
+                                     .decode = decode2};
+    check_same_with((const char *[]){"server.diloco.error_feedback", "0.9"}, "server.diloco.codec",
+                    "bf16", &(diloco_user_parts){.codec = &codec}, "allgather");
 }
 
 /* All three at once, with dot products, compressed. */
@@ -521,6 +582,7 @@ TEST(parts_that_cannot_be_are_refused_by_name)
 TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov,
           a_caller_s_combiner_that_is_one_of_ours_gives_its_bits,
           a_caller_s_codec_that_loses_nothing_gives_the_bits_of_f32,
+          a_caller_s_codec_that_loses_something_has_error_feedback_as_ours,
           a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are,
           what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever,
           a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known,
