@@ -15,6 +15,8 @@
 
 #include <ctype.h>
 #include <curl/curl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <signal.h>
@@ -364,6 +366,19 @@ static void set_body(slot *s)
     curl_easy_setopt(s->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
 }
 
+void dl_web_pace(int fd)
+{
+    static const char name[] = "bbr";
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+}
+
+static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)context, (void)purpose;
+    dl_web_pace(fd);
+    return CURL_SOCKOPT_OK;
+}
+
 static void set_options(slot *s, const char *url)
 {
     CURL *easy = s->easy;
@@ -388,7 +403,10 @@ static void set_options(slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_receive);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
-    if (is_near(url)) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    if (is_near(url))
+        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    else
+        curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
     set_tls(s);
     if (uploads) set_body(s);
     if (!strcmp(method, "HEAD")) curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);

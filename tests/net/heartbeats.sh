@@ -7,18 +7,22 @@ export WAN_QUEUE_S=2
 network 10mbit,100ms 2
 
 sed -i 's/^rounds = 6/rounds = 2/; s/^local_steps_per_round = 20/local_steps_per_round = 2/
-    s/^channels = 32/channels = 144/; s/^heartbeat = .*/heartbeat = 1/
+    s/^channels = 32/channels = 208/; s/^heartbeat = .*/heartbeat = 1/
     s/^patience = .*/patience = 12/' tiny.toml
 start_hub
 replicas 2
 ended r1 "$r1"
 ended r2 "$r2"
+late=1 # where the kernel has no sender that keeps queues short, a heartbeat may wait in them
+grep -qw bbr /proc/sys/net/ipv4/tcp_available_congestion_control ||
+    { echo "left out: heartbeats within their period: this kernel has no bbr"; late=; }
 for i in 1 2; do
     grep '"event":"end"' "r$i/record.jsonl" >end || fail "r$i has no end"
     [ "$(json heartbeats <end)" -ge 2 ] || fail "r$i had hardly a heartbeat"
     bulk=$(sed -n 's/.*"event":"contribution".*"put_s":\([0-9.e-]*\).*/\1/p' "r$i/record.jsonl" |
         sort -g | tail -1)
-    awk -v s="$(json heartbeat_s_max <end)" -v bulk="$bulk" 'BEGIN { exit !(s < 1 && 1 < bulk) }' ||
+    awk -v s="$(json heartbeat_s_max <end)" -v bulk="$bulk" -v late="${late:-$bulk}" \
+        'BEGIN { exit !(1 < bulk && s < late) }' ||
         fail "a heartbeat of r$i took $(json heartbeat_s_max <end) s, a contribution $bulk s"
     grep '"event":"commit"' "r$i/record.jsonl" | tail -1 >commit
     awk -v bps="$(json up_bps <commit)" 'BEGIN { exit !(bps > 1e6 && bps < 12e6) }' ||

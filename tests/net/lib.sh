@@ -49,6 +49,9 @@ network() {
     came_up() { grep -q '^up' wan.out || gone $wan_pid; }
     wait_for came_up
     ! gone $wan_pid || leave_out "no TUN device can be made: $(cat wan.err)"
+    for place in $places; do # senders that go by what is lost, as most kernels' do
+        ip netns exec "$place" sh -c 'echo reno >/proc/sys/net/ipv4/tcp_congestion_control'
+    done
 }
 
 # start NAME PLACE COMMAND…: in a folder NAME of its own, output in NAME/out, its pid in $pid.
