@@ -67,6 +67,8 @@ static const dl_option rows[] = {
  "past the deadline: wait for the slow, commit with who is there, or abort the entry"},
 {"run.on_uncounted", NULL, NAME, AT(on_uncounted), "adopt", 0, 0, "", "adopt|keep", AGREE,
  "a replica that an entry did not count adopts the result, or trains on from its own"},
+{"run.drop", NULL, REAL, AT(drop), "0", 0, 0.999999, "of contributions", NULL, AGREE,
+ "a fault to try: an entry passes over a contribution with this probability, as if it were lost"},
 {"run.retain", NULL, NAME, AT(retain), "recent", 0, 0, "", "recent|all", AGREE,
  "keep every contribution and snapshot for a full audit, or only what joins need"},
 {"run.single_committer", NULL, TEXT, AT(single_committer), "", 0, 31, "replica", NULL, AGREE,

@@ -23,7 +23,7 @@ typedef struct diloco_config {
     dl_config_path peers_listen, peers_address;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts, fetchers;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,
-        store_timeout_s, grace_s, grace_slack;
+        store_timeout_s, grace_s, grace_slack, drop;
     double alone_tokens_per_s;
     int64_t close_at, max_staleness;
     bool dylu;

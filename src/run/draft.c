@@ -1,6 +1,7 @@
 /* draft.c - see draft.h. */
 #include "run/draft.h"
 
+#include "base/rng.h"
 #include "run/async.h"
 #include "run/clients.h"
 #include "run/fold.h"
@@ -50,12 +51,35 @@ static void leave_out_refused(dl_entry *d, const dl_known_table *known)
     d->n_members = left;
 }
 
-static void put_members(dl_draft *draft, const dl_known_table *known, const dl_ledger *ledger)
+bool dl_draft_drops(const dl_config *config, uint64_t entry, const char *replica)
+{
+    dl_rng rng;
+    uint32_t name;
+    if (config->drop == 0) return false;
+    const dl_hash hash = dl_hash_bytes(replica, strlen(replica));
+    memcpy(&name, hash.bytes, sizeof name);
+    dl_rng_init(&rng, (uint64_t)config->seed, DL_STREAM(DL_STREAM_DROPS, name), entry);
+    return dl_rng_f64(&rng) < config->drop;
+}
+
+/* Who is dropped was there: the next entry waits for it as for a member. */
+static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_config *config)
+{
+    for (size_t i = 0; i < known->n; i++) {
+        const dl_known *k = &known->at[i];
+        if (k->worth == DL_VALID && dl_draft_drops(config, d->entry, k->life.replica))
+            dl_roster_add(&d->roster, k->life.replica, 0);
+    }
+}
+
+static void put_members(dl_draft *draft, const dl_known_table *known, const dl_machine_args *a)
 {
     dl_entry *d = &draft->entry;
+    const dl_ledger *ledger = a->control->ledger;
     d->n_members = 0;
     for (size_t i = 0; i < known->n && d->n_members < d->cap_members; i++) {
         const dl_known *k = &known->at[i];
+        if (dl_draft_drops(a->config, d->entry, k->life.replica)) continue;
         const bool refused = k->worth == DL_VALID && dl_known_is_refused(known, k);
         if (!dl_known_counts(known, k) && !refused) continue;
         const dl_member member = member_of(k);
@@ -141,7 +165,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->takeover = d->emptied = false;
     d->simulated_s = from->simulated_s;
     snprintf(d->run, sizeof d->run, "%s", a->run);
-    put_members(draft, from->known, a->control->ledger);
+    put_members(draft, from->known, a);
     d->n_rejected = 0;
     if (commit && dl_judge_is_on(a->config)) put_rejected(d, from->known);
     d->loss = mean_loss(d);
@@ -152,6 +176,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
         dl_clients_sample(&d->roster, a->config, d->entry + 1);
     } else {
         dl_fold_next_roster(&d->roster, a->control, d, from->silent);
+        await_dropped(d, from->known, a->config);
     }
     put_deal(d, from);
     put_bans(d, from);
@@ -188,6 +213,8 @@ static void put_scalars(dl_entry *d, const dl_draft_source *from)
 diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from)
 {
     begin(draft, from, true);
+    if (draft->entry.n_members == 0 && from->args->config->drop > 0)
+        return dl_fail(DILOCO_EINVAL, "run.drop has passed over all contributions");
     DL_TRY(put_weights(draft, from));
     put_scalars(&draft->entry, from);
     return DILOCO_OK;

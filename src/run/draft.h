@@ -28,6 +28,10 @@ typedef struct dl_draft_source {
     double simulated_s; /* that the round takes; 0: it takes real time */
 } dl_draft_source;
 
+/* run.drop, a fault to try: does the entry pass this replica's contribution over? The same for
+ * whoever closes it, and in every run of that seed. */
+bool dl_draft_drops(const dl_config *config, uint64_t entry, const char *replica);
+
 /* Takes its arrays from the arena (measuring: none); the entry is initialised by the caller. */
 void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members);
 

@@ -64,6 +64,13 @@ static diloco_status check_overlap(const dl_config *c)
                        "with clients.total_clients these are clients, not processes: leave it "
                        "\"auto\"",
                        c->exchange);
+    if (c->drop > 0 && (async || dl_config_federated(c)))
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.drop passes over contributions that are waited for together, and %s: "
+                       "leave it 0",
+                       async ? "with server.diloco.schedule = \"async\" a replica waits for the "
+                               "entry that counts its own"
+                             : "clients.dropout is that of logical clients");
     if (async && c->replicas > 1 && !strcmp(c->on_missing, "abort"))
         return dl_fail(DILOCO_EREFUSED,
                        "run.on_missing = \"abort\" is of entries that wait for somebody, and with "

@@ -1,6 +1,7 @@
 /* replica_test.c - the life of a replica: what it records, when it evaluates, how it stops, goes
  * on, and refuses. */
 #include "nn/inner.h"
+#include "run/draft.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
@@ -247,6 +248,69 @@ TEST(warnings_stand_in_the_record)
     free(config);
 }
 
+/* ---- contributions that are dropped */
+
+enum { DROP_CREW = 4, DROP_ROUNDS = 10 };
+
+static diloco_status count_members(void *user, const diloco_log_entry *entry)
+{
+    size_t *n = user;
+    *n += entry->commit ? entry->n_members : 0;
+    return DILOCO_OK;
+}
+
+/* Validation loss at the end; how many contributions the entries counted. */
+static double loss_with(const char *drop, const char *on_uncounted, size_t *n_counted)
+{
+    fixture_record records[DROP_CREW] = {{0}};
+    double loss = NAN;
+    char digest[33] = "";
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.replicas", "4");
+    set(config, "trainer.rounds", "10");
+    set(config, "parameters.optimizer.lr", "1e-2");
+    set(config, "run.drop", drop);
+    set(config, "run.on_uncounted", on_uncounted);
+    fixture_train(config, records, DROP_CREW);
+    *n_counted = 0;
+    CHECK_OK(diloco_log_walk(config->store, 0, count_members, n_counted));
+    for (size_t r = 0; r < DROP_CREW; r++) {
+        char own[33];
+        CHECK_OK(dl_json_read_str(own, sizeof own, fixture_nth(&records[r], "end", 0), "digest"));
+        if (r == 0) memcpy(digest, own, sizeof digest);
+        CHECK_STR(digest, own);
+        for (size_t i = 0; i < records[r].n; i++) {
+            const dl_json_value eval = fixture_event(&records[r], i, "eval");
+            if (eval.type == DL_JSON_OBJECT && fixture_number(eval, "entry") == DROP_ROUNDS)
+                loss = fixture_number(eval, "loss");
+        }
+        fixture_record_free(&records[r]);
+    }
+    free(config);
+    return loss;
+}
+
+TEST(alg_11_with_half_of_the_contributions_dropped_the_loss_is_within_5_percent)
+{
+    size_t all, adopted, kept, expected = 0;
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.drop", "0.5");
+    for (uint64_t e = 0; e < DROP_ROUNDS; e++)
+        for (int r = 0; r < DROP_CREW; r++)
+            expected += !dl_draft_drops(config, e, (const char *[]){"r0", "r1", "r2", "r3"}[r]);
+    free(config);
+    const double whole = loss_with("0", "adopt", &all);
+    const double adopt = loss_with("0.5", "adopt", &adopted);
+    const double keep = loss_with("0.5", "keep", &kept);
+    CHECK_INT(DROP_CREW * DROP_ROUNDS, all);
+    CHECK_INT(expected, adopted); /* and nobody is passed over for another reason */
+    CHECK_INT(expected, kept);
+    CHECK(all / 4 < expected && expected < all * 3 / 4);
+    CHECK(whole < 0.8 * log(256)); /* it has learned something, */
+    if (!(adopt < 1.05 * whole && keep < 1.05 * whole))
+        CHECK_FAIL("losses %.4f, %.4f, %.4f", whole, adopt, keep);
+}
+
 /* ---- the schedule */
 
 TEST(the_schedule_goes_by_position_and_continues_across_entries)
@@ -470,6 +534,7 @@ TEST_MAIN(replicas_on_different_data_agree_after_every_entry_and_move,
           p27_a_probe_measures_the_shared_model_and_leaves_the_replica_as_it_was,
           a_probe_without_held_out_data_is_refused, the_record_file_has_the_same_lines,
           a_record_that_cannot_be_opened_stops_before_training, warnings_stand_in_the_record,
+          alg_11_with_half_of_the_contributions_dropped_the_loss_is_within_5_percent,
           the_schedule_goes_by_position_and_continues_across_entries,
           a_joiner_without_moments_warms_up_again_and_goes_on_where_it_was_stopped,
           a_run_stopped_between_entries_resumes_bitwise,

@@ -40,6 +40,7 @@ static diloco_status check_logged(const dl_config *c)
         {"run.on_missing", "\"wait\"", !is(c->on_missing, "wait")},
         {"run.on_uncounted", "\"adopt\"", !is(c->on_uncounted, "adopt")},
         {"run.close_at", "0", c->close_at > 0},
+        {"run.drop", "0", c->drop > 0},
         {"run.single_committer", "empty", c->single_committer[0] != 0},
         {"run.coord", "empty", c->coord[0] != 0},
         {"run.roster", "\"trusted\"", !is(c->roster, "trusted")},

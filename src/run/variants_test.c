@@ -1,0 +1,270 @@
+/* variants_test.c - whole runs of the family's variants against what their papers say of them: who
+ * waits for whom, what a replica goes on from, and with how many an entry closes. */
+#include "run/async.h"
+#include "run/draft.h"
+#include "toy_run.h"
+
+#include <stdatomic.h>
+
+/* ---- eager (2502.12996) ------------------------------------------------------------------ */
+
+enum { ROUNDS = 6 };
+
+/* Round t moves every element of replica m by -(m + 1) (t + 1)^2: what is fresh differs from what
+ * is one round old. */
+typedef struct faller {
+    int m, t;
+    double began[ROUNDS]; /* where each round began */
+} faller;
+
+static double pull_of(int m, int t)
+{
+    return (m + 1) * (t + 1) * (t + 1);
+}
+
+static double fall(toy *t, const diloco_run_info *now)
+{
+    faller *f = t->user;
+    (void)now;
+    f->began[f->t] = (double)t->w[0];
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] -= (float)pull_of(f->m, f->t);
+    f->t++;
+    return 0;
+}
+
+/* The paper's form, by hand: a replica keeps a model and a momentum of its own, and steps them with
+ * the average of the round before, in which its own stale share gives way to its fresh one. */
+static void follow_paper(double began[ROUNDS], int m, double lr, double mu)
+{
+    double theta = 0, buf = 0;
+    for (int t = 0; t < ROUNDS; t++) {
+        const double fresh = pull_of(m, t), stale = t ? pull_of(m, t - 1) : 0;
+        const double before = t ? (pull_of(0, t - 1) + pull_of(1, t - 1)) / 2 : 0;
+        const double G = before + (fresh - stale) / 2;
+        began[t] = theta;
+        buf = mu * buf + G;
+        theta -= lr * (G + mu * buf);
+    }
+}
+
+static void check_eager(const char *outer, const char *lr, const char *mu)
+{
+    toy all[2];
+    faller f[2] = {{.m = 0}, {.m = 1}};
+    char store[64];
+    snprintf(store, sizeof store, "mem://eager.%s", outer);
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 2, "trainer.rounds", "6");
+    toy_set_all(all, 2, "server.diloco.overlap", "eager");
+    toy_set_all(all, 2, "server.diloco.outer_optimizer", outer);
+    toy_set_all(all, 2, "server.diloco.outer_learning_rate", lr);
+    toy_set_all(all, 2, "server.diloco.outer_momentum", mu);
+    for (int m = 0; m < 2; m++)
+        all[m].step = fall, all[m].user = &f[m];
+    toy_live_all(all, 2);
+    for (int m = 0; m < 2; m++) {
+        double want[ROUNDS];
+        TOY_OK(all[m]);
+        follow_paper(want, m, atof(lr), strcmp(outer, "sgd") ? atof(mu) : 0);
+        for (int t = 0; t < ROUNDS; t++)
+            if (fabs(want[t] - f[m].began[t]) > 1e-5 * (1 + fabs(want[t])))
+                CHECK_FAIL("%s, r%d: round %d begins at %g, by hand at %g", outer, m, t,
+                           f[m].began[t], want[t]);
+    }
+}
+
+/* lr 1 and no momentum: 0, -.5, -3.5 … of r0, whose own pulls are 1, 4, 9 and r1's 2, 8, 18. */
+TEST(alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one)
+{
+    double began[ROUNDS];
+    follow_paper(began, 0, 1, 0);
+    CHECK_NEAR(-0.5, began[1], 1e-12);
+    CHECK_NEAR(-0.5 - (1.5 + 1.5), began[2], 1e-12);
+    check_eager("sgd", "1", "0");
+    check_eager("nesterov", "0.7", "0.9");
+}
+
+/* ---- async (2401.09135) ------------------------------------------------------------------ */
+
+TEST(alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed)
+{
+    CHECK_INT(50, dl_async_interval(50, 4, 4));
+    CHECK_INT(25, dl_async_interval(50, 2, 4));
+    CHECK_INT(16, dl_async_interval(50, 1, 3)); /* floor(50 / 3) */
+    CHECK_INT(1, dl_async_interval(50, 1, 1000));
+    CHECK_INT(50, dl_async_interval(50, 0, 4)); /* not measured yet */
+}
+
+/* ---- who waits for whom ------------------------------------------------------------------ */
+
+/* A replica three times as slow as another, without a clock: its k-th step begins once the other
+ * has taken 3 k, where that one needs nobody to get there. */
+typedef struct race {
+    _Atomic int steps[2];
+    _Atomic bool over; /* the fast one's run has ended */
+    int most_ahead;    /* entries that the fast one began before the slow one had ended them */
+} race;
+
+static double step_fast(toy *t, const diloco_run_info *now)
+{
+    race *r = t->user;
+    const int ahead = r->steps[0] - r->steps[1];
+    if (ahead > r->most_ahead) r->most_ahead = ahead;
+    r->steps[0]++;
+    return toy_step(t, now);
+}
+
+static double step_slowly(toy *t, const diloco_run_info *now)
+{
+    race *r = t->user;
+    while (!r->over && r->steps[0] < 3 * (r->steps[1] + 1))
+        usleep(100);
+    r->steps[1]++;
+    return toy_step(t, now);
+}
+
+static double step_second(toy *t, const diloco_run_info *now)
+{
+    race *r = t->user;
+    while (r->steps[0] <= r->steps[1]) /* always the other one first */
+        usleep(100);
+    const double loss = toy_step(t, now);
+    r->steps[1]++;
+    return loss;
+}
+
+static void *live_fast(void *t)
+{
+    toy *fast = t;
+    race *r = fast->user;
+    toy_live(fast);
+    r->over = true;
+    return NULL;
+}
+
+static void run_race(race *r, const char *store, const char *schedule,
+                     double (*slow)(toy *, const diloco_run_info *))
+{
+    toy all[2];
+    toy_keep(store);
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 2, "trainer.rounds", "8");
+    toy_set_all(all, 2, "server.diloco.schedule", schedule);
+    all[0].step = step_fast, all[1].step = slow;
+    all[0].user = all[1].user = r;
+    CHECK_INT(0, pthread_create(&all[0].thread, NULL, live_fast, &all[0]));
+    CHECK_INT(0, pthread_create(&all[1].thread, NULL, toy_thread, &all[1]));
+    for (int i = 0; i < 2; i++)
+        pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < 2; i++)
+        TOY_OK(all[i]);
+}
+
+typedef struct members {
+    size_t entries, of[3], most;
+} members;
+
+static diloco_status count(void *user, const diloco_log_entry *e)
+{
+    members *m = user;
+    if (!e->commit) return DILOCO_OK;
+    m->entries++;
+    if (e->n_members > m->most) m->most = e->n_members;
+    for (size_t i = 0; i < e->n_members; i++)
+        m->of[e->members[i][1] - '0']++; /* "r0.0000" */
+    return DILOCO_OK;
+}
+
+TEST(alg_12_synchronous_replicas_wait_for_the_slow_one)
+{
+    race r = {.most_ahead = 0};
+    members m = {.entries = 0};
+    run_race(&r, "mem://wait", "offset", step_second);
+    CHECK_OK(diloco_log_walk("mem://wait", 0, count, &m));
+    CHECK_INT(8, m.entries);
+    CHECK_INT(8, m.of[0]);
+    CHECK_INT(8, m.of[1]);
+    CHECK_INT(0, r.most_ahead); /* nobody begins a round before all have ended theirs */
+}
+
+TEST(alg_12_asynchronous_ones_do_not)
+{
+    race r = {.most_ahead = 0};
+    members m = {.entries = 0};
+    run_race(&r, "mem://nowait", "async", step_slowly);
+    CHECK_OK(diloco_log_walk("mem://nowait", 0, count, &m));
+    CHECK_INT(1, m.most); /* each contribution is an entry */
+    CHECK(m.of[0] >= 2 * m.of[1]);
+    CHECK(r.most_ahead >= 2);
+}
+
+/* ---- contributions that are dropped --------------------------------------------------------- */
+
+TEST(alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica)
+{
+    enum { N = 4000 };
+    static dl_config config;
+    int n[3] = {0};
+    dl_config_init(&config);
+    CHECK(!dl_draft_drops(&config, 0, "r0"));
+    config.drop = 0.5;
+    for (uint64_t e = 0; e < N; e++) {
+        const bool r0 = dl_draft_drops(&config, e, "r0"), r1 = dl_draft_drops(&config, e, "r1");
+        n[0] += r0;
+        n[1] += r1;
+        n[2] += r0 && r1;
+    }
+    for (int i = 0; i < 3; i++) /* six standard deviations */
+        CHECK_NEAR(i < 2 ? N / 2 : N / 4, n[i], 190);
+}
+
+/* ---- decoupled (2604.21428): entries close with a quorum ----------------------------------- */
+
+static _Atomic int quorum_entries;
+
+static void hear_commits(toy *t, diloco_run *run, const char *line)
+{
+    (void)t, (void)run;
+    if (strstr(line, "\"event\":\"commit\"")) quorum_entries++;
+}
+
+/* Takes its first step once others have closed four entries without it. */
+static double step_late(toy *t, const diloco_run_info *now)
+{
+    while (quorum_entries < 4)
+        usleep(100);
+    return toy_step(t, now);
+}
+
+TEST(alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)
+{
+    toy all[3];
+    members m = {.entries = 0};
+    toy_keep("mem://quorum");
+    toy_crew(all, 3, "mem://quorum", "none");
+    toy_set_all(all, 3, "trainer.rounds", "8");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "6");
+    toy_set_all(all, 3, "server.diloco.overlap_steps", "2");
+    toy_set_all(all, 3, "run.close_at", "2");
+    toy_set_all(all, 3, "run.min_replicas", "2");
+    toy_set_all(all, 3, "run.start_timeout", "0.1");
+    all[0].heard = hear_commits;
+    all[2].step = step_late;
+    toy_live_all(all, 3);
+    for (int i = 0; i < 3; i++)
+        TOY_OK(all[i]);
+    CHECK_OK(diloco_log_walk("mem://quorum", 0, count, &m));
+    CHECK_INT(8, m.entries);
+    CHECK(m.of[0] + m.of[1] >= 8 && m.of[2] <= 4);
+    CHECK(!memcmp(all[0].theta, all[1].theta, sizeof all[0].theta));
+    CHECK(!memcmp(all[0].theta, all[2].theta, sizeof all[0].theta));
+}
+
+TEST_MAIN(alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
+          alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,
+          alg_12_synchronous_replicas_wait_for_the_slow_one, alg_12_asynchronous_ones_do_not,
+          alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica,
+          alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)
