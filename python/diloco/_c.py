@@ -73,12 +73,22 @@ class LogEntry(Struct):
                 ("rejected", POINTER(c_char_p)), ("rejected_for", POINTER(c_char_p))]
 
 
+class Rejection(Struct):
+    _fields_ = [("reason", c_char * 16), ("n", c_uint64)]
+
+
+class Rejections(Struct):
+    _fields_ = [("n", c_uint64), ("n_reasons", c_size_t), ("reasons", Rejection * 16)]
+
+
 class ReplicaStatus(Struct):
     _fields_ = [("replica", c_char * 32), ("generation", c_uint32), ("ended", c_bool),
                 ("alive", c_bool), ("seen", c_bool), ("step", c_uint64), ("entry", c_uint64),
                 ("position", c_uint64), ("steps_per_s", c_double), ("host", c_char * 64),
                 ("deadline_s", c_double), ("up_bps", c_double), ("down_bps", c_double),
-                ("request_s", c_double)]
+                ("request_s", c_double), ("rejected", Rejections), ("strikes", c_uint64),
+                ("banned_until", c_uint64), ("address", c_char * 288), ("from_peers", c_uint64),
+                ("from_store", c_uint64)]
 
 
 class RunWait(Struct):
@@ -93,7 +103,8 @@ class RunStatus(Struct):
                 ("aborts", c_uint64), ("snapshot", c_uint64), ("exchange", c_char * 16),
                 ("entry_written", c_uint64), ("entry_read", c_uint64), ("done", c_bool),
                 ("wait", POINTER(RunWait)), ("n_replicas", c_size_t),
-                ("replicas", POINTER(POINTER(ReplicaStatus))), ("memory", c_void_p)]
+                ("replicas", POINTER(POINTER(ReplicaStatus))), ("memory", c_void_p),
+                ("rejected", Rejections), ("n_banned", c_size_t)]
 
 
 class VerifyReport(Struct):
@@ -205,6 +216,8 @@ STRUCTS: Dict[str, Any] = {
     "diloco_step_report": StepReport,
     "diloco_run_info": RunInfo,
     "diloco_log_entry": LogEntry,
+    "diloco_rejection": Rejection,
+    "diloco_rejections": Rejections,
     "diloco_replica_status": ReplicaStatus,
     "diloco_run_wait": RunWait,
     "diloco_run_status": RunStatus,

@@ -42,6 +42,10 @@ def _entry_row(e: _c.LogEntry) -> Dict[str, Any]:
     return row
 
 
+def _rejected(r: _c.Rejections) -> Dict[str, int]:
+    return {r.reasons[i].reason.decode(): r.reasons[i].n for i in range(r.n_reasons)}
+
+
 class RunLog:
     """A run as anybody can read it; nothing is written. NotThereError: no run there."""
 
@@ -73,14 +77,17 @@ class RunLog:
 
     def status(self, watch_s: float = 0.0) -> Dict[str, Any]:
         """What the run is and who takes part; ``watch_s``: how long to watch heartbeats, to tell
-        the living (`alive`) from the dead. Rates are bits/s."""
+        the living (`alive`) from the dead. Rates are bits/s; ``rejected``: contributions that the
+        log has refused, by the word that it gives for it."""
         read = _c.RunStatus()
         _c.check(_c.lib().diloco_run_status_read_sized(ctypes.byref(read), ctypes.sizeof(read),
                                                        self._url, watch_s))
         row = _fields(read)
         for pointer in ("n_replicas", "memory"):
             row.pop(pointer, None)
-        row["replicas"] = [_fields(read.replicas[i].contents) for i in range(read.n_replicas)]
+        row["rejected"] = _rejected(read.rejected)
+        replicas = [read.replicas[i].contents for i in range(read.n_replicas)]
+        row["replicas"] = [{**_fields(r), "rejected": _rejected(r.rejected)} for r in replicas]
         if read.wait:
             missing = read.wait.contents.missing
             row["wait"] = _fields(read.wait.contents)

@@ -130,6 +130,14 @@ class Life(InScratch):
         events = [r["event"] for r in diloco.run(self.store).records()]
         self.assertEqual((events.count("commit"), events.count("mine")), (2, 1))
 
+    def test_what_the_log_refuses_is_told_by_its_word(self):
+        def live(name, pull):
+            self.replica(name, pull, replicas=2, sync_every=2, rounds=2, **{"check__element": 10})
+        in_threads(lambda: live("r0", 1), lambda: live("r1", 1000))
+        status = diloco.run(self.store).status()
+        self.assertEqual(status["rejected"], {"bound": 2})
+        self.assertEqual([r["rejected"] for r in status["replicas"]], [{}, {"bound": 2}])
+
     def test_presets_are_rows_and_apply(self):
         rows = {p["name"]: p for p in diloco.presets()}
         self.assertIn("2311.08105", rows["diloco"]["citation"])
