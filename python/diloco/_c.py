@@ -230,6 +230,7 @@ STRUCTS: Dict[str, Any] = {
 
 RECORD_FN = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 LR_FN = CFUNCTYPE(c_double, c_void_p, c_uint64)
+PROBE_FN = CFUNCTYPE(c_int, c_void_p, POINTER(c_double), POINTER(c_void_p), c_size_t)
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 ENTRY_FN = CFUNCTYPE(c_int, c_void_p, POINTER(LogEntry))
 LINE_FN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t)
@@ -259,6 +260,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_on_record": (None, [Handle, RECORD_FN, c_void_p]),
     "diloco_run_record": (None, [Handle, c_char_p, c_size_t]),
     "diloco_run_on_lr": (None, [Handle, LR_FN, c_void_p]),
+    "diloco_run_on_probe": (None, [Handle, PROBE_FN, c_void_p]),
     "diloco_run_join": (Status, [Handle]),
     "diloco_run_create": (Status, [Handle]),
     "diloco_step_sized": (Status, [Handle, POINTER(StepReport), c_size_t]),

@@ -16,7 +16,7 @@ from . import _c
 from ._config import Config
 from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
-from .errors import ClosedError, InvalidError, NotThereError
+from .errors import ClosedError, InvalidError, IOFailedError, NotThereError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,6 +241,25 @@ class Run:
         self._kept.append(callback)
         _c.lib().diloco_run_on_lr(self._open, callback, None)
 
+    def on_probe(self, fn: Callable[[Dict[str, Any]], float]) -> None:
+        """Where check.probe is set: the loss, on samples that no replica trains on, of a model
+        that is no replica's, given by name as `theta` gives it (only to be read, during the call).
+        Called by the replica that closes an entry; the tensors have to be afterwards as they were.
+        Before join."""
+        def ask(_user: Any, loss: Any, data: Any, n: int) -> int:
+            def measure() -> float:
+                tensors = list(self._tensors.items())[:n]
+                return float(fn({name: _array_at(data[i], memory)
+                                 for i, (name, memory) in enumerate(tensors)}))
+            found = self._guard(measure)
+            if found is None:
+                return IOFailedError.status
+            loss[0] = found
+            return 0
+        callback = _c.PROBE_FN(ask)
+        self._kept.append(callback)
+        _c.lib().diloco_run_on_probe(self._open, callback, None)
+
     def create(self) -> None:
         """Only create the run if the store holds none; never join."""
         self._wait(_c.lib().diloco_run_create)
@@ -395,12 +414,24 @@ def _address(buffer: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(memoryview(buffer).cast("B")))
 
 
-def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
+def _array_over(room: Any, dtype: str, shape: Tuple[int, ...]) -> Any:
+    """A numpy array over bytes, or a memoryview where numpy is not installed."""
     try:
         import numpy
-        return numpy.empty(shape, "uint16" if dtype == "bfloat16" else dtype)
+        kind = "uint16" if dtype == "bfloat16" else dtype
+        return numpy.frombuffer(room, kind).reshape(shape)
     except ImportError:
         letter = {"float32": "f", "int64": "q", "bool": "?", "bfloat16": "H", "float16": "e"}[dtype]
-        room = bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype])
         flat: Any = memoryview(room)
         return flat.cast(letter, shape) if shape else flat.cast(letter)
+
+
+def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
+    return _array_over(bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype]), dtype, shape)
+
+
+def _array_at(pointer: int, memory: Memory) -> Any:
+    """The library's memory, like a tensor: only to be read, during the call that gave it."""
+    kind: Any = ctypes.c_char * (math.prod(memory.shape) * _c.ITEM_SIZES[memory.dtype])
+    room = memoryview(kind.from_address(pointer)).cast("B").toreadonly()
+    return _array_over(room, memory.dtype, memory.shape)

@@ -308,6 +308,28 @@ class Talk(InScratch):
         self.assertTrue(json.dumps(events))
         self.assertFalse(math.isnan(events[-1]["utilization"]))
 
+    def probed(self, fn, **options):
+        w = array.array("f", [0])
+        with diloco.Run(self.store, "r0", {"check.probe": 2}, sync_every=1, rounds=2, **options) as run:
+            run.tensor("w", w)
+            run.on_probe(fn)
+            run.join()
+            while not run.done:
+                w[0] += 1
+                run.step(loss=0)
+
+    def test_a_probe_sees_models_that_are_no_replica_s(self):
+        seen = []
+
+        def loss(model):
+            seen.append(list(memoryview(model["w"])))
+            return abs(10 - seen[-1][0])
+        self.probed(loss, outer_optimizer="sgd", outer_lr=1)
+        self.assertEqual(seen, [[0], [1], [1], [2]])  # theta and the contribution, of two entries
+        with self.assertRaises(ZeroDivisionError):
+            self.store = self.store.with_name("raises")
+            self.probed(lambda _: 1 / 0)
+
     def test_the_outer_learning_rate_may_follow_a_schedule(self):
         with diloco.Run(self.store, sync_every=1, rounds=3, outer_optimizer="sgd") as run:
             w = array.array("f", [0])
