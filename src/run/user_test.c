@@ -380,6 +380,28 @@ TEST(a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known)
     dl_store_close(kept);
 }
 
+static diloco_status create_sometimes(void *user, void *handle, const char *key,
+                                      const diloco_user_bytes *bytes, size_t n, bool *taken,
+                                      double timeout_s)
+{
+    static atomic_int n_calls;
+    if (!strncmp(key, "log/", 4) && atomic_fetch_add(&n_calls, 1) % 2 == 0)
+        return DILOCO_EUNREACHABLE;
+    return user_store_create(user, handle, key, bytes, n, taken, timeout_s);
+}
+
+TEST(a_caller_s_store_that_cannot_be_reached_is_asked_again)
+{
+    diloco_user_store s = user_store();
+    toy t = toy_of("r0", "user://mine/flaky");
+    s.create = create_sometimes;
+    toy_set(&t, "run.state_dir", "none");
+    t.parts.store = &s;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(ROUNDS, (int)t.end.entry);
+}
+
 TEST(a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it)
 {
     const diloco_user_store s = user_store();
@@ -586,6 +608,7 @@ TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov
           a_caller_s_parts_go_together_and_the_log_is_verified_where_they_are,
           what_a_caller_s_optimizer_does_not_move_takes_the_mean_as_ever,
           a_run_lives_in_a_caller_s_store_and_is_read_there_while_it_is_known,
+          a_caller_s_store_that_cannot_be_reached_is_asked_again,
           a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it,
           lib_10_a_run_calls_the_caller_s_outer_optimizer_once_per_committed_fragment,
           an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
