@@ -62,6 +62,16 @@ expect 0 diloco train swarm.toml --store runs/pairs --preset noloco --record pai
 [ "$(grep '"event":"round"' pairs.jsonl | grep -c '"stepped":true')" -ge 8 ] || fail "noloco: no pairs"
 ! grep '"event":"round"' pairs.jsonl | grep -q '"members":\["r[0-9]","r[0-9]","r' || fail "noloco: three"
 
+# An outer step that is far too long is named, with how far each node moved (SWM-30).
+expect 0 diloco train swarm.toml --store runs/absurd --record absurd.jsonl --set run.replicas=2 \
+    --set swarm.min_peers=2 --set combiner=mean --set trainer.rounds=3 --set outer_lr=40
+grep '"code":"divergence"' absurd.jsonl |
+    grep -q 'outer_learning_rate was 40, .* its members moved by: r0 [0-9].* r1 [0-9]' ||
+    fail "no warning of an absurd outer learning rate"
+! grep -q '"code":"divergence"' record.jsonl || fail "a warning without a reason"
+[ "$(grep '"event":"eval"' record.jsonl | grep -c '"loss_after_sync":[0-9]')" -ge 4 ] ||
+    fail "no loss after an exchange"
+
 # Too few to begin with.
 expect_error 4 'swarm.min_peers' diloco train swarm.toml --store runs/few --set run.local_replicas=2 \
     --set run.start_timeout=1
