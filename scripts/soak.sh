@@ -1,6 +1,6 @@
 #!/bin/sh
 # soak.sh BUILD: what takes longer than the tests may. A build without network stores, the whole
-# matrix, a covering set of it trained, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
+# matrix, a covering set of it trained, members 100 ms apart, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
 # until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
 set -eu
 build=$(cd "$1" && pwd)
@@ -16,6 +16,8 @@ step "the whole matrix"
 "$build/tests/matrix_test" --all
 step "a covering set of it, trained"
 python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
+step "members that read from each other, 100 ms apart"
+sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
 scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
 

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "run/open.h"
+#include "scratch.h"
 
 enum { N = 100, CREW = 6 };
 
@@ -18,7 +19,7 @@ typedef struct world {
     dl_life lives[CREW];
 } world;
 
-static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
+static dl_exec *make_exec_with(world *w, const dl_life *self, int n_fetchers, dl_peers *peers)
 {
     dl_exec *exec;
     const dl_exec_args args = {.store = w->store,
@@ -28,11 +29,17 @@ static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
                                .n_tensors = 1,
                                .max_members = CREW,
                                .n_copies = 2,
-                               .n_fetchers = n_fetchers};
+                               .n_fetchers = n_fetchers,
+                               .peers = peers};
     CHECK_OK(dl_exec_create(&exec, &args));
     CHECK_OK(dl_snapshot_read_newest(dl_exec_state(exec), w->store, &w->file, w->digest, UINT64_MAX,
                                      NULL, DL_NEVER));
     return exec;
+}
+
+static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
+{
+    return make_exec_with(w, self, n_fetchers, NULL);
 }
 
 /* Each of the crew moves its tensor otherwise, and puts that for entry 0. */
@@ -201,6 +208,118 @@ TEST(a_fresh_reading_is_one)
     end_world(&w);
 }
 
+/* ---- from their owners (peers.h) --------------------------------------------------------- */
+
+/* Whatever the address, what is served is what the store of `served` has. */
+static const world *served;
+
+static diloco_status serve(void **out, char address[DL_ADDRESS_MAX + 1],
+                           const dl_peers_service *service)
+{
+    (void)service;
+    snprintf(address, DL_ADDRESS_MAX + 1, "https://owner:1");
+    *out = address;
+    return DILOCO_OK;
+}
+static void stop(void *self)
+{
+    (void)self;
+}
+static uint64_t bytes_served(const void *self)
+{
+    (void)self;
+    return 0;
+}
+static diloco_status open_line(void *self, dl_store **out, const char *address,
+                               const dl_public *key, dl_time patience)
+{
+    (void)self, (void)address, (void)key, (void)patience;
+    return dl_store_open(out, dl_store_url(served->store), false);
+}
+
+/* Everybody's heartbeat says that its contributions are served. */
+static void tell_all(const world *w, dl_peers *p)
+{
+    for (size_t i = 0; i < CREW; i++) {
+        dl_buf text;
+        dl_json j;
+        dl_key key;
+        dl_buf_init(&text, 4096);
+        dl_json_init(&j, &text);
+        dl_json_object(&j, NULL);
+        dl_json_u64(&j, "entry", 0);
+        dl_peers_tell(p, &j);
+        dl_json_end(&j);
+        CHECK_OK(dl_json_done(&j));
+        dl_key_heartbeat(key, &w->lives[i]);
+        CHECK_OK(dl_store_put(w->store, key, text.data, text.len, DL_NEVER));
+        dl_buf_deinit(&text);
+    }
+}
+
+static dl_peers *make_peers(world *w, const char *dir, bool reads)
+{
+    static const dl_peers_kind kind = {
+        .serve = serve, .stop = stop, .served = bytes_served, .open = open_line};
+    const dl_peers_args args = {
+        .config = &w->config, .dir = dir, .replica = "r0", .max_members = CREW, .reads = reads};
+    dl_peers *p;
+    served = w;
+    dl_peers_use(&kind);
+    CHECK_OK(dl_peers_create(&p, &args));
+    tell_all(w, p);
+    return p;
+}
+
+/* What of all the crew's contributions is read from their owners. */
+static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fresh)
+{
+    const uint64_t before = dl_peers_count(p).from_peers;
+    for (size_t i = 0; i < CREW; i++) {
+        dl_ask ask = fetch_of(w, i, NULL);
+        ask.fresh = fresh;
+        CHECK_OK(fetch(exec, &ask).status);
+    }
+    return dl_peers_count(p).from_peers - before;
+}
+
+TEST(what_is_doubted_is_read_from_the_store_alone)
+{
+    world w;
+    if (!DL_CRYPTO) skip();
+    make_world(&w);
+    dl_peers *p = make_peers(&w, scratch_path("doubted"), true);
+    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    const dl_ask rejoin = {.kind = DL_ASK_REJOIN, .entry = UINT64_MAX};
+    dl_event event = {.status = DILOCO_OK};
+    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* a life begins */
+    CHECK_OK(event.status);
+    CHECK(from_owners(exec, &w, p, false) > 0);
+    CHECK_INT(0, from_owners(exec, &w, p, true));
+    CHECK(from_owners(exec, &w, p, false) > 0);
+    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* it begins again: why may be what it had read */
+    CHECK_OK(event.status);
+    CHECK_INT(0, from_owners(exec, &w, p, false));
+    dl_exec_destroy(exec);
+    dl_peers_destroy(p);
+    end_world(&w);
+}
+
+TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
+{
+    world w;
+    if (!DL_CRYPTO) skip();
+    make_world(&w);
+    dl_peers *p = make_peers(&w, scratch_path("committer"), false);
+    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    CHECK_INT(0, from_owners(exec, &w, p, false));
+    CHECK(dl_peers_count(p).from_store > 0);
+    dl_exec_destroy(exec);
+    dl_peers_destroy(p);
+    end_world(&w);
+}
+
 TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
           what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
-          a_fresh_reading_is_one)
+          a_fresh_reading_is_one, what_is_doubted_is_read_from_the_store_alone,
+          who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
