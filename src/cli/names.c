@@ -1,7 +1,8 @@
 /* names.c - a listing of the state folder, and one of the run's replicas.
  *
- * Two machines that join in the same moment may choose the same new name; the later one then
- * takes the earlier one's place (it is fenced and says so), and nothing false is counted. */
+ * Two machines that join in the same moment may choose the same new name: who claims its first life
+ * second is told, and starts again (PROTOCOL P6). One that claims a life after the other has begun
+ * takes its place (which is fenced and says so). Nothing false is counted. */
 #include "cli/names.h"
 
 #include "base/sign.h"

@@ -472,6 +472,15 @@ static diloco_status first_generation(int64_t *out, const lives *l, const dl_run
     return DILOCO_OK;
 }
 
+/* A moment ago the name had no life: another machine has chosen it too, and neither has begun. */
+static diloco_status refuse_twin(const char *replica, dl_store *store)
+{
+    return dl_fail(DILOCO_EFENCED,
+                   "another replica took the name %s in %s in this very moment: start again, by a "
+                   "name that is free (join finds one)",
+                   replica, dl_store_url(store));
+}
+
 static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
                            const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
@@ -491,6 +500,7 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
         if (!status) status = sign_life(&text, out, run, signer);
         const dl_span span = {text.data, text.len};
         if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
+        if (status == DILOCO_EEXIST && l.newest < 0) status = refuse_twin(replica, store);
     }
     dl_buf_deinit(&text);
     return status;

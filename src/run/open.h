@@ -41,7 +41,8 @@ DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, co
 DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *config);
 
 /* gen/<replica>.<g>, g the smallest number behind all that are taken; with run.single_committer
- * one that nobody else will choose in the same moment, since the store would let both (P26). Where
+ * one that nobody else will choose in the same moment, since the store would let both (P26).
+ * DILOCO_EFENCED: a new name, which another replica took in this moment. Where
  * objects are signed, DILOCO_EREFUSED: this key may not be that replica (members.h); config says
  * where invitations are. */
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,

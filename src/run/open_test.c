@@ -104,6 +104,61 @@ TEST(a_life_takes_the_next_generation_of_its_own_name)
     dl_store_close(store);
 }
 
+/* A store as it was a moment ago: nothing is listed. */
+typedef struct before {
+    dl_store *inner;
+} before;
+static diloco_status before_create(void *self, const char *key, const dl_span *spans,
+                                   size_t n_spans, bool *taken, dl_time until)
+{
+    return dl_store_claim(((before *)self)->inner, key, spans, n_spans, taken, until);
+}
+static diloco_status before_read(void *self, const char *key, dl_sink sink, dl_time until)
+{
+    return dl_store_read(((before *)self)->inner, key, sink, until);
+}
+static diloco_status before_list(void *self, const char *prefix, const char *after,
+                                 dl_found_fn found, void *context, dl_time until)
+{
+    (void)self, (void)prefix, (void)after, (void)found, (void)context, (void)until;
+    return DILOCO_OK;
+}
+static void before_close(void *self)
+{
+    dl_store_close(((before *)self)->inner);
+}
+static const dl_store_kind before_kind = {.scheme = "before",
+                                          .size = sizeof(before),
+                                          .close = before_close,
+                                          .create = before_create,
+                                          .read = before_read,
+                                          .list = before_list};
+
+TEST(p6_of_two_that_take_a_new_name_at_once_one_is_told)
+{
+    dl_config config;
+    dl_runfile file;
+    dl_hash digest;
+    dl_life life;
+    dl_store *store, *earlier;
+    const atomic_bool *aborted;
+    void *self;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://twins", true));
+    CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
+    CHECK_OK(dl_store_wrap(&earlier, &before_kind, "before", &self, &aborted));
+    CHECK_OK(dl_store_open(&((before *)self)->inner, "mem://twins", false));
+    CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
+    CHECK_STATUS(DILOCO_EFENCED,
+                 dl_run_claim_life(&life, earlier, "r1", &file, &file.config, NULL));
+    CHECK_CONTAINS("took the name r1", diloco_error_text());
+    CHECK(!holds(store, "gen/r1.0001")); /* and the other is left alone */
+    CHECK_OK(dl_run_claim_life(&life, earlier, "r2", &file, &file.config, NULL));
+    dl_runfile_deinit(&file);
+    dl_store_close(earlier);
+    dl_store_close(store);
+}
+
 TEST(local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores)
 {
     dl_config config;
@@ -163,6 +218,7 @@ TEST(names_that_nobody_knows_are_refused)
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
           a_life_takes_the_next_generation_of_its_own_name,
+          p6_of_two_that_take_a_new_name_at_once_one_is_told,
           local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores,
           contributions_spool_to_disk_when_told_to_or_when_they_are_much,
           names_that_nobody_knows_are_refused)
