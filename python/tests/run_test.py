@@ -394,6 +394,18 @@ class OuterOptimizers(InScratch):
         with self.assertRaisesRegex(diloco.InvalidError, "at most 2 vectors"):
             self.replica("r1", diloco.OuterOptimizer("many", print, ["a", "b", "c"]))
 
+    def test_the_program_refuses_such_a_run_by_name(self):
+        self.replica("r0", self.heavy_ball()[0])
+        program = pathlib.Path(os.environ.get("DILOCO_BUILD", "/nowhere")) / "diloco"
+        if not program.exists():
+            self.skipTest("no program was built")
+        for arguments in (["verify"], ["join", "--set", "data.train_path=/dev/null"]):
+            ran = subprocess.run([program, *arguments, self.store], capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 3, ran.stderr)
+            self.assertIn("user:heavy-ball is a part of its caller's own", ran.stderr)
+        ran = subprocess.run([program, "log", self.store], capture_output=True, text=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)  # what does not compute is read
+
     def test_what_it_raises_comes_out_of_the_step(self):
         def say(n):
             raise KeyError(n)

@@ -39,6 +39,17 @@ TEST(unknown_names_are_told_the_nearest_and_where_they_stand)
     }
 }
 
+TEST(parts_of_a_callers_own_are_refused_by_name)
+{
+    static const char *const options[] = {"server.diloco.outer_optimizer", "server.diloco.combiner",
+                                          "server.diloco.codec"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        refused(DILOCO_EREFUSED, options[i], "user:mine is a part of its caller's own", "diloco",
+                CHANGES(options[i], "user:mine"));
+    refused(DILOCO_EINVAL, "trainer.model_name", "there is: ", "diloco",
+            CHANGES("trainer.model_name", "user:mine"));
+}
+
 TEST(what_only_a_log_decides_is_refused_without_one)
 {
     static const char *const of_logs[][2] = {{"clients.total_clients", "4"},
@@ -406,6 +417,7 @@ TEST(data_is_reported_as_it_will_be_cut)
 }
 
 TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
+          parts_of_a_callers_own_are_refused_by_name,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
           what_only_a_log_decides_is_refused_without_one,
           nodes_that_could_never_exchange_are_refused,

@@ -1,6 +1,7 @@
 /* choices.c - one row for each option whose values are rows of a table elsewhere. */
 #include "train/choices.h"
 
+#include "base/own.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
 #include "data/data.h"
@@ -93,12 +94,21 @@ diloco_status dl_choice_in(dl_name_at name_at, const char *option, const char *n
                    near ? "; did you mean " : "", near ? near : "", known);
 }
 
+/* A run that a program of its own began (include/diloco/user.h); this one supplies no parts. */
+static bool is_callers_own(const char *option, const char *name)
+{
+    return !strncmp(option, "server.diloco.", 14) &&
+           !strncmp(name, DL_OWN_MARK, strlen(DL_OWN_MARK));
+}
+
 diloco_status dl_choices_check(const dl_config *config)
 {
     for (size_t k = 0; k < N_CHOICES; k++) {
         const char *option = choices[k].option;
         const char *name = (const char *)config + choices[k].offset;
-        diloco_status status = dl_choice_in(choices[k].name_at, option, name);
+        diloco_status status = is_callers_own(option, name)
+                                   ? dl_no_row(option, name)
+                                   : dl_choice_in(choices[k].name_at, option, name);
         if (status) return dl_fail_context(status, "%s", dl_config_origin(config, option));
     }
     return DILOCO_OK;
