@@ -128,7 +128,8 @@ void sim_check_base(const replica *r, uint64_t entry, dl_hash began)
             r->name, (unsigned long long)entry);
 }
 
-/* A flipped read is damaged, not changed: its check does not fit. */
+/* A flipped read is damaged, not changed: its check does not fit. What an entry says, its members
+ * too, is thereby the same when it is adopted as when it was read first (ALG-29). */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
 {
     const dl_hash digest = dl_hash_bytes(text, len);

@@ -72,6 +72,13 @@ TEST(trials_take_equally_many_steps_where_h_differs)
     CHECK_OK(read_line("--set-values sync_every=10,60 --equal-steps 600"));
     CHECK_OK(dl_sweep_config(&config, &sweep, &args, 0, 7));
     CHECK_INT(60, config.rounds);
+    static const int64_t rounds[] = {80, 40, 16, 8, 4, 2}; /* ALG-9: the paper's, one command */
+    CHECK_OK(read_line("--set-values sync_every=50,100,250,500,1000,2000 --equal-steps 4000"));
+    for (size_t arm = 0; arm < sweep.n_arms; arm++) {
+        CHECK_OK(dl_sweep_config(&config, &sweep, &args, arm, 7));
+        CHECK_INT(rounds[arm], config.rounds);
+    }
+    CHECK_INT(6, sweep.n_arms);
     CHECK_OK(read_line("--set-values lr=1,2")); /* nothing that H follows from */
     CHECK_OK(dl_sweep_config(&config, &sweep, &args, 0, 7));
     CHECK_INT(6, config.rounds);

@@ -6,6 +6,42 @@
 
 #include <stdatomic.h>
 
+/* ---- vanilla (2311.08105) ------------------------------------------------------------------ */
+
+enum { VANILLA_H = 3, VANILLA_ENTRIES = 4 };
+
+/* w when each interval began. */
+typedef struct beginnings {
+    float w[VANILLA_ENTRIES][TOY_N];
+    int n_steps;
+} beginnings;
+
+static double step_and_look(toy *t, const diloco_run_info *now)
+{
+    beginnings *b = t->user;
+    if (b->n_steps % VANILLA_H == 0) memcpy(b->w[b->n_steps / VANILLA_H], t->w, sizeof t->w);
+    b->n_steps++;
+    return toy_step(t, now);
+}
+
+TEST(alg_2_after_every_entry_all_replicas_have_the_global_parameters)
+{
+    toy all[3];
+    static beginnings b[3];
+    toy_crew(all, 3, "mem://vanilla", "none");
+    for (int m = 0; m < 3; m++)
+        all[m].step = step_and_look, all[m].user = &b[m];
+    toy_live_all(all, 3);
+    for (int m = 0; m < 3; m++) {
+        TOY_OK(all[m]);
+        CHECK_INT(VANILLA_H * VANILLA_ENTRIES, b[m].n_steps);
+        CHECK_BYTES(b[0].w, b[m].w, sizeof b[0].w);
+        CHECK_BYTES(all[0].theta, all[m].theta, sizeof all[0].theta);
+        CHECK_BYTES(all[m].theta, all[m].w, sizeof all[m].w);
+    }
+    CHECK(memcmp(b[0].w[1], b[0].w[2], sizeof b[0].w[1]) != 0);
+}
+
 /* ---- eager (2502.12996) ------------------------------------------------------------------ */
 
 enum { ROUNDS = 6 };
@@ -201,6 +237,91 @@ TEST(alg_12_asynchronous_ones_do_not)
     CHECK(r.most_ahead >= 2);
 }
 
+/* ---- replicas come and go -------------------------------------------------------------------- */
+
+enum { GUESTS = 3, GUEST_STEPS = 12, LONG = 30 };
+static _Atomic int n_joined, n_left;
+static _Atomic bool begun;
+
+/* Waits for the guests at entry 4, and for their end before the last ten. */
+static double step_as_host(toy *t, const diloco_run_info *now)
+{
+    begun = true;
+    while ((now->entry >= 4 && n_joined < GUESTS) || (now->entry >= LONG - 10 && n_left < GUESTS))
+        usleep(100);
+    return toy_step(t, now);
+}
+
+static void *visit(void *context)
+{
+    toy *t = context;
+    t->status = toy_open(t);
+    if (!t->status) t->status = diloco_run_join(t->run);
+    n_joined++;
+    for (int i = 0; i < GUEST_STEPS && !t->status; i++) {
+        const diloco_run_info now = diloco_run_now(t->run);
+        t->status = diloco_step(
+            t->run, &(diloco_step_report){.loss = toy_step(t, &now), .samples = 1, .tokens = 10});
+    }
+    if (!t->status) t->status = diloco_run_leave(t->run);
+    if (t->status) snprintf(t->text, sizeof t->text, "%s", diloco_error_text());
+    toy_close(t);
+    n_left++;
+    return NULL;
+}
+
+typedef struct presence {
+    uint64_t steps, entries;
+    size_t first, last, most; /* members */
+} presence;
+
+static diloco_status see_members(void *user, const diloco_log_entry *e)
+{
+    presence *p = user;
+    if (!e->commit) return DILOCO_OK;
+    if (!p->entries++) p->first = e->n_members;
+    p->last = e->n_members;
+    if (e->n_members > p->most) p->most = e->n_members;
+    p->steps += e->steps;
+    return DILOCO_OK;
+}
+
+TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
+{
+    toy all[1 + GUESTS];
+    presence seen = {.entries = 0};
+    diloco_verify_report report;
+    toy_keep("mem://guests");
+    for (int i = 0; i <= GUESTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        all[i] = toy_of(name, "mem://guests");
+        toy_set(&all[i], "run.state_dir", "none");
+        toy_set(&all[i], "run.patience", "1");
+        toy_set(&all[i], "trainer.local_steps_per_round", "2");
+        toy_set(&all[i], "trainer.rounds", "30");
+    }
+    all[0].step = step_as_host;
+    CHECK_INT(0, pthread_create(&all[0].thread, NULL, toy_thread, &all[0]));
+    while (!begun) /* it makes the run */
+        usleep(1000);
+    for (int i = 1; i <= GUESTS; i++)
+        CHECK_INT(0, pthread_create(&all[i].thread, NULL, visit, &all[i]));
+    for (int i = 0; i <= GUESTS; i++)
+        pthread_join(all[i].thread, NULL);
+    for (int i = 0; i <= GUESTS; i++)
+        TOY_OK(all[i]);
+    CHECK_OK(diloco_log_walk("mem://guests", 0, see_members, &seen));
+    CHECK_OK(diloco_verify(&report, "mem://guests", 1, NULL, NULL));
+    CHECK(report.complete); /* all of it gives the one theta that the log names */
+    CHECK_INT(0, report.voids);
+    CHECK_INT(1, seen.first);
+    CHECK_INT(1, seen.last);
+    CHECK(seen.most > 1);
+    CHECK(seen.steps > 2 * seen.entries); /* what all have computed stands in the log */
+    CHECK_BYTES(all[0].theta, all[0].w, sizeof all[0].w);
+}
+
 /* ---- contributions that are dropped --------------------------------------------------------- */
 
 TEST(alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica)
@@ -263,7 +384,9 @@ TEST(alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)
     CHECK(!memcmp(all[0].theta, all[2].theta, sizeof all[0].theta));
 }
 
-TEST_MAIN(alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
+TEST_MAIN(alg_2_after_every_entry_all_replicas_have_the_global_parameters,
+          alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again,
+          alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
           alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,
           alg_12_synchronous_replicas_wait_for_the_slow_one, alg_12_asynchronous_ones_do_not,
           alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica,

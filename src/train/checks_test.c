@@ -339,6 +339,15 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
     warned("outer_learning_rate", "overshoots", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "1.5"));
+    /* ALG-7: .7 is of one fragment that is waited for */
+    warned("outer_learning_rate", "Streaming DiLoCo (2501.18512, section 3) tuned 0.4", "streaming",
+           CHANGES("server.diloco.outer_learning_rate", "0.7"));
+    warned("outer_learning_rate", "0.7 is DiLoCo's (2311.08105)", "diloco",
+           CHANGES("server.diloco.overlap_steps", "1"));
+    /* ALG-20 */
+    warned("overlap", "2501.18512 (section 4) advises at most 5", "diloco",
+           CHANGES("trainer.local_steps_per_round", "8", "server.diloco.overlap_steps", "6",
+                   "server.diloco.outer_learning_rate", "0.4"));
     warned("outer_learning_rate", "never moves", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "0"));
     warned("outer_learning_rate", "no effect", "data_parallel",

@@ -105,6 +105,32 @@ TEST(the_plan_is_what_a_training_process_takes)
     check_plan("sparse"); /* the residual */
 }
 
+static dl_config *wide(const char *preset)
+{
+    dl_config *config = fixture_config(preset);
+    if (strcmp(preset, "data_parallel") != 0) set(config, "trainer.local_steps_per_round", "2");
+    set(config, "trainer.eval_batches", "2");
+    set(config, "parameters.model.layers", "4");
+    set(config, "parameters.model.heads", "4");
+    set(config, "parameters.model.channels", "256");
+    return config;
+}
+
+TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel)
+{
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* whose shadow memory would be measured */
+#endif
+    diloco_memory_plan p;
+    dl_config *vanilla = wide("diloco"), *parallel = wide("data_parallel");
+    CHECK_OK(diloco_train_plan(&p, vanilla));
+    const double more = (double)measure(vanilla) - (double)measure(parallel);
+    const double model = 4 * (double)p.parameters;
+    CHECK(model > 8e6); /* so that pages and stacks do not count */
+    if (more > 2 * model) CHECK_FAIL("%.1f MB more, the model has %.1f", more * 1e-6, model * 1e-6);
+    free(vanilla), free(parallel);
+}
+
 TEST(the_library_says_what_it_is)
 {
     CHECK(strlen(diloco_version()) > 0);
@@ -113,4 +139,5 @@ TEST(the_library_says_what_it_is)
 }
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, the_plan_counts_what_a_combiner_needs,
+          alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
           the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)

@@ -10,7 +10,10 @@
 
 static const diloco_preset presets[] = {
     {"diloco", "local steps with AdamW, then one Nesterov step on the mean movement",
-     "Douillard et al. 2023, arXiv:2311.08105, algorithm 1 and section 3",
+     "Douillard et al. 2023, arXiv:2311.08105, algorithm 1 and section 3; the outer learning rate "
+     "by "
+     "replicas, H and size of the model: Charles et al. 2025, arXiv:2503.09799 (diloco plan "
+     "--advice)",
      VALUES({"trainer.local_steps_per_round", "500"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.outer_optimizer", "nesterov"},
             {"server.diloco.outer_learning_rate", "0.7"}, {"server.diloco.outer_momentum", "0.9"},

@@ -19,15 +19,52 @@ TEST(a_preset_sets_its_values_and_says_so)
     CHECK_STR("default", dl_config_origin(&config, "parameters.optimizer.lr"));
 }
 
-TEST(the_papers_values_are_those_of_preset_diloco)
+TEST(alg_3_the_papers_values_are_those_of_preset_diloco)
 {
     dl_config_init(&config);
     CHECK_OK(diloco_preset_apply(&config, "diloco"));
+    CHECK_STR("adamw", config.optimizer);
     CHECK_INT(500, config.local_steps);
     CHECK_STR("nesterov", config.outer_optimizer);
     CHECK_NEAR(0.7, config.outer_lr, 0);
     CHECK_NEAR(0.9, config.outer_mu, 0);
     CHECK_STR("f32", config.codec);
+}
+
+TEST(alg_24_the_papers_values_are_those_of_preset_streaming)
+{
+    dl_config_init(&config);
+    CHECK_OK(diloco_preset_apply(&config, "streaming"));
+    CHECK_INT(100, config.local_steps);
+    CHECK_INT(3, config.fragment_layers);
+    CHECK_NEAR(0.4, config.outer_lr, 0);
+    CHECK_NEAR(0.9, config.outer_mu, 0);
+    CHECK_STR("e3m0", config.codec);
+    /* and shown, not left to a default: */
+    CHECK_STR("preset streaming", dl_config_origin(&config, "server.diloco.local_mix"));
+    CHECK_STR("preset streaming", dl_config_origin(&config, "server.diloco.overlap_steps"));
+    CHECK_OK(dl_config_set(&config, "trainer.local_steps_per_round", "30", "test"));
+    CHECK_OK(dl_config_set(&config, "run.store", "somewhere", "test"));
+    CHECK_OK(dl_check_config(&config));
+}
+
+TEST(alg_6_every_preset_cites_its_paper)
+{
+    static const char *const papers[][2] = {
+        {"diloco", "2311.08105"}, {"diloco", "2503.09799"}, {"streaming", "2501.18512"},
+        {"eager", "2502.12996"},  {"async", "2401.09135"},  {"decoupled", "2604.21428"},
+        {"sparse", "2508.15706"}, {"muloco", "2505.23725"}, {"noloco", "2506.10911"},
+        {"fedavg", "1602.05629"}, {"fedadam", "2003.00295"}};
+    for (size_t k = 0; k < sizeof papers / sizeof *papers; k++) {
+        bool found = false;
+        for (size_t i = 0; diloco_preset_at(i); i++) {
+            const diloco_preset *preset = diloco_preset_at(i);
+            if (strcmp(preset->name, papers[k][0]) != 0) continue;
+            CHECK_CONTAINS(papers[k][1], preset->citation);
+            found = true;
+        }
+        CHECK(found);
+    }
 }
 
 TEST(the_papers_values_are_those_of_preset_muloco)
@@ -93,8 +130,9 @@ TEST(options_tell_the_values_they_may_have)
     CHECK(diloco_choice_at("no.such.option", 0) == NULL);
 }
 
-TEST_MAIN(a_preset_sets_its_values_and_says_so, the_papers_values_are_those_of_preset_diloco,
-          the_papers_values_are_those_of_preset_muloco,
+TEST_MAIN(a_preset_sets_its_values_and_says_so, alg_3_the_papers_values_are_those_of_preset_diloco,
+          alg_24_the_papers_values_are_those_of_preset_streaming,
+          alg_6_every_preset_cites_its_paper, the_papers_values_are_those_of_preset_muloco,
           preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_accepted,
           every_preset_passes_the_checks, a_misspelt_preset_is_told_the_nearest,
           options_tell_the_values_they_may_have)

@@ -10,6 +10,17 @@ expect 0 diloco train tiny.toml --set trainer.rounds=2 --store slow --link 20mbi
 [ "$(grep -c '"event":"run".*"link":"20mbit,10ms,2%"' record.jsonl)" = 2 ] ||
     fail "the record does not say the link of both replicas"
 
+# ALG-14: time and bytes in the record are those of the link. No contribution goes up faster than it
+# carries, and what is sent is no less than they are.
+contributions=$(sed -n 's/.*"event":"contribution".*"bytes":\([0-9]*\).*"put_s":\([0-9.e-]*\).*/\1 \2/p' record.jsonl)
+sent=$(sed -n 's/.*"event":"end".*"bytes_sent":\([0-9]*\).*/\1/p' record.jsonl |
+    awk '{ n += $1 } END { print n }')
+echo "$contributions" | awk -v sent="$sent" '
+    { n++; bytes += $1; if ($2 < $1 * 8 / 20e6 || $2 < 0.010) exit 1 }
+    END { exit !(n == 4 && sent >= bytes) }' || fail "the link is not in the record: $contributions"
+sed -n 's/.*"event":"commit".*"exchange_s":\([0-9.e-]*\).*/\1/p' record.jsonl |
+    awk '{ n++; if ($1 < 0.020) exit 1 } END { exit n != 4 }' || fail "no time of exchange in the record"
+
 # A joiner on a worse one than the others have.
 expect 0 diloco join slow --link 5mbit/20mbit,20ms --set data.train_path=text.txt
 

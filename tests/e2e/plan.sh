@@ -47,6 +47,9 @@ near "$(cells --method streaming --sync-every 100 --fragment-layers 3 --tau 1 --
     done
     grep -q '^recommended: ' out || fail "nothing is recommended"
     grep -q '2503.09799' out || fail "advice without a citation"
+    # ALG-8
+    grep -q 'outer learning rate does not depend on the size of the model and grows with replicas' out ||
+        fail "no advice on the outer learning rate"
     expect 0 diloco plan $model --link 200mbit,50ms --json --advice
     [ "$(wc -l <out)" = 1 ] || fail "--json is not one object"
     for key in methods recommended advice utilization peak_bits_per_sync cheapest_exchange; do

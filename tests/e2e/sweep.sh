@@ -1,5 +1,5 @@
 #!/bin/sh
-# Several values of H at equal steps: a table, an object, nothing run twice, and a sweep that is
+# ALG-9: several values of H at equal steps: a table, an object, nothing run twice, and a sweep that is
 # stopped or killed goes on to the same results.
 . "$(dirname "$0")/lib.sh"
 

@@ -8,6 +8,10 @@ grep -q '^run .* in runs/tiny: preset diloco, .* parameters, 0 of 6 entries done
 grep -q '^2 replicas here of 2, 1 thread each on ' out || fail "the threads are not said"
 [ "$(grep -c '^entry ' out)" = 6 ] || fail "not one line an entry"
 [ "$(grep -c '^after .* entr[a-z]*: validation loss ' out)" = 6 ] || fail "not one line an evaluation"
+# ALG-5: the outer step goes where training went, so the shared model gets better.
+sed -n 's/^after .*validation loss \([0-9.]*\),.*/\1/p' out |
+    awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < first - 0.1) }' ||
+    fail "the shared model does not learn"
 grep -q '^done: 6 entries, 240 steps and 15,360 tokens here, ' out || fail end
 grep -q 'check it: diloco verify runs/tiny$' out || fail "verifying is not offered"
 [ ! -s err ] || fail "something was said on stderr"
