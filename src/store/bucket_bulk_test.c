@@ -184,6 +184,23 @@ TEST(a_listing_shows_no_half_of_a_pointer)
     dl_store_close(store);
 }
 
+/* Parts of 5 MiB to 5 GiB, 10,000 at most; one PUT takes 5 GiB at most. */
+TEST(sto_12_what_is_long_goes_in_parts_within_the_limits_of_s3)
+{
+    static const size_t lengths[] = {(16 << 20) + 1, 2000000000, 4000000000, (size_t)5 << 40};
+    const dl_bucket b = {.part_bytes = 8 << 20};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const dl_span span = {NULL, lengths[i]};
+        dl_bucket_cut cut = {0};
+        CHECK(dl_bulk_is(&b, &span, 1));
+        dl_bucket_cut_up(&cut, &b, &span, 1, 10000);
+        CHECK(cut.n_parts > 1 && cut.n_parts <= 10000);
+        CHECK(cut.part_bytes >= 5 << 20 && cut.part_bytes <= (size_t)5 << 30);
+        CHECK((cut.n_parts - 1) * cut.part_bytes < lengths[i]);
+        CHECK(cut.n_parts * cut.part_bytes >= lengths[i]);
+    }
+}
+
 TEST(a_completion_that_says_200_and_means_an_error_is_read)
 {
     static const char *const answers[] = {OPENED,
@@ -289,6 +306,7 @@ int main(void)
         ONE(where_halves_show_everything_that_is_created_is_published_by_a_pointer),
         ONE(half_a_pointer_is_nothing_yet),
         ONE(a_listing_shows_no_half_of_a_pointer),
+        cmocka_unit_test(sto_12_what_is_long_goes_in_parts_within_the_limits_of_s3),
         ONE(a_completion_that_says_200_and_means_an_error_is_read),
         ONE(a_completion_whose_answer_was_lost_is_seen_by_its_object),
         ONE(a_part_that_fails_ends_the_upload_and_aborts_it),

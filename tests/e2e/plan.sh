@@ -94,6 +94,14 @@ TOML
     expect_error 2 'no such price table' diloco plan $model --gbit 1 --cost none.toml
 }
 
+# STO-12: a billion parameters are 2 GB an upload in bf16, 4 in float32.
+for bits in 16 32; do
+    # shellcheck disable=SC2086
+    expect 0 diloco plan $model --gbit 1 --method diloco --bits $bits --json
+    awk -v got="$(json peak_bits_per_sync <out)" -v want="${bits}e9" 'BEGIN { exit !(got == want) }' ||
+        fail "an upload of $(json peak_bits_per_sync <out) bits"
+done
+
 # From a configuration: the model is its own, the step is measured, nothing stays behind. What is
 # recommended can be pasted.
 mkdir tmp
