@@ -34,17 +34,33 @@ diloco_status dl_blocks_lay_out(dl_codec_form *form)
     return DILOCO_OK;
 }
 
-void dl_blocks_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
+/* Where the first block begins, from element i of the array on, that is the tensor's. */
+static size_t block_from(const dl_codec_tensor *t, size_t i)
+{
+    const size_t into = i > t->begin ? i - t->begin : 0;
+    return dl_size_min(t->count, dl_size_round_up(into, DL_CODEC_BLOCK));
+}
+
+void dl_blocks_encode_part(const dl_codec_form *form, unsigned char *out, const float *g,
+                           size_t first, size_t n)
 {
     const dl_block_kind *kind = form->codec->blocks;
     unsigned char *codes = out + scale_bytes(form);
     dl_fp_state saved = dl_fp_enter();
     for (size_t i = 0; i < form->n_tensors; i++) {
         const dl_codec_tensor *t = &form->tensors[i];
-        dl_isa_call(kind->encode)(codes + t->at, out + t->units * sizeof(float), g + t->begin,
-                                  t->count);
+        const size_t from = block_from(t, first), to = block_from(t, first + n);
+        if (from == to) continue;
+        dl_isa_call(kind->encode)(codes + t->at + code_bytes(kind, from),
+                                  out + (t->units + from / DL_CODEC_BLOCK) * sizeof(float),
+                                  g + t->begin + from, to - from);
     }
     dl_fp_leave(saved);
+}
+
+void dl_blocks_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)
+{
+    dl_blocks_encode_part(form, out, g, 0, form->n);
     *len = form->bound;
 }
 

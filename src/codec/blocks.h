@@ -11,7 +11,7 @@
  * so neighbours lie in neighbouring words, and vectors of 32-bit lanes pack and unpack without
  * moving anything between lanes. Bits that belong to no element are zero.
  *
- * A row of codec.c names its kind and takes the five functions below as they are. */
+ * A row of codec.c names its kind and takes the six functions below as they are. */
 #ifndef DL_CODEC_BLOCKS_H
 #define DL_CODEC_BLOCKS_H
 
@@ -37,6 +37,8 @@ typedef struct dl_block_kind {
 
 diloco_status dl_blocks_lay_out(dl_codec_form *form);
 void dl_blocks_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
+void dl_blocks_encode_part(const dl_codec_form *form, unsigned char *out, const float *g,
+                           size_t first, size_t n);
 diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *payload, size_t len);
 void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char *payload,
                       size_t len, size_t first, size_t n);
@@ -96,6 +98,7 @@ typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
         .blocks = &kind,                                                                           \
         .lay_out = dl_blocks_lay_out,                                                              \
         .encode = dl_blocks_encode,                                                                \
+        .encode_part = dl_blocks_encode_part,                                                      \
         .check = dl_blocks_check,                                                                  \
         .decode = dl_blocks_decode,                                                                \
         .ranges = dl_blocks_ranges,                                                                \

@@ -100,6 +100,36 @@ const dl_codec_tensor *dl_codec_tensor_of(const dl_codec_form *form, size_t i)
     return low;
 }
 
+/* ---- encoding on several threads */
+
+enum { WORTH_THREADS = 1 << 18 }; /* elements: below it waking them takes as long */
+
+typedef struct encoding {
+    const dl_codec_form *form;
+    unsigned char *out;
+    const float *g;
+} encoding;
+
+static void encode_part(void *context, int part, int n_parts)
+{
+    const encoding *e = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, e->form->n, DL_BLOCK, part, n_parts);
+    e->form->codec->encode_part(e->form, e->out, e->g, begin, end - begin);
+}
+
+void dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g,
+                     dl_pool *pool)
+{
+    encoding e = {form, out, g};
+    if (!form->codec->encode_part || form->n < WORTH_THREADS) {
+        form->codec->encode(form, out, len, g);
+        return;
+    }
+    dl_pool_run(pool, encode_part, &e);
+    *len = form->bound;
+}
+
 /* ---- what holds for every codec */
 
 /* The block at `first`, in place or by way of room[DL_BLOCK]. */

@@ -21,6 +21,7 @@
 
 #include "base/config.h"
 #include "base/size.h"
+#include "base/thread.h"
 #include "tensor/cut.h"
 #include "tensor/manifest.h"
 
@@ -85,6 +86,12 @@ struct dl_codec {
      * floating-point control word itself (dl_fp_enter). */
     void (*encode)(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
 
+    /* Optional: what of encode's work elements [first, first + n) are, first a multiple of
+     * DL_BLOCK: parts that together have all elements write the same bytes, each its own, of bound
+     * in all. */
+    void (*encode_part)(const dl_codec_form *form, unsigned char *out, const float *g, size_t first,
+                        size_t n);
+
     /* Can decode read it? Lengths, indices, order, codes that no encoder makes; values are
      * dl_codec_check's. The bytes are a stranger's. DILOCO_EPROTO. */
     diloco_status (*check)(const dl_codec_form *form, const unsigned char *payload, size_t len);
@@ -112,6 +119,11 @@ struct dl_codec {
 const dl_codec *dl_codec_find(const char *name);      /* NULL */
 const dl_codec *dl_codec_of(const dl_config *config); /* of a run, the caller's own too; NULL */
 const dl_codec *dl_codec_at(size_t i);                /* NULL behind the last */
+
+/* The codec's encode, on the threads of a pool where it has parts and there is enough to do; the
+ * same bytes. NULL: this thread alone. */
+void dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g,
+                     dl_pool *pool);
 
 /* Is this a payload of the form whose every value decodes to a finite number of size at most
  * `bound`? The bytes are a stranger's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:

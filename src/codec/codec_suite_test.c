@@ -161,6 +161,64 @@ static void for_all(property check)
 
 /* ---- properties */
 
+static void check_parts(bench *b, int input)
+{
+    (void)input;
+    const size_t n_blocks = (b->form.n + DL_BLOCK - 1) / DL_BLOCK;
+    if (!b->form.codec->encode_part) return;
+    encode(b);
+    unsigned char *whole = malloc(b->len + 1);
+    memcpy(whole, b->payload, b->len);
+    for (size_t n_parts = 1; n_parts <= n_blocks; n_parts++) {
+        memset(b->payload, 0x5a, b->len);
+        for (int k = (int)n_parts - 1; k >= 0; k--) { /* in any order */
+            size_t begin, end;
+            dl_part_range(&begin, &end, b->form.n, DL_BLOCK, k, (int)n_parts);
+            b->form.codec->encode_part(&b->form, b->payload, b->g, begin, end - begin);
+        }
+        CHECK_BYTES(whole, b->payload, b->len);
+    }
+    free(whole);
+}
+
+TEST(a_payload_encoded_in_parts_is_the_same)
+{
+    for_all(check_parts);
+}
+
+TEST(a_long_vector_is_encoded_by_all_threads_to_the_same_bytes)
+{
+    enum { LONG = (1 << 18) + 4097 };
+    static const char *const codecs[] = {"bf16", "int4", "e3m0", "f32", "topk"};
+    static const diloco_tensor w[] = {{.name = "a", .n_dims = 1, .shape = {1001}},
+                                      {.name = "b", .n_dims = 1, .shape = {LONG}}};
+    float *g = malloc((1001 + LONG) * sizeof *g);
+    dl_manifest manifest;
+    dl_pool *pool;
+    CHECK_OK(dl_manifest_init(&manifest, w, 2, false));
+    CHECK_OK(dl_pool_create(&pool, 3));
+    for (size_t i = 0; i < 1001 + LONG; i++)
+        g[i] = (float)((i * 2654435761u) % 2001) / 1000 - 1;
+    for (size_t k = 0; k < sizeof codecs / sizeof *codecs; k++) {
+        dl_config config;
+        dl_codec_form form;
+        size_t alone_len, len;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "server.diloco.codec", codecs[k], "test"));
+        CHECK_OK(dl_codec_form_init(&form, &config, &manifest, 0));
+        unsigned char *alone = malloc(form.room), *together = malloc(form.room);
+        form.codec->encode(&form, alone, &alone_len, g);
+        dl_codec_encode(&form, together, &len, g, pool);
+        CHECK_INT(alone_len, len);
+        CHECK_BYTES(alone, together, len);
+        free(alone), free(together);
+        dl_codec_form_deinit(&form);
+    }
+    dl_pool_destroy(pool);
+    dl_manifest_deinit(&manifest);
+    free(g);
+}
+
 TEST(every_codec_of_the_table_has_a_variant)
 {
     for (size_t i = 0; dl_codec_at(i); i++) {
@@ -352,7 +410,9 @@ TEST(a_value_beyond_the_bound_is_refused_with_its_index)
     for_all(names_the_first_too_large);
 }
 
-TEST_MAIN(every_codec_of_the_table_has_a_variant,
+TEST_MAIN(a_payload_encoded_in_parts_is_the_same,
+          a_long_vector_is_encoded_by_all_threads_to_the_same_bytes,
+          every_codec_of_the_table_has_a_variant,
           a_payload_passes_its_check_and_decodes_to_numbers_without_negative_zeros,
           what_was_decoded_encodes_to_itself, the_residual_is_never_larger_than_what_was_encoded,
           every_instruction_set_gives_the_same_bytes_and_bits, payloads_may_lie_at_any_address,

@@ -54,6 +54,7 @@ const dl_codec dl_codec_f16 = {
     .blocks = &kind,
     .lay_out = dl_blocks_lay_out,
     .encode = dl_blocks_encode,
+    .encode_part = dl_blocks_encode_part,
     .check = dl_blocks_check,
     .decode = dl_blocks_decode,
     .ranges = dl_blocks_ranges,

@@ -147,7 +147,7 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
 {
     const dl_codec_form *form = &x->forms[ask->fragment];
     size_t raw, len;
-    form->codec->encode(form, x->payload + x->gap, &raw, from->g);
+    dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool);
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
     *c = describe(x, ask, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
