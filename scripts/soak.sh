@@ -18,6 +18,10 @@ step "a covering set of it, trained"
 python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
 step "members that read from each other, 100 ms apart"
 sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
+step "models of 6 * 10^8 and 10^9 parameters"
+for n in 600000000 1000000000; do
+    sh tests/large.sh "$build/tests/large" $n || [ $? = 77 ]
+done
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
 scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
 
