@@ -1,7 +1,8 @@
 #!/bin/sh
-# soak.sh BUILD: what takes longer than the tests may. A build without network stores, the whole
-# matrix, a covering set of it trained, members 100 ms apart, every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations with ever new seeds,
-# until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
+# soak.sh BUILD: what takes longer than the tests may. A build without network stores and one without
+# C++, the whole matrix, a covering set of it trained, members 100 ms apart, every parser fuzzed for
+# FUZZ_SECONDS (300), then cluster simulations with ever new seeds, until it is interrupted or
+# SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
