@@ -34,12 +34,13 @@ static void count_anew(void)
     requests_left = -1;
 }
 
-static diloco_status address(void *context, dl_web_exchange *x)
+static diloco_status address(void *context, const char *key, dl_web_exchange *x)
 {
+    (void)context;
     x->what = "the object";
     if (requests_left >= 0 && requests_left-- == 0) return dl_fail(DILOCO_EUNREACHABLE, "cut");
     if (token) DL_TRY(dl_web_header(x, "Authorization: Bearer %s", token));
-    return dl_buf_addf(&x->url, "%s/run/%s", dl_hub_url(fixture.hub), (const char *)context);
+    return dl_buf_addf(&x->url, "%s/run/%s", dl_hub_url(fixture.hub), key);
 }
 
 static diloco_status refused(const dl_web_exchange *x)
@@ -49,7 +50,7 @@ static diloco_status refused(const dl_web_exchange *x)
 
 static diloco_status upload(dl_http_upload *u, dl_web *web, const char *key, bool *taken)
 {
-    const dl_http_object object = {key, (void *)(uintptr_t)key, address, refused};
+    const dl_http_object object = {key, NULL, address, refused};
     const dl_span spans[] = {{data, 12345}, {data + 12345, 0}, {data + 12345, LEN - 12345}};
     return dl_http_upload_run(u, web, &object, spans, 3, taken, DL_NEVER);
 }
@@ -83,6 +84,12 @@ static void check_whole(const char *key)
     CHECK(!memcmp(data, back.data, LEN));
     dl_buf_deinit(&back);
     dl_store_close(store);
+}
+
+/* Uploads that the hub has parts of. */
+static size_t kept(void)
+{
+    return count_files("hub/run/.multipart");
 }
 
 TEST(parts_of_several_spans_become_one_object_of_everybodys)
@@ -140,8 +147,41 @@ TEST(another_object_does_not_go_on_with_the_parts_of_the_one_before)
     CHECK_OK(upload(&u, web, "c/1/r0.0", &taken));
     CHECK_INT(PARTS, atomic_load(&parts));
     check_whole("c/1/r0.0");
+    CHECK_INT(0, kept());
+    requests_left = 6;
+    CHECK_STATUS(DILOCO_EUNREACHABLE, upload(&u, web, "c/2/r0.0", &taken));
+    count_anew();
+    CHECK_INT(1, kept());
+    CHECK_OK(upload(&u, web, "c/3/r0.0", &taken));
+    check_whole("c/3/r0.0");
+    CHECK_INT(0, kept());
     dl_web_destroy(web);
     dl_http_upload_deinit(&u);
+}
+
+TEST(parts_of_an_object_that_will_not_be_made_do_not_stay_on_the_hub)
+{
+    dl_http_upload u = {.part_bytes = PART}, other = {.part_bytes = PART};
+    bool taken;
+    dl_web *web;
+    begin((dl_hub_options){.max_object = LEN});
+    requests_left = 6;
+    CHECK_OK(dl_web_create(&web, NULL, &never));
+    CHECK_STATUS(DILOCO_EUNREACHABLE, upload(&u, web, "c/1/r0.0", &taken));
+    count_anew();
+    CHECK_OK(upload(&other, web, "c/1/r0.0", &taken));
+    CHECK_OK(upload(&u, web, "c/1/r0.0", &taken)); /* the race is lost */
+    CHECK(taken);
+    CHECK_INT(0, kept());
+    static const uint64_t limits[] = {LEN - 1, PART - 1}; /* of the whole, and of a part */
+    for (int i = 0; i < 2; i++) {
+        fixture.hub->options.max_object = limits[i];
+        CHECK_STATUS(DILOCO_EIO, upload(&u, web, "c/2/r0.0", &taken));
+        CHECK_INT(0, kept());
+    }
+    dl_web_destroy(web);
+    dl_http_upload_deinit(&u);
+    dl_http_upload_deinit(&other);
 }
 
 TEST(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_again)
@@ -182,6 +222,7 @@ int main(void)
         HUB(parts_of_several_spans_become_one_object_of_everybodys),
         HUB(an_upload_that_broke_goes_on_where_it_was),
         HUB(another_object_does_not_go_on_with_the_parts_of_the_one_before),
+        HUB(parts_of_an_object_that_will_not_be_made_do_not_stay_on_the_hub),
         HUB(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

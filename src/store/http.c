@@ -333,9 +333,11 @@ static diloco_status measure_trip(http_store *s, dl_time until)
     return DILOCO_OK;
 }
 
-static diloco_status address(void *context, dl_web_exchange *x)
+static diloco_status address(void *context, const char *key, dl_web_exchange *x)
 {
-    return prepare(context, x);
+    call *c = context;
+    c->key = key;
+    return prepare(c, x);
 }
 
 /* *done: it was not needless, and the hub knows parts. */

@@ -3,9 +3,11 @@
  *     begin      POST ?uploads, If-None-Match: *          an id; 412: the name is taken
  *     send       PUT ?partNumber=N&uploadId=ID            each part that is not there yet: its ETag
  *     complete   POST ?uploadId=ID, If-None-Match: *      the list of ETags; 412: taken
+ *     abandon    DELETE ?uploadId=ID                      its parts go
  *
- * An upload that nobody completes the hub removes after a week. A completion whose answer was lost
- * finds the upload gone when it is made again: then what is at the name is compared, as ever. */
+ * An upload that nobody ends the hub removes after a week: until then its parts fill the disk. A
+ * completion whose answer was lost finds the upload gone when it is made again: then what is at the
+ * name is compared, as ever. */
 #include "store/http_upload.h"
 
 #include "store/xml.h"
@@ -16,6 +18,9 @@
 
 enum { WIDTH = 4, PARTS_MAX = 5000, PART_BYTES = 2 << 20, LINE_MAX = 160 };
 
+/* The hub copies and syncs all of it before it answers. */
+static const dl_time COMPLETE_PATIENCE = 300 * DL_SECOND;
+
 typedef struct run {
     dl_http_upload *u;
     dl_web *web;
@@ -23,10 +28,10 @@ typedef struct run {
     const dl_span *spans;
     size_t n_spans;
     size_t part_bytes;
-    size_t *missing; /* numbers of the parts to send */
-    dl_span *lanes;  /* [WIDTH * n_spans]: the parts under way */
-    dl_span list;    /* the body of completing */
-    bool taken, gone;
+    size_t *missing;        /* numbers of the parts to send */
+    dl_span *lanes;         /* [WIDTH * n_spans]: the parts under way */
+    dl_span list;           /* the body of completing */
+    bool taken, gone, over; /* over: going on would come to the same */
 } run;
 
 static void forget(dl_http_upload *u)
@@ -46,6 +51,11 @@ static bool right(const dl_web_exchange *x)
     return x->status >= 200 && x->status <= 299;
 }
 
+static diloco_status address(const run *r, dl_web_exchange *x)
+{
+    return r->object->address(r->object->context, r->u->key, x);
+}
+
 static diloco_status ask(run *r, diloco_status (*prepare)(void *, dl_web_exchange *),
                          diloco_status (*finish)(void *, dl_web_exchange *), dl_time until)
 {
@@ -59,7 +69,7 @@ static diloco_status ask(run *r, diloco_status (*prepare)(void *, dl_web_exchang
 static diloco_status prepare_begin(void *context, dl_web_exchange *x)
 {
     const run *r = context;
-    DL_TRY(r->object->address(r->object->context, x));
+    DL_TRY(address(r, x));
     x->method = "POST";
     DL_TRY(dl_web_header(x, "If-None-Match: *"));
     return dl_buf_addf(&x->url, "?uploads=");
@@ -116,7 +126,7 @@ static diloco_status prepare_part(void *context, dl_web_exchange *x)
     const run *r = context;
     const size_t part = r->missing[x->index];
     dl_span *lane = r->lanes + x->index % WIDTH * r->n_spans;
-    DL_TRY(r->object->address(r->object->context, x));
+    DL_TRY(address(r, x));
     x->method = "PUT";
     x->body = lane;
     x->n_body = cut(lane, r->spans, r->n_spans, part * r->part_bytes, r->part_bytes);
@@ -129,6 +139,7 @@ static diloco_status part_sent(void *context, dl_web_exchange *x)
     char *tag = r->u->tags[r->missing[x->index]];
     const char *etag = dl_web_answer(x, "ETag");
     r->gone |= x->status == 404;
+    r->over |= !right(x) && x->status != 404;
     if (!right(x)) return r->object->refused(x);
     if (!etag || !*etag || strlen(etag) >= sizeof *r->u->tags || strpbrk(etag, "<>&"))
         return dl_fail(DILOCO_EPROTO, "%s: a part came back without an ETag", x->what);
@@ -150,10 +161,11 @@ static diloco_status send_missing(run *r, dl_time until)
 static diloco_status prepare_complete(void *context, dl_web_exchange *x)
 {
     const run *r = context;
-    DL_TRY(r->object->address(r->object->context, x));
+    DL_TRY(address(r, x));
     x->method = "POST";
     x->body = &r->list;
     x->n_body = 1;
+    x->patience = COMPLETE_PATIENCE;
     DL_TRY(dl_web_header(x, "If-None-Match: *"));
     return dl_buf_addf(&x->url, "?uploadId=%s", r->u->id);
 }
@@ -162,6 +174,7 @@ static diloco_status completed(void *context, dl_web_exchange *x)
 {
     run *r = context;
     r->taken = x->status == 412 || x->status == 404;
+    r->over = !right(x);
     return r->taken || right(x) ? DILOCO_OK : r->object->refused(x);
 }
 
@@ -183,6 +196,30 @@ static diloco_status complete(run *r, dl_time until)
     if (!status) status = ask(r, prepare_complete, completed, until);
     dl_buf_deinit(&list);
     return status;
+}
+
+/* ---- abandoning */
+
+static diloco_status prepare_abandon(void *context, dl_web_exchange *x)
+{
+    const run *r = context;
+    DL_TRY(address(r, x));
+    x->method = "DELETE";
+    return dl_buf_addf(&x->url, "?uploadId=%s", r->u->id);
+}
+
+/* Whatever it says: it may have ended by itself, and a week later it is gone anyway. */
+static diloco_status abandoned(void *context, dl_web_exchange *x)
+{
+    (void)context, (void)x;
+    return DILOCO_OK;
+}
+
+static diloco_status abandon(run *r, dl_time until)
+{
+    if (r->u->id[0]) DL_TRY(ask(r, prepare_abandon, abandoned, until));
+    forget(r->u);
+    return DILOCO_OK;
 }
 
 /* ---- all of it */
@@ -218,6 +255,7 @@ static diloco_status go(run *r, dl_time until)
     dl_hash digest;
     DL_TRY(prepare_run(r, &len, &digest));
     if (!goes_on(u, r->object->key, digest, len)) {
+        DL_TRY(abandon(r, until));
         snprintf(u->key, sizeof u->key, "%s", r->object->key);
         u->digest = digest;
         u->len = len;
@@ -225,8 +263,10 @@ static diloco_status go(run *r, dl_time until)
         DL_TRY(begin(r, until));
         if (r->taken || u->none) return DILOCO_OK;
     }
-    DL_TRY(send_missing(r, until));
-    return complete(r, until);
+    diloco_status status = send_missing(r, until);
+    if (!status) status = complete(r, until);
+    if (r->over) DL_TRY(abandon(r, until));
+    return status;
 }
 
 diloco_status dl_http_upload_run(dl_http_upload *upload, dl_web *web, const dl_http_object *object,

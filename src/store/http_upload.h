@@ -3,7 +3,8 @@
  *
  * The parts lie beside the store's objects until the last request makes them one, so the object is
  * there at once or not at all. What was sent is not sent again: an upload that broke is kept, and
- * the same object under the same key goes on with it. */
+ * the same object under the same key goes on with it. Parts that nobody will ask for again (another
+ * object comes, the name is taken, the hub refuses) are removed from the hub first. */
 #ifndef DL_STORE_HTTP_UPLOAD_H
 #define DL_STORE_HTTP_UPLOAD_H
 
@@ -25,8 +26,9 @@ typedef struct dl_http_upload {
 typedef struct dl_http_object {
     const char *key;
     void *context;
-    /* As a prepare, but for the method: `what`, the url without a query, headers that all have. */
-    diloco_status (*address)(void *context, dl_web_exchange *x);
+    /* As a prepare, but for the method: `what`, the url of the key without a query, headers that
+     * all have. The key is this one, or that of an upload before. */
+    diloco_status (*address)(void *context, const char *key, dl_web_exchange *x);
     diloco_status (*refused)(const dl_web_exchange *x); /* words an answer that is not right */
 } dl_http_object;
 
