@@ -5,10 +5,13 @@
  * For texts longer than those a model began with, pairs turn more slowly:
  *
  *     linear   all by a factor (Chen et al. 2023, arXiv:2306.15595): w_i / factor
- *     llama3   the slow ones by the factor, the fast ones not, those between partly (Llama 3.1).
- * With n = original * w_i / 2 pi, the turns of a pair over the original length: n < low w_i /
- * factor n > high              w_i low <= n <= high      s w_i + (1 - s) w_i / factor,  s = (n -
- * low) / (high - low)
+ *     llama3   the slow ones by the factor, the fast ones not, those between partly (Llama 3.1)
+ *
+ * llama3, with n = original * w_i / 2 pi, the turns of a pair over the original length:
+ *
+ *     n < low            w_i / factor
+ *     n > high           w_i
+ *     low <= n <= high   s w_i + (1 - s) w_i / factor,  s = (n - low) / (high - low)
  *
  * as transformers computes both (modeling_rope_utils.py). */
 #ifndef DL_NN_ROPE_H

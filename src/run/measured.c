@@ -1,10 +1,10 @@
 /* measured.c - the first of two exchanges where each member combines a slice and the rule measures
  * whole contributions (docs/protocol.md P19):
  *
- *     owner   of a slice: reads it of every member, and puts x/<e>/measured/<slice>/: what the
- *             members' norms and dot products come to over that slice
- *     owner   reads those of all slices, adds them in order, finds from the sums which members
- * count how much, and combines its slice with that
+ *     owner   of a slice: reads it of every member, and puts x/<e>/measured/<slice>/:
+ *             what the members' norms and dot products come to over that slice
+ *     owner   reads those of all slices, adds them in order, combines its slice with
+ *             what the sums say of which members count, and how much
  *
  * The sums are taken by slices wherever a run's contributions are combined (tensor/cut.h), so these
  * are the bits of who reads everything. All find the same coefficients, for all read the same

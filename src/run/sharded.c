@@ -2,10 +2,10 @@
  *
  *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
  *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
- *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/; under a
- * rule that measures members once all slices are measured (measured.c) planner    reads all of
- * x/<e>/, steps, and creates log/<e>, which names their digest everybody  reads log/<e> and all of
- * x/<e>/, and steps
+ *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
+ *                (under a rule that measures members, once all slices are measured: measured.c)
+ *     planner    reads all of x/<e>/, steps, and creates log/<e>, which names their digest
+ *     everybody  reads log/<e> and all of x/<e>/, and steps
  *
  * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
  * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
