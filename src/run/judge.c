@@ -173,6 +173,12 @@ void dl_judge_all(dl_judge *j, const dl_config *config, dl_known_table *known, c
     if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
 }
 
+/* Of a loss below 0, as a trainer of its own may have, as far above it as of one above 0. */
+static double most_of(double loss, double times)
+{
+    return loss + (times - 1) * fabs(loss);
+}
+
 void dl_judge_probed(dl_judge *j, const dl_config *config, dl_known_table *known,
                      const double *probed)
 {
@@ -185,6 +191,6 @@ void dl_judge_probed(dl_judge *j, const dl_config *config, dl_known_table *known
     }
     for (size_t i = 0; i < j->n; i++)
         if (i != best && !at(j, known, i)->refused && best != SIZE_MAX &&
-            !(probed[1 + i] <= config->check_probe * probed[0]))
+            !(probed[1 + i] <= most_of(probed[0], config->check_probe)))
             at(j, known, i)->refused = "probe";
 }

@@ -198,8 +198,9 @@ TEST(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it)
     const double nan = (double)NAN;
     probe_says("1.5", (double[]){2, 1.9, 3, 3.1}, "- - probe");
     probe_says("1.5", (double[]){2, 1.9, nan, (double)INFINITY}, "- probe probe");
-    probe_says("1", (double[]){2, 9, 8, nan}, "probe - probe"); /* the best stays */
-    probe_says("1", (double[]){2, nan, nan, nan}, "- - -");     /* it measures nothing */
+    probe_says("1.5", (double[]){-2, -3, -1.1, -0.9}, "- - probe"); /* -1 is 1.5 times as much */
+    probe_says("1", (double[]){2, 9, 8, nan}, "probe - probe");     /* the best stays */
+    probe_says("1", (double[]){2, nan, nan, nan}, "- - -");         /* it measures nothing */
     probe_says("1", (double[]){nan, 9, 8, 7}, "- - -");
 }
 
