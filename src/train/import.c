@@ -202,23 +202,8 @@ static diloco_status put_quoted(dl_buf *out, const char *text)
 
 static diloco_status put_toml(dl_buf *out, const importing *im, const char *weights)
 {
-    static const char *const names[] = {"layers",
-                                        "heads",
-                                        "kv_heads",
-                                        "head_dim",
-                                        "channels",
-                                        "ffn",
-                                        "vocab",
-                                        "tied",
-                                        "rope_theta",
-                                        "rope_scaling",
-                                        "rope_factor",
-                                        "rope_low_freq_factor",
-                                        "rope_high_freq_factor",
-                                        "rope_original_context",
-                                        "norm_eps",
-                                        "qk_norm",
-                                        "context"};
+    static const char section[] = "parameters.model.";
+    const size_t skip = sizeof section - 1;
     DL_TRY(dl_buf_addf(out, "# A model of Hugging Face's, read by diloco import: add [data] and "
                             "train.\n[trainer]\nmodel_name = \"gpt\"\ninit_from = "));
     DL_TRY(put_quoted(out, weights));
@@ -226,13 +211,12 @@ static diloco_status put_toml(dl_buf *out, const importing *im, const char *weig
                        "\n\n[parameters.model]\n# context is the length to train with; the model "
                        "was made for up to %" PRId64 "\n",
                        im->facts.positions));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char option[64];
-        snprintf(option, sizeof option, "parameters.model.%s", names[i]);
-        if (!dl_config_given(&im->config, option)) continue; /* of no use to this model */
-        const dl_option *row = dl_option_find(dl_config_table, option);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
         const char *quote = row->type == DL_OPTION_NAME ? "\"" : "";
-        DL_TRY(dl_buf_addf(out, "%s = %s", names[i], quote));
+        if (strncmp(row->name, section, skip) != 0) continue;
+        if (!dl_config_given(&im->config, row->name)) continue; /* of no use to this model */
+        DL_TRY(dl_buf_addf(out, "%s = %s", row->name + skip, quote));
         DL_TRY(dl_option_text(out, row, &im->config));
         DL_TRY(dl_buf_addf(out, "%s\n", quote));
     }
