@@ -69,7 +69,7 @@ enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 /* ---- reading */
 
-/* A value's JSON text, cut. */
+/* A value's JSON text, cut to what people read. */
 static void text_of(char out[VALUE_MAX + 1], dl_json_value value)
 {
     size_t len = dl_size_min((size_t)(value.end - value.at), VALUE_MAX);
@@ -101,6 +101,8 @@ static diloco_status set_option(const reading *r, const char *option, const char
     char text[VALUE_MAX + 1], origin[96];
     if (value.type != DL_JSON_NUMBER && value.type != DL_JSON_BOOL)
         return dl_fail(DILOCO_EPROTO, "\"%s\" is neither a number nor true or false", key);
+    if (value.end - value.at > VALUE_MAX)
+        return dl_fail(DILOCO_EPROTO, "\"%s\" is longer than a number is", key);
     text_of(text, value);
     snprintf(origin, sizeof origin, "config.json: %.80s", key);
     return dl_config_set(r->config, option, text, origin);

@@ -145,6 +145,10 @@ TEST(numbers_beyond_an_options_range_are_refused)
     CHECK_STATUS(DILOCO_EINVAL, read_with(&c, "\"num_key_value_heads\": 1.5"));
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"rope_theta\": \"big\""));
     CHECK_CONTAINS("\"rope_theta\" is neither a number nor true or false", diloco_error_text());
+    char digits[160];
+    snprintf(digits, sizeof digits, "\"rope_theta\": 1.%0120de4", 0); /* not 1 */
+    CHECK_STATUS(DILOCO_EPROTO, read_with(&c, digits));
+    CHECK_CONTAINS("\"rope_theta\" is longer than a number is", diloco_error_text());
     CHECK_STATUS(DILOCO_EINVAL, read_with(&c, "\"head_dim\": -1"));
     CHECK_CONTAINS("config.json: head_dim", diloco_error_text());
     CHECK_STATUS(DILOCO_EPROTO, read_with(&c, "\"layer_types\": \"sliding_attention\""));
