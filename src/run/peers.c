@@ -42,6 +42,7 @@ typedef struct row {
     uint64_t entry; /* where its heartbeat was when it was read */
     dl_time ask_at; /* not before */
     dl_time pause;  /* the last; 0: none since it last answered */
+    uint64_t used;  /* when it was last looked for: of dl_peers.n_looks */
 } row;
 
 struct dl_peers {
@@ -61,6 +62,7 @@ struct dl_peers {
     bool stopping;
     row *rows; /* [n_rows of max_members] */
     size_t n_rows;
+    uint64_t n_looks;
     dl_peers_counts counts; /* of lines that are closed, and all the rest */
 };
 
@@ -144,23 +146,6 @@ void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
 
 /* ---- rows; under the lock --------------------------------------------------------------- */
 
-static row *row_of(dl_peers *p, const char *replica)
-{
-    for (size_t i = 0; i < p->n_rows; i++)
-        if (!strcmp(p->rows[i].replica, replica)) return &p->rows[i];
-    if (p->n_rows == p->a.max_members) return NULL;
-    row *r = &p->rows[p->n_rows++];
-    snprintf(r->replica, sizeof r->replica, "%s", replica);
-    return r;
-}
-
-static void set_key(dl_peers *p, row *r, const dl_public *key)
-{
-    r->key = *key;
-    r->has_key = true;
-    pthread_cond_broadcast(&p->known);
-}
-
 static void close_line(dl_peers *p, row *r)
 {
     if (!r->line) return;
@@ -169,6 +154,41 @@ static void close_line(dl_peers *p, row *r)
     p->counts.received += c.bytes_received;
     dl_store_close(r->line);
     r->line = NULL;
+}
+
+/* Members come and go, and names with them: whoever was longest not read of makes room. */
+static row *free_row(dl_peers *p)
+{
+    row *oldest = NULL;
+    if (p->n_rows < p->a.max_members) return &p->rows[p->n_rows++];
+    for (size_t i = 0; i < p->n_rows; i++) {
+        row *r = &p->rows[i];
+        if (!r->busy && (!oldest || r->used < oldest->used)) oldest = r;
+    }
+    if (!oldest) return NULL;
+    close_line(p, oldest);
+    *oldest = (row){.line = NULL};
+    return oldest;
+}
+
+/* NULL: all rows are busy with others. */
+static row *row_of(dl_peers *p, const char *replica)
+{
+    row *r = NULL;
+    for (size_t i = 0; i < p->n_rows && !r; i++)
+        if (!strcmp(p->rows[i].replica, replica)) r = &p->rows[i];
+    if (!r) r = free_row(p);
+    if (!r) return NULL;
+    snprintf(r->replica, sizeof r->replica, "%s", replica);
+    r->used = ++p->n_looks;
+    return r;
+}
+
+static void set_key(dl_peers *p, row *r, const dl_public *key)
+{
+    r->key = *key;
+    r->has_key = true;
+    pthread_cond_broadcast(&p->known);
 }
 
 void dl_peers_know(dl_peers *p, const char *replica, const dl_public *key)

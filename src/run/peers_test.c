@@ -266,6 +266,27 @@ TEST(a_key_is_welcome_once_it_is_a_members)
     dl_signer_close(member);
 }
 
+/* Here two have room at a time. */
+TEST(who_comes_after_many_others_is_known_too)
+{
+    dl_config config;
+    dl_signer *members[4];
+    char name[8];
+    fresh_fake();
+    dl_peers *p = peers_of(&config, scratch_path("many"));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(dl_signer_generate(&members[i]));
+        snprintf(name, sizeof name, "r%d", i + 1);
+        if (i == 2) dl_peers_know(p, "r1", dl_signer_public(members[0])); /* is still there */
+        dl_peers_know(p, name, dl_signer_public(members[i]));
+        CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[i])));
+        if (i == 2) CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[0])));
+    }
+    dl_peers_destroy(p);
+    for (int i = 0; i < 4; i++)
+        dl_signer_close(members[i]);
+}
+
 TEST(the_last_contributions_are_shown_and_no_others)
 {
     dl_config config;
@@ -337,7 +358,7 @@ TEST_MAIN(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not,
           wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones,
           a_stalled_member_costs_one_time_out, a_member_that_has_it_not_may_be_asked_again_at_once,
           members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,
-          the_last_contributions_are_shown_and_no_others,
+          who_comes_after_many_others_is_known_too, the_last_contributions_are_shown_and_no_others,
           a_program_without_a_server_is_refused_by_name,
           what_moves_nothing_from_member_to_member_is_refused,
           a_run_that_was_made_to_combine_for_all_is_refused)
