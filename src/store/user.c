@@ -192,6 +192,7 @@ typedef struct relay {
 static diloco_status relay_begin(void *context, size_t len)
 {
     relay *r = context;
+    if (r->ours) return r->ours;
     if (r->begun) return r->ours = dl_fail(DILOCO_EPROTO, "%s: its length was told twice", r->key);
     r->begun = true;
     return r->ours = r->sink.begin(r->sink.context, len);
@@ -211,7 +212,8 @@ static diloco_status relay_piece(void *context, const void *data, size_t len)
 static diloco_status relay_found(void *context, const char *key, size_t len)
 {
     relay *r = context;
-    return r->ours = r->found(r->context, key, len);
+    if (!r->ours) r->ours = r->found(r->context, key, len);
+    return r->ours;
 }
 
 static diloco_status user_read(void *self, const char *key, dl_sink sink, dl_time until)

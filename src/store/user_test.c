@@ -148,6 +148,39 @@ TEST(what_a_store_says_wrongly_is_an_error_that_names_it)
     dl_store_drop_user("mine");
 }
 
+/* Goes on whatever it is told, and in the wrong order. */
+static diloco_status list_deaf(void *user, void *handle, const char *prefix, const char *after,
+                               diloco_user_found_fn found, void *context, double timeout_s)
+{
+    static const char *const keys[] = {"b", "a", "c"};
+    (void)user, (void)handle, (void)prefix, (void)after, (void)timeout_s;
+    for (int i = 0; i < 3; i++)
+        (void)!found(context, keys[i], 1);
+    return DILOCO_OK;
+}
+
+static diloco_status count_found(void *context, const char *key, size_t len)
+{
+    (void)key, (void)len;
+    ++*(int *)context;
+    return DILOCO_OK;
+}
+
+TEST(a_store_that_does_not_hear_what_it_is_told_is_not_believed)
+{
+    diloco_user_store s = user_store();
+    dl_store *store;
+    int n = 0;
+    s.list = list_deaf;
+    add(&s);
+    CHECK_OK(dl_store_open(&store, "user://mine/deaf", true));
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "", NULL, count_found, &n, DL_NEVER));
+    CHECK_CONTAINS("lists \"a\" under  behind \"b\"", diloco_error_text());
+    CHECK_INT(1, n);
+    dl_store_close(store);
+    dl_store_drop_user("mine");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +188,7 @@ int main(void)
         cmocka_unit_test(places_of_one_store_are_told_apart),
         cmocka_unit_test(a_store_that_cannot_be_one_is_refused_by_name),
         cmocka_unit_test(what_a_store_says_wrongly_is_an_error_that_names_it),
+        cmocka_unit_test(a_store_that_does_not_hear_what_it_is_told_is_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) + store_suite_run(&row_user);
 }
