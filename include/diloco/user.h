@@ -59,8 +59,9 @@ typedef struct diloco_user_step {
  * entry and another's stands in its place; and again for entries that a join, a resume or a replay
  * folds: so what it needs to remember has to be in the vectors, which are part of the shared state
  * (digests, snapshots, joins). It costs the run a buffer of its largest fragment, and is not shared
- * out to threads. `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is
- * aborted; anything else ends the call under way and the run with that. */
+ * out to threads. `step` returns DILOCO_OK; DILOCO_ENUMERIC: the entry is aborted; anything else
+ * ends the call under way and the run with that, DILOCO_EUNREACHABLE and what is no status with
+ * DILOCO_EIO. */
 typedef struct diloco_user_outer {
     size_t size;
     const char *name;

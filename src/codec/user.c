@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#define BOUND_MAX (SIZE_MAX / 8) /* so that what is added for headers does not overflow */
+
 static const diloco_user_codec *of(const dl_codec_form *form)
 {
     return form->codec->context;
@@ -17,9 +19,9 @@ static diloco_status lay_out(dl_codec_form *form)
 {
     const diloco_user_codec *u = of(form);
     form->bound = form->room = u->bound(u->user, form->n);
-    if (form->n == 0 || form->bound) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "codec %s: bound is 0 bytes for %zu elements", form->codec->name,
-                   form->n);
+    if (form->bound <= BOUND_MAX && (form->n == 0 || form->bound)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "codec %s: bound is %zu bytes for %zu elements",
+                   form->codec->name, form->bound, form->n);
 }
 
 static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g)

@@ -59,9 +59,11 @@ static diloco_status whole(const dl_outer *row, const dl_outer_whole *given)
     for (int k = 0; k < u->n_vectors; k++)
         step.vectors[k] = given->state[k];
     dl_fp_state saved = dl_fp_enter();
-    const diloco_status status = u->step(u->user, &step);
+    diloco_status status = u->step(u->user, &step);
     dl_fp_leave(saved);
     if (!status) return DILOCO_OK;
+    /* A store that cannot be reached is asked again; this is none. */
+    if (status == DILOCO_EUNREACHABLE || (unsigned)status >= DILOCO_N_STATUS) status = DILOCO_EIO;
     return dl_fail(status, "outer optimizer %s failed on fragment %u: %s", row->name,
                    given->fragment, diloco_status_name(status));
 }

@@ -463,6 +463,17 @@ TEST(any_other_failure_of_an_outer_optimizer_ends_the_step_with_it)
     t.parts.outer = &outer;
     CHECK_INT(DILOCO_EIO, toy_live(&t));
     CHECK_CONTAINS("outer optimizer user:my-nesterov failed on fragment 0", t.text);
+
+    static const diloco_status none[] = {DILOCO_EUNREACHABLE, (diloco_status)77}; /* of its own */
+    for (int i = 0; i < 2; i++) {
+        calls once = {.say = none[i], .fail_at = 1};
+        const diloco_user_outer fails = my_nesterov(&once);
+        toy u = toy_of("r0", i ? "mem://odd" : "mem://no-store");
+        toy_set(&u, "run.state_dir", "none");
+        u.parts.outer = &fails;
+        CHECK_INT(DILOCO_EIO, toy_live(&u));
+        CHECK_INT(1, atomic_load(&once.n)); /* it is not asked again, as a store would be */
+    }
 }
 
 /* ---- going on ----------------------------------------------------------------------------- */
@@ -539,6 +550,12 @@ TEST(a_name_that_nobody_here_has_is_refused_when_the_run_is_opened)
     }
 }
 
+static size_t no_bound(void *user, size_t n)
+{
+    (void)user, (void)n;
+    return SIZE_MAX; /* -1, say */
+}
+
 static void check_open(diloco_status expected, const char *says, const diloco_user_parts *parts,
                        const char *option, const char *value)
 {
@@ -591,6 +608,9 @@ TEST(parts_that_cannot_be_are_refused_by_name)
     const diloco_user_parts codec = {.codec = &k};
     check_open(DILOCO_EREFUSED, "codec user:planes cannot be cut", &codec, "server.diloco.exchange",
                "sharded");
+    k.bound = no_bound;
+    check_open(DILOCO_EINVAL, "codec user:planes: bound is", &codec, "run.state_dir", "none");
+    k = planes();
     k.sparse = true;
     check_open(DILOCO_EREFUSED, "codec user:planes sends many", &codec, "server.diloco.combiner",
                "median");
