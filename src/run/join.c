@@ -368,6 +368,11 @@ static void begin_progress(diloco_run *run)
 static diloco_status must_be_able_to_probe(const diloco_run *run)
 {
     if (run->config.check_probe <= 0 || !may_commit(run)) return DILOCO_OK;
+    if (run->has_gradients)
+        return dl_fail(DILOCO_EREFUSED,
+                       "this run has check.probe, which moves the shared model as a contribution "
+                       "says, and this program contributes gradients (diloco_run_gradient), not "
+                       "movements: leave check.probe 0");
     if (run->split)
         return dl_fail(DILOCO_EREFUSED,
                        "this run has check.probe, which measures on the trainer's thread, and "

@@ -19,7 +19,7 @@ bool dl_judge_is_on(const dl_config *config)
            config->check_cosine > -1 || config->check_probe > 0 || config->ban_after > 0;
 }
 
-/* Training waits while its model is borrowed, and what is measured is a movement from theta. */
+/* Training waits while its model is borrowed. */
 static diloco_status check_probe(const dl_config *config)
 {
     if (config->check_probe <= 0) return DILOCO_OK;
@@ -33,10 +33,6 @@ static diloco_status check_probe(const dl_config *config)
                        "check.probe measures on the trainer's thread, and with "
                        "server.diloco.overlap or overlap_steps that trains meanwhile: leave "
                        "check.probe 0, or take overlap \"steps\" with overlap_steps 0");
-    if (!strcmp(config->outer_optimizer, "adamw"))
-        return dl_fail(DILOCO_EREFUSED,
-                       "check.probe moves the shared model as a contribution says, and those of "
-                       "preset data_parallel are gradients, not movements: leave check.probe 0");
     return DILOCO_OK;
 }
 

@@ -402,6 +402,12 @@ TEST(p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error
     t.prepare = offer_probe_and_split;
     CHECK_STATUS(DILOCO_EREFUSED, toy_live(&t));
     CHECK_CONTAINS("after diloco_run_split", t.text);
+    t = toy_of("r0", "mem://gradients");
+    toy_set(&t, "check.probe", "1.5");
+    t.prepare = offer_probe;
+    t.gradients = true;
+    CHECK_STATUS(DILOCO_EREFUSED, toy_live(&t));
+    CHECK_CONTAINS("contributes gradients", t.text);
     t = toy_of("r0", "mem://broken");
     toy_set(&t, "run.state_dir", "none");
     toy_set(&t, "check.probe", "1.5");

@@ -132,6 +132,10 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "preset data_parallel moves no parameters but the shared ones, so there are "
                        "none to keep: leave server.diloco.local_mix 0 and run.on_uncounted "
                        "\"adopt\", or take preset diloco");
+    if (config->check_probe > 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.probe moves the shared model as a contribution says, and those of "
+                       "preset data_parallel are gradients, not movements: leave check.probe 0");
     return DILOCO_OK;
 }
 
