@@ -121,6 +121,29 @@ diloco_status dl_file_each_line(const char *path, size_t most, dl_line_fn fn, vo
     return status;
 }
 
+/* ---- spans */
+
+size_t dl_spans_len(const dl_span *spans, size_t n)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++)
+        DL_ASSERT(dl_size_add(&total, total, spans[i].len));
+    return total;
+}
+
+size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, size_t len)
+{
+    size_t n_out = 0;
+    for (size_t i = 0; i < n && len > 0; i++) {
+        const size_t from = dl_size_min(skip, spans[i].len);
+        const size_t here = dl_size_min(spans[i].len - from, len);
+        skip -= from;
+        len -= here;
+        if (here) out[n_out++] = (dl_span){(const char *)spans[i].data + from, here};
+    }
+    return n_out;
+}
+
 /* ---- writing */
 
 diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans, const char *name_for_errors)

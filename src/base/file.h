@@ -9,6 +9,9 @@ typedef struct dl_span {
     const void *data; /* borrowed */
     size_t len;
 } dl_span;
+size_t dl_spans_len(const dl_span *spans, size_t n); /* of all together */
+/* Bytes skip to skip + len of them, as far as there are so many: into out, of n; how many. */
+size_t dl_spans_cut(dl_span *out, const dl_span *spans, size_t n, size_t skip, size_t len);
 
 /* DILOCO_ENOENT, DILOCO_EIO, DILOCO_EPROTO (longer than buf->max). Appends. */
 DL_MUST_CHECK diloco_status dl_file_read(dl_buf *out, const char *path);

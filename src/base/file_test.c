@@ -46,6 +46,24 @@ static void check_content(const char *path, const char *text)
     dl_buf_deinit(&buf);
 }
 
+TEST(spans_are_cut_across_their_borders)
+{
+    static const char *const cuts[] = {"one ", "two", "e tw"};
+    static const size_t skips[] = {0, 4, 2};
+    const dl_span spans[] = {{"one ", 4}, {NULL, 0}, {"two", 3}};
+    CHECK_INT(7, dl_spans_len(spans, 3));
+    for (size_t i = 0; i < 3; i++) {
+        char text[8] = "";
+        dl_span some[3];
+        const size_t n = dl_spans_cut(some, spans, 3, skips[i], 4); /* the second has fewer left */
+        CHECK_INT(i < 2 ? 1 : 2, n);
+        for (size_t k = 0; k < n; k++)
+            strncat(text, some[k].data, some[k].len);
+        CHECK_STR(cuts[i], text);
+    }
+    CHECK_INT(0, dl_spans_cut(NULL, spans, 3, 7, 4));
+}
+
 TEST(spans_are_written_one_behind_the_other_and_replace_the_file)
 {
     folder = scratch_folder("1");
@@ -191,7 +209,8 @@ TEST(a_name_without_a_folder_is_written_here)
     check_content(at("here"), "x");
 }
 
-TEST_MAIN(spans_are_written_one_behind_the_other_and_replace_the_file,
+TEST_MAIN(spans_are_cut_across_their_borders,
+          spans_are_written_one_behind_the_other_and_replace_the_file,
           a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
           missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,
           a_file_without_a_size_is_read_to_its_end, a_map_shows_the_file,

@@ -21,14 +21,10 @@ typedef struct values {
     const void *integers, *booleans; /* integers not aligned */
 } values;
 
-static size_t aligned(size_t bytes)
+/* Of a tensor in the image. */
+static size_t place_bytes(const dl_manifest_tensor *t)
 {
-    return (bytes + 63) / 64 * 64;
-}
-
-static size_t tensor_bytes(const dl_manifest_tensor *t)
-{
-    return t->count * dl_dtype_size(t->dtype);
+    return dl_size_round_up(t->count * dl_dtype_size(t->dtype), 64);
 }
 
 static diloco_status take_memory(dl_probing *p)
@@ -36,7 +32,7 @@ static diloco_status take_memory(dl_probing *p)
     const dl_manifest *m = p->a.manifest;
     size_t bytes = 0, floats = 0, at = 0;
     for (size_t i = 0; i < m->n_tensors; i++)
-        bytes += aligned(tensor_bytes(&m->tensors[i]));
+        bytes += place_bytes(&m->tensors[i]);
     for (int f = 0; f < m->n_fragments; f++)
         floats = dl_size_max(floats, m->fragments[f].n_trained + m->fragments[f].n_averaged);
     p->data = calloc(dl_size_max(m->n_tensors, 1), sizeof *p->data);
@@ -44,7 +40,7 @@ static diloco_status take_memory(dl_probing *p)
     p->moved = calloc(dl_size_max(floats, 1), sizeof *p->moved);
     if (!p->data || !p->image || !p->moved)
         return dl_fail(DILOCO_ENOMEM, "no memory for check.probe: a model of %zu bytes", bytes);
-    for (size_t i = 0; i < m->n_tensors; at += aligned(tensor_bytes(&m->tensors[i++])))
+    for (size_t i = 0; i < m->n_tensors; at += place_bytes(&m->tensors[i++]))
         p->data[i] = (unsigned char *)p->image + at;
     return DILOCO_OK;
 }

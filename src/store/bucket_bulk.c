@@ -135,14 +135,6 @@ diloco_status dl_bulk_look_at(dl_bucket *b, const char *key, dl_bulk_look *out, 
 
 /* ---- publishing */
 
-static size_t total_len(const dl_span *spans, size_t n_spans)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < n_spans; i++)
-        total += spans[i].len; /* store.c saw that it fits */
-    return total;
-}
-
 static bool is_long(const dl_bucket *b, size_t len)
 {
     return len > 2 * b->part_bytes;
@@ -150,7 +142,7 @@ static bool is_long(const dl_bucket *b, size_t len)
 
 bool dl_bulk_is(const dl_bucket *b, const dl_span *spans, size_t n_spans)
 {
-    size_t total = total_len(spans, n_spans);
+    size_t total = dl_spans_len(spans, n_spans);
     unsigned char bytes[DL_POINTER_BYTES];
     dl_pointer pointer;
     if (total != DL_POINTER_BYTES) return is_long(b, total);
@@ -165,7 +157,7 @@ static diloco_status describe(dl_pointer *out, const dl_span *spans, size_t n_sp
     dl_digest_begin(&digest);
     for (size_t i = 0; i < n_spans; i++)
         dl_digest_add(&digest, spans[i].data, spans[i].len);
-    *out = (dl_pointer){.len = total_len(spans, n_spans), .digest = dl_digest_end(&digest)};
+    *out = (dl_pointer){.len = dl_spans_len(spans, n_spans), .digest = dl_digest_end(&digest)};
     if (getrandom(out->id, sizeof out->id, 0) != sizeof out->id)
         return dl_fail_errno(errno, "read random bytes for", "a name");
     return DILOCO_OK;
@@ -214,7 +206,7 @@ diloco_status dl_bulk_remove(dl_bucket *b, const char *key, const dl_pointer *po
 void dl_bucket_cut_up(dl_bucket_cut *cut, const dl_bucket *b, const dl_span *spans, size_t n_spans,
                       size_t max_parts)
 {
-    size_t total = total_len(spans, n_spans), least = total / max_parts + 1;
+    size_t total = dl_spans_len(spans, n_spans), least = total / max_parts + 1;
     cut->spans = spans;
     cut->n_spans = n_spans;
     cut->part_bytes = dl_size_max(b->part_bytes, dl_size_round_up(least, 1 << 20));
@@ -229,28 +221,14 @@ typedef struct sending {
     char what[DL_BUCKET_NAME + NAME_MAX_BYTES + 8];
 } sending;
 
-/* The part's bytes as pieces of the spans. */
-static size_t cut_part(dl_span *out, const dl_bucket_cut *cut, size_t index)
-{
-    size_t skip = index * cut->part_bytes, left = cut->part_bytes, n = 0;
-    for (size_t i = 0; i < cut->n_spans && left > 0; i++) {
-        const dl_span *span = &cut->spans[i];
-        size_t from = dl_size_min(skip, span->len);
-        size_t len = dl_size_min(span->len - from, left);
-        skip -= from;
-        left -= len;
-        if (len) out[n++] = (dl_span){(const char *)span->data + from, len};
-    }
-    return n;
-}
-
 static diloco_status prepare_part(void *context, dl_web_exchange *x)
 {
     sending *s = context;
     const dl_bucket_cut *cut = s->cut;
     dl_span *lane = s->lanes + x->index % DL_WEB_WIDTH * cut->n_spans;
     dl_bucket_request r = {.name = s->name, .body = lane, .bulk = true};
-    r.n_body = cut_part(lane, cut, x->index);
+    r.n_body =
+        dl_spans_cut(lane, cut->spans, cut->n_spans, x->index * cut->part_bytes, cut->part_bytes);
     DL_TRY(cut->request(cut->context, x->index, &r));
     x->method = r.method;
     x->what = s->what;

@@ -366,8 +366,7 @@ static diloco_status http_create(void *self, const char *key, const dl_span *spa
     c.spans = spans;
     c.n_spans = n_spans;
     c.create = true;
-    for (size_t i = 0; i < n_spans; i++)
-        c.total += spans[i].len;
+    c.total = dl_spans_len(spans, n_spans);
     bool done;
     DL_TRY(create_in_parts(self, &c, &done, taken, until));
     if (done) return DILOCO_OK;

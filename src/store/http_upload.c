@@ -107,20 +107,6 @@ static diloco_status begin(run *r, dl_time until)
 
 /* ---- parts */
 
-/* Bytes `skip` to `skip + left` of the spans. */
-static size_t cut(dl_span *out, const dl_span *spans, size_t n_spans, size_t skip, size_t left)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < n_spans && left > 0; i++) {
-        const size_t from = dl_size_min(skip, spans[i].len);
-        const size_t len = dl_size_min(spans[i].len - from, left);
-        skip -= from;
-        left -= len;
-        if (len) out[n++] = (dl_span){(const char *)spans[i].data + from, len};
-    }
-    return n;
-}
-
 static diloco_status prepare_part(void *context, dl_web_exchange *x)
 {
     const run *r = context;
@@ -129,7 +115,7 @@ static diloco_status prepare_part(void *context, dl_web_exchange *x)
     DL_TRY(address(r, x));
     x->method = "PUT";
     x->body = lane;
-    x->n_body = cut(lane, r->spans, r->n_spans, part * r->part_bytes, r->part_bytes);
+    x->n_body = dl_spans_cut(lane, r->spans, r->n_spans, part * r->part_bytes, r->part_bytes);
     return dl_buf_addf(&x->url, "?partNumber=%zu&uploadId=%s", part + 1, r->u->id);
 }
 
@@ -234,11 +220,9 @@ static diloco_status prepare_run(run *r, size_t *len, dl_hash *digest)
 {
     dl_digest_stream stream;
     dl_digest_begin(&stream);
-    *len = 0;
-    for (size_t i = 0; i < r->n_spans; i++) {
+    for (size_t i = 0; i < r->n_spans; i++)
         dl_digest_add(&stream, r->spans[i].data, r->spans[i].len);
-        *len += r->spans[i].len;
-    }
+    *len = dl_spans_len(r->spans, r->n_spans);
     *digest = dl_digest_end(&stream);
     r->part_bytes = dl_size_max(r->u->part_bytes ? r->u->part_bytes : PART_BYTES,
                                 dl_size_round_up(*len / PARTS_MAX + 1, 1 << 10));

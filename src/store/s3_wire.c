@@ -245,9 +245,7 @@ static diloco_status send_all(dl_bucket *b, const char *name, upload *u, const d
                               size_t n_spans, dl_time until)
 {
     dl_bucket_cut cut = {.context = u, .request = part_request, .answer = part_answer};
-    size_t total = 0;
-    for (size_t i = 0; i < n_spans; i++)
-        total += spans[i].len;
+    const size_t total = dl_spans_len(spans, n_spans);
     dl_bucket_cut_up(&cut, b, spans, n_spans, PARTS_MAX);
     u->etags = calloc(cut.n_parts, sizeof *u->etags);
     if (!u->etags) return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", name);

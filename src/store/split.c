@@ -67,9 +67,7 @@ static diloco_status announce(split_store *s, const char *key, const dl_span *sp
                               dl_time until)
 {
     char text[24];
-    size_t total = 0;
-    for (size_t i = 0; i < n_spans; i++)
-        total += spans[i].len;
+    const size_t total = dl_spans_len(spans, n_spans);
     const dl_span span = {text, (size_t)snprintf(text, sizeof text, "%zu", total)};
     return dl_store_create(s->coord, key, &span, 1, NULL, until);
 }

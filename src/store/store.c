@@ -378,14 +378,6 @@ typedef struct comparison {
     size_t total, span, offset;
 } comparison;
 
-static size_t total_len(const dl_span *spans, size_t n)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        DL_ASSERT(dl_size_add(&total, total, spans[i].len));
-    return total;
-}
-
 static diloco_status differs(const comparison *c)
 {
     return dl_fail(DILOCO_EEXIST, "%s in %s is taken, by other bytes", c->key, c->url);
@@ -413,7 +405,7 @@ static diloco_status compare_piece(void *context, const void *data, size_t len)
 static diloco_status compare(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
                              dl_time until)
 {
-    comparison c = {key, store->url, spans, total_len(spans, n_spans), 0, 0};
+    comparison c = {key, store->url, spans, dl_spans_len(spans, n_spans), 0, 0};
     dl_sink sink = {.context = &c, .begin = compare_begin, .piece = compare_piece};
 
     diloco_status status = dl_store_read(store, key, sink, until);
@@ -432,8 +424,8 @@ diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *sp
     const dl_time began = dl_clock_now();
     DL_TRY(store->kind->create(store->self, key, spans, n_spans, taken, until));
     if (*taken) return DILOCO_OK;
-    store->counts.bytes_sent += total_len(spans, n_spans);
-    note_speed(store, &store->speed.up_bps, total_len(spans, n_spans), began);
+    store->counts.bytes_sent += dl_spans_len(spans, n_spans);
+    note_speed(store, &store->speed.up_bps, dl_spans_len(spans, n_spans), began);
     return DILOCO_OK;
 }
 

@@ -354,9 +354,7 @@ static void set_tls(const slot *s)
 
 static void set_body(slot *s)
 {
-    curl_off_t total = 0;
-    for (size_t i = 0; i < s->x.n_body; i++)
-        total += (curl_off_t)s->x.body[i].len;
+    const curl_off_t total = (curl_off_t)dl_spans_len(s->x.body, s->x.n_body);
     curl_easy_setopt(s->easy, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(s->easy, CURLOPT_INFILESIZE_LARGE, total);
     curl_easy_setopt(s->easy, CURLOPT_READFUNCTION, on_send);
