@@ -21,15 +21,8 @@
 #include "run/deal.h"
 #include "run/fields.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static const char magic[8] = {'D', 'L', 'C', 'O', 'N', 'T', 'R', '1'};
 
@@ -282,13 +275,7 @@ diloco_status dl_contribution_sign(unsigned char out[SIGNED_HEADER], dl_contribu
     return DILOCO_OK;
 }
 
-/* ---- slots */
-
-struct dl_slot {
-    unsigned char *base; /* mapped, so the payload begins at a page and floats are aligned */
-    size_t size;
-    bool in_file;
-};
+/* ---- sizes */
 
 static size_t discrete_bytes(dl_fragment_shape shape)
 {
@@ -300,53 +287,12 @@ size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape sha
     return form->bound + (packed ? dl_pack_gap(form->bound) : 0) + discrete_bytes(shape);
 }
 
-static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
-{
-    int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    if (spool_dir) {
-        DL_TRY(dl_file_nameless(&fd, spool_dir, "spool", slot->size));
-        flags = MAP_SHARED;
-    }
-    void *base = mmap(NULL, slot->size, PROT_READ | PROT_WRITE, flags, fd, 0);
-    if (fd >= 0) close(fd); /* the mapping keeps the file */
-    if (base == MAP_FAILED)
-        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
-    slot->base = base;
-    slot->in_file = spool_dir != NULL;
-    return DILOCO_OK;
-}
-
-diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir)
-{
-    *out = NULL;
-    dl_slot *slot = calloc(1, sizeof *slot);
-    if (!slot) return dl_fail(DILOCO_ENOMEM, "no memory for a slot");
-    slot->size = dl_size_max(max_bytes, 1);
-    diloco_status status = map_slot(slot, spool_dir);
-    if (status)
-        free(slot);
-    else
-        *out = slot;
-    return status;
-}
-
-void dl_slot_destroy(dl_slot *slot)
-{
-    if (!slot) return;
-    munmap(slot->base, slot->size);
-    free(slot);
-}
-
-unsigned char *dl_slot_bytes(dl_slot *slot)
-{
-    return slot->base;
-}
-
 /* ---- fetching */
 
 typedef struct reader {
     const dl_contribution_expect *expect;
-    dl_slot *slot;
+    unsigned char *base; /* of the slot, which has so much room */
+    size_t room;
     const char *reason;
     size_t total;    /* bytes of the object, as the store says */
     size_t received; /* header and body */
@@ -371,7 +317,7 @@ static diloco_status on_begin(void *context, size_t len)
 {
     reader *r = context;
     size_t most = body_max(r->expect);
-    DL_ASSERT(most <= r->slot->size);
+    DL_ASSERT(most <= r->room);
     if (len < r->head) return REJECT(r, "truncated", "%zu bytes are no contribution", len);
     if (len - r->head > most)
         return REJECT(r, "shape", "%zu bytes behind the header; the fragment needs at most %zu",
@@ -476,7 +422,7 @@ static diloco_status check_header(reader *r)
     DL_TRY(check_sizes(r, r->expect));
     DL_TRY(check_dealt(r, r->expect));
     dl_digest_begin(&r->digest);
-    r->at = r->expect->packer ? r->slot->size - (r->total - r->head) : 0;
+    r->at = r->expect->packer ? r->room - (r->total - r->head) : 0;
     return DILOCO_OK;
 }
 
@@ -496,7 +442,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
         DL_TRY(check_header(r));
     }
     if (len == 0) return DILOCO_OK;
-    memcpy(r->slot->base + r->at + (r->received - r->head), from, len);
+    memcpy(r->base + r->at + (r->received - r->head), from, len);
     dl_digest_add(&r->digest, from, len);
     if (r->strong) dl_strong_add(r->strong, from, len);
     r->received += len;
@@ -540,7 +486,7 @@ static diloco_status make_movement(reader *r, const dl_contribution_data *data)
     if (data->len != e->form->n * sizeof(float))
         return REJECT(r, "codec", "%zu bytes are not the values of %zu elements", data->len,
                       e->form->n);
-    float *values = (void *)r->slot->base;
+    float *values = (void *)r->base;
     dl_fp_state fp = dl_fp_enter();
     dl_delta(values, e->before, values, e->form->n);
     dl_fp_leave(fp);
@@ -551,8 +497,8 @@ static diloco_status unpack(reader *r, const unsigned char *body)
 {
     const dl_contribution_expect *e = r->expect;
     if (!e->packer) return DILOCO_OK;
-    diloco_status status = dl_pack_open(e->packer, r->slot->base, (size_t)r->facts.unpacked_len,
-                                        body, (size_t)r->facts.payload_len, e->form->codec->width);
+    diloco_status status = dl_pack_open(e->packer, r->base, (size_t)r->facts.unpacked_len, body,
+                                        (size_t)r->facts.payload_len, e->form->codec->width);
     if (status) r->reason = "codec";
     return status;
 }
@@ -570,8 +516,8 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
             return REJECT(r, "signature", "its body is not the one that was signed");
     }
     if (e->slices) return DILOCO_OK; /* it is a table */
-    const unsigned char *body = r->slot->base + r->at;
-    data->payload = r->slot->base;
+    const unsigned char *body = r->base + r->at;
+    data->payload = r->base;
     data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
     data->integers = body + r->facts.payload_len;
     data->booleans = data->integers + e->shape.n_integers * sizeof(int64_t);
@@ -589,7 +535,8 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
                                     dl_time until)
 {
     reader r = {.expect = expect,
-                .slot = slot,
+                .base = dl_slot_bytes(slot),
+                .room = dl_slot_size(slot),
                 .reason = "",
                 .head = expect->key ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER};
     dl_contribution_data got = {.len = 0};
@@ -600,11 +547,7 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
     if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
     if (!status) status = check_body(&r, &got);
     dl_strong_drop(r.strong);
-    if (slot->in_file) {
-        dl_map_let_go(slot->base, slot->size); /* until the outer step */
-        got.mapped = slot->base;
-        got.mapped_len = slot->size;
-    }
+    dl_slot_let_go(slot, &got);
     *reason = r.reason;
     if (status) return dl_fail_context(status, "%s", key);
     *facts = r.facts;

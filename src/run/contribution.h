@@ -111,6 +111,9 @@ DL_MUST_CHECK diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, cons
 void dl_slot_destroy(dl_slot *slot);
 /* Its bytes, at the begin of a page. */
 unsigned char *dl_slot_bytes(dl_slot *slot);
+size_t dl_slot_size(const dl_slot *slot);
+/* What lies in a file takes no memory until it is read again, which data->mapped says. */
+void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
 
 /* The codec that the header of a client's values after training names: f32 of those (FED-15). */
 #define DL_CODEC_WEIGHTS "weights"

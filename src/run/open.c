@@ -25,15 +25,20 @@
 enum { MAX_GENERATION = 9999999, LIFE_STRIDE = 10000, SPARE_MEMBERS = 64 };
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
 
+size_t dl_run_max_members(const dl_config *config)
+{
+    return dl_size_min(dl_clients_per_round(config) + SPARE_MEMBERS, DL_MAX_MEMBERS);
+}
+
 static dl_time limit(void)
 {
     return dl_time_after(dl_clock_now(), LIMIT);
 }
 
-/* What each way of overlapping and of scheduling can do faithfully (PROTOCOL P20, P21). */
+/* What each way of overlapping can do faithfully (PROTOCOL P21). */
 static diloco_status check_overlap(const dl_config *c)
 {
-    const bool eager = !strcmp(c->overlap, "eager"), async = !strcmp(c->schedule, "async");
+    const bool eager = !strcmp(c->overlap, "eager");
     if (eager && !dl_outer_of(c)->linear)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.overlap = \"eager\" takes a replica's own share at once, "
@@ -46,6 +51,13 @@ static diloco_status check_overlap(const dl_config *c)
                        "at once, and combiner %s gives nobody a share that is known before: take "
                        "mean, or overlap = \"delayed\"",
                        c->combiner);
+    return DILOCO_OK;
+}
+
+/* Likewise of scheduling (P20), and of logical clients, who are no processes. */
+static diloco_status check_schedule(const dl_config *c)
+{
+    const bool async = !strcmp(c->schedule, "async");
     if (async && strcmp(c->combiner, "mean") != 0)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.schedule = \"async\" applies each contribution alone: "
@@ -140,6 +152,7 @@ diloco_status dl_run_check(const dl_config *c)
     if (!dl_weighting_find(c->weighting))
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
     DL_TRY(check_overlap(c));
+    DL_TRY(check_schedule(c));
     DL_TRY(check_continuation(c));
     DL_TRY(check_roster(c));
     DL_TRY(check_peers(c));
@@ -537,67 +550,4 @@ diloco_status dl_run_signer(dl_signer **out, const dl_config *config)
     if (status && status != DILOCO_EEXIST) return status; /* another replica here was quicker */
     dl_log(DILOCO_LOG_INFO, "made this machine's key, %s", path);
     return dl_signer_open(out, path);
-}
-
-/* ---- this machine's folders ------------------------------------------------------------- */
-
-size_t dl_run_max_members(const dl_config *config)
-{
-    return dl_size_min(dl_clients_per_round(config) + SPARE_MEMBERS, DL_MAX_MEMBERS);
-}
-
-diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
-{
-    if (config->state_dir[0]) {
-        memcpy(out, config->state_dir, sizeof(dl_config_path));
-        return DILOCO_OK;
-    }
-    const char *place = config->store;
-    if (strncmp(place, "file://", 7) == 0)
-        place += 7;
-    else if (strstr(place, "://"))
-        return dl_fail(DILOCO_EINVAL,
-                       "set run.state_dir (a folder, or \"none\"): %s has no place "
-                       "beside it for private state",
-                       config->store);
-    char host[64] = "host";
-    (void)!gethostname(host, sizeof host - 1);
-    size_t len = strlen(place);
-    while (len > 1 && place[len - 1] == '/')
-        len--;
-    const int n = snprintf(out, sizeof(dl_config_path), "%.*s.local/%s", (int)len, place, host);
-    if (n < 0 || (size_t)n >= sizeof(dl_config_path))
-        return dl_fail(DILOCO_EINVAL, "the store's path is too long: set run.state_dir");
-    return DILOCO_OK;
-}
-
-/* Where this machine keeps what is for it alone. */
-static const char *scratch_dir(dl_config_path out, const dl_config *config)
-{
-    if (strcmp(config->state_dir, "none") == 0 || dl_run_state_dir(out, config)) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(out, sizeof(dl_config_path), "%s", tmp && tmp[0] ? tmp : "/tmp");
-    }
-    return out;
-}
-
-bool dl_run_spools(const dl_config *config, double bytes)
-{
-    const bool many =
-        dl_config_federated(config) && dl_clients_per_round(config) > DL_SPOOL_CLIENTS;
-    if (strcmp(config->spool, "auto") != 0) return strcmp(config->spool, "disk") == 0;
-    return many || bytes > (double)config->spool_mb * 1048576;
-}
-
-const char *dl_run_spool_dir(dl_config_path out, const dl_config *config, const dl_runfile *run)
-{
-    const dl_fragment_shape *s = &run->manifest.fragments[0];
-    const double bytes =
-        4.0 * (double)(s->n_trained + s->n_averaged) * (double)dl_clients_per_round(config);
-    return dl_run_spools(config, bytes) ? scratch_dir(out, config) : NULL;
-}
-
-const char *dl_run_offload_dir(dl_config_path out, const dl_config *config)
-{
-    return strcmp(config->offload, "disk") == 0 ? scratch_dir(out, config) : NULL;
 }
