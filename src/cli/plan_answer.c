@@ -85,17 +85,12 @@ static diloco_status add_method(answer *a, const dl_plan_method *m)
 static diloco_status config_bits(double *out, const dl_config *config)
 {
     const dl_plan_codec *codec = dl_plan_codec_find(config->codec);
-    double value = strcmp(config->codec_values, "2bit") == 0   ? 2
-                   : strcmp(config->codec_values, "int8") == 0 ? 8
-                                                               : 32;
     if (!codec)
         return dl_fail(DILOCO_EREFUSED,
                        "plan does not know how many bits codec %s takes; --method NAME leaves "
                        "CONFIG's own choice out",
                        config->codec);
-    *out = codec->bits;
-    if (strcmp(codec->name, "topk") == 0) *out = config->codec_keep * (12 + value);
-    if (strcmp(codec->name, "prune") == 0) *out = 1 + 32 * (1 - config->codec_prune);
+    *out = codec->bits_with ? codec->bits_with(config) : codec->bits;
     return DILOCO_OK;
 }
 

@@ -15,14 +15,15 @@
 #ifndef DL_PLAN_FORECAST_H
 #define DL_PLAN_FORECAST_H
 
+#include "base/config.h"
 #include "base/size.h"
-#include "base/status.h"
 
 /* ---- codecs and methods, as far as planning cares */
 
 typedef struct dl_plan_codec {
     const char *name;
     double bits; /* a value, scales included, framing not; with the codec's usual options */
+    double (*bits_with)(const dl_config *config); /* with those of a run; NULL: as many */
 } dl_plan_codec;
 const dl_plan_codec *dl_plan_codec_at(size_t i); /* NULL behind the last */
 const dl_plan_codec *dl_plan_codec_find(const char *name);

@@ -4,16 +4,34 @@
 #include <stdio.h>
 #include <string.h>
 
+static double prune_bits(const dl_config *config)
+{
+    return 1 + 32 * (1 - config->codec_prune);
+}
+
+static double topk_bits(const dl_config *config)
+{
+    static const struct {
+        const char *name;
+        double bits;
+    } values[] = {{"2bit", 2}, {"int8", 8}};
+    double bits = 32;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (strcmp(values[i].name, config->codec_values) == 0) bits = values[i].bits;
+    return config->codec_keep * (12 + bits);
+}
+
 static const dl_plan_codec codecs[] = {
-    {"f32", 32},
-    {"bf16", 16},
-    {"f16", 16},
-    {"int8", 8 + 32.0 / 256}, /* a scale of 32 bits for each block of 256 */
-    {"int4", 4 + 32.0 / 256},
-    {"e3m0", 4 + 32.0 / 256},
-    {"prune", 1 + 0.5 * 32}, /* a map, and half of the values */
-    {"sign", 1 + 32.0 / 256},
-    {"topk", 64 * (12 + 2) / 4096.0}, /* 64 of 4096: an index of 12 bits and a value of 2 each */
+    {"f32", 32, NULL},
+    {"bf16", 16, NULL},
+    {"f16", 16, NULL},
+    {"int8", 8 + 32.0 / 256, NULL}, /* a scale of 32 bits for each block of 256 */
+    {"int4", 4 + 32.0 / 256, NULL},
+    {"e3m0", 4 + 32.0 / 256, NULL},
+    {"prune", 1 + 0.5 * 32, prune_bits}, /* a map, and half of the values */
+    {"sign", 1 + 32.0 / 256, NULL},
+    {"topk", 64 * (12 + 2) / 4096.0, topk_bits}, /* 64 of 4096: each an index of 12 bits and a value
+                                                  * of 2 */
 };
 
 static const dl_plan_method methods[] = {
