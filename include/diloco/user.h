@@ -84,7 +84,8 @@ typedef struct diloco_user_members {
  *
  *     coefficients   c[n]: the update is the sum of c[m] g_m
  *     elements       G[i] from x[0][i] … x[n_members - 1][i], i < n, for any cut of the fragment
- *                    into pieces of at most 4096. Weights are not heeded: integers become the
+ *                    into pieces of at most 4096. A zero may be a negative one here and not
+ *                    there: its sign may not matter. Weights are not heeded: integers become the
  *                    median, booleans the majority of the members
  *
  * With exchange "sharded" each member calls them for its piece of the fragment: coefficients with
