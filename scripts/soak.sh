@@ -23,6 +23,9 @@ step "models of 6 * 10^8 and 10^9 parameters"
 for n in 600000000 1000000000; do
     sh tests/large.sh "$build/tests/large" $n || [ $? = 77 ]
 done
+step "clang-tidy, to the end of its analyzer"
+scripts/sanitize.sh
+scripts/tidy.sh build/sanitize 225000
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
 scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
 

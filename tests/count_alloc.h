@@ -11,21 +11,13 @@
 #ifndef DL_TESTS_COUNT_ALLOC_H
 #define DL_TESTS_COUNT_ALLOC_H
 
+#include "sanitized.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
-    __has_feature(memory_sanitizer)
-#define COUNT_ALLOC_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNT_ALLOC_SANITIZED 1
-#endif
 
 static atomic_size_t count_alloc_calls;
 
@@ -35,7 +27,7 @@ static inline size_t count_alloc(void)
     return atomic_load(&count_alloc_calls);
 }
 
-#ifdef COUNT_ALLOC_SANITIZED
+#if SANITIZED
 
 static inline bool count_alloc_works(void)
 {

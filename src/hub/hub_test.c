@@ -1,6 +1,7 @@
 /* hub_test.c - the hub as strangers, liars and slow ones see it: it answers everybody who asks
  * rightly, keeps what it takes within its bounds and its folder, and forgets who does not. */
 #include "hub_fixture.h"
+#include "sanitized.h"
 
 #include <sys/resource.h>
 
@@ -330,13 +331,6 @@ TEST(names_of_the_hubs_own_are_no_runs)
 }
 
 /* ---- too much, too slow, too many */
-
-/* A sanitizer's own memory is beside the point. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
 
 static size_t resident_bytes(void)
 {

@@ -116,9 +116,10 @@ static void walk_part(void *context, int part, int n_parts)
         size_t last = dl_size_min(end, t->begin + t->count);
         while (at < last) {
             size_t n = dl_size_min(DL_BLOCK, last - at);
-            float *local =
-                w->staged ? w->staged + (at - w->begin) : (float *)t->about.data + (at - t->begin);
-            w->piece(w, at, n, local, t, part);
+            float *data = t->about.data; /* NULL: the piece has nothing to do with it */
+            if (data) data += at - t->begin;
+            if (w->staged) data = w->staged + (at - w->begin);
+            w->piece(w, at, n, data, t, part);
             at += n;
         }
     }

@@ -9,7 +9,9 @@ if(DILOCO_TESTS)
   find_program(DILOCO_AARCH64_CC aarch64-linux-gnu-gcc)
   find_program(DILOCO_QEMU_AARCH64 NAMES qemu-aarch64 qemu-aarch64-static)
   find_file(DILOCO_XXHASH_H xxhash.h HINTS ${XXHASH_INCLUDE_DIRS})
-  if(DILOCO_AARCH64_CC AND DILOCO_QEMU_AARCH64 AND DILOCO_XXHASH_H)
+  if(DILOCO_SANITIZE)
+    # the cross build takes no flags of this one
+  elseif(DILOCO_AARCH64_CC AND DILOCO_QEMU_AARCH64 AND DILOCO_XXHASH_H)
     configure_file(${DILOCO_XXHASH_H} ${PROJECT_BINARY_DIR}/neon/xxhash.h COPYONLY)
     # Whole folders, so that a new codec, combiner or outer optimizer is in by itself.
     set(neon_sources)

@@ -8,6 +8,7 @@
 #include "outer/outer_step.h"
 #include "run/contribution.h"
 #include "run/open.h"
+#include "sanitized.h"
 #include "scratch.h"
 
 #include <sys/wait.h>
@@ -118,7 +119,7 @@ static void check_combiner(const char *combiner, const char *folder)
     const outcome memory = in_child(MANY, NULL, combiner), file = in_child(MANY, folder, combiner),
                   few = in_child(FEW, folder, combiner);
     CHECK_BYTES(&memory.digest, &file.digest, sizeof file.digest);
-#ifndef __SANITIZE_ADDRESS__ /* whose shadow memory would be measured */
+#if !SANITIZED
     CHECK(memory.bytes >= (uint64_t)MANY << 20);
     /* A block of each is decoded, 16 KiB on each of two threads, and some is mapped meanwhile. */
     if (file.bytes > few.bytes + (12 << 20))

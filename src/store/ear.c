@@ -44,10 +44,10 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
 /* As many as a store takes in one subscription; else all keys. */
 static size_t folders_len(const dl_ear *ear)
 {
-    const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
+    const char *all = (const char *)ear->folders.data;
     size_t n = 0;
-    for (const char *f = at; f < end; f += strlen(f) + 1)
-        if (!*f || ++n > ALL_FOLDERS) return 0;
+    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+        if (!all[at] || ++n > ALL_FOLDERS) return 0;
     return ear->folders.len;
 }
 
@@ -152,11 +152,11 @@ void dl_ear_destroy(dl_ear *ear)
 /* Add the first folder of a prefix; true: it is new. */
 static bool add_folder(dl_ear *ear, const char *prefix)
 {
-    const char *at = (const char *)ear->folders.data, *end = at + ear->folders.len;
+    const char *all = (const char *)ear->folders.data;
     size_t len = strcspn(prefix, "/");
     if (prefix[len]) len++;
-    for (const char *f = at; f < end; f += strlen(f) + 1)
-        if (!*f || (strlen(f) == len && !memcmp(f, prefix, len))) return false;
+    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+        if (!all[at] || (strlen(all + at) == len && !memcmp(all + at, prefix, len))) return false;
     char folder[DL_KEY_MAX + 2];
     memcpy(folder, prefix, len);
     folder[len] = '\0';

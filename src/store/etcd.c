@@ -412,8 +412,8 @@ static diloco_status prepare_watch(void *context, dl_web_exchange *x, const char
     x->patience = 300 * DL_SECOND; /* nothing happens for as long as nothing happens */
     dl_buf_clear(&s->watch);
     if (len == 0) DL_TRY(add_watch(&s->watch, s, ""));
-    for (const char *f = folders; f < folders + len; f += strlen(f) + 1)
-        DL_TRY(add_watch(&s->watch, s, f));
+    for (size_t at = 0; at < len; at += strlen(folders + at) + 1)
+        DL_TRY(add_watch(&s->watch, s, folders + at));
     s->watch_span = (dl_span){s->watch.data, s->watch.len};
     x->body = &s->watch_span;
     x->n_body = 1;

@@ -54,6 +54,7 @@ static void sift(const dl_file_store *fs, size_t first, size_t i, size_t n)
 static void sort(const dl_file_store *fs, size_t first)
 {
     size_t n = n_names(fs) - first;
+    if (n == 0) return; /* then there may be no array */
     uint32_t *order = (uint32_t *)(void *)fs->order.data + first;
     for (size_t i = n / 2; i-- > 0;)
         sift(fs, first, i, n);

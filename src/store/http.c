@@ -509,9 +509,9 @@ static diloco_status prepare_events(void *context, dl_web_exchange *x, const cha
     memset(&s->sse, 0, sizeof s->sse);
     if (s->place.authorization) DL_TRY(dl_web_header(x, "%s", s->place.authorization));
     DL_TRY(add_url(&x->url, &s->place, "/events"));
-    for (const char *f = folders; f < folders + len; f += strlen(f) + 1) {
+    for (size_t at = 0; at < len; at += strlen(folders + at) + 1) {
         DL_TRY(dl_buf_addf(&x->url, "&prefix="));
-        DL_TRY(dl_web_escape(&x->url, f, false));
+        DL_TRY(dl_web_escape(&x->url, folders + at, false));
     }
     return DILOCO_OK;
 }

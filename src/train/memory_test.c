@@ -2,11 +2,12 @@
  *
  * malloc and its kin are replaced here, in front of the C library's, and count. What the C
  * library takes from the system by itself does not pass through them. */
+#include "sanitized.h"
 #include "train_fixture.h"
 
 #include <stdatomic.h>
 
-#if !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
+#if !SANITIZED && defined(__GLIBC__)
 #define COUNTED 1
 static atomic_bool counting;
 static atomic_size_t n_calls;

@@ -1,4 +1,5 @@
 /* plan_test.c - the plan of a replica's memory, before it is taken. */
+#include "sanitized.h"
 #include "train_fixture.h"
 
 #include <sys/wait.h>
@@ -95,9 +96,7 @@ static void check_plan(const char *preset)
 
 TEST(the_plan_is_what_a_training_process_takes)
 {
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* whose shadow memory would be measured */
-#endif
+    if (SANITIZED) skip();
     check_plan("diloco");
     check_plan("muloco");
     check_plan("streaming"); /* fragments, and what is under way */
@@ -118,9 +117,7 @@ static dl_config *wide(const char *preset)
 
 TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel)
 {
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* whose shadow memory would be measured */
-#endif
+    if (SANITIZED) skip();
     diloco_memory_plan p;
     dl_config *vanilla = wide("diloco"), *parallel = wide("data_parallel");
     CHECK_OK(diloco_train_plan(&p, vanilla));

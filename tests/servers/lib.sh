@@ -28,12 +28,12 @@ npm_program() {
     [ -x "$program" ] || left_out "$1 is not installed (scripts/packages.sh servers)"
 }
 
-# Wait until $port answers HTTP.
+# Wait until $port, or the port given, answers HTTP.
 started() {
     i=0
-    until curl -s -o "$dir/hello" "http://127.0.0.1:$port/"; do
+    until curl -s -o "$dir/hello" "http://127.0.0.1:${1:-$port}/"; do
         i=$((i + 1))
-        [ $i -lt 300 ] || { echo "no answer at port $port"; cat "$dir"/*.log; exit 1; }
+        [ $i -lt 300 ] || { echo "no answer at port ${1:-$port}"; cat "$dir"/*.log; exit 1; }
         sleep 0.2
     done
 }

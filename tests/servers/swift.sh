@@ -78,8 +78,10 @@ WSGI
     pids="$pids $!"
 }
 
+server_ports=
 for kind in account container object; do
     server_port=$(free_port)
+    server_ports="$server_ports $server_port"
     swift_ring $kind "$server_port"
     cat >"$dir/etc/$kind.conf" <<CONF
 [DEFAULT]
@@ -97,6 +99,10 @@ pipeline = $kind-server
 use = egg:swift#$kind
 CONF
     run_wsgi "$dir/etc/$kind.conf" $kind-server
+done
+# A proxy that finds one of them silent does not ask it again for a minute.
+for server_port in $server_ports; do
+    started "$server_port"
 done
 run_wsgi "$dir/etc/proxy.conf" proxy-server
 started
