@@ -103,9 +103,23 @@ static diloco_status take_step(dl_gossip_life *l)
                             l->state.control.entry);
 }
 
+/* Behind a step its model is nowhere saved until it is agreed on. Who stops then does not wait for
+ * that: it goes on from the step, and the others agree without it. */
+static diloco_status save_here(dl_gossip_life *l)
+{
+    dl_wire_lock(l->wire);
+    const bool owes_agreement =
+        l->node.phase >= DL_PHASE_PUBLISH && l->node.phase <= DL_PHASE_AGREE;
+    const uint64_t next = l->node.round + 1;
+    dl_wire_unlock(l->wire);
+    if (!owes_agreement) return dl_life_save_private(l);
+    l->state.control.entry = next;
+    return dl_life_save_round(l);
+}
+
 static diloco_status stop_here(dl_gossip_life *l)
 {
-    DL_TRY(dl_life_save_private(l));
+    DL_TRY(save_here(l));
     return dl_fail(DILOCO_EINTERRUPTED,
                    "%s stopped at step %" PRIu64 " of %" PRIu64
                    " with its state saved: the same command goes on from here",

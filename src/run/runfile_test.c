@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "run/fields.h"
+#include "sanitized.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
 
@@ -87,7 +88,7 @@ TEST(every_flipped_bit_and_every_cut_is_found)
     for (size_t i = 0; i < text.len; i++) {
         CHECK_STATUS(DILOCO_EPROTO, dl_runfile_read(&back, text.data, i));
         if (i >= text.len - 35 && i < text.len - 3) continue; /* the seal's digits: fields_test */
-        for (int bit = 0; bit < 8; bit++) {
+        for (int bit = SANITIZED ? (int)i % 8 : 0; bit < 8; bit += SANITIZED ? 8 : 1) {
             text.data[i] ^= (unsigned char)(1 << bit);
             CHECK_STATUS(DILOCO_EPROTO, dl_runfile_read(&back, text.data, text.len));
             text.data[i] ^= (unsigned char)(1 << bit);

@@ -1,0 +1,74 @@
+#!/bin/sh
+# A node without a log that is stopped between its step and the agreement on it goes on from there.
+. "$(dirname "$0")/lib.sh"
+
+cat >swarm.toml <<'TOML'
+preset = "swarm"
+[run]
+replicas = 2
+threads = 1
+heartbeat = 0.5
+patience = 60
+deadline = 5
+[swarm]
+min_peers = 2
+agree_every = 1
+[server.diloco]
+combiner = "mean"
+[trainer]
+rounds = 400
+local_steps_per_round = 20
+batch_size = 2
+eval_every = 0
+[parameters.model]
+layers = 1
+heads = 2
+channels = 32
+context = 32
+[data]
+train_path = "text.txt"
+TOML
+
+events() { # of this name in the record of the first
+    [ ! -e a.jsonl ] || grep "\"event\":\"$1\"" a.jsonl | wc -l
+}
+has_agreed() { [ "$(events agreement)" -ge 2 ] 2>/dev/null; }
+address() { sed -n 's/.*"address":"\([^"]*\)".*/\1/p' a/nodes/r0/served/run/me/beat.json 2>/dev/null; }
+has_address() { [ -n "$(address)" ]; }
+
+diloco train swarm.toml --store a --record a.jsonl --set run.local_replicas=1 >a.out 2>&1 &
+first=$!
+started="$started $first"
+wait_for has_address
+diloco join --peer "$(address)" --store b --set data.train_path=text.txt >b.out 2>&1 &
+second=$!
+started="$started $second"
+wait_for has_agreed
+other=$(children $second)
+started="$started $(children $first) $other"
+
+# The other stands still where the first has made its step: it waits for a model to agree on. In
+# whichever round that comes about.
+tries=0
+while :; do
+    n=$(events round)
+    until [ "$(events round)" -gt "$n" ]; do :; done
+    kill -STOP "$other"
+    sleep 0.3
+    [ "$(events round)" -eq "$(events agreement)" ] || break
+    tries=$((tries + 1))
+    [ $tries -lt 30 ] || fail "the first never waited for a model"
+    kill -CONT "$other"
+done
+kill -INT $first
+wait $first && fail "a stopped node ended well" || [ $? = 130 ] || fail "a stopped node's exit code"
+rounds=$(events round)
+diloco train swarm.toml --store a --record a.jsonl --set run.local_replicas=1 >a.out 2>&1 &
+first=$!
+started="$started $first"
+goes_on() { grep -q '"event":"trainer".*"resumed":true' a.jsonl; }
+wait_for goes_on
+kill -CONT "$other"
+has_more() { [ "$(events round)" -gt $((rounds + 1)) ]; }
+wait_for has_more
+kill -9 $(children $first) $first $other $second
