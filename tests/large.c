@@ -7,6 +7,7 @@
  * process took at its peak with BYTES a parameter: the tensor itself (4), theta and what it becomes
  * (8), the encoded contribution and the one that is read (4 each in float32), and what is not a
  * multiple of anything. Past 536,870,912 parameters each of these is longer than 2^31 bytes. */
+#include "high_water.h"
 #include <diloco/run.h>
 
 #include <stdio.h>
@@ -59,17 +60,6 @@ static void train(diloco_run *run, float *w, size_t n)
     }
 }
 
-static size_t peak_bytes(void)
-{
-    char line[256];
-    size_t kib = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %zu", &kib) == 1) break;
-    if (f) fclose(f);
-    return kib << 10;
-}
-
 int main(int argc, char **argv)
 {
     const size_t n = argc > 2 ? strtoull(argv[1], NULL, 10) : 0;
@@ -81,7 +71,7 @@ int main(int argc, char **argv)
     size_t wrong = 0;
     for (size_t i = 0; i < n; i++)
         wrong += w[i] != (moves(i, n) ? -ROUNDS : 0);
-    const size_t peak = peak_bytes();
+    const size_t peak = high_water();
     printf("%zu parameters: %zu wrong, %.1f bytes a parameter at the peak\n", n, wrong,
            (double)peak / (double)n);
     free(w);

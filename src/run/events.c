@@ -307,15 +307,28 @@ void dl_event_dispute(dl_record *r, const dl_event_context *c, uint64_t entry, d
     finish(r, &j);
 }
 
-void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                     const char *reason)
+/* What came of somebody, or did not, as the replica sees it who writes this record. */
+static void seen_of(dl_record *r, const dl_event_context *c, const char *event, uint64_t entry,
+                    const dl_life *life, const char *reason)
 {
-    dl_json j = begin(r, "reject");
+    dl_json j = begin(r, event);
     dl_json_u64(&j, "entry", entry);
     put_life(&j, "replica", life);
     dl_json_str(&j, "reason", reason);
     dl_json_str(&j, "by", c->replica);
     finish(r, &j);
+}
+
+void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                     const char *reason)
+{
+    seen_of(r, c, "reject", entry, life, reason);
+}
+
+void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
+                   const char *reason)
+{
+    seen_of(r, c, "peer", entry, life, reason);
 }
 
 void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *entry,
@@ -330,17 +343,6 @@ void dl_event_probe(dl_record *r, const dl_event_context *c, const dl_entry *ent
     for (size_t i = 0; i < entry->n_members; i++)
         dl_json_f64(&j, NULL, probed[1 + i]);
     dl_json_end(&j);
-    finish(r, &j);
-}
-
-void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
-                   const char *reason)
-{
-    dl_json j = begin(r, "peer");
-    dl_json_u64(&j, "entry", entry);
-    put_life(&j, "replica", life);
-    dl_json_str(&j, "reason", reason);
-    dl_json_str(&j, "by", c->replica);
     finish(r, &j);
 }
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "check.h"
+#include "high_water.h"
 #include "outer/outer_step.h"
 #include "run/contribution.h"
 #include "run/open.h"
@@ -20,17 +21,6 @@ typedef struct outcome {
     dl_hash digest;
     uint64_t bytes; /* more than before the first contribution */
 } outcome;
-
-static uint64_t high_water(void)
-{
-    char line[128];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (uint64_t)kb << 10;
-}
 
 /* A contribution as it lies in its slot once it was fetched. */
 static dl_contribution_data arrive(dl_slot *slot, size_t member, bool in_file)

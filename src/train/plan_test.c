@@ -1,4 +1,5 @@
 /* plan_test.c - the plan of a replica's memory, before it is taken. */
+#include "high_water.h"
 #include "sanitized.h"
 #include "train_fixture.h"
 
@@ -45,17 +46,6 @@ TEST(the_plan_counts_what_a_combiner_needs)
 }
 
 /* ---- against a process that trains */
-
-static uint64_t high_water(void)
-{
-    char line[128];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (uint64_t)kb << 10;
-}
 
 /* Train in a process of its own; the most memory it had. */
 static uint64_t measure(const dl_config *config)

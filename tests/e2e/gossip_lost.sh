@@ -34,10 +34,7 @@ rounds() { # of the record $1, that moved the model, from round $2 on
     grep '"event":"round"' "$1" | grep '"stepped":true' | sed 's/.*"round":\([0-9]*\).*/\1/' |
         awk -v from="$2" '$1 >= from' | wc -l
 }
-address() { # of the first node in folder $1
-    sed -n 's/.*"address":"\([^"]*\)".*/\1/p' "$1"/nodes/*/served/run/me/beat.json | head -1
-}
-has_address() { [ -n "$(address "$1" 2>/dev/null)" ]; }
+has_address() { [ -n "$(node_address "$1")" ]; }
 has_rounds() { [ -s "$1" ] && [ "$(rounds "$1" 0)" -ge "$2" ]; }
 
 # One begins, four join by its address, each with a folder of its own as if on another machine.
@@ -47,7 +44,7 @@ started="$started $first"
 wait_for has_address a
 first_node=$(children $first)
 started="$started $first_node"
-peer=$(address a)
+peer=$(node_address a)
 for node in b c d e; do
     diloco join --peer "$peer" --store $node --record $node.jsonl --set data.train_path=text.txt \
         >$node.out 2>&1 &

@@ -2,45 +2,21 @@
 # A node without a log that is stopped between its step and the agreement on it goes on from there.
 . "$(dirname "$0")/lib.sh"
 
-cat >swarm.toml <<'TOML'
-preset = "swarm"
-[run]
-replicas = 2
-threads = 1
-heartbeat = 0.5
-patience = 60
-deadline = 5
-[swarm]
-min_peers = 2
-agree_every = 1
-[server.diloco]
-combiner = "mean"
-[trainer]
-rounds = 400
-local_steps_per_round = 20
-batch_size = 2
-eval_every = 0
-[parameters.model]
-layers = 1
-heads = 2
-channels = 32
-context = 32
-[data]
-train_path = "text.txt"
-TOML
+set -- --preset swarm --set swarm.min_peers=2 --set swarm.agree_every=1 --set run.deadline=5 \
+    --set server.diloco.combiner=mean --set trainer.rounds=400 --set trainer.eval_every=0 \
+    --set run.local_replicas=1 --store a --record a.jsonl
 
 events() { # of this name in the record of the first
     [ ! -e a.jsonl ] || grep "\"event\":\"$1\"" a.jsonl | wc -l
 }
 has_agreed() { [ "$(events agreement)" -ge 2 ] 2>/dev/null; }
-address() { sed -n 's/.*"address":"\([^"]*\)".*/\1/p' a/nodes/r0/served/run/me/beat.json 2>/dev/null; }
-has_address() { [ -n "$(address)" ]; }
+has_address() { [ -n "$(node_address a)" ]; }
 
-diloco train swarm.toml --store a --record a.jsonl --set run.local_replicas=1 >a.out 2>&1 &
+diloco train tiny.toml "$@" >a.out 2>&1 &
 first=$!
 started="$started $first"
 wait_for has_address
-diloco join --peer "$(address)" --store b --set data.train_path=text.txt >b.out 2>&1 &
+diloco join --peer "$(node_address a)" --store b --set data.train_path=text.txt >b.out 2>&1 &
 second=$!
 started="$started $second"
 wait_for has_agreed
@@ -63,7 +39,7 @@ done
 kill -INT $first
 wait $first && fail "a stopped node ended well" || [ $? = 130 ] || fail "a stopped node's exit code"
 rounds=$(events round)
-diloco train swarm.toml --store a --record a.jsonl --set run.local_replicas=1 >a.out 2>&1 &
+diloco train tiny.toml "$@" >a.out 2>&1 &
 first=$!
 started="$started $first"
 goes_on() { grep -q '"event":"trainer".*"resumed":true' a.jsonl; }

@@ -88,6 +88,11 @@ children() {
     cat "/proc/$1/task/$1/children" 2>/dev/null || true
 }
 
+# node_address FOLDER: of the first node without a log that lives there; empty when there is none.
+node_address() {
+    sed -n 's/.*"address":"\([^"]*\)".*/\1/p' "$1"/nodes/*/served/run/me/beat.json 2>/dev/null | head -1
+}
+
 gone() {
     ! kill -0 "$1" 2>/dev/null
 }
