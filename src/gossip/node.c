@@ -263,14 +263,24 @@ void dl_node_copied(dl_node *n, bool copied, uint64_t round, dl_time now)
 
 /* ---- whom to copy */
 
-/* Should this member's model be taken rather than the one at hand? */
+/* Is somebody else at this node's round, who may wait for it? */
+static bool in_company(const dl_node *n, dl_time now)
+{
+    for (size_t i = 0; i < n->n_members; i++)
+        if (dl_node_is_live(n, i, now) && n->members[i].beat.state == n->round) return true;
+    return false;
+}
+
+/* Should this member's model be taken rather than the one at hand? A newcomer, which has nothing to
+ * lose, is content with less of a lead, but for those who began the round with it. */
 static bool is_ahead(const dl_node *n, size_t i, dl_time now)
 {
     const dl_node_member *m = &n->members[i];
     if (!dl_node_is_live(n, i, now) || m->no_copy) return false;
     if (n->blank) return true;
     const uint64_t most = n->rules.pairs ? DL_NODE_KEEP : DL_NODE_BEHIND; /* pairs pass at once */
-    return m->beat.state > n->round && (n->fresh || m->beat.contributed > n->round + most);
+    return m->beat.state > n->round &&
+           ((n->fresh && !in_company(n, now)) || m->beat.contributed > n->round + most);
 }
 
 static size_t n_alike(const dl_node *n, size_t i, dl_time now)

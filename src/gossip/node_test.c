@@ -222,6 +222,33 @@ TEST(a_newcomer_copies_the_model_that_most_have)
     CHECK_INT(5, n.round);
 }
 
+/* The odd one of a round passes at once: who starts slowly has a partner all the same. */
+TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
+{
+    dl_node n;
+    const dl_beat self = beat(0);
+    const dl_node_rules rules = {.seed = 1,
+                                 .pairs = true,
+                                 .min_peers = 2,
+                                 .expected = 3,
+                                 .rounds = 9,
+                                 .start = 60 * S,
+                                 .patience = 20 * S,
+                                 .deadline = 10 * S};
+    dl_node_init(&n, &rules, &self, 0, 0);
+    n.fresh = true;
+    dl_beat ahead = beat(1), beside = beat(2);
+    ahead.state = ahead.contributed = 1;
+    beside.contributed = 1;
+    dl_node_heard(&n, &ahead, 0);
+    dl_node_heard(&n, &beside, 0);
+    CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, 0));
+    beside.state = 1; /* nobody is left there */
+    dl_node_heard(&n, &beside, 0);
+    n.phase = DL_PHASE_COPY;
+    CHECK_INT(DL_TODO_COPY, dl_node_next(&n, 0));
+}
+
 TEST(too_few_to_begin_with_is_said_when_the_time_is_over)
 {
     const dl_beat self = beat(0);
@@ -269,5 +296,6 @@ TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
           no_more_members_than_there_is_room_and_who_is_silent_gives_way,
           partners_are_each_others_and_the_odd_one_passes_at_once,
           a_newcomer_copies_the_model_that_most_have,
+          a_slow_starter_does_not_leave_who_waits_for_it_behind,
           too_few_to_begin_with_is_said_when_the_time_is_over,
           the_last_round_lingers_until_all_are_done)
