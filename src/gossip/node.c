@@ -263,9 +263,20 @@ void dl_node_copied(dl_node *n, bool copied, uint64_t round, dl_time now)
 
 /* ---- whom to copy */
 
-/* Is somebody else at this node's round, who may wait for it? */
+static size_t n_live(const dl_node *n, dl_time now)
+{
+    size_t k = 1;
+    for (size_t i = 0; i < n->n_members; i++)
+        k += dl_node_is_live(n, i, now);
+    return k;
+}
+
+/* Is somebody else at this node's round, who may wait for it; or not heard from yet? */
 static bool in_company(const dl_node *n, dl_time now)
 {
+    if (n->phase == DL_PHASE_START && now < dl_time_after(n->began, n->rules.start) &&
+        n_live(n, now) < n->rules.expected)
+        return true;
     for (size_t i = 0; i < n->n_members; i++)
         if (dl_node_is_live(n, i, now) && n->members[i].beat.state == n->round) return true;
     return false;
@@ -308,14 +319,6 @@ static bool find_source(dl_node *n, dl_time now)
 }
 
 /* ---- what to do */
-
-static size_t n_live(const dl_node *n, dl_time now)
-{
-    size_t k = 1;
-    for (size_t i = 0; i < n->n_members; i++)
-        k += dl_node_is_live(n, i, now);
-    return k;
-}
 
 static dl_todo start(dl_node *n, dl_time now)
 {

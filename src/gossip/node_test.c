@@ -241,6 +241,7 @@ TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
     ahead.state = ahead.contributed = 1;
     beside.contributed = 1;
     dl_node_heard(&n, &ahead, 0);
+    CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, 0)); /* its partner may not have been heard yet */
     dl_node_heard(&n, &beside, 0);
     CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, 0));
     beside.state = 1; /* nobody is left there */
