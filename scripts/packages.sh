@@ -10,7 +10,7 @@ list() {
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
                 libmicrohttpd-dev libgnutls28-dev libzstd-dev ;;
     test)  echo libcmocka-dev python3 abigail-tools mandoc ;;
-    check) echo clang clang-format clang-tidy libclang-rt-14-dev gcc-aarch64-linux-gnu \
+    check) echo clang clang-format clang-tidy libclang-rt-14-dev lld gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server

@@ -189,24 +189,30 @@ static diloco_status no_such_option(dl_option_table table, const char *name, con
                    nearest);
 }
 
+static diloco_status set_row(const dl_option *row, void *values, dl_origin *from, const char *text,
+                             const char *origin)
+{
+    expected want;
+    if (!set_field(field_of(values, row), row, text, &want))
+        return dl_fail(DILOCO_EINVAL, "%s: %s = \"%.200s\" is not %s", origin, row->name,
+                       row->flags & DL_OPTION_SECRET ? "***" : text, want.text);
+    snprintf(from->text, sizeof from->text, "%s", origin);
+    return DILOCO_OK;
+}
+
 diloco_status dl_option_set(dl_option_table table, void *values, dl_origin *origins,
                             const char *name, const char *text, const char *origin)
 {
     const dl_option *row = dl_option_find(table, name);
-    expected want;
     if (!row) return no_such_option(table, name, origin);
-    if (!set_field(field_of(values, row), row, text, &want))
-        return dl_fail(DILOCO_EINVAL, "%s: %s = \"%.200s\" is not %s", origin, row->name,
-                       row->flags & DL_OPTION_SECRET ? "***" : text, want.text);
-    snprintf(origins[row - table.rows].text, sizeof origins->text, "%s", origin);
-    return DILOCO_OK;
+    return set_row(row, values, &origins[row - table.rows], text, origin);
 }
 
 void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins)
 {
     for (size_t i = 0; i < table.n; i++) {
-        diloco_status status = dl_option_set(table, values, origins, table.rows[i].name,
-                                             table.rows[i].fallback, "default");
+        const dl_option *row = &table.rows[i];
+        const diloco_status status = set_row(row, values, &origins[i], row->fallback, "default");
         DL_ASSERT(!status);
     }
 }

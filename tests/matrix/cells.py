@@ -52,7 +52,7 @@ class Matrix:
     def __init__(self, program, judge):
         self.judge = subprocess.Popen([judge, "--judge"], cwd=ROOT, text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.names, self.axes, self.judged = {}, [], {}
+        self.names, self.axes, self.judged, self.tries = {}, [], {}, 0
         for line in (HERE / "rules.txt").read_text().splitlines():
             words = line.split()
             if words[:1] == ["name"]:
@@ -139,7 +139,7 @@ def exchanged(matrix, rng, cell, fixed, wanted, accepts):
 def with_more(matrix, rng, cell, fixed, wanted, accepts):
     """The best of some such cells, each exchanged again in the light of its other values."""
     tries = []
-    for _ in range(10):
+    for _ in range(matrix.tries):
         other = exchanged(matrix, rng, cell, fixed, wanted, accepts)
         tries += [other, exchanged(matrix, rng, other, fixed, wanted, accepts)]
     return max(tries, key=lambda c: sum(p in wanted for p in pairs_of(c)))
@@ -178,9 +178,13 @@ def refused_cells(matrix, rng, never):
 
 
 def covering_set(matrix):
-    rng = random.Random(1)
-    cells, never = trained_cells(matrix, rng)
-    cells += refused_cells(matrix, rng, never)
+    """With few tries; with more of them where that leaves too many cells."""
+    for matrix.tries in (3, 10):
+        rng = random.Random(1)
+        cells, never = trained_cells(matrix, rng)
+        cells += refused_cells(matrix, rng, never)
+        if len(cells) <= MOST:
+            break
     for preset in matrix.axes[0]:
         n = sum(cell[0] == preset for cell in cells)
         if n < AT_LEAST:
