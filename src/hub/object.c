@@ -190,13 +190,11 @@ static bool same_bytes(int a, int b)
     }
 }
 
-/* A plain PUT of what is there already has succeeded: tools repeat them. */
-static bool is_the_same(dl_request *r, const dl_upload *upload, const char *key)
+bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key, struct stat *st)
 {
-    struct stat st;
     int there, ours = openat(upload->dir, upload->name, O_RDONLY | O_CLOEXEC);
     bool same = false;
-    if (ours >= 0 && !dl_file_store_object(&r->folder, key, &there, &st)) {
+    if (ours >= 0 && !dl_file_store_object(&r->folder, key, &there, st)) {
         same = same_bytes(ours, there);
         close(there);
     }
@@ -207,10 +205,14 @@ static bool is_the_same(dl_request *r, const dl_upload *upload, const char *key)
 bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
+    struct stat there;
     bool taken = false, replace = r->kind != DL_KIND_CREATE && dl_key_is_heartbeat(key);
     diloco_status status = upload->fd < 0 ? DILOCO_OK : dl_upload_finish(upload, &r->folder, key);
     if (!status) status = dl_upload_publish(upload, &r->folder, key, replace ? NULL : &taken);
-    if (!status && taken && r->kind != DL_KIND_CREATE && is_the_same(r, upload, key)) return true;
+    /* A plain PUT of what is there already has succeeded: tools repeat them. */
+    if (!status && taken && r->kind != DL_KIND_CREATE &&
+        dl_object_is_the_same(r, upload, key, &there))
+        return true;
     if (status || taken) {
         *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
         return false;

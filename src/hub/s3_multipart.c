@@ -69,11 +69,13 @@ static const char *find_upload(dl_request *r, dl_answer *refusal)
     return NULL;
 }
 
+/* Its key first: a part that comes meanwhile finds that, and goes as well. */
 static void remove_upload(const char *root, const char *id)
 {
     char path[PATH_MAX + 2 * NAME_MAX];
     snprintf(path, sizeof path, "%s/" DL_S3_MULTIPART "/%s", root, id);
     DIR *dir = opendir(path);
+    if (dir) unlinkat(dirfd(dir), "key", 0);
     for (struct dirent *d; dir && (d = readdir(dir));)
         if (d->d_name[0] != '.') unlinkat(dirfd(dir), d->d_name, 0);
     if (dir) closedir(dir);
@@ -164,21 +166,36 @@ static bool part_name(char name[8], const char *text)
     return true;
 }
 
+/* The same bytes again keep their ETag: a part that was late, and sent once more, may come last. */
+static diloco_status publish_part(dl_request *r, const char *path, struct stat *st)
+{
+    dl_upload *upload = &r->body.upload;
+    const struct stat ours = *st;
+    bool taken = false;
+    DL_TRY(dl_upload_finish(upload, &r->folder, path));
+    DL_TRY(dl_upload_publish(upload, &r->folder, path, &taken));
+    if (!taken || dl_object_is_the_same(r, upload, path, st)) return DILOCO_OK;
+    *st = ours;
+    return dl_upload_publish(upload, &r->folder, path, NULL);
+}
+
 static dl_answer part_finish(dl_request *r)
 {
     part_path path;
     char name[8];
     struct stat st;
     dl_etag etag;
-    dl_upload *upload = &r->body.upload;
     dl_answer refusal;
-    const char *id = find_upload(r, &refusal); /* it may have been aborted meanwhile */
+    const char *id = find_upload(r, &refusal);
     if (!id || !part_name(name, dl_target_param(&r->target, "partNumber"))) return refusal;
     path_of(path, id, name);
-    if (fstat(upload->fd, &st)) memset(&st, 0, sizeof st);
-    diloco_status status = dl_upload_finish(upload, &r->folder, path);
-    if (!status) status = dl_upload_publish(upload, &r->folder, path, NULL);
+    if (fstat(r->body.upload.fd, &st)) memset(&st, 0, sizeof st);
+    const diloco_status status = publish_part(r, path, &st);
     if (status) return dl_refuse_failed(r, status);
+    if (!find_upload(r, &refusal)) { /* it was ended meanwhile */
+        remove_upload(r->root, id);
+        return refusal;
+    }
     dl_answer answer = dl_answer_empty(200);
     dl_etag_of(etag, &st);
     dl_answer_header(answer, "ETag", etag);

@@ -370,6 +370,10 @@ TEST(parts_become_one_object_at_once_or_not_at_all)
     CHECK_INT(200, send_part(two, "/bkt/big", id, "2", "second."));
     CHECK_INT(200, send_part(again, "/bkt/big", id, "1", "wrong first, "));
     CHECK_INT(200, send_part(one, "/bkt/big", id, "1", "first, "));
+    CHECK(strcmp(one, again) != 0);
+    char late[80]; /* the same bytes are the same part */
+    CHECK_INT(200, send_part(late, "/bkt/big", id, "1", "first, "));
+    CHECK_STR(one, late);
     CHECK_INT(404, S3(.method = "GET", .path = "/bkt/big"));
     CHECK_STR("", inside(s3_ask((s3){.method = "GET", .path = "/bkt"}), "Key"));
     CHECK_CONTAINS("<Key>big</Key>",

@@ -142,6 +142,9 @@ dl_answer dl_hub_parts_begin(dl_request *r);
 
 /* Write what is in `upload` under the key; true: it is ours. false: *answer says why not. */
 bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer);
+/* Does the key hold the bytes of a finished upload? Then *st is of what is there. */
+bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key,
+                           struct stat *st);
 bool dl_object_is_there(dl_request *r);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
