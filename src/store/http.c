@@ -31,15 +31,17 @@ enum {
     TOKEN_MAX = 4096,
     PEM_MAX = 8192,
     PREFIX_MAX = 200,      /* so that every key of a run fits behind it */
-    RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once */
+    RANGE_BYTES = 4 << 20, /* what is longer is read over several connections at once, … */
     CONNECTIONS = 4,
     PEER_TRIES = 2,
     ASK_FIRST = 1 << 20,  /* bytes of a body that is not sent before the hub has agreed */
     PARTS_FROM = 4 << 20, /* bytes of an object that goes in parts, to a hub that is far */
 };
 
-/* Round trips from which one connection does not fill the line. */
+/* Round trips from which one connection does not fill the line; below it one is enough, and what it
+ * brings need not be put in order. */
 static const dl_time FAR = 10 * DL_MILLISECOND;
+static const size_t WHOLE_BYTES = (size_t)1 << 40;
 
 /* How the hub is reached; texts owned. */
 typedef struct http_place {
@@ -56,7 +58,6 @@ typedef struct http_store {
     http_place place;
     const atomic_bool *aborted;
     dl_web *web;
-    dl_time trip; /* of a small request; 0: not measured yet */
     dl_http_upload upload;
     dl_ear *ear;  /* NULL until the first wait */
     dl_sse sse;   /* of the ear's thread */
@@ -320,17 +321,11 @@ static void http_close(void *self)
 
 /* ---- objects */
 
-/* The connection stands; what a request takes by itself is the round trip and a little more. */
-static diloco_status measure_trip(http_store *s, dl_time until)
+/* Does one connection not fill the line? Where the kernel does not tell, it may be so. */
+static bool is_far(const http_store *s)
 {
-    call look = call_of(s, "HEAD", "");
-    const dl_web_batch batch = {
-        .n = 1, .width = 1, .context = &look, .prepare = prepare, .finish = look_finish};
-    if (s->trip) return DILOCO_OK;
-    const dl_time began = dl_clock_now();
-    DL_TRY(dl_web_run(s->web, &batch, until));
-    s->trip = dl_clock_now() - began + 1;
-    return DILOCO_OK;
+    const dl_time trip = dl_web_trip(s->web);
+    return !trip || trip >= FAR;
 }
 
 static diloco_status address(void *context, const char *key, dl_web_exchange *x)
@@ -351,9 +346,7 @@ static diloco_status create_in_parts(http_store *s, const call *c, bool *done, b
     plain.n_spans = plain.total = 0;
     plain.create = false;
     *done = false;
-    if (c->total < PARTS_FROM || s->upload.none) return DILOCO_OK;
-    DL_TRY(measure_trip(s, until));
-    if (s->trip < FAR) return DILOCO_OK;
+    if (c->total < PARTS_FROM || s->upload.none || !is_far(s)) return DILOCO_OK;
     DL_TRY(dl_http_upload_run(&s->upload, s->web, &object, c->spans, c->n_spans, taken, until));
     *done = !s->upload.none;
     return DILOCO_OK;
@@ -411,9 +404,10 @@ static diloco_status refuse_read(void *context, dl_web_exchange *x)
 static diloco_status http_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     http_store *s = self;
+    const bool far = is_far(s);
     call c = call_of(s, "GET", key);
-    const dl_web_source source = {.range = RANGE_BYTES,
-                                  .width = CONNECTIONS,
+    const dl_web_source source = {.range = far ? RANGE_BYTES : WHOLE_BYTES,
+                                  .width = far ? CONNECTIONS : 1,
                                   .context = &c,
                                   .prepare = prepare_read,
                                   .refused = refuse_read};

@@ -57,6 +57,7 @@ struct dl_web {
     dl_time patience;
     dl_rng jitter;
     dl_web_traffic traffic;
+    dl_time trip;
 
     /* of the batch under way */
     const dl_web_batch *batch;
@@ -147,6 +148,11 @@ void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web)
     counts->bytes_received = web->traffic.received;
     counts->billed_reads = web->traffic.n_reads;
     counts->billed_writes = web->traffic.n_writes;
+}
+
+dl_time dl_web_trip(const dl_web *web)
+{
+    return web->trip;
 }
 
 /* ---- what prepare and finish may ask */
@@ -587,9 +593,21 @@ static void count(slot *s)
     t->received += (uint64_t)head_in + (uint64_t)in;
 }
 
+static void measure(slot *s)
+{
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    struct tcp_info line = {0};
+    socklen_t len = sizeof line;
+    curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd);
+    if (fd == CURL_SOCKET_BAD || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &line, &len)) return;
+    const dl_time trip = (dl_time)line.tcpi_rtt * (DL_MILLISECOND / 1000);
+    if (trip > 0 && (trip < s->web->trip || !s->web->trip)) s->web->trip = trip;
+}
+
 static void stop(slot *s)
 {
     count(s);
+    measure(s);
     curl_multi_remove_handle(s->web->multi, s->easy);
 }
 

@@ -55,6 +55,10 @@ dl_web_traffic dl_web_counts(const dl_web *web);
 /* … as a kind's `traffic` tells it. */
 void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web);
 
+/* Round trip of the line, as the kernel measured it: what the server takes is not in it. The
+ * shortest so far; 0: not known. */
+dl_time dl_web_trip(const dl_web *web);
+
 /* Let what is sent over this socket go by the link's own rate and round trip as the kernel measures
  * them (BBR), not by what gets lost: so it fills no router's queue, where a heartbeat would wait
  * behind it, and stands losses. Where the kernel has none that we may use, nothing changes. */

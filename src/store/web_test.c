@@ -15,6 +15,7 @@ typedef struct asked {
 
     int status; /* what came */
     char text[256], etag[64];
+    dl_time trip;
     size_t delivered[8]; /* at each try */
     int n_tries;
 } asked;
@@ -63,7 +64,9 @@ static diloco_status run_until(asked *a, const http_script *script, dl_time unti
                           .finish = finish};
     a->port = script->port;
     CHECK_OK(dl_web_create(&web, &options, &aborted));
+    CHECK(dl_web_trip(web) == 0); /* nothing went over it yet */
     diloco_status status = dl_web_run(web, &batch, until);
+    a->trip = dl_web_trip(web);
     dl_web_destroy(web);
     return status;
 }
@@ -91,6 +94,7 @@ TEST(a_request_arrives_as_it_was_asked_and_the_answer_comes_back)
     CHECK_INT(201, a.status);
     CHECK_STR("\"abc\"", a.etag);
     CHECK_STR("hello", a.text);
+    CHECK(a.trip > 0); /* the kernel's, of the line */
     script_stop(&server);
 }
 
