@@ -15,6 +15,7 @@
  * A time is that of the slowest process; the medians over the rounds count, the first round
  * left out. bench/file_sync.md and bench/sync.md have results. */
 #include "base/clock.h"
+#include "store/store.h"
 #include <diloco/run.h>
 
 #include <fcntl.h>
@@ -105,6 +106,39 @@ static double plain_round(const bench *b, int me, const float *w, char *piece)
     return s;
 }
 
+/* ---- what was exchanged ------------------------------------------------------------------ */
+
+typedef struct keys {
+    char (*at)[DL_KEY_MAX + 1];
+    size_t n;
+} keys;
+
+static diloco_status keep_key(void *context, const char *key, size_t len)
+{
+    keys *k = context;
+    (void)len;
+    k->at = realloc(k->at, (k->n + 1) * sizeof *k->at);
+    need(k->at != NULL, "memory");
+    snprintf(k->at[k->n++], sizeof *k->at, "%.*s", DL_KEY_MAX, key);
+    return DILOCO_OK;
+}
+
+/* As collection does behind a snapshot (P25): so that a store in memory gets pages that were used
+ * before, as a long run's does, and not such as the machine has to be given first. */
+static void collect(const bench *b)
+{
+    static const char *const folders[] = {"b/", "c/", "x/"};
+    keys k = {.n = 0};
+    dl_store *store;
+    need_ok(dl_store_open(&store, b->store, false));
+    for (int i = 0; i < 3; i++)
+        need_ok(dl_store_list(store, folders[i], NULL, keep_key, &k, DL_NEVER));
+    for (size_t i = 0; i < k.n; i++)
+        need_ok(dl_store_delete(store, k.at[i], DL_NEVER));
+    dl_store_close(store);
+    free(k.at);
+}
+
 /* ---- a replica -------------------------------------------------------------------------- */
 
 static diloco_run *join(const bench *b, int me, float *w)
@@ -159,6 +193,8 @@ static void live(const bench *b, int me)
         /* The last entry of a run is followed by its last snapshot: it is not measured. */
         need_ok(diloco_step(run, &(diloco_step_report){.loss = 1, .samples = 1, .tokens = 1}));
         b->shared->sync[round][me] = dl_seconds(dl_clock_now() - began);
+        pthread_barrier_wait(&b->shared->barrier);
+        if (me == 0 && round < b->rounds - 1) collect(b);
     }
     diloco_run_close(run);
     _exit(0);
