@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEAR_MAX = 64, DIGEST_MAX = 1 << 20 };
+enum { NEAR_MAX = 64, CUT_MIN = 3, DIGEST_MAX = 1 << 20 };
 
 static void *field_of(void *values, const dl_option *row)
 {
@@ -184,7 +184,9 @@ const dl_option *dl_option_find(dl_option_table table, const char *name)
 static diloco_status no_such_option(dl_option_table table, const char *name, const char *origin)
 {
     const char *nearest = dl_option_nearest(table, name);
-    if (!nearest) return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s", origin, name);
+    if (!nearest)
+        return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; diloco options tells all",
+                       origin, name);
     return dl_fail(DILOCO_EINVAL, "%s: there is no option %.100s; did you mean %s?", origin, name,
                    nearest);
 }
@@ -313,9 +315,25 @@ static const char *last_component(const char *name)
     return dot ? dot + 1 : name;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Of a name in the right section half the letters may be wrong, else a third. */
+static size_t farthest(const char *name, const char *nearest)
+{
+    const char *last = last_component(name);
+    const size_t section = (size_t)(last - name), len = strlen(last);
+    const bool right = section > 0 && strncmp(nearest, name, section) == 0 &&
+                       last_component(nearest) == nearest + section;
+    return dl_size_max(len / (right ? 2 : 3), 1);
+}
+
 const char *dl_option_nearest(dl_option_table table, const char *name)
 {
     const char *last = last_component(name), *nearest = NULL;
+    const bool may_be_cut = strlen(last) >= CUT_MIN;
     size_t best = NEAR_MAX;
     for (size_t i = 0; i < table.n; i++) {
         const dl_option *row = &table.rows[i];
@@ -324,7 +342,9 @@ const char *dl_option_nearest(dl_option_table table, const char *name)
             dl_size_min(distance(name, row->name), distance(last, last_component(row->name)) + 1);
         if (row->alias) d = dl_size_min(d, distance(name, row->alias));
         if (row->alias && last != name) d = dl_size_min(d, distance(last, row->alias) + 1);
+        if (may_be_cut && (begins(row->name, name) || begins(last_component(row->name), name)))
+            d = dl_size_min(d, 1);
         if (d < best) best = d, nearest = row->name;
     }
-    return best <= dl_size_max(strlen(last) / 3, 1) ? nearest : NULL;
+    return nearest && best <= farthest(name, nearest) ? nearest : NULL;
 }

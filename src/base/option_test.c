@@ -144,7 +144,7 @@ TEST(an_unknown_name_is_told_the_nearest)
     begin();
     check_refused("run.stepz", "1", "did you mean run.steps?");
     CHECK_STATUS(DILOCO_EINVAL, set("completely.different", "1"));
-    CHECK_CONTAINS("no option completely.different", diloco_error_text());
+    CHECK_CONTAINS("no option completely.different; diloco options tells all", diloco_error_text());
     CHECK(!strstr(diloco_error_text(), "did you mean"));
 }
 
@@ -158,6 +158,11 @@ TEST(nearest_looks_at_names_aliases_and_last_components)
     CHECK_STR("run.path", dl_option_nearest(table, "run_path"));
     CHECK_STR("run.path", dl_option_nearest(table, "run.ptah")); /* neighbours swapped */
     CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "trainer.outer_lr"));
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "opt.outer_learn")); /* cut */
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "outer"));
+    CHECK_STR("run.steps", dl_option_nearest(table, "run.stip")); /* two of four letters */
+    CHECK(!dl_option_nearest(table, "stip"));
+    CHECK(!dl_option_nearest(table, "ou"));
     CHECK(!dl_option_nearest(table, "xyz"));
     CHECK(!dl_option_nearest(table, ""));
     char long_name[300];

@@ -96,6 +96,7 @@ void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
     case DL_OPTION_NAME:
         add_text(out, "one of ");
         add_choices(out, row);
+        if (out[strlen(out) - 1] == ' ') snprintf(out, RANGE_MAX, "only %s", row->fallback);
         break;
     }
 }

@@ -83,6 +83,8 @@ TEST(train_shows_every_option_and_join_those_of_the_machine)
     CHECK_CONTAINS("one of wait, commit_partial, abort; default wait", text);
     CHECK_CONTAINS("whole number, 1 to 65536 replicas; default 1", text);
     CHECK_CONTAINS("one of diloco", text); /* from the library's tables */
+    CHECK_CONTAINS("only basic; default basic", text);
+    CHECK(!strstr(text, "one of ;"));
 
     out = begin();
     dl_help_command(out, dl_command_find("join"));

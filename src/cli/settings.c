@@ -253,19 +253,20 @@ bool dl_is_config_file(const char *target)
     return stat(target, &info) == 0 ? S_ISREG(info.st_mode) : named_so;
 }
 
-static diloco_status load_target(dl_config *out, const char *target)
+/* A file with what --set says of it (run.store among others), or a store itself. */
+static diloco_status load_target(dl_config *out, const dl_args *args)
 {
-    const dl_args args = {.command = dl_command_find("train"), .target = target};
-    if (dl_is_config_file(target)) return load(out, &args, false);
+    if (dl_is_config_file(args->target)) return load(out, args, false);
     dl_config_init(out);
-    DL_TRY(dl_config_set(out, "run.store", target, "given"));
+    DL_TRY(dl_config_set(out, "run.store", args->target, "given"));
     return default_state_dir(out);
 }
 
 diloco_status dl_settings_store(dl_config_path out, const char *target)
 {
     dl_config config;
-    DL_TRY(load_target(&config, target));
+    const dl_args args = {.command = dl_command_find("train"), .target = target};
+    DL_TRY(load_target(&config, &args));
     memcpy(out, config.store, sizeof config.store);
     return DILOCO_OK;
 }
@@ -300,10 +301,15 @@ static diloco_status tell_differences(const dl_config *file, const dl_config *ru
 
 diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
 {
-    DL_TRY(load_target(out, args->target));
+    dl_args place = *args; /* flags come last, over what the run says */
+    memset(place.flags, 0, sizeof place.flags);
+    DL_TRY(load_target(out, &place));
     dl_config file = *out;
     DL_TRY(diloco_run_config(out, file.store));
     DL_TRY(tell_differences(&file, out));
     dl_plato plato = {.torchvision = false};
-    return take_flags(out, &plato, args);
+    DL_TRY(take_flags(out, &plato, args));
+    if (strcmp(out->store, file.store) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "the run is %s, and --set run.store names %s: keep one",
+                   file.store, out->store);
 }

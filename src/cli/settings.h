@@ -17,7 +17,7 @@ DL_MUST_CHECK diloco_status dl_settings_load(dl_config *out, const dl_args *args
 
 /* The settings of the run that args->target (a URL, or a TOML file that names one) leads to:
  * what must agree comes from the run, the rest from the file and --set. DILOCO_EINVAL: --set
- * of what must agree. */
+ * of what must agree, or of a run.store that is not the URL. */
 DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *args);
 
 /* The store that a URL or a TOML file (its run.store) names. */

@@ -212,13 +212,13 @@ static bool fits(const dl_option *row, dl_toml_type type)
 }
 
 /* A second name of the same option is not a second key to TOML. */
-static diloco_status check_once(const walker *w, const dl_option *row, const char *key,
-                                const char *at)
+static diloco_status check_once(const walker *w, const dl_option *row, const char *at)
 {
     const char *before = dl_config_origin(w->config, row->name), *shown = w->file->shown;
     if (!begins(before, shown) || before[strlen(shown)] != ':') return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "%s: %s is given already as %s at %s; keep one", at, key,
-                   row->name, before);
+    return dl_fail(DILOCO_EINVAL, "%s: %s%s%s%s is given already at %s; keep one", at, row->name,
+                   row->alias ? " (also " : "", row->alias ? row->alias : "", row->alias ? ")" : "",
+                   before);
 }
 
 static diloco_status take_value(const walker *w, const dl_toml_value *value)
@@ -234,7 +234,7 @@ static diloco_status take_value(const walker *w, const dl_toml_value *value)
     if (!row) place(at, w->file, value->key_at);
     if (row && !fits(row, value->type))
         return dl_fail(DILOCO_EINVAL, "%s: %s is %s", at, row->name, kind_of(row));
-    if (row) DL_TRY(check_once(w, row, value->key, at));
+    if (row) DL_TRY(check_once(w, row, at));
     return dl_config_set(w->config, key, text, at);
 }
 

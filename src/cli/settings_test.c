@@ -120,8 +120,8 @@ TEST(a_list_of_paths_becomes_one_text)
 
 TEST(an_option_and_its_alias_cannot_both_be_in_the_file)
 {
-    check_refused("run.toml:3:25: trainer.local_steps_per_round is given already as "
-                  "trainer.local_steps_per_round at run.toml:1:14; keep one",
+    check_refused("run.toml:3:25: trainer.local_steps_per_round (also sync_every) is given "
+                  "already at run.toml:1:14; keep one",
                   "sync_every = 5\n[trainer]\nlocal_steps_per_round = 5\n", "");
 }
 

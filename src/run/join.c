@@ -175,7 +175,7 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
     char text[256];
     if (!run->resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads)) return;
     snprintf(text, sizeof text,
-             "saved on %s with %u threads, resumed on %s with %d: the run goes on correctly, its "
+             "saved with %s, threads: %u, resumed with %s, threads: %d; the run goes on correctly, its "
              "training is not bit for bit what it would have been",
              facts->isa, facts->threads, isa, threads);
     dl_event_warn(&run->record, &c, "machine", text);

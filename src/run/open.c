@@ -366,7 +366,10 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
 {
     DL_TRY(dl_run_read(out, digest, store));
     diloco_status status = dl_runfile_matches(out, what->config, manifest);
-    if (status) status = dl_fail_context(status, "%s holds another run", dl_store_url(store));
+    if (status)
+        status =
+            dl_fail_context(status, "%s holds another run (take its values, or another run.store)",
+                            dl_store_url(store));
     out->config.own = what->config->own;
     if (!status) status = check_rows(&out->config);
     if (status) {

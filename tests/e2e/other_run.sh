@@ -5,7 +5,8 @@
 
 expect 0 diloco train tiny.toml --store a --quiet
 before=$(digest a)
-expect_error 1 'run.seed is 1 in the run, 2 here (--seed)' diloco train tiny.toml --store a --seed 2
+expect_error 1 'a holds another run (take its values, or another run.store): run.seed is 1 in the run, 2 here (--seed)' \
+    diloco train tiny.toml --store a --seed 2
 expect_error 1 'trainer.local_steps_per_round is 20 in the run, 5 here (--set)' \
     diloco train tiny.toml --store a --set trainer.local_steps_per_round=5
 sed 's/channels = 32/channels = 64/' tiny.toml >other.toml

@@ -58,6 +58,14 @@ expect 0 diloco eval runs/tiny --set data.train_path=text.txt --json
 [ -n "$(json perplexity <out)" ] || fail "eval --json"
 expect_error 2 'data.train_path' diloco eval runs/tiny
 
+# A run elsewhere than the file says: --set names it, and nothing else is looked at.
+mv runs/tiny moved
+expect 0 diloco eval tiny.toml --set run.store=moved --json
+[ "$(json store <out)" = moved ] || fail "eval looks elsewhere than --set run.store says"
+expect_error 2 'keep one' diloco eval moved --set run.store=runs/tiny --set data.train_path=text.txt
+expect_error 2 "is the run's" diloco eval tiny.toml --set trainer.rounds=3
+mv moved runs/tiny
+
 expect 0 diloco sample tiny.toml --prompt 'the ' --tokens 40 --temperature 0
 [ "$(wc -c <out)" = 45 ] || fail "sample is not prompt, 40 bytes and a newline"
 cp out first

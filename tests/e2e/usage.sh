@@ -27,7 +27,7 @@ refused() {
 refused 2 'bad.toml:3:1: there is no option run.patince; did you mean run.patience?' 'patince = 3'
 refused 2 'bad.toml:3:1: there is no option run.batchsize; did you mean trainer.batch_size?' \
     'batchsize = 3'
-refused 2 'bad.toml:3:1: there is no option run.zzz' 'zzz = 1'
+refused 2 'bad.toml:3:1: there is no option run.zzz; diloco options tells all' 'zzz = 1'
 refused 2 'bad.toml:3:8: run.quorum = "1.5" is not a number from 0 to 1' 'quorum=1.5'
 refused 2 'bad.toml:3:' 'x = = 1'
 sed 's/local_steps_per_round = 20/local_steps_per_round = -1/' tiny.toml >zero.toml
@@ -37,7 +37,7 @@ sed 's/batch_size = 2/batch_size = "2"/' tiny.toml >quoted.toml
 expect_error 2 'quoted.toml:10:14: trainer.batch_size is a whole number, without quotes' \
     diloco train quoted.toml
 { echo 'sync_every = 20'; cat tiny.toml; } >twice.toml
-expect_error 2 'twice.toml:10:25: trainer.local_steps_per_round is given already' \
+expect_error 2 'twice.toml:10:25: trainer.local_steps_per_round (also sync_every) is given already' \
     diloco train twice.toml
 expect_error 2 'is not one of wait' diloco train tiny.toml --set run.on_missing=wiat
 expect_error 2 'did you mean nesterov' \
