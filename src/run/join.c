@@ -174,10 +174,11 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
     const int threads = dl_pool_size(run->pool);
     char text[256];
     if (!run->resumed || (!strcmp(facts->isa, isa) && facts->threads == (uint32_t)threads)) return;
-    snprintf(text, sizeof text,
-             "saved with %s, threads: %u, resumed with %s, threads: %d; the run goes on correctly, its "
-             "training is not bit for bit what it would have been",
-             facts->isa, facts->threads, isa, threads);
+    snprintf(
+        text, sizeof text,
+        "saved with %s, threads: %u, resumed with %s, threads: %d; the run goes on correctly, its "
+        "training is not bit for bit what it would have been",
+        facts->isa, facts->threads, isa, threads);
     dl_event_warn(&run->record, &c, "machine", text);
 }
 
