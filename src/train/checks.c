@@ -695,6 +695,8 @@ void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
 {
     for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
         warn(&warnings[i], config, fn, user);
+    for (const warning_row *row = dl_unread_warnings; row->code; row++)
+        warn(row, config, fn, user);
     for (const warning_row *row = dl_contract_warnings; row->code; row++)
         warn(row, config, fn, user);
     for (const warning_row *row = dl_swarm_warnings; row->code; row++)

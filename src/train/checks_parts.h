@@ -23,6 +23,8 @@ typedef struct warning_row {
 /* contract.c: of runs with clients; they end with NULL. */
 extern const refusal dl_contract_refusals[];
 extern const warning_row dl_contract_warnings[];
+/* unread.c: of options that another option's value does not read; likewise. */
+extern const warning_row dl_unread_warnings[];
 /* swarm.c: of runs without a log; likewise. */
 extern const refusal dl_swarm_refusals[];
 extern const warning_row dl_swarm_warnings[];

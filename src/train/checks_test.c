@@ -336,6 +336,17 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("rope", "rope_original_context has no effect", "diloco",
            CHANGES("parameters.model.rope_scaling", "linear",
                    "parameters.model.rope_original_context", "64"));
+    warned("inner_options",
+           "no effect with trainer.optimizer = \"sgd\": parameters.optimizer.eps (of adamw|muon)",
+           "diloco", CHANGES("trainer.optimizer", "sgd", "parameters.optimizer.eps", "0.1"));
+    warned("schedule_options", "\"cosine\": parameters.learning_rate.decay_steps (of wsd)",
+           "diloco", CHANGES("parameters.learning_rate.decay_steps", "2"));
+    warned("sampler_options",
+           "\"contiguous\": data.concentration (of noniid|mixed|orthogonal), "
+           "data.non_iid_clients (of mixed)",
+           "diloco", CHANGES("data.concentration", "0.5", "data.non_iid_clients", "1,"));
+    warned("model_options", "\"gpt\": parameters.model.hidden (of mlp)", "diloco",
+           CHANGES("parameters.model.hidden", "64"));
     warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
     warned("outer_learning_rate", "overshoots", "diloco",
            CHANGES("server.diloco.outer_learning_rate", "1.5"));
