@@ -200,21 +200,40 @@ static void on_abort(dl_report *report, dl_json_value e)
     dl_report_say(report, line);
 }
 
+/* Replicas evaluate in turns, so a slower one's may be read behind a later one. */
+static bool is_new_eval(dl_report *r, uint64_t entry)
+{
+    enum { KEPT = 64 };
+    if (entry >= r->evals_next) {
+        const uint64_t ahead = entry + 1 - r->evals_next;
+        r->evals_behind = (ahead < KEPT ? r->evals_behind << ahead : 0) | 1;
+        r->evals_next = entry + 1;
+        return true;
+    }
+    const uint64_t behind = r->evals_next - 1 - entry;
+    if (behind >= KEPT || r->evals_behind >> behind & 1) return false;
+    r->evals_behind |= UINT64_C(1) << behind;
+    return true;
+}
+
 static void on_eval(dl_report *report, dl_json_value e)
 {
     char line[256], loss[32], second[48];
-    uint64_t entry = u64(e, "entry");
-    if (!is_new(&report->evals_said, entry)) return;
-    report->eval_loss = f64(e, "loss");
-    report->perplexity = f64(e, "perplexity");
-    report->accuracy = f64(e, "accuracy");
-    report->loss_after_sync = f64(e, "loss_after_sync");
+    const uint64_t entry = u64(e, "entry");
+    const double perplexity = f64(e, "perplexity"), accuracy = f64(e, "accuracy");
+    if (!is_new_eval(report, entry)) return;
+    if (entry + 1 == report->evals_next) {
+        report->eval_loss = f64(e, "loss");
+        report->perplexity = perplexity;
+        report->accuracy = accuracy;
+        report->loss_after_sync = f64(e, "loss_after_sync");
+    }
     if (report->images)
-        snprintf(second, sizeof second, "accuracy %.2f %%", 100 * report->accuracy);
+        snprintf(second, sizeof second, "accuracy %.2f %%", 100 * accuracy);
     else
-        snprintf(second, sizeof second, "perplexity %.3f", report->perplexity);
+        snprintf(second, sizeof second, "perplexity %.3f", perplexity);
     snprintf(line, sizeof line, "after %" PRIu64 " entr%s: validation loss %s, %s", entry,
-             entry == 1 ? "y" : "ies", known(loss, 4, report->eval_loss), second);
+             entry == 1 ? "y" : "ies", known(loss, 4, f64(e, "loss")), second);
     dl_report_say(report, line);
 }
 

@@ -30,7 +30,9 @@ typedef struct dl_report {
     dl_time begun, drawn, entry_told;
 
     /* Of the run, from whichever replica says it first. */
-    uint64_t entries_said, evals_said; /* entries below are said already */
+    uint64_t entries_said; /* entries below are said already */
+    uint64_t evals_next;   /* behind the newest evaluation that was said */
+    uint64_t evals_behind; /* bit i: that of entry evals_next - 1 - i was, too */
     uint64_t agreements_said;
     uint64_t commits, aborts;
     double loss, eval_loss, perplexity, accuracy, loss_after_sync; /* NAN: not known */

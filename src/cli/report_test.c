@@ -52,6 +52,25 @@ TEST(an_entry_is_one_line_whoever_tells_of_it)
         "entry 4: aborted, quorum; 1 replicas were there\n");
 }
 
+/* Replicas evaluate in turns, and what a slower one found may be read behind what came later. */
+TEST(an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest)
+{
+    const char first[] = "{\"event\":\"eval\",\"entry\":1,\"loss\":3.5,\"perplexity\":33.1155}",
+               third[] = "{\"event\":\"eval\",\"entry\":3,\"loss\":2.25,\"perplexity\":9.4877}";
+    begin(false, false);
+    say(0, third);
+    say(1, first);
+    say(0, first);
+    say(1, third);
+    say(0, "{\"event\":\"eval\",\"entry\":100,\"loss\":2,\"perplexity\":7.3891}");
+    say(1, third);
+    CHECK_NEAR(2, report.eval_loss, 0);
+    CHECK_NEAR(7.3891, report.perplexity, 0);
+    end("after 3 entries: validation loss 2.2500, perplexity 9.488\n"
+        "after 1 entry: validation loss 3.5000, perplexity 33.115\n"
+        "after 100 entries: validation loss 2.0000, perplexity 7.389\n");
+}
+
 TEST(a_warning_comes_once_and_information_only_when_asked_for)
 {
     begin(false, false);
@@ -168,6 +187,7 @@ TEST(a_live_line_has_all_that_fits)
 }
 
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
+          an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
