@@ -1,6 +1,7 @@
 /* checks_test.c - everything refused or warned about before training, with its sentence. */
 #include "train/checks.h"
 
+#include "train/contract.h"
 #include "train_fixture.h"
 
 /* A sound configuration with one or two values changed is refused, and the text names the cause
@@ -104,6 +105,20 @@ TEST(ways_of_overlapping_that_cannot_be_faithful_are_refused)
             CHANGES("run.replicas", "2", "run.on_missing", "abort"));
     refused(DILOCO_EREFUSED, "exchanges the whole gradient", "diloco", "data_parallel",
             CHANGES("server.diloco.overlap_steps", "1"));
+}
+
+TEST(what_has_no_effect_is_warned_about_and_leaves_a_run_faithful)
+{
+    dl_config *config = fixture_config("federated");
+    set(config, "clients.total_clients", "4");
+    CHECK_STR("faithful", dl_contract_name(config));
+    set(config, "clients.random_seed", "7"); /* of simulated clients */
+    CHECK_STR("faithful", dl_contract_name(config));
+    set(config, "server.diloco.codec", "int8");
+    CHECK_STR("unfaithful", dl_contract_name(config));
+    set(config, "preset", "fedavg");
+    CHECK_STR("none", dl_contract_name(config));
+    free(config);
 }
 
 TEST(dropping_inner_moments_is_refused_as_unfaithful)
@@ -441,6 +456,7 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
           what_only_a_log_decides_is_refused_without_one,
           nodes_that_could_never_exchange_are_refused,
+          what_has_no_effect_is_warned_about_and_leaves_a_run_faithful,
           dropping_inner_moments_is_refused_as_unfaithful, a_run_without_a_store_is_refused,
           more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_those_of_epochs_which_clients_have,
