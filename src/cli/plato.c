@@ -135,6 +135,20 @@ const char *dl_plato_preset(const char *server_type, bool clients)
     return clients && strcmp(server_type, "diloco") == 0 ? "federated" : server_type;
 }
 
+diloco_status dl_plato_server(const char *type)
+{
+    static const char *const others[] = {
+        "fedavg_cross_silo",   "fedavg_gan",        "fedavg_he",      "fedavg_personalized",
+        "fedavg_mpc_additive", "fedavg_mpc_shamir", "split_learning", "pfedgraph"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(others[i], type) == 0)
+            return dl_fail(DILOCO_EREFUSED,
+                           "server.type = \"%s\" is Plato's, and not built here: take diloco, "
+                           "fedavg, fedavgm, fedprox, fedadam, fedyogi or fedadagrad",
+                           type);
+    return DILOCO_OK;
+}
+
 /* Without a number of steps a client of FedAvg trains whole epochs. */
 static diloco_status whole_epochs(dl_config *config)
 {

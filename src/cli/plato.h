@@ -21,6 +21,9 @@ typedef struct dl_plato {
  * data.datasource. *key and *text are exchanged or left alone. */
 void dl_plato_words(const char **key, const char **text);
 
+/* DILOCO_EREFUSED: a server.type of Plato's that is not built here. */
+DL_MUST_CHECK diloco_status dl_plato_server(const char *type);
+
 /* Is it a key of Plato's that is no option? Then *status: DILOCO_OK, it is taken and needs nothing
  * more; DILOCO_EREFUSED names it, its place and the way out. */
 bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, const char *text,

@@ -200,10 +200,11 @@ static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
 {
     const char *follows = dl_plato_preset(n->server_type, n->clients);
     const char *name = *n->preset ? n->preset : follows;
+    DL_TRY(dl_plato_server(n->server_type));
     if (!name) return DILOCO_OK; /* the defaults are preset diloco's values: settings_test.c */
     if (!*n->preset && n->clients) DL_TRY(diloco_preset_apply(config, "federated"));
     diloco_status status = diloco_preset_apply(config, name);
-    if (!*n->preset) return status;
+    if (!*n->preset) return status ? dl_fail_context(status, "server.type") : DILOCO_OK;
     if (status) return dl_fail_context(status, "%s", n->at);
     return dl_config_set(config, "preset", name, n->at);
 }

@@ -237,6 +237,10 @@ TEST(server_type_and_clients_name_the_preset)
     CHECK_STR("fedyogi", config.preset);
     CHECK_OK(load("server.type = \"diloco\"\n", ""));
     CHECK_STR("diloco", config.preset);
+    CHECK_STATUS(DILOCO_EREFUSED, load("server.type = \"split_learning\"\n", ""));
+    CHECK_CONTAINS("server.type = \"split_learning\" is Plato's", diloco_error_text());
+    check_refused("server.type: preset: \"dilco\" is unknown; did you mean diloco",
+                  "server.type = \"dilco\"\n", "");
     check_refused("keep one", "preset = \"fedavg\"\nserver.type = \"diloco\"\n", "");
 }
 
