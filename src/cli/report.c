@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define DRAW_EVERY (100 * DL_MILLISECOND)
+#define SHORT_S    10 /* so little time left is not worth a line */
 
 enum { TEXT_MAX = 1024, MANY_ENTRIES = 100 };
 
@@ -53,19 +54,20 @@ void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica
                     const char *unit, int columns)
 {
     dl_unit_text position, positions, rate, eta;
-    char loss[32], steps[80];
+    char loss[32], steps[80], left[64];
     dl_count_text(position, view->position);
     dl_count_text(positions, view->positions);
     snprintf(steps, sizeof steps, "%s/%s", position, positions);
     int used = snprintf(out, DL_SCREEN_LINE,
-                        "%-4s step %-13s loss %-6s %6s %s/s  entry %*" PRIu64 "/%" PRIu64 "  %-8s",
-                        name, view->positions ? steps : "-", known(loss, 3, view->loss),
+                        "%-4s step %-13s loss %-6s %6s %s/s  entry %*" PRIu64 "/%" PRIu64, name,
+                        view->positions ? steps : "-", known(loss, 3, view->loss),
                         dl_rate_text(rate, view->tokens_per_s), unit,
-                        snprintf(NULL, 0, "%" PRIu64, view->entries), view->entry, view->entries,
-                        view->phase);
-    if (used + 24 <= columns && view->eta_s >= 0)
-        snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "  %s left",
-                 dl_time_text(eta, ceil(view->eta_s)));
+                        snprintf(NULL, 0, "%" PRIu64, view->entries), view->entry, view->entries);
+    const int size = snprintf(left, sizeof left, "  %s left", dl_time_text(eta, ceil(view->eta_s)));
+    const bool known_left = view->eta_s >= 0 && used + size < columns;
+    if (!known_left || used + 10 + size < columns) /* there is room for the phase as well */
+        used += snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "  %-8s", view->phase);
+    if (known_left) snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "%s", left);
 }
 
 void dl_report_draw(dl_report *report)
@@ -112,6 +114,20 @@ static void text(char *out, size_t cap, dl_json_value event, const char *key)
     dl_printable(out, cap, whole);
 }
 
+static void tell_time_left(dl_report *report, const dl_replica_view *view)
+{
+    char line[256];
+    dl_unit_text position, positions, left;
+    const dl_time past = dl_clock_now() - report->begun;
+    const dl_time next = report->left_told ? 2 * report->left_told : 10 * DL_SECOND;
+    if (report->screen.live || past < next || !(view->eta_s >= SHORT_S)) return;
+    report->left_told = past;
+    snprintf(line, sizeof line, "about %s left, at step %s of %s",
+             dl_time_text(left, ceil(view->eta_s)), dl_count_text(position, view->position),
+             dl_count_text(positions, view->positions));
+    dl_report_say(report, line);
+}
+
 static void on_progress(dl_report *report, size_t replica, dl_json_value e)
 {
     dl_replica_view *view = &report->views[replica];
@@ -124,6 +140,7 @@ static void on_progress(dl_report *report, size_t replica, dl_json_value e)
     view->tokens_per_s = f64(e, "tokens_per_s");
     view->eta_s = f64(e, "eta_s");
     text(view->phase, sizeof view->phase, e, "phase");
+    tell_time_left(report, view);
 }
 
 /* A long run has entries faster than anybody reads: then at most one is told a second. */

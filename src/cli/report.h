@@ -1,8 +1,9 @@
 /* report.h - what a run's replicas on this machine are doing, from their events, as lines for
  * people and one object for programs.
  *
- * On a terminal each replica has a live line; besides, one line an entry, one an evaluation,
- * and warnings once each. All of it goes to one stream. */
+ * On a terminal each replica has a live line, with the time left; elsewhere that is a line after
+ * 10 seconds, 20, 40, … Besides, one line an entry, one an evaluation, and warnings once each. All
+ * of it goes to one stream. */
 #ifndef DL_CLI_REPORT_H
 #define DL_CLI_REPORT_H
 
@@ -28,6 +29,7 @@ typedef struct dl_report {
     size_t n;
     dl_replica_view *views; /* owned */
     dl_time begun, drawn, entry_told;
+    dl_time left_told; /* the time left, after so long; 0: not yet */
 
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said; /* entries below are said already */

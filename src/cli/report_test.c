@@ -178,6 +178,9 @@ TEST(a_live_line_has_all_that_fits)
     CHECK_STR("r0   step 1,240/5,000   loss 2.310   34.1k tok/s  entry  4/10  train     1 min 20 s "
               "left",
               line);
+    dl_report_line(line, "r0", &view, "tok", 80); /* the time left before the phase */
+    CHECK_STR("r0   step 1,240/5,000   loss 2.310   34.1k tok/s  entry  4/10  1 min 20 s left",
+              line);
     dl_report_line(line, "r0", &view, "tok", 60);
     CHECK(!strstr(line, "left"));
     view = (dl_replica_view){.phase = "join", .loss = (double)NAN, .eta_s = -1};
@@ -186,9 +189,30 @@ TEST(a_live_line_has_all_that_fits)
     CHECK(!strstr(line, "left"));
 }
 
+TEST(without_a_terminal_the_time_left_is_a_line_ever_more_rarely)
+{
+    const char train[] = "{\"event\":\"progress\",\"position\":12,\"positions\":10000,"
+                         "\"eta_s\":250000,\"phase\":\"train\"}";
+    begin(false, false);
+    say(0, train); /* nobody knows yet */
+    report.begun -= 11 * DL_SECOND;
+    say(0, train);
+    say(1, train);
+    report.begun -= 8 * DL_SECOND;
+    say(0, train);
+    report.begun -= 8 * DL_SECOND;
+    say(0, train);
+    report.begun -= 100 * DL_SECOND;
+    say(0, "{\"event\":\"progress\",\"eta_s\":-1,\"phase\":\"wait\"}");
+    say(0, "{\"event\":\"progress\",\"eta_s\":0,\"phase\":\"done\"}");
+    end("about 2 days 21 h left, at step 12 of 10,000\n"
+        "about 2 days 21 h left, at step 12 of 10,000\n");
+}
+
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
-          images_are_not_called_tokens, a_live_line_has_all_that_fits)
+          images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
+          a_live_line_has_all_that_fits)

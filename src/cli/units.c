@@ -53,6 +53,9 @@ const char *dl_time_text(dl_unit_text out, double seconds)
     else if (seconds < 3599.5)
         snprintf(out, sizeof(dl_unit_text), "%.0f min %02.0f s", floor((seconds + 0.5) / 60),
                  floor(fmod(seconds + 0.5, 60)));
+    else if (seconds >= 48 * 3600)
+        snprintf(out, sizeof(dl_unit_text), "%.0f days %.0f h", floor((seconds + 1800) / 86400),
+                 floor(fmod(seconds + 1800, 86400) / 3600));
     else
         snprintf(out, sizeof(dl_unit_text), "%.0f h %02.0f min", floor((seconds + 30) / 3600),
                  floor(fmod(seconds + 30, 3600) / 60));

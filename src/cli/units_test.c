@@ -43,6 +43,9 @@ TEST(times_carry_over_when_rounded)
     CHECK_STR("2 min 00 s", dl_time_text(out, 119.7));
     CHECK_STR("1 h 00 min", dl_time_text(out, 3599.7));
     CHECK_STR("2 h 05 min", dl_time_text(out, 7500));
+    CHECK_STR("47 h 59 min", dl_time_text(out, 47 * 3600 + 59 * 60));
+    CHECK_STR("2 days 0 h", dl_time_text(out, 48 * 3600));
+    CHECK_STR("58 days 3 h", dl_time_text(out, 58 * 86400 + 2.6 * 3600));
 }
 
 TEST_MAIN(bytes_are_decimal_with_three_digits_at_most, rates_and_counts,

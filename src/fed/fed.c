@@ -182,7 +182,9 @@ static diloco_status round_of_run(life *l)
     dl_backend_enter(l->setup.backend);
     const diloco_status status = dl_run_round(l->run);
     dl_backend_leave(l->setup.backend);
+    const uint64_t entry = l->now.entry;
     l->now = diloco_run_now(l->run);
+    if (l->now.entry != entry) l->meter.ahead = 0;
     return status;
 }
 
@@ -204,6 +206,7 @@ static diloco_status loop(life *l)
                            ": the same command goes on from here",
                            l->name, l->now.entry, l->now.entries);
     }
+    dl_run_leave(l->run);
     return DILOCO_OK;
 }
 
@@ -213,6 +216,7 @@ static diloco_status open_worker(life *l)
                                 .run = l->run,
                                 .recorder = &l->recorder,
                                 .meter = &l->meter,
+                                .now = &l->now,
                                 .hooks = l->hooks};
     return is_role(l, "server") ? DILOCO_OK : dl_worker_open(&l->worker, &borrowed);
 }

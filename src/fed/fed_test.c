@@ -78,6 +78,32 @@ TEST(fed_20_each_selected_client_takes_exactly_h_steps_each_round)
     fixture_record_free(&record);
 }
 
+/* The first round alone may take days: what is left is known while it lasts. */
+typedef struct told {
+    uint64_t n, last_position, positions;
+} told;
+
+static void hear(void *user, const diloco_progress *p)
+{
+    told *t = user;
+    if (strcmp(p->phase, "train") != 0 || p->entry > 0) return;
+    CHECK(p->eta_s > 0 || t->n == 0); /* the first is told before a step */
+    CHECK(p->position >= t->last_position && p->position <= 4);
+    t->n++;
+    t->last_position = p->position;
+    t->positions = p->positions;
+}
+
+TEST(the_time_left_is_told_within_a_round)
+{
+    told t = {0};
+    const diloco_train_hooks hooks = {.on_progress = hear, .user = &t};
+    CHECK_OK(dl_fed_train(federated("federated"), "r0", &hooks));
+    CHECK(t.n >= 12); /* 3 clients of 4 steps */
+    CHECK_INT(4, t.last_position);
+    CHECK_INT(12, t.positions);
+}
+
 TEST(fed_21_epochs_are_an_upper_bound_that_has_to_reach_h)
 {
     char without[64], with[64];
@@ -678,6 +704,7 @@ TEST(a_federated_run_verifies)
 }
 
 TEST_MAIN(fed_20_each_selected_client_takes_exactly_h_steps_each_round,
+          the_time_left_is_told_within_a_round,
           fed_21_epochs_are_an_upper_bound_that_has_to_reach_h,
           fed_22_accumulation_counts_steps_not_micro_batches,
           fed_23_an_epoch_that_ends_inside_a_window_does_not_raise_the_count,

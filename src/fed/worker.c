@@ -137,6 +137,14 @@ static bool is_awaited(const dl_worker *w, size_t i)
     return !dl_run_is_there(w->run, dl_run_asked(w->run)->names[i]);
 }
 
+static size_t count_settled(const dl_worker *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < dl_run_asked(w->run)->n; i++)
+        n += !is_awaited(w, i);
+    return n;
+}
+
 static const char *own_turn(const dl_worker *w)
 {
     const dl_roster *asked = dl_run_asked(w->run);
@@ -243,6 +251,21 @@ typedef struct turn {
     double loss_sum, first_lr, last_lr, seconds;
 } turn;
 
+/* The round's clients that are there, and this one as far as it is; the other workers' likewise. */
+static void tell(const turn *t, uint64_t steps)
+{
+    dl_worker *w = t->worker;
+    const size_t n = dl_run_asked(w->run)->n, open = n - w->n_settled;
+    const double part = (double)t->work.steps / (double)steps;
+    const double here = part * (double)(w->crew < open ? w->crew : open);
+    const double H = (double)w->setup->config.local_steps;
+    w->meter->ahead = fmax(H, 1) * ((double)w->n_settled + here) / (double)n;
+    if (t->work.steps == 0 && w->meter->training_s <= 0) w->meter->began_ahead = w->meter->ahead;
+    if (!w->hooks || !w->hooks->on_progress) return;
+    const diloco_progress p = dl_meter_progress(w->meter, w->now, "train");
+    w->hooks->on_progress(w->hooks->user, &p);
+}
+
 /* By the client's own steps (PROTOCOL P13). */
 static diloco_status take_step(turn *t)
 {
@@ -337,7 +360,8 @@ static diloco_status train(turn *t, bool *done)
     dl_run_give_theta(w->run);
     dl_backend_leave(w->setup->backend);
     dl_step_anchor(&w->step);
-    while (t->work.steps < steps && !asked_to_stop(w))
+    w->n_settled = count_settled(w);
+    for (tell(t, steps); t->work.steps < steps && !asked_to_stop(w); tell(t, steps))
         DL_TRY(take_step(t));
     *done = t->work.steps == steps;
     return DILOCO_OK;

@@ -17,6 +17,7 @@ typedef struct dl_worker {
     diloco_run *run;
     dl_recorder *recorder;
     dl_meter *meter;
+    const diloco_run_info *now;
     const diloco_train_hooks *hooks; /* or NULL */
 
     dl_step step;
@@ -33,6 +34,7 @@ typedef struct dl_worker {
     size_t place, crew;  /* this worker among the live ones */
     dl_time idle_since;  /* own clients are done; 0: not yet */
     dl_time client_took; /* training one, the last time */
+    size_t n_settled;    /* of the entry's clients, when the last one was taken */
 } dl_worker;
 
 /* After the run is opened, before it is joined. DILOCO_EREFUSED: no private place for states. */

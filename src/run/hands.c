@@ -33,6 +33,13 @@ diloco_status dl_run_round(diloco_run *run)
     return DILOCO_OK;
 }
 
+void dl_run_leave(diloco_run *run)
+{
+    if (diloco_run_done(run)) return; /* it has it */
+    dl_run_end_line(run);
+    dl_record_deliver(&run->record);
+}
+
 const dl_runfile *dl_run_file(const diloco_run *run)
 {
     return &run->file;

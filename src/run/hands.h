@@ -30,6 +30,9 @@ void dl_run_set_hands(diloco_run *run, const dl_hands *hands);
  * on. */
 DL_MUST_CHECK diloco_status dl_run_round(diloco_run *run);
 
+/* This process leaves the run before its last entry, for good: the record gets its line "end". */
+void dl_run_leave(diloco_run *run);
+
 /* After join. */
 const dl_runfile *dl_run_file(const diloco_run *run);
 float *dl_run_residual(const diloco_run *run, size_t *n); /* dl_exec_residual */

@@ -30,17 +30,17 @@ double dl_meter_wall(const dl_meter *meter)
 diloco_progress dl_meter_progress(const dl_meter *meter, const diloco_run_info *now,
                                   const char *phase)
 {
-    uint64_t passed = now->position - meter->began_position;
-    uint64_t left = now->positions > now->position ? now->positions - now->position : 0;
+    const double at = (double)now->position + meter->ahead, all = (double)now->positions;
+    const double passed = at - (double)meter->began_position - meter->began_ahead;
     return (diloco_progress){
         .step = now->step,
-        .position = now->position,
+        .position = (uint64_t)at,
         .positions = now->positions,
         .entry = now->entry,
         .entries = now->entries,
         .loss = meter->loss,
         .tokens_per_s = meter->rate,
-        .eta_s = passed ? dl_meter_wall(meter) / (double)passed * (double)left : -1,
+        .eta_s = passed > 0 ? dl_meter_wall(meter) / passed * fmax(all - at, 0) : -1,
         .phase = phase,
     };
 }

@@ -9,9 +9,12 @@
 typedef struct dl_meter {
     dl_time began;           /* joined, and so the first step may begin */
     uint64_t began_position; /* there */
-    double training_s;       /* inside inner steps since then */
-    double rate;             /* tokens/s, over the last seconds */
-    double loss;             /* of the last step that has one */
+    /* Of the open entry, in positions, where it is worked at in parts: what is done of it, and was
+     * when the first step began. 0: nothing is, or nobody says. */
+    double ahead, began_ahead;
+    double training_s; /* inside inner steps since then */
+    double rate;       /* tokens/s, over the last seconds */
+    double loss;       /* of the last step that has one */
 } dl_meter;
 
 void dl_meter_begin(dl_meter *meter, const diloco_run_info *now);

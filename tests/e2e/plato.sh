@@ -77,6 +77,7 @@ refused() { # CODE WORDS SETTING
     [ ! -e runs ] || fail "something was written before $3 was refused"
 }
 refused 2 'is one of: fedavg' algorithm.type=diloco              # FED-4
+refused 3 'server.type = "pfedgraph" is Plato.s' server.type=pfedgraph
 refused 3 'counts completed optimizer steps' trainer.type=timm   # FED-43
 refused 3 'leave it true' trainer.preserve_optimizer_state=false # FED-44
 refused 3 'never sees the rest of its data' data.stream=restart  # FED-45
@@ -133,9 +134,10 @@ grep -q '"unfaithful_codec"' other.jsonl || fail "no warning in the record"
 grep -q '"contract":"unfaithful"' other.jsonl || fail "the record says faithful"
 
 # The target ends a run; the results of a run that is killed have each round once.
-run MNIST/diloco_lenet5_smoke --store runs/target --set server.do_test=true \
+run MNIST/diloco_lenet5_smoke --store runs/target --record target.jsonl --set server.do_test=true \
     --set trainer.target_accuracy=0.0001 --set trainer.rounds=50
 [ "$(rows runs/target.csv)" = "1 " ] || fail "the target was not seen: $(cat runs/target.csv)"
+grep -q '"event":"end",.*"entry":1,"steps":4,' target.jsonl || fail "its record has no end"
 killed() {
     diloco train "$configs/MNIST/diloco_lenet5_smoke.toml" --store runs/killed --quiet \
         --set trainer.rounds=30 --set server.do_test=true "$@"
