@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FILE_MAX = 1 << 20, PLACE_MAX = DL_PATH_MAX + 32, KEY_MAX = 256 };
 
@@ -101,8 +102,14 @@ static const char *short_enough(const char *path)
 
 static diloco_status read_file(dl_settings_file *f)
 {
+    struct stat info;
     f->shown = short_enough(f->path);
     dl_buf_init(&f->text, FILE_MAX);
+    if (stat(f->path, &info) == 0 && S_ISDIR(info.st_mode))
+        return dl_fail(DILOCO_EINVAL,
+                       "%s is a folder, not a configuration file; to take part in a run: diloco "
+                       "join %s",
+                       f->path, f->path);
     diloco_status status = dl_file_read(&f->text, f->path);
     return status == DILOCO_ENOENT
                ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", f->path)

@@ -174,7 +174,9 @@ static diloco_status find_root(dl_file_store *fs, bool create)
         return dl_fail(DILOCO_ENOENT, "there is no folder %s; is it mounted, is it spelt so?",
                        fs->root);
     diloco_status status = dl_dir_make(fs->root);
-    if (status) return dl_fail_context(status == DILOCO_EFULL ? status : DILOCO_EIO, "store");
+    if (status)
+        return dl_fail_context(status == DILOCO_EFULL ? status : DILOCO_EIO,
+                               "there can be no store %s; give another folder", fs->root);
     return sync_ancestors(fs);
 }
 

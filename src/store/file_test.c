@@ -387,6 +387,7 @@ TEST(a_read_only_store_is_said_and_can_be_read)
     CHECK_STR("c/1 ", store_keys(other, "", NULL));
     dl_store_close(other);
     CHECK_STATUS(DILOCO_EIO, dl_store_open(&other, at("new"), true));
+    CHECK_CONTAINS("give another folder: make folder", diloco_error_text());
     dl_store_close(store);
     unmount_small();
 }

@@ -644,7 +644,7 @@ static void warn_quorum(warning *out, const dl_config *config)
 static void warn_threads(warning *out, const dl_config *config)
 {
     int64_t wanted = config->threads * dl_local_replicas(config);
-    if (wanted > dl_cores())
+    if (by_hand(config, "run.threads") && wanted > dl_cores())
         say(out,
             "run.threads = %" PRId64 " for %" PRId64 " local replicas is more than the %d cores "
             "there are: they will fight each other; 0 divides the cores evenly",

@@ -43,11 +43,12 @@ static inline bool is(const char *value, const char *name)
     return strcmp(value, name) == 0;
 }
 
-/* Did a person write it: not a default, a preset's row, or what the run has? */
+/* Did a person write it: not a default, a preset's row, what the run has, or the program chose? */
 static inline bool by_hand(const dl_config *config, const char *option)
 {
     const char *origin = dl_config_origin(config, option);
-    return !is(origin, "default") && !is(origin, "run") && strncmp(origin, "preset ", 7) != 0;
+    return !is(origin, "default") && !is(origin, "run") && !is(origin, "chosen") &&
+           strncmp(origin, "preset ", 7) != 0;
 }
 
 #endif

@@ -52,6 +52,12 @@ expect_error 2 'contradict' diloco train tiny.toml --replicas 3 --set run.replic
 expect_error 2 'run.heartbeat' diloco train tiny.toml --set run.heartbeat=4
 expect_error 2 'there are no s4:// stores' diloco train tiny.toml --store s4://bucket
 expect_error 2 'there is no such configuration file' diloco train none.toml
+mkdir folder
+expect_error 2 'folder is a folder, not a configuration file; to take part in a run: diloco join folder' \
+    diloco train folder
+grep -v "^threads" tiny.toml >any.toml
+expect 0 diloco doctor any.toml --set run.replicas=200
+[ ! -s err ] || fail "nobody set run.threads, and doctor warns about it"
 expect_error 2 'heads' diloco train tiny.toml --set parameters.model.heads=3
 
 # Data that is missing, empty, or too short.
