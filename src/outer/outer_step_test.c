@@ -79,7 +79,7 @@ TEST(sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members)
     close_world(&w);
 }
 
-TEST(momentum_is_kept_for_trained_elements_only)
+TEST(fed_39_momentum_is_kept_for_trained_elements_only)
 {
     world w;
     diloco_tensor t[] = {vector_of(10, DILOCO_PARAMETER, "w"), vector_of(10, DILOCO_FROZEN, "f")};
@@ -124,7 +124,7 @@ TEST(adamw_decays_matrices_only_wherever_they_lie_in_a_block)
     close_world(&plain);
 }
 
-TEST(integers_are_averaged_and_rounded_half_up)
+TEST(fed_41_integers_are_averaged_and_rounded_half_up)
 {
     static const struct {
         int64_t x[3];
@@ -188,7 +188,7 @@ TEST(integers_and_booleans_pass_through_a_combined_update_as_they_are)
     close_world(&w);
 }
 
-TEST(booleans_go_by_the_majority_of_weights_and_ties_are_true)
+TEST(fed_41_booleans_go_by_the_majority_of_weights_and_ties_are_true)
 {
     world w;
     diloco_tensor t = {
@@ -429,11 +429,11 @@ TEST(a_scratch_of_no_members_or_threads_is_refused)
 
 TEST_MAIN(the_pass_has_the_bits_of_the_formulas_at_any_size_threads_and_instruction_set,
           in_place_gives_the_same_state, sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
-          momentum_is_kept_for_trained_elements_only,
+          fed_39_momentum_is_kept_for_trained_elements_only,
           adamw_decays_matrices_only_wherever_they_lie_in_a_block,
-          integers_are_averaged_and_rounded_half_up,
+          fed_41_integers_are_averaged_and_rounded_half_up,
           integers_and_booleans_pass_through_a_combined_update_as_they_are,
-          booleans_go_by_the_majority_of_weights_and_ties_are_true,
+          fed_41_booleans_go_by_the_majority_of_weights_and_ties_are_true,
           adoption_writes_the_local_tensors_and_nothing_else,
           a_result_that_is_not_finite_fails_by_name_and_leaves_the_input,
           an_outer_vector_that_is_not_finite_is_named_too,

@@ -71,14 +71,14 @@ TEST(the_table_finds_by_name_and_ends)
     }
 }
 
-TEST(nesterov_follows_its_golden_traces)
+TEST(fed_13_nesterov_follows_its_golden_traces)
 {
     trace("nesterov", 0.7, 0.9, 4, (float[]){1, 1, 1, 1},
           (double[]){0, -1.33, -3.227, -5.6343, -8.50087});
     trace("nesterov", 0.7, 0.9, 2, (float[]){0.5f, 0.5f}, (double[]){1, 0.335, -0.6135});
 }
 
-TEST(heavy_ball_follows_its_hand_trace)
+TEST(fed_13_heavy_ball_follows_its_hand_trace)
 {
     /* v: 1, 1.9, 2.71; theta falls by .7 v */
     trace("momentum", 0.7, 0.9, 3, (float[]){1, 1, 1}, (double[]){0, -0.7, -2.03, -3.927});
@@ -86,7 +86,7 @@ TEST(heavy_ball_follows_its_hand_trace)
     trace("momentum", 0.1, 0.5, 3, (float[]){2, -1.9f, 1}, (double[]){1, 0.8, 0.89, 0.835});
 }
 
-TEST(sgd_follows_its_hand_trace)
+TEST(fed_8_13_sgd_follows_its_hand_trace)
 {
     trace("sgd", 0.25, 0.9, 3, (float[]){-4, 2, 0}, (double[]){0, 1, 0.5, 0.5});
 }
@@ -385,8 +385,8 @@ TEST(a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)
     CHECK(b.bad && isinf(theta));
 }
 
-TEST_MAIN(the_table_finds_by_name_and_ends, nesterov_follows_its_golden_traces,
-          heavy_ball_follows_its_hand_trace, sgd_follows_its_hand_trace,
+TEST_MAIN(the_table_finds_by_name_and_ends, fed_13_nesterov_follows_its_golden_traces,
+          fed_13_heavy_ball_follows_its_hand_trace, fed_8_13_sgd_follows_its_hand_trace,
           the_adaptive_rows_follow_pytorch_and_their_paper,
           fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it,
           delayed_nesterov_follows_its_hand_traces,

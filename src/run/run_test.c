@@ -532,7 +532,7 @@ TEST(only_trained_tensors_have_momentum_and_the_others_take_the_mean)
     diloco_free(bytes);
 }
 
-TEST(all_floating_gives_momentum_to_buffers_too)
+TEST(fed_42_all_floating_gives_momentum_to_buffers_too)
 {
     zoo z[2];
     toy all[2];
@@ -672,7 +672,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
           h_of_1_with_inner_and_outer_sgd_is_data_parallel_sgd,
           only_trained_tensors_have_momentum_and_the_others_take_the_mean,
-          all_floating_gives_momentum_to_buffers_too,
+          fed_42_all_floating_gives_momentum_to_buffers_too,
           two_runs_of_three_replicas_each_live_in_one_process,
           a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
           contributions_may_wait_on_disk_for_the_outer_step,

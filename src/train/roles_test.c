@@ -294,7 +294,7 @@ static void check_run(const char *apply_to, bool all_floating)
     free(config);
 }
 
-TEST(buffers_and_frozen_tensors_are_averaged_and_only_parameters_have_momentum)
+TEST(fed_40_buffers_and_frozen_tensors_are_averaged_and_only_parameters_have_momentum)
 {
     check_run("parameters", false);
 }
@@ -304,5 +304,5 @@ TEST(with_all_floating_buffers_and_frozen_tensors_have_momentum_too)
     check_run("all_floating", true);
 }
 
-TEST_MAIN(buffers_and_frozen_tensors_are_averaged_and_only_parameters_have_momentum,
+TEST_MAIN(fed_40_buffers_and_frozen_tensors_are_averaged_and_only_parameters_have_momentum,
           with_all_floating_buffers_and_frozen_tensors_have_momentum_too)
