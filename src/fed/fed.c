@@ -108,13 +108,29 @@ static void see_target(life *l, double accuracy)
            accuracy, target, l->now.entry, l->now.entries);
 }
 
+/* Another closer of this machine, whose turn it was, may have evaluated what reached it. */
+static void see_others_target(life *l)
+{
+    const dl_config *c = &l->setup.config;
+    if (is_role(l, "worker") || c->target_accuracy <= 0) return;
+    if (dl_results_put(&l->results, l->now.entry, NULL)) {
+        dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());
+        return;
+    }
+    for (uint64_t round = l->now.entry; round >= 1 && !l->reached; round--)
+        see_target(l, dl_results_accuracy(&l->results, round));
+}
+
 /* Evaluates and puts the row of the results, in the turn's order. Results that cannot be written do
  * not stop training. */
 static diloco_status end_round(life *l)
 {
     dl_score score;
     const bool due = evaluation_due(l);
-    if (!my_turn(l)) return DILOCO_OK;
+    if (!my_turn(l)) {
+        see_others_target(l);
+        return DILOCO_OK;
+    }
     if (due) DL_TRY(evaluate(&score, l));
     if (dl_results_put(&l->results, l->now.entry, due ? &score : NULL))
         dl_log(DILOCO_LOG_WARN, "the results file: %s", diloco_error_text());

@@ -138,6 +138,9 @@ run MNIST/diloco_lenet5_smoke --store runs/target --record target.jsonl --set se
     --set trainer.target_accuracy=0.0001 --set trainer.rounds=50
 [ "$(rows runs/target.csv)" = "1 " ] || fail "the target was not seen: $(cat runs/target.csv)"
 grep -q '"event":"end",.*"entry":1,"steps":4,' target.jsonl || fail "its record has no end"
+run MNIST/diloco_lenet5_smoke --store runs/among --replicas 3 --set server.do_test=true \
+    --set trainer.target_accuracy=0.0001 --set trainer.rounds=60 --set trainer.eval_every=15
+[ "$(rows runs/among.csv | wc -w)" -lt 30 ] || fail "only who evaluates stops at the target"
 killed() {
     diloco train "$configs/MNIST/diloco_lenet5_smoke.toml" --store runs/killed --quiet \
         --set trainer.rounds=30 --set server.do_test=true "$@"
