@@ -1,6 +1,7 @@
 #!/bin/sh
 # Logical clients (docs/federated.md): FED-28, 29, 35, 36. One worker, three, a server and workers
-# apart, kill -9 of a worker, of the server and of all, at several moments: the same bits each time.
+# apart over a hub, kill -9 of a worker, of the server and of all, at several moments: the same bits
+# each time.
 . "$(dirname "$0")/lib.sh"
 
 sed -i -e 's/"diloco"/"federated"/' -e '/^replicas/d' -e 's/^rounds = 6/rounds = 40/' -e 's/^patience = 5/patience = 1.6/' \
@@ -29,15 +30,21 @@ expect 0 diloco train tiny.toml --store three --replicas 3 --set run.seed=1 --qu
 expect 0 diloco train tiny.toml --store other --set run.seed=2 --quiet
 [ "$(digest other)" != "$want" ] || fail "another seed changes nothing"
 
-# A server that trains nobody, two workers that close nothing, and their own private store.
+# A server that trains nobody, two workers that close nothing, and their own private store: they
+# share nothing but a hub, whose folder is this one.
+diloco serve . --listen 127.0.0.1:0 >serve.out 2>serve.err &
+hub=$!
+started="$started $hub"
+wait_for grep -q '^serving ' serve.out
+url=http://127.0.0.1:$(sed -n 's/^serving .*:\([0-9]*\),.*/\1/p' serve.out)/apart
 workers() {
-    diloco train tiny.toml --store apart --role worker --replicas 2 --set run.state_dir=w \
+    diloco train tiny.toml --store "$url" --role worker --replicas 2 --set run.state_dir=w \
         --set clients.state=private "$@" >out 2>err &
     workers=$!
     started="$started $workers"
 }
 server() {
-    diloco train tiny.toml --store apart --role server --set run.state_dir=s >s.out 2>s.err &
+    diloco train tiny.toml --store "$url" --role server --set run.state_dir=s >s.out 2>s.err &
     server=$!
     started="$started $server"
 }
@@ -69,6 +76,7 @@ wait "$server" || fail "the server failed"
 [ -n "$(find private/st -name 'client*')" ] || fail "clients.state is empty"
 grep -q '"committer":"s0' apart/log/*.json || fail "the server closed nothing"
 ! grep -q '"committer":"r' apart/log/*.json || fail "a worker closed a round"
+kill "$hub"
 
 # All at once, in one command, a few times over.
 for entry in 2 9 17; do
