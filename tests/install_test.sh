@@ -120,4 +120,12 @@ if [ -e "$prefix/bin/diloco" ]; then
     done
     "$prefix/bin/diloco" --version | grep -q 0.1.0 || fail "diloco --version"
 fi
+# the Debian package, of what is installed here: nothing is built for it
+if [ -e "$prefix/bin/diloco" ] && [ -z "$sanitize" ] && command -v dpkg-shlibdeps >/dev/null; then
+    cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/deb" -D CPACK_INSTALL_CMAKE_PROJECTS= \
+        -D "CPACK_INSTALLED_DIRECTORIES=$prefix;/usr" >"$work/log" 2>&1 || { cat "$work/log"; fail deb; }
+    dpkg-deb -f "$work"/deb/diloco_*.deb Depends | grep -q 'libc6 ' || fail "the package needs nothing"
+    dpkg-deb -x "$work"/deb/diloco_*.deb "$work/unpacked"
+    "$work/unpacked/usr/bin/diloco" --version | grep -q 0.1.0 || fail "diloco --version from the package"
+fi
 echo "install_test: passed"
