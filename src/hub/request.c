@@ -319,7 +319,10 @@ static enum MHD_Result queue(dl_request *r, dl_answer answer)
     set_timeout(r, r->hub->options.stalled);
     enum MHD_Result result = MHD_queue_response(r->mhd, answer.status, answer.response);
     MHD_destroy_response(answer.response);
+    if (result == MHD_NO) return result;
     r->status = answer.status;
+    /* Before its first byte leaves: who has this answer and asks for the metrics is in them. */
+    dl_metrics_count(&r->hub->metrics, r->kind, r->status);
     return result;
 }
 
@@ -398,10 +401,7 @@ void dl_request_end(dl_request *r)
 {
     dl_hub *hub = r->hub;
     bool begun = r->begun;
-    if (r->status)
-        dl_metrics_count(&hub->metrics, r->kind, r->status);
-    else
-        atomic_fetch_add(&hub->metrics.cut, 1);
+    if (!r->status) atomic_fetch_add(&hub->metrics.cut, 1);
     atomic_fetch_add(&hub->metrics.bytes_out, r->status < 300 ? r->sent : 0);
     dl_log(DILOCO_LOG_DEBUG, "%s %s %u, %llu bytes in, %.1f ms", r->method,
            r->target_status ? "?" : r->target.path, r->status, (unsigned long long)r->body.received,
