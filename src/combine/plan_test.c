@@ -182,6 +182,36 @@ TEST(the_network_sorts_any_number_of_members)
     }
 }
 
+/* Zeros of both signs among them: the mean of nothing but zeros is 0, never -0. */
+TEST(few_members_are_trimmed_by_any_number_to_the_bits_of_the_formula)
+{
+    dl_rng rng;
+    dl_rng_init(&rng, 3, DL_STREAM(DL_STREAM_TEST, 8), 0);
+    for (size_t n = 1; n <= 10; n++)
+        for (uint32_t drop = 0; 2 * drop < n; drop++) {
+            static float values[10 * MAX_D];
+            for (size_t i = 0; i < n * MAX_D; i++) {
+                values[i] = (float)((double)dl_rng_u32(&rng) * 1e-9 - 2);
+                if (dl_rng_u32(&rng) % 3 == 0) values[i] = dl_rng_u32(&rng) % 2 ? 0.0f : -0.0f;
+            }
+            scene *s = scene_of("trimmed_mean", n, MAX_D, values);
+            s->rule.trim = (uint32_t)((1000000000 * (uint64_t)drop + n - 1) / n);
+            CHECK_OK(combine(s));
+            for (size_t i = 0; i < MAX_D; i++) {
+                double column[MAX_N];
+                size_t order[MAX_N];
+                float sum = 0;
+                for (size_t m = 0; m < n; m++)
+                    column[m] = (double)s->x[m][i];
+                dl_order(order, column, n);
+                for (size_t k = drop; k < n - drop; k++)
+                    sum += s->x[order[k]][i];
+                sum /= (float)(n - 2 * drop);
+                CHECK_BYTES(&sum, &s->G[i], sizeof sum);
+            }
+        }
+}
+
 TEST(an_order_is_stable_and_complete)
 {
     const double key[] = {3, 1, 2, 1, 3, 0, 1};
@@ -607,8 +637,9 @@ TEST(dot_products_of_all_pairs_have_the_bits_of_one_at_a_time)
 TEST_MAIN(swm18_trimming_a_fifth_of_five_drops_one_at_either_end,
           d19_trim_counts_are_found_in_decimal_integers, a_trim_of_0_is_the_mean,
           the_median_of_an_even_number_is_the_mean_of_the_middle_two,
-          the_network_sorts_any_number_of_members, an_order_is_stable_and_complete,
-          each_rule_states_what_it_needs_and_bears,
+          the_network_sorts_any_number_of_members,
+          few_members_are_trimmed_by_any_number_to_the_bits_of_the_formula,
+          an_order_is_stable_and_complete, each_rule_states_what_it_needs_and_bears,
           swm20_robust_rules_give_the_values_of_their_definitions,
           krum_takes_whole_vectors_squared_distances_and_n_f_2_neighbours,
           krum_breaks_ties_by_the_order_of_members,

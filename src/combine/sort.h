@@ -58,18 +58,19 @@ static inline DL_BODY void dl_sort_two(float *a, float *b)
     *b = high;
 }
 
-/* The same network for eight values, which then stay in registers. */
-static inline DL_BODY void dl_sort_eight(float *v)
+enum { DL_SORT_FEW = 8 };
+
+/* The same network for n <= 8 values, a constant, which then stay in registers. */
+static inline DL_BODY void dl_sort_few(float *v, size_t n)
 {
-    dl_sort_two(v, v + 4), dl_sort_two(v + 1, v + 5);
-    dl_sort_two(v + 2, v + 6), dl_sort_two(v + 3, v + 7);
-    dl_sort_two(v, v + 2), dl_sort_two(v + 1, v + 3);
-    dl_sort_two(v + 4, v + 6), dl_sort_two(v + 5, v + 7);
-    dl_sort_two(v + 2, v + 4), dl_sort_two(v + 3, v + 5);
-    dl_sort_two(v, v + 1), dl_sort_two(v + 2, v + 3);
-    dl_sort_two(v + 4, v + 5), dl_sort_two(v + 6, v + 7);
-    dl_sort_two(v + 1, v + 4), dl_sort_two(v + 3, v + 6);
-    dl_sort_two(v + 1, v + 2), dl_sort_two(v + 3, v + 4), dl_sort_two(v + 5, v + 6);
+#define DL_SORT(a, b) (void)((b) < n ? (dl_sort_two(v + (a), v + (b)), 0) : 0)
+    DL_SORT(0, 4), DL_SORT(1, 5), DL_SORT(2, 6), DL_SORT(3, 7);
+    DL_SORT(0, 2), DL_SORT(1, 3), DL_SORT(4, 6), DL_SORT(5, 7);
+    DL_SORT(2, 4), DL_SORT(3, 5);
+    DL_SORT(0, 1), DL_SORT(2, 3), DL_SORT(4, 5), DL_SORT(6, 7);
+    DL_SORT(1, 4), DL_SORT(3, 6);
+    DL_SORT(1, 2), DL_SORT(3, 4), DL_SORT(5, 6);
+#undef DL_SORT
 }
 
 /* out[l] = the mean of rows [first, first + count), added in ascending order (PROTOCOL B2). */

@@ -4,53 +4,52 @@
 #include "combine/rows.h"
 #include "combine/sort.h"
 
-#include <float.h>
-#include <math.h>
+/* ---- a few members: in registers ---------------------------------------------------------- */
 
-enum { EIGHT = 8 };
-
-/* Up to eight rows, in registers: row k counts as often as counts[k], 0 or 1, which fma adds
- * with the bits of a plain sum. Nearly all of a tile's time was the way to its rows and back. */
-static inline DL_BODY void middle_of_eight(float *G, const float *const *row, const float *counts,
-                                           float count)
-{
-    const float *r0 = row[0], *r1 = row[1], *r2 = row[2], *r3 = row[3];
-    const float *r4 = row[4], *r5 = row[5], *r6 = row[6], *r7 = row[7];
-    float c0 = counts[0], c1 = counts[1], c2 = counts[2], c3 = counts[3];
-    float c4 = counts[4], c5 = counts[5], c6 = counts[6], c7 = counts[7];
-    DL_EACH
-    for (size_t l = 0; l < DL_SORT_LANES; l++) {
-        float v[EIGHT] = {r0[l] + 0.0f, r1[l] + 0.0f, r2[l] + 0.0f, r3[l] + 0.0f,
-                          r4[l] + 0.0f, r5[l] + 0.0f, r6[l] + 0.0f, r7[l] + 0.0f};
-        dl_sort_eight(v);
-        float sum = fmaf(c3, v[3], fmaf(c2, v[2], fmaf(c1, v[1], fmaf(c0, v[0], 0))));
-        sum = fmaf(c7, v[7], fmaf(c6, v[6], fmaf(c5, v[5], fmaf(c4, v[4], sum))));
-        G[l] = sum / count;
-    }
-}
-
-/* room: one row of values that sort to the end, then rows for a short tile. */
+/* How many members there are and how many of them are dropped is known to the compiler: it leaves
+ * out the exchanges that no kept value needs, and multiplies where it may for dividing. */
 static inline DL_BODY void few_body(float *G, const float *const *x, size_t n_inputs, size_t drop,
-                                    float *room, size_t n)
+                                    size_t n)
 {
-    const float *row[EIGHT];
-    float counts[EIGHT] = {0}, mean[DL_SORT_LANES];
-    for (size_t k = drop; k < n_inputs - drop; k++)
-        counts[k] = 1;
-    for (size_t l = 0; l < DL_SORT_LANES; l++)
-        room[l] = FLT_MAX;
-    for (size_t at = 0; at < n; at += DL_SORT_LANES) {
-        size_t lanes = dl_size_min(DL_SORT_LANES, n - at);
-        if (lanes < DL_SORT_LANES) dl_sort_load(room + DL_SORT_LANES, x, n_inputs, at, lanes);
-        for (size_t k = 0; k < EIGHT; k++)
-            row[k] = k >= n_inputs           ? room
-                     : lanes < DL_SORT_LANES ? room + (1 + k) * DL_SORT_LANES
-                                             : x[k] + at;
-        middle_of_eight(mean, row, counts, (float)(n_inputs - 2 * drop));
-        for (size_t l = 0; l < lanes; l++)
-            G[at + l] = mean[l];
+    const float *r0 = x[0], *r1 = x[1], *r2 = x[2], *r3 = x[n_inputs > 3 ? 3 : 0];
+    const float *r4 = x[n_inputs > 4 ? 4 : 0], *r5 = x[n_inputs > 5 ? 5 : 0];
+    const float *r6 = x[n_inputs > 6 ? 6 : 0], *r7 = x[n_inputs > 7 ? 7 : 0];
+    const size_t end = n_inputs - drop;
+    DL_EACH
+    for (size_t i = 0; i < n; i++) {
+        float v[DL_SORT_FEW] = {r0[i], r1[i], r2[i], r3[i], r4[i], r5[i], r6[i], r7[i]};
+        dl_sort_few(v, n_inputs);
+        float sum = 0; /* 0 + -0 is 0: nobody sees in which order zeros were sorted */
+#define ADD(k) (void)(drop <= (k) && (k) < end ? (sum += v[k], 0) : 0)
+        ADD(0), ADD(1), ADD(2), ADD(3), ADD(4), ADD(5), ADD(6), ADD(7);
+#undef ADD
+        G[i] = sum / (float)(n_inputs - 2 * drop);
     }
 }
+
+#define FEW(n_inputs, drop)                                                                        \
+    DL_KERNEL(few_##n_inputs##_##drop, (float *G, const float *const *x, size_t n),                \
+              few_body(G, x, n_inputs, drop, n))
+/* clang-format off */
+#define EACH_FEW(DO)                                                                               \
+    DO(3, 1) DO(4, 1) DO(5, 1) DO(5, 2) DO(6, 1) DO(6, 2)                                          \
+    DO(7, 1) DO(7, 2) DO(7, 3) DO(8, 1) DO(8, 2) DO(8, 3)
+/* clang-format on */
+EACH_FEW(FEW)
+
+static bool middle_of_few(float *G, const float *const *x, size_t n_inputs, size_t drop, size_t n)
+{
+#define IS(n_inputs_, drop_)                                                                       \
+    if (n_inputs == n_inputs_ && drop == drop_) {                                                  \
+        dl_isa_call(few_##n_inputs_##_##drop_)(G, x, n);                                           \
+        return true;                                                                               \
+    }
+    EACH_FEW(IS)
+#undef IS
+    return false;
+}
+
+/* ---- any number: a tile of rows in memory -------------------------------------------------- */
 
 static inline DL_BODY void many_body(float *G, const float *const *x, size_t n_inputs, size_t drop,
                                      float *room, size_t n)
@@ -65,9 +64,6 @@ static inline DL_BODY void many_body(float *G, const float *const *x, size_t n_i
             G[at + l] = mean[l];
     }
 }
-DL_KERNEL(few,
-          (float *G, const float *const *x, size_t n_inputs, size_t drop, float *room, size_t n),
-          few_body(G, x, n_inputs, drop, room, n))
 DL_KERNEL(many,
           (float *G, const float *const *x, size_t n_inputs, size_t drop, float *room, size_t n),
           many_body(G, x, n_inputs, drop, room, n))
@@ -75,11 +71,10 @@ DL_KERNEL(many,
 void dl_middle_mean(float *G, const float *const *x, size_t n_inputs, size_t drop, float *room,
                     size_t n)
 {
-    if (n_inputs <= EIGHT)
-        dl_isa_call(few)(G, x, n_inputs, drop, room, n);
-    else
-        dl_isa_call(many)(G, x, n_inputs, drop, room, n);
+    if (!middle_of_few(G, x, n_inputs, drop, n)) dl_isa_call(many)(G, x, n_inputs, drop, room, n);
 }
+
+/* ---- the row ------------------------------------------------------------------------------- */
 
 /* floor(trim n): at most 2^30 * 2^12. */
 static size_t trimmed(const dl_combine_rule *rule, size_t n)
