@@ -148,8 +148,10 @@ static void combine_elements(const step *s, dl_step_room *room, size_t n)
 static void add_previous(const step *s, float *G, size_t at, size_t n)
 {
     const float *previous = s->in->outer[s->args->outer->n_state - 1];
-    for (size_t i = at; i < dl_size_min(at + n, s->shape.n_trained); i++)
-        G[i - at] = fmaf(s->plan->previous_coef, previous[i], G[i - at]);
+    const size_t end = dl_size_min(at + n, s->shape.n_trained);
+    if (at >= end) return;
+    const float *const terms[] = {G, previous + at}, coef[] = {1, s->plan->previous_coef};
+    dl_weighted_sum(G, terms, coef, 2, end - at);
 }
 
 /* By coefficients, which may change from tensor to tensor. */
