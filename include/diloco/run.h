@@ -38,9 +38,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
                                                            const diloco_config *config,
                                                            const char *replica);
 
-/* The same with parts of the caller's own (user.h). Also DILOCO_EINVAL: a part without a name or a
- * function that it needs, an option that names another than the part that was given, or a store
- * whose name another one has; DILOCO_ENOMEM. */
+/* The same with parts of the caller's own (user.h). Also DILOCO_EINVAL: no parts, a part without a
+ * name or a function that it needs, an option that names another than the part that was given, or a
+ * store whose name another one has; DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status
 diloco_run_open_with_sized(diloco_run **out, const diloco_config *config, const char *replica,
                            const diloco_user_parts *parts, size_t size);

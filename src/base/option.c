@@ -219,6 +219,22 @@ void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins
     }
 }
 
+bool dl_option_reads(const dl_option *row, const void *values, const char *text)
+{
+    const void *is = const_field_of(values, row);
+    union {
+        bool yes;
+        int64_t whole;
+        double real;
+    } given;
+    expected want;
+    if (row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME) return strcmp(is, text) == 0;
+    if (!set_field(&given, row, text, &want)) return false;
+    if (row->type == DL_OPTION_BOOL) return *(const bool *)is == given.yes;
+    if (row->type == DL_OPTION_INT) return *(const int64_t *)is == given.whole;
+    return *(const double *)is == given.real;
+}
+
 /* ---- to text */
 
 static diloco_status add_real(dl_buf *out, double value)
@@ -320,6 +336,15 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Of words with _ between them, is it one, or some that follow each other? */
+static bool has_words(const char *text, const char *words)
+{
+    const size_t len = strlen(words);
+    for (const char *at = text; (at = strstr(at, words)); at++)
+        if ((at == text || at[-1] == '_') && (at[len] == '_' || !at[len])) return true;
+    return false;
+}
+
 /* Of a name in the right section half the letters may be wrong, else a third. */
 static size_t farthest(const char *name, const char *nearest)
 {
@@ -344,6 +369,7 @@ const char *dl_option_nearest(dl_option_table table, const char *name)
         if (row->alias && last != name) d = dl_size_min(d, distance(last, row->alias) + 1);
         if (may_be_cut && (begins(row->name, name) || begins(last_component(row->name), name)))
             d = dl_size_min(d, 1);
+        if (may_be_cut && has_words(last_component(row->name), last)) d = dl_size_min(d, 2);
         if (d < best) best = d, nearest = row->name;
     }
     return nearest && best <= farthest(name, nearest) ? nearest : NULL;

@@ -58,7 +58,7 @@ void dl_options_defaults(dl_option_table table, void *values, dl_origin *origins
 const dl_option *dl_option_find(dl_option_table table, const char *name);
 
 /* The row's name nearest to a misspelt one by edit distance (dots and the last component
- * count) or that begins with it, or NULL when none is near. */
+ * count), that begins with it or has its words, or NULL when none is near. */
 const char *dl_option_nearest(dl_option_table table, const char *name);
 
 /* Set one value from text. DILOCO_EINVAL, worded with origin, name, value, range or
@@ -69,6 +69,9 @@ DL_MUST_CHECK diloco_status dl_option_set(dl_option_table table, void *values, d
 /* The value as canonical text (what dl_option_set reads back to equal bits). A secret
  * that is set reads "***". */
 DL_MUST_CHECK diloco_status dl_option_text(dl_buf *out, const dl_option *row, const void *values);
+
+/* Is the row's value what this text gives? */
+bool dl_option_reads(const dl_option *row, const void *values, const char *text);
 
 /* Hash of "name=value\n" over all AGREE rows in order of their names. */
 DL_MUST_CHECK diloco_status dl_options_digest(dl_hash *out, dl_option_table table,

@@ -105,6 +105,24 @@ TEST(numbers_are_as_in_toml)
     CHECK(v.steps == 7 && v.lr == 10);
 }
 
+TEST(a_value_is_compared_with_a_text_as_it_would_be_read)
+{
+    begin();
+    const dl_option *steps = dl_option_find(table, "run.steps"),
+                    *lr = dl_option_find(table, "opt.outer_learning_rate"),
+                    *on = dl_option_find(table, "run.on"),
+                    *path = dl_option_find(table, "run.path");
+    CHECK_OK(set("run.steps", "1_000"));
+    CHECK_OK(set("opt.outer_learning_rate", "0.50"));
+    CHECK_OK(set("run.on", "true"));
+    CHECK_OK(set("run.path", "a b"));
+    CHECK(dl_option_reads(steps, &v, "1000") && !dl_option_reads(steps, &v, "1001"));
+    CHECK(dl_option_reads(lr, &v, "5e-1") && !dl_option_reads(lr, &v, "0.5000001"));
+    CHECK(dl_option_reads(on, &v, "true") && !dl_option_reads(on, &v, "false"));
+    CHECK(dl_option_reads(path, &v, "a b") && !dl_option_reads(path, &v, "a"));
+    CHECK(!dl_option_reads(steps, &v, "many"));
+}
+
 /* Setting `name` to `text` fails, and the error has these three parts. */
 static void check_refused(const char *name, const char *text, const char *expected)
 {
@@ -160,6 +178,9 @@ TEST(nearest_looks_at_names_aliases_and_last_components)
     CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "trainer.outer_lr"));
     CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "opt.outer_learn")); /* cut */
     CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "outer"));
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "opt.rate")); /* its words */
+    CHECK_STR("opt.outer_learning_rate", dl_option_nearest(table, "run.learning_rate"));
+    CHECK(!dl_option_nearest(table, "opt.earning_rat_rate"));     /* which it has not */
     CHECK_STR("run.steps", dl_option_nearest(table, "run.stip")); /* two of four letters */
     CHECK(!dl_option_nearest(table, "stip"));
     CHECK(!dl_option_nearest(table, "ou"));
@@ -200,5 +221,6 @@ TEST(the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)
 
 TEST_MAIN(defaults_fill_every_field, values_are_set_by_name_and_alias_and_know_their_origin,
           numbers_are_as_in_toml, a_refusal_says_what_would_do_and_changes_nothing,
-          an_unknown_name_is_told_the_nearest, nearest_looks_at_names_aliases_and_last_components,
-          a_secret_is_never_shown, the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)
+          a_value_is_compared_with_a_text_as_it_would_be_read, an_unknown_name_is_told_the_nearest,
+          nearest_looks_at_names_aliases_and_last_components, a_secret_is_never_shown,
+          the_digest_is_the_hash_of_the_agreed_lines_in_order_of_names)

@@ -122,6 +122,34 @@ static diloco_status print_moved(const dl_args *args, const char *store)
     return diloco_movement_walk(store, entry, print_movement, NULL);
 }
 
+/* ---- the entries ----------------------------------------------------------------------------- */
+
+typedef struct shown {
+    diloco_log_entry_fn print;
+    uint64_t n;
+} shown;
+
+static diloco_status show(void *user, const diloco_log_entry *e)
+{
+    shown *s = user;
+    s->n++;
+    return s->print(NULL, e);
+}
+
+static diloco_status print_entries(const char *store, uint64_t from, bool json)
+{
+    shown s = {.print = json ? print_json : print_line};
+    diloco_run_status run;
+    DL_TRY(diloco_log_walk(store, from, show, &s));
+    if (s.n > 0) return DILOCO_OK;
+    DL_TRY(diloco_run_status_read(&run, store, 0));
+    fprintf(stderr,
+            "diloco: the log has %" PRIu64 " entr%s, counted from 0: none from %" PRIu64 "\n",
+            run.entries, run.entries == 1 ? "y" : "ies", from);
+    diloco_run_status_free(&run);
+    return DILOCO_OK;
+}
+
 diloco_status dl_cmd_log(const dl_args *args)
 {
     dl_config_path store;
@@ -137,6 +165,5 @@ diloco_status dl_cmd_log(const dl_args *args)
         return dl_fail(DILOCO_EINVAL, "--cost goes with --traffic");
     if (moved) return print_moved(args, store);
     if (traffic) return dl_log_traffic(args, store, from);
-    return diloco_log_walk(store, from, dl_args_has(args, DL_FLAG_JSON) ? print_json : print_line,
-                           NULL);
+    return print_entries(store, from, dl_args_has(args, DL_FLAG_JSON));
 }

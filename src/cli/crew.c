@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETTINGS_MAX = 1 << 20, TICK_MS = 100 };
+enum { SETTINGS_MAX = 1 << 20, TICK_MS = 100, LOOK_MS = 1000 };
 
 typedef struct crew {
     dl_config *config;
@@ -95,7 +95,10 @@ static void on_notice(void *user, const char *line)
 static void on_tick(void *user)
 {
     crew *c = user;
+    const uint64_t all = (uint64_t)c->config->replicas;
     dl_report_draw(&c->report);
+    dl_report_wait(&c->report, c->config->store,
+                   !dl_config_federated(c->config) && all > c->n ? all - c->n : 0);
 }
 
 static diloco_status launch(crew *c)
@@ -107,7 +110,7 @@ static diloco_status launch(crew *c)
         .n = c->n,
         .settings = &c->settings,
         .restarts = c->config->restarts,
-        .tick_ms = c->report.screen.live ? TICK_MS : 0,
+        .tick_ms = c->report.screen.live ? TICK_MS : LOOK_MS,
         .user = c,
         .on_event = on_event,
         .on_notice = on_notice,

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define DRAW_EVERY (100 * DL_MILLISECOND)
+#define WAIT_TOLD  (10 * DL_SECOND)
 #define SHORT_S    10 /* so little time left is not worth a line */
 
 enum { TEXT_MAX = 1024, MANY_ENTRIES = 100 };
@@ -20,7 +21,7 @@ diloco_status dl_report_open(dl_report *report, const dl_replica_name *names, si
     *report = (dl_report){.quiet = quiet, .verbose = verbose, .names = names, .n = n};
     report->loss = report->eval_loss = report->perplexity = report->accuracy =
         report->loss_after_sync = NAN;
-    report->begun = dl_clock_now();
+    report->begun = report->heard = dl_clock_now();
     dl_screen_open(&report->screen, out);
     if (quiet) report->screen.live = false;
     report->views = calloc(n, sizeof *report->views);
@@ -90,6 +91,29 @@ void dl_report_draw(dl_report *report)
 void dl_report_say(dl_report *report, const char *line)
 {
     if (!report->quiet) dl_screen_say(&report->screen, line);
+}
+
+void dl_report_wait(dl_report *report, const char *store, uint64_t others)
+{
+    char line[DL_SCREEN_LINE + 1024], elsewhere[64] = "";
+    dl_unit_text so_far;
+    uint64_t entry = UINT64_MAX;
+    const dl_time past = dl_clock_now() - report->heard;
+    if (report->screen.live || past < (report->wait_told ? 2 * report->wait_told : WAIT_TOLD))
+        return;
+    for (size_t i = 0; i < report->n; i++) {
+        const dl_replica_view *view = &report->views[i];
+        if (strcmp(view->phase, "exchange") != 0) return;
+        if (view->entry < entry) entry = view->entry;
+    }
+    report->wait_told = past;
+    if (others)
+        snprintf(elsewhere, sizeof elsewhere, ", with %" PRIu64 " replica%s that %s not here",
+                 others, dl_plural(others), others == 1 ? "is" : "are");
+    snprintf(line, sizeof line,
+             "waiting for entry %" PRIu64 "%s, %s so far; who is missing: diloco status %s --why",
+             entry, elsewhere, dl_time_text(so_far, round(dl_seconds(past))), store);
+    dl_report_say(report, line);
 }
 
 /* ---- events */
@@ -323,6 +347,10 @@ static void on_trainer(dl_report *report, size_t replica, dl_json_value e)
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
 {
     dl_json_value kind = dl_json_get(event, "event");
+    if (!dl_json_is(kind, "log")) {
+        report->heard = dl_clock_now();
+        report->wait_told = 0;
+    }
     if (dl_json_is(kind, "progress"))
         on_progress(report, replica, event);
     else if (dl_json_is(kind, "commit"))

@@ -2,8 +2,8 @@
  * people and one object for programs.
  *
  * On a terminal each replica has a live line, with the time left; elsewhere that is a line after
- * 10 seconds, 20, 40, … Besides, one line an entry, one an evaluation, and warnings once each. All
- * of it goes to one stream. */
+ * 10 seconds, 20, 40, …, and so is what all replicas here wait for. Besides, one line an entry, one
+ * an evaluation, and warnings once each. All of it goes to one stream. */
 #ifndef DL_CLI_REPORT_H
 #define DL_CLI_REPORT_H
 
@@ -30,6 +30,8 @@ typedef struct dl_report {
     dl_replica_view *views; /* owned */
     dl_time begun, drawn, entry_told;
     dl_time left_told; /* the time left, after so long; 0: not yet */
+    dl_time heard;     /* the newest event that is no mere log line */
+    dl_time wait_told; /* the wait, after so long; 0: not this one yet */
 
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said; /* entries below are said already */
@@ -51,6 +53,10 @@ void dl_report_close(dl_report *report); /* zeroed is fine */
 void dl_report_event(dl_report *report, size_t replica, dl_json_value event);
 void dl_report_say(dl_report *report, const char *line); /* unless quiet */
 void dl_report_draw(dl_report *report);
+
+/* Called now and then: says what is waited for where no replica here has anything else to do. The
+ * run has `others` replicas that are not here. */
+void dl_report_wait(dl_report *report, const char *store, uint64_t others);
 
 /* A replica's live line for a terminal of that many columns; unit: "tok" or "img". */
 void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,

@@ -209,10 +209,42 @@ TEST(without_a_terminal_the_time_left_is_a_line_ever_more_rarely)
         "about 2 days 21 h left, at step 12 of 10,000\n");
 }
 
+static void look(void)
+{
+    dl_report_wait(&report, "runs/x", 1);
+}
+
+TEST(a_wait_of_all_replicas_here_is_told_ever_more_rarely)
+{
+    const char train[] = "{\"event\":\"progress\",\"phase\":\"train\"}",
+               waits[] = "{\"event\":\"progress\",\"entry\":3,\"phase\":\"exchange\"}";
+    begin(false, false);
+    say(0, waits);
+    say(1, train);
+    report.heard -= 11 * DL_SECOND;
+    look(); /* r1 trains */
+    say(1, waits);
+    look();
+    report.heard -= 11 * DL_SECOND;
+    look();
+    look();
+    report.heard -= 8 * DL_SECOND;
+    say(0, "{\"event\":\"log\",\"level\":2,\"text\":\"is no news\"}");
+    look();
+    report.heard -= 8 * DL_SECOND;
+    look();
+    say(0, waits);
+    look();
+    end("waiting for entry 3, with 1 replica that is not here, 11 s so far; who is missing: diloco "
+        "status runs/x --why\n"
+        "waiting for entry 3, with 1 replica that is not here, 27 s so far; who is missing: diloco "
+        "status runs/x --why\n");
+}
+
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
           images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
-          a_live_line_has_all_that_fits)
+          a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely)

@@ -118,16 +118,20 @@ static void encode_part(void *context, int part, int n_parts)
     e->form->codec->encode_part(e->form, e->out, e->g, begin, end - begin);
 }
 
-void dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g,
-                     dl_pool *pool)
+diloco_status dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len,
+                              const float *g, dl_pool *pool)
 {
     encoding e = {form, out, g};
-    if (!form->codec->encode_part || form->n < WORTH_THREADS) {
-        form->codec->encode(form, out, len, g);
-        return;
+    if (form->codec->encode_part && form->n >= WORTH_THREADS) {
+        dl_pool_run(pool, encode_part, &e);
+        *len = form->bound;
+        return DILOCO_OK;
     }
-    dl_pool_run(pool, encode_part, &e);
-    *len = form->bound;
+    form->codec->encode(form, out, len, g);
+    if (*len <= form->bound) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "codec %s wrote %zu bytes for %zu elements, beyond its bound of %zu",
+                   form->codec->name, *len, form->n, form->bound);
 }
 
 /* ---- what holds for every codec */

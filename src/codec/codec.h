@@ -82,8 +82,9 @@ struct dl_codec {
      * ends; the rest is set. DILOCO_EINVAL: an option does not fit. */
     diloco_status (*lay_out)(dl_codec_form *form);
 
-    /* Write the payload of g[form->n] to the begin of out[form->room]; *len is its length. Sets the
-     * floating-point control word itself (dl_fp_enter). */
+    /* Write the payload of g[form->n] to the begin of out[form->room]; *len is its length, which
+     * dl_codec_encode compares with the bound. Sets the floating-point control word itself
+     * (dl_fp_enter). */
     void (*encode)(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g);
 
     /* Optional: what of encode's work elements [first, first + n) are, first a multiple of
@@ -121,9 +122,10 @@ const dl_codec *dl_codec_of(const dl_config *config); /* of a run, the caller's 
 const dl_codec *dl_codec_at(size_t i);                /* NULL behind the last */
 
 /* The codec's encode, on the threads of a pool where it has parts and there is enough to do; the
- * same bytes. NULL: this thread alone. */
-void dl_codec_encode(const dl_codec_form *form, unsigned char *out, size_t *len, const float *g,
-                     dl_pool *pool);
+ * same bytes. NULL: this thread alone. DILOCO_EINVAL: a caller's own codec says that it wrote more
+ * than its bound. */
+DL_MUST_CHECK diloco_status dl_codec_encode(const dl_codec_form *form, unsigned char *out,
+                                            size_t *len, const float *g, dl_pool *pool);
 
 /* Is this a payload of the form whose every value decodes to a finite number of size at most
  * `bound`? The bytes are a stranger's. DILOCO_EPROTO: wrong length or form; DILOCO_ENUMERIC:

@@ -208,7 +208,7 @@ TEST(a_long_vector_is_encoded_by_all_threads_to_the_same_bytes)
         CHECK_OK(dl_codec_form_init(&form, &config, &manifest, 0));
         unsigned char *alone = malloc(form.room), *together = malloc(form.room);
         form.codec->encode(&form, alone, &alone_len, g);
-        dl_codec_encode(&form, together, &len, g, pool);
+        CHECK_OK(dl_codec_encode(&form, together, &len, g, pool));
         CHECK_INT(alone_len, len);
         CHECK_BYTES(alone, together, len);
         free(alone), free(together);

@@ -264,7 +264,7 @@ diloco_status dl_mix_own(dl_mix *m, dl_object object, const dl_state *state, voi
     else
         gather(m, state, data, &facts->norm);
     DL_TRY(must_be_finite(m, e.tensors, e.form->n));
-    e.form->codec->encode(e.form, m->payload, &len, m->own);
+    DL_TRY(dl_codec_encode(e.form, m->payload, &len, m->own, NULL));
     dl_digest_stream digest;
     dl_digest_begin(&digest);
     dl_digest_add(&digest, m->payload, len);

@@ -58,6 +58,28 @@ TEST(an_etag_is_of_one_object_for_all_time)
     CHECK_INT(412, ask_with("GET /run/hb/r0.0", request, ""));
 }
 
+/* The ETag header of the answer to a request with its body. */
+static void etag_of(char out[80], const char *request)
+{
+    const char *at = strstr(client_ask(request), "ETag: ");
+    CHECK(at != NULL);
+    CHECK_INT(1, sscanf(at, "ETag: %79s", out));
+}
+
+TEST(a_put_of_what_is_there_names_what_is_there)
+{
+    char first[80], second[80];
+    static const char put[] =
+        "PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    fixture_serve(PLAIN);
+    make_run();
+    etag_of(first, put);
+    etag_of(second, put);
+    CHECK_STR(first, second);
+    etag_of(second, "HEAD /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_STR(first, second);
+}
+
 TEST(requests_follow_each_other_on_one_connection)
 {
     fixture_serve(PLAIN);
@@ -529,6 +551,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         HUB_TEST(an_object_is_made_once_read_in_ranges_and_deleted),
         HUB_TEST(an_etag_is_of_one_object_for_all_time),
+        HUB_TEST(a_put_of_what_is_there_names_what_is_there),
         HUB_TEST(requests_follow_each_other_on_one_connection),
         HUB_TEST(a_listing_comes_in_pages),
         HUB_TEST(a_stream_tells_what_changes_under_its_prefixes),

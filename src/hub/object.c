@@ -202,16 +202,16 @@ bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *k
     return same;
 }
 
-bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer)
+bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct stat *st,
+                       dl_answer *answer)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
-    struct stat there;
     bool taken = false, replace = r->kind != DL_KIND_CREATE && dl_key_is_heartbeat(key);
+    if (fstat(upload->fd, st)) memset(st, 0, sizeof *st);
     diloco_status status = upload->fd < 0 ? DILOCO_OK : dl_upload_finish(upload, &r->folder, key);
     if (!status) status = dl_upload_publish(upload, &r->folder, key, replace ? NULL : &taken);
     /* A plain PUT of what is there already has succeeded: tools repeat them. */
-    if (!status && taken && r->kind != DL_KIND_CREATE &&
-        dl_object_is_the_same(r, upload, key, &there))
+    if (!status && taken && r->kind != DL_KIND_CREATE && dl_object_is_the_same(r, upload, key, st))
         return true;
     if (status || taken) {
         *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
@@ -227,8 +227,7 @@ static dl_answer put_finish(dl_request *r)
     dl_answer answer;
     dl_etag etag;
     struct stat st;
-    if (fstat(r->body.upload.fd, &st)) memset(&st, 0, sizeof st);
-    if (!dl_object_publish(r, &r->body.upload, r->key, &answer)) return answer;
+    if (!dl_object_publish(r, &r->body.upload, r->key, &st, &answer)) return answer;
     answer = dl_answer_empty(r->s3 ? 200 : 201);
     dl_etag_of(etag, &st);
     dl_answer_header(answer, "ETag", etag);

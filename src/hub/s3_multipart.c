@@ -300,8 +300,7 @@ static dl_answer publish(completion *c)
     dl_etag etag;
     dl_answer answer;
     dl_buf out;
-    if (fstat(c->upload.fd, &st)) memset(&st, 0, sizeof st);
-    if (!dl_object_publish(r, &c->upload, r->key, &answer)) return answer;
+    if (!dl_object_publish(r, &c->upload, r->key, &st, &answer)) return answer;
     remove_upload(r->root, c->id);
     dl_etag_of(etag, &st);
     dl_buf_init(&out, XML_MAX);

@@ -140,8 +140,10 @@ dl_answer dl_hub_s3_begin(dl_request *r);  /* s3.c: whatever is signed as S3 ask
 bool dl_hub_is_of_parts(const dl_request *r);
 dl_answer dl_hub_parts_begin(dl_request *r);
 
-/* Write what is in `upload` under the key; true: it is ours. false: *answer says why not. */
-bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, dl_answer *answer);
+/* Write what is in `upload` under the key; true: it is there, and *st is of it. false: *answer says
+ * why not. */
+bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct stat *st,
+                       dl_answer *answer);
 /* Does the key hold the bytes of a finished upload? Then *st is of what is there. */
 bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key,
                            struct stat *st);

@@ -28,6 +28,7 @@ static const dl_plan_codec codecs[] = {
     {"int8", 8 + 32.0 / 256, NULL}, /* a scale of 32 bits for each block of 256 */
     {"int4", 4 + 32.0 / 256, NULL},
     {"e3m0", 4 + 32.0 / 256, NULL},
+    {"int2", 2 + 32.0 / 256, NULL},
     {"prune", 1 + 0.5 * 32, prune_bits}, /* a map, and half of the values */
     {"sign", 1 + 32.0 / 256, NULL},
     {"topk", 64 * (12 + 2) / 4096.0, topk_bits}, /* 64 of 4096: each an index of 12 bits and a value

@@ -141,13 +141,14 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
     return DILOCO_OK;
 }
 
-/* Header, payload, integers and booleans into x->spans, for ask->life; how many spans there are. */
-static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
-                          unsigned char header[DL_CONTRIBUTION_HEADER], const dl_capture *from)
+/* Header, payload, integers and booleans into x->spans, for ask->life; *n_spans: how many. */
+static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask, dl_contribution *c,
+                                 unsigned char header[DL_CONTRIBUTION_HEADER],
+                                 const dl_capture *from)
 {
     const dl_codec_form *form = &x->forms[ask->fragment];
     size_t raw, len;
-    dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool);
+    DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
     *c = describe(x, ask, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
@@ -169,7 +170,8 @@ static size_t make_object(dl_exec *x, const dl_ask *ask, dl_contribution *c,
     c->body = dl_digest_end(&digest);
     dl_contribution_write_header(header, c);
     x->facts.bytes = DL_CONTRIBUTION_HEADER + len + discrete + c->bulk;
-    return discrete ? 3 : 2;
+    *n_spans = discrete ? 3 : 2;
+    return DILOCO_OK;
 }
 
 /* What make_object made, signed where the run is. */
@@ -214,7 +216,8 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (nothing) make_nothing(x, ask->fragment, &from);
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     dl_contribution c;
-    const size_t n_spans = make_object(x, ask, &c, header, &from);
+    size_t n_spans;
+    DL_TRY(make_object(x, &n_spans, ask, &c, header, &from));
     DL_TRY(sign_object(x, &c, header, n_spans));
     measure(x, ask, &from, began);
     if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
@@ -253,11 +256,12 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     dl_ask ask = {.entry = x->state.control.entry, .life = client->life};
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
+    size_t n_spans;
     DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
     dl_capture *from = dl_exec_captured(x, ask.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
     dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
-    const size_t n_spans = make_object(x, &ask, &c, header, from);
+    DL_TRY(make_object(x, &n_spans, &ask, &c, header, from));
     measure(x, &ask, from, began);
     DL_TRY(client->keep(client->user, c.body));
     const diloco_status status = put(x, &ask, n_spans, until);
@@ -306,7 +310,8 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     /* Its entry may have counted it since, by this body. */
     const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];
-    (void)make_object(x, &of, &f, again, c);
+    size_t n_spans;
+    DL_TRY(make_object(x, &n_spans, &of, &f, again, c));
     c->body = f.body;
     return DILOCO_OK;
 }

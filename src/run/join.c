@@ -182,6 +182,23 @@ static void warn_if_machine_differs(diloco_run *run, const dl_local_facts *facts
     dl_event_warn(&run->record, &c, "machine", text);
 }
 
+/* A former life that got anywhere saved its state, unless it lived elsewhere; what contributes
+ * gradients and what clients train have none here. */
+static void warn_if_state_is_gone(diloco_run *run)
+{
+    const dl_event_context c = {.replica = run->replica};
+    char text[sizeof run->local_dir + 256];
+    if (!run->local || run->resumed || run->self.generation == 0 || run->has_gradients ||
+        dl_config_federated(&run->config) || dl_driver_facts_now(run->driver).entry == 0)
+        return;
+    snprintf(
+        text, sizeof text,
+        "replica %s has lived before, and %s/%s holds no state of it: it joins with the shared "
+        "model, and its inner moments begin anew",
+        run->replica, run->local_dir, run->replica);
+    dl_event_warn(&run->record, &c, "no_state", text);
+}
+
 /* ---- joining ---------------------------------------------------------------------------- */
 
 static int threads_of(const dl_config *c)
@@ -406,6 +423,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(dl_mirrors_check(run->mirrors));
     run->due = false;
     warn_if_machine_differs(run, &facts);
+    warn_if_state_is_gone(run);
     dl_run_go_on(run);
     return DILOCO_OK;
 }

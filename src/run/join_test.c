@@ -376,6 +376,30 @@ TEST(damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_l
     free(path), free(text);
 }
 
+TEST(whose_local_state_is_gone_says_that_it_begins_anew)
+{
+    const char *state = scratch_path("gone.state");
+    char *path;
+    toy t = toy_of("r0", scratch_path("gone"));
+    toy_set(&t, "run.state_dir", state);
+    t.record = calloc(1, TOY_RECORD);
+    t.stop_after = 4;
+    toy_live(&t);
+    TOY_OK(t);
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(t.end.resumed && !strstr(t.record, "no_state"));
+    CHECK(asprintf(&path, "%s/r0/local.safetensors", state) > 0);
+    CHECK_INT(0, unlink(path));
+    t.stop_after = 0;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(!t.end.resumed);
+    CHECK_CONTAINS("\"code\":\"no_state\"", t.record);
+    CHECK_CONTAINS("its inner moments begin anew", t.record);
+    free(path), free(t.record);
+}
+
 TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
 {
     toy t = toy_of("r0", scratch_path("lock")), second = t;
@@ -421,5 +445,6 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           a_replica_of_another_model_is_refused,
           a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
+          whose_local_state_is_gone_says_that_it_begins_anew,
           a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
           a_later_life_elsewhere_fences_the_one_before)

@@ -34,6 +34,8 @@ diloco_status diloco_run_open_with_sized(diloco_run **out, const diloco_config *
 {
     diloco_user_parts seen;
     *out = NULL;
+    if (!parts)
+        return dl_fail(DILOCO_EINVAL, "diloco_run_open_with without parts: take diloco_run_open");
     DL_TRY(dl_sized_in(&seen, sizeof seen, parts, size, "diloco_user_parts"));
     diloco_run *run = calloc(1, sizeof *run);
     if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for a run");

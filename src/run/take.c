@@ -163,9 +163,8 @@ static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 {
     const dl_capture *c = dl_exec_captured(x, entry);
     const dl_codec_form *form = &x->forms[fragment];
-    size_t len;
-    if (!c) return false;
-    form->codec->encode(form, x->share_payload, &len, c->g);
+    size_t len; /* beyond the bound: the exchange says so */
+    if (!c || dl_codec_encode(form, x->share_payload, &len, c->g, NULL)) return false;
     dl_codec_round_trip(form, x->share, x->share_payload, len);
     return true;
 }
@@ -254,8 +253,8 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
     if (!x->residual) return;
     const dl_codec_form *form = &x->forms[c->fragment];
     float *e = x->residual + x->f32_at[c->fragment];
-    size_t len;
-    form->codec->encode(form, x->payload, &len, c->g);
+    size_t len; /* beyond the bound: the exchange says so */
+    if (dl_codec_encode(form, x->payload, &len, c->g, NULL)) return;
     dl_codec_round_trip(form, e, x->payload, len);
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = 0; i < form->n; i++)

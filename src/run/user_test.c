@@ -416,6 +416,17 @@ TEST(a_caller_s_store_is_where_the_run_is_unless_run_store_names_a_place_in_it)
     diloco_config_destroy(config);
 }
 
+TEST(no_parts_at_all_are_refused)
+{
+    diloco_config *config = diloco_config_create();
+    diloco_run *run;
+    CHECK_STATUS(DILOCO_EINVAL,
+                 diloco_run_open_with_sized(&run, config, "r0", NULL, sizeof(diloco_user_parts)));
+    CHECK_CONTAINS("take diloco_run_open", diloco_error_text());
+    CHECK(!run);
+    diloco_config_destroy(config);
+}
+
 /* ---- how often ---------------------------------------------------------------------------- */
 
 /* One replica proposes every entry, so none is proposed in vain. */
@@ -568,6 +579,24 @@ static void check_open(diloco_status expected, const char *says, const diloco_us
     CHECK_CONTAINS(says, t.text);
 }
 
+/* Says that it wrote more than bound4 allows; it did not, or nothing could be said any more. */
+static size_t encode_too_much(void *user, unsigned char *out, const float *g, size_t n)
+{
+    return encode4(user, out, g, n) + 1;
+}
+
+TEST(a_codec_that_writes_beyond_its_bound_ends_the_run_with_its_name)
+{
+    toy t = toy_of("r0", "mem://beyond");
+    diloco_user_codec k = planes();
+    k.encode = encode_too_much;
+    t.parts.codec = &k;
+    toy_set(&t, "run.state_dir", "none");
+    CHECK_INT(DILOCO_EINVAL, toy_live(&t));
+    CHECK_CONTAINS("codec user:planes wrote ", t.text);
+    CHECK_CONTAINS("beyond its bound of ", t.text);
+}
+
 TEST(parts_that_cannot_be_are_refused_by_name)
 {
     calls c = {.n = 0};
@@ -634,6 +663,7 @@ TEST_MAIN(a_caller_s_outer_optimizer_that_is_nesterov_gives_the_bits_of_nesterov
           an_outer_optimizer_that_meets_a_number_gone_wrong_aborts_the_entry,
           any_other_failure_of_an_outer_optimizer_ends_the_step_with_it,
           lib_13_a_run_with_a_caller_s_outer_optimizer_goes_on_bitwise,
-          who_lacks_a_part_of_a_run_is_refused_by_its_name,
+          who_lacks_a_part_of_a_run_is_refused_by_its_name, no_parts_at_all_are_refused,
+          a_codec_that_writes_beyond_its_bound_ends_the_run_with_its_name,
           a_name_that_nobody_here_has_is_refused_when_the_run_is_opened,
           parts_that_cannot_be_are_refused_by_name)

@@ -149,7 +149,7 @@ static diloco_status check_synchronous(const dl_config *config)
                        "server.diloco.schedule = \"%s\" is synchronous DiLoCo, whose entries wait "
                        "for their members: leave it true, or take preset async",
                        config->schedule);
-    if (config->synchronous && async && by_hand(config, "server.synchronous"))
+    if (config->synchronous && async && written(config, "server.synchronous"))
         return dl_fail(DILOCO_EREFUSED,
                        "server.synchronous = true, and with server.diloco.schedule = \"async\" "
                        "nobody waits for anybody: leave server.synchronous away, or take schedule "
@@ -209,7 +209,7 @@ static diloco_status check_deal(const dl_config *config)
                        "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
                        "schedule \"offset\"");
     const bool whole = is(config->sampler, "whole") || is(config->sampler, "all_inclusive");
-    if (dl_config_federated(config) || (!whole && by_hand(config, "data.sampler")))
+    if (dl_config_federated(config) || (!whole && written(config, "data.sampler")))
         return dl_fail(DILOCO_EREFUSED,
                        "%s data of its own, and data.deal = \"log\" deals the samples of all the "
                        "data to all: leave one of them away",

@@ -4,6 +4,7 @@
 #define DL_TRAIN_CHECKS_PARTS_H
 
 #include "base/config.h"
+#include "train/presets.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,11 +45,18 @@ static inline bool is(const char *value, const char *name)
 }
 
 /* Did a person write it: not a default, a preset's row, what the run has, or the program chose? */
-static inline bool by_hand(const dl_config *config, const char *option)
+static inline bool written(const dl_config *config, const char *option)
 {
     const char *origin = dl_config_origin(config, option);
     return !is(origin, "default") && !is(origin, "run") && !is(origin, "chosen") &&
            strncmp(origin, "preset ", 7) != 0;
+}
+
+/* And is it another value than it would have been anyhow? A file of --print-config has them all. */
+static inline bool by_hand(const dl_config *config, const char *option)
+{
+    return written(config, option) && !dl_option_reads(dl_option_find(dl_config_table, option),
+                                                       config, dl_preset_gives(config, option));
 }
 
 #endif

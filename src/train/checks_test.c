@@ -121,6 +121,47 @@ TEST(what_has_no_effect_is_warned_about_and_leaves_a_run_faithful)
     free(config);
 }
 
+static void add_warning(void *user, const char *code, const char *text)
+{
+    CHECK_OK(dl_buf_addf(user, "%s: %s\n", code, text));
+}
+
+static const char *warnings_of(dl_buf *out, const dl_config *config)
+{
+    dl_buf_clear(out);
+    dl_check_warnings(config, add_warning, out);
+    return dl_buf_str(out);
+}
+
+/* As a file of --print-config does. */
+static void write_all(dl_config *config)
+{
+    dl_buf value;
+    dl_buf_init(&value, 1 << 20);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        dl_buf_clear(&value);
+        CHECK_OK(dl_option_text(&value, row, config));
+        CHECK_OK(dl_config_set(config, row->name, dl_buf_str(&value), "printed.toml:1:1"));
+    }
+    dl_buf_deinit(&value);
+}
+
+TEST(a_value_written_down_that_is_there_anyhow_is_not_warned_about)
+{
+    dl_buf before, after;
+    const diloco_preset *preset;
+    dl_buf_init(&before, 1 << 20), dl_buf_init(&after, 1 << 20);
+    for (size_t i = 0; (preset = diloco_preset_at(i)); i++) {
+        dl_config *config = fixture_config(preset->name);
+        warnings_of(&before, config);
+        write_all(config);
+        CHECK_STR(dl_buf_str(&before), warnings_of(&after, config));
+        free(config);
+    }
+    dl_buf_deinit(&before), dl_buf_deinit(&after);
+}
+
 TEST(dropping_inner_moments_is_refused_as_unfaithful)
 {
     refused(DILOCO_EREFUSED, "trainer.preserve_optimizer_state", "leave it true", "diloco",
@@ -457,6 +498,7 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           what_only_a_log_decides_is_refused_without_one,
           nodes_that_could_never_exchange_are_refused,
           what_has_no_effect_is_warned_about_and_leaves_a_run_faithful,
+          a_value_written_down_that_is_there_anyhow_is_not_warned_about,
           dropping_inner_moments_is_refused_as_unfaithful, a_run_without_a_store_is_refused,
           more_steps_than_can_be_counted_are_refused,
           no_local_steps_are_those_of_epochs_which_clients_have,

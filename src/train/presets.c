@@ -207,6 +207,14 @@ diloco_status dl_preset_check(const char *name)
     return dl_choice_in(name_at, "preset", name);
 }
 
+const char *dl_preset_gives(const dl_config *config, const char *option)
+{
+    const diloco_preset *preset = find(config->preset);
+    for (const diloco_preset_value *v = preset ? preset->values : NULL; v && v->name; v++)
+        if (strcmp(v->name, option) == 0) return v->value;
+    return dl_option_find(dl_config_table, option)->fallback;
+}
+
 bool dl_preset_is(const dl_config *config, const char *name)
 {
     return strcmp(config->preset, name) == 0;

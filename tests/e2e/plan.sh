@@ -118,6 +118,12 @@ sets=$(sed -n 's/^  \(--set preset=.*\)/\1/p' out)
 [ -n "$sets" ] || fail "no options to paste"
 # shellcheck disable=SC2086
 expect 0 diloco train tiny.toml $sets --print-config
+codecs=$(diloco options --markdown | sed -n '/`server.diloco.codec`/s/.*one of \([a-z0-9, ]*\).*/\1/p' | tr -d ,)
+[ "$(echo "$codecs" | wc -w)" -ge 10 ] || fail "the options page has the codecs $codecs"
+for codec in $codecs; do
+    expect 0 diloco plan tiny.toml --gbit 1 --step-seconds 0.01 --set "server.diloco.codec=$codec"
+    grep -q "^CONFIG .* $codec " out || fail "no row for codec $codec"
+done
 expect_error 2 '--params and --layers go without one' diloco plan tiny.toml --params 1 --gbit 1
 grep -v train_path tiny.toml >dataless.toml
 expect_error 2 'measuring a step needs data.train_path' diloco plan dataless.toml --gbit 1

@@ -42,6 +42,8 @@ expect 0 diloco log runs/tiny
 [ "$(wc -l <out)" = 6 ] || fail "log has not 6 lines"
 expect 0 diloco log runs/tiny --from 4 --json
 [ "$(wc -l <out)" = 2 ] && [ "$(json kind <out)" = commit ] || fail "log --from --json"
+expect 0 diloco log runs/tiny --from 6
+grep -q 'the log has 6 entries, counted from 0: none from 6' err || fail "log says nothing of its end"
 expect 0 diloco log runs/tiny --moved 5
 grep -q '^model.embed_tokens.weight .* norm [0-9]' out || fail "log --moved"
 expect 0 diloco log runs/tiny --moved 5 --json

@@ -82,6 +82,11 @@ expect 0 diloco train printed.toml --print-config
 sed 's/ *#.*//' printed.toml >a
 sed 's/ *#.*//' out >b
 cmp -s a b || fail "what --print-config says does not read back"
+for preset in async fedavg swarm; do # whose defaults, written, would ask for another
+    expect 0 diloco train --preset $preset --print-config
+    cp out printed.toml
+    expect 0 diloco train printed.toml --print-config
+done
 expect 0 diloco train tiny.toml --print-config --json
 [ "$(tr '{' '\n' <out | grep -c origin)" -gt 60 ] || fail "--print-config --json"
 

@@ -196,6 +196,18 @@ static bool is_listed(const condition *c, const dl_config *config)
     return strstr(c->list, text) != NULL;
 }
 
+/* Is it what the preset says, or, if that says nothing, the default? */
+static bool is_there_anyhow(const dl_option *row, const dl_config *config)
+{
+    const char *there = row->fallback;
+    const diloco_preset *preset;
+    for (size_t i = 0; (preset = diloco_preset_at(i)); i++)
+        for (const diloco_preset_value *v = preset->values; v->name; v++)
+            if (!strcmp(preset->name, config->preset) && !strcmp(v->name, row->name))
+                there = v->value;
+    return dl_option_reads(row, config, there);
+}
+
 static bool was_set(const dl_option *row, const value *const *given, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -206,7 +218,8 @@ static bool was_set(const dl_option *row, const value *const *given, size_t n)
 
 static bool holds(const condition *c, const dl_config *config, const value *const *given, size_t n)
 {
-    if (c->is == WAS_SET) return was_set(c->what.row, given, n);
+    if (c->is == WAS_SET)
+        return was_set(c->what.row, given, n) && !is_there_anyhow(c->what.row, config);
     if (c->is == ONE_OF) return is_listed(c, config);
     if (c->is == NONE_OF) return !is_listed(c, config);
     const double left = number_of(&c->what, config);
