@@ -1,6 +1,7 @@
 #!/bin/sh
 # soak.sh BUILD: what takes longer than the tests may. A build without network stores and one without
-# C++, the whole matrix, a covering set of it trained, members 100 ms apart, every parser fuzzed for
+# C++, the whole matrix, a covering set of it trained, members 100 ms apart, the tests under
+# SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), every parser fuzzed for
 # FUZZ_SECONDS (300), then cluster simulations with ever new seeds, until it is interrupted or
 # SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
 set -eu
@@ -22,6 +23,13 @@ sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
 step "models of 6 * 10^8 and 10^9 parameters"
 for n in 600000000 1000000000; do
     sh tests/large.sh "$build/tests/large" $n || [ $? = 77 ]
+done
+for seed in $(seq "${SHAKE_SEEDS:-3}"); do # what waits for something, of this project's programs
+    for mode in pauses threads; do
+        step "the tests, shaken: $mode, seed $seed"
+        SHAKE_SEED=$seed SHAKE_MODE=$mode LD_PRELOAD=$build/tests/shake.so scripts/test.sh "$build" -LE servers \
+            -E '^(tensor|codec|combine|outer|nn|model)_|^(cluster|mutant|neon|include)_|^(docs|rows|contract|abi|c_only|install|matrix|matrix_cells)$'
+    done
 done
 step "clang-tidy, to the end of its analyzer"
 scripts/sanitize.sh

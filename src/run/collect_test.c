@@ -128,16 +128,18 @@ TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever)
     beat(s, "r8.0000", "{\"entry\":0}"); /* a former life: fenced, protects nothing */
     beat(s, "r8.0001", "{\"entry\":9}");
     beat(s, "r9.0000", "{\"beat\":1,\"entry\":1}");
+    s->collector.now = DL_SECOND;
     snapshot_at(s, 2);
     snapshot_at(s, 4);
     CHECK_STR("1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
-    usleep(600000);
+    s->collector.now += DL_SECOND * 6 / 10;
     beat(s, "r9.0000", "{\"beat\":2,\"entry\":1}");
     snapshot_at(s, 5);
-    usleep(600000); /* longer than patience since it was first seen, not since it changed */
+    s->collector.now +=
+        DL_SECOND * 6 / 10; /* longer than patience since it was first seen, not since it changed */
     snapshot_at(s, 6);
     CHECK_STR("1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
-    usleep(1100000);
+    s->collector.now += DL_SECOND * 4 / 10;
     snapshot_at(s, 7);
     CHECK_STR("6 7 8 9 ", left(s, "c/"));
     scene_end(s);

@@ -111,12 +111,15 @@ static void vanish_for_good(toy *t, diloco_run *run, const char *line)
     v->done |= contributes(line, 1);
 }
 
+/* Of a store that stays away. What is asked of one that is there has that time, too. */
+static const char *const soon_given_up = "2";
+
 TEST(a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back)
 {
     vanishing v = {.store = scratch_path("gone"), .away = scratch_path("gone-away")};
     toy t = toy_of("r0", v.store);
     toy_set(&t, "run.state_dir", scratch_path("gone.state"));
-    toy_set(&t, "run.store_timeout", "0.2");
+    toy_set(&t, "run.store_timeout", soon_given_up);
     t.heard = vanish_for_good;
     t.user = &v;
     toy_live(&t);
@@ -156,7 +159,7 @@ TEST(a_join_that_fails_takes_nothing_and_can_be_tried_again)
     const char *store = scratch_path("again"), *away = scratch_path("again-away");
     toy t = toy_of("r0", store);
     toy_set(&t, "run.state_dir", scratch_path("again.state"));
-    toy_set(&t, "run.store_timeout", "0.1");
+    toy_set(&t, "run.store_timeout", soon_given_up);
     CHECK_OK(toy_open(&t));
     CHECK_OK(diloco_run_create(t.run));
     CHECK_INT(0, rename(store, away));
