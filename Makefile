@@ -28,8 +28,8 @@ bench: all ## what is measured, against what: bench/*.md
 claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts [FLAGS=--overnight]
 	@python3 bench/claims/claims.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/claims $(FLAGS)
 
-attacks: all ## what members that lie can do: make attacks DATA=folder-of-texts [FLAGS=--hours=8]
-	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) --out build/attacks $(FLAGS)
+attacks: all ## what members that lie can do: make attacks DATA=folder-of-texts MNIST=folder [FLAGS=--hours=1]
+	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) $(if $(MNIST),--mnist $(MNIST)) --out build/attacks $(FLAGS)
 
 fuzz: packages-build packages-check ## ten minutes for every parser of outside bytes
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}

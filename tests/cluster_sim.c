@@ -94,7 +94,8 @@ static void choose_checks(sim *s)
     if (s->seed % 4 == 0 && s->schedule.delay == 0) set(&s->config, "check.probe", "2");
 }
 
-/* Where each combines a slice, in two of three seeds by a rule that measures whole members. */
+/* Where each combines a slice, in two of three seeds by a rule that measures whole members; in half
+ * of these three combine each. */
 static void choose_rule(sim *s)
 {
     static const char *const rules[] = {"krum", "geometric_median", "centered_clip",
@@ -103,6 +104,7 @@ static void choose_rule(sim *s)
     set(&s->config, "server.diloco.combiner",
         rules[dl_rng_below(&s->rng, sizeof rules / sizeof *rules)]);
     set(&s->config, "server.diloco.robust_fallback", "mean");
+    set(&s->config, "server.diloco.slice_owners", s->seed % 4 < 2 ? "1" : "3");
 }
 
 /* Fragments, schedule and overlap; every other seed is vanilla. */

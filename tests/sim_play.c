@@ -241,7 +241,7 @@ static void lose_combined(const replica *r)
     const dl_entry *e = r->ask.draft;
     if (combined->slices)
         dl_key_combined_slice(key, e->entry, 0,
-                              &e->members[dl_slice_owner(0, e->entry, e->n_members)].life,
+                              &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].life,
                               &combined->life);
     if (dl_store_delete(r->sim->store, key, DL_NEVER)) DIE(r->sim, "%s", diloco_error_text());
 }

@@ -2,11 +2,13 @@
 """attacks.py: what each combiner makes of members that lie, on real training.
 
     bench/attacks/attacks.py build/release/diloco build/release/tests/hostile.so --data FOLDER
+                             --mnist FOLDER
 
-Eight replicas train a small GPT; f of them are real replicas whose contributions are rewritten on
-their way into the store (tests/attack/hostile.c). A defence holds against an attack when the shared
-model ends within 3 % of the loss that the same combiner reaches with eight honest members. Results
-are kept in --out and never trained again; docs/robustness.md is written from what there is.
+Eight replicas train a small model; f of them are real replicas whose contributions are rewritten on
+their way into the store (tests/attack/hostile.c), or which have other data. A defence holds against
+an attack when the shared model ends within 3 % of what the same combiner reaches with eight honest
+members. Results are kept in --out and never trained again; docs/robustness.md is written from what
+there is.
 """
 import argparse
 import json
@@ -16,51 +18,21 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(HERE.parent / "claims"))
+import data  # noqa: E402
+import page  # noqa: E402
 from claims import find_data, own_texts  # noqa: E402
-from figure import draw  # noqa: E402
+from defences import (BAND, DEFENCES, GPT, LENET, MEAN, N, OWNER, SEEDS, STRANGERS, Trial, cells,
+                      honest)  # noqa: E402
 
-N, BAND = 8, 3.0  # members; per cent
-NAMES = {
-    "scale": "1000 g", "sign_flip": "−g", "ipm": "−2 times the honest mean",
-    "alie": '"a little is enough": the honest mean less 1.5 standard deviations of each element',
-    "gaussian": "noise as long as 10 g", "nan": "a NaN", "inf": "an infinity", "zero": "nothing",
-    "mimic": "what one honest member sends",
-    "copy": "what another honest member sends, each", "stale": "what it sent the entry before",
-}
-Interval = namedtuple("Interval", "mean low high")
-Defence = namedtuple("Defence", "name settings fewest")  # fewest(f): members that it needs
-
-
-def combiner(name, fewest, **more):
-    return Defence(name, lambda f: {"server.diloco.combiner": name, "server.diloco.byzantine": f,
-                                    **{k: v(f) for k, v in more.items()}}, fewest)
-
-
-CHECKS = {"check.norm": "5", "check.cosine": "0", "check.copy": "0.999", "check.ban_after": "3"}
-# For strangers, of whom nobody knows how many lie: what is coarse is rejected and banned, of the rest
-# a quarter is cut off at either end. The cosine is below 0, since honest ones may be orthogonal.
-OPEN = {"server.diloco.combiner": "trimmed_mean", "server.diloco.trim": "0.25",
-        "server.diloco.robust_fallback": "mean", "check.norm": "5", "check.cosine": "-0.05",
-        "check.copy": "0.999", "check.ban_after": "3"}
-DEFENCES = [
-    Defence("mean", lambda f: {"server.diloco.combiner": "mean"}, lambda f: 1),
-    Defence("mean, checks", lambda f: {"server.diloco.combiner": "mean", **CHECKS}, lambda f: 1),
-    combiner("clipped_mean", lambda f: 1),
-    combiner("median", lambda f: 2 * f + 1),
-    Defence("trimmed_mean", lambda f: {"server.diloco.combiner": "trimmed_mean",
-                                       "server.diloco.trim": f / N or 1 / N}, lambda f: 2 * f + 1),
-    combiner("krum", lambda f: 2 * f + 3),
-    combiner("multi_krum", lambda f: 2 * f + 3),
-    combiner("bulyan", lambda f: 4 * f + 3),
-    combiner("geometric_median", lambda f: 2 * f + 1),
-    combiner("centered_clip", lambda f: 2 * f + 1),
-]
+GRID = [(lr, mu) for lr in (0.3, 0.5, 0.7, 1.0) for mu in (0.0, 0.3, 0.6)]
+WAIT_S = 120  # for replicas that begin
 
 
 class Failed(Exception):
@@ -68,166 +40,219 @@ class Failed(Exception):
 
 
 class Bench:
-    def __init__(self, options, data):
-        self.o, self.data = options, data
+    def __init__(self, options):
+        self.o = options
+        self.paths = {}  # task: (of honest members, of those of label_flip), as settings
+        self.stop = threading.Event()
 
-    def folder(self, defence, attack, f):
-        return self.o.out / defence.name.replace(", ", "+") / f"{attack}-{f}"
+    def take_texts(self, train, test):
+        flipped = data.flip_texts(train, self.o.out / "texts_flipped")
+        self.paths[GPT] = [{"data.train_path": paths, "data.test_path": test}
+                           for paths in (train, flipped)]
 
-    def known(self, defence, attack, f):
-        """Relative loss in per cent of a trial that is there; None: it is not."""
-        honest, result = (self.read(self.folder(defence, *what))
-                          for what in (("honest", f), (attack, f)))
-        if honest is None or result is None:
-            return None
-        return (result / honest - 1) * 100
+    def take_images(self, folder):
+        self.paths[LENET] = [{"data.train_path": path}
+                             for path in data.take_images(folder, self.o.out)]
 
-    @staticmethod
-    def read(folder):
+    def folder(self, t):
+        """(gpt/nnm+krum/alie-2, say; other seeds and numbers of owners are told behind.)"""
+        name = f"{t.attack}-{t.f}" + (f"-seed{t.seed}" if t.seed != SEEDS[0] else "")
+        name += f"-owners{t.owners}" if t.owners else ""
+        return self.o.out / t.task.name / t.defence.name.replace(", ", "+") / name
+
+    def result(self, t):
+        """Loss, or accuracy of images; a run that diverged has an infinite loss, or no accuracy."""
         try:
-            loss = json.loads((folder / "result.json").read_text())["loss"]
+            found = json.loads((self.folder(t) / "result.json").read_text())
         except FileNotFoundError:
             return None
-        return math.inf if loss is None else loss
+        if t.task is LENET:
+            return found["accuracy"] or 0.0
+        return math.inf if found["loss"] is None else found["loss"]
 
-    def train(self, defence, attack, f):
-        folder = self.folder(defence, attack, f)
-        if self.read(folder) is not None:
+    def results(self, t):
+        """Of all seeds that are there."""
+        there = (self.result(t._replace(seed=seed)) for seed in SEEDS)
+        return [r for r in there if r is not None]
+
+    def known(self, t):
+        """What a trial lost, in per cent, seed by seed."""
+        lost = []
+        for seed in SEEDS:
+            ours = t._replace(seed=seed)
+            best, result = self.result(honest(ours)), self.result(ours)
+            if best is not None and result is not None:
+                lost.append((result / best - 1) * (-100 if t.task is LENET else 100))
+        return lost
+
+    # ---- training
+
+    def command(self, verb, t, *more, **settings):
+        words = [self.o.program, verb, *more, "--quiet", "--json", "--store", self.folder(t) / "run"]
+        for key, value in settings.items():
+            words += ["--set", f"{key}={value}"]
+        return [str(w) for w in words]
+
+    def start(self, command, env=None):
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env={**os.environ, **(env or {})})
+
+    def settings(self, t):
+        owners = {"server.diloco.exchange": "sharded",
+                  "server.diloco.slice_owners": t.owners} if t.owners else {}
+        return {**self.paths[t.task][0], "run.threads": 1, "run.seed": t.seed,
+                **t.defence.settings(max(t.f, 1)), **owners, **self.o.settings}
+
+    def run(self, t):
+        """Those who lie in what they send are in one crew with the others."""
+        env = {}
+        if t.attack != "honest":
+            env = {"LD_PRELOAD": str(self.o.hostile), "ATTACK": t.attack, "HONEST": str(N - t.f),
+                   "ATTACKERS": ",".join(f"r{i}" for i in range(N - t.f, N))}
+        one = self.start(self.command("train", t, HERE / t.task.config, **self.settings(t)), env)
+        return one.communicate(), one.returncode
+
+    def run_on_wrong_data(self, t):
+        """Those who have other data are a machine of their own, which joins: r6 and r7, say."""
+        run = self.folder(t) / "run"
+        first = self.start(self.command("train", t, HERE / t.task.config, **self.settings(t),
+                                        **{"run.local_replicas": N - t.f}))
+        end = time.monotonic() + WAIT_S
+        while len(list((run / "gen").glob("r*"))) < N - t.f:
+            if first.poll() is not None or time.monotonic() > end:
+                first.kill()
+                raise Failed(f"{run}: {first.communicate()[1].strip().splitlines()[-1:]}")
+            time.sleep(0.02)
+        join = self.command("join", t, run, "--replicas", t.f,
+                            **{**self.paths[t.task][1], "run.threads": 1,
+                               "run.state_dir": f"{run}.others"})
+        join.remove("--store"), join.remove(str(run))  # given once, as the place to join
+        second = self.start(join)
+        said = first.communicate()
+        wrong = second.communicate()[1]
+        if second.returncode not in (0, 130) and not self.diverged(wrong):
+            raise Failed(f"{run}: {wrong.strip().splitlines()[-1:]}")
+        return said, first.returncode
+
+    @staticmethod
+    def diverged(text):
+        return "not finite" in text or "moved by" in text
+
+    def train(self, t):
+        folder = self.folder(t)
+        if self.result(t) is not None or self.stop.is_set():
             return
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        settings = {"data.train_path": self.data[0], "data.test_path": self.data[1],
-                    "run.threads": 1, **defence.settings(max(f, 1)), **self.o.settings}
-        command = [self.o.program, "train", HERE / "base.toml", "--quiet", "--json",
-                   "--store", folder / "run"]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={value}"]
-        env = dict(os.environ)
-        if attack != "honest":
-            env |= {"LD_PRELOAD": str(self.o.hostile), "ATTACK": attack, "HONEST": str(N - f),
-                    "ATTACKERS": ",".join(f"r{i}" for i in range(N - f, N))}
-        done = subprocess.run([str(w) for w in command], capture_output=True, text=True, env=env,
-                              timeout=900, check=False)
-        if done.returncode == 130:
-            raise KeyboardInterrupt
-        self.keep(folder, done)
-        shutil.rmtree(folder / "run", ignore_errors=True)
-        shutil.rmtree(f"{folder / 'run'}.local", ignore_errors=True)
+        said, code = (self.run_on_wrong_data if t.attack == "label_flip" else self.run)(t)
+        if code == 130:
+            self.stop.set()
+            return
+        if code and not self.diverged(said[1]):
+            raise Failed(f"{folder}: {said[1].strip().splitlines()[-1:]}")
+        self.keep(t, said[0] if not code else "")
+        for rest in folder.glob("run*"):
+            shutil.rmtree(rest)
 
-    def keep(self, folder, done):
+    def keep(self, t, said):
         """A run that diverges says so and fails: that is a result."""
-        lines = done.stdout.strip().splitlines()
-        try:
-            loss = json.loads(lines[-1])["validation_loss"] if lines else None
-        except (json.JSONDecodeError, KeyError):
-            loss = None
-        if done.returncode and "not finite" not in done.stderr and "moved by" not in done.stderr:
-            raise Failed(f"{folder}: {done.stderr.strip().splitlines()[-1:]}")
+        told = json.loads(said.strip().splitlines()[-1]) if said else {}
+        if said and told.get("validation_loss") is None:  # another machine's turn to evaluate
+            told = self.evaluate(t)
+        loss, accuracy = (told.get(k) for k in ("validation_loss", "accuracy"))
         if loss is not None and not math.isfinite(loss):
-            loss = None
-        result = {"loss": loss, "rejected": self.rejected(folder / "run")}
-        (folder / "result.json").write_text(json.dumps(result) + "\n")
+            loss = accuracy = None
+        result = {"loss": loss, "accuracy": accuracy, "rejected": self.rejected(t)}
+        (self.folder(t) / "result.json").write_text(json.dumps(result) + "\n")
 
-    def rejected(self, run):
+    def evaluate(self, t):
+        run = self.folder(t) / "run"
+        sets = [w for k, v in self.paths[t.task][0].items() for w in ("--set", f"{k}={v}")]
+        done = subprocess.run([str(w) for w in (self.o.program, "eval", run, *sets, "--json")],
+                              capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout)
+        return {"validation_loss": told["loss"], "accuracy": told["accuracy"]}
+
+    def rejected(self, t):
         """Contributions that the log does not use, by the reason that it gives."""
-        done = subprocess.run([self.o.program, "status", run, "--json"], capture_output=True,
-                              text=True, check=True)
+        done = subprocess.run([str(self.o.program), "status", str(self.folder(t) / "run"), "--json"],
+                              capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["rejected"]
 
 
-def cells(names=tuple(NAMES)):
-    """All trials, the telling ones first: what is left out is beyond the bound of its defence."""
-    for f in (2, 1, 3):
-        for attack in names:
-            for defence in DEFENCES:
-                if N >= defence.fewest(f):
-                    yield defence, attack, f
+# ---- all of it
+
+def train_all(bench, wanted, end):
+    """Those that are not there, so many at a time; tells how far it is. True: all are there."""
+    todo = [t for t in dict.fromkeys(x for t in wanted for x in (honest(t), t))
+            if bench.result(t) is None]
+    began = time.monotonic()
+
+    def one(t):
+        if time.monotonic() > end:
+            bench.stop.set()
+        bench.train(t)
+
+    with ThreadPoolExecutor(bench.o.jobs) as pool:
+        futures = [pool.submit(one, t) for t in todo]
+        try:
+            for i, future in enumerate(as_completed(futures), 1):
+                future.result()
+                if bench.stop.is_set():
+                    break
+                left = (time.monotonic() - began) / i * (len(todo) - i)
+                print(f"{i} of {len(todo)} trials, {left / 60:.0f} min left", file=sys.stderr,
+                      end="\n" if i == len(todo) or not sys.stderr.isatty() else "\r", flush=True)
+        except BaseException:
+            bench.stop.set()
+            raise
+    return not bench.stop.is_set()
 
 
-def text_of(value):
-    if value is None:
-        return "not yet run"
-    if math.isinf(value):
-        return "**diverged**"
-    return f"{value:+.1f}" if value <= BAND else f"**{value:+.1f}**"
+def near_the_border(bench, t):
+    lost = bench.known(t)
+    return lost and BAND / 2 <= lost[0] <= BAND * 2
 
 
-def worst(bench, defence, f):
-    values = [bench.known(defence, attack, f) for attack in NAMES]
-    there = [(v, a) for v, a in zip(values, NAMES) if v is not None]
-    return max(there) if there else None
-
-
-def open_block():
-    """OPEN as a part of a configuration file."""
-    lines, section = [], None
-    for key, value in OPEN.items():
-        *path, name = key.split(".")
-        if path != section:
-            lines += [*([""] if lines else []), f"[{'.'.join(path)}]"]
-            section = path
-        lines.append(f'{name} = {value if value[0] in "-0123456789" else json.dumps(value)}')
-    return ["## A run open to strangers", "",
-            "With `run.roster = \"open\"` ([security.md](security.md)) this is what a run should have, "
-            "and what `make test` tries. With fewer than four that are used, the trimmed mean gives way "
-            "to the mean, which is recorded; honest members of like data are not rejected by it. Where "
-            "each has data of its own kind, look at `peer_grad_similarity` first, and lower the cosine.",
-            "", "```toml", *lines, "```", ""]
-
-
-def write_page(bench, page):
-    text = ["# What members that lie can do", "",
-            "Written by `make attacks` ([bench/attacks](../bench/attacks)) from what it has trained, "
-            "not by hand. Eight replicas train a byte-level GPT; the last f of them are real replicas "
-            "whose contributions are rewritten before they get their names (`tests/attack/hostile.c`). "
-            "A cell is how far the shared model's validation loss ends above that of the same combiner "
-            f"with eight honest members, in per cent; more than {BAND:g} is bold: the attack has "
-            "won. One seed a cell. A cell below 0 is no merit of a defence: the attack has shortened an "
-            "outer step that is too long for so short a run.", "",
-            "\"mean, checks\" is the plain mean with " +
-            ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ".", "",
-            *open_block(), "## Attacks", "", "| attack | what is sent |", "|---|---|"]
-    text += [f"| {name} | {what} |" for name, what in NAMES.items()]
-    for f in (1, 2, 3):
-        row = [d for d in DEFENCES if N >= d.fewest(f)]
-        text += ["", f"## {f} of {N}", "", "| attack | " + " | ".join(d.name for d in row) + " |",
-                 "|---|" + "---|" * len(row)]
-        text += [f"| {attack} | " + " | ".join(text_of(bench.known(d, attack, f)) for d in row) + " |"
-                 for attack in NAMES]
-        beyond = [d.name for d in DEFENCES if N < d.fewest(f)]
-        if beyond:
-            text += ["", "Beyond their bound, and not run: " + ", ".join(beyond) + "."]
-        found = [(d, worst(bench, d, f)) for d in row]
-        lines = [(f"{d.name}: {w[1]}", "holds" if w[0] <= BAND else "does not hold",
-                  Interval(min(w[0], 100.0), min(w[0], 100.0), min(w[0], 100.0)), BAND)
-                 for d, w in found if w]
-        if lines:
-            folder = page.with_suffix("")
-            folder.mkdir(exist_ok=True)
-            (folder / f"{f}.svg").write_text(
-                draw(f"{f} of {N}: the worst attack that was run, at most 100 %", lines))
-            text += ["", f"![the worst attacks]({folder.name}/{f}.svg)"]
-    page.write_text("\n".join(text) + "\n", encoding="utf-8")
+def try_outer(bench):
+    """The honest mean with other outer settings: the table of README.md."""
+    for task in (t for t in (GPT, LENET) if t in bench.paths):
+        print(f"\n| outer learning rate | momentum | {task.unit} |\n|---|---|---|")
+        tried = [Trial(task, MEAN._replace(
+            name=f"mean, lr {lr} mu {mu}",
+            settings=lambda f, lr=lr, mu=mu: {"server.diloco.outer_learning_rate": lr,
+                                              "server.diloco.outer_momentum": mu}),
+            "honest", 1, SEEDS[0], 0) for lr, mu in GRID]
+        if not train_all(bench, tried, math.inf):
+            return 130
+        for (lr, mu), t in zip(GRID, tried):
+            print(f"| {lr} | {mu} | {bench.result(t):.3f} |")
+    return 0
 
 
 def quick(bench):
-    """The mean, that does not hold, one that does, and what docs/robustness.md says for strangers."""
-    wrong = "\n".join(open_block()) not in (ROOT / "docs/robustness.md").read_text(encoding="utf-8")
+    """The mean, that does not hold, one that does, what docs/robustness.md says for strangers, and
+    a slice's owner that lies, alone and with another."""
+    wrong = "\n".join(page.open_block()) not in bench.o.page.read_text(encoding="utf-8")
     if wrong:
         print("WRONG: docs/robustness.md has another block for strangers than OPEN")
-    by_name = {d.name: d for d in [*DEFENCES, Defence("open", lambda f: OPEN, lambda f: 1)]}
-    for name, attack, f, holds in (("median", "scale", 2, True), ("mean", "scale", 2, False),
-                                   ("open", "scale", 2, True), ("open", "sign_flip", 2, True)):
-        for what in ("honest", attack):
-            bench.train(by_name[name], what, f)
-        value = bench.known(by_name[name], attack, f)
-        good = (value <= 2 * BAND) == holds
+    median = next(d for d in DEFENCES if d.name == "median")
+    for defence, attack, f, owners, holds in (
+            (median, "scale", 2, 0, True), (MEAN, "scale", 2, 0, False),
+            (STRANGERS, "scale", 2, 0, True), (STRANGERS, "sign_flip", 2, 0, True),
+            (median, OWNER, 1, 2, True)):
+        t = Trial(GPT, defence, attack, f, SEEDS[0], owners)
+        for what in (honest(t), t):
+            bench.train(what)
+        value, = bench.known(t)
+        good = (value <= 2 * BAND) == holds and (not owners or value == 0)
         wrong += not good
-        spared = json.loads((bench.folder(by_name[name], "honest", f) / "result.json").read_text())
+        spared = json.loads((bench.folder(honest(t)) / "result.json").read_text())
         if spared["rejected"]:
-            print(f"WRONG: {name} rejects honest members: {spared['rejected']}")
+            print(f"WRONG: {defence.name} rejects honest members: {spared['rejected']}")
             wrong += 1
-        print(f"{'ok' if good else 'WRONG'}: {name}, {f} of {N} {attack}: {text_of(value)} %")
+        print(f"{'ok' if good else 'WRONG'}: {defence.name}, {f} of {N} {attack}: "
+              f"{page.text_of([value])} %")
     return wrong
 
 
@@ -236,11 +261,14 @@ def options():
     p.add_argument("program", type=lambda s: pathlib.Path(s).resolve())
     p.add_argument("hostile", type=lambda s: pathlib.Path(s).resolve())
     p.add_argument("--data", type=pathlib.Path, help="folder of texts, one of them val.txt")
+    p.add_argument("--mnist", type=pathlib.Path, help="folder of MNIST's four files")
     p.add_argument("--out", type=lambda s: pathlib.Path(s).resolve(),
                    default=pathlib.Path("build/attacks").resolve())
     p.add_argument("--page", type=pathlib.Path, default=ROOT / "docs/robustness.md")
-    p.add_argument("--hours", type=float, default=2, help="stop after so many (0: never)")
-    p.add_argument("--quick", action="store_true", help="three on a smaller model, for the tests")
+    p.add_argument("--hours", type=float, default=0, help="stop after so many (0: when all is done)")
+    p.add_argument("--jobs", type=int, default=2, help="trials at a time")
+    p.add_argument("--outer", action="store_true", help="the honest mean with other outer settings")
+    p.add_argument("--quick", action="store_true", help="a few on a smaller model, for the tests")
     o = p.parse_args()
     o.settings = {}
     if o.quick:
@@ -251,31 +279,36 @@ def options():
                       "parameters.model.channels": 32, "parameters.model.ffn": 64,
                       "parameters.model.context": 32}
         o.data = own_texts(o.out / "texts")
+    if not o.data:
+        sys.exit("attacks.py: --data FOLDER: texts (*.txt), one of them val.txt; or --quick")
     return o
 
 
 def main():
     o = options()
-    if not o.data:
-        sys.exit("attacks.py: --data FOLDER: texts (*.txt), one of them val.txt; or --quick")
-    bench = Bench(o, find_data(o.data.resolve(), o.out))
+    bench = Bench(o)
+    bench.take_texts(*find_data(o.data.resolve(), o.out))
+    if o.mnist:
+        bench.take_images(o.mnist.resolve())
     if o.quick:
         return quick(bench)
-    end, stopped = time.monotonic() + 3600 * (o.hours or math.inf), False
+    if o.outer:
+        return try_outer(bench)
+    wanted = [t for t in cells() if t.task in bench.paths]
+    end = time.monotonic() + 3600 * (o.hours or math.inf)
     try:
-        for defence, attack, f in cells():
-            for what in ("honest", attack):
-                if time.monotonic() > end:
-                    raise KeyboardInterrupt
-                bench.train(defence, what, f)
+        done = train_all(bench, wanted, end)
+        again = [t._replace(seed=seed) for t in wanted if near_the_border(bench, t)
+                 for seed in SEEDS[1:]]
+        done = done and train_all(bench, again, end)
     except KeyboardInterrupt:
-        stopped = True
+        done = False
     except Failed as why:
         sys.exit(f"attacks.py: {why}")
-    write_page(bench, o.page)
-    left = sum(bench.known(*cell) is None for cell in cells())
+    page.write(bench, o.page)
+    left = sum(not bench.known(t) for t in cells())
     print(f"{o.page}: {left} of {sum(1 for _ in cells())} not yet run")
-    return 130 if stopped else 0
+    return 0 if done else 130
 
 
 if __name__ == "__main__":

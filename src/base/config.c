@@ -232,6 +232,8 @@ static const dl_option rows[] = {
  "make contributions smaller on the wire, without loss"},
 {"server.diloco.exchange", "exchange", NAME, AT(exchange), "auto", 0, 0, "", "auto|allgather|leader|sharded", AGREE,
  "who reads contributions: every replica, one that combines for all, or each a slice; auto: fewer bytes"},
+{"server.diloco.slice_owners", "slice_owners", INT, AT(slice_owners), "0", 0, 65536, "members", NULL, AGREE,
+ "sharded: so many combine each slice, and where they differ everybody reads all; 0: byzantine + 1 under a robust combiner, else 1"},
 {"server.diloco.error_feedback", NULL, REAL, AT(error_feedback), "0", 0, 1, "", NULL, AGREE,
  "how much of what a lossy codec left out is added to the next contribution; 0.95 in 2508.15706"},
 

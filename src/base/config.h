@@ -70,7 +70,7 @@ typedef struct diloco_config {
     double trim, clip_radius;
     double check_norm, check_element, check_cosine, check_copy, check_probe;
     int64_t ban_after, ban_entries;
-    int64_t byzantine, bucket_size;
+    int64_t byzantine, bucket_size, slice_owners;
     dl_config_name pre_aggregation, robust_fallback, rescale;
 
     /* [trainer] the inner loop */

@@ -29,8 +29,9 @@ typedef struct dl_capture {
 typedef struct dl_gathered {
     uint64_t entry;
     dl_life planner;
-    bool have[DL_SLICES_MAX];
+    bool have[DL_SLICES_MAX], agreed[DL_SLICES_MAX]; /* agreed: all of its owners */
     dl_hash digest[DL_SLICES_MAX];
+    bool disputed; /* owners differ: the plan comes to nothing */
 } dl_gathered;
 
 enum { DL_SERVED_MAX = 16 };
@@ -95,6 +96,7 @@ struct dl_exec {
     bool combined_here;           /* … and facts.outer tells of its members */
     dl_hash table[DL_SLICES_MAX]; /* of the own contribution that was made last */
     uint64_t *slices;             /* [n_fragments]; NULL: nothing is cut */
+    size_t n_owners;              /* of each slice */
     dl_gathered gathered;
     dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
     size_t n_served;

@@ -49,30 +49,28 @@ diloco_status dl_measures_prepare(dl_exec *x)
 diloco_status dl_measures_put(dl_service *v)
 {
     dl_exec *x = v->x;
-    dl_key key;
     DL_TRY(dl_service_read(v));
     const dl_outer_step_args args = dl_service_args(v);
     const size_t len = dl_outer_n_measures(&args, x->scratch, v->slice) * sizeof *x->measures;
     DL_TRY(dl_outer_measure(x->measures, &x->state.now[v->plan->fragment], &args, x->scratch,
                             x->a.pool));
-    const dl_hash digest = dl_digest_bytes(x->measures, len);
-    const dl_span spans[] = {{x->measures, len}, {digest.bytes, sizeof digest.bytes}};
-    dl_key_measured_slice(key, v->plan->entry, v->slice, v->owner, v->planner);
-    return dl_store_create(x->a.store, key, spans, 2, NULL, v->until);
+    dl_span spans[2] = {{x->measures, len}};
+    return dl_service_put(v, dl_key_measured_slice, spans, 1, dl_digest_bytes(x->measures, len));
 }
 
 typedef struct gathering {
     const dl_service *v;
+    bool differ[DL_SLICES_MAX]; /* its owners */
     size_t place[DL_SLICES_MAX + 1];
 } gathering;
 
 static diloco_status gather(void *context, dl_store *store, size_t i)
 {
-    const gathering *g = context;
+    gathering *g = context;
     const dl_service *v = g->v;
     double *numbers = v->x->measures + g->place[i];
     const size_t n = g->place[i + 1] - g->place[i];
-    const size_t owner = dl_slice_owner(i, v->plan->entry, v->plan->n_members);
+    const size_t owner = dl_slice_owner(i, 0, v->plan->entry, v->plan->n_members);
     const dl_slice_part part = {(unsigned char *)numbers, n * sizeof *numbers};
     const char *reason;
     dl_hash got;
@@ -81,7 +79,8 @@ static diloco_status gather(void *context, dl_store *store, size_t i)
     DL_TRY(dl_slice_read(&part, 1, NULL, &got, &reason, store, key, v->until));
     for (size_t k = 0; k < n; k++)
         if (!isfinite(numbers[k])) return dl_fail(DILOCO_EPROTO, "%s: number %zu", key, k);
-    return DILOCO_OK;
+    return dl_witnesses_agree(&g->differ[i], v->x, v->plan, v->planner, i, dl_key_measured_slice,
+                              got, store, v->until);
 }
 
 diloco_status dl_measures_gather(bool *there, dl_service *v)
@@ -91,5 +90,7 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
         g.place[i] = place_of(v->x, v->plan->fragment, v->plan->n_members, i);
     const diloco_status status = dl_fetchers_run(v->x, v->s.n, gather, &g);
     *there = !status;
+    for (size_t i = 0; status == DILOCO_EPROTO && i < v->s.n; i++)
+        if (g.differ[i]) return dl_exec_dispute(v->x, v->plan->entry, v->planner);
     return status == DILOCO_ENOENT || status == DILOCO_EPROTO ? DILOCO_OK : status;
 }

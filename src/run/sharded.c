@@ -10,7 +10,8 @@
  * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
  * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
  * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
- * nothing comes, reads all of the contributions and judges them itself. */
+ * nothing comes, reads all of the contributions and judges them itself. It does so too where a
+ * slice has several owners and they differ: one of them lies. */
 #include "run/service.h"
 
 #include "base/log.h"
@@ -33,6 +34,7 @@ diloco_status dl_exec_prepare_slices(dl_exec *x)
     if (!x->slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < n; f++)
         x->slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
+    DL_TRY(dl_way_owners(&x->n_owners, &x->a.run->config));
     return dl_measures_prepare(x);
 }
 
@@ -82,6 +84,65 @@ diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask, unsigned char *d
 {
     putting p = {x, ask, dl_exec_slicing(x, ask->fragment), discrete, until};
     return dl_fetchers_run(x, p.s.n, put_slice, &p);
+}
+
+/* ---- owners, and witnesses ------------------------------------------------------------------ */
+
+diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *spans, size_t n,
+                             dl_hash digest)
+{
+    dl_key key;
+    name(key, v->plan->entry, v->slice, v->owner, v->planner);
+    if (v->nth > 0) n = 0;
+    spans[n] = (dl_span){digest.bytes, sizeof digest.bytes};
+    return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
+}
+
+static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *first,
+                                    const dl_life *witness, const char *key, dl_store *store,
+                                    dl_time until)
+{
+    dl_buf said;
+    dl_buf_init(&said, sizeof got);
+    diloco_status status = dl_store_get(store, &said, key, until);
+    *differ = !status && (said.len != sizeof got || memcmp(said.data, got.bytes, sizeof got) != 0);
+    if (*differ)
+        status =
+            dl_fail(DILOCO_EPROTO, "%s and %s differ: %s", first->replica, witness->replica, key);
+    dl_buf_deinit(&said);
+    return status;
+}
+
+diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry *plan,
+                                 const dl_life *planner, size_t i, dl_owned_key name, dl_hash got,
+                                 dl_store *store, dl_time until)
+{
+    const dl_life *first = &plan->members[dl_slice_owner(i, 0, plan->entry, plan->n_members)].life;
+    for (size_t nth = 1; nth < dl_size_min(x->n_owners, plan->n_members); nth++) {
+        const size_t owner = dl_slice_owner(i, nth, plan->entry, plan->n_members);
+        dl_key key;
+        name(key, plan->entry, i, &plan->members[owner].life, planner);
+        DL_TRY(witness_agrees(differ, got, first, &plan->members[owner].life, key, store, until));
+    }
+    return DILOCO_OK;
+}
+
+static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *planner)
+{
+    if (g->entry == entry && dl_life_equal(&g->planner, planner)) return;
+    memset(g, 0, sizeof *g);
+    g->entry = entry;
+    g->planner = *planner;
+}
+
+diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (!dl_life_equal(planner, &x->a.self)) return DILOCO_EPROTO; /* is the planner's to see */
+    begin_gathering(&x->gathered, entry, planner);
+    x->gathered.disputed = true;
+    dl_log(DILOCO_LOG_WARN, "entry %llu: owners of a slice lie, everybody reads all members: %s",
+           (unsigned long long)entry, diloco_error_text());
+    return DILOCO_EPROTO;
 }
 
 /* ---- a slice for all ---------------------------------------------------------------------- */
@@ -178,14 +239,10 @@ static diloco_status put_combined_slice(const dl_service *v, const dl_combined *
 {
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS + 1];
-    dl_key key;
     const size_t n = dl_slice_combined(parts, &v->s, v->slice, combined->g, combined->integers);
-    dl_hash digest = dl_slice_digest(parts, n);
     for (size_t k = 0; k < n; k++)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
-    spans[n] = (dl_span){digest.bytes, sizeof digest.bytes};
-    dl_key_combined_slice(key, v->plan->entry, v->slice, v->owner, v->planner);
-    return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
+    return dl_service_put(v, dl_key_combined_slice, spans, n, dl_slice_digest(parts, n));
 }
 
 static diloco_status serve_slice(dl_service *v)
@@ -201,11 +258,13 @@ static diloco_status serve_slice(dl_service *v)
 /* What is to be done with each slice of the plan that is ours. */
 static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
 {
-    for (v->slice = 0; v->slice < v->s.n; v->slice++) {
-        const size_t owner = dl_slice_owner(v->slice, v->plan->entry, v->plan->n_members);
-        v->owner = &v->plan->members[owner].life; /* of a former life of ours, too */
-        if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
-    }
+    const size_t n_members = v->plan->n_members, n = dl_size_min(v->x->n_owners, n_members);
+    for (v->slice = 0; v->slice < v->s.n; v->slice++)
+        for (v->nth = 0; v->nth < n; v->nth++) {
+            const size_t owner = dl_slice_owner(v->slice, v->nth, v->plan->entry, n_members);
+            v->owner = &v->plan->members[owner].life; /* of a former life of ours, too */
+            if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
+        }
     return DILOCO_OK;
 }
 
@@ -357,15 +416,27 @@ typedef struct gathering {
     const dl_entry *entry;
     dl_slicing s;
     const char *reason[DL_SLICES_MAX];
+    bool differ[DL_SLICES_MAX]; /* its owners */
     dl_time until;
 } gathering;
 
-static diloco_status gather_slice(void *context, dl_store *store, size_t i)
+/* Who plans, before the entry names what they come to, asks whether all that combine a slice agree;
+ * afterwards that is settled. */
+static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
 {
-    gathering *g = context;
+    dl_exec *x = g->x;
+    if (g->entry->combined.bytes > 0 || x->gathered.agreed[i]) return DILOCO_OK;
+    DL_TRY(dl_witnesses_agree(&g->differ[i], x, g->entry, &g->entry->combined.life, i,
+                              dl_key_combined_slice, x->gathered.digest[i], store, g->until));
+    x->gathered.agreed[i] = true;
+    return DILOCO_OK;
+}
+
+static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i)
+{
     dl_exec *x = g->x;
     const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, g->entry->fragment);
-    const size_t owner = dl_slice_owner(i, g->entry->entry, g->entry->n_members);
+    const size_t owner = dl_slice_owner(i, 0, g->entry->entry, g->entry->n_members);
     dl_slice_part parts[DL_SLICE_SPANS];
     size_t first, count;
     dl_key key;
@@ -383,12 +454,10 @@ static diloco_status gather_slice(void *context, dl_store *store, size_t i)
     return DILOCO_OK;
 }
 
-static void begin_gathering(dl_gathered *g, const dl_entry *entry)
+static diloco_status gather_slice(void *context, dl_store *store, size_t i)
 {
-    if (g->entry == entry->entry && dl_life_equal(&g->planner, &entry->combined.life)) return;
-    memset(g, 0, sizeof *g);
-    g->entry = entry->entry;
-    g->planner = entry->combined.life;
+    DL_TRY(read_combined_slice(context, store, i));
+    return hear_witnesses(context, store, i);
 }
 
 static uint64_t combined_bytes(const dl_slicing *s)
@@ -407,9 +476,14 @@ diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *even
     if (named->slices != g.s.n)
         return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
                        (unsigned long long)ask->entry, (unsigned long long)named->slices, g.s.n);
-    begin_gathering(&x->gathered, ask->draft);
-    const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
+    begin_gathering(&x->gathered, ask->entry, &named->life);
     event->reason = "checksum";
+    if (x->gathered.disputed)
+        return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
+                       (unsigned long long)ask->entry);
+    const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
+    for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
+        if (g.differ[i]) return dl_exec_dispute(x, ask->entry, &named->life);
     if (status) return status;
     event->result = digest_of(x->gathered.digest, g.s.n);
     event->len = combined_bytes(&g.s);

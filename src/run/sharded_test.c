@@ -258,6 +258,17 @@ TEST(p19_and_with_any_rule_that_measures_whole_members)
     check_same(5, "rescaled", rescaled);
 }
 
+TEST(p19_and_with_several_owners_of_each_slice)
+{
+    static const char *const mean[][2] = {{"server.diloco.slice_owners", "3"}, {NULL, NULL}};
+    static const char *const krum[][2] = {{"server.diloco.combiner", "krum"},
+                                          {"server.diloco.slice_owners", "5"},
+                                          {"run.min_replicas", "5"},
+                                          {NULL, NULL}};
+    check_same(4, "owners", mean);
+    check_same(5, "krum.owners", krum);
+}
+
 /* ---- what is moved ----------------------------------------------------------------------- */
 
 TEST(p19_what_each_replica_writes_and_reads_is_what_the_formulas_say)
@@ -311,6 +322,85 @@ TEST(p19_an_owner_that_is_killed_delays_the_run_and_nothing_else)
     CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
     CHECK(report.complete);
     CHECK_INT(0, report.voids);
+}
+
+/* ---- an owner that lies ------------------------------------------------------------------ */
+
+enum { LIE_MAX = 1 << 18 };
+#define WHAT_R1_PUTS "x/0000000000/0001/r1.0000=r0.0000"
+#define WHAT_R1_SAYS "x/0000000000/measured/0001/r1.0000=r0.0000"
+
+/* What r1 would put in an honest run, with one bit wrong and a digest that fits. */
+static size_t make_lie(unsigned char *lie, const char *name, const char *const (*settings)[2],
+                       const char *key)
+{
+    char store[96];
+    snprintf(store, sizeof store, "mem://lie.%s", name);
+    toy_keep(store);
+    make_crew(3, store, "sharded", settings);
+    toy_live_all(crew, 3);
+    dl_store *from;
+    dl_buf bytes;
+    dl_buf_init(&bytes, LIE_MAX);
+    CHECK_OK(dl_store_open(&from, store, false));
+    CHECK_OK(dl_store_get(from, &bytes, key, DL_NEVER));
+    dl_store_close(from);
+    const size_t len = bytes.len;
+    memcpy(lie, bytes.data, len);
+    dl_buf_deinit(&bytes);
+    lie[2] ^= 0x40;
+    const dl_hash digest = dl_digest_bytes(lie, len - sizeof digest);
+    memcpy(lie + len - sizeof digest, digest.bytes, sizeof digest);
+    return len;
+}
+
+/* A run in whose first entry r1 lies: its name is taken before it comes to it. */
+static const char *run_with_lie(const char *name, const char *const (*settings)[2], const char *key)
+{
+    static unsigned char lie[LIE_MAX];
+    static char store[96];
+    const dl_span span = {lie, make_lie(lie, name, settings, key)};
+    dl_store *to;
+    snprintf(store, sizeof store, "mem://lied.%s", name);
+    toy_keep(store);
+    make_crew(3, store, "sharded", settings);
+    CHECK_OK(dl_store_open(&to, store, true));
+    CHECK_OK(dl_store_create(to, key, &span, 1, NULL, DL_NEVER));
+    dl_store_close(to);
+    toy_live_all(crew, 3);
+    for (int i = 0; i < 3; i++)
+        TOY_OK(crew[i]);
+    return store;
+}
+
+TEST(p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined)
+{
+    static const char *const alone[][2] = {{"server.diloco.slice_owners", "1"}, {NULL, NULL}};
+    diloco_verify_report report;
+    const char *store = run_with_lie("alone", alone, WHAT_R1_PUTS);
+    CHECK_STATUS(DILOCO_EPROTO, diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_CONTAINS("has miscounted or lied", diloco_error_text());
+}
+
+/* The first entry alone is read by all, and comes to what everybody would have combined. */
+static void check_lie_is_found(const char *name, const char *const (*settings)[2], const char *key)
+{
+    const results want = run_of(3, name, "allgather", settings),
+                  got = log_of(run_with_lie(name, settings, key));
+    CHECK_INT(want.n, got.n);
+    CHECK_INT(got.n - 1, got.n_combined);
+    for (size_t e = 0; e < want.n; e++)
+        CHECK_STR(want.digest[e], got.digest[e]);
+}
+
+TEST(p19_where_owners_of_a_slice_differ_everybody_reads_all_members)
+{
+    static const char *const mean[][2] = {{"server.diloco.slice_owners", "2"}, {NULL, NULL}};
+    static const char *const measured[][2] = {
+        {"server.diloco.combiner", "geometric_median"}, {"run.min_replicas", "3"}, {NULL, NULL}};
+    check_lie_is_found("slice", mean, WHAT_R1_PUTS);
+    check_lie_is_found("combined", measured, WHAT_R1_PUTS);
+    check_lie_is_found("measured", measured, WHAT_R1_SAYS);
 }
 
 /* ---- slices that are not what they should be --------------------------------------------- */
@@ -368,7 +458,10 @@ TEST_MAIN(a_slice_has_all_bytes_that_its_elements_are_decoded_from,
           p19_every_entry_has_the_bits_of_an_allgather_with_any_codec_that_can_be_cut,
           p19_and_with_2_to_8_members, p19_and_with_any_rule_that_goes_element_by_element,
           p19_and_with_any_rule_that_measures_whole_members,
+          p19_and_with_several_owners_of_each_slice,
           p19_what_each_replica_writes_and_reads_is_what_the_formulas_say,
+          p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined,
+          p19_where_owners_of_a_slice_differ_everybody_reads_all_members,
           p19_an_owner_that_is_killed_delays_the_run_and_nothing_else,
           p19_a_slice_for_all_that_is_damaged_is_combined_again_from_the_members,
           p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_else)

@@ -26,9 +26,9 @@ void dl_slice_floats(size_t *first, size_t *count, const dl_slicing *s, size_t i
     *count = end - *first;
 }
 
-size_t dl_slice_owner(size_t i, uint64_t entry, size_t n_members)
+size_t dl_slice_owner(size_t i, size_t nth, uint64_t entry, size_t n_members)
 {
-    return (i + (size_t)(entry % n_members)) % n_members;
+    return (i + nth + (size_t)(entry % n_members)) % n_members;
 }
 
 /* Integers and booleans, behind the parts of slice 0. */

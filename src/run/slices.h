@@ -6,8 +6,10 @@
  *
  *     b/<e>/<i>/<life>              a slice of a contribution: the bytes of its payload that decode
  *                                   reads for it (codec.h: ranges), then what is not f32; its
- * digest stands in the table that c/<e>/<life> is x/<e>/<i>/<owner>=<planner>   G of it as float32,
- * then new values of what is not f32, then the digest of those bytes
+ *                                   digest stands in the table that c/<e>/<life> is
+ *     x/<e>/<i>/<owner>=<planner>   G of it as float32, then new values of what is not f32, then
+ *                                   the digest of those bytes; of the second owner and those
+ *                                   behind it that digest alone
  *
  * Pure but for the two readers. */
 #ifndef DL_RUN_SLICES_H
@@ -23,8 +25,9 @@ typedef struct dl_slicing {
 
 dl_slicing dl_slicing_of(const dl_codec_form *form, dl_fragment_shape shape, size_t n_replicas);
 void dl_slice_floats(size_t *first, size_t *count, const dl_slicing *s, size_t i);
-/* Who of n_members owns it: another one each entry. */
-size_t dl_slice_owner(size_t i, uint64_t entry, size_t n_members);
+/* Who of n_members owns it: another one each entry. Where several do, they are the ones from there
+ * on: the nth, below n_members. */
+size_t dl_slice_owner(size_t i, size_t nth, uint64_t entry, size_t n_members);
 
 enum { DL_SLICE_SPANS = DL_CODEC_RANGES + 1 };
 

@@ -56,9 +56,17 @@ diloco_status dl_way_can_shard(const dl_config *config)
     return DILOCO_OK;
 }
 
-static double all(dl_volume v)
+diloco_status dl_way_owners(size_t *out, const dl_config *config)
 {
-    return v.written + v.read;
+    dl_combine_rule rule;
+    const size_t replicas = (size_t)config->replicas;
+    DL_TRY(dl_combine_rule_of(&rule, config));
+    const bool robust = dl_combine_tolerated(&rule, replicas) > 0;
+    const size_t wanted = config->slice_owners ? (size_t)config->slice_owners
+                          : robust             ? (size_t)config->byzantine + 1
+                                               : 1;
+    *out = dl_size_min(wanted, replicas);
+    return DILOCO_OK;
 }
 
 /* S and F. A payload that varies in length counts with the most that it can have. */
@@ -79,34 +87,51 @@ static diloco_status find_sizes(double *contribution, double *floats, const dl_c
     return DILOCO_OK;
 }
 
-static bool is_better(dl_way a, dl_way b, double N, double S, double F)
+typedef struct choice {
+    double N, S, F;
+    size_t owners;
+    bool may[DL_N_WAYS];
+} choice;
+
+static double all(dl_way way, const choice *c)
 {
-    const double x = all(dl_way_volume(a, N, S, F)), y = all(dl_way_volume(b, N, S, F));
-    return x != y ? x < y : dl_way_busiest(a, N, S, F) < dl_way_busiest(b, N, S, F);
+    const dl_volume v = dl_way_volume(way, c->N, c->S, c->F);
+    const double again = way == DL_WAY_SHARDED ? (double)(c->owners - 1) * c->N * c->S : 0;
+    return v.written + v.read + again;
 }
 
-static dl_way cheapest(double N, double S, double F, bool can_shard)
+static bool is_better(dl_way a, dl_way b, const choice *c)
+{
+    const double x = all(a, c), y = all(b, c);
+    return x != y ? x < y
+                  : dl_way_busiest(a, c->N, c->S, c->F) < dl_way_busiest(b, c->N, c->S, c->F);
+}
+
+static dl_way cheapest(const choice *c)
 {
     dl_way best = DL_WAY_ALLGATHER;
-    if (N * S < DL_WAY_SMALL) return best;
+    if (c->N * c->S < DL_WAY_SMALL) return best;
     for (int w = 0; w < DL_N_WAYS; w++)
-        if ((w != DL_WAY_SHARDED || can_shard) && is_better((dl_way)w, best, N, S, F))
-            best = (dl_way)w;
+        if (c->may[w] && is_better((dl_way)w, best, c)) best = (dl_way)w;
     return best;
 }
 
 diloco_status dl_way_of(dl_way *out, const dl_config *config, const dl_manifest *manifest)
 {
-    double S, F;
+    choice c = {.N = (double)config->replicas, .may = {[DL_WAY_ALLGATHER] = true}};
+    dl_combine_rule rule;
     *out = DL_WAY_ALLGATHER;
     if (!strcmp(config->schedule, "async") || dl_config_federated(config)) return DILOCO_OK;
     for (int w = 0; w < DL_N_WAYS; w++)
         if (!strcmp(config->exchange, dl_way_names[w])) *out = (dl_way)w;
     if (strcmp(config->exchange, "auto") != 0) return DILOCO_OK;
-    DL_TRY(find_sizes(&S, &F, config, manifest));
-    const bool shards =
+    DL_TRY(find_sizes(&c.S, &c.F, config, manifest));
+    DL_TRY(dl_way_owners(&c.owners, config));
+    DL_TRY(dl_combine_rule_of(&rule, config));
+    c.may[DL_WAY_LEADER] = dl_combine_tolerated(&rule, (size_t)config->replicas) == 0;
+    c.may[DL_WAY_SHARDED] =
         dl_way_fits_roster(DL_WAY_SHARDED, dl_policy_of(config)) && !dl_way_can_shard(config);
-    *out = cheapest((double)config->replicas, S, F, shards);
+    *out = cheapest(&c);
     if (!dl_way_fits_roster(*out, dl_policy_of(config))) *out = DL_WAY_ALLGATHER;
     return DILOCO_OK;
 }

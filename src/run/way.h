@@ -15,6 +15,7 @@
  * Everybody reads its own contribution back (P8), and what it has combined. A leader costs a
  * further put and get, one behind the other; shards two, and four where the combiner measures whole
  * members: then owners first tell each other what these measure over their slices (measured.c).
+ * Where w members combine each slice, for fear of those that lie, they read w N S, not N S.
  * Only what can be combined by pieces can be sharded: by a codec whose payloads can be cut,
  * unpacked, and not a combiner that sorts elements where its result is rescaled. */
 #ifndef DL_RUN_WAY_H
@@ -41,13 +42,16 @@ typedef struct dl_volume {
 dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats);
 /* … of the replica that moves the most, both directions. */
 double dl_way_busiest(dl_way way, double replicas, double contribution, double floats);
+/* How many members combine each slice of a run that is sharded. DILOCO_EINVAL: no such combiner. */
+DL_MUST_CHECK diloco_status dl_way_owners(size_t *out, const dl_config *config);
 /* DILOCO_EREFUSED: why contributions of such a run cannot be combined by pieces. */
 DL_MUST_CHECK diloco_status dl_way_can_shard(const dl_config *config);
 
 /* What server.diloco.exchange comes to for this run: a function of what must agree. `auto` takes
  * the way that moves the fewest bytes, of equals the one whose busiest replica moves the fewest,
  * and allgather where an entry is small, counts one contribution, or has clients for members, who
- * take no turns. DILOCO_EINVAL, DILOCO_ENOMEM: of the codec. */
+ * take no turns. Under a robust combiner no leader: one member's word would be the update.
+ * DILOCO_EINVAL, DILOCO_ENOMEM: of the codec. */
 DL_MUST_CHECK diloco_status dl_way_of(dl_way *out, const dl_config *config,
                                       const dl_manifest *manifest);
 

@@ -54,6 +54,42 @@ TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
     CHECK_INT(DL_WAY_LEADER, way_of("2", 10, "f32", "leader", "offset"));
 }
 
+/* Where members may lie, one of them alone is not believed. */
+TEST(p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one)
+{
+    static const struct {
+        const char *combiner, *byzantine, *owners, *exchange;
+        size_t n;
+        dl_way way;
+    } rows[] = {{"mean", "1", "0", "leader", 1, DL_WAY_LEADER},
+                {"clipped_mean", "1", "0", "auto", 1, DL_WAY_SHARDED},
+                {"median", "1", "0", "auto", 2, DL_WAY_SHARDED},
+                {"median", "3", "0", "auto", 4, DL_WAY_SHARDED},
+                {"median", "3", "7", "auto", 7, DL_WAY_ALLGATHER}, /* 64 read against 7 x 8 + 16 */
+                {"krum", "2", "0", "sharded", 3, DL_WAY_SHARDED},
+                {"mean", "1", "5", "sharded", 5, DL_WAY_SHARDED},
+                {"mean", "1", "9", "sharded", 8, DL_WAY_SHARDED}};
+    const diloco_tensor t = {.name = "w", .n_dims = 1, .shape = {10 << 20}};
+    dl_manifest manifest;
+    CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static dl_config config;
+        dl_way way;
+        size_t n;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "run.replicas", "8", "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.combiner", rows[i].combiner, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.byzantine", rows[i].byzantine, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.slice_owners", rows[i].owners, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.exchange", rows[i].exchange, "test"));
+        CHECK_OK(dl_way_owners(&n, &config));
+        CHECK_OK(dl_way_of(&way, &config, &manifest));
+        CHECK_INT(rows[i].n, n);
+        CHECK_INT(rows[i].way, way);
+    }
+    dl_manifest_deinit(&manifest);
+}
+
 TEST(p19_what_cannot_be_combined_by_pieces_is_refused_by_name)
 {
     static const struct {
@@ -410,6 +446,7 @@ TEST(p19_an_entry_of_other_slices_is_void)
 
 TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
           p19_auto_takes_the_way_that_moves_the_fewest_bytes,
+          p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one,
           p19_what_cannot_be_combined_by_pieces_is_refused_by_name,
           p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to,
           p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,

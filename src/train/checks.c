@@ -475,6 +475,14 @@ static void warn_weighting(warning *out, const dl_config *config)
             config->weighting, config->combiner);
 }
 
+static void warn_slice_owners(warning *out, const dl_config *config)
+{
+    const bool cut = is(config->exchange, "sharded") || is(config->exchange, "auto");
+    if (!cut && by_hand(config, "server.diloco.slice_owners"))
+        say(out, "server.diloco.slice_owners has no effect with server.diloco.exchange = \"%s\"",
+            config->exchange);
+}
+
 static void warn_outer_schedule(warning *out, const dl_config *config)
 {
     bool constant = is(config->outer_lr_schedule, "constant");
@@ -676,6 +684,7 @@ static const warning_row warnings[] = {
     {"outer_lr_schedule", warn_outer_schedule},
     {"combiner_options", warn_combiner_options},
     {"aggregation_weighting", warn_weighting},
+    {"slice_owners", warn_slice_owners},
     {"no_validation", warn_eval},
     {"deal", warn_deal},
     {"bans", warn_bans},

@@ -441,6 +441,8 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("outer_lr_schedule", "cosine"));
     warned("combiner_options", "combiner mean: server.diloco.trim, server.diloco.bucket_size",
            "diloco", CHANGES("trim", "0.1", "bucket_size", "3"));
+    warned("slice_owners", "no effect with server.diloco.exchange = \"leader\"", "diloco",
+           CHANGES("slice_owners", "2", "exchange", "leader"));
     warned("combiner_options", "combiner krum: server.diloco.trim", "diloco",
            CHANGES("combiner", "krum", "run.local_replicas", "1", "run.replicas", "5",
                    "run.min_replicas", "5", "trim", "0.1", "byzantine", "1"));

@@ -2,18 +2,24 @@
  *
  *     ATTACK=NAME ATTACKERS=r5,r6,r7 HONEST=5    of a run over a folder, codec f32, unsigned
  *
- * A contribution of one of the attackers is rewritten when it is whole, just before it gets its
- * name c/<e>/<replica>.<g>: its movement becomes what the attack says, and its header fits. So an
- * attacker is a real replica that trains, follows and commits, and only what it sends is a lie.
- * Attacks that need to know what the honest send wait, up to a minute, until HONEST contributions
- * of others lie under c/<e>/.
+ * What one of the attackers sends is rewritten when it is whole, just before it gets its name: the
+ * movement of c/<e>/<replica>.<g> becomes what the attack says, and its header fits. So an attacker
+ * is a real replica that trains, follows and commits, and only what it sends is a lie. Attacks that
+ * need to know what the honest send wait, up to a minute, until HONEST contributions of others lie
+ * under c/<e>/.
  *
- *     sign_flip  -g                       scale     1000 g
- *     nan, inf   in one element           gaussian  noise as long as 10 g
- *     zero       nothing                  stale     what it sent for the entry before
- *     alie       "a little is enough" (Baruch et al. 2019): mean - 1.5 standard deviations, by
- * element ipm        inner-product manipulation (Xie et al. 2019): -2 times the honest mean mimic
- * (Karimireddy et al. 2022) what the first honest one sends copy       likewise, each of another */
+ *     sign_flip    -g                       scale     1000 g
+ *     nan, inf     in one element           gaussian  noise as long as 10 g
+ *     zero         nothing                  stale     what it sent for the entry before
+ *     alie         "a little is enough" (Baruch et al. 2019): the honest mean less 1.5 standard
+ *                  deviations, element by element
+ *     ipm          inner-product manipulation (Xie et al. 2019): -2 times the honest mean
+ *     ipm_small    likewise, -1/2 times: shorter than any honest movement, so near to all of them
+ *     mimic        (Karimireddy et al. 2022) what the first honest one sends
+ *     copy         likewise, each of another
+ *     slice_owner  with exchange "sharded": what the attackers combine for all, x/<e>/<slice>/, and
+ *                  have measured for it, x/<e>/measured/, becomes -1000 times that. All do the
+ *                  same, so those who combine one slice agree in the lie. */
 #include "run/contribution.h"
 
 #include <dirent.h>
@@ -26,7 +32,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_HONEST = 64, WAITS = 600, WAIT_US = 100000 };
+enum { MAX_HONEST = 64, WAITS = 600, WAIT_US = 100000, ACCOMPLICE_WAITS = 10 };
 
 typedef struct attack {
     const char *name, *folder; /* of the attack; c/<e> */
@@ -153,9 +159,10 @@ static void follow_the_honest(attack *a)
     for (size_t i = 0; i < a->n; i++) {
         double mean, deviation;
         mean_and_deviation(a, i, &mean, &deviation);
-        a->g[i] = is(a, "alie")  ? (float)(mean - 1.5 * deviation)
-                  : is(a, "ipm") ? (float)(-2 * mean)
-                                 : whose[i];
+        a->g[i] = is(a, "alie")        ? (float)(mean - 1.5 * deviation)
+                  : is(a, "ipm")       ? (float)(-2 * mean)
+                  : is(a, "ipm_small") ? (float)(-mean / 2)
+                                       : whose[i];
     }
 }
 
@@ -177,7 +184,8 @@ static void send_again(attack *a, const char *leaf)
 
 static void lie(attack *a, const char *leaf)
 {
-    const bool follows = is(a, "alie") || is(a, "ipm") || is(a, "mimic") || is(a, "copy");
+    const bool follows =
+        is(a, "alie") || is(a, "ipm") || is(a, "ipm_small") || is(a, "mimic") || is(a, "copy");
     if (follows)
         follow_the_honest(a);
     else if (is(a, "gaussian"))
@@ -200,21 +208,84 @@ static void lie(attack *a, const char *leaf)
 }
 
 /* The upload lies whole under `from`; it will be c/<e>/<leaf>. */
-static void rewrite(const char *from, const char *folder, const char *leaf, size_t rank)
+static void rewrite(unsigned char *bytes, size_t len, const char *folder, const char *leaf,
+                    size_t rank)
 {
-    size_t len;
-    unsigned char *bytes = read_whole(from, &len);
     attack a = {.name = getenv("ATTACK"), .folder = folder, .rank = rank};
-    if (!dl_contribution_read_header(&a.header, bytes, len) && a.header.n_floats > 0) {
-        unsigned char *body = bytes + DL_CONTRIBUTION_HEADER;
-        a.g = (float *)(void *)body;
-        a.n = (size_t)a.header.n_floats;
-        lie(&a, leaf);
-        a.header.body = dl_digest_bytes(body, len - DL_CONTRIBUTION_HEADER);
-        dl_contribution_write_header(bytes, &a.header);
-        FILE *f = fopen(from, "r+b");
-        if (!f || fwrite(bytes, 1, len, f) != len || fclose(f)) abort();
+    if (dl_contribution_read_header(&a.header, bytes, len) || a.header.n_floats == 0) return;
+    unsigned char *body = bytes + DL_CONTRIBUTION_HEADER;
+    a.g = (float *)(void *)body;
+    a.n = (size_t)a.header.n_floats;
+    lie(&a, leaf);
+    a.header.body = dl_digest_bytes(body, len - DL_CONTRIBUTION_HEADER);
+    dl_contribution_write_header(bytes, &a.header);
+}
+
+static int is_liars(const struct dirent *d)
+{
+    size_t rank;
+    return is_attacker(d->d_name, &rank);
+}
+
+/* A witness, who puts a digest alone, says what its accomplice has put: the first of the slice's
+ * owners, where that is one. */
+static bool bear_witness(dl_hash *said, const char *folder)
+{
+    struct dirent **names = NULL;
+    bool found = false;
+    for (int i = 0; i < ACCOMPLICE_WAITS && !found; i++) {
+        if (i) usleep(WAIT_US / 10);
+        for (int k = scandir(folder, &names, is_liars, by_name); k-- > 0 && !found;) {
+            char path[2048];
+            size_t len;
+            snprintf(path, sizeof path, "%s/%s", folder, names[k]->d_name);
+            unsigned char *bytes = read_whole(path, &len);
+            found = len > sizeof *said;
+            if (found) memcpy(said->bytes, bytes + len - sizeof *said, sizeof *said);
+            free(bytes);
+        }
     }
+    return found;
+}
+
+/* What is combined of a slice is of floats, what is measured of doubles; then the digest. */
+static void rewrite_slice(unsigned char *bytes, size_t len, bool measured, const char *folder)
+{
+    dl_hash digest;
+    if (len < sizeof digest) abort();
+    len -= sizeof digest;
+    if (len == 0 && bear_witness(&digest, folder)) {
+        memcpy(bytes, digest.bytes, sizeof digest);
+        return;
+    }
+    float *combined = (float *)(void *)bytes;
+    double *sums = (double *)(void *)bytes;
+    for (size_t i = 0; !measured && i < len / sizeof *combined; i++)
+        combined[i] *= -1000;
+    for (size_t i = 0; measured && i < len / sizeof *sums; i++)
+        sums[i] *= -1000;
+    digest = dl_digest_bytes(bytes, len);
+    memcpy(bytes + len, digest.bytes, sizeof digest);
+}
+
+/* Of an attacker's object that will be path, a part of the run's folder. */
+static void rewrite_upload(int from, const char *old, const char *path, const char *leaf,
+                           size_t rank)
+{
+    const bool of_slices = !strcmp(getenv("ATTACK"), "slice_owner");
+    const char *x = strstr(path, "/x/");
+    char source[1024], folder[1024];
+    size_t len;
+    if (of_slices ? !x || !strchr(leaf, '=') : !strstr(path, "/c/")) return;
+    path_at(source, from, old);
+    unsigned char *bytes = read_whole(source, &len);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (of_slices)
+        rewrite_slice(bytes, len, strstr(x, "/measured/"), folder);
+    else
+        rewrite(bytes, len, folder, leaf, rank);
+    FILE *f = fopen(source, "r+b");
+    if (!f || fwrite(bytes, 1, len, f) != len || fclose(f)) abort();
     free(bytes);
 }
 
@@ -222,14 +293,9 @@ __attribute__((visibility("default"))) int linkat(int from, const char *old, int
                                                   const char *leaf, int flags)
 {
     typedef int (*real_linkat)(int, const char *, int, const char *, int);
-    char path[1024], source[1024], folder[1024];
+    char path[1024];
     size_t rank;
     path_at(path, to, leaf);
-    const char *c = strstr(path, "/c/");
-    if (c && getenv("ATTACK") && is_attacker(leaf, &rank)) {
-        path_at(source, from, old);
-        snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
-        rewrite(source, folder, leaf, rank);
-    }
+    if (getenv("ATTACK") && is_attacker(leaf, &rank)) rewrite_upload(from, old, path, leaf, rank);
     return ((real_linkat)dlsym(RTLD_NEXT, "linkat"))(from, old, to, leaf, flags);
 }
