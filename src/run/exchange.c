@@ -263,8 +263,9 @@ static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
 }
 
 /* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
- * at it. */
-static void carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
+ * at it. True: it has moved, and the lock is held until the pace follows in the answer, or whoever
+ * saves between would save the state of one entry and the pace of another (P16). */
+static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
     const bool moves = ask->kind == DL_ASK_SWAP || ask->kind == DL_ASK_REJOIN;
@@ -281,9 +282,10 @@ static void carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
     default:
         if (moves) dl_driver_lock(d);
         dl_exec_do(d->a.exec, ask, event, until);
-        if (moves) dl_driver_unlock(d);
+        if (moves && event->status) dl_driver_unlock(d);
     }
     event->now = dl_clock_now();
+    return moves && !event->status;
 }
 
 static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
@@ -359,9 +361,9 @@ static void ask_once(dl_driver *d)
 {
     dl_event event;
     dl_background_settle(d->background); /* `now` and control may change from here */
-    carry_out(d, &d->open, &event);
-    if (try_again(d, &event)) return;
-    dl_driver_lock(d);
+    const bool locked = carry_out(d, &d->open, &event);
+    if (try_again(d, &event)) return; /* nothing has moved */
+    if (!locked) dl_driver_lock(d);
     d->traffic = dl_exec_traffic(d->a.exec);
     after(d, &d->open, &event);
     d->open = answer(d, &event);

@@ -6,6 +6,12 @@
  * end that nobody stops. */
 #include "toy_run.h"
 
+#include "run/driver_parts.h"
+#include "run/handle.h"
+#include "sanitized.h"
+
+#include <dlfcn.h>
+
 enum { CREW = 2 };
 
 static void crew_of(toy all[CREW], const char *store, const char *state, const char *const *options)
@@ -96,7 +102,80 @@ TEST(p16_eager_goes_on_with_its_own_momentum_and_weight)
     check_resumes((const char *const[]){"server.diloco.overlap", "eager", SPARSE, NULL});
 }
 
-TEST_MAIN(p16_the_residual_of_what_is_under_way_with_overlap_is_kept,
+/* ---- what a save sees --------------------------------------------------------------------- */
+
+#if !SANITIZED
+static _Atomic(dl_driver *) watched;
+static int n_moved, n_apart; /* under its lock, as these two: what was seen last */
+static uint64_t folded;
+static dl_hash digest;
+
+static void look(const dl_driver *d)
+{
+    const dl_hash now = dl_exec_state(d->a.exec)->now[0].digest;
+    const bool moved = n_moved == 0 || !dl_hash_equal(now, digest);
+    if (n_moved > 0 && moved && d->pace.folded == folded) n_apart++;
+    n_moved += moved;
+    folded = d->pace.folded;
+    digest = now;
+}
+
+/* In front of the C library's: whoever lets go of the watched driver's lock lets others save. */
+__attribute__((visibility("default"))) int pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+    static int (*_Atomic real)(pthread_mutex_t *);
+    dl_driver *d = atomic_load(&watched);
+    if (!real) real = (int (*)(pthread_mutex_t *))dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+    if (d && lock == &d->lock) look(d);
+    return real(lock);
+}
+
+static double step_watched(toy *t, const diloco_run_info *now)
+{
+    atomic_store(&watched, t->run->driver);
+    return toy_step(t, now);
+}
+
+static void *live_watched(void *context)
+{
+    toy *t = context;
+    t->status = toy_open(t);
+    if (!t->status) t->status = diloco_run_join(t->run);
+    if (!t->status) t->status = toy_train(t);
+    if (t->status) snprintf(t->text, sizeof t->text, "%s", diloco_error_text());
+    if (t->step == step_watched) atomic_store(&watched, NULL);
+    toy_close(t);
+    return NULL;
+}
+
+/* A life that is saved with the state behind entry e and the pace before it takes its own movement
+ * for one from another state, when it is resumed, and adopts over it (P3). */
+TEST(p16_nobody_sees_the_state_move_without_the_pace)
+{
+    toy all[CREW];
+    toy_keep("mem://watched");
+    crew_of(all, "mem://watched", "none",
+            (const char *const[]){"server.diloco.overlap_steps", "2", NULL});
+    all[0].step = step_watched;
+    for (int r = 0; r < CREW; r++)
+        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live_watched, &all[r]));
+    for (int r = 0; r < CREW; r++)
+        pthread_join(all[r].thread, NULL);
+    for (int r = 0; r < CREW; r++)
+        TOY_OK(all[r]);
+    CHECK(n_moved > 5);
+    CHECK_INT(0, n_apart);
+}
+#else
+TEST(p16_nobody_sees_the_state_move_without_the_pace)
+{
+    print_message("left out: what a save sees, under sanitizers (they have the locks)\n");
+    skip();
+}
+#endif
+
+TEST_MAIN(p16_nobody_sees_the_state_move_without_the_pace,
+          p16_the_residual_of_what_is_under_way_with_overlap_is_kept,
           p16_the_residual_of_a_blocking_entry_is_kept,
           p16_the_residual_of_a_round_that_is_under_way_is_kept,
           p16_eager_goes_on_with_its_own_momentum_and_weight)

@@ -153,7 +153,8 @@ def paths():
 
 def replays():
     """What others signed in another run, under this run's names; accepted by the hub, which does not
-    read it, and by no replica."""
+    read it, and by no replica. A name of r1's only behind r1 itself: who has the token may take names,
+    and r1 would have to stop."""
     other = pathlib.Path(OTHER)
     files = sorted(p for folder in ("c", "log", "snap") for p in (other / folder).rglob("*") if p.is_file())
     while time.monotonic() < until:
@@ -161,6 +162,8 @@ def replays():
             name = file.relative_to(other).as_posix()
             if name.startswith("log/"):
                 continue  # who wins those names decides, as who has the token may
+            if "r1." in name and ask("a name", head("HEAD", f"/{RUN}/{name}", token=TOKEN), must_not=()) != "200":
+                continue
             body = file.read_bytes()
             ask("a replay", head("PUT", f"/{RUN}/{name.replace('r0.', 'r9.')}", "If-None-Match: *",
                                  f"Content-Length: {len(body)}", token=TOKEN) + body, must_not=())
