@@ -8,7 +8,7 @@ ATTACKS = {
     "alie": '"a little is enough": the honest mean less 1.5 standard deviations of each element',
     "gaussian": "noise as long as 10 g", "nan": "a NaN", "inf": "an infinity", "zero": "nothing",
     "mimic": "what one honest member sends",
-    "copy": "what another honest member sends, each", "stale": "what it sent the entry before",
+    "copy": "what another honest member sends, each", "stale": "what it sent for its first entry, over and over",
     "label_flip": "what it has learnt of wrong data: letters from the other end of the alphabet, a "
                   "for z; images labelled 9 − y",
 }

@@ -252,7 +252,8 @@ static void by_element(dl_combine_plan *plan, const dl_combine_view *view)
     plan->n_used = plan->mixed ? n : n_chosen;
 }
 
-/* Close the gaps of members that no row of coefficients uses. */
+/* Close the gaps of members that no row of coefficients uses; one is read where none is used, so
+ * that it comes to 0. */
 static void drop_unused(dl_combine_plan *plan, size_t n_rows)
 {
     size_t n = plan->n_members, n_used = 0;
@@ -262,6 +263,7 @@ static void drop_unused(dl_combine_plan *plan, size_t n_rows)
             used = used || plan->coef[row * n + m] != 0;
         if (used) plan->used[n_used++] = m;
     }
+    if (n_used == 0) plan->used[n_used++] = 0;
     for (size_t row = 0; row < n_rows; row++)
         for (size_t u = 0; u < n_used; u++)
             plan->coef[row * n_used + u] = plan->coef[row * n + plan->used[u]];

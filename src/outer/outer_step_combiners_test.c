@@ -232,6 +232,21 @@ TEST(rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean)
     close_world(&w);
 }
 
+/* Nobody is read then: their coefficients are 0. */
+TEST(where_most_members_send_nothing_so_is_their_geometric_median)
+{
+    dl_combine_rule rule = rule_of("geometric_median", DL_MIX_NONE);
+    world w;
+    open_world_of(&w, many, MANY, "sgd", 2, &rule);
+    for (size_t m = 1; m < 5; m++)
+        memset(w.g[m], 0, w.n_f32 * sizeof(float));
+    contribute(&w, 5, uneven, 0);
+    CHECK_OK(step(&w, &w.out));
+    CHECK_BYTES(w.in.theta, w.out.theta, w.n_f32 * sizeof(float));
+    CHECK(w.facts.aggregated_norm == 0);
+    close_world(&w);
+}
+
 TEST(krum_reads_and_takes_one_member)
 {
     dl_combine_rule rule = rule_of("krum", DL_MIX_NONE);
@@ -313,6 +328,7 @@ TEST_MAIN(every_combiner_gives_the_same_bits_at_any_threads_and_instruction_set_
           p1_centered_clipping_keeps_its_update_in_the_state_and_goes_on_from_it,
           a_combiner_by_element_gives_the_bits_of_its_formula,
           rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean,
+          where_most_members_send_nothing_so_is_their_geometric_median,
           krum_reads_and_takes_one_member,
           swm19_too_few_members_refuse_the_entry_or_fall_back_to_the_mean,
           robust_combiners_take_the_median_of_integers_and_the_heads_of_booleans)

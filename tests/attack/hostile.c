@@ -10,7 +10,7 @@
  *
  *     sign_flip    -g                       scale     1000 g
  *     nan, inf     in one element           gaussian  noise as long as 10 g
- *     zero         nothing                  stale     what it sent for the entry before
+ *     zero         nothing                  stale     what it sent first, over and over
  *     alie         "a little is enough" (Baruch et al. 2019): the honest mean less 1.5 standard
  *                  deviations, element by element
  *     ipm          inner-product manipulation (Xie et al. 2019): -2 times the honest mean
@@ -166,19 +166,17 @@ static void follow_the_honest(attack *a)
     }
 }
 
-/* Under the same name, one entry before; the first time nothing. */
+/* Under the same name, one entry before; which was sent again itself, so it is always the first. */
 static void send_again(attack *a, const char *leaf)
 {
     char path[2048];
     size_t len;
-    memset(a->g, 0, a->n * sizeof *a->g);
     if (a->header.entry == 0) return;
     snprintf(path, sizeof path, "%.*s/%010llu/%s", (int)(strrchr(a->folder, '/') - a->folder),
              a->folder, (unsigned long long)(a->header.entry - 1), leaf);
-    if (access(path, R_OK)) return;
     unsigned char *bytes = read_whole(path, &len);
-    if (len >= DL_CONTRIBUTION_HEADER + a->n * sizeof(float))
-        memcpy(a->g, bytes + DL_CONTRIBUTION_HEADER, a->n * sizeof(float));
+    if (len < DL_CONTRIBUTION_HEADER + a->n * sizeof(float)) abort();
+    memcpy(a->g, bytes + DL_CONTRIBUTION_HEADER, a->n * sizeof(float));
     free(bytes);
 }
 
