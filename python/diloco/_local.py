@@ -19,6 +19,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -97,7 +98,8 @@ class _Crew:
         try:
             with _threads_each(len(self._places)):
                 for place in self._places:
-                    self._start(place)
+                    with _interrupt_held_back():
+                        self._start(place)
             return self._collect()
         finally:
             self._stop()
@@ -171,6 +173,29 @@ def _threads_each(n: int) -> Iterator[None]:
         del os.environ["OMP_NUM_THREADS"]
 
 
+_held_back: Any = None  # the handler of SIGINT while a process is started
+
+
+@contextlib.contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """A KeyboardInterrupt between a process's beginning and its being known would leave it behind."""
+    global _held_back
+    came: List[int] = []
+    former = signal.getsignal(signal.SIGINT)
+    if former is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _held_back = former
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        _held_back = None
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -184,6 +209,8 @@ def _die_with(parent: int) -> None:
 def _child(pipe: Any, parent: int, forked: bool, place: Place, fn: Callable[..., Any],
            args: Any) -> None:
     _die_with(parent)
+    if _held_back is not None:  # forked
+        signal.signal(signal.SIGINT, _held_back)
     if forked and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     try:

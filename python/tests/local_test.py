@@ -1,5 +1,6 @@
 """local_test.py - launch_local and plan: processes, their failures, and what they leave behind."""
 import array
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import diloco
 
@@ -104,6 +106,26 @@ class Launch(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 50)  # not until r0 has slept
         with self.assertRaisesRegex(diloco.ReplicaFailed, "exit code -9"):
             diloco.launch_local(1, killed)
+
+    def check_ctrl_c_at_a_start(self, way):
+        start = multiprocessing.process.BaseProcess.start
+
+        def start_and_interrupt(process):
+            start(process)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with mock.patch.object(multiprocessing.process.BaseProcess, "start", start_and_interrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                diloco.launch_local(1, fail_as_r1, start=way)  # r0 would sleep
+        left = multiprocessing.active_children()
+        for process in left:
+            process.kill()
+        self.assertEqual(left, [])
+
+    def test_ctrl_c_while_a_process_is_started_leaves_none(self):
+        self.check_ctrl_c_at_a_start("spawn")
+        self.check_ctrl_c_at_a_start("fork")
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
 
     def test_what_cannot_be_sent_is_told(self):
         with self.assertRaisesRegex(ValueError, "top of a module"):
