@@ -238,7 +238,7 @@ static inline void toy_crew(toy *all, size_t n, const char *store, const char *s
     static char count[8];
     snprintf(count, sizeof count, "%zu", n);
     for (size_t i = 0; i < n; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "r%zu", i);
         all[i] = toy_of(name, store);
         toy_set(&all[i], "run.replicas", count);
