@@ -201,7 +201,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
         r->next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
         r->liar = liar && i == s->n - 1;
         r->sleeper = i == 0 && s->n <= SMALL;
-        r->told = dl_rng_below(&s->rng, 2);
+        r->told = dl_rng_below(&s->rng, 2) || r->liar;
         if (calm > 0) r->told = true, r->next = s->now;
     }
 }

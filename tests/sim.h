@@ -78,6 +78,7 @@ enum {
     X(BANNED, "replicas banned")                                                                   \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
+    X(UNREADABLE, "entries void since they count what cannot be read")                             \
     X(REJECT, "contributions refused")                                                             \
     X(REJOIN_BASE, "fresh starts because of an entry on another base")                             \
     X(REJOIN_GONE, "fresh starts because contributions were collected")                            \
@@ -185,6 +186,8 @@ typedef struct sim {
     sim_recent recent[SIM_RECENT]; /* a ring */
     size_t n_recent;
     double next_cut;
+    dl_hash damaged[MAX_LIES]; /* keys of what a liar has damaged */
+    uint64_t n_damaged;
     dl_hash lies[MAX_LIES];  /* bodies of a liar's combined updates */
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
     uint64_t n_void_lies;    /* or has in entries that are void for another reason */

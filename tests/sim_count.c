@@ -1,6 +1,7 @@
 /* sim_count.c - what happens to a simulated cluster is counted (SIM_HAPPENINGS in sim.h): a check
  * that cannot fail is a defect. */
 #include "run/exec_parts.h"
+#include "run/unread.h"
 #include "sim.h"
 
 #include <string.h>
@@ -62,6 +63,7 @@ void sim_on_note(void *user, const dl_note *n)
         break;
     case DL_NOTE_VOID:
         sim_count(SIM_VOID, true);
+        sim_count(SIM_UNREADABLE, !strcmp(n->text, DL_UNREAD_VOID));
         break;
     case DL_NOTE_REJECT:
         sim_count(SIM_REJECT, true);

@@ -212,6 +212,7 @@ static double duration(replica *r)
     case DL_ASK_WAIT:
         return fmax(0.001, waiting(r));
     default:
+        if (r->liar) return 0.001; /* so that it creates more than its share of the entries */
         return sim_chance(s, 0.01) ? sim_uniform(s, 1, 40) : sim_uniform(s, 0.001, 0.05);
     }
 }
@@ -344,7 +345,10 @@ static void fail(replica *r)
 {
     const diloco_status why = r->ask.status;
     const bool fenced = why == DILOCO_EFENCED;
-    if ((fenced && !r->liar && !r->has_twin) || why == DILOCO_EPROTO || why == DILOCO_EDIFFERS)
+    const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
+    /* One that had believed itself is told by its own saved state that all others are wrong. */
+    if (r->liar && stops) r->disk.there = false;
+    if ((fenced && !r->liar && !r->has_twin) || (stops && !r->liar))
         DIE(r->sim, "%s stops: %s", r->name, diloco_error_text());
     sim_count(SIM_FENCED, fenced && r->has_twin);
     if (fenced && r->has_twin)

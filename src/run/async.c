@@ -22,10 +22,13 @@ static bool may_be_named(const dl_control *control, const dl_config *config, con
            !counted_before(control, replica, base);
 }
 
+/* Will it never count? A life's are looked at from its oldest on. */
 static bool is_refused(const dl_known_table *refused, const dl_listed *l)
 {
     const dl_known *k = dl_known_find(refused, &l->life);
-    return k && k->worth == DL_INVALID && k->entry == l->entry;
+    if (!k || k->entry < l->entry) return false;
+    return k->entry > l->entry || k->worth == DL_INVALID ||
+           (k->worth == DL_VALID && k->facts.samples == 0);
 }
 
 static bool is_before(const dl_listed *a, const dl_listed *b)

@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_REJOINS = 3 };
+enum { MAX_STARTS = 3 };
 
 /* ---- moving on --------------------------------------------------------------------------- */
 
@@ -121,7 +121,7 @@ static dl_ask fold_abort(dl_machine *m, bool valid)
 {
     if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
     folded(m, valid, false);
-    return dl_machine_go_on(m);
+    return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
 }
 
 static dl_ask fold_void(dl_machine *m, const char *why)
@@ -147,7 +147,6 @@ static dl_ask fold_computed(dl_machine *m)
 {
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = self != NULL;
-    m->n_gone = 0;
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
     a.counted = counted;
     if (self) a.own = self->entry;
@@ -294,6 +293,11 @@ static dl_ask fold_gather_or_fetch(dl_machine *m)
     return fold_gather(m);
 }
 
+static size_t n_liars(const dl_machine *m)
+{
+    return dl_unread_liars(m->a.config, m->a.identity, &m->a.control->roster);
+}
+
 /* Begin again from a snapshot of `before` entries or fewer. */
 static dl_ask rejoin(dl_machine *m, uint64_t before)
 {
@@ -302,26 +306,84 @@ static dl_ask rejoin(dl_machine *m, uint64_t before)
     return a;
 }
 
-/* What the entry names was collected behind a snapshot that we have not seen, or the store
- * damaged it: a later snapshot does without it. It makes nothing void (P7). */
+/* A fresh start for the sake of an entry, the one before `after`; none any more for those before
+ * one that we have come to. A reader makes none. */
+static bool may_start(dl_machine *m, uint64_t after, unsigned most)
+{
+    if (m->a.reader || after < m->started_for) return false;
+    if (after > m->started_for) m->n_starts = 0;
+    m->started_for = after;
+    return m->n_starts++ < most;
+}
+
+/* What the entry names is not to be had. It was collected behind a snapshot that we have not seen,
+ * or the store has lost it: a later snapshot does without it. Or it never was what the entry says,
+ * and that is void, as long as no more than may lie go on from it (unread.h). The text is set. */
+static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
+{
+    dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    dl_unread_meet(u, &m->entry, n_liars(m));
+    /* A replay may begin where contributions are collected: verify has later snapshots. */
+    const bool kept = strcmp(m->a.config->retain, "all") == 0;
+    const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
+    if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
+        return rejoin(m, UINT64_MAX);
+    if (u->stands || collected) return dl_machine_fail(m, status);
+    return fold_void(m, DL_UNREAD_VOID);
+}
+
+/* Who audits does not need it to go on: its committer has combined it for all. */
+static dl_ask audit_without(dl_machine *m)
+{
+    m->disputed = true;
+    dl_machine_note(
+        m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = diloco_error_text()});
+    return fold_gather_or_fetch(m);
+}
+
 static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char *how)
 {
-    if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
-    return dl_machine_fail(
-        m, dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
-                   (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica, how));
+    status =
+        dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
+                (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica, how);
+    const bool combined = m->entry.combined.there && !m->recombines && status != DILOCO_ENOENT;
+    return combined ? audit_without(m) : cannot_be_read(m, status);
 }
 
 /* … and what its members come to is neither to be read nor what they give. */
 static dl_ask combined_lost(dl_machine *m)
 {
-    if (!m->a.reader && m->n_gone++ < MAX_REJOINS) return rejoin(m, UINT64_MAX);
-    return dl_machine_fail(
+    return cannot_be_read(
         m,
         dl_fail(DILOCO_EPROTO,
                 "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
                 "is not what its members give",
                 (unsigned long long)m->entry.entry, m->entry.combined.life.replica));
+}
+
+/* An entry goes on from one that we hold void because we could not read it. Do so many that it
+ * stands? */
+static bool goes_on_without_us(dl_machine *m)
+{
+    dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    const bool stood = u->stands;
+    if (!dl_unread_carries(u, &m->entry)) return false;
+    dl_unread_follow(u, &m->entry, n_liars(m));
+    if (u->stands && !stood) m->started_for = 0;
+    return u->stands;
+}
+
+/* Then we begin again from behind it, as soon as there is a snapshot. */
+dl_ask dl_follow_without(dl_machine *m)
+{
+    m->parted = false;
+    if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
+    return dl_machine_fail(
+        m,
+        dl_fail(DILOCO_EPROTO,
+                "the run has gone on to entry %llu from one that counts what cannot be read from "
+                "the store, and there is no snapshot behind that yet",
+                (unsigned long long)dl_open_entry(m)));
 }
 
 /* ---- judging what was read ---------------------------------------------------------------- */
@@ -442,6 +504,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     if (unread) return fold_unreadable(m);
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
+    if (why && goes_on_without_us(m)) return dl_follow_without(m);
     if (why) return fold_void(m, why);
     return m->entry.commit || m->entry.emptied ? follow_commit(m) : fold_abort(m, true);
 }
@@ -548,6 +611,7 @@ dl_ask dl_follow_swapped(dl_machine *m)
 {
     const bool ours = m->created;
     folded(m, true, own_member(m, &m->entry) != NULL);
+    if (m->parted) return dl_follow_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 

@@ -162,6 +162,8 @@ static dl_ask listed_alone(dl_machine *m, const dl_event *event)
     const dl_listed *l = &event->listed[i];
     dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
     if (!k) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING); /* no room: all were refused */
+    if (k->entry != l->entry)                                  /* its older one will never count */
+        *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
     m->fetching = dl_known_slot(&m->known, k);
     return fetch_next(m);
 }
@@ -214,7 +216,7 @@ dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
 {
     dl_known *k = &m->known.at[m->fetching];
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
-    if (dl_machine_is_async(m) && k->worth == DL_INVALID)
+    if (dl_machine_is_async(m) && !dl_known_counts(&m->known, k))
         return dl_gather_list(m); /* another one */
     return fetch_next(m);
 }

@@ -24,6 +24,7 @@ static void layout(dl_machine *m, dl_arena *arena)
     m->digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
     m->bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
     m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
+    m->unread = DL_ARENA_ARRAY(arena, dl_unread, m->a.pace->schedule.n_fragments);
     m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
     m->norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
@@ -217,8 +218,14 @@ static dl_ask read_on(dl_machine *m, const dl_event *event)
 void dl_machine_compare_bases(dl_machine *m)
 {
     if (!m->has_bases || dl_open_entry(m) != m->bases_at) return;
-    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++)
-        if (!dl_hash_equal(m->bases[f], m->digest[f])) m->a.pace->fragments[f].behind = true;
+    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
+        if (dl_hash_equal(m->bases[f], m->digest[f])) continue;
+        m->a.pace->fragments[f].behind = true;
+        /* What this life could not read that one did. */
+        if (!m->unread[f].after) continue;
+        m->unread[f].stands = m->parted = true;
+        m->started_for = 0;
+    }
     m->has_bases = false;
 }
 

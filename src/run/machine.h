@@ -147,7 +147,7 @@ typedef enum dl_note_kind {
     DL_NOTE_COMMIT, /* entry folded; `entry` */
     DL_NOTE_ABORT,
     DL_NOTE_VOID,     /* an entry that proves itself wrong: text */
-    DL_NOTE_DISPUTE,  /* claimed and computed differ: text says of what */
+    DL_NOTE_DISPUTE,  /* claimed and computed differ: text says of what; or what is lost */
     DL_NOTE_REJECT,   /* a contribution: life, reason */
     DL_NOTE_DEADLINE, /* chosen: seconds */
     DL_NOTE_SILENT,   /* life */

@@ -12,6 +12,7 @@
 #include "run/judge.h"
 #include "run/known.h"
 #include "run/machine.h"
+#include "run/unread.h"
 #include "run/watch.h"
 
 enum { MAX_UNREAD = 2 }; /* refused readings of an object before one is believed */
@@ -107,7 +108,10 @@ struct dl_machine {
     bool recombines;       /* … which is combined here from the members */
     bool disputed;         /* … and they do not give it */
     uint64_t rejoined_at;  /* 1 + the last entry that made us begin again; 0: none */
-    unsigned n_gone;       /* fresh starts in a row since contributions are gone */
+    dl_unread *unread;     /* [P] entries that name what cannot be read, */
+    uint64_t started_for;  /* behind the last of these for whose sake we began again, */
+    unsigned n_starts;     /* so often; */
+    bool parted;           /* … held void by us, while our former life had gone on from it */
 
     /* P25: when is a snapshot due? */
     uint64_t bytes_since_snapshot, snapshot_known;
@@ -184,6 +188,8 @@ dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event);
 /* ---- of follow.c: answers of its phases ---- */
 
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
+dl_ask dl_follow_without(
+    dl_machine *m); /* from behind an entry that we cannot read, and others did */
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event);

@@ -84,6 +84,8 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
 void dl_pace_restart(dl_pace *p)
 {
     p->reading = true;
+    if (p->schedule.async)
+        p->next_adopt = p->n_taken; /* else nothing would be put, and waited for */
     all_gone(p);
     all_behind(p);
 }

@@ -14,13 +14,21 @@ typedef struct replay {
     void *user;
 } replay;
 
+static void on_dispute(dl_replay_report *report, const dl_note *n)
+{
+    if (!strcmp(n->text, "result")) return; /* the entry is void, and counted there */
+    if (report->disputes++ > 0) return;
+    report->first_dispute = n->entry->entry;
+    const bool damaged = strcmp(n->text, "combined") != 0 && strcmp(n->text, "verdicts") != 0;
+    if (damaged) snprintf(report->damaged, sizeof report->damaged, "%s", n->text);
+}
+
 static void on_note(void *user, const dl_note *n)
 {
     replay *r = user;
     switch (n->kind) {
     case DL_NOTE_DISPUTE:
-        if (strcmp(n->text, "result") != 0 && r->report->disputes++ == 0)
-            r->report->first_dispute = n->entry->entry;
+        on_dispute(r->report, n);
         return;
     case DL_NOTE_COMMIT:
         r->report->commits++;

@@ -8,7 +8,9 @@
 typedef struct dl_replay_report {
     uint64_t replayed, commits, aborts, voids;
     uint64_t disputes, first_dispute; /* entries whose update was combined, or whose
-                                       * contributions were judged, for all, and wrongly */
+                                       * contributions were judged, for all, and wrongly, or are
+                                       * damaged */
+    char damaged[256];                /* what is, of the first of these; "" */
     uint64_t first_void;
     char first_void_reason[256]; /* "" while there is none */
 } dl_replay_report;

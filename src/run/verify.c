@@ -165,6 +165,11 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
         return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
                        (unsigned long long)replayed.first_void, replayed.first_void_reason,
                        (unsigned long long)replayed.voids);
+    if (replayed.damaged[0])
+        return dl_fail(DILOCO_EPROTO,
+                       "%s: what was combined of it cannot be checked, and the run went on from it "
+                       "(%llu such in all)",
+                       replayed.damaged, (unsigned long long)replayed.disputes);
     if (replayed.disputes)
         return dl_fail(
             DILOCO_EPROTO,
