@@ -450,9 +450,9 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
 }
 
 /* Name the element that the codec refused. Its form was right, so it can be decoded. */
-static diloco_status bad_element(reader *r, const dl_contribution_data *data, size_t index)
+diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *e,
+                                          const dl_contribution_data *data, size_t index)
 {
-    const dl_contribution_expect *e = r->expect;
     size_t in_tensor, first = index / DL_BLOCK * DL_BLOCK;
     float block[DL_BLOCK];
     dl_fp_state fp = dl_fp_enter();
@@ -462,7 +462,7 @@ static diloco_status bad_element(reader *r, const dl_contribution_data *data, si
     float value = block[index - first];
     const dl_manifest_tensor *tensor =
         dl_manifest_locate(e->tensors, (int)e->fragment, index, &in_tensor);
-    r->reason = isfinite(value) ? "bound" : "non-finite";
+    *reason = isfinite(value) ? "bound" : "non-finite";
     return dl_fail(DILOCO_ENUMERIC, "element %zu of %s moved by %g; at most %g may be", in_tensor,
                    tensor->name, (double)value, (double)e->bound);
 }
@@ -473,7 +473,8 @@ static diloco_status check_payload(reader *r, dl_contribution_data *data)
     size_t index;
     diloco_status status =
         dl_codec_check(e->form, data->payload, data->len, e->bound, &index, &data->norm2);
-    if (status == DILOCO_ENUMERIC) status = bad_element(r, data, index);
+    if (status == DILOCO_ENUMERIC)
+        status = dl_contribution_bad_element(&r->reason, r->expect, data, index);
     if (status == DILOCO_EPROTO) r->reason = "codec";
     return status;
 }

@@ -133,4 +133,8 @@ DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
                                                   const dl_contribution_expect *expect,
                                                   dl_time until);
 
+/* What is wrong with the element that the codec's check found: *reason as above, and the text. */
+diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *expect,
+                                          const dl_contribution_data *data, size_t index);
+
 #endif

@@ -197,9 +197,11 @@ static diloco_status read_slices(fetcher *f, dl_time until)
     *f->data = dl_slices_data(&s, base);
     diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len, f->expect.bound,
                                           &index, &f->data->norm2);
+    if (status == DILOCO_ENUMERIC)
+        return dl_contribution_bad_element(&out->reason, &f->expect, f->data, index);
     for (size_t i = 0; i < s.shape.n_booleans && !status; i++)
         if (f->data->booleans[i] > 1) status = dl_fail(DILOCO_EPROTO, "boolean %zu is neither", i);
-    if (status) out->reason = status == DILOCO_ENUMERIC ? "non-finite" : "codec";
+    if (status) out->reason = "codec";
     return status;
 }
 

@@ -19,6 +19,11 @@ bool dl_judge_is_on(const dl_config *config)
            config->check_cosine > -1 || config->check_probe > 0 || config->ban_after > 0;
 }
 
+bool dl_judge_wants_whole(const dl_config *config)
+{
+    return config->check_norm > 0 || config->check_probe > 0 || dl_config_checks_directions(config);
+}
+
 /* Training waits while its model is borrowed. */
 static diloco_status check_probe(const dl_config *config)
 {

@@ -25,6 +25,10 @@
 /* Does the run look at contributions before it uses them? Else no entry rejects any. */
 bool dl_judge_is_on(const dl_config *config);
 
+/* … by what only whole contributions show? What elements and bytes do, their slices and the digests
+ * of these do, too. */
+bool dl_judge_wants_whole(const dl_config *config);
+
 /* What can be said against the options before training. DILOCO_EINVAL, DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_judge_check(const dl_config *config);
 

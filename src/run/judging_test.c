@@ -300,6 +300,48 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
     free(all[2].record);
 }
 
+/* No slice with it is combined, so all of the entry's contributions are read whole; once it is out
+ * entries are combined by slices again. */
+static diloco_status see_slices(void *user, const diloco_log_entry *e)
+{
+    size_t *n = user; /* rejected, combined by slices */
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        CHECK_STR("r2.0000", e->rejected[i]);
+        CHECK_STR("bound", e->rejected_for[i]);
+        n[0]++;
+    }
+    n[1] += e->combined_by[0] != 0;
+    return DILOCO_OK;
+}
+
+TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
+{
+    toy all[3];
+    const char *store = scratch_path("slices");
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.exchange", "sharded");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "trainer.rounds", "12");
+    toy_set_all(all, 3, "run.deadline", "0.3");
+    toy_set_all(all, 3, "check.element", "10");
+    toy_set_all(all, 3, "check.ban_after", "2");
+    toy_set_all(all, 3, "check.ban_entries", "3");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_or_boast;
+    judged_twice = store;
+    toy_live_all(all, 3);
+    judged_twice = NULL;
+    size_t n[2] = {0};
+    for (int r = 0; r < 3; r++) {
+        TOY_OK(all[r]);
+        CHECK_NEAR(-12, (double)all[r].w[0], 1e-5);
+    }
+    CHECK_OK(diloco_log_walk(store, 0, see_slices, n));
+    CHECK(n[0] >= 2 && n[1] >= 1);
+}
+
 /* r2 is banned by its second entry, and the run ends while it is out. */
 TEST(p27_the_status_tells_who_is_out_until_when_and_why)
 {
@@ -447,6 +489,7 @@ TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_a_trainer_that_cannot_measure_stops_with_its_status,
           p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,
           p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
+          p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined,
           p27_the_status_tells_who_is_out_until_when_and_why,
           p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
           p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)
