@@ -11,14 +11,14 @@ sed -i 's/^rounds = 6/rounds = 8/; s/^patience = 5/patience = 60/; s/^heartbeat 
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)
 n=0
+port=$(python3 "$project/tests/free_port.py") # of all starts of the hub
 
 serve() { # the hub, which may have orders to die
     : >serve.out
-    env "$@" diloco serve hub --listen "127.0.0.1:${port:-0}" >serve.out 2>serve.err &
+    env "$@" diloco serve hub --listen "127.0.0.1:$port" >serve.out 2>serve.err &
     hub=$!
     started="$started $hub"
     wait_for grep -q '^serving ' serve.out
-    port=$(sed -n 's/^serving .*:\([0-9]*\),.*/\1/p' serve.out)
 }
 
 store() { # of the n-th run

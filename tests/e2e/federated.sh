@@ -50,8 +50,8 @@ server() {
 }
 stop() { # PARENT: it and its children, at once
     kids=$(children "$1")
-    # shellcheck disable=SC2086 # several
-    kill -9 "$1" $kids
+    # shellcheck disable=SC2086 # several; one may be gone
+    kill -9 "$1" $kids 2>/dev/null || true
     wait "$1" || true
     for pid in $kids; do wait_for gone "$pid"; done
 }

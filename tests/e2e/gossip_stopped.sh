@@ -47,4 +47,4 @@ wait_for goes_on
 kill -CONT "$other"
 has_more() { [ "$(events round)" -gt $((rounds + 1)) ]; }
 wait_for has_more
-kill -9 $(children $first) $first $other $second
+kill -9 $(children $first) $first $other $second 2>/dev/null || true

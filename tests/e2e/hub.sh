@@ -7,15 +7,14 @@ sed -i 's/^rounds = 6/rounds = 30/' tiny.toml
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)
 
-# The port that the first start got is the one of all later ones.
-port=0
+# One port for all starts.
+port=$(python3 "$project/tests/free_port.py")
 serve() {
     : >serve.out
     diloco serve hub --listen 127.0.0.1:$port "$@" >serve.out 2>serve.err &
     hub=$!
     started="$started $hub"
     wait_for grep -q '^serving ' serve.out
-    port=$(sed -n 's/^serving .*:\([0-9]*\),.*/\1/p' serve.out)
 }
 serve
 url=http://127.0.0.1:$port/team/tiny

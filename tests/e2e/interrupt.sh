@@ -10,10 +10,11 @@ train() { diloco train tiny.toml $set_long "$@"; }
 expect 0 train --store whole --quiet
 want=$(digest whole)
 
-# start ARGUMENTS…: in the background, its process in $parent, once entry 3 is there.
+# start ARGUMENTS…: in the background, its process in $parent, once entry 3 is there. The link leaves
+# time to stop it before its end.
 start() {
     # shellcheck disable=SC2086
-    diloco train tiny.toml $set_long --store cut "$@" >out 2>err &
+    diloco train tiny.toml $set_long --store cut --link 10ms "$@" >out 2>err &
     parent=$!
     started="$started $parent"
     wait_for has_entry cut 3
@@ -42,7 +43,8 @@ kill -TERM "$parent"
 stopped 130
 [ "$(json status <out)" = interrupted ] || fail "--json does not say interrupted"
 start_at=$(find cut/log -name '*.json' | wc -l)
-diloco train tiny.toml --set trainer.rounds=60 --set trainer.eval_every=0 --store cut >out 2>err &
+diloco train tiny.toml --set trainer.rounds=60 --set trainer.eval_every=0 --store cut --link 10ms \
+    >out 2>err &
 parent=$!
 started="$started $parent"
 wait_for has_entry cut $((start_at + 3))

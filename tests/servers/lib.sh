@@ -18,7 +18,7 @@ left_out() {
 }
 
 free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+    python3 "$(dirname "$0")/../free_port.py"
 }
 
 # A program of build/servers, which `scripts/packages.sh servers` fills from npm.
