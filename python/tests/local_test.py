@@ -39,9 +39,10 @@ def killed(place):
 
 
 WAITING = """
-import sys; sys.path.insert(0, sys.argv[1])
+import signal, sys; sys.path.insert(0, sys.argv[1])
 import local_test, diloco
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored: a shell's background job
     diloco.launch_local(2, local_test.tell_and_wait, sys.argv[2])
 """
 
@@ -109,6 +110,8 @@ class Launch(unittest.TestCase):
 
     def check_ctrl_c_at_a_start(self, way):
         start = multiprocessing.process.BaseProcess.start
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, former)
 
         def start_and_interrupt(process):
             start(process)

@@ -275,6 +275,8 @@ class Waits(InScratch):
             killer.join()
 
     def test_ctrl_c_ends_a_wait(self):
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, former)  # ignored: a shell's background job
         with self.assertRaises(KeyboardInterrupt):
             self.check_signal(signal.SIGINT)
         self.assertEqual(signal.set_wakeup_fd(-1), -1)
