@@ -342,6 +342,48 @@ TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
     CHECK(n[0] >= 2 && n[1] >= 1);
 }
 
+static double fall_each_at_its_pace(toy *t, const diloco_run_info *now)
+{
+    (void)now;
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] -= t->name[1] == '2' ? 2 : 1;
+    return 0;
+}
+
+static diloco_status see_copies(void *n_rejected, const diloco_log_entry *e)
+{
+    CHECK(e->combined_by[0] != 0);
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        CHECK_STR("r1.0000", e->rejected[i]);
+        CHECK_STR("copy", e->rejected_for[i]);
+        ++*(size_t *)n_rejected;
+    }
+    return DILOCO_OK;
+}
+
+/* Equal bytes have equal tables of slices: nothing more has to be read. */
+TEST(p27_the_bytes_of_another_are_rejected_where_slices_are_combined)
+{
+    toy all[3];
+    const char *store = scratch_path("copies");
+    size_t n_rejected = 0;
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.exchange", "sharded");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "check.copy", "1");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_each_at_its_pace;
+    toy_live_all(all, 3);
+    for (int r = 0; r < 3; r++) {
+        TOY_OK(all[r]);
+        CHECK_NEAR(-6, (double)all[r].w[0], 1e-5);
+    }
+    CHECK_OK(diloco_log_walk(store, 0, see_copies, &n_rejected));
+    CHECK(n_rejected >= 1);
+}
+
 /* r2 is banned by its second entry, and the run ends while it is out. */
 TEST(p27_the_status_tells_who_is_out_until_when_and_why)
 {
@@ -490,6 +532,7 @@ TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,
           p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
           p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined,
+          p27_the_bytes_of_another_are_rejected_where_slices_are_combined,
           p27_the_status_tells_who_is_out_until_when_and_why,
           p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
           p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)
