@@ -86,10 +86,20 @@ void dl_fetchers_destroy(dl_exec *x)
     free(f);
 }
 
+/* A store that is not there was when the run began: it is away, and will be asked again. */
+static diloco_status open_own(dl_store **out, const char *url)
+{
+    const diloco_status status = dl_store_open(out, url, false);
+    if (status != DILOCO_ENOENT) return status;
+    char why[512];
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    return dl_fail(DILOCO_EUNREACHABLE, "%s", why);
+}
+
 /* Its handle and packer, once it is needed. */
 static diloco_status make_ready(dl_exec *x, fetcher *f)
 {
-    if (!f->store) DL_TRY(dl_store_open(&f->store, dl_store_url(x->a.store), false));
+    if (!f->store) DL_TRY(open_own(&f->store, dl_store_url(x->a.store)));
     if (x->packer && !f->packer) DL_TRY(dl_packer_create(&f->packer));
     return DILOCO_OK;
 }

@@ -60,13 +60,10 @@ static void contribute(world *w, size_t who)
     dl_exec_destroy(exec);
 }
 
-static void make_world(world *w)
+static void make_world_at(world *w, const char *url)
 {
-    static int n;
-    char url[32];
     memset(w, 0, sizeof *w);
     dl_config_init(&w->config);
-    snprintf(url, sizeof url, "mem://fetch-%d", n++);
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
     w->tensor = (diloco_tensor){.name = "w", .data = w->w, .n_dims = 1, .shape = {N}};
     const dl_run_creation what = {
@@ -75,6 +72,14 @@ static void make_world(world *w)
     CHECK_OK(dl_run_create_or_read(&w->file, &w->digest, w->store, &what));
     for (size_t i = 0; i < CREW; i++)
         contribute(w, i);
+}
+
+static void make_world(world *w)
+{
+    static int n;
+    char url[32];
+    snprintf(url, sizeof url, "mem://fetch-%d", n++);
+    make_world_at(w, url);
 }
 
 static void end_world(world *w)
@@ -152,6 +157,28 @@ TEST(several_at_a_time_are_what_they_are_one_after_the_other)
     CHECK_STR("truncated", one[2].reason);
     CHECK_INT(DILOCO_ENOENT, one[4].status);
     CHECK_OK(one[5].status);
+    end_world(&w);
+}
+
+/* Each reader opens the store when it first reads: no folder is then no word on a contribution. */
+TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    const char *store = scratch_path("store"), *away = scratch_path("away");
+    make_world_at(&w, store);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    CHECK_INT(0, rename(store, away));
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_INT(DILOCO_EUNREACHABLE, fetch(exec, &ask).status);
+    }
+    CHECK_INT(0, rename(away, store));
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &ask).status);
+    }
+    dl_exec_destroy(exec);
     end_world(&w);
 }
 
@@ -320,6 +347,7 @@ TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
 }
 
 TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
+          a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
           a_fresh_reading_is_one, what_is_doubted_is_read_from_the_store_alone,
           who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
