@@ -17,12 +17,13 @@ import unittest
 import diloco
 from diloco import _run
 
-QUICK = {"run.heartbeat": 0.05, "run.patience": 1}
+QUICK = {"run.heartbeat": 0.05, "run.patience": 20}
 
 
-def train(run, weights, pull):
+def train(run, weights, pull, before_each=lambda run: None):
     """Each step moves the weights half the way to pull."""
     while not run.done:
+        before_each(run)
         for i in range(len(weights)):
             weights[i] += (pull - weights[i]) / 2
         run.step(loss=abs(pull - weights[0]), samples=4, tokens=16)
@@ -53,12 +54,12 @@ class InScratch(unittest.TestCase):
 
 
 class Life(InScratch):
-    def replica(self, name, pull, after=None, **options):
+    def replica(self, name, pull, after=None, before_each=lambda run: None, **options):
         weights = array.array("f", [0] * 5)
         with diloco.Run(self.store, name, QUICK, **options) as run:
             run.tensor("w", weights)
             run.join()
-            train(run, weights, pull)
+            train(run, weights, pull, before_each)
             if after:
                 after(run)
         return weights
@@ -131,9 +132,13 @@ class Life(InScratch):
         self.assertEqual((events.count("commit"), events.count("mine")), (2, 1))
 
     def test_what_the_log_refuses_is_told_by_its_word(self):
-        def live(name, pull):
-            self.replica(name, pull, replicas=2, sync_every=2, rounds=2, **{"check__element": 10})
-        in_threads(lambda: live("r0", 1), lambda: live("r1", 1000))
+        def live(name, pull, **more):
+            self.replica(name, pull, replicas=2, sync_every=2, rounds=2, check__element=10, **more)
+
+        def behind_r1(run):  # entry 1 does not wait for whom entry 0 refused
+            while run.now.entry == 1 and not (self.store / "c/0000000001/r1.0000").exists():
+                time.sleep(0.01)
+        in_threads(lambda: live("r0", 1, before_each=behind_r1), lambda: live("r1", 1000))
         status = diloco.run(self.store).status()
         self.assertEqual(status["rejected"], {"bound": 2})
         self.assertEqual([r["rejected"] for r in status["replicas"]], [{}, {"bound": 2}])
