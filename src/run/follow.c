@@ -572,7 +572,7 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
-    if (event->status && dl_judge_is_damage(event->reason))
+    if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
         return contribution_lost(m, DILOCO_EPROTO, "damaged");
     if (!is_as_named(m, i, k))
         return i < m->entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);

@@ -208,7 +208,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
     }
     if (dl_known_doubt(known, event->reason)) return true;
     dl_machine_note(m,
-                    (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = event->reason});
+                    (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
     return false;
 }
 

@@ -1,6 +1,8 @@
 /* known.c - see known.h. A few dozen rows: every question is a walk over the table. */
 #include "run/known.h"
 
+#include "run/judge.h"
+
 #include <string.h>
 
 enum { DOUBTS_ALLOWED = 2 }; /* refused readings before one is believed */
@@ -42,9 +44,10 @@ void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2
 
 bool dl_known_doubt(dl_known *known, const char *reason)
 {
+    if (!dl_judge_is_damage(reason)) known->doubt = reason;
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
     known->worth = DL_INVALID;
-    known->refused = reason;
+    known->refused = known->doubt ? known->doubt : reason;
     return false;
 }
 

@@ -17,7 +17,8 @@ typedef struct dl_known {
     size_t len;
     dl_worth worth;
     bool whole;            /* of a valid one: all of it was read (slices.h) */
-    unsigned n_doubts;     /* readings that were refused */
+    unsigned n_doubts;     /* readings that were refused, */
+    const char *doubt;     /* … and why the last of them that was whole; NULL: none was */
     dl_contribution facts; /* of a valid one */
     double norm2;
     const char *refused; /* of an invalid one, what its reading ended with; of a valid one judge.h's
@@ -37,7 +38,8 @@ size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);
 
 /* What a reading of it gave. A refusal may be the way's fault, so it takes three to call a
- * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. */
+ * contribution invalid (P7): dl_known_doubt is true as long as it has to be read again. Damage is
+ * what becomes of it only where it was damaged every time. */
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2);
 bool dl_known_doubt(dl_known *known, const char *reason);
 /* Those that were not read as a whole have to be. */

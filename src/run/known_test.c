@@ -133,6 +133,15 @@ TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
     CHECK(k->worth == DL_INVALID);
 }
 
+TEST(p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it)
+{
+    table s;
+    dl_known *k = add(empty(&s), "a", 0);
+    CHECK(dl_known_doubt(k, "truncated") && dl_known_doubt(k, "base"));
+    CHECK(!dl_known_doubt(k, "checksum"));
+    CHECK_STR("base", k->refused);
+}
+
 TEST(p10_a_replica_is_hopeless_once_its_contribution_is_invalid)
 {
     table s;
@@ -178,6 +187,7 @@ TEST_MAIN(a_life_is_put_in_once, p9_who_is_there_has_passed_or_is_hopeless_has_a
           p15_of_two_valid_lives_the_newer_one_counts,
           p15_a_newer_life_that_is_not_valid_supersedes_nothing,
           p7_a_contribution_is_invalid_at_its_third_refused_reading,
+          p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it,
           p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
           p10_who_of_the_roster_has_no_counting_contribution_is_missing,
           the_slots_of_an_entry_are_in_the_order_of_its_members)
