@@ -36,7 +36,7 @@ scripts/test.sh build/sanitize -LE 'e2e|slow|servers' \
 step "runs of several replicas under the thread sanitizer"
 cmake -S . -B build/thread -G Ninja -DDILOCO_SANITIZE=thread -DCMAKE_C_FLAGS_RELEASE=-O1 \
     -DCMAKE_CXX_FLAGS_RELEASE=-O1 -DDILOCO_BENCH=OFF >/dev/null
-threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events run_mirrors run_fetch run_halves run_peers train_replica"
+threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events run_mirrors run_fetch run_sending run_halves run_peers train_replica"
 cmake --build build/thread --target $(printf '%s_test ' $threaded) | tail -n 1
 scripts/test.sh build/thread -R "^($(echo "$threaded" | tr ' ' '|'))_test\$"
 

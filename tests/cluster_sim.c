@@ -197,7 +197,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
         r->sim = s;
         r->speed = sim_uniform(s, 0.5, 2);
         r->shard = i;
-        r->train_at = INFINITY;
+        r->train_at = r->send_at = INFINITY;
         r->next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
         r->liar = liar && i == s->n - 1;
         r->sleeper = i == 0 && s->n <= SMALL;
@@ -208,7 +208,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
 
 static double moment(const replica *r)
 {
-    return fmin(r->next, r->train_at);
+    return fmin(r->send_at, fmin(r->next, r->train_at));
 }
 
 static replica *soonest(sim *s)

@@ -58,6 +58,7 @@ enum {
     X(STOPPED, "lives that ended in order, their state saved at any moment")                       \
     X(SAVED_BEHIND, "lives that saved before they took over what they had missed")                 \
     X(TAKEOVER, "contributions of a former life taken over")                                       \
+    X(FOLDED_BESIDE, "entries folded while a contribution was under way")                          \
     X(LOST_RACE, "entries that somebody else had created first")                                   \
     X(EARLY_START, "first entries with fewer than run.replicas")                                   \
     X(PARTIAL, "commits without all of the roster (commit_partial)")                               \
@@ -118,9 +119,11 @@ typedef struct local_state { /* what a replica's disk holds */
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
-    double next, train_at; /* virtual seconds: the exchange's, the trainer's next moment */
-    double beat, speed;    /* seconds a step */
-    bool training;         /* up to train_until; else it waits for an entry */
+    double next, train_at;  /* virtual seconds: the exchange's, the trainer's next moment */
+    double send_at;         /* … that of what was put ahead */
+    uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
+    double beat, speed;     /* seconds a step */
+    bool training;          /* up to train_until; else it waits for an entry */
     uint64_t train_until;
     double cut_until, paused_until, first_beat, last_beat;
     uint64_t beat_entry;

@@ -105,6 +105,7 @@ void sim_count_answer(const replica *r, const dl_event *event)
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
     sim_count(SIM_HELD, taken && taken->dealt.n > 1);
     sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
+    sim_count(SIM_FOLDED_BESIDE, a->kind == DL_ASK_SWAP && event->sending);
     sim_count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
 }
 

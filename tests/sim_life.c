@@ -40,6 +40,8 @@ void sim_bury(replica *r)
     r->exec = NULL;
     r->store = NULL;
     r->alive = false;
+    r->sending = r->sent = 0;
+    r->send_at = INFINITY;
 }
 
 /* Also in an order that no driver has: what is saved is right at any moment. */

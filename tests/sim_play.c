@@ -256,6 +256,53 @@ static void probe(replica *r, dl_event *event)
     event->probed = loss;
 }
 
+/* ---- what was put ahead: as by a thread of its own */
+
+static void begin_sending(replica *r, uint64_t sending)
+{
+    sim *s = r->sim;
+    if (r->sending) DIE(s, "%s puts two ahead at a time", r->name);
+    r->sending = sending;
+    r->send_at = s->now + (s->calm > 0          ? s->calm
+                           : sim_chance(s, 0.3) ? sim_uniform(s, 1, 20)
+                                                : sim_uniform(s, 0.001, 0.05));
+}
+
+/* Who has seen a later life since it began (I7) does not call it back. */
+static void sending_turn(replica *r)
+{
+    sim *s = r->sim;
+    if (sim_chance(s, s->p_crash)) return sim_crash(r);
+    const diloco_status status = dl_exec_send(r->exec, r->store, DL_NEVER);
+    if (sim_chance(s, s->p_crash)) return sim_crash(r);
+    if (status == DILOCO_EUNREACHABLE) {
+        r->send_at = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
+        return;
+    }
+    if (!status) sim_check_sent(r, r->sending - 1);
+    r->sent = r->sending;
+    r->sending = 0;
+    r->send_at = INFINITY;
+    if (status) r->ask = (dl_ask){.kind = DL_ASK_FAIL, .status = status};
+    if (status || r->ask.kind == DL_ASK_WAIT) r->next = fmin(r->next, s->now + 0.001);
+}
+
+/* The open entry's was put ahead, and is not there yet: that is not answered. */
+static bool waits_for_sending(replica *r)
+{
+    const dl_ask *a = &r->ask;
+    if (a->kind != DL_ASK_CONTRIBUTE || !r->sending || r->sending != 1 + a->entry) return false;
+    r->next = r->send_at + 0.001;
+    return true;
+}
+
+/* Confirmed: it was there when this was asked, or is since. */
+static bool is_confirmed(const replica *r)
+{
+    const dl_ask *a = &r->ask;
+    return a->kind == DL_ASK_CONTRIBUTE && !a->put_ahead && r->sent == 1 + a->entry;
+}
+
 static void carry_out(replica *r, dl_event *event)
 {
     const dl_ask *a = &r->ask;
@@ -268,6 +315,7 @@ static void carry_out(replica *r, dl_event *event)
     case DL_ASK_CONTRIBUTE:
     case DL_ASK_CREATE:
         sim_check_life(r);
+        if (is_confirmed(r)) break;
         dl_exec_do(r->exec, a, event, DL_NEVER);
         if (a->kind == DL_ASK_CREATE && !event->status && a->draft->combined.there &&
             sim_chance(r->sim, 0.03))
@@ -292,6 +340,8 @@ static void carry_out(replica *r, dl_event *event)
     default:
         dl_exec_do(r->exec, a, event, DL_NEVER);
     }
+    if (event->sending) begin_sending(r, event->sending);
+    event->sending = r->sending;
     if (a->kind == DL_ASK_JUDGE && a->probe) probe(r, event);
     if (a->kind == DL_ASK_LIST && !event->status) sim_see_lives(r, event);
     if (a->kind == DL_ASK_READ && event->text && !event->status)
@@ -303,11 +353,13 @@ static void carry_out(replica *r, dl_event *event)
 static void act(replica *r)
 {
     sim *s = r->sim;
+    if (waits_for_sending(r)) return;
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
     sim_count_answer(r, &event);
-    if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken)
+    const bool sends = event.sending == 1 + r->ask.entry;
+    if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken && !sends)
         sim_check_sent(r, r->ask.entry);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
@@ -326,7 +378,7 @@ static void stop_for_good(replica *r)
 {
     sim_bury(r);
     r->done = true;
-    r->next = r->train_at = INFINITY;
+    r->next = r->train_at = r->send_at = INFINITY;
 }
 
 static void end_if_done(replica *r)
@@ -388,7 +440,7 @@ static void start_twin(replica *r)
     twin->speed = r->speed;
     twin->shard = r->shard;
     twin->told = r->told;
-    twin->train_at = INFINITY;
+    twin->train_at = twin->send_at = INFINITY;
     twin->next = s->now + sim_uniform(s, 1, 60);
     r->has_twin = twin->has_twin = true;
     sim_count(SIM_TWIN, true);
@@ -402,6 +454,7 @@ static void pause(replica *r)
     r->paused_until = s->now + pause;
     r->next = fmax(r->next, r->paused_until);
     r->train_at += pause;
+    r->send_at += pause;
     sim_count(SIM_PAUSED, pause > PATIENCE);
     if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
 }
@@ -411,7 +464,9 @@ void sim_turn(replica *r)
     sim *s = r->sim;
     if (!r->alive) return sim_come_alive(r);
     if (sim_chance(s, P_PAUSE)) return pause(r);
-    if (r->train_at <= s->now)
+    if (r->send_at <= s->now)
+        sending_turn(r);
+    else if (r->train_at <= s->now)
         trainer_turn(r);
     else
         exchange_turn(r);

@@ -193,17 +193,74 @@ static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_ti
     x->facts.encode_s = dl_seconds(dl_clock_now() - began);
 }
 
-/* What is in x->spans; a name that is taken by other bytes is EEXIST. */
-static diloco_status put(dl_exec *x, const dl_ask *ask, size_t n_spans, dl_time until)
+/* A name that is taken by other bytes is EEXIST. */
+static diloco_status put(dl_exec_facts *facts, dl_store *store, uint64_t entry, const dl_life *life,
+                         const dl_span *spans, size_t n_spans, dl_time until)
 {
     dl_key key;
     const dl_time began = dl_clock_now();
-    dl_key_contribution(key, ask->entry, &ask->life);
-    diloco_status status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
+    dl_key_contribution(key, entry, life);
+    diloco_status status = dl_store_create(store, key, spans, n_spans, NULL, until);
     if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
-        status = dl_store_create(x->a.store, key, x->spans, n_spans, NULL, until);
-    x->facts.put_s = dl_seconds(dl_clock_now() - began);
+        status = dl_store_create(store, key, spans, n_spans, NULL, until);
+    facts->put_s = dl_seconds(dl_clock_now() - began);
     return status;
+}
+
+/* Then that of a life of this replica is another's. */
+static diloco_status fenced(const dl_exec *x, diloco_status status, uint64_t entry)
+{
+    if (status != DILOCO_EEXIST) return status;
+    return dl_fail(DILOCO_EFENCED,
+                   "this replica's contribution to entry %llu is there with other bytes: "
+                   "another process lives as %s; stop one",
+                   (unsigned long long)entry, x->a.self.replica);
+}
+
+/* ---- put ahead ---------------------------------------------------------------------------- */
+
+bool dl_exec_puts_ahead(const dl_exec *x)
+{
+    return x->puts_ahead;
+}
+
+/* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
+ * change places, the rest is small. */
+static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans)
+{
+    dl_sent *s = &x->sent;
+    unsigned char *free_payload = s->payload;
+    s->payload = x->payload;
+    x->payload = free_payload;
+    s->entry = ask->entry;
+    s->facts = x->facts;
+    s->n_spans = n_spans;
+    memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
+    memcpy(s->header, x->spans[0].data, x->spans[0].len);
+    s->spans[0].data = s->header;
+    if (n_spans < 3) return;
+    memcpy(s->discrete, x->spans[2].data, x->spans[2].len);
+    s->spans[2].data = s->discrete;
+}
+
+diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
+{
+    dl_sent *s = &x->sent;
+    const diloco_status status =
+        put(&s->facts, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
+    return fenced(x, status, s->entry);
+}
+
+void dl_exec_sent(dl_exec *x)
+{
+    const dl_exec_facts *s = &x->sent.facts;
+    x->facts.fragment = s->fragment;
+    x->facts.step = s->step;
+    x->facts.position = s->position;
+    x->facts.norm = s->norm;
+    x->facts.bytes = s->bytes;
+    x->facts.encode_s = s->encode_s;
+    x->facts.put_s = s->put_s;
 }
 
 diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
@@ -228,14 +285,15 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
 
     if (c.slices) DL_TRY(dl_exec_put_slices(x, ask, from.discrete, until));
     if (x->a.peers) dl_peers_keep(x->a.peers, x->spans, n_spans);
-    const diloco_status status = put(x, ask, n_spans, until);
+    if (ask->put_ahead && x->puts_ahead) {
+        keep_to_send(x, ask, n_spans);
+        event->sending = 1 + ask->entry;
+        return DILOCO_OK;
+    }
+    const diloco_status status =
+        put(&x->facts, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
-    if (status == DILOCO_EEXIST)
-        return dl_fail(DILOCO_EFENCED,
-                       "this replica's contribution to entry %llu is there with other bytes: "
-                       "another process lives as %s; stop one",
-                       (unsigned long long)ask->entry, x->a.self.replica);
-    return status;
+    return fenced(x, status, ask->entry);
 }
 
 /* The captured movement gives its place to where it ended: what was checked of it holds. */
@@ -264,7 +322,8 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     DL_TRY(make_object(x, &n_spans, &ask, &c, header, from));
     measure(x, &ask, from, began);
     DL_TRY(client->keep(client->user, c.body));
-    const diloco_status status = put(x, &ask, n_spans, until);
+    const diloco_status status =
+        put(&x->facts, x->a.store, ask.entry, &ask.life, x->spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }

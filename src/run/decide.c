@@ -124,7 +124,7 @@ dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
 
 static dl_ask wait_until(dl_machine *m, dl_time until)
 {
-    if (dl_gather_has_to_put(m)) return dl_gather_contribute(m);
+    if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
     dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
     a.until = until;
     return a;

@@ -318,7 +318,7 @@ void dl_driver_read_state(dl_driver *d, void (*copy)(void *user, const dl_state 
 dl_driver_facts dl_driver_facts_now(dl_driver *d)
 {
     dl_driver_lock(d);
-    if (!d->started) d->traffic = dl_exec_traffic(d->a.exec);
+    if (!d->started) d->traffic = dl_exchange_traffic(d);
     dl_driver_facts facts = {.entry = dl_driver_control(d)->entry,
                              .position = d->pace.position,
                              .loss = d->loss,
@@ -370,6 +370,15 @@ static diloco_status make_pace(dl_driver *d)
     return DILOCO_OK;
 }
 
+static diloco_status make_sending(dl_driver *d)
+{
+    const dl_sending_args args = {.url = d->a.url,
+                                  .exec = d->a.exec,
+                                  .store_timeout_s = d->a.store_timeout_s,
+                                  .ended = &d->was_taken};
+    return dl_sending_create(&d->sending, &args);
+}
+
 static diloco_status make(dl_driver *d)
 {
     const dl_background_args background = {.url = d->a.url,
@@ -381,6 +390,7 @@ static diloco_status make(dl_driver *d)
     DL_TRY(init_lock(d));
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));
+    if (dl_exec_puts_ahead(d->a.exec)) DL_TRY(make_sending(d));
     return dl_background_create(&d->background, &background);
 }
 
@@ -407,6 +417,7 @@ void dl_driver_destroy(dl_driver *d)
 {
     if (!d) return;
     dl_exchange_stop(d);
+    dl_sending_destroy(d->sending);
     dl_background_destroy(d->background);
     dl_machine_destroy(d->machine);
     dl_arena_deinit(&d->arena);

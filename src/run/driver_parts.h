@@ -9,6 +9,7 @@
 
 #include "run/background.h"
 #include "run/driver.h"
+#include "run/sending.h"
 #include "run/setback.h"
 #include "run/stops.h"
 #include "run/trips.h"
@@ -19,8 +20,9 @@ struct dl_driver {
     dl_driver_args a;
     dl_machine *machine;
     dl_background *background;
-    dl_arena arena; /* the pace's arrays, and the trips' */
-    bool beside;    /* the exchange has, or had, a thread of its own */
+    dl_sending *sending; /* NULL: nothing is put ahead, or it is waited for */
+    dl_arena arena;      /* the pace's arrays, and the trips' */
+    bool beside;         /* the exchange has, or had, a thread of its own */
 
     pthread_mutex_t lock;
     pthread_cond_t moved_on; /* something of what is guarded has changed */
@@ -38,7 +40,7 @@ struct dl_driver {
     pthread_t thread;
     bool started;
     atomic_bool quit;      /* the thread ends behind the ask it is at */
-    atomic_bool was_taken; /* a contribution waits to be put */
+    atomic_bool was_taken; /* a contribution waits to be put, or the next may be */
 
     /* the trainer's */
     bool over;
@@ -49,6 +51,7 @@ struct dl_driver {
     dl_ask open;          /* the ask that is being carried out, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
+    bool puts;                /* the last CONTRIBUTE has put one, before it was answered */
     bool moved;               /* something happened since the last WAIT: look soon */
     dl_event_context context; /* of the record's next lines */
     dl_time waited, entry_began;
@@ -74,6 +77,8 @@ static inline dl_control *dl_driver_control(const dl_driver *d)
 }
 
 /* ---- exchange.c ---- */
+
+dl_store_counters dl_exchange_traffic(const dl_driver *d);
 
 DL_MUST_CHECK diloco_status dl_exchange_create(dl_driver *d);
 /* Load the newest snapshot and read the log up to its end; `bases`: of what was saved, or NULL. */

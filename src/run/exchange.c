@@ -22,6 +22,25 @@ static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait fo
 
 /* ---- the record ------------------------------------------------------------------------- */
 
+dl_store_counters dl_exchange_traffic(const dl_driver *d)
+{
+    dl_store_counters all = dl_exec_traffic(d->a.exec);
+    if (!d->sending) return all;
+    const dl_store_counters c = dl_sending_traffic(d->sending);
+    all.bytes_sent += c.bytes_sent;
+    all.bytes_received += c.bytes_received;
+    all.billed_reads += c.billed_reads;
+    all.billed_writes += c.billed_writes;
+    return all;
+}
+
+static dl_store_speed speed_of(const dl_driver *d)
+{
+    dl_store_speed speed = dl_exec_speed(d->a.exec);
+    if (d->sending) speed.up_bps = fmax(speed.up_bps, dl_sending_up_bps(d->sending));
+    return speed;
+}
+
 static void take_traffic(dl_driver *d)
 {
     const dl_store_counters c = d->traffic;
@@ -93,7 +112,7 @@ static void note_commit(dl_driver *d, const dl_note *n)
     const dl_time now = dl_clock_now();
     dl_trips_folded(&d->trips, n->entry->entry, now);
     take_traffic(d);
-    d->context.speed = dl_exec_speed(d->a.exec);
+    d->context.speed = speed_of(d);
     d->context.deadline_s = d->deadline_s;
     d->context.wait_s = dl_seconds(d->waited);
     d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
@@ -262,6 +281,33 @@ static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
     return DILOCO_OK;
 }
 
+/* What was put ahead and is still under way is waited for, once its entry is the open one: behind
+ * that it is reaped. */
+static void contribute(dl_driver *d, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    d->puts = false;
+    if (d->sending && dl_sending_now(d->sending) == 1 + ask->entry) {
+        while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
+            ;
+        return;
+    }
+    dl_exec_do(d->a.exec, ask, event, until);
+    d->puts = !event->status && !event->taken && !event->sending;
+    if (event->sending) dl_sending_begin(d->sending, ask->entry);
+}
+
+/* What came of what was put ahead. */
+static diloco_status reap(dl_driver *d)
+{
+    uint64_t entry;
+    diloco_status status;
+    if (!d->sending || !dl_sending_reap(d->sending, &entry, &status)) return DILOCO_OK;
+    DL_TRY(status);
+    dl_exec_sent(d->a.exec);
+    dl_event_contribution(d->a.record, &d->context, entry, dl_exec_measured(d->a.exec));
+    return DILOCO_OK;
+}
+
 /* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
  * at it. True: it has moved, and the lock is held until the pace follows in the answer, or whoever
  * saves between would save the state of one entry and the pace of another (P16). */
@@ -279,6 +325,9 @@ static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
     case DL_ASK_SNAPSHOT:
         event->status = take_snapshot(d, ask);
         break;
+    case DL_ASK_CONTRIBUTE:
+        contribute(d, ask, event, until);
+        break;
     default:
         if (moves) dl_driver_lock(d);
         dl_exec_do(d->a.exec, ask, event, until);
@@ -293,7 +342,7 @@ static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
     if (event->peer) dl_event_peer(d->a.record, &d->context, ask->entry, &ask->life, event->peer);
     if (event->status) return;
     d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
-    if (ask->kind == DL_ASK_CONTRIBUTE && !event->taken)
+    if (ask->kind == DL_ASK_CONTRIBUTE && d->puts)
         dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));
 }
 
@@ -352,7 +401,7 @@ static uint64_t needed_from(const dl_driver *d)
 
 static void tell_heartbeats(dl_driver *d)
 {
-    const dl_store_speed speed = dl_exec_speed(d->a.exec);
+    const dl_store_speed speed = speed_of(d);
     dl_background_tell_link(d->background, &speed, d->deadline_s);
     if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
 }
@@ -362,11 +411,13 @@ static void ask_once(dl_driver *d)
     dl_event event;
     dl_background_settle(d->background); /* `now` and control may change from here */
     const bool locked = carry_out(d, &d->open, &event);
-    if (try_again(d, &event)) return; /* nothing has moved */
+    const diloco_status sent = reap(d);
+    event.sending = d->sending ? dl_sending_now(d->sending) : 0;
+    if (!sent && try_again(d, &event)) return; /* nothing has moved */
     if (!locked) dl_driver_lock(d);
-    d->traffic = dl_exec_traffic(d->a.exec);
+    d->traffic = dl_exchange_traffic(d);
     after(d, &d->open, &event);
-    d->open = answer(d, &event);
+    d->open = sent ? (dl_ask){.kind = DL_ASK_FAIL, .status = sent} : answer(d, &event);
     if (d->open.kind == DL_ASK_FAIL) {
         d->failed = d->open.status;
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());

@@ -1,8 +1,9 @@
 /* exec.c - see exec.h. One function an ask; `asks` below is the table.
  *
- * Memory: the state's two copies; one encoded contribution of our own, and what it is made from
- * for each that is under way (in the copy that is free between entries where there is one at a
- * time); a slot for each contribution held, made when it is first needed and kept. */
+ * Memory: the state's two copies; one encoded contribution of our own (two where one is put ahead),
+ * and what it is made from for each that is under way (in the copy that is free between entries
+ * where there is one at a time); a slot for each contribution held, made when it is first needed
+ * and kept. */
 #include "run/exec_parts.h"
 
 #include "base/clock.h"
@@ -56,6 +57,7 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     const size_t floats = x->shares_next ? 0 : n * most.n_trained;
     x->captures = DL_ARENA_ARRAY(arena, dl_capture, n);
     x->nothing = dl_arena_take(arena, discrete);
+    if (x->puts_ahead) x->sent.discrete = dl_arena_take(arena, discrete);
     float *g = DL_ARENA_ARRAY(arena, float, floats);
     unsigned char *d = dl_arena_take(arena, n * discrete);
     x->heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
@@ -119,6 +121,7 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
     x->payload = dl_arena_take(arena, x->gap + room);
+    if (x->puts_ahead) x->sent.payload = dl_arena_take(arena, x->gap + room);
     lay_out_beside(x, arena);
     lay_out_captures(x, arena);
 }
@@ -189,6 +192,10 @@ static diloco_status take_memory(dl_exec *x)
     /* Async computes entries of others between taking and putting. */
     x->shares_next =
         ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
+    DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
+    /* Slices are many objects, and what members are shown is one at a time (peers.h). */
+    x->puts_ahead =
+        ahead > 1 && x->a.beside && x->a.tensors && !x->a.peers && x->way != DL_WAY_SHARDED;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
@@ -200,7 +207,6 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
     if (x->a.probe) DL_TRY(make_probing(x));
-    DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
     if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));

@@ -127,6 +127,14 @@ dl_way dl_exec_way(const dl_exec *exec);
 /* [n_fragments] slices of an update; NULL: it is not cut. */
 const uint64_t *dl_exec_slices(const dl_exec *exec);
 
+/* Does it answer CONTRIBUTE with put_ahead, event's `sending` set, once the contribution is made?
+ * Then dl_exec_send puts it: by any thread with a handle of its own, beside dl_exec_do of anything
+ * but another such ask; an end of DILOCO_EUNREACHABLE may be repeated. DILOCO_EFENCED as
+ * CONTRIBUTE. dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
+bool dl_exec_puts_ahead(const dl_exec *exec);
+DL_MUST_CHECK diloco_status dl_exec_send(dl_exec *exec, dl_store *store, dl_time until);
+void dl_exec_sent(dl_exec *exec);
+
 /* READ, CONTRIBUTE, LIST, FETCH, JUDGE, COMBINE, FETCH_COMBINED, SERVE, COMPUTE, CREATE, SWAP,
  * WATCH, SNAPSHOT (in the foreground), REJOIN (loads the newest snapshot). Pointers of the event
  * live until the next call. */

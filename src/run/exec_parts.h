@@ -25,6 +25,16 @@ typedef struct dl_capture {
     dl_hash body; /* of the contribution that it became; the exchange's */
 } dl_capture;
 
+/* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
+typedef struct dl_sent {
+    uint64_t entry;
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
+    dl_span spans[3];
+    size_t n_spans;
+    dl_exec_facts facts;
+} dl_sent;
+
 /* Slices of a combined update that were read into combined_slot. */
 typedef struct dl_gathered {
     uint64_t entry;
@@ -65,6 +75,7 @@ struct dl_exec {
         *heads; /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
                  * its arrays, as the header of what it becomes; zeros: not there */
     unsigned char *nothing; /* zeros for the integers and booleans of a fragment */
+    bool puts_ahead;        /* … without waiting for it: `sent` has arrays */
     bool shares_next;       /* the one capture lies in the state's free copy */
     /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
     size_t *f32_at;      /* [n_fragments + 1] */
@@ -82,6 +93,7 @@ struct dl_exec {
     dl_packer *packer;      /* NULL: payloads are sent as they are */
     unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
     size_t gap;
+    dl_sent sent;
     bool unpacked;     /* what is under way rests on the state that is loaded next */
     bool contributed;  /* in this life: former lives have nothing open any more */
     bool loaded;       /* a state, by a REJOIN */

@@ -12,16 +12,23 @@ enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
+static dl_ask contribute(dl_machine *m, uint64_t entry, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, next);
+    const dl_take *take = dl_pace_take(m->a.pace, entry);
+    a.entry = entry;
+    a.fragment = take && !take->gone
+                     ? take->fragment
+                     : dl_schedule_fragment(&m->a.pace->schedule, entry, m->n_commits_all);
+    return a;
+}
+
 dl_ask dl_gather_contribute(dl_machine *m)
 {
     if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
     const bool ahead = m->n_put > dl_open_entry(m);
-    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
-    a.entry = m->n_put;
-    const dl_take *take = dl_pace_take(m->a.pace, m->n_put);
-    a.fragment = take && !take->gone
-                     ? take->fragment
-                     : dl_schedule_fragment(&m->a.pace->schedule, m->n_put, m->n_commits_all);
+    dl_ask a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    a.put_ahead = ahead;
     return a;
 }
 
@@ -45,11 +52,16 @@ bool dl_gather_has_to_put(dl_machine *m)
     return false;
 }
 
+bool dl_gather_may_put_ahead(dl_machine *m)
+{
+    return dl_gather_has_to_put(m) && !m->sending;
+}
+
 bool dl_machine_has_put_all(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     if (dl_machine_is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
-    return m->n_put >= dl_pace_may_put(p) || dl_open_entry(m) >= p->n_taken;
+    return (m->n_put >= dl_pace_may_put(p) && !m->sending) || dl_open_entry(m) >= p->n_taken;
 }
 
 dl_time dl_gather_deadline(const dl_machine *m)
@@ -115,8 +127,9 @@ static dl_ask look_around(dl_machine *m)
 
 dl_ask dl_gather_collect(dl_machine *m)
 {
-    return dl_gather_has_to_put(m) && m->n_put == dl_open_entry(m) ? dl_gather_contribute(m)
-                                                                   : look_around(m);
+    const uint64_t open = dl_open_entry(m);
+    if (dl_gather_has_to_put(m) && m->n_put == open) return dl_gather_contribute(m);
+    return m->sending == 1 + open ? contribute(m, open, DL_CONFIRMING) : look_around(m);
 }
 
 dl_ask dl_gather_contributed(dl_machine *m)
@@ -126,6 +139,13 @@ dl_ask dl_gather_contributed(dl_machine *m)
     m->due_at = m->now; /* P11: the deadline runs from our own upload */
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DEADLINE,
                                  .seconds = dl_seconds(dl_gather_deadline(m) - m->now)});
+    return dl_gather_collect(m);
+}
+
+/* What was put ahead is there, and only then may we close its entry: without it we are not. */
+dl_ask dl_gather_confirmed(dl_machine *m)
+{
+    m->due_at = m->now;
     return dl_gather_collect(m);
 }
 

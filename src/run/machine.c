@@ -331,6 +331,7 @@ static bool phase_handles(dl_phase p, diloco_status s)
 dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
 {
     m->now = event->now;
+    m->sending = event->sending;
     if (event->status && !phase_handles(m->phase, event->status))
         return dl_machine_fail(m, event->status);
 
@@ -347,6 +348,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_gather_contributed(m);
     case DL_PUTTING_AHEAD:
         return dl_gather_put_ahead(m);
+    case DL_CONFIRMING:
+        return dl_gather_confirmed(m);
     case DL_LISTING:
         return dl_gather_listed(m, event);
     case DL_FETCHING:

@@ -9,7 +9,8 @@
  *         |                   CONTRIBUTE --> LIST c/<e>/ --> FETCH each
  *         |                                    ^   |
  *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
- *         |   (CONTRIBUTE what was taken meanwhile;        | closes
+ *         |   (CONTRIBUTE what was taken meanwhile, one    | closes
+ *         |    under way at a time, beside all this;       |
  *         |    past the deadline: WATCH heartbeats)        |
  *         |        (one for all: COMBINE, FETCH it)   |
  *         |                                    COMPUTE --> CREATE log/<e> --> READ --> FOLD
@@ -45,7 +46,8 @@ typedef struct dl_machine dl_machine;
 typedef enum dl_ask_kind {
     DL_ASK_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace */
     DL_ASK_READ,  /* read log/<entry> */
-    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken */
+    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken; put_ahead: it may still be
+                        * under way when that is answered */
     DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
     DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
     DL_ASK_JUDGE,      /* dot products of all pairs of the contributions in `slots`, where the run
@@ -90,6 +92,7 @@ typedef struct dl_ask {
     const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
     size_t n_slots;        /* so many */
     bool put;              /* COMBINE */
+    bool put_ahead;        /* CONTRIBUTE: for a later entry than the open one */
     bool probe;            /* JUDGE: measure their losses, too */
     bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them */
     bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
@@ -137,6 +140,8 @@ typedef struct dl_event {
     dl_hash result;     /* COMPUTE: state digest; COMBINE: of the body */
     size_t len;         /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
                          * `result` their digest */
+    uint64_t sending;   /* 1 + the entry whose contribution was put ahead and is still under way,
+                         * whatever was asked; 0: none is */
     size_t n_slices;    /* COMBINE, sharded: that were planned; only the own are there */
     bool taken;         /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
     dl_life takes_over; /* CONTRIBUTE with taken: whose */
@@ -210,7 +215,7 @@ typedef struct dl_machine_start {
 } dl_machine_start;
 dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
 
-/* Has everything that was taken been put? */
+/* Has everything that was taken been put, and is it there? */
 bool dl_machine_has_put_all(const dl_machine *machine);
 
 /* The answer to the open ask; the next one. */

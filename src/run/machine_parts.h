@@ -24,6 +24,7 @@ typedef enum dl_phase {
     DL_LATE_CHECK, /* behind the due point: does the entry stand without us? */
     DL_CONTRIBUTING,
     DL_PUTTING_AHEAD, /* contributing to a later entry than the open one */
+    DL_CONFIRMING,    /* the open entry's was put ahead, and is still under way */
     DL_LISTING,
     DL_FETCHING, /* what the listing found */
     DL_LOOKING,  /* at log/<e>, between listings */
@@ -63,6 +64,7 @@ struct dl_machine {
 
     /* what this replica has to do with it */
     uint64_t n_put;     /* entries [0, n_put) need no contribution of ours any more */
+    uint64_t sending;   /* 1 + the one of these that is still under way; 0: none */
     bool behind;        /* there may be more entries standing: look before training */
     bool has_bases;     /* resumed, and not compared yet: */
     dl_hash *bases;     /* [P] what the saved parameters rest on, */
@@ -152,6 +154,7 @@ void dl_machine_clear_entry(dl_machine *m);
 dl_ask dl_gather_contribute(dl_machine *m);
 dl_ask dl_gather_list(dl_machine *m);
 bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
+bool dl_gather_may_put_ahead(dl_machine *m);
 /* The open entry is taken: put ours, then see who else is there. What was taken for later entries
  * is put where there would be waiting (wait_until): training may wait for the open one. */
 dl_ask dl_gather_collect(dl_machine *m);
@@ -167,6 +170,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event);
 /* answers of its phases */
 dl_ask dl_gather_contributed(dl_machine *m);
 dl_ask dl_gather_put_ahead(dl_machine *m);
+dl_ask dl_gather_confirmed(dl_machine *m);
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event);
 dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
 
