@@ -193,7 +193,7 @@ typedef struct sim {
     uint64_t n_damaged;
     dl_hash lies[MAX_LIES];  /* bodies of a liar's combined updates */
     uint64_t n_told, n_lies; /* how many there were, and how many the log has taken, */
-    uint64_t n_void_lies;    /* or has in entries that are void for another reason */
+    uint64_t n_maybe_lies;   /* or has where an audit need not come to them */
     uint64_t commits, aborts, crashes;
     double calm;       /* seconds of every request, where nothing fails; 0: a storm */
     double taken_at;   /* calm: when the last replica came to the last due point, */

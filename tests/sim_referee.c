@@ -171,7 +171,7 @@ void sim_audit(sim *s)
         DIE(s, "I3: %llu samples were counted, %llu of %llu dealt ones were not",
             (unsigned long long)s->counted, (unsigned long long)dl_ledger_open(ledger),
             (unsigned long long)dl_ledger_cursor(ledger));
-    if (all && (report.disputes < s->n_lies || report.disputes > s->n_lies + s->n_void_lies))
+    if (all && (report.disputes < s->n_lies || report.disputes > s->n_lies + s->n_maybe_lies))
         DIE(s, "P19: the audit disputes %llu updates of %llu", (unsigned long long)report.disputes,
             (unsigned long long)s->n_lies);
     sim_happened[SIM_LIE_FOUND] += report.disputes;
@@ -343,14 +343,24 @@ static bool counts_damage(const sim *s, const dl_entry *entry)
     bool any = false;
     for (size_t i = 0; i < entry->n_members; i++)
         any |= is_damaged(s, entry->members[i].entry, &entry->members[i].life);
+    return any;
+}
+
+/* … which need not come to what was rejected: the update is without it. */
+static bool rejects_damage(const sim *s, const dl_entry *entry)
+{
+    bool any = false;
     for (size_t i = 0; i < entry->n_rejected; i++)
         any |= is_damaged(s, entry->entry, &entry->rejected[i].life);
     return any;
 }
 
-static bool is_for_all_to_see(const sim *s, const dl_entry *entry)
+static void count_lies(sim *s, const dl_entry *entry, bool valid)
 {
-    return is_lie(s, &entry->combined) || (entry->combined.there && counts_damage(s, entry));
+    const bool combined = entry->combined.there, lie = is_lie(s, &entry->combined);
+    const bool seen = lie || (combined && counts_damage(s, entry));
+    s->n_lies += valid && seen;
+    s->n_maybe_lies += (!valid && seen) || (!seen && combined && rejects_damage(s, entry));
 }
 
 void sim_check_log(sim *s)
@@ -379,8 +389,7 @@ void sim_check_log(sim *s)
         if (entry->commit && s->has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
         if (valid) check_bans(s, &o, entry);
-        s->n_lies += valid && is_for_all_to_see(s, entry);
-        s->n_void_lies += !valid && is_for_all_to_see(s, entry);
+        count_lies(s, entry, valid);
         if (!s->dealt && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */
         for (size_t i = 0; valid && i < entry->n_members; i++)
