@@ -28,10 +28,10 @@ sys.path.append(str(HERE.parent / "claims"))
 import data  # noqa: E402
 import page  # noqa: E402
 from claims import find_data, own_texts  # noqa: E402
-from defences import (BAND, DEFENCES, GPT, LENET, MEAN, N, OWNER, SEEDS, STRANGERS, Trial, cells,
+from defences import (BAND, BORDER, DEFENCES, GPT, LENET, MEAN, N, OWNER, SEEDS, STRANGERS, Trial, cells,
                       honest)  # noqa: E402
 
-GRID = [(lr, mu) for lr in (0.3, 0.5, 0.7, 1.0) for mu in (0.0, 0.3, 0.6)]
+GRID = ((0.3, 0.3), (0.5, 0.3), (0.5, 0.6), (0.7, 0.0), (0.7, 0.3), (1.0, 0.0))
 WAIT_S = 120  # for replicas that begin
 
 
@@ -211,7 +211,7 @@ def train_all(bench, wanted, end):
 
 def near_the_border(bench, t):
     lost = bench.known(t)
-    return lost and BAND / 2 <= lost[0] <= BAND * 2
+    return lost and BAND / BORDER <= lost[0] <= BAND * BORDER
 
 
 def try_outer(bench):

@@ -42,8 +42,14 @@ OPEN = {"server.diloco.combiner": "trimmed_mean", "server.diloco.trim": "0.25",
         "server.diloco.robust_fallback": "mean", "check.norm": "5", "check.cosine": "-0.05",
         "check.copy": "0.999", "check.ban_after": "3"}
 MEAN = Defence("mean", lambda f: {"server.diloco.combiner": "mean"}, lambda f: 1)
-CHECKED = Defence("mean, checks", lambda f: {"server.diloco.combiner": "mean", **CHECKS}, lambda f: 1)
+
+
+def checked(d):
+    return Defence(f"{d.name}, checks", lambda f: {**d.settings(f), **CHECKS}, d.fewest)
+
+
 STRANGERS = Defence("open", lambda f: OPEN, lambda f: 1)
+NNM_MEDIAN = combiner("median", lambda f: 2 * f + 1, before="nnm")
 COMBINERS = [
     MEAN,
     combiner("clipped_mean", lambda f: 1),
@@ -54,12 +60,13 @@ COMBINERS = [
     combiner("bulyan", lambda f: 4 * f + 3, f_counts=True),
     combiner("geometric_median", lambda f: 2 * f + 1),
     combiner("centered_clip", lambda f: 2 * f + 1),
-    combiner("median", lambda f: 2 * f + 1, before="nnm"),
+    NNM_MEDIAN,
     combiner("trimmed_mean", lambda f: 2 * f + 1, before="nnm"),
     combiner("krum", lambda f: 2 * f + 3, before="nnm", f_counts=True),
 ]
-DEFENCES = [MEAN, CHECKED, *COMBINERS[1:]]
+DEFENCES = [MEAN, checked(MEAN), *COMBINERS[1:], checked(NNM_MEDIAN)]
 UNBOUND = ("mean", "mean, checks", "clipped_mean")  # no rule's proof speaks for these
+BORDER = 1.25  # a first seed that comes so near to the band, by a factor, is not alone
 
 
 def within(defence, f):
