@@ -9,7 +9,7 @@
 const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_HELP] = {"--help", NULL, NULL, "this text"},
     [DL_FLAG_REPLICAS] = {"--replicas", "N", "run.local_replicas",
-                          "replicas here, a process each; run.replicas is at least N"},
+                          "replicas here, a process each; run.replicas at least N"},
     [DL_FLAG_ROLE] = {"--role", "ROLE", "run.role",
                       "with logical clients: server (closes rounds), worker (trains), both"},
     [DL_FLAG_STORE] = {"--store", "URL", "run.store", "where the run's log lives"},
