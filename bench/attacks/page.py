@@ -150,8 +150,8 @@ def write(bench, page):
             "wrong data. A cell is how far the shared model's validation loss ends above that of the "
             "same combiner with eight honest members, in per cent; of LeNet-5, whose loss is near 0, how "
             f"much of its accuracy is lost, in per cent. More than {BAND:g} is bold: the attack has won. "
-            f"One seed a cell; three where the first came within a factor of {BORDER:g} of that border, "
-            "and then their mean and half their range. The first row is what a defence costs by itself.", "",
+            f"One seed a cell; more where the first came within a factor of {BORDER:g} of that border, and "
+            "then their mean and half their range. The first row is what a defence costs by itself.", "",
             "\"mean, checks\" is the plain mean with " +
             ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ". \"nnm, …\" is "
             "`pre_aggregation = \"nnm\"` before the rule, \"…, checks\" the rule with those checks. A NaN or an infinity is rejected whatever the "
