@@ -1,5 +1,6 @@
-"""PyTorch doing what bench_outer_step's last row does: gradient = base - local, one
-SGD(momentum, nesterov=True) step on the base, copy to the local parameters.
+"""PyTorch doing what bench_outer_step does: SGD(momentum, nesterov=True) on the base, alone; with
+gradient = base - local before it and a copy to the local parameters behind it; and with the mean of
+four members' gradients before it.
 
     python3 outer_step_torch.py BENCH [elements] [rounds]
 
@@ -20,7 +21,9 @@ N = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000_000
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 5
 THREADS = torch.get_num_threads()
 OURS = {"outer step, 1 member": "step alone", "outer step, 1 member, digests": "step and digests",
-        "delta, outer step, adopt": "delta, step, adopt"}
+        "delta, outer step, adopt": "delta, step, adopt",
+        "outer step, 4 members": "mean of 4, step"}
+MEMBERS = 4
 
 
 def torch_times(fused):
@@ -39,7 +42,17 @@ def torch_times(fused):
         local.copy_(base.data)
         whole.append(time.perf_counter() - begin)
         step.append(end - middle)
-    return statistics.median(step) * 1e3, statistics.median(whole) * 1e3
+    del local
+    members = [torch.full((N,), 1e-3) for _ in range(MEMBERS)]
+    entry = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        torch.mul(members[0], 1 / MEMBERS, out=base.grad)
+        for g in members[1:]:
+            base.grad.add_(g, alpha=1 / MEMBERS)
+        optimizer.step()
+        entry.append(time.perf_counter() - begin)
+    return {"step alone": step, "delta, step, adopt": whole, "mean of 4, step": entry}
 
 
 def our_times():
@@ -55,14 +68,14 @@ def main():
         for name, ms in our_times().items():
             runs.setdefault(name, []).append(ms)
         for fused in (None, True):
-            step, whole = torch_times(fused)
             kind = "fused=True" if fused else "default"
-            runs.setdefault(f"torch {kind}, step alone", []).append(step)
-            runs.setdefault(f"torch {kind}, delta, step, adopt", []).append(whole)
+            for name, seconds in torch_times(fused).items():
+                ms = statistics.median(seconds) * 1e3
+                runs.setdefault(f"torch {kind}, {name}", []).append(ms)
     median = {name: statistics.median(ms) for name, ms in runs.items()}
     print(f"torch {torch.__version__}, {N} elements, {ROUNDS} rounds, {THREADS} threads")
     for name, ms in median.items():
-        ours = median["delta, step, adopt" if "adopt" in name else "step alone"]
+        ours = next((median[same] for same in OURS.values() if name.endswith(f", {same}")), ms)
         print(f"{name:38} {ms:8.1f} ms  {ms / ours:6.2f} times ours")
 
 
