@@ -20,7 +20,7 @@ METHODS = {
     "sparse": ("sparse", {"trainer.local_steps_per_round": H}),
 }
 CONFIG = {
-    "run.replicas": REPLICAS, "run.threads": 1, "run.snapshot_every": 1e6, "trainer.batch_size": 1,
+    "run.replicas": REPLICAS, "run.threads": 1, "run.snapshot_every": 1e6, "trainer.batch_size": 12,
     "trainer.eval_every": 0, "trainer.eval_batches": 1, "parameters.model.layers": 4,
     "parameters.model.channels": 96, "parameters.model.context": 64,
 }
