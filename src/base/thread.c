@@ -117,6 +117,15 @@ int dl_thread_start(pthread_t *out, void *(*body)(void *context), void *context)
     return error;
 }
 
+void dl_cond_init(pthread_cond_t *out)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(out, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 static int start_workers(dl_pool *pool)
 {
     int error = 0;

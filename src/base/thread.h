@@ -33,6 +33,9 @@ void dl_part_range(size_t *begin, size_t *end, size_t n, size_t grain, int part,
  * what pthread_create gives. */
 DL_MUST_CHECK int dl_thread_start(pthread_t *out, void *(*body)(void *context), void *context);
 
+/* pthread_cond_init, but for the clock: timed waits are until a time of dl_clock_now. */
+void dl_cond_init(pthread_cond_t *out);
+
 /* Cores this process may run on (its affinity mask and cgroup quota), at least 1. */
 int dl_cores(void);
 

@@ -447,12 +447,8 @@ static void *keep(void *context)
 
 static void init_condition(dl_wire *w)
 {
-    pthread_condattr_t monotonic;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
-    pthread_cond_init(&w->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&w->changed);
 }
 
 static diloco_status start(dl_wire *w)

@@ -9,6 +9,7 @@
  * Stopping: new requests are refused and event streams end; requests under way go on until the
  * time is over; then connections are cut, and what was not published is discarded. */
 #include "base/log.h"
+#include "base/thread.h"
 #include "hub/address.h"
 #include "hub/s3.h"
 
@@ -343,7 +344,6 @@ static void hub_free(dl_hub *hub)
 
 diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
 {
-    pthread_condattr_t monotonic;
     *out = NULL;
     dl_hub *hub = calloc(1, sizeof *hub);
     if (!hub) return dl_fail(DILOCO_ENOMEM, "no memory for a hub");
@@ -352,10 +352,7 @@ diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
     fill_in(&hub->options);
     fit_files(&hub->options);
     pthread_mutex_init(&hub->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
-    pthread_cond_init(&hub->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&hub->stop);
     dl_events_init(&hub->events);
     diloco_status status = start(hub, options);
     if (status) {

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "run/collect.h"
 
 #include <pthread.h>
@@ -40,20 +41,11 @@ struct dl_background {
 
 /* ---- helpers ---------------------------------------------------------------------------- */
 
-static void condition_init(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
 static diloco_status helper_start(helper *h, const char *url, void *(*body)(void *), void *context)
 {
     DL_TRY(dl_store_open(&h->store, url, false));
     pthread_mutex_init(&h->lock, NULL);
-    condition_init(&h->wake);
+    dl_cond_init(&h->wake);
     const int error = dl_thread_start(&h->thread, body, context);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the run: %s", strerror(error));
     h->started = true;

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -334,15 +335,10 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
 
 /* ---- making and unmaking ---------------------------------------------------------------- */
 
-static diloco_status init_lock(dl_driver *d)
+static void init_lock(dl_driver *d)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&d->lock, NULL);
-    const int error = pthread_cond_init(&d->moved_on, &attr);
-    pthread_condattr_destroy(&attr);
-    return error ? dl_fail(DILOCO_ENOMEM, "no condition variable: %s", strerror(error)) : DILOCO_OK;
+    dl_cond_init(&d->moved_on);
 }
 
 static void lay_out(dl_driver *d, dl_arena *arena, const dl_schedule *schedule)
@@ -387,7 +383,7 @@ static diloco_status make(dl_driver *d)
                                            .self = d->a.self,
                                            .signer = d->a.signer,
                                            .peers = d->a.peers};
-    DL_TRY(init_lock(d));
+    init_lock(d);
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));
     if (dl_exec_puts_ahead(d->a.exec)) DL_TRY(make_sending(d));

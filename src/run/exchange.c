@@ -411,7 +411,7 @@ static void ask_once(dl_driver *d)
     dl_event event;
     dl_background_settle(d->background); /* `now` and control may change from here */
     const bool locked = carry_out(d, &d->open, &event);
-    const diloco_status sent = reap(d);
+    const diloco_status sent = locked ? DILOCO_OK : reap(d); /* what has moved is answered first */
     event.sending = d->sending ? dl_sending_now(d->sending) : 0;
     if (!sent && try_again(d, &event)) return; /* nothing has moved */
     if (!locked) dl_driver_lock(d);

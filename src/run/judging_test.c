@@ -244,6 +244,13 @@ static void let_r2_be_judged_twice(const toy *t, const diloco_run_info *now)
         usleep(1000);
 }
 
+static void live_while_r2_is_judged_twice(toy all[3], const char *store)
+{
+    judged_twice = store;
+    toy_live_all(all, 3);
+    judged_twice = NULL;
+}
+
 /* r2 moves a thousand times as far, as long as the run is young. */
 static double fall_or_boast(toy *t, const diloco_run_info *now)
 {
@@ -280,9 +287,7 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
         all[r].step = fall_or_boast;
     toy_keep_record(&all[0]);
     toy_keep_record(&all[2]);
-    judged_twice = store;
-    toy_live_all(all, 3);
-    judged_twice = NULL;
+    live_while_r2_is_judged_twice(all, store);
     for (int r = 0; r < 3; r++) {
         TOY_OK(all[r]);
         CHECK_NEAR(-12, (double)all[r].w[0], 1e-5);
@@ -330,9 +335,7 @@ TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
     toy_set_all(all, 3, "check.ban_entries", "3");
     for (int r = 0; r < 3; r++)
         all[r].step = fall_or_boast;
-    judged_twice = store;
-    toy_live_all(all, 3);
-    judged_twice = NULL;
+    live_while_r2_is_judged_twice(all, store);
     size_t n[2] = {0};
     for (int r = 0; r < 3; r++) {
         TOY_OK(all[r]);
@@ -399,9 +402,7 @@ TEST(p27_the_status_tells_who_is_out_until_when_and_why)
     toy_set_all(all, 3, "check.ban_entries", "9");
     for (int r = 0; r < 3; r++)
         all[r].step = fall_or_boast;
-    judged_twice = store;
-    toy_live_all(all, 3);
-    judged_twice = NULL;
+    live_while_r2_is_judged_twice(all, store);
     for (int r = 0; r < 3; r++)
         TOY_OK(all[r]);
     CHECK_OK(diloco_run_status_read(&s, store, 0));
@@ -476,9 +477,7 @@ TEST(p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring)
     make_probing_crew(all, store);
     for (int r = 0; r < 3; r++)
         toy_keep_record(&all[r]);
-    judged_twice = store;
-    toy_live_all(all, 3);
-    judged_twice = NULL;
+    live_while_r2_is_judged_twice(all, store);
     size_t n_probed = 0;
     for (int r = 0; r < 3; r++) {
         TOY_OK(all[r]);

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -462,12 +463,8 @@ void dl_peers_tell(dl_peers *p, dl_json *j)
 
 static void init_lock(dl_peers *p)
 {
-    pthread_condattr_t monotonic;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
-    pthread_cond_init(&p->known, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&p->known);
 }
 
 static diloco_status start(dl_peers *p)

@@ -6,6 +6,8 @@
  * while it is UNDER_WAY and nobody else touches either. */
 #include "run/sending.h"
 
+#include "base/thread.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,16 +149,6 @@ double dl_sending_up_bps(dl_sending *s)
 
 /* ---- making and unmaking ------------------------------------------------------------------ */
 
-static void init_lock(dl_sending *s)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
 static diloco_status start(dl_sending *s)
 {
     DL_TRY(dl_store_open(&s->store, s->a.url, false));
@@ -172,7 +164,8 @@ diloco_status dl_sending_create(dl_sending **out, const dl_sending_args *args)
     dl_sending *s = calloc(1, sizeof *s);
     if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     s->a = *args;
-    init_lock(s);
+    pthread_mutex_init(&s->lock, NULL);
+    dl_cond_init(&s->changed);
     const diloco_status status = start(s);
     if (status)
         dl_sending_destroy(s);

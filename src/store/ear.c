@@ -5,6 +5,8 @@
  * comes sets `heard`, which one wait takes. */
 #include "store/ear.h"
 
+#include "base/thread.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -115,17 +117,13 @@ static void ear_free(dl_ear *ear)
 
 diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args)
 {
-    pthread_condattr_t monotonic;
     *out = NULL;
     dl_ear *ear = calloc(1, sizeof *ear);
     if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
     ear->a = *args;
     dl_buf_init(&ear->folders, FOLDERS_MAX);
     pthread_mutex_init(&ear->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
-    pthread_cond_init(&ear->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&ear->wake);
     diloco_status status = start(ear);
     if (status) {
         ear_free(ear);

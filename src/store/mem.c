@@ -5,6 +5,7 @@
  * last handle. Its objects stand in a sorted array of pointers. An object never changes
  * after it was published and is counted, so a reader holds it, not the lock, while its sink
  * runs; a listing looks the next key up anew each time, so `found` runs without the lock. */
+#include "base/thread.h"
 #include "store/kind.h"
 
 #include <pthread.h>
@@ -43,7 +44,6 @@ typedef struct mem_store {
 
 static place *place_new(const char *name)
 {
-    pthread_condattr_t monotonic;
     place *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     if (!(p->name = strdup(name))) {
@@ -51,10 +51,7 @@ static place *place_new(const char *name)
         return NULL;
     }
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&p->changed);
     return p;
 }
 

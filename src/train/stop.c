@@ -47,11 +47,7 @@ diloco_status dl_stop_create(dl_stop **out, const volatile int *flag, diloco_run
     stop->flag = flag;
     stop->run = run;
 
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* that of dl_clock_now */
-    pthread_cond_init(&stop->end, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    dl_cond_init(&stop->end);
     pthread_mutex_init(&stop->lock, NULL);
     if (dl_thread_start(&stop->thread, watch, stop) != 0) {
         pthread_cond_destroy(&stop->end);
