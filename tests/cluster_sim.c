@@ -89,6 +89,7 @@ static void choose_checks(sim *s)
     if (!s->checks) return;
     set(&s->config, "check.norm", "100");
     set(&s->config, "check.cosine", "-0.99");
+    set(&s->config, "check.repeat", "2");
     set(&s->config, "check.ban_after", SIM_BAN_AFTER);
     set(&s->config, "check.ban_entries", SIM_BAN_ENTRIES);
     if (s->seed % 4 == 0 && s->schedule.delay == 0) set(&s->config, "check.probe", "2");

@@ -68,7 +68,8 @@ typedef struct diloco_config {
     dl_config_name fragment_pattern, schedule, overlap;
     double local_mix;
     double trim, clip_radius;
-    double check_norm, check_element, check_cosine, check_copy, check_probe;
+    double check_norm, check_short, check_element, check_cosine, check_copy, check_probe;
+    int64_t check_repeat;
     int64_t ban_after, ban_entries;
     int64_t byzantine, bucket_size, slice_owners;
     dl_config_name pre_aggregation, robust_fallback, rescale;

@@ -60,7 +60,7 @@ TEST(without_a_limit_nobody_is_banned)
     next(&s, "b", "a", "norm");
     CHECK(dl_bans_void_reason(NULL, NULL, &s.entry) == NULL);
     s.entry.bans.there = true;
-    CHECK_CONTAINS("bans nobody", dl_bans_void_reason(NULL, NULL, &s.entry));
+    CHECK_CONTAINS("this run has none", dl_bans_void_reason(NULL, NULL, &s.entry));
     close_scene(&s);
 }
 
@@ -109,6 +109,63 @@ TEST(a_full_table_takes_nobody_down)
     close_scene(&s);
 }
 
+/* What entry e counted of "a" is known by its last byte. */
+static dl_hash body_of(unsigned char e)
+{
+    return (dl_hash){.bytes = {[0] = e}};
+}
+
+static void open_memory(scene *s, const char *repeat)
+{
+    open_scene(s, "0", "3");
+    CHECK_OK(dl_config_set(&s->config, "check.repeat", repeat, "test"));
+    CHECK_OK(dl_bans_create(&s->bans, &s->config, 4));
+    CHECK_OK(dl_bans_create(&s->scratch, &s->config, 4));
+}
+
+static void count(scene *s, const char *replica, unsigned char e)
+{
+    next(s, replica, "r", "norm");
+    s->entry.members[0].body = body_of(e);
+    fold(s);
+}
+
+TEST(p27_the_last_that_counted_of_each_replica_are_kept_in_mind_and_nobody_is_banned)
+{
+    scene s;
+    open_memory(&s, "2");
+    for (unsigned char e = 0; e < 3; e++)
+        count(&s, "a", e);
+    count(&s, "b", 9);
+    CHECK(!dl_bans_has_counted(s.bans, "a", body_of(0)));
+    CHECK(dl_bans_has_counted(s.bans, "a", body_of(1)));
+    CHECK(dl_bans_has_counted(s.bans, "a", body_of(2)));
+    CHECK(!dl_bans_has_counted(s.bans, "a", body_of(9)));
+    CHECK(dl_bans_has_counted(s.bans, "b", body_of(9)));
+    CHECK(!dl_bans_has_counted(NULL, "b", body_of(9)));
+    CHECK(!dl_bans_has(s.bans, "r") && dl_bans_strikes(s.bans, "r") == 0);
+    s.entry.commit = false; /* of an abort they were there, no more */
+    count(&s, "b", 3);
+    dl_bans_fold(s.bans, 5, NULL);
+    CHECK(!dl_bans_has_counted(s.bans, "b", body_of(3)));
+    dl_bans_begin(s.bans);
+    CHECK(!dl_bans_has_counted(s.bans, "b", body_of(9)));
+    close_scene(&s);
+}
+
+TEST(a_full_memory_loses_its_oldest)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    scene s;
+    open_memory(&s, "1");
+    for (unsigned char i = 0; i < 5; i++)
+        count(&s, names[i], i);
+    CHECK(!dl_bans_has_counted(s.bans, "a", body_of(0)));
+    CHECK(dl_bans_has_counted(s.bans, "b", body_of(1)));
+    CHECK(dl_bans_has_counted(s.bans, "e", body_of(4)));
+    close_scene(&s);
+}
+
 TEST(p27_an_entry_is_void_that_counts_or_rejects_a_banned_one_or_tells_other_bans)
 {
     scene s;
@@ -140,7 +197,9 @@ TEST(bans_survive_their_text_and_damaged_ones_are_refused)
     dl_buf text;
     dl_json j;
     dl_json_value root;
-    open_scene(&s, "1", "5");
+    open_memory(&s, "3");
+    s.bans->after = 1;
+    count(&s, "a", 7);
     next(&s, "b", "a", "norm"), fold(&s);
     next(&s, "b", "c", "bound"), fold(&s);
     dl_buf_init(&text, 1 << 16);
@@ -153,11 +212,22 @@ TEST(bans_survive_their_text_and_damaged_ones_are_refused)
     CHECK_OK(dl_bans_read(s.scratch, root));
     const dl_hash want = dl_bans_digest(s.bans), got = dl_bans_digest(s.scratch);
     CHECK_BYTES(want.bytes, got.bytes, sizeof want.bytes);
+    CHECK(dl_bans_has_counted(s.scratch, "a", body_of(7)));
     s.scratch->cap = 1;
+    CHECK_STATUS(DILOCO_EPROTO, dl_bans_read(s.scratch, root));
+    s.scratch->cap = 4, s.scratch->cap_counted = 2;
     CHECK_STATUS(DILOCO_EPROTO, dl_bans_read(s.scratch, root));
     static const char *const bad[] = {
         "{}", "{\"bans\":[3]}", "{\"bans\":[{\"replica\":\"../x\",\"strikes\":1,\"until\":0}]}",
         "{\"bans\":[{\"replica\":\"a\",\"strikes\":-1,\"until\":0}]}"};
+    static const char *const bad_counted[] = {
+        "{\"bans\":[]}", "{\"bans\":[],\"counted\":[3]}",
+        "{\"bans\":[],\"counted\":[{\"replica\":\"a\",\"body\":\"12\"}]}"};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_OK(dl_json_parse(&root, bad_counted[i], strlen(bad_counted[i])));
+        CHECK_STATUS(DILOCO_EPROTO, dl_bans_read(s.bans, root));
+    }
+    s.bans->repeat = 0;
     for (size_t i = 0; i < 4; i++) {
         CHECK_OK(dl_json_parse(&root, bad[i], strlen(bad[i])));
         CHECK_STATUS(DILOCO_EPROTO, dl_bans_read(s.bans, root));
@@ -169,5 +239,7 @@ TEST(bans_survive_their_text_and_damaged_ones_are_refused)
 TEST_MAIN(without_a_limit_nobody_is_banned,
           p27_after_so_many_rejections_a_replica_is_out_for_so_many_entries,
           p27_voids_pass_time_and_copies_are_no_strikes, a_full_table_takes_nobody_down,
+          p27_the_last_that_counted_of_each_replica_are_kept_in_mind_and_nobody_is_banned,
+          a_full_memory_loses_its_oldest,
           p27_an_entry_is_void_that_counts_or_rejects_a_banned_one_or_tells_other_bans,
           bans_survive_their_text_and_damaged_ones_are_refused)

@@ -117,7 +117,7 @@ static void use_probe(dl_machine *m, const double *probed)
 dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
 {
     if (event->status) return dl_machine_fail(m, event->status); /* the trainer's probe */
-    dl_judge_all(&m->judge, m->a.config, &m->known, event->gram);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
     if (event->probed) use_probe(m, event->probed);
     return draft_commit(m);
 }

@@ -140,6 +140,8 @@ static const char *advice(const char *reason)
 {
     static const char *const known[][2] = {
         {"norm", "it moved check.norm times as far as most"},
+        {"short", "it moved less than check.short of what most moved"},
+        {"repeat", "it is what this replica has sent, and was counted with, before"},
         {"zero", "it moved nothing"},
         {"cosine",
          "it points away from most others; is its data of another kind, its learning rate "

@@ -556,7 +556,7 @@ static bool verdicts_agree(const dl_machine *m)
 
 dl_ask dl_follow_judged(dl_machine *m, const dl_event *event)
 {
-    dl_judge_all(&m->judge, m->a.config, &m->known, event->gram);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
     const bool agree = verdicts_agree(m);
     if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
     if (!agree) return verdicts_are_wrong(m);

@@ -1,27 +1,35 @@
 /* judge.c - see judge.h.
  *
- * In this order, each among those that are left: copies, since a copy counts twice in every median;
- * norms, against a median that half of the members would have to move; directions. The reference
+ * In this order, each among those that are left: repeats, which are told by themselves; copies,
+ * since a copy counts twice in every median; norms, first the long ones and then the short, against
+ * a median that half of the members would have to move; directions. The reference
  * of a direction is the median of its cosines with the others that are left: most of these are
  * honest where most members are, and nobody's own vector is in it. */
 #include "run/judge.h"
 
 #include "combine/order.h"
+#include "run/open.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { FEWEST_DIRECTIONS = 3 }; /* of two that disagree nobody can tell who is wrong */
+enum {
+    FEWEST_DIRECTIONS = 3, /* of two that disagree nobody can tell who is wrong */
+    MOST_COUNTED = 16384   /* of check.repeat, for all: 2 MB of a snapshot's text */
+};
 
 bool dl_judge_is_on(const dl_config *config)
 {
-    return config->check_norm > 0 || config->check_element > 0 || config->check_copy > 0 ||
-           config->check_cosine > -1 || config->check_probe > 0 || config->ban_after > 0;
+    return config->check_norm > 0 || config->check_short > 0 || config->check_element > 0 ||
+           config->check_repeat > 0 || config->check_copy > 0 || config->check_cosine > -1 ||
+           config->check_probe > 0 || config->ban_after > 0;
 }
 
 bool dl_judge_wants_whole(const dl_config *config)
 {
-    return config->check_norm > 0 || config->check_probe > 0 || dl_config_checks_directions(config);
+    return config->check_norm > 0 || config->check_short > 0 || config->check_probe > 0 ||
+           dl_config_checks_directions(config);
 }
 
 /* Training waits while its model is borrowed. */
@@ -48,6 +56,16 @@ diloco_status dl_judge_check(const dl_config *config)
                        "check.norm = %g would reject half of the contributions of any entry, since "
                        "it counts in medians: take 1 or more, 0 for none",
                        config->check_norm);
+    if (config->check_short >= 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "check.short = %g would reject half of the contributions of any entry, "
+                       "since it counts in medians: take less than 1, such as 0.2, 0 for none",
+                       config->check_short);
+    if (config->check_repeat * (int64_t)dl_run_max_members(config) > MOST_COUNTED)
+        return dl_fail(DILOCO_EINVAL,
+                       "check.repeat = %" PRId64 " for %zu members is more than the %d "
+                       "contributions that snapshots keep in mind: lower it",
+                       config->check_repeat, dl_run_max_members(config), MOST_COUNTED);
     if (!dl_judge_is_on(config)) return DILOCO_OK;
     if (!strcmp(config->schedule, "async"))
         return dl_fail(DILOCO_EREFUSED,
@@ -73,7 +91,8 @@ bool dl_judge_names(const char *reason)
 
 bool dl_judge_strikes(const char *reason)
 {
-    static const char *const words[] = {"norm", "zero", "cosine", "non-finite", "bound"};
+    static const char *const words[] = {"norm",   "short",      "zero", "cosine",
+                                        "repeat", "non-finite", "bound"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!strcmp(words[i], reason)) return true;
     return false;
@@ -117,6 +136,21 @@ static double cosine(const dl_judge *j, const double *gram, size_t a, size_t b)
     return norms > 0 ? gram[a * j->n + b] / norms : 0;
 }
 
+static bool repeats(const dl_known *k, const dl_bans *bans)
+{
+    return dl_bans_has_counted(bans, k->life.replica, k->facts.body);
+}
+
+/* Where all repeat themselves, as trainers may that have come to their end, none is told by it. */
+static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table *known)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < j->n; i++)
+        n += repeats(at(j, known, i), bans);
+    for (size_t i = 0; i < j->n && n < j->n; i++)
+        if (repeats(at(j, known, i), bans)) at(j, known, i)->refused = "repeat";
+}
+
 static void find_copies(const dl_judge *j, double most, dl_known_table *known, const double *gram)
 {
     for (size_t i = 1; i < j->n; i++)
@@ -128,15 +162,26 @@ static void find_copies(const dl_judge *j, double most, dl_known_table *known, c
         }
 }
 
-static void compare_norms(dl_judge *j, double most, dl_known_table *known)
+static double median_norm(dl_judge *j, dl_known_table *known)
 {
     size_t n = 0;
     for (size_t i = 0; i < j->n; i++)
         if (!at(j, known, i)->refused) j->key[n++] = j->norm[i];
-    const double median = dl_median(j->order, j->key, n);
+    return dl_median(j->order, j->key, n);
+}
+
+/* Of two, both may be far from the middle: so those that are left by one bound are measured anew
+ * for the other, which leaves the longest of them. */
+static void compare_norms(dl_judge *j, const dl_config *config, dl_known_table *known)
+{
+    const double longest =
+        config->check_norm > 0 ? config->check_norm * median_norm(j, known) : INFINITY;
+    for (size_t i = 0; i < j->n; i++)
+        if (!at(j, known, i)->refused && j->norm[i] > longest) at(j, known, i)->refused = "norm";
+    const double median = median_norm(j, known);
     for (size_t i = 0; i < j->n; i++) {
         if (at(j, known, i)->refused) continue;
-        if (j->norm[i] > most * median) at(j, known, i)->refused = "norm";
+        if (j->norm[i] < config->check_short * median) at(j, known, i)->refused = "short";
         if (j->norm[i] == 0 && median > 0) at(j, known, i)->refused = "zero";
     }
 }
@@ -162,15 +207,17 @@ static void compare_directions(dl_judge *j, double least, dl_known_table *known,
             at(j, known, i)->refused = "cosine";
 }
 
-void dl_judge_all(dl_judge *j, const dl_config *config, dl_known_table *known, const double *gram)
+void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_known_table *known,
+                  const double *gram)
 {
     for (size_t i = 0; i < j->n; i++) {
         at(j, known, i)->refused = NULL;
         j->norm[i] = sqrt(at(j, known, i)->norm2);
     }
     if (j->n == 0) return;
+    if (config->check_repeat > 0) find_repeats(j, bans, known);
     if (config->check_copy > 0) find_copies(j, config->check_copy, known, gram);
-    if (config->check_norm > 0) compare_norms(j, config->check_norm, known);
+    if (config->check_norm > 0 || config->check_short > 0) compare_norms(j, config, known);
     if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
 }
 

@@ -1,12 +1,15 @@
 /* judge.h - which of the valid contributions to an entry are used, and which are rejected (PROTOCOL
- * P27, docs/algorithms.md "Checks"). Pure: of the contributions' numbers and the run's options, so
- * whoever has read the same contributions says the same.
+ * P27, docs/algorithms.md "Checks"). Pure: of the contributions' numbers, the run's options and
+ * what the log has counted before (bans.h), so whoever has read the same contributions says the
+ * same.
  *
  * A verdict is a word:
  *
+ *     "repeat"  its bytes are those of one of its replica's last check.repeat that counted
  *     "copy"    its bytes are another's, or it points where another does (check.copy)
  *     "norm"    longer than check.norm times the median of the norms
- *     "zero"    it moves nothing while most move (where check.norm is set)
+ *     "short"   shorter than check.short times that median
+ *     "zero"    it moves nothing while most move (where either of these is set)
  *     "cosine"  the median of its cosines with the others is below check.cosine
  *     "probe"   the shared model has more than check.probe times its loss with it
  *
@@ -20,6 +23,7 @@
 #define DL_RUN_JUDGE_H
 
 #include "base/arena.h"
+#include "run/bans.h"
 #include "run/known.h"
 
 /* Does the run look at contributions before it uses them? Else no entry rejects any. */
@@ -55,11 +59,11 @@ typedef struct dl_judge {
 } dl_judge;
 void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members);
 
-/* Sets `refused` of the n valid contributions in slots to a word, or NULL. gram[n * n]: their dot
- * products; NULL where dl_config_checks_directions is false. Of copies the first counts. At least
- * one is not refused. */
-void dl_judge_all(dl_judge *judge, const dl_config *config, dl_known_table *known,
-                  const double *gram);
+/* Sets `refused` of the n valid contributions in slots to a word, or NULL. bans: behind the entry
+ * before. gram[n * n]: their dot products; NULL where dl_config_checks_directions is false. Of
+ * copies the first counts. At least one is not refused. */
+void dl_judge_all(dl_judge *judge, const dl_config *config, const dl_bans *bans,
+                  dl_known_table *known, const double *gram);
 
 /* … and of those that it leaves, by what they make of the loss: probed[0] without any, probed[1 +
  * i] with the one in slots[i]. Nothing where the first is not finite. At least one is left. */

@@ -14,6 +14,7 @@ typedef struct court {
     float x[N][D];
     dl_arena arena;
     dl_judge judge;
+    dl_bans *bans;
 } court;
 
 /* n contributions, each of D elements. */
@@ -46,6 +47,19 @@ static void option(court *c, const char *name, const char *value)
     CHECK_OK(dl_config_set(&c->config, name, value, "test"));
 }
 
+/* Entry 0 has counted contribution i. */
+static void count(court *c, const char *repeat, size_t i)
+{
+    dl_entry e;
+    option(c, "check.repeat", repeat);
+    if (!c->bans) CHECK_OK(dl_bans_create(&c->bans, &c->config, N));
+    CHECK_OK(dl_entry_init(&e, N));
+    e.commit = true;
+    e.members[e.n_members++] = (dl_member){.life = c->rows[i].life, .body = c->rows[i].facts.body};
+    dl_bans_fold(c->bans, 0, &e);
+    dl_entry_deinit(&e);
+}
+
 /* The words, one a contribution, "-" for what is used. */
 static void says(court *c, const char *expected)
 {
@@ -58,7 +72,7 @@ static void says(court *c, const char *expected)
             for (size_t d = 0; d < D; d++)
                 gram[a * n + b] += (double)c->x[a][d] * (double)c->x[b][d];
         }
-    dl_judge_all(&c->judge, &c->config, &c->known,
+    dl_judge_all(&c->judge, &c->config, c->bans, &c->known,
                  dl_config_checks_directions(&c->config) ? gram : NULL);
     said[0] = 0;
     for (size_t i = 0; i < n; i++) {
@@ -67,6 +81,7 @@ static void says(court *c, const char *expected)
         CHECK(dl_known_counts(&c->known, &c->rows[i]) == !c->rows[i].refused);
     }
     CHECK_STR(expected, said);
+    dl_bans_destroy(c->bans);
     dl_arena_deinit(&c->arena);
 }
 
@@ -108,6 +123,62 @@ TEST(one_that_moves_nothing_is_rejected_where_most_move)
     says(&c, "- zero -");
     open_court(&c, 2, none);
     option(&c, "check.norm", "3");
+    says(&c, "- -");
+}
+
+TEST(swm22_what_is_far_shorter_than_most_is_rejected)
+{
+    const float x[5][D] = {{1, 0, 0, 0}, {0, 0.4f, 0, 0}, {0}, {0, 0.1f, 0, 0}, {0, 2, 0, 0}};
+    court c;
+    open_court(&c, 5, x); /* the median is .4 */
+    option(&c, "check.short", "0.5");
+    CHECK(dl_judge_is_on(&c.config) && dl_judge_wants_whole(&c.config));
+    says(&c, "- - zero short -");
+}
+
+/* Those that the one bound leaves are measured anew for the other: of 1 and 100, 50.5 is the
+ * median, and without the 100 it is 1. */
+TEST(of_two_that_differ_in_length_one_is_used)
+{
+    const float x[2][D] = {{1, 0, 0, 0}, {0, 100, 0, 0}}, none[2][D] = {{0}, {1, 0, 0, 0}};
+    court c;
+    open_court(&c, 2, x);
+    option(&c, "check.norm", "1.5");
+    option(&c, "check.short", "0.5");
+    says(&c, "- norm");
+    open_court(&c, 2, none);
+    option(&c, "check.norm", "1");
+    option(&c, "check.short", "0.5");
+    says(&c, "- norm");
+}
+
+TEST(swm22_what_a_replica_has_been_counted_with_before_is_rejected)
+{
+    court c;
+    open_court(&c, 5, honest);
+    count(&c, "1", 3);
+    CHECK(dl_judge_is_on(&c.config) && !dl_judge_wants_whole(&c.config));
+    says(&c, "- - - repeat -");
+    float x[5][D]; /* it is another's: what that may have done with it tells nothing */
+    memcpy(x, honest, sizeof x);
+    memcpy(x[4], x[3], sizeof x[3]);
+    open_court(&c, 5, x);
+    count(&c, "1", 3);
+    says(&c, "- - - repeat -");
+    for (size_t d = 0; d < D; d++)
+        x[4][d] = d == 1;
+    open_court(&c, 5, x);
+    count(&c, "2", 3);
+    memcpy(c.rows[3].facts.body.bytes, c.rows[0].facts.body.bytes, sizeof(dl_hash));
+    says(&c, "- - - - -"); /* nor are other bytes, however like */
+}
+
+TEST(where_all_repeat_themselves_all_are_used)
+{
+    court c;
+    open_court(&c, 2, honest);
+    count(&c, "1", 0);
+    count(&c, "1", 1);
     says(&c, "- -");
 }
 
@@ -185,7 +256,7 @@ static void probe_says(const char *most, const double *probed, const char *expec
     char said[64] = "";
     open_court(&c, 3, honest);
     option(&c, "check.probe", most);
-    dl_judge_all(&c.judge, &c.config, &c.known, NULL);
+    dl_judge_all(&c.judge, &c.config, NULL, &c.known, NULL);
     dl_judge_probed(&c.judge, &c.config, &c.known, probed);
     for (size_t i = 0; i < 3; i++)
         strcat(strcat(said, i ? " " : ""), c.rows[i].refused ? c.rows[i].refused : "-");
@@ -224,13 +295,16 @@ TEST(what_another_may_have_done_is_no_strike)
     CHECK(!dl_judge_strikes("copy") && !dl_judge_strikes("base") && !dl_judge_strikes("signature"));
     CHECK(dl_judge_is_damage("header") && !dl_judge_is_damage("non-finite"));
     CHECK(dl_judge_strikes("norm") && dl_judge_strikes("non-finite"));
+    CHECK(dl_judge_strikes("short") && dl_judge_strikes("repeat"));
 }
 
 TEST_MAIN(p27_what_raises_the_loss_too_far_is_rejected_by_who_measured_it,
           p27_a_probe_is_its_committers_word_where_the_run_probes, without_options_all_are_used,
           swm22_norms_are_held_against_their_median,
           one_that_moves_nothing_is_rejected_where_most_move,
-          swm22_directions_are_held_against_most_others, a_reference_is_of_those_that_are_left,
-          two_that_disagree_are_both_used, at_least_one_is_used_whatever_is_asked_for,
-          of_equal_bytes_the_first_is_used, a_copy_that_was_scaled_is_found_by_its_direction,
-          what_another_may_have_done_is_no_strike)
+          swm22_what_is_far_shorter_than_most_is_rejected, of_two_that_differ_in_length_one_is_used,
+          swm22_what_a_replica_has_been_counted_with_before_is_rejected,
+          where_all_repeat_themselves_all_are_used, swm22_directions_are_held_against_most_others,
+          a_reference_is_of_those_that_are_left, two_that_disagree_are_both_used,
+          at_least_one_is_used_whatever_is_asked_for, of_equal_bytes_the_first_is_used,
+          a_copy_that_was_scaled_is_found_by_its_direction, what_another_may_have_done_is_no_strike)

@@ -387,6 +387,59 @@ TEST(p27_the_bytes_of_another_are_rejected_where_slices_are_combined)
     CHECK(n_rejected >= 1);
 }
 
+/* r2 moves the same way each time, the others never twice. */
+static double fall_or_repeat(toy *t, const diloco_run_info *now)
+{
+    const float each = t->name[1] == '2' ? 3 : t->name[1] == '1' ? 2 : 1;
+    let_r2_be_judged_twice(t, now);
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] -= each + (t->name[1] == '2' ? 0 : (float)now->position / 16);
+    return 0;
+}
+
+static diloco_status see_repeats(void *n_rejected, const diloco_log_entry *e)
+{
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        CHECK_STR("r2.0000", e->rejected[i]);
+        CHECK_STR("repeat", e->rejected_for[i]);
+        ++*(size_t *)n_rejected;
+    }
+    if (e->entry == 0) CHECK_INT(0, e->n_rejected); /* nobody has seen it before */
+    return DILOCO_OK;
+}
+
+/* Where a ban is over it is still kept in mind, and an audit, wherever it begins, knows of it. */
+TEST(p27_what_a_replica_repeats_is_rejected_whoever_combines)
+{
+    static const char *const ways[] = {"allgather", "sharded"};
+    for (size_t w = 0; w < 2; w++) {
+        toy all[3];
+        const char *store = scratch_path(w ? "repeats_sharded" : "repeats");
+        diloco_verify_report report;
+        size_t n_rejected = 0;
+        toy_crew(all, 3, store, "none");
+        toy_set_all(all, 3, "server.diloco.exchange", ways[w]);
+        toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+        toy_set_all(all, 3, "trainer.rounds", "7");
+        toy_set_all(all, 3, "run.snapshot_every", "0.001");
+        toy_set_all(all, 3, "check.repeat", "2");
+        toy_set_all(all, 3, "check.ban_after", "1");
+        toy_set_all(all, 3, "check.ban_entries", "2");
+        for (int r = 0; r < 3; r++)
+            all[r].step = fall_or_repeat;
+        toy_keep_record(&all[2]);
+        live_while_r2_is_judged_twice(all, store);
+        for (int r = 0; r < 3; r++)
+            TOY_OK(all[r]);
+        CHECK_CONTAINS("rejects this replica's contribution (repeat)", all[2].record);
+        CHECK_OK(diloco_log_walk(store, 0, see_repeats, &n_rejected));
+        CHECK(n_rejected >= 1);
+        CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+        CHECK_INT(0, report.voids);
+        free(all[2].record);
+    }
+}
+
 /* r2 is banned by its second entry, and the run ends while it is out. */
 TEST(p27_the_status_tells_who_is_out_until_when_and_why)
 {
@@ -532,6 +585,7 @@ TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
           p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined,
           p27_the_bytes_of_another_are_rejected_where_slices_are_combined,
+          p27_what_a_replica_repeats_is_rejected_whoever_combines,
           p27_the_status_tells_who_is_out_until_when_and_why,
           p27_a_probing_run_goes_where_the_loss_falls_and_verifies_without_measuring,
           p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error)

@@ -395,7 +395,7 @@ static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_dige
         c->later[i].mu = c->mu;
     }
     if (c->ledger) dl_ledger_begin(c->ledger);
-    if (c->bans) c->bans->n = 0;
+    if (c->bans) dl_bans_begin(c->bans);
 }
 
 static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,

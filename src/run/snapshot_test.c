@@ -114,6 +114,8 @@ static void put_log(scene *s, uint32_t fragment, dl_hash result)
     e.fragment = fragment;
     e.committer = r0;
     e.base = e.result = result;
+    const dl_bans *bans = s->state.control.bans;
+    if (bans) e.bans = (dl_entry_bans){.there = true, .digest = dl_bans_digest(bans)};
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     CHECK_OK(dl_entry_write(&text, &e, s->state.outer));
     dl_key_entry(key, e.entry);
@@ -355,6 +357,43 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     scene_end(&s);
 }
 
+/* r1 is counted with what is known by its last byte, and r0 rejected. */
+static void count(scene *s, unsigned char body)
+{
+    dl_entry e;
+    CHECK_OK(dl_entry_init(&e, 2));
+    e.commit = true;
+    e.members[e.n_members++] = (dl_member){.life = r1, .body = {.bytes = {body}}};
+    e.rejected[e.n_rejected++] = (dl_rejected){.life = r0, .reason = "norm"};
+    dl_bans_fold(s->state.control.bans, 4, &e);
+    dl_entry_deinit(&e);
+}
+
+TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
+{
+    scene s;
+    scene_begin(&s, "strikes");
+    CHECK_OK(dl_config_set(&s.run.config, "check.repeat", "3", "test"));
+    CHECK_OK(dl_config_set(&s.run.config, "check.ban_after", "9", "test"));
+    CHECK_OK(dl_bans_create(&s.state.control.bans, &s.run.config, 4));
+    CHECK_OK(dl_bans_create(&s.back.control.bans, &s.run.config, 4));
+    count(&s, 1);
+    count(&s, 2);
+    put_snapshot(&s, 5, &r0);
+    fill(&s.state, 7);
+    put_log(&s, 1, s.state.now[1].digest);
+    count(&s, 3); /* which that entry does not know of */
+    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("its bans are not those behind log/0000000006.json", s.log);
+    const dl_bans *bans = s.back.control.bans;
+    CHECK_INT(2, bans->n_counted);
+    CHECK(dl_bans_has_counted(bans, "r1", (dl_hash){.bytes = {2}}));
+    CHECK_INT(2, dl_bans_strikes(bans, "r0"));
+    scene_end(&s);
+}
+
 /* The snapshot's two objects copied to another entry's names. */
 static void copy_object(scene *s, uint64_t from, uint64_t to, const char *file)
 {
@@ -506,6 +545,7 @@ TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
           a_truncated_or_missing_state_is_skipped, a_snapshot_without_its_manifest_is_none,
           a_snapshot_whose_numbers_are_not_its_digests_is_skipped,
+          p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says,
           a_snapshot_that_does_not_follow_the_log_is_skipped, a_foreign_snapshot_is_skipped,
           a_roster_larger_than_there_is_room_for_is_skipped, a_damaged_theta0_is_an_error,
           a_store_that_cannot_be_asked_is_not_damage,

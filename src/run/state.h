@@ -23,7 +23,7 @@ typedef struct dl_control {
     size_t n_later;
     bool last;         /* the run has ended */
     dl_ledger *ledger; /* owned by the state; NULL: the log deals no data */
-    dl_bans *bans;     /* likewise; NULL: the run bans nobody */
+    dl_bans *bans;     /* likewise; NULL: the run has none (bans.h) */
     dl_life committer; /* run.single_committer: who alone may create the entry (P26), of a life that
                         * may be DL_LIFE_ANY; no name: anybody may */
 } dl_control;

@@ -121,7 +121,7 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 typedef struct tally {
     diloco_run_status *out;
     watcher *replicas;
-    dl_bans *bans, *scratch; /* NULL where the run bans nobody */
+    dl_bans *bans, *scratch; /* NULL where the run has none */
 } tally;
 
 static void count_rejection(diloco_rejections *r, const char *reason)

@@ -41,10 +41,11 @@ diloco_status dl_way_can_shard(const dl_config *config)
             "together: choose leader or allgather, or leave rescale \"none\"",
             config->rescale, config->combiner);
     if (dl_judge_wants_whole(config))
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
-                       "before it is settled whose count, and check.norm, cosine, probe, and copy "
-                       "below 1 look at these: choose leader or allgather");
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
+            "before it is settled whose count, and check.norm, short, cosine, probe, and copy "
+            "below 1 look at these: choose leader or allgather");
     if (!codec || !codec->ranges)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" cuts payloads, and those of codec %s "

@@ -1,6 +1,7 @@
 /* swarm.c - refusals and warnings of runs without a log (docs/swarm.md): what nobody decides cannot
  * be asked for. */
 #include "combine/combine.h"
+#include "run/judge.h"
 #include "train/checks_parts.h"
 
 #include <inttypes.h>
@@ -48,9 +49,7 @@ static diloco_status check_logged(const dl_config *c)
         {"server.diloco.combiner = \"centered_clip\"", "another",
          dl_combiner_find(c->combiner)->keeps},
         {"trainer.target_accuracy", "0", c->target_accuracy > 0},
-        {"check.*, what a log judges contributions by,", "at its defaults",
-         c->check_norm > 0 || c->check_element > 0 || c->check_cosine > -1 || c->check_copy > 0 ||
-             c->check_probe > 0 || c->ban_after > 0},
+        {"check.*, what a log judges contributions by,", "at its defaults", dl_judge_is_on(c)},
         {"preset data_parallel", "another", is(c->preset, "data_parallel")},
     };
     for (size_t i = 0; no_log(c) && i < sizeof rows / sizeof rows[0]; i++)

@@ -166,14 +166,16 @@ static void follow_the_honest(attack *a)
     }
 }
 
-/* Under the same name, one entry before; which was sent again itself, so it is always the first. */
+/* Under the same name, in the newest entry before for which it sent any; which was sent again
+ * itself, so it is always the first. An entry that did not wait for it may be without. */
 static void send_again(attack *a, const char *leaf)
 {
-    char path[2048];
+    char path[2048] = "";
     size_t len;
-    if (a->header.entry == 0) return;
-    snprintf(path, sizeof path, "%.*s/%010llu/%s", (int)(strrchr(a->folder, '/') - a->folder),
-             a->folder, (unsigned long long)(a->header.entry - 1), leaf);
+    for (uint64_t e = a->header.entry; e-- > 0 && access(path, R_OK);)
+        snprintf(path, sizeof path, "%.*s/%010llu/%s", (int)(strrchr(a->folder, '/') - a->folder),
+                 a->folder, (unsigned long long)e, leaf);
+    if (access(path, R_OK)) return; /* this is the first */
     unsigned char *bytes = read_whole(path, &len);
     if (len < DL_CONTRIBUTION_HEADER + a->n * sizeof(float)) abort();
     memcpy(a->g, bytes + DL_CONTRIBUTION_HEADER, a->n * sizeof(float));
