@@ -29,7 +29,7 @@ import data  # noqa: E402
 import page  # noqa: E402
 from claims import find_data, own_texts  # noqa: E402
 from defences import (BAND, BORDER, DEFENCES, GPT, LENET, MEAN, N, OWNER, SEEDS, STRANGERS, Trial, cells,
-                      honest)  # noqa: E402
+                      honest, trained)  # noqa: E402
 
 GRID = ((0.3, 0.3), (0.5, 0.3), (0.5, 0.6), (0.7, 0.0), (0.7, 0.3), (1.0, 0.0))
 WAIT_S = 120  # for replicas that begin
@@ -72,12 +72,13 @@ class Bench:
 
     def results(self, t):
         """Of all seeds that are there."""
+        t = trained(t)
         there = (self.result(t._replace(seed=seed)) for seed in SEEDS)
         return [r for r in there if r is not None]
 
     def known(self, t):
         """What a trial lost, in per cent, seed by seed."""
-        lost = []
+        lost, t = [], trained(t)
         for seed in SEEDS:
             ours = t._replace(seed=seed)
             best, result = self.result(honest(ours)), self.result(ours)
@@ -239,7 +240,7 @@ def quick(bench):
     median = next(d for d in DEFENCES if d.name == "median")
     for defence, attack, f, owners, holds in (
             (median, "scale", 2, 0, True), (MEAN, "scale", 2, 0, False),
-            (STRANGERS, "scale", 2, 0, True), (STRANGERS, "sign_flip", 2, 0, True),
+            (STRANGERS, "stale", 2, 0, True), (STRANGERS, "sign_flip", 2, 0, True),
             (median, OWNER, 1, 2, True)):
         t = Trial(GPT, defence, attack, f, SEEDS[0], owners)
         for what in (honest(t), t):
@@ -294,7 +295,8 @@ def main():
         return quick(bench)
     if o.outer:
         return try_outer(bench)
-    wanted = [t for t in cells() if t.task in bench.paths]
+    every = list(dict.fromkeys(cells()))
+    wanted = [t for t in every if t.task in bench.paths]
     end = time.monotonic() + 3600 * (o.hours or math.inf)
     try:
         done = train_all(bench, wanted, end)
@@ -306,8 +308,8 @@ def main():
     except Failed as why:
         sys.exit(f"attacks.py: {why}")
     page.write(bench, o.page)
-    left = sum(not bench.known(t) for t in cells())
-    print(f"{o.page}: {left} of {sum(1 for _ in cells())} not yet run")
+    left = sum(not bench.known(t) for t in every)
+    print(f"{o.page}: {left} of {len(every)} not yet run")
     return 0 if done else 130
 
 

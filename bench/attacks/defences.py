@@ -13,7 +13,8 @@ ATTACKS = {
                   "for z; images labelled 9 − y",
 }
 OWNER = "slice_owner"
-Defence = namedtuple("Defence", "name settings fewest")  # fewest(f): members that it needs
+# fewest(f): members that it needs, which grows by as much with each f.
+Defence = namedtuple("Defence", "name settings fewest")
 Task = namedtuple("Task", "name config title unit")
 # A trial; owners: members that combine each slice (exchange "sharded"), 0: everybody reads all.
 Trial = namedtuple("Trial", "task defence attack f seed owners")
@@ -35,12 +36,16 @@ def combiner(name, fewest, before=None, f_counts=False):
     return Defence(f"{before}, {name}" if before else name, settings, fewest)
 
 
-CHECKS = {"check.norm": "5", "check.cosine": "0", "check.copy": "0.999", "check.ban_after": "3"}
-# For strangers, of whom nobody knows how many lie: what is coarse is rejected and banned, of the rest
-# a quarter is cut off at either end. The cosine is below 0, since honest ones may be orthogonal.
-OPEN = {"server.diloco.combiner": "trimmed_mean", "server.diloco.trim": "0.25",
-        "server.diloco.robust_fallback": "mean", "check.norm": "5", "check.cosine": "-0.05",
-        "check.copy": "0.999", "check.ban_after": "3"}
+CHECKS = {"check.norm": "5", "check.short": "0.2", "check.cosine": "0", "check.copy": "0.999",
+          "check.repeat": "16", "check.ban_after": "3"}
+# All that is sent is rejected, each time and whoever else sends it, so these trials are of the honest
+# members alone: one of them stands for all. "mean, checks" of 2 is trained on each, to see that.
+SEEN = ("scale", "sign_flip", "ipm", "ipm_small", "gaussian", "nan", "inf", "zero", "mimic", "copy")
+# For strangers, of whom nobody knows how many lie: what is seen is rejected and banned, each of the
+# rest is mixed with its nearest. The cosine is below 0, since honest ones may be orthogonal.
+OPEN = {"server.diloco.combiner": "median", "server.diloco.pre_aggregation": "nnm",
+        "server.diloco.byzantine": "2", "server.diloco.robust_fallback": "mean",
+        **CHECKS, "check.cosine": "-0.05"}
 MEAN = Defence("mean", lambda f: {"server.diloco.combiner": "mean"}, lambda f: 1)
 
 
@@ -48,8 +53,7 @@ def checked(d):
     return Defence(f"{d.name}, checks", lambda f: {**d.settings(f), **CHECKS}, d.fewest)
 
 
-STRANGERS = Defence("open", lambda f: OPEN, lambda f: 1)
-NNM_MEDIAN = combiner("median", lambda f: 2 * f + 1, before="nnm")
+STRANGERS = Defence("open", lambda f: OPEN, lambda f: 2 * f + 1)
 COMBINERS = [
     MEAN,
     combiner("clipped_mean", lambda f: 1),
@@ -60,12 +64,12 @@ COMBINERS = [
     combiner("bulyan", lambda f: 4 * f + 3, f_counts=True),
     combiner("geometric_median", lambda f: 2 * f + 1),
     combiner("centered_clip", lambda f: 2 * f + 1),
-    NNM_MEDIAN,
+    combiner("median", lambda f: 2 * f + 1, before="nnm"),
     combiner("trimmed_mean", lambda f: 2 * f + 1, before="nnm"),
     combiner("krum", lambda f: 2 * f + 3, before="nnm", f_counts=True),
 ]
-DEFENCES = [MEAN, checked(MEAN), *COMBINERS[1:], checked(NNM_MEDIAN)]
-UNBOUND = ("mean", "mean, checks", "clipped_mean")  # no rule's proof speaks for these
+CHECKED = [checked(d) for d in COMBINERS]
+DEFENCES = [*COMBINERS, *CHECKED]
 BORDER = 1.25  # a first seed that comes so near to the band, by a factor, is not alone
 
 
@@ -73,26 +77,40 @@ def within(defence, f):
     return N >= defence.fewest(f)
 
 
+def bound(defence):
+    """The bound of its proof, and the f of N that are within it; "" where no proof speaks for it."""
+    none, one = defence.fewest(0), defence.fewest(1)
+    if none == one:
+        return ""
+    return f"n ≥ {one - none} f + {none}: {max(f for f in range(N) if within(defence, f))} of {N}"
+
+
 def honest(trial):
-    """What a trial is held against: the same rule and seed, nobody lies. Slices come to the bits of
-    who reads all, and rules that do not count f come to the same for all f."""
-    settings = trial.defence.settings
-    same = next(f for f in (1, 2, 3) if settings(f) == settings(trial.f))
-    return trial._replace(attack="honest", f=same, owners=0)
+    """What a trial is held against: the same rule and seed, nobody lies, and nothing is checked, so
+    that what checks cost shows. Slices come to the bits of who reads all, and rules that do not count
+    f come to the same for all f."""
+    alone = COMBINERS[CHECKED.index(trial.defence)] if trial.defence in CHECKED else trial.defence
+    same = next(f for f in (1, 2, 3) if alone.settings(f) == alone.settings(trial.f))
+    return trial._replace(defence=alone, attack="honest", f=same, owners=0)
+
+
+def trained(trial):
+    """The trial that stands for it."""
+    each = trial.task is GPT and trial.defence is CHECKED[0] and trial.f == 2
+    alike = trial.defence in CHECKED and trial.attack in SEEN and not each
+    return trial._replace(attack=SEEN[0]) if alike else trial
 
 
 def cells():
-    """All of seed 1; what is left out is beyond the bound of its defence."""
-    for f in (2, 1, 3):
-        for attack in ATTACKS:
+    """All of seed 1, what is the boldest first; what is left out is beyond the bound of its defence."""
+    of = ((GPT, 2), (GPT, 3), (GPT, 1), (LENET, 2))
+    for attacks in ((*SEEN, "stale"), ("alie", "label_flip")):
+        for task, f in of:
             for defence in DEFENCES:
                 if within(defence, f):
-                    yield Trial(GPT, defence, attack, f, SEEDS[0], 0)
+                    yield from (trained(Trial(task, defence, a, f, SEEDS[0], 0)) for a in attacks)
+        yield from (Trial(GPT, STRANGERS, a, 2, SEEDS[0], 0) for a in attacks)
     for defence in COMBINERS:
         for f in (1, 2, 3):
             if within(defence, f):
                 yield from (Trial(GPT, defence, OWNER, f, SEEDS[0], o) for o in (1, f + 1))
-    for attack in ATTACKS:
-        for defence in DEFENCES:
-            if within(defence, 2):
-                yield Trial(LENET, defence, attack, 2, SEEDS[0], 0)

@@ -3,8 +3,8 @@ import json
 import math
 from collections import namedtuple
 
-from defences import (ATTACKS, BAND, BORDER, CHECKS, COMBINERS, DEFENCES, GPT, LENET, N, OPEN, OWNER, SEEDS,
-                      UNBOUND, Trial, honest, within)
+from defences import (ATTACKS, BAND, BORDER, CHECKED, CHECKS, COMBINERS, DEFENCES, GPT, LENET, N, OPEN,
+                      OWNER, SEEDS, SEEN, STRANGERS, Trial, bound, honest, within)
 from figure import draw
 
 Interval = namedtuple("Interval", "mean low high")
@@ -36,10 +36,22 @@ def open_block():
         lines.append(f'{name} = {value if value[0] in "-0123456789" else json.dumps(value)}')
     return ["## A run open to strangers", "",
             "With `run.roster = \"open\"` ([security.md](security.md)) this is what a run should have, "
-            "and what `make test` tries. With fewer than four that are used, the trimmed mean gives way "
-            "to the mean, which is recorded; honest members of like data are not rejected by it. Where "
-            "each has data of its own kind, look at `peer_grad_similarity` first, and lower the cosine.",
+            "and what `make test` tries. `byzantine` is how many liars it bears that no check sees: a "
+            "quarter of the members that are expected, say. With fewer than 2 · `byzantine` + 1 that are "
+            "used it gives way to the mean, which is recorded; honest members of like data are not "
+            "rejected by it. Where each has data of its own kind, look at `peer_grad_similarity` first, "
+            "and lower the cosine; where their speeds differ much and they take other numbers of steps, "
+            "lower `short`.",
             "", "```toml", *lines, "```", ""]
+
+
+def seen_block(bench):
+    """Of the trials with checks that are one trial: is it so where each was trained?"""
+    each = {bench.result(Trial(GPT, CHECKED[0], attack, 2, SEEDS[0], 0)) for attack in SEEN}
+    said = ", and ended in the same number" if len(each) == 1 else ""
+    return ["*seen at once*: of " + ", ".join(SEEN) + " the checks reject all that is sent, so what is "
+            f"trained are the honest members, whichever it is. {SEEN[0]} was trained for all of them; "
+            f"under the mean with 2 of {N} each was{said}.", ""]
 
 
 def row(cells):
@@ -85,13 +97,21 @@ def picture(bench, page, task, f):
     return ["", f"![the worst attacks]({folder.name}/{name})"]
 
 
+def losses(bench, task, f, columns, attacks):
+    """Rows of a table: attacks is (what it is called, which trial) of each."""
+    return [[name, *(text_of(bench.known(Trial(task, d, attack, f, SEEDS[0], 0))) for d in columns)]
+            for name, attack in attacks]
+
+
 def section(bench, page, task, f):
-    columns = [d for d in DEFENCES if within(d, f)]
-    rows = [["*honest: " + task.unit + "*", *(honest_of(bench, task, d, f) for d in columns)]]
-    rows += [[attack, *(text_of(bench.known(Trial(task, d, attack, f, SEEDS[0], 0)))
-                        for d in columns)] for attack in ATTACKS]
-    text = ["", f"### {f} of {N}", *table(["attack", *(d.name for d in columns)], rows)]
-    beyond = [d.name for d in DEFENCES if not within(d, f)]
+    alone, checked = ([d for d in some if within(d, f)] for some in (COMBINERS, CHECKED))
+    rows = [["*honest: " + task.unit + "*", *(honest_of(bench, task, d, f) for d in alone)],
+            *losses(bench, task, f, alone, ((a, a) for a in ATTACKS))]
+    text = ["", f"### {f} of {N}", *table(["attack", *(d.name for d in alone)], rows)]
+    left = [("*seen at once*", SEEN[0]), *((a, a) for a in ATTACKS if a not in SEEN)]
+    text += ["", "With checks:", *table(["attack", *(d.name for d in alone)],
+                                        losses(bench, task, f, checked, left))]
+    beyond = [d.name for d in COMBINERS if not within(d, f)]
     if beyond:
         text += ["", "Beyond their bound, and not run: " + ", ".join(beyond) + "."]
     return text + picture(bench, page, task, f)
@@ -105,21 +125,36 @@ def beaten_by(bench, task, defence, f):
     lost = [attack for attack, value in found.items() if value is not None and value > BAND]
     if lost:
         return "**" + ", ".join(lost) + "**"
-    return "not yet run" if None in found.values() else "holds"
+    missing = sum(value is None for value in found.values())
+    return f"{missing} not yet run" if missing else "holds"
 
 
 def holding(bench):
     """Who holds against everything that was tried, by f; and what beats the others."""
-    rows = [[d.name + " (bears nobody)" * (d.name in UNBOUND),
-             *(beaten_by(bench, task, d, f) for task, f in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2)))]
-            for d in DEFENCES]
+    def rows(defences):
+        return [[d.name, bound(d) or "none",
+                 *(beaten_by(bench, task, d, f) for task, f in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2)))]
+                for d in defences]
+
+    head = ["combiner", "bound", *(f"{f} of {N}" for f in (1, 2, 3)), f"LeNet-5, 2 of {N}"]
     return ["", "## What holds against everything", "",
-            "Or what a defence was beaten by. Honest movements are further from each other than from 0, so what is short "
-            "is nearer to each of them than they are to each other: rules that choose or weigh members "
-            "(krum, geometric_median) are drawn to it, and follow members that send nothing. Mixing each "
-            "with its nearest first (nnm; Allouah et al. 2023) takes that away, at the cost of one walk. "
-            "Checks find what is coarse, and not what was honest once (stale).",
-            *table(["defence", "1 of 8", "2 of 8", "3 of 8", "LeNet-5, 2 of 8"], rows)]
+            "Or what a combiner was beaten by. A bound is what the rule's proof asks of n members of whom "
+            "f lie, and so how many of eight; it says that the rule's result stays near the honest ones, "
+            "not that training loses nothing by it, and 3 % is asked for here. Where there is no proof, "
+            "nothing is promised.", *table(head, rows(COMBINERS)), "",
+            "Alone, a rule sees one entry, and only how its members lie to each other. Honest movements "
+            "are further from each other than from 0, so what is short is nearer to each of them than "
+            "they are to each other: rules that choose or weigh members (krum, geometric_median) are drawn to it, and follow "
+            "members that send nothing (zero, ipm_small). Mixing each with its nearest first (nnm; Allouah "
+            "et al. 2023) takes that away, at the cost of one walk, until as many are short as it leaves "
+            "out. Rules by element lose length to whoever pulls back (sign_flip, ipm), the more the nearer "
+            "to half of them do. And nothing in one entry tells what was honest once (stale).", "",
+            "With checks, which know these: who is short (`check.short`), who points back "
+            "(`check.cosine`), who sends what it has sent before (`check.repeat`), another's "
+            "(`check.copy`), or too much (`check.norm`) does not count, and is banned:",
+            *table(head, rows(CHECKED)), "",
+            f"The block for a run open to strangers, above, with 2 of {N}: "
+            f"{beaten_by(bench, GPT, STRANGERS, 2)}."]
 
 
 def owners(bench):
@@ -152,11 +187,13 @@ def write(bench, page):
             f"much of its accuracy is lost, in per cent. More than {BAND:g} is bold: the attack has won. "
             f"One seed a cell; more where the first came within a factor of {BORDER:g} of that border, and "
             "then their mean and half their range. The first row is what a defence costs by itself.", "",
-            "\"mean, checks\" is the plain mean with " +
-            ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ". \"nnm, …\" is "
-            "`pre_aggregation = \"nnm\"` before the rule, \"…, checks\" the rule with those checks. A NaN or an infinity is rejected whatever the "
-            "combiner; with fewer left than it needs, it gives way to the mean here "
+            "Each combiner was tried alone, and with checks: " +
+            ", ".join(f"`{k} = {v}`" for k, v in CHECKS.items()) + ". These are held against the same "
+            "honest run, without checks, so that what checks cost shows. \"nnm, …\" is "
+            "`pre_aggregation = \"nnm\"` before the rule. A NaN or an infinity is rejected in either "
+            "case; with fewer left than it needs, a combiner gives way to the mean here "
             "(`robust_fallback = \"mean\"`).", "",
+            *seen_block(bench),
             *open_block(), "## Attacks", *table(["attack", "what is sent"], ATTACKS.items())]
     text += holding(bench)
     text += ["", f"## {GPT.title}"]
