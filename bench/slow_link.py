@@ -4,9 +4,9 @@
 First a run without exchange: what a step takes, and tokens/s of a replica. Then the rates at which
 blocking f32 diloco at H = 128 has to be busy 11.6, 36.1 and 71.5 % of the time, from
 compute : exchange = u : 1 - u and the bytes of an exchange (one contribution up, the others' down).
-On each of these links: diloco, streaming, sparse. And the record of diloco on the middle one, put
-on the others by `diloco plan --replay`, against what they took."""
-import json, os, subprocess, sys, tempfile
+On each of these links: diloco, streaming, sparse, through a hub on loopback. And the record of
+diloco on each, put on the others by `diloco plan --replay`, against what they took."""
+import json, os, re, subprocess, sys, tempfile
 
 REPLICAS, H, LATENCY_S = 2, 128, 0.01
 ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 8
@@ -29,6 +29,16 @@ CONFIG = {
 class Bench:
     def __init__(self, program, text, work):
         self.program, self.text, self.work, self.n = program, text, work, 0
+        self.hub = subprocess.Popen([program, "serve", os.path.join(work, "hub"), "--listen",
+                                     "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        found = None
+        while not found:
+            found = re.search(r"http://[0-9.:]+", self.hub.stdout.readline())
+        self.url = found.group()
+
+    def end(self):
+        self.hub.terminate()
+        self.hub.wait()
 
     def train(self, preset, values, link=None, alone=0):
         """Lines of the record, and the file."""
@@ -37,7 +47,7 @@ class Bench:
         sets = dict(CONFIG, **{"data.train_path": self.text, "run.alone_tokens_per_s": alone})
         sets.update(values)
         command = [self.program, "train", "--preset", preset, "--quiet", "--record", record,
-                   "--store", os.path.join(self.work, str(self.n))]
+                   "--store", f"{self.url}/{self.n}"]
         for key, value in sets.items():
             command += ["--set", f"{key}={value}"]
         if link:
@@ -68,46 +78,53 @@ def mean(values):
     return sum(values) / len(values)
 
 
+def measure(bench):
+    alone, _ = bench.train("diloco", {"trainer.local_steps_per_round": H * ROUNDS,
+                                      "trainer.rounds": 1})
+    steps = [line for line in alone if line["event"] == "step"]
+    step_s = mean(line["tokens"] / line["tokens_per_s"] for line in steps)
+    rate = steps[0]["tokens"] / step_s
+    payload = next(line["bytes"] for line in alone if line["event"] == "contribution")
+    params = next(line["params"] for line in alone if line["event"] == "run")
+    print(f"{params} parameters, {payload} bytes a contribution, step {1e3 * step_s:.1f} ms, "
+          f"{rate:.0f} tokens/s a replica alone\n")
+    print("| link | wanted | method | busy | throughput_ratio |\n|---|---|---|---|---|")
+    blocking = []
+    for target in TARGETS:
+        exchange_s = H * step_s * (1 - target) / target - 10 * LATENCY_S
+        link = f"{8e-3 * payload * REPLICAS / exchange_s:.0f}kbit,{1e3 * LATENCY_S:.0f}ms"
+        for name, (preset, values) in METHODS.items():
+            lines, record = bench.train(preset, dict(values, **{"trainer.rounds": ROUNDS}),
+                                        link, rate)
+            busy, waited, tokens = rounds_of(lines)
+            if name == "diloco":
+                blocking.append((link, record, busy / REPLICAS))
+            print(f"| {link} | {100 * target:.1f} % | {name} | "
+                  f"{100 * busy / (busy + waited):.1f} % | "
+                  f"{100 * tokens / (busy + waited) / rate:.1f} % |", flush=True)
+    # On a machine with other work steps are not equally fast in two runs; the last column puts
+    # the seconds that the steps took on the other link in the place of the record's own.
+    print("\n| replayed from | on | predicted | measured | off by | with its steps |\n"
+          "|---|---|---|---|---|---|")
+    for source, record, steps_s in blocking:
+        for link, other, other_steps_s in blocking:
+            if link == source:
+                continue
+            told = bench.replay(record, link)["predicted_wall_s"]
+            took = bench.replay(other, link)["measured_wall_s"]
+            print(f"| {source} | {link} | {told:.1f} s | {took:.1f} s | "
+                  f"{100 * (told / took - 1):+.1f} % | "
+                  f"{100 * ((told + other_steps_s - steps_s) / took - 1):+.1f} % |")
+
+
 def main():
     program = os.path.join(os.path.abspath(sys.argv[1]), "diloco")
     with tempfile.TemporaryDirectory() as work:
         bench = Bench(program, os.path.abspath(sys.argv[2]), work)
-        alone, _ = bench.train("diloco", {"trainer.local_steps_per_round": H * ROUNDS,
-                                          "trainer.rounds": 1})
-        steps = [line for line in alone if line["event"] == "step"]
-        step_s = mean(line["tokens"] / line["tokens_per_s"] for line in steps)
-        rate = steps[0]["tokens"] / step_s
-        payload = next(line["bytes"] for line in alone if line["event"] == "contribution")
-        params = next(line["params"] for line in alone if line["event"] == "run")
-        print(f"{params} parameters, {payload} bytes a contribution, step {1e3 * step_s:.1f} ms, "
-              f"{rate:.0f} tokens/s a replica alone\n")
-        print("| link | wanted | method | busy | throughput_ratio |\n|---|---|---|---|---|")
-        blocking = []
-        for target in TARGETS:
-            exchange_s = H * step_s * (1 - target) / target - 10 * LATENCY_S
-            link = f"{8e-3 * payload * REPLICAS / exchange_s:.0f}kbit,{1e3 * LATENCY_S:.0f}ms"
-            for name, (preset, values) in METHODS.items():
-                lines, record = bench.train(preset, dict(values, **{"trainer.rounds": ROUNDS}),
-                                            link, rate)
-                busy, waited, tokens = rounds_of(lines)
-                if name == "diloco":
-                    blocking.append((link, record, busy / REPLICAS))
-                print(f"| {link} | {100 * target:.1f} % | {name} | "
-                      f"{100 * busy / (busy + waited):.1f} % | "
-                      f"{100 * tokens / (busy + waited) / rate:.1f} % |", flush=True)
-        # On a machine with other work steps are not equally fast in two runs; the last column puts
-        # the seconds that the steps took on the other link in the place of the record's own.
-        print("\n| replayed from | on | predicted | measured | off by | with its steps |\n"
-              "|---|---|---|---|---|---|")
-        for source, record, steps_s in blocking:
-            for link, other, other_steps_s in blocking:
-                if link == source:
-                    continue
-                told = bench.replay(record, link)["predicted_wall_s"]
-                took = bench.replay(other, link)["measured_wall_s"]
-                print(f"| {source} | {link} | {told:.1f} s | {took:.1f} s | "
-                      f"{100 * (told / took - 1):+.1f} % | "
-                      f"{100 * ((told + other_steps_s - steps_s) / took - 1):+.1f} % |")
+        try:
+            measure(bench)
+        finally:
+            bench.end()
 
 
 main()

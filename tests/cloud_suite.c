@@ -92,8 +92,10 @@ TEST(a_big_object_goes_in_parts_and_shows_as_one)
     dl_span whole = {bytes, BIG}, foreign = {others, BIG};
 
     store_must_create(store, "c/1/before", "small");
+    CHECK(dl_store_vouches(store));
     CHECK_OK(dl_store_create(store, "c/1/r0.0", spans, 4, &taken, DL_NEVER));
     CHECK(!taken);
+    CHECK(dl_store_vouches(store)); /* P8: of each part, and of what publishes them */
     check_big(other, "c/1/r0.0", bytes);
     check_listing(other, "c/1/before 5\nc/1/r0.0 " BIG_TEXT "\n");
     check_listing(other, "c/1/before 5\nc/1/r0.0 " BIG_TEXT "\n"); /* out of what it remembers */

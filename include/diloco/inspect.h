@@ -99,7 +99,8 @@ typedef struct diloco_run_status {
     uint64_t commits, aborts;
     uint64_t snapshot; /* newest */
     char exchange[16]; /* how contributions are moved: "allgather", "leader" */
-    /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19. */
+    /* Of the newest commit, of all replicas together, by the formulas of docs/protocol.md P19;
+     * entry_read is less where the store vouches for what is put (P8). */
     uint64_t entry_written, entry_read;
     bool done;
     diloco_run_wait *wait; /* NULL when it is done */

@@ -92,10 +92,11 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
            run->entries, run->entries_total, run->commits, run->aborts, run->snapshot,
            run->done ? "; the run is complete" : "");
     if (run->commits)
-        printf("exchange   %s; the newest commit: about %s written and %s read, all replicas "
-               "together\n",
-               run->exchange, dl_bytes_text(written, (double)run->entry_written),
-               dl_bytes_text(read, (double)run->entry_read));
+        printf(
+            "exchange   %s; the newest commit: about %s written and at most %s read, all replicas "
+            "together\n",
+            run->exchange, dl_bytes_text(written, (double)run->entry_written),
+            dl_bytes_text(read, (double)run->entry_read));
     else
         printf("exchange   %s\n", run->exchange);
     print_roster(roster);

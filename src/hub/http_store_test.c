@@ -3,6 +3,7 @@
 #include "hub/hub.h"
 
 #include "check.h"
+#include "http_script.h"
 #include "hub/cert.h"
 #include "store_suite.h"
 
@@ -121,6 +122,33 @@ TEST(an_object_of_many_ranges_comes_back_whole_and_in_order)
     dl_store_close(store);
     dl_buf_deinit(&back);
     free(data);
+}
+
+/* docs/hub.md: the answer to an object has the digest of what has arrived. */
+TEST(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher)
+{
+    static const char *const answers[] = {
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n"
+        "X-Diloco-Digest: 00000000000000000000000000000000\r\n\r\n",
+        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"};
+    http_script other;
+    const dl_span spans[] = {{"he", 2}, {"llo", 3}};
+    serve(NULL);
+    dl_store *store = open_store(run_url("team"));
+    CHECK_OK(dl_store_create(store, "c/1/r0.0", spans, 2, NULL, DL_NEVER));
+    CHECK(dl_store_vouches(store));
+    dl_store_close(store);
+
+    script_start(&other, answers, 3);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/run", other.port);
+    store = open_store(url);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(dl_store_create(store, "c/1/r0.0", spans, 2, NULL, DL_NEVER));
+        CHECK(!dl_store_vouches(store));
+    }
+    dl_store_close(store);
+    script_stop(&other);
 }
 
 TEST(a_missing_run_is_made_only_when_asked)
@@ -303,6 +331,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         WITH(a_run_at_the_hub_is_a_folder_on_its_disk),
         WITH(an_object_of_many_ranges_comes_back_whole_and_in_order),
+        WITH(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher),
         WITH(a_missing_run_is_made_only_when_asked),
         WITH(a_url_is_host_port_and_a_run),
         WITH(a_hub_with_tokens_asks_for_one),

@@ -104,6 +104,7 @@ TEST(parts_of_several_spans_become_one_object_of_everybodys)
     CHECK_OK(dl_web_create(&web, NULL, &never));
     CHECK_OK(upload(&u, web, "c/1/r0.0", &taken));
     CHECK(!taken && !u.id[0]);
+    CHECK(u.vouched); /* P8 */
     CHECK_INT(BEGIN + PARTS + COMPLETE, requests);
     check_whole("c/1/r0.0");
     CHECK_OK(upload(&u, web, "c/1/r0.0", &taken)); /* no part is sent for nothing */
@@ -129,7 +130,7 @@ TEST(an_upload_that_broke_goes_on_where_it_was)
     CHECK(there > 0 && there < PARTS);
     mend();
     CHECK_OK(upload(&u, web, "c/1/r0.0", &taken));
-    CHECK(!taken);
+    CHECK(!taken && u.vouched); /* of those that were there, too */
     CHECK_INT(PARTS - there + COMPLETE, requests);
     check_whole("c/1/r0.0");
     dl_web_destroy(web);

@@ -267,6 +267,7 @@ static diloco_status body_take(void *context, const void *data, size_t len)
     b->len += len;
     if (b->sha256) EVP_DigestUpdate(b->sha256, data, len);
     if (b->md5) EVP_DigestUpdate(b->md5, data, len);
+    if (b->digest) dl_digest_add(b->digest, data, len);
     if (b->kind == DL_BODY_TEXT) return dl_buf_add(&b->text, data, len);
     if (b->len > r->hub->options.max_object) {
         b->too_long = true;
@@ -336,6 +337,23 @@ static bool must_answer_now(const dl_request *r)
     return length && dl_text_to_u64(&n, length, strlen(length)) && n > DL_TEXT_BODY_MAX;
 }
 
+/* Who has sent an object hears what of it has arrived, and need not read it back. S3 has words of
+ * its own for that. */
+static bool prepare_digest(dl_body *b)
+{
+    b->digest = aligned_alloc(_Alignof(dl_digest_stream), sizeof *b->digest);
+    if (b->digest) dl_digest_begin(b->digest);
+    return b->digest;
+}
+
+static void tell_digest(dl_body *b, dl_answer answer)
+{
+    char hex[DL_HASH_HEX + 1];
+    if (!b->digest || answer.status > 299 || !answer.response) return;
+    dl_hash_to_hex(hex, dl_digest_end(b->digest));
+    dl_answer_header(answer, "X-Diloco-Digest", hex);
+}
+
 static enum MHD_Result first_step(dl_request *r, const char *method)
 {
     r->begun = true;
@@ -350,6 +368,7 @@ static enum MHD_Result first_step(dl_request *r, const char *method)
     }
     if (!r->held.response && !r->finish) return MHD_NO; /* no memory */
     if (r->held.response) r->body.kind = DL_BODY_NONE;
+    if (r->body.kind == DL_BODY_FILE && !r->s3 && !prepare_digest(&r->body)) return MHD_NO;
     r->body.began = dl_clock_now();
     set_timeout(r, r->hub->options.stalled);
     return MHD_YES;
@@ -376,6 +395,7 @@ static dl_answer finish(dl_request *r)
     dl_answer answer;
     if (body_is_right(r, &answer)) answer = r->finish(r);
     dl_upload_discard(&r->body.upload);
+    tell_digest(&r->body, answer);
     return answer;
 }
 
@@ -411,6 +431,7 @@ void dl_request_end(dl_request *r)
     dl_buf_deinit(&r->body.text);
     EVP_MD_CTX_free(r->body.sha256);
     EVP_MD_CTX_free(r->body.md5);
+    free(r->body.digest);
     free(r->body.chunks);
     if (r->held.response) MHD_destroy_response(r->held.response);
     if (r->connection && begun) dl_connection_busy(r->connection, false);

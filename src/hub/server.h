@@ -6,6 +6,7 @@
 #define DL_HUB_SERVER_H
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "hub/auth.h"
 #include "hub/chunks.h"
 #include "hub/events.h"
@@ -80,6 +81,7 @@ typedef struct dl_body {
     dl_upload upload; /* upload.dir -1: none */
     dl_buf text;
     EVP_MD_CTX *sha256, *md5; /* NULL: not asked for */
+    dl_digest_stream *digest; /* likewise; of what is not S3's */
     dl_chunks *chunks;        /* aws-chunked framing to take off; NULL: none */
 } dl_body;
 

@@ -20,22 +20,22 @@ dl_plan_exchange dl_plan_exchange_of(const dl_plan_task *task, const dl_plan_cho
     double M = task->replicas, values = task->parameters / choice->fragments;
     double S = values * choice->bits / 8, F = values * GRADIENT_BYTES;
     dl_plan_exchange x = {
-        .written = M * S, .sent = S, .put = 3 * M, .get = 2 * M, .requests = REQUESTS_AROUND + M};
+        .written = M * S, .sent = S, .put = 3 * M, .get = 2 * M, .requests = REQUESTS_AROUND};
     switch (choice->exchange) {
     case DL_LEADER:
-        x.written += F, x.read = M * S + M * F;
-        x.sent += F, x.received = M * S + F;
-        x.put += 1, x.get += 2 * M, x.requests += 2;
+        x.written += F, x.read = (M - 1) * (S + F);
+        x.sent += F, x.received = (M - 1) * S + F;
+        x.put += 1, x.get += 2 * (M - 1), x.requests += M - 1 + 2;
         break;
     case DL_SHARDED:
         x.written += F, x.read = M * (S + F);
         x.sent += F / M, x.received = S + F;
-        x.put += M, x.get += 2 * M * M, x.requests += 1 + M;
+        x.put += M, x.get += 2 * M * M, x.requests += M + 1 + M;
         break;
     case DL_ALLGATHER:
     case DL_N_EXCHANGES:
-        x.read = M * M * S, x.received = M * S;
-        x.get += M * M;
+        x.read = M * (M - 1) * S, x.received = (M - 1) * S;
+        x.get += M * (M - 1), x.requests += M - 1;
     }
     return x;
 }

@@ -5,12 +5,13 @@
  * and tau steps later training waits until the result is there. An exchange of a fragment
  * (S bytes encoded, F = 4 bytes a value) over a store, with M replicas (docs/protocol.md P19):
  *
- *   allgather   put S; get M * S                               one's own is read back (P8)
- *   leader      put S; (leader: get M * S, put F); get F
+ *   allgather   put S; get (M - 1) * S
+ *   leader      put S; (leader: get (M - 1) * S, put F); get F
  *   sharded     put S; get S (M slices of S / M); put F / M; get F
  *
- * A replica has its link to the store for itself, up and down are two queues, the store is as fast
- * as asked, all replicas are equally fast: a floor, which bench and `--replay` hold against runs.
+ * as over a hub or a bucket, which vouch for what was put (P8). A replica has its link to the store
+ * for itself, up and down are two queues, the store is as fast as asked, all replicas are equally
+ * fast: a floor, which bench and `--replay` hold against runs.
  */
 #ifndef DL_PLAN_FORECAST_H
 #define DL_PLAN_FORECAST_H

@@ -91,6 +91,7 @@ static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, d
         dl_contribution_write_header(header, &c);
     dl_key_combined(key, ask->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
+    x->combined_vouched = !status && dl_store_vouches(x->a.store);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,
@@ -107,6 +108,7 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     DL_TRY(dl_outer_combine(&parts, &x->state.now[ask->fragment], &args, &x->facts.outer,
                             x->scratch, x->a.pool));
     x->combined_here = true;
+    x->combined_vouched = false;
     if (x->way == DL_WAY_SHARDED) {
         memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
         event->result = dl_exec_slices_digest(x, ask->fragment);
@@ -115,6 +117,19 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     event->len = head_bytes(x) + body_bytes(x, ask->fragment);
     event->result = dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment));
     return ask->put ? put_combined(x, ask, event->result, until) : DILOCO_OK;
+}
+
+/* What this replica has put lies in the slot, and is fit for use: nothing has to be read (P8). */
+static bool is_held(dl_exec *x, const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    const dl_combined_at *named = &ask->draft->combined;
+    const unsigned char *body = dl_slot_bytes(x->combined_slot);
+    size_t index;
+    double norm2;
+    return x->combined_vouched && dl_life_equal(&named->life, &x->a.self) &&
+           dl_hash_equal(dl_digest_bytes(body, body_bytes(x, ask->fragment)), named->body) &&
+           !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
+                           &index, &norm2);
 }
 
 diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
@@ -138,6 +153,8 @@ diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *ev
     if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, ask, event, until);
     DL_TRY(dl_exec_key_of(&expect.key, &event->reason, x, named->life.replica, until));
     x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
+    if (is_held(x, ask, &expect)) return DILOCO_OK;
+    x->combined_vouched = false;
     dl_key_combined(key, ask->entry, &named->life);
     DL_TRY(dl_contribution_fetch(&x->fetched, &data, &event->reason, x->combined_slot, x->a.store,
                                  key, &expect, until));

@@ -194,8 +194,8 @@ static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_ti
 }
 
 /* A name that is taken by other bytes is EEXIST. */
-static diloco_status put(dl_exec_facts *facts, dl_store *store, uint64_t entry, const dl_life *life,
-                         const dl_span *spans, size_t n_spans, dl_time until)
+static diloco_status put(dl_exec_facts *facts, bool *vouched, dl_store *store, uint64_t entry,
+                         const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
 {
     dl_key key;
     const dl_time began = dl_clock_now();
@@ -204,6 +204,7 @@ static diloco_status put(dl_exec_facts *facts, dl_store *store, uint64_t entry, 
     if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
         status = dl_store_create(store, key, spans, n_spans, NULL, until);
     facts->put_s = dl_seconds(dl_clock_now() - began);
+    *vouched = !status && dl_store_vouches(store);
     return status;
 }
 
@@ -247,7 +248,7 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 {
     dl_sent *s = &x->sent;
     const diloco_status status =
-        put(&s->facts, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
+        put(&s->facts, &s->vouched, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
     return fenced(x, status, s->entry);
 }
 
@@ -261,6 +262,8 @@ void dl_exec_sent(dl_exec *x)
     x->facts.bytes = s->bytes;
     x->facts.encode_s = s->encode_s;
     x->facts.put_s = s->put_s;
+    dl_capture *c = dl_exec_captured(x, x->sent.entry);
+    if (c) c->vouched = x->sent.vouched;
 }
 
 diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
@@ -290,10 +293,38 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
         event->sending = 1 + ask->entry;
         return DILOCO_OK;
     }
+    bool vouched;
     const diloco_status status =
-        put(&x->facts, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
+        put(&x->facts, &vouched, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
+    if (!nothing) dl_exec_captured(x, ask->entry)->vouched = vouched;
     return fenced(x, status, ask->entry);
+}
+
+/* ---- known without reading ---------------------------------------------------------------- */
+
+/* What was taken may lie where the next state was made since: the digest tells. */
+static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const dl_ask *ask,
+                       const dl_capture *from)
+{
+    dl_contribution c;
+    const dl_exec_facts facts = x->facts;
+    const bool same = !make_object(x, n_spans, ask, &c, header, from) &&
+                      dl_hash_equal(c.body, from->body) && !sign_object(x, &c, header, *n_spans);
+    x->facts = facts;
+    return same;
+}
+
+bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
+                    const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    size_t n_spans;
+    const char *reason; /* what is wrong with it, it is refused for as it was stored */
+    const dl_capture *c = dl_exec_captured(x, ask->entry);
+    return c && c->vouched && !expect->slices && dl_life_equal(&ask->life, &x->a.self) &&
+           make_again(x, &n_spans, header, ask, c) &&
+           !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect);
 }
 
 /* The captured movement gives its place to where it ended: what was checked of it holds. */
@@ -322,8 +353,9 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     DL_TRY(make_object(x, &n_spans, &ask, &c, header, from));
     measure(x, &ask, from, began);
     DL_TRY(client->keep(client->user, c.body));
+    bool vouched; /* the next client takes the place of what this one sent */
     const diloco_status status =
-        put(&x->facts, x->a.store, ask.entry, &ask.life, x->spans, n_spans, until);
+        put(&x->facts, &vouched, x->a.store, ask.entry, &ask.life, x->spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }

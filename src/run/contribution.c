@@ -530,10 +530,19 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
     return check_payload(r, data);
 }
 
-diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
-                                    const char **reason, dl_slot *slot, dl_store *store,
-                                    const char *key, const dl_contribution_expect *expect,
-                                    dl_time until)
+/* A source gives `sink` the object whole. */
+typedef struct source {
+    diloco_status (*give)(const struct source *s, dl_sink sink);
+    dl_store *store;
+    const char *key;
+    dl_time until;
+    const dl_span *spans;
+    size_t n_spans;
+} source;
+
+static diloco_status take_all(dl_contribution *facts, dl_contribution_data *data,
+                              const char **reason, dl_slot *slot, const source *from,
+                              const dl_contribution_expect *expect)
 {
     reader r = {.expect = expect,
                 .base = dl_slot_bytes(slot),
@@ -542,7 +551,7 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
                 .head = expect->key ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER};
     dl_contribution_data got = {.len = 0};
     if (expect->key) DL_TRY(dl_strong_begin(&r.strong));
-    diloco_status status = dl_store_read(store, key, (dl_sink){&r, on_begin, on_piece}, until);
+    diloco_status status = from->give(from, (dl_sink){&r, on_begin, on_piece});
     if (!status && r.received != r.total)
         status = dl_fail(DILOCO_EPROTO, "%zu of %zu bytes arrived", r.received, r.total);
     if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
@@ -550,9 +559,40 @@ diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data
     dl_strong_drop(r.strong);
     dl_slot_let_go(slot, &got);
     *reason = r.reason;
-    if (status) return dl_fail_context(status, "%s", key);
+    if (status) return status;
     *facts = r.facts;
     facts->bulk = expect->bulk;
     *data = got;
     return DILOCO_OK;
+}
+
+static diloco_status give_stored(const source *s, dl_sink sink)
+{
+    return dl_store_read(s->store, s->key, sink, s->until);
+}
+
+static diloco_status give_spans(const source *s, dl_sink sink)
+{
+    DL_TRY(sink.begin(sink.context, dl_spans_len(s->spans, s->n_spans)));
+    for (size_t i = 0; i < s->n_spans; i++)
+        DL_TRY(sink.piece(sink.context, s->spans[i].data, s->spans[i].len));
+    return DILOCO_OK;
+}
+
+diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
+                                    const char **reason, dl_slot *slot, dl_store *store,
+                                    const char *key, const dl_contribution_expect *expect,
+                                    dl_time until)
+{
+    const source from = {.give = give_stored, .store = store, .key = key, .until = until};
+    const diloco_status status = take_all(facts, data, reason, slot, &from, expect);
+    return status ? dl_fail_context(status, "%s", key) : DILOCO_OK;
+}
+
+diloco_status dl_contribution_read(dl_contribution *facts, dl_contribution_data *data,
+                                   const char **reason, dl_slot *slot, const dl_span *spans,
+                                   size_t n, const dl_contribution_expect *expect)
+{
+    const source from = {.give = give_spans, .spans = spans, .n_spans = n};
+    return take_all(facts, data, reason, slot, &from, expect);
 }

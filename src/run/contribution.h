@@ -133,6 +133,12 @@ DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
                                                   const dl_contribution_expect *expect,
                                                   dl_time until);
 
+/* The same, of an object that is here, in n spans: no store is asked. */
+DL_MUST_CHECK diloco_status dl_contribution_read(dl_contribution *facts, dl_contribution_data *data,
+                                                 const char **reason, dl_slot *slot,
+                                                 const dl_span *spans, size_t n,
+                                                 const dl_contribution_expect *expect);
+
 /* What is wrong with the element that the codec's check found: *reason as above, and the text. */
 diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *expect,
                                           const dl_contribution_data *data, size_t index);

@@ -301,7 +301,7 @@ dl_ask dl_decide_awaited_serve(dl_machine *m)
 
 /* ---- creating the entry ------------------------------------------------------------------ */
 
-/* What is combined is named once it was read back (P8). */
+/* What is combined is named once it was read back, or the store vouches for it (P8). */
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
 {
     if (m->a.way == DL_WAY_SHARDED) return planned(m, event);

@@ -23,6 +23,7 @@ typedef struct dl_capture {
     dl_dealt dealt;
     double norm;  /* of the movement, without the residual */
     dl_hash body; /* of the contribution that it became; the exchange's */
+    bool vouched; /* the store has it there as it was sent (dl_store_vouches) */
 } dl_capture;
 
 /* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
@@ -32,6 +33,7 @@ typedef struct dl_sent {
     unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
     dl_span spans[3];
     size_t n_spans;
+    bool vouched; /* the sender's, as facts.put_s */
     dl_exec_facts facts;
 } dl_sent;
 
@@ -106,6 +108,7 @@ struct dl_exec {
     dl_codec_form *plain;         /* [n_fragments] of combined updates; NULL: everybody combines */
     dl_slot *combined_slot;       /* of the one that was combined or fetched last; NULL: none yet */
     bool combined_here;           /* … and facts.outer tells of its members */
+    bool combined_vouched;        /* … and the store has it as it is there */
     dl_hash table[DL_SLICES_MAX]; /* of the own contribution that was made last */
     uint64_t *slices;             /* [n_fragments]; NULL: nothing is cut */
     size_t n_owners;              /* of each slice */
@@ -204,5 +207,9 @@ bool dl_exec_sends_values(const dl_exec *x);
  * waits for it. DILOCO_EFENCED: another process lives as this life. */
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
                                                dl_time until);
+/* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the
+ * same bytes are made again. false: it is none of that, and is to be read. */
+bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
+                    const dl_ask *ask, const dl_contribution_expect *expect);
 
 #endif

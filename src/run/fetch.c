@@ -1,4 +1,5 @@
-/* fetch.c - contributions of others, read and checked; several at a time, where there are fetchers.
+/* fetch.c - contributions, read and checked; several at a time, where there are fetchers. One's own
+ * is not read where the store vouches for it (P8).
  *
  * What a FETCH names is read on the caller's thread; what the machine will ask for next (its
  * `ahead`) beside it, each by a thread with a handle on the store and a packer of its own, and
@@ -35,7 +36,7 @@ typedef struct fetcher {
     dl_store *store;   /* its own, but the first's; NULL: not opened yet */
     dl_packer *packer; /* likewise */
     /* one reading */
-    dl_slot *slot; /* NULL: nothing is to be read */
+    dl_slot *slot; /* NULL: nothing is left to be read */
     dl_contribution_expect expect;
     dl_public key; /* of expect */
     dl_contribution_data *data;
@@ -237,7 +238,6 @@ static diloco_status read_whole(fetcher *f, dl_time until)
 static void read_one(fetcher *f, dl_time until)
 {
     fetched *out = f->out;
-    if (!f->slot) return;
     out->status = read_whole(f, until);
     if (!out->status && f->expect.slices) f->data->norm2 = out->facts.norm * out->facts.norm;
     if (!out->status && f->expect.slices && out->whole) out->status = read_slices(f, until);
@@ -278,7 +278,13 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time 
     *f->out =
         (fetched){.entry = ask->entry, .life = ask->life, .whole = ask->whole, .reason = "base"};
     DL_TRY(read_base(x, ask, &f->expect, until));
-    return expect_key(x, f, until);
+    DL_TRY(expect_key(x, f, until));
+    if (f->slot && !f->fresh &&
+        dl_exec_recall(x, &f->out->facts, f->data, f->slot, ask, &f->expect)) {
+        f->out->there = true;
+        f->slot = NULL;
+    }
+    return DILOCO_OK;
 }
 
 /* ---- several ----------------------------------------------------------------------------- */
@@ -357,6 +363,15 @@ static void measure(dl_fetchers *f, dl_time began)
     f->down_bps = f->down_bps > 0 ? (f->down_bps + bps) / 2 : bps;
 }
 
+/* One more to read, unless it is known without. */
+static diloco_status add(dl_exec *x, const dl_ask *ask, dl_time until)
+{
+    dl_fetchers *f = x->fetchers;
+    DL_TRY(prepare(x, &f->at[f->n_busy], ask, until));
+    f->n_busy += f->at[f->n_busy].slot != NULL;
+    return DILOCO_OK;
+}
+
 static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
 {
     dl_fetchers *f = x->fetchers;
@@ -365,18 +380,16 @@ static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
     x->sliced.there = false;
     for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
         DL_TRY(make_ready(x, &f->at[i]));
-    DL_TRY(prepare(x, &f->at[0], ask, until));
-    f->n_busy = 1;
+    f->n_busy = 0;
+    DL_TRY(add(x, ask, until));
     for (size_t i = 0; i < ask->n_ahead && f->n_busy < f->n; i++) {
         dl_ask next = *ask;
         next.entry = ask->ahead[i].entry;
         next.life = ask->ahead[i].life;
         next.slot = ask->ahead[i].slot;
-        if (is_kept(x, &next)) continue;
-        DL_TRY(prepare(x, &f->at[f->n_busy], &next, until));
-        f->n_busy++;
+        if (!is_kept(x, &next)) DL_TRY(add(x, &next, until));
     }
-    dl_pool_run(f->pool, read_part, f);
+    if (f->n_busy) dl_pool_run(f->pool, read_part, f);
     measure(f, began);
     return DILOCO_OK;
 }

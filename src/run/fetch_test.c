@@ -6,6 +6,7 @@
 #include "check.h"
 #include "run/open.h"
 #include "scratch.h"
+#include "store/kind.h"
 
 enum { N = 100, CREW = 6 };
 
@@ -43,7 +44,7 @@ static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
 }
 
 /* Each of the crew moves its tensor otherwise, and puts that for entry 0. */
-static void contribute(world *w, size_t who)
+static dl_exec *contribute(world *w, size_t who)
 {
     char name[8];
     dl_event event = {.status = DILOCO_OK};
@@ -57,21 +58,27 @@ static void contribute(world *w, size_t who)
     CHECK_OK(dl_exec_take(exec, 0, 0, &work));
     dl_exec_do(exec, &ask, &event, DL_NEVER);
     CHECK_OK(event.status);
-    dl_exec_destroy(exec);
+    return exec;
 }
 
-static void make_world_at(world *w, const char *url)
+/* Of w->config. */
+static void make_run(world *w, const char *url)
 {
-    memset(w, 0, sizeof *w);
-    dl_config_init(&w->config);
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
     w->tensor = (diloco_tensor){.name = "w", .data = w->w, .n_dims = 1, .shape = {N}};
     const dl_run_creation what = {
         .config = &w->config, .tensors = &w->tensor, .n_tensors = 1, .data_digest = ""};
     CHECK_OK(dl_store_open(&w->store, url, true));
     CHECK_OK(dl_run_create_or_read(&w->file, &w->digest, w->store, &what));
+}
+
+static void make_world_at(world *w, const char *url)
+{
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    make_run(w, url);
     for (size_t i = 0; i < CREW; i++)
-        contribute(w, i);
+        dl_exec_destroy(contribute(w, i));
 }
 
 static void make_world(world *w)
@@ -235,6 +242,78 @@ TEST(a_fresh_reading_is_one)
     end_world(&w);
 }
 
+/* ---- one's own, where the store vouches for it (P8) --------------------------------------- */
+
+/* A store like a hub or a bucket, which tells what has arrived; or like a folder. */
+static void make_world_of_nobody(world *w, const char *compression, bool vouches)
+{
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.compression", compression, "test"));
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.codec", "bf16", "test"));
+    make_run(w, vouches ? scratch_path(compression) : scratch_path("folder"));
+    CHECK_OK(dl_store_faulty(&w->store, w->store, (dl_faults){.vouch = vouches}));
+}
+
+/* Its life, which goes on, of a contribution that the store has lost since. */
+static dl_exec *put_and_lose(world *w, answer *stored)
+{
+    dl_exec *exec = contribute(w, 0);
+    dl_exec *other = make_exec(w, &w->lives[0], 1);
+    const dl_ask ask = fetch_of(w, 0, NULL);
+    *stored = fetch(other, &ask);
+    CHECK_OK(stored->status);
+    dl_exec_destroy(other);
+    replace(w, 0, "");
+    return exec;
+}
+
+TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
+{
+    static const char *const packings[] = {"none", "zstd"};
+    for (size_t i = 0; i < 2; i++) {
+        world w;
+        answer stored;
+        make_world_of_nobody(&w, packings[i], true);
+        dl_exec *exec = put_and_lose(&w, &stored);
+        dl_ask ask = fetch_of(&w, 0, NULL);
+        const answer own = fetch(exec, &ask);
+        CHECK_OK(own.status);
+        CHECK(dl_hash_equal(stored.body, own.body));
+        CHECK(dl_hash_equal(stored.payload, own.payload));
+        ask.fresh = true; /* a doubt is settled by the store alone (P7) */
+        CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+        dl_exec_destroy(exec);
+        end_world(&w);
+    }
+}
+
+/* The capture lies where the next state is made. */
+TEST(p8_what_was_taken_and_is_overwritten_since_is_read)
+{
+    world w;
+    answer stored;
+    make_world_of_nobody(&w, "none", true);
+    dl_exec *exec = put_and_lose(&w, &stored);
+    const dl_ask ask = fetch_of(&w, 0, NULL);
+    dl_exec_captured(exec, 0)->g[N / 2] += 1;
+    CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST(p8_what_nobody_vouches_for_is_read_back)
+{
+    world w;
+    answer stored;
+    make_world_of_nobody(&w, "none", false);
+    dl_exec *exec = put_and_lose(&w, &stored);
+    const dl_ask ask = fetch_of(&w, 0, NULL);
+    CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
 /* ---- from their owners (peers.h) --------------------------------------------------------- */
 
 /* Whatever the address, what is served is what the store of `served` has. */
@@ -349,5 +428,7 @@ TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
 TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
-          a_fresh_reading_is_one, what_is_doubted_is_read_from_the_store_alone,
+          a_fresh_reading_is_one, p8_what_the_store_vouches_for_is_known_without_reading_it,
+          p8_what_was_taken_and_is_overwritten_since_is_read,
+          p8_what_nobody_vouches_for_is_read_back, what_is_doubted_is_read_from_the_store_alone,
           who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)

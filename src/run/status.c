@@ -111,7 +111,7 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 {
     const double n = (double)entry->n_members, each = (double)entry->bytes / n;
     const dl_way way = entry->combined_by[0] ? DL_WAY_LEADER : DL_WAY_ALLGATHER;
-    const dl_volume v = dl_way_volume(way, n, each, (double)entry->combined_bytes);
+    const dl_volume v = dl_way_volume(way, n, each, (double)entry->combined_bytes, true);
     out->entry_written = (uint64_t)v.written;
     out->entry_read = (uint64_t)v.read;
 }

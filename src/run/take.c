@@ -26,6 +26,7 @@ static size_t n_floats(const dl_exec *x, uint32_t fragment)
 
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry)
 {
+    if (!x->captures) return NULL; /* who only reads takes nothing */
     dl_capture *c = &x->captures[entry % x->n_captures];
     return c->there && c->entry == entry ? c : NULL;
 }
@@ -120,7 +121,7 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
     c->fragment = fragment;
-    c->restored = false;
+    c->restored = c->vouched = false;
     c->work = *work;
     c->dealt = (dl_dealt){.n = 0};
     if (x->state.control.ledger)

@@ -1,6 +1,6 @@
 /* unread.h - an entry that names what cannot be read, and who stands by it (PROTOCOL P7).
  *
- * A committer names only what it has itself read from the store (P8), and what was created there
+ * A committer names only what it knows the store to have (P8), and what was created there
  * stays as it is. So if what an entry names is not there, or is damaged, whoever is asked and
  * however often, either its committer lies, and the entry is void; or the store has lost what it
  * had, and the entry stands for those who read it in time. The bytes do not tell which. The log

@@ -10,10 +10,19 @@
 
 const char *const dl_way_names[DL_N_WAYS] = {"allgather", "leader", "sharded"};
 
-dl_volume dl_way_volume(dl_way way, double N, double S, double F)
+dl_volume dl_way_volume(dl_way way, double N, double S, double F, bool reads_back)
 {
-    if (way != DL_WAY_ALLGATHER) return (dl_volume){.written = N * S + F, .read = N * S + N * F};
-    return (dl_volume){.written = N * S, .read = N * N * S};
+    const double others = reads_back ? N : N - 1; /* and oneself */
+    switch (way) {
+    case DL_WAY_ALLGATHER:
+        return (dl_volume){.written = N * S, .read = N * others * S};
+    case DL_WAY_LEADER:
+        return (dl_volume){.written = N * S + F, .read = others * (S + F)};
+    case DL_WAY_SHARDED:
+    case DL_N_WAYS:
+        break;
+    }
+    return (dl_volume){.written = N * S + F, .read = N * (S + F)};
 }
 
 bool dl_way_fits_roster(dl_way way, dl_policy policy)
@@ -97,7 +106,7 @@ typedef struct choice {
 
 static double all(dl_way way, const choice *c)
 {
-    const dl_volume v = dl_way_volume(way, c->N, c->S, c->F);
+    const dl_volume v = dl_way_volume(way, c->N, c->S, c->F, true);
     const double again = way == DL_WAY_SHARDED ? (double)(c->owners - 1) * c->N * c->S : 0;
     return v.written + v.read + again;
 }

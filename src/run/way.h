@@ -12,12 +12,14 @@
  *     leader      N S + F      N S + N F       S + F        N S + F
  *     sharded     N S + F      N S + N F       S + F/N      S + F
  *
- * Everybody reads its own contribution back (P8), and what it has combined. A leader costs a
- * further put and get, one behind the other; shards two, and four where the combiner measures whole
- * members: then owners first tell each other what these measure over their slices (measured.c).
- * Where w members combine each slice, for fear of those that lie, they read w N S, not N S.
- * Only what can be combined by pieces can be sharded: by a codec whose payloads can be cut,
- * unpacked, and not a combiner that sorts elements where its result is rescaled. */
+ * In these everybody reads its own contribution back, and a leader what it has combined, as over a
+ * folder. Where the store vouches for what was put (P8) neither is needed: then allgather reads
+ * N S less, and a leader S + F. `auto` counts as over a folder, wherever the run is. A leader costs
+ * a further put and get, one behind the other; shards two, and four where the combiner measures
+ * whole members: then owners first tell each other what these measure over their slices
+ * (measured.c). Where w members combine each slice, for fear of those that lie, they read w N S,
+ * not N S. Only what can be combined by pieces can be sharded: by a codec whose payloads can be
+ * cut, unpacked, and not a combiner that sorts elements where its result is rescaled. */
 #ifndef DL_RUN_WAY_H
 #define DL_RUN_WAY_H
 
@@ -39,8 +41,10 @@ extern const char *const dl_way_names[DL_N_WAYS];
 typedef struct dl_volume {
     double written, read; /* bytes of an entry, of all replicas together */
 } dl_volume;
-dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats);
-/* … of the replica that moves the most, both directions. */
+/* `reads_back`: the store does not vouch for what was put (store/store.h). */
+dl_volume dl_way_volume(dl_way way, double replicas, double contribution, double floats,
+                        bool reads_back);
+/* … of the replica that moves the most, both directions; it reads back. */
 double dl_way_busiest(dl_way way, double replicas, double contribution, double floats);
 /* How many members combine each slice of a run that is sharded. DILOCO_EINVAL: no such combiner. */
 DL_MUST_CHECK diloco_status dl_way_owners(size_t *out, const dl_config *config);

@@ -14,9 +14,11 @@
 #include "store/web_read.h"
 #include "store/xml.h"
 
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     PART_MIB = 8, /* S3 wants 5 at least; four of them in flight fill most links */
@@ -337,6 +339,43 @@ bool dl_bucket_is_old(const char *then, const dl_web_exchange *x)
     return made && now && now - made > DAY_S;
 }
 
+/* ---- did it arrive?
+ *
+ * Services answer a PUT, and a part, with the MD5 of what has arrived: as ETag, in hex (S3, Google
+ * and their like; not where they encrypt with keys of the customer's), or as Content-MD5, in base64
+ * (Azure). An answer without it, or with another ETag, is none the worse: it tells nothing. */
+
+static bool is_etag(const char *etag, const unsigned char md5[DL_MD5])
+{
+    char hex[2 * DL_MD5 + 1];
+    for (int i = 0; i < DL_MD5; i++)
+        sprintf(hex + 2L * i, "%02x", md5[i]);
+    etag += *etag == '"'; /* Ceph RGW has none */
+    return !strncasecmp(etag, hex, 2L * DL_MD5) &&
+           strspn(etag + 2L * DL_MD5, "\"") == strlen(etag + 2L * DL_MD5);
+}
+
+static bool is_base64(const char *text, const unsigned char md5[DL_MD5])
+{
+    unsigned char base64[DL_MD5 * 2];
+    EVP_EncodeBlock(base64, md5, DL_MD5);
+    return !strcmp(text, (const char *)base64);
+}
+
+void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x)
+{
+    unsigned char md5[DL_MD5];
+    const char *etag = dl_web_answer(x, "ETag"), *told = dl_web_answer(x, "Content-MD5");
+    if (!b->vouched) return;
+    b->vouched = (etag || told) && !dl_md5(md5, x->body, x->n_body) &&
+                 ((etag && is_etag(etag, md5)) || (told && is_base64(told, md5)));
+}
+
+bool dl_bucket_vouches(const void *self)
+{
+    return ((const dl_bucket *)self)->vouched;
+}
+
 /* ---- small objects */
 
 typedef struct writing {
@@ -348,7 +387,10 @@ static diloco_status written(void *context, dl_bucket *b, dl_web_exchange *x)
 {
     const writing *w = context;
     char code[64];
-    if (x->status >= 200 && x->status <= 299) return DILOCO_OK;
+    if (x->status >= 200 && x->status <= 299) {
+        dl_bucket_took(b, x);
+        return DILOCO_OK;
+    }
     dl_bucket_code(code, x);
     if (w->taken && (x->status == 412 || x->status == 304 || !strcmp(code, "BlobAlreadyExists"))) {
         *w->taken = true;
@@ -381,6 +423,7 @@ diloco_status dl_bucket_create(void *self, const char *key, const dl_span *spans
 {
     dl_bucket *b = self;
     *taken = false;
+    b->vouched = true;
     return b->halves || dl_bulk_is(b, spans, n_spans)
                ? dl_bulk_publish(b, key, spans, n_spans, taken, until)
                : dl_bucket_put_small(b, key, spans, n_spans, taken, until);

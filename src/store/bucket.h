@@ -79,6 +79,7 @@ struct dl_bucket {
     size_t n_options;
     char label[DL_BUCKET_NAME];    /* "s3://bucket/prefix", for people */
     size_t part_bytes, parallel;   /* of big objects and ranged reads */
+    bool vouched;                  /* all bodies of the create under way came back as digests */
     bool halves;                   /* the store shows objects that are still being written */
     int64_t skew_s;                /* the service's clock minus ours, once that mattered */
     int64_t expires;               /* of the credentials, on the service's clock; 0: never */
@@ -143,6 +144,7 @@ diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time 
 diloco_status dl_bucket_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                              void *context, dl_time until);
 diloco_status dl_bucket_remove(void *self, const char *key, dl_time until);
+bool dl_bucket_vouches(const void *self);
 void dl_bucket_traffic(const void *self, dl_store_counters *counts);
 void dl_bucket_close(void *self);
 
@@ -151,6 +153,7 @@ void dl_bucket_close(void *self);
 #define DL_BUCKET_KIND                                                                             \
     .pause_min = DL_BUCKET_PAUSE_MIN, .pause_max = DL_BUCKET_PAUSE_MAX, .close = dl_bucket_close,  \
     .create = dl_bucket_create, .put = dl_bucket_put, .read = dl_bucket_read,                      \
-    .list = dl_bucket_list, .remove = dl_bucket_remove, .traffic = dl_bucket_traffic
+    .list = dl_bucket_list, .remove = dl_bucket_remove, .vouches = dl_bucket_vouches,              \
+    .traffic = dl_bucket_traffic
 
 #endif

@@ -241,6 +241,7 @@ static diloco_status finish_part(void *context, dl_web_exchange *x)
 {
     sending *s = context;
     if (x->status < 200 || x->status > 299) return dl_bucket_refusal(s->b, x);
+    dl_bucket_took(s->b, x);
     return s->cut->answer ? s->cut->answer(s->cut->context, x->index, x) : DILOCO_OK;
 }
 

@@ -54,6 +54,9 @@ diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *
 diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until);
 diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until);
 
+/* A body was sent, and this is the 2xx: b->vouched stays only if it tells its digest. */
+void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x);
+
 typedef struct dl_bucket_entry {
     size_t name_at, size;
     dl_hash tag; /* of the ETag */

@@ -174,6 +174,11 @@ static void faulty_close(void *self)
     dl_store_close(((faulty_store *)self)->inner);
 }
 
+static bool faulty_vouches(const void *self)
+{
+    return ((const faulty_store *)self)->faults.vouch;
+}
+
 static const dl_store_kind faulty = {
     .scheme = "faulty", /* has no row in store.c: no url opens it */
     .size = sizeof(faulty_store),
@@ -183,6 +188,7 @@ static const dl_store_kind faulty = {
     .read = faulty_read,
     .list = faulty_list,
     .remove = faulty_remove,
+    .vouches = faulty_vouches,
     .wait = faulty_wait,
     .abort = faulty_abort,
 };

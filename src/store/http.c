@@ -58,6 +58,7 @@ typedef struct http_store {
     http_place place;
     const atomic_bool *aborted;
     dl_web *web;
+    bool vouched; /* the last create's answer had the digest of what was sent */
     dl_http_upload upload;
     dl_ear *ear;  /* NULL until the first wait */
     dl_sse sse;   /* of the ear's thread */
@@ -70,7 +71,7 @@ typedef struct call {
     const char *method, *key; /* key "": the bucket */
     const dl_span *spans;
     size_t n_spans, total;
-    bool create, taken, missing;
+    bool create, taken, vouched, missing;
     char what[WHAT_MAX];
     const char *prefix, *after; /* of a listing */
     dl_found_fn found;
@@ -244,8 +245,9 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 {
     call *c = context;
     c->taken = c->create && x->status == 412;
-    if (c->taken || (x->status >= 200 && x->status < 300)) return DILOCO_OK;
-    return refused(x);
+    const bool right = x->status >= 200 && x->status < 300;
+    if (right && c->create) c->vouched = dl_http_took(x);
+    return c->taken || right ? DILOCO_OK : refused(x);
 }
 
 static diloco_status run(const http_store *s, call *c, dl_time until)
@@ -349,6 +351,7 @@ static diloco_status create_in_parts(http_store *s, const call *c, bool *done, b
     if (c->total < PARTS_FROM || s->upload.none || !is_far(s)) return DILOCO_OK;
     DL_TRY(dl_http_upload_run(&s->upload, s->web, &object, c->spans, c->n_spans, taken, until));
     *done = !s->upload.none;
+    s->vouched = s->upload.vouched;
     return DILOCO_OK;
 }
 
@@ -365,7 +368,13 @@ static diloco_status http_create(void *self, const char *key, const dl_span *spa
     if (done) return DILOCO_OK;
     DL_TRY(run(self, &c, until));
     *taken = c.taken;
+    ((http_store *)self)->vouched = c.vouched;
     return DILOCO_OK;
+}
+
+static bool http_vouches(const void *self)
+{
+    return ((const http_store *)self)->vouched;
 }
 
 static diloco_status http_put(void *self, const char *key, const void *data, size_t len,
@@ -545,7 +554,7 @@ static void http_traffic(const void *self, dl_store_counters *counts)
     {                                                                                              \
         .scheme = name, .size = sizeof(http_store), .open = opener, .close = http_close,           \
         .create = http_create, .put = http_put, .read = http_read, .list = http_list,              \
-        .remove = http_remove, .wait = http_wait, .traffic = http_traffic                          \
+        .remove = http_remove, .vouches = http_vouches, .wait = http_wait, .traffic = http_traffic \
     }
 const dl_store_kind dl_store_http = OF("http", http_open);
 const dl_store_kind dl_store_https = OF("https", https_open);

@@ -51,6 +51,23 @@ static bool right(const dl_web_exchange *x)
     return x->status >= 200 && x->status <= 299;
 }
 
+static dl_hash digest_of(const dl_span *spans, size_t n)
+{
+    dl_digest_stream stream;
+    dl_digest_begin(&stream);
+    for (size_t i = 0; i < n; i++)
+        dl_digest_add(&stream, spans[i].data, spans[i].len);
+    return dl_digest_end(&stream);
+}
+
+bool dl_http_took(const dl_web_exchange *x)
+{
+    const char *told = dl_web_answer(x, "X-Diloco-Digest");
+    dl_hash digest;
+    return told && dl_hash_from_hex(&digest, told, strlen(told)) &&
+           dl_hash_equal(digest, digest_of(x->body, x->n_body));
+}
+
 static diloco_status address(const run *r, dl_web_exchange *x)
 {
     return r->object->address(r->object->context, r->u->key, x);
@@ -100,6 +117,7 @@ static diloco_status begin(run *r, dl_time until)
 {
     dl_http_upload *u = r->u;
     forget(u);
+    u->vouched = true;
     u->tags = calloc(u->n_parts, sizeof *u->tags);
     if (!u->tags) return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", r->object->key);
     return ask(r, prepare_begin, begun, until);
@@ -130,6 +148,7 @@ static diloco_status part_sent(void *context, dl_web_exchange *x)
     if (!etag || !*etag || strlen(etag) >= sizeof *r->u->tags || strpbrk(etag, "<>&"))
         return dl_fail(DILOCO_EPROTO, "%s: a part came back without an ETag", x->what);
     strcpy(tag, etag);
+    r->u->vouched &= dl_http_took(x);
     return DILOCO_OK;
 }
 
@@ -218,12 +237,8 @@ static bool goes_on(dl_http_upload *u, const char *key, dl_hash digest, size_t l
 
 static diloco_status prepare_run(run *r, size_t *len, dl_hash *digest)
 {
-    dl_digest_stream stream;
-    dl_digest_begin(&stream);
-    for (size_t i = 0; i < r->n_spans; i++)
-        dl_digest_add(&stream, r->spans[i].data, r->spans[i].len);
     *len = dl_spans_len(r->spans, r->n_spans);
-    *digest = dl_digest_end(&stream);
+    *digest = digest_of(r->spans, r->n_spans);
     r->part_bytes = dl_size_max(r->u->part_bytes ? r->u->part_bytes : PART_BYTES,
                                 dl_size_round_up(*len / PARTS_MAX + 1, 1 << 10));
     r->missing = calloc(*len / r->part_bytes + 1, sizeof *r->missing);

@@ -19,8 +19,12 @@ typedef struct dl_http_upload {
     dl_hash digest;
     size_t len, n_parts;
     char (*tags)[64]; /* owned, [n_parts]: "" for a part that is not there yet */
+    bool vouched;     /* each part that is there came back as its digest */
     bool none;        /* this hub does not know of parts */
 } dl_http_upload;
+
+/* A body was sent, and this is the 2xx: does it have the digest of that body (docs/hub.md)? */
+bool dl_http_took(const dl_web_exchange *x);
 
 /* How the object is reached. */
 typedef struct dl_http_object {
@@ -32,9 +36,9 @@ typedef struct dl_http_object {
     diloco_status (*refused)(const dl_web_exchange *x); /* words an answer that is not right */
 } dl_http_object;
 
-/* Create it. *taken: the name was there. DILOCO_OK with upload->none: nothing was done, put it
- * whole. Errors of dl_web_run; DILOCO_EUNREACHABLE also where the hub has lost the parts: begin
- * again. */
+/* Create it. *taken: the name was there; else upload->vouched tells of all of it. DILOCO_OK with
+ * upload->none: nothing was done, put it whole. Errors of dl_web_run; DILOCO_EUNREACHABLE also
+ * where the hub has lost the parts: begin again. */
 DL_MUST_CHECK diloco_status dl_http_upload_run(dl_http_upload *upload, dl_web *web,
                                                const dl_http_object *object, const dl_span *spans,
                                                size_t n_spans, bool *taken, dl_time until);

@@ -29,6 +29,10 @@ typedef struct dl_store_kind {
                           void *context, dl_time until);
     diloco_status (*remove)(void *self, const char *key, dl_time until);
 
+    /* Optional: NULL means never. Has the store told a digest of what the last create brought, as
+     * it arrived, and was it that of what was sent? */
+    bool (*vouches)(const void *self);
+
     /* Optional: NULL means that store.c sleeps with back-off. DILOCO_ETIMEDOUT at `until`,
      * which is never more than pause_max away: so one that is not always told need not poll. */
     diloco_status (*wait)(void *self, const char *const *prefixes, size_t n, dl_time until);
@@ -95,6 +99,7 @@ typedef struct dl_faults {
     double p_truncate, p_flip;                        /* per read: a shorter object; one bit */
     double p_delay, delay_s;
     bool lie_on_create; /* lets a second create of a name win: it overwrites */
+    bool vouch;         /* says of all that is created that it has arrived as it was sent */
 } dl_faults;
 DL_MUST_CHECK diloco_status dl_store_faulty(dl_store **out, dl_store *inner, dl_faults faults);
 

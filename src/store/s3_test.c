@@ -96,6 +96,38 @@ TEST(a_create_is_one_signed_conditional_put)
     CHECK(!strstr(put, "very/secret"));
 }
 
+TEST(p8_what_the_store_tells_of_what_arrived_is_held_against_what_was_sent)
+{
+    static const struct {
+        const char *headers;
+        bool vouches;
+    } tries[] = {
+        {"ETag: \"5d41402abc4b2a76b9719d911017c592\"\r\n", true},
+        {"ETag: 5d41402abc4b2a76b9719d911017c592\r\n", true}, /* Ceph RGW's */
+        {"Content-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n", true},  /* Azure's */
+        {"ETag: \"0x8D\"\r\nContent-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n", true},
+        {"ETag: \"5d41402abc4b2a76b9719d911017c593\"\r\n", false},
+        {"ETag: \"5d41402abc4b2a76b9719d911017c592-1\"\r\n", false}, /* of parts */
+        {"ETag: \"\r\n", false},
+        {"Content-MD5: XUFAKrxLKna5cZ2REBfFkQ==\r\n", false},
+        {"", false},
+    };
+    enum { N = sizeof tries / sizeof *tries };
+    for (int i = 0; i < N; i++)
+        will_answer("200 OK", tries[i].headers, "");
+    will_answer("412 Precondition Failed", "", "");
+    will_answer("200 OK", "", "hello");
+    dl_store *store = open_bucket("");
+    CHECK(!dl_store_vouches(store));
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(create(store, NULL));
+        CHECK_INT(tries[i].vouches, dl_store_vouches(store));
+    }
+    CHECK_OK(create(store, NULL)); /* it is there, was read, and is the same */
+    CHECK(dl_store_vouches(store));
+    dl_store_close(store);
+}
+
 TEST(the_bucket_is_in_the_path_or_in_the_host)
 {
     char url[512];
@@ -330,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_create_is_one_signed_conditional_put),
+        ONE(p8_what_the_store_tells_of_what_arrived_is_held_against_what_was_sent),
         ONE(the_bucket_is_in_the_path_or_in_the_host),
         ONE(taken_is_412_and_also_the_304_of_old_servers),
         ONE(a_conflict_and_a_slow_down_are_tried_again),

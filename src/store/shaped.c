@@ -265,6 +265,11 @@ static diloco_status shaped_wait(void *self, const char *const *prefixes, size_t
     return dl_store_await(((shaped_store *)self)->inner, prefixes, n, until);
 }
 
+static bool shaped_vouches(const void *self)
+{
+    return dl_store_vouches(((const shaped_store *)self)->inner);
+}
+
 static void shaped_traffic(const void *self, dl_store_counters *counts)
 {
     const dl_store_counters c = dl_store_counts(((const shaped_store *)self)->inner);
@@ -293,6 +298,7 @@ static const dl_store_kind shaped = {
     .read = shaped_read,
     .list = shaped_list,
     .remove = shaped_remove,
+    .vouches = shaped_vouches,
     .wait = shaped_wait,
     .traffic = shaped_traffic,
     .abort = shaped_abort,

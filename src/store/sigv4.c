@@ -44,18 +44,29 @@ static void to_hex(char *out, const unsigned char hash[SHA])
         sprintf(out + 2 * i, "%02x", hash[i]);
 }
 
+static diloco_status hash_spans(unsigned char *out, const EVP_MD *kind, const dl_span *spans,
+                                size_t n)
+{
+    EVP_MD_CTX *md = EVP_MD_CTX_new();
+    bool ok = md && EVP_DigestInit_ex(md, kind, NULL);
+    for (size_t i = 0; i < n && ok; i++)
+        ok = EVP_DigestUpdate(md, spans[i].data, spans[i].len);
+    ok = ok && EVP_DigestFinal_ex(md, out, NULL);
+    EVP_MD_CTX_free(md);
+    return ok ? DILOCO_OK : no_hash();
+}
+
 diloco_status dl_sha256_hex(char out[DL_SHA256_HEX], const dl_span *spans, size_t n)
 {
     unsigned char hash[SHA];
-    EVP_MD_CTX *md = EVP_MD_CTX_new();
-    bool ok = md && EVP_DigestInit_ex(md, EVP_sha256(), NULL);
-    for (size_t i = 0; i < n && ok; i++)
-        ok = EVP_DigestUpdate(md, spans[i].data, spans[i].len);
-    ok = ok && EVP_DigestFinal_ex(md, hash, NULL);
-    EVP_MD_CTX_free(md);
-    if (!ok) return no_hash();
+    DL_TRY(hash_spans(hash, EVP_sha256(), spans, n));
     to_hex(out, hash);
     return DILOCO_OK;
+}
+
+diloco_status dl_md5(unsigned char out[DL_MD5], const dl_span *spans, size_t n)
+{
+    return hash_spans(out, EVP_md5(), spans, n);
 }
 
 diloco_status dl_hmac_sha256(unsigned char out[SHA], const void *key, size_t key_len,

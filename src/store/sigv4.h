@@ -39,6 +39,10 @@ void dl_sigv4_date(char out[DL_SIGV4_DATE], int64_t seconds);
 /* SHA-256 of the spans, one after the other, in hex. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_sha256_hex(char out[DL_SHA256_HEX], const dl_span *spans, size_t n);
 
+/* MD5 of the spans, one after the other: what services tell of what has arrived. DILOCO_ENOMEM. */
+enum { DL_MD5 = 16 };
+DL_MUST_CHECK diloco_status dl_md5(unsigned char out[DL_MD5], const dl_span *spans, size_t n);
+
 /* HMAC-SHA-256. DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_hmac_sha256(unsigned char out[32], const void *key, size_t key_len,
                                            const void *data, size_t len);

@@ -14,7 +14,8 @@
 enum { RUN_MAX = 64 << 20, LISTED_MAX = 1 << 28 };
 
 typedef struct split_store {
-    dl_store *bulk, *coord; /* owned */
+    dl_store *bulk, *coord;  /* owned */
+    const dl_store *created; /* where the last object's bytes went */
 } split_store;
 
 /* ---- where a name lies */
@@ -76,7 +77,9 @@ static diloco_status split_create(void *self, const char *key, const dl_span *sp
                                   bool *taken, dl_time until)
 {
     split_store *s = self;
-    switch (route_of(key)) {
+    const route r = route_of(key);
+    s->created = r == NAMED || r == BULK ? s->bulk : s->coord;
+    switch (r) {
     case BOTH:
         DL_TRY(dl_store_claim(s->coord, key, spans, n_spans, taken, until));
         return copy_run(s, key, until);
@@ -198,6 +201,11 @@ static diloco_status split_list(void *self, const char *prefix, const char *afte
 
 /* ---- the rest */
 
+static bool split_vouches(const void *self)
+{
+    return dl_store_vouches(((const split_store *)self)->created);
+}
+
 static diloco_status split_wait(void *self, const char *const *prefixes, size_t n, dl_time until)
 {
     split_store *s = self;
@@ -240,6 +248,7 @@ static const dl_store_kind kind = {
     .read = split_read,
     .list = split_list,
     .remove = split_remove,
+    .vouches = split_vouches,
     .wait = split_wait,
     .traffic = split_traffic,
     .abort = split_abort,
@@ -273,7 +282,7 @@ diloco_status dl_store_split(dl_store **out, dl_store *bulk, dl_store *coord)
         return status;
     }
     dl_store_look_like(*out, bulk);
-    *(split_store *)self = (split_store){bulk, coord};
+    *(split_store *)self = (split_store){.bulk = bulk, .coord = coord, .created = coord};
     const diloco_status differ = compare_runs(self);
     if (!differ) return DILOCO_OK;
     dl_store_close(*out);

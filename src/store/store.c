@@ -35,6 +35,7 @@ struct dl_store {
     atomic_bool aborted;
     dl_time least, most; /* pauses between two looks */
     size_t max_object;
+    bool vouched;           /* of the last create */
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
     dl_store_speed speed;
@@ -418,12 +419,13 @@ static diloco_status compare(dl_store *store, const char *key, const dl_span *sp
 diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
                              bool *taken, dl_time until)
 {
-    *taken = false;
+    *taken = store->vouched = false;
     DL_TRY(enter(store, key, until));
     store->counts.n_create++;
     const dl_time began = dl_clock_now();
     DL_TRY(store->kind->create(store->self, key, spans, n_spans, taken, until));
     if (*taken) return DILOCO_OK;
+    store->vouched = store->kind->vouches && store->kind->vouches(store->self);
     store->counts.bytes_sent += dl_spans_len(spans, n_spans);
     note_speed(store, &store->speed.up_bps, dl_spans_len(spans, n_spans), began);
     return DILOCO_OK;
@@ -436,7 +438,14 @@ diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *s
     if (taken) *taken = false;
     DL_TRY(dl_store_claim(store, key, spans, n_spans, &there, until));
     if (taken) *taken = there;
-    return there ? compare(store, key, spans, n_spans, until) : DILOCO_OK;
+    if (there) DL_TRY(compare(store, key, spans, n_spans, until));
+    store->vouched |= there;
+    return DILOCO_OK;
+}
+
+bool dl_store_vouches(const dl_store *store)
+{
+    return store->vouched;
 }
 
 diloco_status dl_store_put(dl_store *store, const char *key, const void *data, size_t len,

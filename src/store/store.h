@@ -83,6 +83,11 @@ void dl_store_abort(dl_store *store);
 DL_MUST_CHECK diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
                                             size_t n_spans, bool *taken, dl_time until);
 
+/* Is the object of the last create on this handle that succeeded there as it was sent? The store
+ * has answered with a digest of what has arrived, or its bytes were read and compared. false: it
+ * has only said that it has them, and who needs to know reads them back (PROTOCOL P8). */
+bool dl_store_vouches(const dl_store *store);
+
 /* Publish, replacing what is there: heartbeats only. A reader sees the old or the new. */
 DL_MUST_CHECK diloco_status dl_store_put(dl_store *store, const char *key, const void *data,
                                          size_t len, dl_time until);

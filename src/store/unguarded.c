@@ -114,6 +114,11 @@ static diloco_status unguarded_wait(void *self, const char *const *prefixes, siz
     return dl_store_await(((unguarded *)self)->inner, prefixes, n, until);
 }
 
+static bool unguarded_vouches(const void *self)
+{
+    return dl_store_vouches(((const unguarded *)self)->inner);
+}
+
 static void unguarded_traffic(const void *self, dl_store_counters *counts)
 {
     const dl_store_counters c = dl_store_counts(((const unguarded *)self)->inner);
@@ -142,6 +147,7 @@ static const dl_store_kind kind = {
     .read = unguarded_read,
     .list = unguarded_list,
     .remove = unguarded_remove,
+    .vouches = unguarded_vouches,
     .wait = unguarded_wait,
     .traffic = unguarded_traffic,
     .abort = unguarded_abort,

@@ -22,11 +22,11 @@ def run(N, step_s, steps, M, up_bps, down_bps, latency_s, H, P, tau, bits):
             up = max(up, clock) + fragment_bytes * 8 / up_bps
             sent += fragment_bytes
             uploaded = up
-            for _ in range(M):
+            for _ in range(M - 1):
                 down = max(down, uploaded) + fragment_bytes * 8 / down_bps
                 read += fragment_bytes
-            # read log, put, list, M gets, create log, read log
-            arrives.setdefault(t + tau, []).append(down + (5 + M) * latency_s)
+            # read log, put, list, M - 1 gets, create log, read log
+            arrives.setdefault(t + tau, []).append(down + (5 + M - 1) * latency_s)
             last = max(last, arrives[t + tau][-1])
         for at in arrives.pop(t, []):
             clock = max(clock, at)
