@@ -52,58 +52,6 @@ size_t dl_blocks_ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_R
 typedef uint16_t __attribute__((aligned(1), may_alias)) dl_u16;
 typedef uint32_t __attribute__((aligned(1), may_alias)) dl_u32;
 
-/* A kernel over blocks from the body of one; the count of a whole block is a constant there. */
-#define DL_BLOCKS_ENCODE(name, block, bits)                                                        \
-    static inline DL_BODY void name##_body(unsigned char *codes, unsigned char *scales,            \
-                                           const float *x, size_t n)                               \
-    {                                                                                              \
-        for (; n >= DL_CODEC_BLOCK; n -= DL_CODEC_BLOCK) {                                         \
-            block(codes, scales, x, DL_CODEC_BLOCK);                                               \
-            codes += DL_CODEC_BLOCK / 8 * (bits);                                                  \
-            scales += sizeof(float);                                                               \
-            x += DL_CODEC_BLOCK;                                                                   \
-        }                                                                                          \
-        if (n) block(codes, scales, x, n);                                                         \
-    }                                                                                              \
-    DL_KERNEL(name, (unsigned char *codes, unsigned char *scales, const float *x, size_t n),       \
-              name##_body(codes, scales, x, n))
-
-#define DL_BLOCKS_DECODE(name, block, bits)                                                        \
-    static inline DL_BODY void name##_body(float *out, const unsigned char *codes,                 \
-                                           const unsigned char *scales, size_t n)                  \
-    {                                                                                              \
-        for (; n >= DL_CODEC_BLOCK; n -= DL_CODEC_BLOCK) {                                         \
-            block(out, codes, scales, DL_CODEC_BLOCK);                                             \
-            codes += DL_CODEC_BLOCK / 8 * (bits);                                                  \
-            scales += sizeof(float);                                                               \
-            out += DL_CODEC_BLOCK;                                                                 \
-        }                                                                                          \
-        if (n) block(out, codes, scales, n);                                                       \
-    }                                                                                              \
-    DL_KERNEL(name,                                                                                \
-              (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),     \
-              name##_body(out, codes, scales, n))
-
-/* The rest of a codec with scales, from the bodies that encode and decode one block. */
-#define DL_BLOCKS_CODEC(codec, n_bits, what, encode_block, decode_block)                           \
-    DL_BLOCKS_ENCODE(encode_blocks, encode_block, n_bits)                                          \
-    DL_BLOCKS_DECODE(decode_blocks, decode_block, n_bits)                                          \
-    static const dl_block_kind kind = {                                                            \
-        .bits = n_bits, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};         \
-    const dl_codec dl_codec_##codec = {                                                            \
-        .name = #codec,                                                                            \
-        .summary = what,                                                                           \
-        .width = 1,                                                                                \
-        .lossy = true,                                                                             \
-        .blocks = &kind,                                                                           \
-        .lay_out = dl_blocks_lay_out,                                                              \
-        .encode = dl_blocks_encode,                                                                \
-        .encode_part = dl_blocks_encode_part,                                                      \
-        .check = dl_blocks_check,                                                                  \
-        .decode = dl_blocks_decode,                                                                \
-        .ranges = dl_blocks_ranges,                                                                \
-    };
-
 static inline DL_BODY float dl_load_f32(const unsigned char *p)
 {
     float x;
@@ -143,35 +91,111 @@ static inline DL_BODY uint32_t dl_nearest(float x)
     return dl_bits_of(x + 0x1.8p23f);
 }
 
-/* Lay the codes of a block down: code(x, factor) gives one, of which the low bits count. */
+/* What a codec with scales is made of. */
+typedef struct dl_block_rule {
+    size_t bits;
+    float (*scale)(const float *x, size_t n); /* of a block: what the payload holds */
+    float (*factor)(float scale);
+    uint32_t (*code)(float x, float factor);    /* of which the low bits count */
+    float (*value)(uint32_t code, float scale); /* the code in the high bits, below them zeros */
+} dl_block_rule;
+
+/* Lay the codes of a block down. */
 static inline DL_BODY void dl_pack(unsigned char *codes, const float *x, float factor, size_t n,
-                                   size_t bits, uint32_t (*code)(float x, float factor))
+                                   const dl_block_rule *rule)
 {
-    uint32_t words[DL_CODEC_BLOCK / 4] = {0}, mask = (1u << bits) - 1;
-    size_t h = (n * bits + 31) / 32;
+    uint32_t words[DL_CODEC_BLOCK / 4] = {0}, mask = (1u << rule->bits) - 1;
+    size_t h = (n * rule->bits + 31) / 32;
     for (size_t k = 0; k * h < n; k++) {
         size_t n_here = n - k * h < h ? n - k * h : h;
         DL_EACH
         for (size_t i = 0; i < n_here; i++)
-            words[i] |= (code(x[k * h + i], factor) & mask) << k * bits;
+            words[i] |= (rule->code(x[k * h + i], factor) & mask) << k * rule->bits;
     }
     memcpy(codes, words, h * sizeof *words);
 }
 
-/* The reverse: value(code, scale) gives an element; the code stands in the high bits, and what is
- * below them is zero. */
+/* The reverse. */
 static inline DL_BODY void dl_unpack(float *out, const unsigned char *codes, float scale, size_t n,
-                                     size_t bits, float (*value)(uint32_t code, float scale))
+                                     const dl_block_rule *rule)
 {
     const dl_u32 *words = (const dl_u32 *)codes;
+    size_t bits = rule->bits, h = (n * bits + 31) / 32;
     uint32_t mask = ~(~(uint32_t)0 >> bits);
-    size_t h = (n * bits + 31) / 32;
     for (size_t k = 0; k * h < n; k++) {
         size_t n_here = n - k * h < h ? n - k * h : h;
         DL_EACH
         for (size_t i = 0; i < n_here; i++)
-            out[k * h + i] = value((words[i] << (32 - bits - k * bits)) & mask, scale) + 0.0f;
+            out[k * h + i] = rule->value((words[i] << (32 - bits - k * bits)) & mask, scale) + 0.0f;
     }
 }
+
+/* Four blocks' scales, then their codes: maxima and divisions of one block do not wait for those of
+ * another, and the four are read from memory once (a page; with more, less is read ahead). */
+enum { DL_BLOCKS_AT_ONCE = 4 };
+
+/* Blocks of n elements each. */
+static inline DL_BODY void dl_encode_few(unsigned char *codes, unsigned char *scales,
+                                         const float *x, size_t n_blocks, size_t n,
+                                         const dl_block_rule *rule)
+{
+    for (size_t i = 0; i < n_blocks; i++)
+        dl_store_f32(scales + i * sizeof(float), rule->scale(x + i * DL_CODEC_BLOCK, n));
+    for (size_t i = 0; i < n_blocks; i++)
+        dl_pack(codes + i * DL_CODEC_BLOCK / 8 * rule->bits, x + i * DL_CODEC_BLOCK,
+                rule->factor(dl_load_f32(scales + i * sizeof(float))), n, rule);
+}
+
+/* In the two below the count of a whole block is a constant. */
+static inline DL_BODY void dl_encode_blocks(unsigned char *codes, unsigned char *scales,
+                                            const float *x, size_t n, const dl_block_rule *rule)
+{
+    while (n >= DL_CODEC_BLOCK) {
+        size_t few = dl_size_min(n / DL_CODEC_BLOCK, DL_BLOCKS_AT_ONCE);
+        dl_encode_few(codes, scales, x, few, DL_CODEC_BLOCK, rule);
+        codes += few * DL_CODEC_BLOCK / 8 * rule->bits;
+        scales += few * sizeof(float);
+        x += few * DL_CODEC_BLOCK;
+        n -= few * DL_CODEC_BLOCK;
+    }
+    if (n) dl_encode_few(codes, scales, x, 1, n, rule);
+}
+
+static inline DL_BODY void dl_decode_blocks(float *out, const unsigned char *codes,
+                                            const unsigned char *scales, size_t n,
+                                            const dl_block_rule *rule)
+{
+    for (; n >= DL_CODEC_BLOCK; n -= DL_CODEC_BLOCK) {
+        dl_unpack(out, codes, dl_load_f32(scales), DL_CODEC_BLOCK, rule);
+        codes += DL_CODEC_BLOCK / 8 * rule->bits;
+        scales += sizeof(float);
+        out += DL_CODEC_BLOCK;
+    }
+    if (n) dl_unpack(out, codes, dl_load_f32(scales), n, rule);
+}
+
+/* The rest of a codec with scales, from the rule that its file calls `rule`. */
+#define DL_BLOCKS_CODEC(codec, what)                                                               \
+    DL_KERNEL(encode_blocks,                                                                       \
+              (unsigned char *codes, unsigned char *scales, const float *x, size_t n),             \
+              dl_encode_blocks(codes, scales, x, n, &rule))                                        \
+    DL_KERNEL(decode_blocks,                                                                       \
+              (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),     \
+              dl_decode_blocks(out, codes, scales, n, &rule))                                      \
+    static const dl_block_kind kind = {                                                            \
+        .bits = BITS, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};           \
+    const dl_codec dl_codec_##codec = {                                                            \
+        .name = #codec,                                                                            \
+        .summary = what,                                                                           \
+        .width = 1,                                                                                \
+        .lossy = true,                                                                             \
+        .blocks = &kind,                                                                           \
+        .lay_out = dl_blocks_lay_out,                                                              \
+        .encode = dl_blocks_encode,                                                                \
+        .encode_part = dl_blocks_encode_part,                                                      \
+        .check = dl_blocks_check,                                                                  \
+        .decode = dl_blocks_decode,                                                                \
+        .ranges = dl_blocks_ranges,                                                                \
+    };
 
 #endif

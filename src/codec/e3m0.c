@@ -12,23 +12,26 @@
 enum { BITS = 4 };
 
 #define LEAST 0x3c000000 /* 1/128 */
+#define HALF  0x00400000 /* the highest bit of a mantissa */
+
+static inline DL_BODY float scale_of(const float *x, size_t n)
+{
+    float s = dl_float_of(dl_block_largest(x, n));
+    return s < 0x1p-126f ? 0 : s;
+}
+
+static inline DL_BODY float factor_of(float s)
+{
+    return s > 0 ? 1 / s : 0;
+}
 
 static inline DL_BODY uint32_t code_of(float x, float inverse)
 {
-    int32_t bits = (int32_t)dl_bits_of(x), sign = bits >> 31;
-    int32_t y = (int32_t)dl_bits_of(dl_float_of((uint32_t)bits & 0x7fffffff) * inverse) - LEAST;
-    int32_t code = (y + 0x400000) >> 23, least = (y >> 31) + 1;
-    code = code > least ? code : least;
-    return (uint32_t)((code ^ sign) - sign);
-}
-
-static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *scale, const float *x,
-                                        size_t n)
-{
-    float s = dl_float_of(dl_block_largest(x, n));
-    bool none = s < 0x1p-126f;
-    dl_store_f32(scale, none ? 0 : s);
-    dl_pack(codes, x, none ? 0 : 1 / s, n, BITS, code_of);
+    uint32_t bits = dl_bits_of(x);
+    int32_t y = (int32_t)dl_bits_of(dl_float_of(bits & 0x7fffffff) * inverse);
+    int32_t reached = y - LEAST + HALF, one = 2 * HALF;
+    int32_t size = y < LEAST ? 0 : (reached > one ? reached : one) >> 23;
+    return (uint32_t)((int32_t)bits < 0 ? -size : size);
 }
 
 static inline DL_BODY float value_of(uint32_t code, float s)
@@ -38,11 +41,5 @@ static inline DL_BODY float value_of(uint32_t code, float s)
     return dl_float_of((size ? power : 0) | (code & 0x80000000)) * s;
 }
 
-static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
-                                        const unsigned char *scale, size_t n)
-{
-    dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
-}
-
-DL_BLOCKS_CODEC(e3m0, BITS, "4 bits an element, powers of two, and a scale for each 256",
-                encode_block, decode_block)
+static const dl_block_rule rule = {BITS, scale_of, factor_of, code_of, value_of};
+DL_BLOCKS_CODEC(e3m0, "4 bits an element, powers of two, and a scale for each 256")

@@ -4,5 +4,4 @@ enum { BITS = 2 };
 
 #include "codec/integers.h"
 
-DL_BLOCKS_CODEC(int2, BITS, "2 bits an element, -s, 0 or s, and a scale for each 256", encode_block,
-                decode_block)
+DL_BLOCKS_CODEC(int2, "2 bits an element, -s, 0 or s, and a scale for each 256")

@@ -3,5 +3,4 @@ enum { BITS = 4 };
 
 #include "codec/integers.h"
 
-DL_BLOCKS_CODEC(int4, BITS, "4 bits an element, evenly spaced, and a scale for each 256",
-                encode_block, decode_block)
+DL_BLOCKS_CODEC(int4, "4 bits an element, evenly spaced, and a scale for each 256")

@@ -3,5 +3,4 @@ enum { BITS = 8 };
 
 #include "codec/integers.h"
 
-DL_BLOCKS_CODEC(int8, BITS, "1 byte an element, and a scale for each 256", encode_block,
-                decode_block)
+DL_BLOCKS_CODEC(int8, "1 byte an element, and a scale for each 256")

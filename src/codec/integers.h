@@ -13,17 +13,19 @@
 #include "codec/blocks.h"
 #include "codec/rows.h"
 
+static inline DL_BODY float scale_of(const float *x, size_t n)
+{
+    return dl_integer_scale(dl_block_largest(x, n), (1 << (BITS - 1)) - 1);
+}
+
+static inline DL_BODY float factor_of(float s)
+{
+    return 1 / s;
+}
+
 static inline DL_BODY uint32_t code_of(float x, float inverse)
 {
     return dl_nearest(x * inverse);
-}
-
-static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *scale, const float *x,
-                                        size_t n)
-{
-    float s = dl_integer_scale(dl_block_largest(x, n), (1 << (BITS - 1)) - 1);
-    dl_store_f32(scale, s);
-    dl_pack(codes, x, 1 / s, n, BITS, code_of);
 }
 
 static inline DL_BODY float value_of(uint32_t code, float s)
@@ -31,10 +33,6 @@ static inline DL_BODY float value_of(uint32_t code, float s)
     return (float)((int32_t)code >> (32 - BITS)) * s;
 }
 
-static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
-                                        const unsigned char *scale, size_t n)
-{
-    dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
-}
+static const dl_block_rule rule = {BITS, scale_of, factor_of, code_of, value_of};
 
 #endif

@@ -6,7 +6,7 @@
 
 enum { LANES = 16, BITS = 1 };
 
-static inline DL_BODY double mean_size(const float *x, size_t n)
+static inline DL_BODY float scale_of(const float *x, size_t n)
 {
     double lane[LANES] = {0};
     size_t whole = n - n % LANES;
@@ -18,7 +18,12 @@ static inline DL_BODY double mean_size(const float *x, size_t n)
     for (size_t stride = LANES / 2; stride; stride /= 2)
         for (size_t l = 0; l < stride; l++)
             lane[l] += lane[l + stride];
-    return lane[0] / (double)n;
+    return (float)(lane[0] / (double)n);
+}
+
+static inline DL_BODY float factor_of(float s)
+{
+    return s;
 }
 
 static inline DL_BODY uint32_t code_of(float x, float unused)
@@ -27,23 +32,10 @@ static inline DL_BODY uint32_t code_of(float x, float unused)
     return x < 0;
 }
 
-static inline DL_BODY void encode_block(unsigned char *codes, unsigned char *scale, const float *x,
-                                        size_t n)
-{
-    dl_store_f32(scale, (float)mean_size(x, n));
-    dl_pack(codes, x, 0, n, BITS, code_of);
-}
-
 static inline DL_BODY float value_of(uint32_t code, float s)
 {
     return dl_float_of(dl_bits_of(s) | code);
 }
 
-static inline DL_BODY void decode_block(float *out, const unsigned char *codes,
-                                        const unsigned char *scale, size_t n)
-{
-    dl_unpack(out, codes, dl_load_f32(scale), n, BITS, value_of);
-}
-
-DL_BLOCKS_CODEC(sign, BITS, "1 bit an element, and the mean size of each 256", encode_block,
-                decode_block)
+static const dl_block_rule rule = {BITS, scale_of, factor_of, code_of, value_of};
+DL_BLOCKS_CODEC(sign, "1 bit an element, and the mean size of each 256")
