@@ -94,9 +94,9 @@ static inline DL_BODY uint32_t dl_nearest(float x)
 /* What a codec with scales is made of. */
 typedef struct dl_block_rule {
     size_t bits;
-    float (*scale)(const float *x, size_t n); /* of a block: what the payload holds */
-    float (*factor)(float scale);
-    uint32_t (*code)(float x, float factor);    /* of which the low bits count */
+    float (*scale)(const float *x, size_t n);   /* of a block: what the payload holds */
+    float (*factor)(float scale);               /* what `code` is given */
+    uint32_t (*code)(float x, float factor);    /* the low bits count */
     float (*value)(uint32_t code, float scale); /* the code in the high bits, below them zeros */
 } dl_block_rule;
 
@@ -174,7 +174,7 @@ static inline DL_BODY void dl_decode_blocks(float *out, const unsigned char *cod
     if (n) dl_unpack(out, codes, dl_load_f32(scales), n, rule);
 }
 
-/* The rest of a codec with scales, from the rule that its file calls `rule`. */
+/* The rest of a codec with scales, from what its file calls `rule` and BITS. */
 #define DL_BLOCKS_CODEC(codec, what)                                                               \
     DL_KERNEL(encode_blocks,                                                                       \
               (unsigned char *codes, unsigned char *scales, const float *x, size_t n),             \

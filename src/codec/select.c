@@ -1,10 +1,13 @@
 /* select.c - see select.h. A pass that counts is a vector loop without branches; a dozen of them
- * are faster than one that moves keys about. */
+ * are faster than one that moves keys about; a bound, in one pass, leaves few keys to count. */
 #include "codec/select.h"
 
 #include "base/size.h"
 
-enum { FIRST_STEP = 1 << 22 }; /* half a factor of two in size */
+enum {
+    FIRST_STEP = 1 << 22, /* half a factor of two in size */
+    MOST_GROUPS = 1024
+};
 
 static inline DL_BODY void count_body(uint32_t *count, const float *x, size_t n, dl_order order,
                                       int32_t least)
@@ -76,7 +79,37 @@ static inline DL_BODY void mark_body(unsigned char *marks, const float *x, size_
 DL_KERNEL(mark, (unsigned char *marks, const float *x, size_t n, dl_order order, int32_t least),
           mark_body(marks, x, n, order, least))
 
-void dl_select_marks(unsigned char *marks, const float *x, size_t n, const dl_selection *selection)
+void dl_select_marks(unsigned char *marks, const float *x, size_t n, dl_order order, int32_t least)
 {
-    dl_isa_call(mark)(marks, x, n, selection->order, selection->least);
+    dl_isa_call(mark)(marks, x, n, order, least);
+}
+
+/* Element i is of group i mod n_groups; the largest of each, made of its key. */
+static inline DL_BODY void group_body(float *most, size_t n_groups, const float *x, size_t n,
+                                      dl_order order)
+{
+    int32_t keys[MOST_GROUPS];
+    for (size_t i = 0; i < n_groups; i++)
+        keys[i] = dl_key(x[i], order);
+    for (size_t from = n_groups; from < n; from += n_groups) {
+        size_t n_here = n - from < n_groups ? n - from : n_groups;
+        for (size_t i = 0; i < n_here; i++) {
+            int32_t key = dl_key(x[from + i], order);
+            keys[i] = key > keys[i] ? key : keys[i];
+        }
+    }
+    for (size_t i = 0; i < n_groups; i++)
+        most[i] = dl_float_of((uint32_t)keys[i] ^ order.flip);
+}
+DL_KERNEL(largest_of_groups,
+          (float *most, size_t n_groups, const float *x, size_t n, dl_order order),
+          group_body(most, n_groups, x, n, order))
+
+int32_t dl_select_bound(const float *x, size_t n, size_t k, dl_order order)
+{
+    float most[MOST_GROUPS];
+    size_t n_groups = dl_size_round_up(2 * k, 64);
+    if (n_groups > MOST_GROUPS || n_groups > n / 2) return dl_select(x, n, k, order).least;
+    dl_isa_call(largest_of_groups)(most, n_groups, x, n, order);
+    return dl_select(most, n_groups, k, order).least;
 }

@@ -30,8 +30,12 @@ typedef struct dl_selection {
  * come to k of them, or to a single key. */
 dl_selection dl_select(const float *x, size_t n, size_t k, dl_order order);
 
-/* marks[i] is 1 where x[i]'s key is at least selection->least, else 0. */
-void dl_select_marks(unsigned char *marks, const float *x, size_t n, const dl_selection *selection);
+/* A key that at least k of the n keys reach and, unless they are laid out against it, few more; k
+ * is 1 to n. Of 2k groups the largest keys are taken, and of these the k-th. */
+int32_t dl_select_bound(const float *x, size_t n, size_t k, dl_order order);
+
+/* marks[i] is 1 where x[i]'s key is at least `least`, else 0. */
+void dl_select_marks(unsigned char *marks, const float *x, size_t n, dl_order order, int32_t least);
 
 /* Is this one, of at least that key, selected? Asked in order of index. */
 static inline bool dl_selected(dl_selection *selection, float x)

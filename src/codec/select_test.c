@@ -21,7 +21,8 @@ static void check_all(const float *x, size_t n, dl_order order)
     unsigned char marks[MOST];
     for (size_t k = 1; k <= n; k += 1 + k / 8) {
         dl_selection s = dl_select(x, n, k, order);
-        dl_select_marks(marks, x, n, &s);
+        dl_select_marks(marks, x, n, order, s.least);
+        CHECK(dl_select_bound(x, n, k, order) <= s.least);
         for (size_t i = 0; i < n; i++) {
             bool selected = marks[i] && dl_selected(&s, x[i]);
             if (selected != among(x, n, k, i, order))
@@ -48,4 +49,18 @@ TEST(the_selection_is_that_of_sorting_with_ties_to_the_lowest_index)
         }
 }
 
-TEST_MAIN(the_selection_is_that_of_sorting_with_ties_to_the_lowest_index)
+TEST(few_more_than_k_reach_the_bound)
+{
+    static const dl_order by_size = {0x7fffffff, 0};
+    enum { N = 4096, K = 64 };
+    static float x[N];
+    size_t n_reach = 0;
+    fill_uniform(x, N, 1);
+    int32_t bound = dl_select_bound(x, N, K, by_size);
+    for (size_t i = 0; i < N; i++)
+        n_reach += dl_key(x[i], by_size) >= bound;
+    CHECK(n_reach >= K && n_reach < 2 * K);
+}
+
+TEST_MAIN(few_more_than_k_reach_the_bound,
+          the_selection_is_that_of_sorting_with_ties_to_the_lowest_index)

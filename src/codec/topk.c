@@ -177,36 +177,66 @@ static void index_put(unsigned char *p, size_t i, size_t index)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-/* The chunk's elements by rows: in place, or by way of room[CHUNK]. */
+/* The chunk's elements by rows: in place, or by way of room[CHUNK]. Each row is on another page,
+ * which no machine foresees, so what comes two chunks later is asked for: 6.5 GB/s, without it 4.4.
+ */
 static const float *elements_of(float *room, const float *x, const grid *g, const chunk *c)
 {
-    size_t r = 0;
+    enum { AHEAD = 2 * SIDE, LINE = 16 };
+    size_t r = 0, n_ahead = c->col + AHEAD + SIDE <= g->cols ? SIDE : 0;
     x += c->origin;
     if (c->height == 1) return x;
-    do
-        memcpy(room + r * c->width, x + r * g->cols, c->width * sizeof *x);
-    while (++r < c->height);
+    do {
+        memcpy(room + r * c->width, x, c->width * sizeof *x);
+        for (size_t i = 0; i < n_ahead; i += LINE)
+            __builtin_prefetch(x + AHEAD + i, 0, 2); /* nearer, it would push out the room */
+        x += g->cols;
+    } while (++r < c->height);
     return room;
+}
+
+static const dl_order by_size = {0x7fffffff, 0};
+
+static uint64_t eight_at(const unsigned char *marks, size_t i)
+{
+    uint64_t eight;
+    memcpy(&eight, marks + i, sizeof eight);
+    return eight;
+}
+
+/* The indices of elements whose size reaches a bound that at least k reach; ascending. Most eights
+ * have none, and finding those that do is free of branches, which could not be foretold. */
+static size_t candidates(uint16_t *indices, const float *elements, size_t m, size_t k)
+{
+    unsigned char marks[CHUNK];
+    uint16_t eights[CHUNK / 8];
+    size_t n_eights = 0, n = 0;
+    dl_select_marks(marks, elements, m, by_size, dl_select_bound(elements, m, k, by_size));
+    memset(marks + m, 0, dl_size_round_up(m, 8) - m);
+    for (size_t i = 0; i < m; i += 8) {
+        eights[n_eights] = (uint16_t)i;
+        n_eights += eight_at(marks, i) != 0;
+    }
+    for (size_t e = 0; e < n_eights; e++)
+        for (uint64_t eight = eight_at(marks, eights[e]); eight; eight &= eight - 1)
+            indices[n++] = (uint16_t)(eights[e] + __builtin_ctzll(eight) / 8);
+    return n;
 }
 
 /* The record's indices, and the values there without negative zeros. */
 static void choose(unsigned char *record, float *values, const float *elements, size_t m, size_t k)
 {
-    static const dl_order by_size = {0x7fffffff, 0};
-    unsigned char marks[CHUNK];
-    dl_selection selection = dl_select(elements, m, k, by_size);
-    size_t n = 0;
-    dl_select_marks(marks, elements, m, &selection);
-    memset(marks + m, 0, dl_size_round_up(m, 8) - m);
-    for (size_t i = 0; i < m; i += 8) { /* most eights hold none */
-        uint64_t eight;
-        memcpy(&eight, marks + i, sizeof eight);
-        for (; eight; eight &= eight - 1) {
-            size_t index = i + (size_t)__builtin_ctzll(eight) / 8;
-            if (!dl_selected(&selection, elements[index])) continue;
-            values[n] = elements[index] + 0.0f;
-            index_put(record, n++, index);
-        }
+    float found[CHUNK];
+    uint16_t indices[CHUNK];
+    size_t n_found = candidates(indices, elements, m, k), n = 0;
+    for (size_t i = 0; i < n_found; i++)
+        found[i] = elements[indices[i]];
+    dl_selection selection = dl_select(found, n_found, k, by_size);
+    for (size_t i = 0; i < n_found; i++) {
+        if (dl_key(found[i], by_size) < selection.least || !dl_selected(&selection, found[i]))
+            continue;
+        values[n] = found[i] + 0.0f;
+        index_put(record, n++, indices[i]);
     }
     DL_ASSERT(n == k);
 }
