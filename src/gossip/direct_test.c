@@ -102,7 +102,7 @@ TEST(who_is_known_reads_and_nobody_else_and_nobody_writes)
     CHECK_OK(dl_signer_generate(&stranger));
     const dl_public *its = dl_signer_public(m.signer);
     dl_peers_know(m.peers, "r1", dl_signer_public(friend));
-    dl_peers_keep(m.peers, &span, 1);
+    dl_peers_keep(m.peers, 7, &span, 1);
     dl_store *line = line_of(&m, friend, its, LONG);
     dl_store *other = line_of(&m, stranger, its, LONG);
     CHECK_STATUS(DILOCO_ENOENT, read_it(line));

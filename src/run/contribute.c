@@ -227,8 +227,10 @@ bool dl_exec_puts_ahead(const dl_exec *x)
 
 /* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
  * change places, the rest is small. */
-static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans)
+static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
+                         const unsigned char *discrete)
 {
+    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[ask->fragment];
     dl_sent *s = &x->sent;
     unsigned char *free_payload = s->payload;
     s->payload = x->payload;
@@ -239,14 +241,19 @@ static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans)
     memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
     memcpy(s->header, x->spans[0].data, x->spans[0].len);
     s->spans[0].data = s->header;
-    if (n_spans < 3) return;
-    memcpy(s->discrete, x->spans[2].data, x->spans[2].len);
     s->spans[2].data = s->discrete;
+    memcpy(s->discrete, discrete, shape->n_integers * sizeof(int64_t) + shape->n_booleans);
+    s->slicing = dl_exec_slicing(x, ask->fragment);
+    if (!s->slicing.n) return;
+    memcpy(s->table, x->table, sizeof s->table);
+    s->spans[1].data = s->table;
 }
 
 diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 {
     dl_sent *s = &x->sent;
+    const dl_slices_put slices = {s->slicing, s->entry, x->a.self, s->payload, s->discrete, until};
+    DL_TRY(dl_slices_send(&slices, store));
     const diloco_status status =
         put(&s->facts, &s->vouched, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
     return fenced(x, status, s->entry);
@@ -264,6 +271,7 @@ void dl_exec_sent(dl_exec *x)
     x->facts.put_s = s->put_s;
     dl_capture *c = dl_exec_captured(x, x->sent.entry);
     if (c) c->vouched = x->sent.vouched;
+    if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->a.self);
 }
 
 diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
@@ -286,13 +294,19 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (!nothing) x->contributed = true;
     if (event->taken) return DILOCO_OK;
 
-    if (c.slices) DL_TRY(dl_exec_put_slices(x, ask, from.discrete, until));
-    if (x->a.peers) dl_peers_keep(x->a.peers, x->spans, n_spans);
+    if (x->a.peers) dl_peers_keep(x->a.peers, ask->entry, x->spans, n_spans);
     if (ask->put_ahead && x->puts_ahead) {
-        keep_to_send(x, ask, n_spans);
+        keep_to_send(x, ask, n_spans, from.discrete);
         event->sending = 1 + ask->entry;
         return DILOCO_OK;
     }
+    dl_slices_put slices = {.slicing = dl_exec_slicing(x, ask->fragment),
+                            .entry = ask->entry,
+                            .life = ask->life,
+                            .payload = x->payload,
+                            .discrete = from.discrete,
+                            .until = until};
+    if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool vouched;
     const diloco_status status =
         put(&x->facts, &vouched, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);

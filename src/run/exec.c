@@ -193,9 +193,7 @@ static diloco_status take_memory(dl_exec *x)
     x->shares_next =
         ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
     DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
-    /* Slices are many objects, and what members are shown is one at a time (peers.h). */
-    x->puts_ahead =
-        ahead > 1 && x->a.beside && x->a.tensors && !x->a.peers && x->way != DL_WAY_SHARDED;
+    x->puts_ahead = ahead > 1 && x->a.beside && x->a.tensors;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);

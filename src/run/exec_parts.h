@@ -31,6 +31,8 @@ typedef struct dl_sent {
     uint64_t entry;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
+    dl_slicing slicing;                /* n 0: it is whole; else slices go first, and then … */
+    dl_hash table[DL_SLICES_MAX];      /* … the table of their digests */
     dl_span spans[3];
     size_t n_spans;
     bool vouched; /* the sender's, as facts.put_s */
@@ -167,10 +169,17 @@ DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn f
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_slices(dl_exec *x);
 /* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
- * the slices before it. */
+ * the slices before it: one after the other, or several at once. */
 size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete);
-DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask,
-                                               unsigned char *discrete, dl_time until);
+typedef struct dl_slices_put {
+    dl_slicing slicing;
+    uint64_t entry;
+    dl_life life;
+    unsigned char *payload, *discrete;
+    dl_time until;
+} dl_slices_put;
+DL_MUST_CHECK diloco_status dl_slices_send(const dl_slices_put *p, dl_store *store);
+DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
 /* … DL_ASK_COMBINE of who plans, and of who audits; DL_ASK_FETCH_COMBINED; DL_ASK_SERVE. */
 DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
                                                    dl_time until);

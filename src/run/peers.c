@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,8 +54,6 @@ struct dl_peers {
     void *server;
     dl_signer *own; /* NULL: the run's */
     char address[DL_ADDRESS_MAX + 1];
-    dl_config_path made; /* the file that is not shown yet */
-    bool is_made;
     dl_key shown[DL_PEERS_KEPT]; /* a ring */
     size_t n_shown;
 
@@ -109,32 +108,41 @@ static void remove_shown(const dl_peers *p, const char *key)
     (void)!rmdir(path);
 }
 
-/* Not synced: the store has it, and behind a crash is another life. */
-void dl_peers_keep(dl_peers *p, const dl_span *spans, size_t n)
+/* Where it lies until it is shown: one for each entry, since several may be under way. */
+static void made_of(dl_config_path out, const dl_peers *p, uint64_t entry)
 {
-    const int fd = open(p->made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    diloco_status status =
-        fd < 0 ? dl_fail_errno(errno, "create", p->made) : dl_fd_write(fd, spans, n, p->made);
-    if (fd >= 0) close(fd);
-    p->is_made = !status;
-    if (status)
-        dl_log(DILOCO_LOG_WARN, "others read this contribution from the store: %s",
-               diloco_error_text());
+    snprintf(out, sizeof(dl_config_path), "%s/made.%" PRIu64, p->a.dir, entry);
 }
 
+/* Not synced: the store has it, and behind a crash is another life. */
+void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
+{
+    dl_config_path made;
+    made_of(made, p, entry);
+    const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    diloco_status status =
+        fd < 0 ? dl_fail_errno(errno, "create", made) : dl_fd_write(fd, spans, n, made);
+    if (fd >= 0) close(fd);
+    if (!status) return;
+    (void)!remove(made);
+    dl_log(DILOCO_LOG_WARN, "others read this contribution from the store: %s",
+           diloco_error_text());
+}
+
+/* What could not be kept is not shown. */
 void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
 {
     dl_key key;
-    dl_config_path path, folder;
+    dl_config_path path, folder, made;
     char *oldest = p->shown[p->n_shown % DL_PEERS_KEPT];
-    if (!p->is_made) return;
-    p->is_made = false;
+    made_of(made, p, entry);
+    if (access(made, F_OK)) return;
     dl_key_contribution(key, entry, life);
     path_of(path, p, key);
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = '\0';
     diloco_status status = dl_dir_make(folder);
-    if (!status && rename(p->made, path)) status = dl_fail_errno(errno, "rename", p->made);
+    if (!status && rename(made, path)) status = dl_fail_errno(errno, "rename", made);
     if (status) {
         dl_log(DILOCO_LOG_WARN, "others read this contribution from the store: %s",
                diloco_error_text());
@@ -472,7 +480,6 @@ static diloco_status start(dl_peers *p)
     p->rows = calloc(p->a.max_members, sizeof *p->rows);
     if (!p->rows) return dl_fail(DILOCO_ENOMEM, "no memory for peers");
     DL_TRY(empty_folder(p));
-    snprintf(p->made, sizeof p->made, "%s/made", p->a.dir);
     if (!p->a.signer) DL_TRY(dl_signer_generate(&p->own));
     p->service = (dl_peers_service){.config = p->a.config,
                                     .dir = p->a.dir,

@@ -71,7 +71,7 @@ void dl_peers_destroy(dl_peers *p); /* NULL is fine */
 
 /* A contribution of this life, before it is put; and once the store has it: others may read it. A
  * disk that does not take it is a warning. One thread. */
-void dl_peers_keep(dl_peers *p, const dl_span *spans, size_t n);
+void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n);
 void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life);
 
 /* This key is that of a member of a roster of keys. Any thread, as what follows. */

@@ -118,7 +118,9 @@ static void count_lines(played *out, const char *record)
     out->rejected += count_of(record, "\"event\":\"reject\"");
 }
 
-static void play(played *out, const char *name, const char *peers, const char *patience)
+/* tau 0: training waits; else of two fragments several contributions are under way. */
+static void play_with(const char *tau, played *out, const char *name, const char *peers,
+                      const char *patience)
 {
     toy all[CREW];
     char store[600];
@@ -128,8 +130,12 @@ static void play(played *out, const char *name, const char *peers, const char *p
     toy_set_all(all, CREW, "run.peers", peers);
     toy_set_all(all, CREW, "run.patience", patience);
     toy_set_all(all, CREW, "trainer.rounds", "3");
-    for (size_t i = 0; i < CREW; i++)
+    toy_set_all(all, CREW, "trainer.local_steps_per_round", "6");
+    toy_set_all(all, CREW, "server.diloco.overlap_steps", tau);
+    for (size_t i = 0; i < CREW; i++) {
+        all[i].fragments = strcmp(tau, "0") ? 2 : 1;
         toy_keep_record(&all[i]);
+    }
     toy_live_all(all, CREW);
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < CREW; i++) {
@@ -145,6 +151,11 @@ static void play(played *out, const char *name, const char *peers, const char *p
     diloco_verify_report report;
     CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
     CHECK(report.complete && report.voids == 0);
+}
+
+static void play(played *out, const char *name, const char *peers, const char *patience)
+{
+    play_with("0", out, name, peers, patience);
 }
 
 static void plain(float theta[TOY_N])
@@ -175,6 +186,17 @@ TEST(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not)
     CHECK(p.from_store > 0); /* one's own is read back */
     /* A reader may be quicker than its owner, and an owner at the run's end than its readers. */
     CHECK_INT(p.fell_back, p.absent + p.gone);
+}
+
+TEST(what_is_put_ahead_is_shown_once_the_store_has_it)
+{
+    played beside, direct;
+    fresh_fake();
+    play_with("5", &beside, "beside", "false", "60");
+    play_with("5", &direct, "beside-direct", "true", "60");
+    CHECK_BYTES(beside.theta, direct.theta, sizeof beside.theta);
+    CHECK(direct.from_peers > 0);
+    CHECK_INT(direct.fell_back, direct.absent + direct.gone);
 }
 
 TEST(wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones)
@@ -298,7 +320,7 @@ TEST(the_last_contributions_are_shown_and_no_others)
     dl_peers *p = peers_of(&config, dir);
     for (uint64_t e = 0; e < DL_PEERS_KEPT + 2; e++) {
         snprintf(path, sizeof path, "%s/run/c/%010llu/r0.0003", dir, (unsigned long long)e);
-        dl_peers_keep(p, &span, 1);
+        dl_peers_keep(p, e, &span, 1);
         CHECK(!dl_file_exists(path)); /* the store has it not yet */
         dl_peers_show(p, e, &life);
         CHECK(dl_file_exists(path));
@@ -355,6 +377,7 @@ TEST(a_run_that_was_made_to_combine_for_all_is_refused)
 }
 
 TEST_MAIN(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not,
+          what_is_put_ahead_is_shown_once_the_store_has_it,
           wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones,
           a_stalled_member_costs_one_time_out, a_member_that_has_it_not_may_be_asked_again_at_once,
           members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,

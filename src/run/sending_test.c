@@ -49,8 +49,9 @@ static double step(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-/* Both to their ends, in a place of its own. */
-static void live(toy all[CREW], const char *place, bool holds, uint64_t other_stops_after)
+/* Both to their ends, in a place of its own, by that exchange. */
+static void live_by(const char *exchange, toy all[CREW], const char *place, bool holds,
+                    uint64_t other_stops_after)
 {
     char url[64], kept[64];
     diloco_user_store store = user_store();
@@ -63,6 +64,7 @@ static void live(toy all[CREW], const char *place, bool holds, uint64_t other_st
     toy_set_all(all, CREW, "trainer.local_steps_per_round", "6");
     toy_set_all(all, CREW, "server.diloco.overlap_steps", "5");
     toy_set_all(all, CREW, "run.min_replicas", "2");
+    toy_set_all(all, CREW, "server.diloco.exchange", exchange);
     gate.holds = holds;
     gate.held = gate.went_on = false;
     for (int r = 0; r < CREW; r++) {
@@ -74,6 +76,11 @@ static void live(toy all[CREW], const char *place, bool holds, uint64_t other_st
     all[1].stop_after = other_stops_after;
     toy_live_all(all, CREW);
     CHECK(!atomic_load(&gate.late));
+}
+
+static void live(toy all[CREW], const char *place, bool holds, uint64_t other_stops_after)
+{
+    live_by("allgather", all, place, holds, other_stops_after);
 }
 
 static void forget(toy all[CREW])
@@ -112,6 +119,21 @@ TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
     forget(plain), forget(all);
 }
 
+/* What is held is the table; the slices went before it. */
+TEST(p19_slices_are_under_way_beside_everything_else_too)
+{
+    toy plain[CREW], all[CREW];
+    live(plain, "whole", false, 0);
+    live_by("sharded", all, "in-slices", true, 0);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK(line_of(&all[0], "commit", "\"entry\":0,") <
+          line_of(&all[0], "contribution", "\"entry\":1,"));
+    CHECK_BYTES(plain[0].theta, all[0].theta, sizeof plain[0].theta);
+    CHECK_BYTES(plain[0].w, all[0].w, sizeof plain[0].w);
+    forget(plain), forget(all);
+}
+
 TEST(what_was_put_ahead_is_tried_again_where_the_store_does_not_answer)
 {
     toy plain[CREW], all[CREW];
@@ -137,5 +159,6 @@ TEST(what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)
 }
 
 TEST_MAIN(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way,
+          p19_slices_are_under_way_beside_everything_else_too,
           what_was_put_ahead_is_tried_again_where_the_store_does_not_answer,
           what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)

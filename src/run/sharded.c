@@ -51,39 +51,37 @@ size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete
     return s.n * sizeof *x->table;
 }
 
-typedef struct putting {
-    dl_exec *x;
-    const dl_ask *ask;
-    dl_slicing s;
-    unsigned char *discrete;
-    dl_time until;
-} putting;
-
 static diloco_status put_slice(void *context, dl_store *store, size_t i)
 {
-    const putting *p = context;
+    const dl_slices_put *p = context;
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS];
     dl_key key;
-    const size_t n = dl_slice_parts(parts, &p->s, i, p->x->payload, p->discrete);
+    const size_t n = dl_slice_parts(parts, &p->slicing, i, p->payload, p->discrete);
     for (size_t k = 0; k < n; k++)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
-    dl_key_slice(key, p->ask->entry, i, &p->ask->life);
+    dl_key_slice(key, p->entry, i, &p->life);
     diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
         status = dl_store_create(store, key, spans, n, NULL, p->until);
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,
-                       p->ask->life.replica);
+                       p->life.replica);
     return status;
 }
 
-diloco_status dl_exec_put_slices(dl_exec *x, const dl_ask *ask, unsigned char *discrete,
-                                 dl_time until)
+diloco_status dl_slices_send(const dl_slices_put *p, dl_store *store)
 {
-    putting p = {x, ask, dl_exec_slicing(x, ask->fragment), discrete, until};
-    return dl_fetchers_run(x, p.s.n, put_slice, &p);
+    dl_slices_put what = *p;
+    for (size_t i = 0; i < what.slicing.n; i++)
+        DL_TRY(put_slice(&what, store, i));
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p)
+{
+    return dl_fetchers_run(x, p->slicing.n, put_slice, p);
 }
 
 /* ---- owners, and witnesses ------------------------------------------------------------------ */
