@@ -31,8 +31,8 @@ bool sim_all_happened(const char *way)
                   : !strcmp(way, "leader")  ? SIM_FIRST_OF_SHARDED
                                             : SIM_N_HAPPENINGS;
     for (int i = 0; i < n; i++) {
-        const bool judges = i >= SIM_BOAST && i <= SIM_BANNED, wide = (size_t)N_FLOATS > DL_BLOCK;
-        const bool whole = judges || i == SIM_FOLDED_BESIDE; /* not of what is in slices */
+        const bool wide = (size_t)N_FLOATS > DL_BLOCK;
+        const bool whole = i == SIM_PROBED || i == SIM_FOLDED_BESIDE; /* not of what is in slices */
         if (sim_happened[i] || (whole && !strcmp(way, "sharded"))) continue;
         if (i == SIM_UNREADABLE && n != SIM_FIRST_OF_LEADER) continue; /* one reads it, for all */
         if (i == (wide ? SIM_LIE_FOUND : SIM_DIED_BETWEEN)) continue;  /* sim_net.c says why */

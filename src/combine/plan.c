@@ -84,11 +84,11 @@ const double *dl_combine_plan_gram(const dl_combine_plan *plan)
     return plan->measure ? plan->whole : NULL;
 }
 
-void dl_combine_plan_measure(dl_combine_plan *plan, size_t n_members)
+void dl_combine_plan_measure(dl_combine_plan *plan, const dl_combine_rule *rule, size_t n_members)
 {
     plan->n_members = plan->n_rows = n_members;
     plan->n_parts = 1;
-    plan->measure = DL_MEASURE_WHOLE;
+    plan->measure = rule->checked ? DL_MEASURE_WHOLE : DL_MEASURE_NOTHING;
 }
 
 const double *dl_combine_plan_measured(dl_combine_plan *plan)

@@ -63,8 +63,9 @@ void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
  */
 void dl_combine_plan_rescale(dl_combine_plan *plan, const double *norm2, double own2);
 
-/* Without combining: measure into plan->gram between the two; of a rule that is checked. */
-void dl_combine_plan_measure(dl_combine_plan *plan, size_t n_members);
+/* Without combining: measure into plan->gram between the two, where the rule is checked; else the
+ * members' norms are all that is asked for. */
+void dl_combine_plan_measure(dl_combine_plan *plan, const dl_combine_rule *rule, size_t n_members);
 const double *dl_combine_plan_measured(dl_combine_plan *plan);
 
 /* The dot products over the fragment, [n_members * n_members]; NULL when nothing was measured. */

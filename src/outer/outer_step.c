@@ -646,9 +646,33 @@ const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *sc
                             dl_pool *pool)
 {
     DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
-    dl_combine_plan_measure(&scratch->plan, args->n_members);
+    DL_ASSERT(scratch->rule.checked);
+    dl_combine_plan_measure(&scratch->plan, &scratch->rule, args->n_members);
     dl_step_measure(args, NULL, scratch, pool);
     return dl_combine_plan_measured(&scratch->plan);
+}
+
+size_t dl_outer_n_compared(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice)
+{
+    dl_combine_plan_measure(&scratch->plan, &scratch->rule, args->n_members);
+    return dl_step_n_measures(args, scratch, slice);
+}
+
+void dl_outer_compare(double *out, const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                      dl_pool *pool)
+{
+    DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
+    dl_combine_plan_measure(&scratch->plan, &scratch->rule, args->n_members);
+    dl_step_measure_slice(out, args, NULL, scratch, pool);
+}
+
+const double *dl_outer_compared(const double **norm2, const dl_outer_step_args *args,
+                                dl_outer_scratch *scratch)
+{
+    dl_combine_plan_measure(&scratch->plan, &scratch->rule, args->n_members);
+    dl_step_take_measured(args, scratch);
+    *norm2 = scratch->norm2;
+    return scratch->rule.checked ? dl_combine_plan_measured(&scratch->plan) : NULL;
 }
 
 diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,

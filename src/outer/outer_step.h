@@ -155,4 +155,13 @@ DL_MUST_CHECK diloco_status dl_outer_combine(dl_combined *out, const dl_fragment
 const double *dl_outer_gram(const dl_outer_step_args *args, dl_outer_scratch *scratch,
                             dl_pool *pool);
 
+/* The same slice by slice, as dl_outer_measure does for the rule: each member's norm2, and the dot
+ * products where the rule says that it is checked. From args->measured, all slices' one behind the
+ * other, come *norm2 and the dot products, or NULL; these are the bits of who has all of them. */
+size_t dl_outer_n_compared(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice);
+void dl_outer_compare(double *out, const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                      dl_pool *pool);
+const double *dl_outer_compared(const double **norm2, const dl_outer_step_args *args,
+                                dl_outer_scratch *scratch);
+
 #endif

@@ -79,6 +79,7 @@ static dl_ask judge(dl_machine *m)
     a.slots = m->judge.slots;
     a.n_slots = m->judge.n;
     a.probe = m->a.config->check_probe > 0;
+    a.whole = dl_judge_has_whole(&m->judge, &m->known);
     return a;
 }
 

@@ -248,7 +248,7 @@ void dl_exec_destroy(dl_exec *x)
     free(x->forms);
     free(x->plain);
     free(x->slices);
-    free(x->measures);
+    dl_measures_deinit(x);
     dl_slot_destroy(x->combined_slot);
     dl_slot_destroy(x->serving);
     dl_fetchers_destroy(x);
@@ -369,7 +369,7 @@ static diloco_status do_judge(dl_exec *x, const dl_ask *ask, dl_event *event, dl
     for (size_t i = 0; i < ask->n_slots; i++)
         x->members[i] = x->held[ask->slots[i]];
     if (ask->probe && x->probing) DL_TRY(probe(x, ask, event));
-    if (!dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
+    if (!ask->whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                      .fragment = (int)ask->fragment,
                                      .form = &x->forms[ask->fragment],

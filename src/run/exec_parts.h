@@ -5,6 +5,7 @@
 
 #include "run/collect.h"
 #include "run/exec.h"
+#include "run/judge.h"
 #include "run/members.h"
 #include "run/probing.h"
 #include "run/slices.h"
@@ -60,6 +61,14 @@ typedef struct dl_sliced {
     dl_served plan;
     size_t slice;
 } dl_sliced;
+
+/* What check.* asks of members whom nobody reads whole (measured.c). */
+typedef struct dl_compared {
+    double *numbers; /* of the slices of a plan; NULL: nothing is asked */
+    dl_known *rows;  /* [max_members] */
+    dl_judge judge;
+    dl_arena arena; /* its room */
+} dl_compared;
 
 struct dl_exec {
     dl_exec_args a;
@@ -117,7 +126,8 @@ struct dl_exec {
     dl_gathered gathered;
     dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
     size_t n_served;
-    double *measures;   /* measured.c: of the slices of a plan; NULL: the rule measures nothing */
+    double *measures; /* measured.c: of the slices of a plan; NULL: the rule measures nothing */
+    dl_compared compared;
     dl_served measured; /* of this plan ours are put */
     dl_sliced sliced;
     dl_slot *serving; /* what is combined for others; NULL: nothing yet */
@@ -168,6 +178,7 @@ DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn f
 /* sharded.c: a fragment's slices; n 0: contributions are whole. */
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_slices(dl_exec *x);
+void dl_measures_deinit(dl_exec *x); /* measured.c */
 /* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
  * the slices before it: one after the other, or several at once. */
 size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete);

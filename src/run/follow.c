@@ -237,6 +237,7 @@ static dl_ask fold_judge(dl_machine *m)
     dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_FOLD_JUDGING);
     a.slots = m->judge.slots;
     a.n_slots = m->judge.n;
+    a.whole = dl_judge_has_whole(&m->judge, &m->known);
     return a;
 }
 

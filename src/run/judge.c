@@ -26,10 +26,9 @@ bool dl_judge_is_on(const dl_config *config)
            config->check_probe > 0 || config->ban_after > 0;
 }
 
-bool dl_judge_wants_whole(const dl_config *config)
+bool dl_judge_compares(const dl_config *config)
 {
-    return config->check_norm > 0 || config->check_short > 0 || config->check_probe > 0 ||
-           dl_config_checks_directions(config);
+    return config->check_norm > 0 || config->check_short > 0 || dl_config_checks_directions(config);
 }
 
 /* Training waits while its model is borrowed. */
@@ -151,13 +150,14 @@ static void find_repeats(const dl_judge *j, const dl_bans *bans, dl_known_table 
         if (repeats(at(j, known, i), bans)) at(j, known, i)->refused = "repeat";
 }
 
+/* gram NULL: of equal bytes. */
 static void find_copies(const dl_judge *j, double most, dl_known_table *known, const double *gram)
 {
     for (size_t i = 1; i < j->n; i++)
         for (size_t k = 0; k < i && !at(j, known, i)->refused; k++) {
             const bool same =
                 dl_hash_equal(at(j, known, i)->facts.body, at(j, known, k)->facts.body);
-            const bool beside = most < 1 && cosine(j, gram, i, k) >= most;
+            const bool beside = gram && most < 1 && cosine(j, gram, i, k) >= most;
             if (same || beside) at(j, known, i)->refused = "copy";
         }
 }
@@ -207,6 +207,13 @@ static void compare_directions(dl_judge *j, double least, dl_known_table *known,
             at(j, known, i)->refused = "cosine";
 }
 
+bool dl_judge_has_whole(const dl_judge *judge, const dl_known_table *known)
+{
+    for (size_t i = 0; i < judge->n; i++)
+        if (!known->at[judge->slots[i]].whole) return false;
+    return true;
+}
+
 void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_known_table *known,
                   const double *gram)
 {
@@ -217,6 +224,7 @@ void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_
     if (j->n == 0) return;
     if (config->check_repeat > 0) find_repeats(j, bans, known);
     if (config->check_copy > 0) find_copies(j, config->check_copy, known, gram);
+    if (!dl_judge_has_whole(j, known)) return;
     if (config->check_norm > 0 || config->check_short > 0) compare_norms(j, config, known);
     if (config->check_cosine > -1) compare_directions(j, config->check_cosine, known, gram);
 }

@@ -29,9 +29,9 @@
 /* Does the run look at contributions before it uses them? Else no entry rejects any. */
 bool dl_judge_is_on(const dl_config *config);
 
-/* … by what only whole contributions show? What elements and bytes do, their slices and the digests
- * of these do, too. */
-bool dl_judge_wants_whole(const dl_config *config);
+/* … by their norms or dot products? Where contributions lie in slices these are known once all
+ * owners have measured theirs (measured.c); what elements and bytes show, is known without. */
+bool dl_judge_compares(const dl_config *config);
 
 /* What can be said against the options before training. DILOCO_EINVAL, DILOCO_EREFUSED. */
 DL_MUST_CHECK diloco_status dl_judge_check(const dl_config *config);
@@ -59,9 +59,12 @@ typedef struct dl_judge {
 } dl_judge;
 void dl_judge_layout(dl_judge *judge, dl_arena *arena, size_t max_members);
 
+/* All of those in slots were read whole; else only what their bytes show is judged. */
+bool dl_judge_has_whole(const dl_judge *judge, const dl_known_table *known);
+
 /* Sets `refused` of the n valid contributions in slots to a word, or NULL. bans: behind the entry
- * before. gram[n * n]: their dot products; NULL where dl_config_checks_directions is false. Of
- * copies the first counts. At least one is not refused. */
+ * before. gram[n * n]: their dot products; NULL where dl_config_checks_directions is false, or they
+ * were not read whole. Of copies the first counts. At least one is not refused. */
 void dl_judge_all(dl_judge *judge, const dl_config *config, const dl_bans *bans,
                   dl_known_table *known, const double *gram);
 

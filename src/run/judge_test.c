@@ -37,6 +37,7 @@ static void open_court(court *c, size_t n, const float (*x)[D])
         dl_known *k = dl_known_add(&c->known, &life, 0, 100);
         const dl_contribution facts = {.samples = 1, .body = dl_hash_bytes(x[i], sizeof x[i])};
         dl_known_accept(k, &facts, norm2);
+        k->whole = true;
         c->judge.slots[i] = i;
     }
     c->judge.n = n;
@@ -132,7 +133,7 @@ TEST(swm22_what_is_far_shorter_than_most_is_rejected)
     court c;
     open_court(&c, 5, x); /* the median is .4 */
     option(&c, "check.short", "0.5");
-    CHECK(dl_judge_is_on(&c.config) && dl_judge_wants_whole(&c.config));
+    CHECK(dl_judge_is_on(&c.config) && dl_judge_compares(&c.config));
     says(&c, "- - zero short -");
 }
 
@@ -157,7 +158,7 @@ TEST(swm22_what_a_replica_has_been_counted_with_before_is_rejected)
     court c;
     open_court(&c, 5, honest);
     count(&c, "1", 3);
-    CHECK(dl_judge_is_on(&c.config) && !dl_judge_wants_whole(&c.config));
+    CHECK(dl_judge_is_on(&c.config) && !dl_judge_compares(&c.config));
     says(&c, "- - - repeat -");
     float x[5][D]; /* it is another's: what that may have done with it tells nothing */
     memcpy(x, honest, sizeof x);

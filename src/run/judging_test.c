@@ -305,44 +305,73 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
     free(all[2].record);
 }
 
-/* No slice with it is combined, so all of the entry's contributions are read whole; once it is out
- * entries are combined by slices again. */
+typedef struct in_slices {
+    const char *reason;
+    size_t n_rejected, n_combined;
+} in_slices;
+
 static diloco_status see_slices(void *user, const diloco_log_entry *e)
 {
-    size_t *n = user; /* rejected, combined by slices */
+    in_slices *s = user;
     for (size_t i = 0; i < e->n_rejected; i++) {
         CHECK_STR("r2.0000", e->rejected[i]);
-        CHECK_STR("bound", e->rejected_for[i]);
-        n[0]++;
+        CHECK_STR(s->reason, e->rejected_for[i]);
     }
-    n[1] += e->combined_by[0] != 0;
+    s->n_rejected += e->n_rejected;
+    s->n_combined += e->combined_by[0] != 0;
     return DILOCO_OK;
 }
 
-TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
+/* As long as the others' and the other way. */
+static double fall_or_rise(toy *t, const diloco_run_info *now)
+{
+    let_r2_be_judged_twice(t, now);
+    for (int i = 0; i < TOY_N; i++)
+        t->w[i] += t->name[1] == '2' ? 1 : -1;
+    return 0;
+}
+
+/* An entry with it is combined in no slices: all of its contributions are read whole. Once r2 is
+ * out entries are combined by slices again. */
+static void check_in_slices(const char *reason, const char *option, const char *value,
+                            double (*moves)(toy *t, const diloco_run_info *now))
 {
     toy all[3];
-    const char *store = scratch_path("slices");
+    const char *store = scratch_path(reason);
+    diloco_verify_report report;
+    in_slices seen = {.reason = reason};
     toy_crew(all, 3, store, "none");
     toy_set_all(all, 3, "server.diloco.exchange", "sharded");
     toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
     toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
     toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
-    toy_set_all(all, 3, "trainer.rounds", "12");
+    toy_set_all(all, 3, "trainer.rounds", "8");
     toy_set_all(all, 3, "run.deadline", "0.3");
-    toy_set_all(all, 3, "check.element", "10");
+    toy_set_all(all, 3, "run.retain", "all");
+    toy_set_all(all, 3, option, value);
     toy_set_all(all, 3, "check.ban_after", "2");
     toy_set_all(all, 3, "check.ban_entries", "3");
     for (int r = 0; r < 3; r++)
-        all[r].step = fall_or_boast;
+        all[r].step = moves;
     live_while_r2_is_judged_twice(all, store);
-    size_t n[2] = {0};
     for (int r = 0; r < 3; r++) {
         TOY_OK(all[r]);
-        CHECK_NEAR(-12, (double)all[r].w[0], 1e-5);
+        CHECK_NEAR(-8, (double)all[r].w[0], 1e-5);
     }
-    CHECK_OK(diloco_log_walk(store, 0, see_slices, n));
-    CHECK(n[0] >= 2 && n[1] >= 1);
+    CHECK_OK(diloco_log_walk(store, 0, see_slices, &seen));
+    CHECK(seen.n_rejected >= 2 && seen.n_combined >= 1);
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL)); /* who reads all judges alike */
+}
+
+TEST(p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined)
+{
+    check_in_slices("bound", "check.element", "10", fall_or_boast);
+}
+
+TEST(p27_what_owners_of_slices_have_measured_shows_whom_norms_and_directions_reject)
+{
+    check_in_slices("norm", "check.norm", "3", fall_or_boast);
+    check_in_slices("cosine", "check.cosine", "-0.5", fall_or_rise);
 }
 
 static double fall_each_at_its_pace(toy *t, const diloco_run_info *now)
@@ -496,16 +525,6 @@ static diloco_status offer_probe_and_split(toy *t, diloco_run *run)
     return diloco_run_split(run);
 }
 
-/* As long as the others' and the other way: no norm tells, and of three no cosine may be asked
- * for. */
-static double fall_or_rise(toy *t, const diloco_run_info *now)
-{
-    let_r2_be_judged_twice(t, now);
-    for (int i = 0; i < TOY_N; i++)
-        t->w[i] += t->name[1] == '2' ? 1 : -1;
-    return 0;
-}
-
 static void make_probing_crew(toy *all, const char *store)
 {
     toy_crew(all, 3, store, "none");
@@ -584,6 +603,7 @@ TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,
           p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out,
           p27_an_element_beyond_its_bound_is_rejected_where_slices_are_combined,
+          p27_what_owners_of_slices_have_measured_shows_whom_norms_and_directions_reject,
           p27_the_bytes_of_another_are_rejected_where_slices_are_combined,
           p27_what_a_replica_repeats_is_rejected_whoever_combines,
           p27_the_status_tells_who_is_out_until_when_and_why,

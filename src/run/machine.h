@@ -94,7 +94,8 @@ typedef struct dl_ask {
     bool put;              /* COMBINE */
     bool put_ahead;        /* CONTRIBUTE: for a later entry than the open one */
     bool probe;            /* JUDGE: measure their losses, too */
-    bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them */
+    bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
+                            * JUDGE: they were read so */
     bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
     bool counted;          /* SWAP: own contribution was */
     uint64_t own;          /* SWAP, counted: the entry that it was made for */

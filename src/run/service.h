@@ -38,15 +38,22 @@ DL_MUST_CHECK diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl
 DL_MUST_CHECK diloco_status dl_service_read(dl_service *v);
 dl_outer_step_args dl_service_args(const dl_service *v);
 
-/* ---- measured.c: what a rule that measures members has to know of all slices before any of them
- * is combined (P19) ---- */
+/* … and so does what is planned with members whom the run's checks reject. */
+DL_MUST_CHECK diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *planner);
 
-/* Room for it, where the run's rule is such a one: x->measures. */
+/* ---- measured.c: what a rule that measures members, or a check, has to know of all slices before
+ * any of them is combined (P19) ---- */
+
+/* Room for it, where the run's rule is such a one, x->measures, or it has such checks, x->compared.
+ */
 DL_MUST_CHECK diloco_status dl_measures_prepare(dl_exec *x);
+bool dl_measures_are_wanted(const dl_exec *x);
 /* Of slice v->slice, which is ours: into x/<e>/measured/. */
 DL_MUST_CHECK diloco_status dl_measures_put(dl_service *v);
-/* Of all slices, into x->measures. *there false: of some there are none yet, or none to be read.
- * DILOCO_EPROTO: owners of one differ. */
+/* Of all slices, into x->measures and x->compared. *there false: of some there are none yet, or
+ * none to be read. DILOCO_EPROTO: owners of one differ. */
 DL_MUST_CHECK diloco_status dl_measures_gather(bool *there, dl_service *v);
+/* What is gathered shows nothing against any member. DILOCO_EPROTO: it does; the text says whom. */
+DL_MUST_CHECK diloco_status dl_measures_judge(dl_service *v);
 
 #endif

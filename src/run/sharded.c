@@ -3,7 +3,7 @@
  *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
  *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
  *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
- *                (under a rule that measures members, once all slices are measured: measured.c)
+ *                (under a rule or with checks that measure members, once all are: measured.c)
  *     planner    reads all of x/<e>/, steps, and creates log/<e>, which names their digest
  *     everybody  reads log/<e> and all of x/<e>/, and steps
  *
@@ -11,7 +11,8 @@
  * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
  * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
  * nothing comes, reads all of the contributions and judges them itself. It does so too where a
- * slice has several owners and they differ: one of them lies. */
+ * slice has several owners and they differ: one of them lies; and where the members' norms or dot
+ * products show that a check rejects one. */
 #include "run/service.h"
 
 #include "base/log.h"
@@ -133,11 +134,26 @@ static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *plann
     g->planner = *planner;
 }
 
-diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
+/* A plan that comes to nothing is its planner's to see. */
+static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
-    if (!dl_life_equal(planner, &x->a.self)) return DILOCO_EPROTO; /* is the planner's to see */
+    if (!dl_life_equal(planner, &x->a.self)) return false;
     begin_gathering(&x->gathered, entry, planner);
     x->gathered.disputed = true;
+    return true;
+}
+
+diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (drop_own(x, entry, planner))
+        dl_log(DILOCO_LOG_INFO, "entry %llu: everybody reads all members: %s",
+               (unsigned long long)entry, diloco_error_text());
+    return DILOCO_EPROTO;
+}
+
+diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (!drop_own(x, entry, planner)) return DILOCO_EPROTO;
     dl_log(DILOCO_LOG_WARN, "entry %llu: owners of a slice lie, everybody reads all members: %s",
            (unsigned long long)entry, diloco_error_text());
     return DILOCO_EPROTO;
@@ -272,15 +288,18 @@ static diloco_status count_own(dl_service *v)
     return DILOCO_OK;
 }
 
-/* Ours are measured, once; and all? */
+/* Ours are measured, once; and all? Who plans has to know whom the checks reject. */
 static diloco_status measure(bool *all, dl_service *v)
 {
     dl_exec *x = v->x;
     DL_TRY(each_own(v, count_own));
-    if (!v->n_own) return DILOCO_OK;
+    if (!v->n_own && !(x->compared.numbers && dl_life_equal(v->planner, &x->a.self)))
+        return DILOCO_OK;
     if (!is_plan(&x->measured, v)) DL_TRY(each_own(v, dl_measures_put));
     x->measured = (dl_served){v->plan->entry, *v->planner};
-    return dl_measures_gather(all, v);
+    DL_TRY(dl_measures_gather(all, v));
+    if (!*all || !x->compared.numbers || !dl_measures_judge(v)) return DILOCO_OK;
+    return dl_exec_drop_plan(x, v->plan->entry, v->planner);
 }
 
 static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
@@ -300,7 +319,7 @@ static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *plan
                     .until = until};
     for (size_t m = 0; m < plan->n_members; m++)
         DL_TRY(dl_exec_make_slot(x, m));
-    if (x->measures) DL_TRY(measure(&all, &v));
+    if (dl_measures_are_wanted(x)) DL_TRY(measure(&all, &v));
     if (!all) return DILOCO_OK;
     DL_TRY(each_own(&v, serve_slice));
     note_served(x, plan->entry, planner);

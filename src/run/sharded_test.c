@@ -231,7 +231,7 @@ TEST(p19_and_with_any_rule_that_goes_element_by_element)
     check_same(4, "overlap", overlap);
 }
 
-TEST(p19_and_with_any_rule_that_measures_whole_members)
+TEST(p19_and_with_any_rule_or_check_that_measures_whole_members)
 {
     static const char *const rules[][2] = {
         {"krum", "none"},          {"multi_krum", "none"},  {"geometric_median", "none"},
@@ -249,13 +249,18 @@ TEST(p19_and_with_any_rule_that_measures_whole_members)
     }
     static const char *const bulyan[][2] = {
         {"server.diloco.combiner", "bulyan"}, {"run.min_replicas", "7"}, {NULL, NULL}};
-    static const char *const rescaled[][2] = {{"server.diloco.combiner", "krum"},
-                                              {"server.diloco.rescale", "median_norm"},
-                                              {"server.diloco.codec", "int4"},
-                                              {"run.min_replicas", "5"},
-                                              {NULL, NULL}};
+    static const char *const rescaled[][2] = {
+        {"server.diloco.combiner", "krum"}, {"server.diloco.rescale", "median_norm"},
+        {"server.diloco.codec", "int4"},    {"run.min_replicas", "5"},
+        {"check.short", "0.001"}, /* and checks, beside it */
+        {"check.cosine", "-0.99"},          {NULL, NULL}};
+    static const char *const normed[][2] = {{"check.norm", "100"}, {NULL, NULL}};
+    static const char *const copied[][2] = {
+        {"server.diloco.codec", "int8"}, {"check.copy", "0.99999"}, {NULL, NULL}};
     check_same(7, "bulyan", bulyan);
     check_same(5, "rescaled", rescaled);
+    check_same(3, "normed", normed);
+    check_same(4, "copied", copied);
 }
 
 TEST(p19_and_with_several_owners_of_each_slice)
@@ -457,7 +462,7 @@ TEST(p19_a_member_whose_slice_is_damaged_is_needed_by_who_audits_and_by_nobody_e
 TEST_MAIN(a_slice_has_all_bytes_that_its_elements_are_decoded_from,
           p19_every_entry_has_the_bits_of_an_allgather_with_any_codec_that_can_be_cut,
           p19_and_with_2_to_8_members, p19_and_with_any_rule_that_goes_element_by_element,
-          p19_and_with_any_rule_that_measures_whole_members,
+          p19_and_with_any_rule_or_check_that_measures_whole_members,
           p19_and_with_several_owners_of_each_slice,
           p19_what_each_replica_writes_and_reads_is_what_the_formulas_say,
           p19_an_only_owner_is_believed_and_an_audit_disputes_what_it_has_combined,

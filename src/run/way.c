@@ -4,7 +4,6 @@
 #include "codec/codec.h"
 #include "outer/outer_step.h"
 #include "run/contribution.h"
-#include "run/judge.h"
 
 #include <string.h>
 
@@ -49,12 +48,11 @@ diloco_status dl_way_can_shard(const dl_config *config)
             "server.diloco.rescale = \"%s\" under combiner %s measures what they come to "
             "together: choose leader or allgather, or leave rescale \"none\"",
             config->rescale, config->combiner);
-    if (dl_judge_wants_whole(config))
-        return dl_fail(
-            DILOCO_EREFUSED,
-            "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
-            "before it is settled whose count, and check.norm, short, cosine, probe, and copy "
-            "below 1 look at these: choose leader or allgather");
+    if (config->check_probe > 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.exchange = \"sharded\" lets nobody read whole contributions "
+                       "before it is settled whose count, and check.probe measures with these: "
+                       "choose leader or allgather");
     if (!codec || !codec->ranges)
         return dl_fail(DILOCO_EREFUSED,
                        "server.diloco.exchange = \"sharded\" cuts payloads, and those of codec %s "
