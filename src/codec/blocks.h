@@ -64,23 +64,13 @@ static inline DL_BODY void dl_store_f32(unsigned char *p, float x)
     memcpy(p, &x, sizeof x);
 }
 
-/* The largest |x| as bits: as integers they are in the order of |x|. */
-static inline DL_BODY uint32_t dl_block_largest(const float *x, size_t n)
-{
-    int32_t largest = 0; /* signed: SSE2 compares no others */
-    for (size_t i = 0; i < n; i++) {
-        int32_t size = (int32_t)(dl_bits_of(x[i]) & 0x7fffffff);
-        largest = size > largest ? size : largest;
-    }
-    return (uint32_t)largest;
-}
-
-/* The scale of integers -most … most: largest / most, rounded up to 16 significant bits, so that
+/* The scale of integers -most … most: max|x| / most, rounded up to 16 significant bits, so that
  * q * scale is exact for each of them and a decoded block encodes to itself. 1, which makes all of
- * them 0, where that has no inverse (largest < most * 2^-126). */
-static inline DL_BODY float dl_integer_scale(uint32_t largest, float most)
+ * them 0, where that has no inverse (max|x| < most * 2^-126). */
+static inline DL_BODY float dl_integer_scale(const float *x, size_t n, float most)
 {
-    uint32_t bits = (dl_bits_of(dl_float_of(largest) / most) + 0xff) & ~(uint32_t)0xff;
+    float largest = dl_float_of((uint32_t)dl_largest_size(x, n));
+    uint32_t bits = (dl_bits_of(largest / most) + 0xff) & ~(uint32_t)0xff;
     return bits >= 0x00800000 ? dl_float_of(bits) : 1.0f;
 }
 

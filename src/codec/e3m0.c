@@ -16,7 +16,7 @@ enum { BITS = 4 };
 
 static inline DL_BODY float scale_of(const float *x, size_t n)
 {
-    float s = dl_float_of(dl_block_largest(x, n));
+    float s = dl_float_of((uint32_t)dl_largest_size(x, n));
     return s < 0x1p-126f ? 0 : s;
 }
 

@@ -15,7 +15,7 @@
 
 static inline DL_BODY float scale_of(const float *x, size_t n)
 {
-    return dl_integer_scale(dl_block_largest(x, n), (1 << (BITS - 1)) - 1);
+    return dl_integer_scale(x, n, (1 << (BITS - 1)) - 1);
 }
 
 static inline DL_BODY float factor_of(float s)

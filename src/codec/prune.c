@@ -16,7 +16,7 @@
 #include "codec/rows.h"
 #include "codec/select.h"
 
-enum { LANES = 16, START = sizeof(uint64_t) };
+enum { START = sizeof(uint64_t) };
 
 /* ---- where things are ------------------------------------------------------------------- */
 
@@ -71,21 +71,12 @@ static uint64_t map_word(const unsigned char *map, size_t i, size_t n)
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-static inline DL_BODY void add_up_body(double *sum, const float *x, size_t n)
+static inline DL_BODY double itself(float x, float unused)
 {
-    double lane[LANES] = {0};
-    size_t whole = n - n % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += (double)x[i + l];
-    for (size_t l = 0; whole + l < n; l++)
-        lane[l] += (double)x[whole + l];
-    for (size_t stride = LANES / 2; stride; stride /= 2)
-        for (size_t l = 0; l < stride; l++)
-            lane[l] += lane[l + stride];
-    *sum = lane[0];
+    (void)unused;
+    return (double)x;
 }
-DL_KERNEL(add_up, (double *sum, const float *x, size_t n), add_up_body(sum, x, n))
+DL_KERNEL(add_up, (double *sum, const float *x, size_t n), *sum = dl_sum_lanes(itself, x, x, n))
 
 static inline DL_BODY void turn_body(float *out, const float *x, size_t n, float sign)
 {

@@ -4,8 +4,6 @@
 
 #include "tensor/kernels.h"
 
-#include <string.h>
-
 /* A float's key is (bits & mask) ^ flip as a signed integer. */
 typedef struct dl_order {
     uint32_t mask, flip;
@@ -14,9 +12,7 @@ typedef struct dl_order {
 /* Largest first: {0x7fffffff, 0} by |x|; {~0, 1 << 31} the negative by |x|, then the positive. */
 static inline DL_BODY int32_t dl_key(float x, dl_order order)
 {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (int32_t)((bits & order.mask) ^ order.flip);
+    return (int32_t)((dl_bits_of(x) & order.mask) ^ order.flip);
 }
 
 /* Selected are keys above `least` and, of those equal to it, the first n_ties. */

@@ -4,21 +4,19 @@
 #include "codec/blocks.h"
 #include "codec/rows.h"
 
-enum { LANES = 16, BITS = 1 };
+#include <math.h>
+
+enum { BITS = 1 };
+
+static inline DL_BODY double size(float x, float unused)
+{
+    (void)unused;
+    return (double)fabsf(x);
+}
 
 static inline DL_BODY float scale_of(const float *x, size_t n)
 {
-    double lane[LANES] = {0};
-    size_t whole = n - n % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += (double)dl_float_of(dl_bits_of(x[i + l]) & 0x7fffffff);
-    for (size_t l = 0; whole + l < n; l++)
-        lane[l] += (double)dl_float_of(dl_bits_of(x[whole + l]) & 0x7fffffff);
-    for (size_t stride = LANES / 2; stride; stride /= 2)
-        for (size_t l = 0; l < stride; l++)
-            lane[l] += lane[l + stride];
-    return (float)(lane[0] / (double)n);
+    return (float)(dl_sum_lanes(size, x, x, n) / (double)n);
 }
 
 static inline DL_BODY float factor_of(float s)

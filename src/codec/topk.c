@@ -243,7 +243,7 @@ static void choose(unsigned char *record, float *values, const float *elements, 
 
 static void put_int8(unsigned char *out, const float *values, size_t k)
 {
-    float s = dl_integer_scale(dl_block_largest(values, k), 127);
+    float s = dl_integer_scale(values, k, 127);
     dl_store_f32(out, s);
     for (size_t i = 0; i < k; i++)
         out[sizeof s + i] = (unsigned char)dl_nearest(values[i] * (1 / s));

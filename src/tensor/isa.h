@@ -105,4 +105,11 @@ static inline DL_BODY float dl_float_of(uint32_t bits)
     return x;
 }
 
+/* |x| as an integer that is in the order of |x|, the NaNs above infinity; not negative, so signed
+ * comparisons, SSE2's only ones, will do. */
+static inline DL_BODY int32_t dl_size_bits(float x)
+{
+    return (int32_t)(dl_bits_of(x) & 0x7fffffff);
+}
+
 #endif

@@ -1,17 +1,14 @@
 /* kernels.c - the plain-C bodies that define the kernels; isa.h says how each becomes one
  * version per instruction set.
  *
- * Sums (PROTOCOL B3) keep 16 running doubles, so that one definition fits two AVX-512
- * registers, four AVX2 ones, and SSE2 and NEON. The product of two floats is exact in a
- * double (24 + 24 bits of 53), hence `lane += a * b` has the bits of fma(a, b, lane). */
+ * The product of two floats is exact in a double (24 + 24 bits of 53), hence `lane += a * b` has
+ * the bits of fma(a, b, lane). */
 #include "tensor/kernels.h"
 #include "tensor/cpu/leaf.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-enum { LANES = 16 };
 
 static inline DL_BODY void delta_body(float *g, const float *before, const float *after, size_t n)
 {
@@ -44,22 +41,13 @@ void dl_adopt(float *local, const float *theta, float mix, size_t n)
         dl_isa_call(adopt)(local, theta, mix, n);
 }
 
-static inline DL_BODY void dot_body(double *sum, const float *x, const float *y, size_t n)
+static inline DL_BODY double product(float x, float y)
 {
-    double lane[LANES] = {0};
-    size_t whole = n - n % LANES;
-    for (size_t i = 0; i < whole; i += LANES)
-        for (size_t l = 0; l < LANES; l++)
-            lane[l] += (double)x[i + l] * (double)y[i + l];
-    for (size_t l = 0; whole + l < n; l++)
-        lane[l] += (double)x[whole + l] * (double)y[whole + l];
-    for (size_t stride = LANES / 2; stride; stride /= 2)
-        for (size_t l = 0; l < stride; l++)
-            lane[l] += lane[l + stride];
-    *sum = lane[0];
+    return (double)x * (double)y;
 }
-DL_KERNEL(dot, (double *sum, const float *x, const float *y, size_t n), dot_body(sum, x, y, n))
-DL_KERNEL(norm2, (double *sum, const float *x, size_t n), dot_body(sum, x, x, n))
+DL_KERNEL(dot, (double *sum, const float *x, const float *y, size_t n),
+          *sum = dl_sum_lanes(product, x, y, n))
+DL_KERNEL(norm2, (double *sum, const float *x, size_t n), *sum = dl_sum_lanes(product, x, x, n))
 
 double dl_block_dot(const float *x, const float *y, size_t n)
 {
@@ -93,34 +81,17 @@ double dl_norm2(const float *x, size_t n)
     return sum;
 }
 
-/* The bits of |x| as an integer are in the order of |x|, with the NaNs above infinity. */
-static inline DL_BODY uint32_t size_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffff;
-}
-
-static inline DL_BODY void largest_body(uint32_t *out, const float *x, size_t n)
-{
-    uint32_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t size = size_bits(x[i]);
-        largest = size > largest ? size : largest;
-    }
-    *out = largest;
-}
-DL_KERNEL(largest, (uint32_t * out, const float *x, size_t n), largest_body(out, x, n))
+DL_KERNEL(largest_size, (int32_t * out, const float *x, size_t n), *out = dl_largest_size(x, n))
 
 size_t dl_first_bad(const float *x, size_t n, float bound)
 {
-    uint32_t limit = size_bits(fminf(bound, FLT_MAX));
+    int32_t limit = dl_size_bits(fminf(bound, FLT_MAX));
     for (size_t begin = 0; begin < n; begin += DL_BLOCK) {
         size_t end = dl_size_min(n, begin + DL_BLOCK);
-        uint32_t most;
-        dl_isa_call(largest)(&most, x + begin, end - begin);
+        int32_t most;
+        dl_isa_call(largest_size)(&most, x + begin, end - begin);
         if (most <= limit) continue;
-        while (size_bits(x[begin]) <= limit)
+        while (dl_size_bits(x[begin]) <= limit)
             begin++;
         return begin;
     }

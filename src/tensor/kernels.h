@@ -36,4 +36,36 @@ void dl_leaf_begin(dl_leaf_hash *h);
 void dl_leaf_add(dl_leaf_hash *h, const void *data, size_t n);
 dl_hash dl_leaf_end(dl_leaf_hash *h);
 
+/* ---- for the bodies of kernels ---------------------------------------------------------- */
+
+/* The sum of term(x[i], y[i]) as in PROTOCOL B3: one definition that fits two AVX-512 registers,
+ * four AVX2 ones, and SSE2 and NEON. */
+static inline DL_BODY double dl_sum_lanes(double (*term)(float x, float y), const float *x,
+                                          const float *y, size_t n)
+{
+    enum { LANES = 16 };
+    double lane[LANES] = {0};
+    size_t whole = n - n % LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            lane[l] += term(x[i + l], y[i + l]);
+    for (size_t l = 0; whole + l < n; l++)
+        lane[l] += term(x[whole + l], y[whole + l]);
+    for (size_t stride = LANES / 2; stride; stride /= 2)
+        for (size_t l = 0; l < stride; l++)
+            lane[l] += lane[l + stride];
+    return lane[0];
+}
+
+/* The largest |x|, as dl_size_bits. */
+static inline DL_BODY int32_t dl_largest_size(const float *x, size_t n)
+{
+    int32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        int32_t size = dl_size_bits(x[i]);
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}
+
 #endif
