@@ -45,13 +45,23 @@ def open_block():
             "", "```toml", *lines, "```", ""]
 
 
+def is_honest_alone(bench, task, f):
+    """Do the members that are left end where they do when the others send what nobody can use?"""
+    return all(bench.result(Trial(task, d, "nan", f, SEEDS[0], 0)) ==
+               bench.result(Trial(task, c, SEEN[0], f, SEEDS[0], 0))
+               for d, c in zip(COMBINERS, CHECKED) if within(d, f))
+
+
 def seen_block(bench):
-    """Of the trials with checks that are one trial: is it so where each was trained?"""
+    """Of the trials with checks that are one trial: is it so, where it can be seen?"""
     each = {bench.result(Trial(GPT, CHECKED[0], attack, 2, SEEDS[0], 0)) for attack in SEEN}
     said = ", and ended in the same number" if len(each) == 1 else ""
+    if all(is_honest_alone(bench, *of) for of in ((GPT, 1), (GPT, 2), (GPT, 3), (LENET, 2))):
+        said += (". Under every combiner the number is, to the last digit, that of a NaN without checks, "
+                 "which is of the honest members alone, too")
     return ["*seen at once*: of " + ", ".join(SEEN) + " the checks reject all that is sent, so what is "
             f"trained are the honest members, whichever it is. {SEEN[0]} was trained for all of them; "
-            f"under the mean with 2 of {N} each was{said}.", ""]
+            f"under the mean with 2 of {N}, and with the block for strangers, each was{said}.", ""]
 
 
 def row(cells):
