@@ -155,7 +155,8 @@ static void begin_play(play *g, dl_playback *r)
     for (size_t i = 0; i < r->n; i++) {
         dl_played *p = &r->replicas[i];
         p->at = 0;
-        p->clock = p->up = p->down = p->background = 0;
+        p->up = p->background = 0;
+        p->clock = p->down = seconds_on(g->link, 0, p->head_down);
         for (size_t k = 0; k < p->n; k++) {
             entry *e = entry_of(g->entries, g->n_entries, &p->moves[k]);
             if (p->moves[k].kind == DL_MOVE_SEND && p->moves[k].counted && e) e->to_come++;
@@ -186,7 +187,7 @@ static void play_all(play *g, dl_playback *r, const dl_plan_link *link)
 /* ---- the record by itself */
 
 /* What a replica sent and received beside its entries, by its end line: the last snapshot. And its
- * first entry has what it joined with, which was before its clock began. */
+ * first entry has what it joined with, which came before its first step. */
 static void settle_bytes(dl_played *p)
 {
     double up = 0, down = 0, most = 0;
@@ -205,6 +206,7 @@ static void settle_bytes(dl_played *p)
         m->bytes = m->recorded_bytes;
     }
     if (n_takes > 1) first->bytes = fmin(first->recorded_bytes, most);
+    p->head_down = first ? first->recorded_bytes - first->bytes : 0;
     p->tail_up = fmax(0, p->end_up - up);
     p->tail_down = fmax(0, p->end_down - down);
 }

@@ -4,11 +4,14 @@
  * step, of encoding and of the outer step, and the bytes of every contribution and entry, of
  * snapshots and heartbeats. They are put on a link again, in the same order:
  *
+ *   joining          down the replica's link, before its first step: what its first entry has
+ *                    received beyond what the others have
  *   a contribution   encode; then up the replica's link: its bytes, and 2 requests
  *   an entry         when all its members' contributions are up: down the replica's link: its
- * bytes, and M + 3 requests; then the outer step training         waits for the entry tau steps
- * after its contribution a snapshot       up and down in the background, behind an entry, an equal
- * part behind each; the next contribution waits for it; the last one ends the run
+ *                    bytes, and M + 3 requests; then the outer step
+ *                    training waits for the entry tau steps after its contribution
+ *   a snapshot       up and down in the background, behind an entry, an equal part behind each;
+ *                    the next contribution waits for it; the last one ends the run
  *
  * Up and down are two queues of each replica; the store is as fast as asked. The record is played
  * on its own link first: what it took longer than that (saving, evaluation, polling) is the

@@ -40,6 +40,7 @@ typedef struct dl_played {
     /* the play */
     size_t at, n_committed;
     double clock, up, down, background; /* done until */
+    double head_down;                   /* bytes before the first step: what it joined with */
     double tail_up, tail_down;          /* bytes behind the last entry */
     double own_s;                       /* that no link explains */
 } dl_played;

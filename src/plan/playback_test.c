@@ -149,10 +149,10 @@ TEST(what_the_recorded_link_does_not_explain_is_added_as_it_was)
     CHECK_NEAR(3 * 23.75, play(8e6, 0, NULL, -1).predicted_s, 1e-6);
 }
 
-/* By hand, on 8 Mbit/s: 1 s of steps; up from 1.5 to 2.5, down to 3.5, outer step to 3.75; a
- * snapshot of 1e6 bytes up and 2e6 down to 6.75, and only then the next contribution,
- * to 7.75; 8.75; 9; the last snapshot, 3 s. The entry that the replica joined with had 5e6 bytes
- * more. */
+/* By hand, on 8 Mbit/s: the entry that the replica joined with had 5e6 bytes more, 5 s; then 1 s of
+ * steps; up from 6.5 to 7.5, down to 8.5, outer step to 8.75; a snapshot of 1e6 bytes up and 2e6
+ * down to 11.75, and only then the next contribution, to 12.75; 13.75; 14; the last snapshot, 3 s.
+ */
 TEST(snapshots_hold_up_the_next_contribution_and_the_end)
 {
     begin();
@@ -164,7 +164,7 @@ TEST(snapshots_hold_up_the_next_contribution_and_the_end)
     end("r0", 2 / 4.0, 3e6, 9e6, 2e6, 4e6);
     dl_playback_result r = play(8e6, 0, NULL, -1);
     CHECK_NEAR(4, r.measured_s, 1e-9);
-    CHECK_NEAR(12 + 4 - 3.5, r.predicted_s, 1e-6); /* 3.5 without a link */
+    CHECK_NEAR(17 + 4 - 3.5, r.predicted_s, 1e-6); /* 3.5 without a link */
 }
 
 /* One replica, 4 steps an entry, adopted 2 steps later: 0.5 + 1 s up and 1 s down and 0.45 s of
