@@ -6,6 +6,7 @@
 #include "base/safetensors.h"
 #include "run/contribution.h"
 #include "run/entry.h"
+#include "run/zipped.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -377,6 +378,16 @@ static diloco_status note_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* What lies in a frame counts, too. */
+static void unzip_record(dl_buf *bytes)
+{
+    dl_buf text;
+    dl_buf_init(&text, 1 << 24);
+    CHECK_OK(dl_unzip(&text, bytes->data, bytes->len));
+    dl_buf_deinit(bytes);
+    *bytes = text;
+}
+
 /* Everything in the store, read. */
 static objects *read_all(const char *url)
 {
@@ -388,6 +399,7 @@ static objects *read_all(const char *url)
         dl_buf bytes;
         dl_buf_init(&bytes, 1 << 24);
         CHECK_OK(dl_store_get(store, &bytes, o->all[i].key, DL_NEVER));
+        if (!strncmp(o->all[i].key, "rec/", 4)) unzip_record(&bytes);
         o->all[i].bytes = bytes.data;
         o->all[i].len = bytes.len;
     }

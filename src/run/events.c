@@ -23,7 +23,8 @@ void dl_record_init(dl_record *record)
     dl_buf_init(&record->part, PART_MAX);
     dl_buf_init(&record->sending, PART_MAX);
     if (dl_buf_reserve(&record->part, 2 * PART_ENOUGH) ||
-        dl_buf_reserve(&record->sending, 2 * PART_ENOUGH)) /* now, not between steps */
+        dl_buf_reserve(&record->sending, 2 * PART_ENOUGH) ||
+        dl_zipper_create(&record->zipper, 2 * PART_ENOUGH)) /* now, not between steps */
         dl_log(DILOCO_LOG_WARN, "the record: %s", diloco_error_text());
     record->flushed = dl_clock_now();
 }
@@ -36,6 +37,7 @@ void dl_record_deinit(dl_record *record)
     dl_buf_deinit(&record->delivering);
     dl_buf_deinit(&record->part);
     dl_buf_deinit(&record->sending);
+    dl_zipper_destroy(record->zipper);
     pthread_mutex_destroy(&record->lock);
 }
 
@@ -101,14 +103,22 @@ static bool take_part(dl_record *record, bool all)
     return enough && record->sending.len > 0;
 }
 
+static diloco_status put_part(const dl_record *record, dl_store *store, const dl_life *life,
+                              dl_time until)
+{
+    dl_key key;
+    dl_span frame;
+    if (!record->zipper) return dl_fail(DILOCO_ENOMEM, "no memory to compress it");
+    dl_key_record(key, life, record->n_parts);
+    DL_TRY(dl_zip(record->zipper, &frame, record->sending.data, record->sending.len));
+    return dl_store_create(store, key, &frame, 1, NULL, until);
+}
+
 void dl_record_flush(dl_record *record, dl_store *store, const dl_life *life, bool all,
                      dl_time until)
 {
     while (take_part(record, all)) {
-        dl_key key;
-        dl_key_record(key, life, record->n_parts);
-        const dl_span span = {record->sending.data, record->sending.len};
-        const diloco_status status = dl_store_create(store, key, &span, 1, NULL, until);
+        const diloco_status status = put_part(record, store, life, until);
         /* EEXIST: a try whose outcome was not known has put these lines there. */
         if (!status || status == DILOCO_EEXIST) record->n_parts++;
         if (status && record->sending.len < PART_KEPT) return;

@@ -3,6 +3,7 @@
 #define DL_RUN_EVENTS_H
 
 #include "run/exec.h"
+#include "run/zipped.h"
 #include <diloco/run.h>
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ typedef struct dl_record {
     dl_buf late, delivering;  /* lines of the other thread for the sink */
     dl_buf part;              /* lines not in the store yet */
     dl_buf sending;           /* … and those on their way; the exchange's thread */
+    dl_zipper *zipper;        /* its; NULL: no memory, and nothing goes to the store */
     uint64_t n_parts;
     dl_time flushed;
 } dl_record;

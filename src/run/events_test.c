@@ -138,6 +138,19 @@ TEST(bytes_are_what_went_over_the_wire)
     free(t.record);
 }
 
+/* A part's lines. */
+static void read_part(dl_buf *text, dl_store *store, int part)
+{
+    char key[64];
+    dl_buf frame;
+    dl_buf_init(&frame, 1 << 20);
+    dl_buf_clear(text);
+    snprintf(key, sizeof key, "rec/r0.0000/%010d.jsonl.zst", part);
+    CHECK_OK(dl_store_get(store, &frame, key, DL_NEVER));
+    CHECK_OK(dl_unzip(text, frame.data, frame.len));
+    dl_buf_deinit(&frame);
+}
+
 TEST(the_store_holds_the_same_lines_as_the_sink)
 {
     toy t = toy_of("r0", "mem://lines");
@@ -150,7 +163,7 @@ TEST(the_store_holds_the_same_lines_as_the_sink)
     TOY_OK(t);
     dl_buf_init(&text, 1 << 20);
     CHECK_OK(dl_store_open(&store, "mem://lines", false));
-    CHECK_OK(dl_store_get(store, &text, "rec/r0.0000/0000000000.jsonl", DL_NEVER));
+    read_part(&text, store, 0);
     CHECK_INT(t.record_len, text.len);
     CHECK_BYTES(t.record, text.data, text.len);
     dl_buf_deinit(&text);
@@ -258,19 +271,16 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_record_line(&r, line, sizeof line - 1);
     dl_record_flush(&r, store, &life, false, DL_NEVER); /* not yet: neither old nor much */
     CHECK_STATUS(DILOCO_ENOENT,
-                 dl_store_get(store, &text, "rec/r0.0000/0000000000.jsonl", DL_NEVER));
+                 dl_store_get(store, &text, "rec/r0.0000/0000000000.jsonl.zst", DL_NEVER));
     CHECK_INT(0, rename(url, away));
     dl_record_flush(&r, store, &life, true, DL_NEVER);
     CHECK_INT(0, rename(away, url));
     dl_record_line(&r, line, sizeof line - 1);
     dl_record_flush(&r, store, &life, true, DL_NEVER);
     for (int part = 0; part < 2; part++) { /* what was kept goes first, as it was */
-        CHECK_OK(dl_store_get(
-            store, &text, part ? "rec/r0.0000/0000000001.jsonl" : "rec/r0.0000/0000000000.jsonl",
-            DL_NEVER));
+        read_part(&text, store, part);
         CHECK_INT(sizeof kept - 1, text.len);
         CHECK_BYTES(kept, text.data, text.len);
-        dl_buf_clear(&text);
     }
     dl_buf_deinit(&text);
     dl_record_deinit(&r);

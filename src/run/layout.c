@@ -253,7 +253,7 @@ void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
 {
     char text[DL_LIFE_TEXT];
     dl_life_text(text, life);
-    put(out, "rec/%s/%010llu.jsonl", text, (unsigned long long)part);
+    put(out, "rec/%s/%010llu.jsonl.zst", text, (unsigned long long)part);
 }
 
 /* ---- reading keys */

@@ -58,7 +58,7 @@ void dl_key_theta0(dl_key out, dl_hash digest);     /* theta0/<hex>.safetensors 
 void dl_key_invite(dl_key out, const char *id);     /* invite/<32 hex digits> */
 void dl_key_admit(dl_key out, const char *replica); /* admit/r0 */
 void dl_key_record(dl_key out, const dl_life *life,
-                   uint64_t part); /* rec/r0.0000/0000000000.jsonl */
+                   uint64_t part); /* rec/r0.0000/0000000000.jsonl.zst */
 
 /* The parts of a listed key; false when it is none of that kind. */
 bool dl_key_parse_life(dl_life *out, const char *key,

@@ -32,7 +32,7 @@ TEST(names_are_what_the_layout_says)
     dl_key_snapshot(key, 12, &r0, "manifest.json");
     CHECK_STR("snap/0000000012/r0.0003/manifest.json", key);
     dl_key_record(key, &r0, 7);
-    CHECK_STR("rec/r0.0003/0000000007.jsonl", key);
+    CHECK_STR("rec/r0.0003/0000000007.jsonl.zst", key);
     dl_key_theta0(key, dl_hash_bytes("x", 1));
     CHECK_CONTAINS("theta0/", key);
     CHECK_CONTAINS(".safetensors", key);

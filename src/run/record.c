@@ -1,6 +1,8 @@
-/* record.c - diloco_record_walk: the parts rec/<life>/<k>.jsonl in the order of their names, which
- * is that of their lines. */
+/* record.c - diloco_record_walk: the parts rec/<life>/<k>.jsonl.zst in the order of their names,
+ * which is that of their lines. */
 #include "run/reader.h"
+
+#include "run/zipped.h"
 
 #include <string.h>
 
@@ -25,13 +27,16 @@ static diloco_status walk_lines(const dl_buf *part, diloco_record_line_fn fn, vo
     return DILOCO_OK;
 }
 
-static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *part,
+static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *frame, dl_buf *part,
                                 diloco_record_line_fn fn, void *user)
 {
     const char *at = (const char *)keys->data, *end = at + keys->len;
     for (; at < end; at += strlen(at) + 1) {
+        dl_buf_clear(frame);
         dl_buf_clear(part);
-        DL_TRY(dl_store_get(store, part, at, dl_reader_limit()));
+        DL_TRY(dl_store_get(store, frame, at, dl_reader_limit()));
+        const diloco_status status = dl_unzip(part, frame->data, frame->len);
+        if (status) return dl_fail_context(status, "%s", at);
         DL_TRY(walk_lines(part, fn, user));
     }
     return DILOCO_OK;
@@ -40,15 +45,17 @@ static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *par
 diloco_status diloco_record_walk(const char *url, diloco_record_line_fn fn, void *user)
 {
     dl_reader r;
-    dl_buf keys, part;
+    dl_buf keys, frame, part;
     DL_TRY(dl_reader_open(&r, url));
     dl_buf_init(&keys, KEYS_MAX);
+    dl_buf_init(&frame, PART_MAX);
     dl_buf_init(&part, PART_MAX);
     diloco_status status =
         dl_store_list(r.store, "rec/", NULL, found_part, &keys, dl_reader_limit());
     if (!status && !keys.len) status = dl_fail(DILOCO_ENOENT, "%s: the run has no record yet", url);
-    if (!status) status = walk_parts(r.store, &keys, &part, fn, user);
+    if (!status) status = walk_parts(r.store, &keys, &frame, &part, fn, user);
     dl_buf_deinit(&keys);
+    dl_buf_deinit(&frame);
     dl_buf_deinit(&part);
     dl_reader_close(&r);
     return status;

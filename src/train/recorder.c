@@ -1,6 +1,6 @@
 /* recorder.c - every line, whoever made it, passes `sink` on its way out of the run.
  *
- *     trainer: dl_recorder_end --> diloco_run_record --+--> rec/<life>/<k>.jsonl
+ *     trainer: dl_recorder_end --> diloco_run_record --+--> rec/<life>/<k>.jsonl.zst
  *                                                      |
  *     run: commit, abort, contribution, … -------------+--> sink --> run.record, hook
  *

@@ -1,6 +1,8 @@
 /* pack_fuzz.c - a packed payload of a stranger: refused, or it gives the length that was asked for,
- * and that packs and unpacks to itself. The first two bytes are the length and the width. */
+ * and that packs and unpacks to itself. The first two bytes are the length and the width. What is
+ * behind them may be a part of a record, too: refused, or a text no longer than there is room. */
 #include "run/pack.h"
+#include "run/zipped.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,5 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     free(out);
     free(want);
+    dl_buf text;
+    dl_buf_init(&text, 16 * len);
+    if (dl_unzip(&text, data + 2, size - 2) ? text.len != 0 : text.len > 16 * len) abort();
+    dl_buf_deinit(&text);
     return 0;
 }
