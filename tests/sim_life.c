@@ -142,6 +142,7 @@ static diloco_status make_machine(replica *r)
                                   .weighting = dl_weighting_find("uniform"),
                                   .combiner = dl_combiner_find("mean"),
                                   .way = dl_exec_way(r->exec),
+                                  .sends_beside = dl_exec_puts_ahead(r->exec),
                                   .slices = dl_exec_slices(r->exec),
                                   .max_members = state->control.roster.cap,
                                   .snapshot_bytes = 1000,

@@ -572,6 +572,7 @@ diloco_status dl_exchange_create(dl_driver *d)
         .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
         .lr = d->a.lr,
         .lr_user = d->a.lr_user,
+        .sends_beside = dl_exec_puts_ahead(d->a.exec),
         .follows = d->a.follows,
         .note = on_note,
         .note_user = d,

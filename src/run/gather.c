@@ -125,11 +125,15 @@ static dl_ask look_around(dl_machine *m)
     return dl_gather_list(m);
 }
 
+/* What comes next goes up while what others put is read, and what waits for nobody goes up while
+ * there is nothing to do (wait_until of decide.c). */
 dl_ask dl_gather_collect(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
     if (dl_gather_has_to_put(m) && m->n_put == open) return dl_gather_contribute(m);
-    return m->sending == 1 + open ? contribute(m, open, DL_CONFIRMING) : look_around(m);
+    if (m->sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
+    const bool ahead = m->a.sends_beside && !dl_machine_is_async(m) && dl_gather_may_put_ahead(m);
+    return ahead ? dl_gather_contribute(m) : look_around(m);
 }
 
 dl_ask dl_gather_contributed(dl_machine *m)

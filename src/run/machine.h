@@ -190,6 +190,7 @@ typedef struct dl_machine_args {
     const dl_combiner *combiner;
     size_t max_members;
     size_t snapshot_bytes; /* size of one: P25's rule */
+    bool sends_beside;     /* CONTRIBUTE with put_ahead is answered before it is there */
     bool follows;          /* leaves the closing of entries to others */
     bool reader;           /* replays only: does not begin again, but says what is wrong */
     bool audits;           /* combines what others have combined, and compares */

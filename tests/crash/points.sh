@@ -6,7 +6,7 @@
 shim=$2 # absolute
 where=$3
 
-sed -i 's/^rounds = 6/rounds = 8/; s/^patience = 5/patience = 60/; s/^heartbeat = 0.5/heartbeat = 0.02/
+sed -i 's/^rounds = 6/rounds = 14/; s/^patience = 5/patience = 60/; s/^heartbeat = 0.5/heartbeat = 0.02/
         s/^\[run\]/[run]\nsnapshot_every = 0.05\nretain = "recent"/' tiny.toml
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)
