@@ -27,6 +27,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_MOVED] = {"--moved", "E", NULL, "what entry E moved each tensor by, instead"},
     [DL_FLAG_TRAFFIC] = {"--traffic", NULL, NULL,
                          "what each commit moved, by the replicas' records, instead"},
+    [DL_FLAG_EVENTS] = {"--events", NULL, NULL, "the lines of the replicas' records, instead"},
     [DL_FLAG_FROM] = {"--from", "E", NULL, "first entry to show"},
     [DL_FLAG_PROMPT] = {"--prompt", "TEXT", NULL, "text to go on from"},
     [DL_FLAG_TOKENS] = {"--tokens", "N", NULL, "tokens to sample (default 200)"},

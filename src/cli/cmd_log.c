@@ -150,6 +150,23 @@ static diloco_status print_entries(const char *store, uint64_t from, bool json)
     return DILOCO_OK;
 }
 
+/* ---- --events ----------------------------------------------------------------------------- */
+
+static diloco_status print_event(void *user, const char *line, size_t len)
+{
+    (void)user;
+    fwrite(line, 1, len, stdout);
+    putchar('\n');
+    return DILOCO_OK;
+}
+
+static bool is_one_answer(const dl_args *args)
+{
+    return dl_args_has(args, DL_FLAG_MOVED) + dl_args_has(args, DL_FLAG_TRAFFIC) +
+               dl_args_has(args, DL_FLAG_EVENTS) <=
+           1;
+}
+
 diloco_status dl_cmd_log(const dl_args *args)
 {
     dl_config_path store;
@@ -157,13 +174,17 @@ diloco_status dl_cmd_log(const dl_args *args)
     DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "show"));
-    const bool moved = dl_args_has(args, DL_FLAG_MOVED),
-               traffic = dl_args_has(args, DL_FLAG_TRAFFIC);
-    if (moved && traffic)
-        return dl_fail(DILOCO_EINVAL, "--moved and --traffic are two answers; ask for one");
+    const bool traffic = dl_args_has(args, DL_FLAG_TRAFFIC),
+               events = dl_args_has(args, DL_FLAG_EVENTS);
+    if (!is_one_answer(args))
+        return dl_fail(DILOCO_EINVAL,
+                       "--moved, --traffic and --events are several answers; ask for one");
+    if (events && dl_args_has(args, DL_FLAG_FROM))
+        return dl_fail(DILOCO_EINVAL, "--from counts entries, and --events has all lines");
     if (dl_args_has(args, DL_FLAG_COST) && !traffic)
         return dl_fail(DILOCO_EINVAL, "--cost goes with --traffic");
-    if (moved) return print_moved(args, store);
+    if (events) return diloco_record_walk(store, print_event, NULL);
+    if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
     if (traffic) return dl_log_traffic(args, store, from);
     return print_entries(store, from, dl_args_has(args, DL_FLAG_JSON));
 }

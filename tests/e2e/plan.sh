@@ -166,6 +166,8 @@ grep -q '^ *2 *8 .*B/s .* USD$' out || fail "no line for people"
 [ "$(wc -l <out)" = 2 ] || fail "--from was not heard"
 expect_error 2 '--cost goes with --traffic' diloco log eight --cost dear.toml
 expect_error 2 'ask for one' diloco log eight --traffic --moved 1
+expect_error 2 'ask for one' diloco log eight --traffic --events
+expect_error 2 '--events has all lines' diloco log eight --events --from 2
 expect_error 2 'no such price table' diloco log eight --traffic --cost none.toml
 
 expect_error 2 'needs the link' diloco plan --replay record.jsonl

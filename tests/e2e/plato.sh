@@ -124,7 +124,7 @@ grep -q '^2,[0-9.e-]*,[0-9.e-]*,8,160$' runs/fedavg_lenet5_diloco_comparison.csv
 for name in diloco_resnet18 fedavg_resnet18_diloco_comparison; do
     [ "$(rows runs/$name.csv)" = "1 2 " ] || fail "rows of $name: $(cat runs/$name.csv)"
 done
-grep -hq '"contract":"faithful"' "$(find runs/diloco_lenet5/rec -type f | head -1)" ||
+diloco log runs/diloco_lenet5 --events | grep -q '"contract":"faithful"' ||
     fail "the record does not say faithful"
 
 # FED-47: allowed and unfaithful is said on stderr and in the record.

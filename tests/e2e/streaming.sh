@@ -24,7 +24,7 @@ complete() {
     has_entry "$1" $last || fail "the log of $1 does not reach entry $last"
     want=$(digest "$1")
     for r in r0 r1; do
-        ends=$(find "$1/rec" -path "*/$r.*" -name '*.jsonl' -exec cat {} + | grep '"event":"end"' || true)
+        ends=$(diloco log "$1" --events | grep "\"event\":\"end\",\"replica\":\"$r\"" || true)
         [ -n "$ends" ] || fail "$r has no end in the record"
         echo "$ends" | grep -v "\"digest\":\"$want\"" && fail "$r ends on another state than $want"
     done
@@ -34,7 +34,7 @@ complete() {
 # Undisturbed: the record has entries whose result came while training went on.
 expect 0 diloco train tiny.toml --store whole --quiet
 complete whole
-adopts=$(find whole/rec -name '*.jsonl' -exec cat {} + | grep -c '"event":"adopt"')
+adopts=$(diloco log whole --events | grep -c '"event":"adopt"')
 [ "$adopts" = $((2 * (last + 1))) ] || fail "$adopts adoptions of two replicas"
 
 # Killed one after the other, at moments that the log's growth and the clock make.
