@@ -104,12 +104,15 @@ static size_t line_of(const toy *t, const char *event, const char *entry)
     return 0;
 }
 
-TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
+static void check_beside(const char *exchange, const char *name)
 {
     toy plain[CREW], all[CREW];
-    live(plain, "as-ever", false, 0);
+    char place[40];
+    snprintf(place, sizeof place, "%s-as-ever", name);
+    live(plain, place, false, 0);
     TOY_OK(plain[0]);
-    live(all, "held", true, 0);
+    snprintf(place, sizeof place, "%s-held", name);
+    live_by(exchange, all, place, true, 0);
     TOY_OK(all[0]);
     TOY_OK(all[1]);
     CHECK(line_of(&all[0], "commit", "\"entry\":0,") <
@@ -119,19 +122,15 @@ TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
     forget(plain), forget(all);
 }
 
+TEST(an_entry_is_folded_and_adopted_while_the_next_contribution_is_under_way)
+{
+    check_beside("allgather", "whole");
+}
+
 /* What is held is the table; the slices went before it. */
 TEST(p19_slices_are_under_way_beside_everything_else_too)
 {
-    toy plain[CREW], all[CREW];
-    live(plain, "whole", false, 0);
-    live_by("sharded", all, "in-slices", true, 0);
-    TOY_OK(all[0]);
-    TOY_OK(all[1]);
-    CHECK(line_of(&all[0], "commit", "\"entry\":0,") <
-          line_of(&all[0], "contribution", "\"entry\":1,"));
-    CHECK_BYTES(plain[0].theta, all[0].theta, sizeof plain[0].theta);
-    CHECK_BYTES(plain[0].w, all[0].w, sizeof plain[0].w);
-    forget(plain), forget(all);
+    check_beside("sharded", "sliced");
 }
 
 TEST(what_was_put_ahead_is_tried_again_where_the_store_does_not_answer)
