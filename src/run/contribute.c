@@ -397,6 +397,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     if (f.entry % x->n_captures != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
         return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
     c->there = c->restored = true;
+    c->vouched = false;
     c->entry = f.entry;
     c->fragment = f.fragment;
     c->base = f.base;
