@@ -78,14 +78,13 @@ static dl_time later(dl_time a, dl_time b)
     return a > b ? a : b;
 }
 
-/* Give len bytes to the lane; when they will have passed. */
-static dl_time give(dl_shaper *shaper, lane *l, size_t len, bool small)
+/* Give len bytes that are there from `from` on to the lane; when they will have passed. */
+static dl_time give(dl_shaper *shaper, lane *l, size_t len, bool small, dl_time from)
 {
     const dl_time takes = dl_time_from_seconds((double)len / l->bytes_per_s);
     pthread_mutex_lock(&shaper->lock);
-    const dl_time now = shaper->clock.now(shaper->clock.context);
-    const dl_time passed = later(now, small ? l->small_free_at : l->free_at) + takes;
-    l->free_at = later(now, l->free_at) + takes;
+    const dl_time passed = later(from, small ? l->small_free_at : l->free_at) + takes;
+    l->free_at = later(from, l->free_at) + takes;
     if (small) l->small_free_at = passed;
     pthread_mutex_unlock(&shaper->lock);
     return passed;
@@ -106,14 +105,17 @@ static diloco_status sleep_until(const shaped_store *s, dl_time then, const char
     }
 }
 
+/* A line does not stop while who watches it oversleeps: the next slice follows the one before. */
 static diloco_status carry(const shaped_store *s, lane *l, size_t len, bool small, const char *key,
                            dl_time until)
 {
     if (!(l->bytes_per_s > 0)) return DILOCO_OK;
     const size_t quantum = dl_size_max((size_t)(QUANTUM_S * l->bytes_per_s), 1);
+    dl_time passed = s->shaper->clock.now(s->shaper->clock.context);
     while (len > 0) {
         const size_t n = small ? len : dl_size_min(len, quantum);
-        DL_TRY(sleep_until(s, give(s->shaper, l, n, small), key, until));
+        passed = give(s->shaper, l, n, small, passed);
+        DL_TRY(sleep_until(s, passed, key, until));
         len -= n;
     }
     return DILOCO_OK;

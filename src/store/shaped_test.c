@@ -12,7 +12,7 @@
 enum { MB = 1000000 };
 
 static atomic_llong time_now;
-static dl_time mark;
+static dl_time mark, oversleeps;
 
 static dl_time test_now(void *context)
 {
@@ -23,7 +23,7 @@ static dl_time test_now(void *context)
 static void test_sleep(void *context, dl_time duration)
 {
     (void)context;
-    time_now += duration;
+    time_now += duration + oversleeps;
 }
 
 static const dl_shaper_clock test_clock = {NULL, test_now, test_sleep};
@@ -88,6 +88,16 @@ TEST(a_request_takes_the_delay_and_its_bytes_at_the_rate)
     CHECK_NEAR(0.1, took(dl_store_list(store, "", NULL, count_one, &n, DL_NEVER)), 1e-9);
     CHECK_NEAR(0.1, took(dl_store_delete(store, "a", DL_NEVER)), 1e-9);
     CHECK_INT(2, n);
+    end();
+}
+
+TEST(who_oversleeps_each_slice_loses_no_rate)
+{
+    begin("8mbit");
+    const dl_span span = {bytes, MB};
+    oversleeps = 7 * DL_MILLISECOND;
+    CHECK_NEAR(1.0, took(dl_store_create(store, "c/1/r0.0", &span, 1, NULL, DL_NEVER)), 0.008);
+    oversleeps = 0;
     end();
 }
 
@@ -263,6 +273,7 @@ int main(void)
     static const store_row row = {"shaped", suite_make, suite_open, suite_destroy, false};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_takes_the_delay_and_its_bytes_at_the_rate),
+        cmocka_unit_test(who_oversleeps_each_slice_loses_no_rate),
         cmocka_unit_test(without_a_rate_bytes_take_no_time),
         cmocka_unit_test(small_objects_go_ahead_of_large_ones),
         cmocka_unit_test(handles_share_the_rate),
