@@ -440,6 +440,7 @@ static void *keep(void *context)
         over = w->stopping;
         dl_wire_unlock(w);
     }
+    say(w); /* that it is done, perhaps */
     return NULL;
 }
 

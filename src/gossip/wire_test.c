@@ -271,7 +271,31 @@ TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
     end(&s);
 }
 
-TEST_MAIN(a_contribution_comes_whole_and_makes_two,
+/* Who looks at the node's folder afterwards sees that it has ended. */
+TEST(what_changes_last_is_said_before_the_end)
+{
+    for (int i = 0; i < 5; i++) {
+        scene s;
+        dl_buf text;
+        dl_beat last;
+        begin(&s);
+        dl_clock_sleep(150 * DL_MILLISECOND); /* it mostly waits then, and is woken by both */
+        dl_wire_lock(s.wire);
+        s.node.self.done = true;
+        dl_wire_changed(s.wire);
+        dl_wire_unlock(s.wire);
+        dl_wire_destroy(s.wire);
+        s.wire = NULL;
+        dl_buf_init(&text, DL_BEAT_MAX);
+        CHECK_OK(dl_store_get(s.self.store, &text, DL_KEY_BEAT, DL_NEVER));
+        CHECK_OK(dl_beat_read(&last, text.data, text.len));
+        CHECK(last.done);
+        dl_buf_deinit(&text);
+        end(&s);
+    }
+}
+
+TEST_MAIN(a_contribution_comes_whole_and_makes_two, what_changes_last_is_said_before_the_end,
           a_contribution_that_comes_later_is_heard_of_and_taken,
           an_old_round_is_ignored_and_counted, a_future_round_is_ignored_and_counted,
           another_run_is_ignored_and_counted, anothers_name_is_ignored_and_counted,
