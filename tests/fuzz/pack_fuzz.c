@@ -28,8 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(out);
     free(want);
     dl_buf text;
-    dl_buf_init(&text, 16 * len);
-    if (dl_unzip(&text, data + 2, size - 2) ? text.len != 0 : text.len > 16 * len) abort();
+    dl_buf_init(&text, 1 + 16 * len);
+    if (dl_unzip(&text, data + 2, size - 2) ? text.len != 0 : text.len > 1 + 16 * len) abort();
     dl_buf_deinit(&text);
     return 0;
 }
