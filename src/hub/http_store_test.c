@@ -127,11 +127,10 @@ TEST(an_object_of_many_ranges_comes_back_whole_and_in_order)
 /* docs/hub.md: the answer to an object has the digest of what has arrived. */
 TEST(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher)
 {
+#define CREATED "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n"
     static const char *const answers[] = {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n"
-        "X-Diloco-Digest: 00000000000000000000000000000000\r\n\r\n",
-        "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n"};
+        CREATED "X-Diloco-Digest: 00000000000000000000000000000000\r\n\r\n", CREATED "\r\n"};
     http_script other;
     const dl_span spans[] = {{"he", 2}, {"llo", 3}};
     serve(NULL);
