@@ -150,7 +150,7 @@ for moment in 0.3 0.6 0.9 1.2; do
     parent=$!
     started="$started $parent"
     sleep "$moment"
-    kill -STOP "$parent" # so that all its replicas are known
+    kill -STOP "$parent" 2>/dev/null || true # so that all its replicas are known
     kids=$(children "$parent")
     # shellcheck disable=SC2086 # several
     kill -9 "$parent" $kids 2>/dev/null || true
