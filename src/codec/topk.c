@@ -4,8 +4,10 @@
  * one column into runs of 4096. Of a chunk's m elements k = keep * m, rounded, at least 1, are
  * sent; of equal ones those of lowest index. A chunk's record:
  *
- *     indices  12 bits each, within the chunk by rows, ascending; two in three bytes, the last of
- *              an odd number in two, low bits first
+ *     indices  within the chunk by rows, ascending, in the code of Elias and Fano: the lowest l
+ *              bits of each, low bits first; then, from the next byte on, the bits above in unary:
+ *              for each value in turn a one for each index that has it, and between two values a
+ *              zero
  *     values   f32: 4 bytes each
  *              int8: a scale, as in int8.c over the k values, then a byte each
  *              2bit: a code each, four in a byte, low bits first
@@ -15,6 +17,10 @@
  * n - 1) of all its selected values, code = clamp(round((x - mean) / (6 * std / 4) + 2), 0, 3), and
  * the codebook holds the mean of the values that got each code. Statistics are float64 sums in the
  * payload's order.
+ *
+ * The unary part has k ones and (m - 1) >> l zeros, whatever the indices are: with l = 6, 64 of
+ * 4096 take 8 bits each. l is the one of least bits, of two the larger; where it leaves nothing
+ * above there is no unary part. One list of indices has one code.
  *
  * All sizes follow from the form, so a record is found by arithmetic: chunks of one tensor have at
  * most four shapes. */
@@ -42,6 +48,13 @@ static value_kind values_of(const dl_codec_form *form)
 
 /* ---- where things are ------------------------------------------------------------------- */
 
+/* How a chunk's indices are coded. */
+typedef struct coding {
+    size_t k;
+    size_t low;   /* bits of each index */
+    size_t unary; /* bits of the unary part; 0: none */
+} coding;
+
 /* How a tensor is cut. Chunks at the lower and at the right edge are short; shapes[lower][right].
  */
 typedef struct grid {
@@ -50,7 +63,8 @@ typedef struct grid {
     size_t n_down, n_across; /* chunks */
     size_t head;             /* bytes before the first record */
     struct {
-        size_t height, width, k, bytes;
+        size_t height, width, bytes;
+        coding indices;
     } shapes[2][2];
 } grid;
 
@@ -58,7 +72,7 @@ typedef struct chunk {
     size_t origin;        /* its first element in the tensor */
     size_t row, col;      /* of that */
     size_t height, width; /* its extent */
-    size_t k;
+    coding indices;
     size_t at; /* its record, from the tensor's first byte */
 } chunk;
 
@@ -68,22 +82,40 @@ static size_t kept(const dl_codec_form *form, size_t m)
     return dl_size_min(m, dl_size_max(k, 1));
 }
 
-static size_t index_bytes(size_t k)
+/* One more low bit is k bits more, and spares half of the zeros: fewer each time. */
+static coding coding_of(size_t m, size_t k)
 {
-    return (3 * k + 1) / 2;
+    size_t last = m - 1, low = 0, width = 0;
+    while (last >> width)
+        width++;
+    while ((last >> low) - (last >> (low + 1)) >= k)
+        low++;
+    coding c = {k, low, k + (last >> low)};
+    if (width * k <= low * k + c.unary) c = (coding){k, width, 0};
+    return c;
 }
 
-static size_t record_bytes(value_kind kind, size_t k)
+static size_t low_bytes(const coding *c)
+{
+    return (c->low * c->k + 7) / 8;
+}
+
+static size_t index_bytes(const coding *c)
+{
+    return low_bytes(c) + (c->unary + 7) / 8;
+}
+
+static size_t value_bytes(value_kind kind, size_t k)
 {
     switch (kind) {
     case AS_F32:
-        return index_bytes(k) + k * sizeof(float);
+        return k * sizeof(float);
     case AS_INT8:
-        return index_bytes(k) + sizeof(float) + k;
+        return sizeof(float) + k;
     case AS_2BIT:
         break;
     }
-    return index_bytes(k) + (k + 3) / 4;
+    return (k + 3) / 4;
 }
 
 static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
@@ -100,11 +132,13 @@ static grid grid_of(const dl_codec_form *form, const dl_codec_tensor *t)
         for (int right = 0; right < 2; right++) {
             size_t height = lower ? g.rows % g.height : g.height;
             size_t width = right ? g.cols % g.width : g.width;
-            size_t k = kept(form, height * width);
+            size_t m = dl_size_max(height * width, 1); /* one without elements is not asked for */
+            coding indices = coding_of(m, kept(form, m));
             g.shapes[lower][right].height = height;
             g.shapes[lower][right].width = width;
-            g.shapes[lower][right].k = k;
-            g.shapes[lower][right].bytes = record_bytes(values_of(form), k);
+            g.shapes[lower][right].indices = indices;
+            g.shapes[lower][right].bytes =
+                index_bytes(&indices) + value_bytes(values_of(form), indices.k);
         }
     return g;
 }
@@ -119,7 +153,7 @@ static chunk chunk_at(const grid *g, size_t down, size_t across)
                .col = across * g->width,
                .height = g->shapes[lower][right].height,
                .width = g->shapes[lower][right].width,
-               .k = g->shapes[lower][right].k,
+               .indices = g->shapes[lower][right].indices,
                .at = g->head + down * row_bytes + across * g->shapes[lower][0].bytes};
     c.origin = c.row * g->cols + c.col;
     return c;
@@ -132,7 +166,7 @@ static size_t kept_of_tensor(const grid *g)
     for (int lower = 0; lower < 2; lower++)
         for (int right = 0; right < 2; right++)
             sum += (lower ? g->n_down - down : down) * (right ? g->n_across - across : across) *
-                   g->shapes[lower][right].k;
+                   g->shapes[lower][right].indices.k;
     return sum;
 }
 
@@ -146,7 +180,8 @@ static diloco_status lay_out(dl_codec_form *form)
         t->at = form->end;
         t->units = form->n_units;
         form->n_units += g.n_down * g.n_across;
-        form->end += last.at + record_bytes(values_of(form), last.k);
+        form->end +=
+            last.at + index_bytes(&last.indices) + value_bytes(values_of(form), last.indices.k);
         most = dl_size_max(most, kept_of_tensor(&g));
     }
     form->bound = form->room = form->end;
@@ -154,25 +189,123 @@ static diloco_status lay_out(dl_codec_form *form)
     return DILOCO_OK;
 }
 
-/* ---- indices: two in three bytes --------------------------------------------------------- */
+/* ---- indices -------------------------------------------------------------------------------- */
 
-static size_t index_get(const unsigned char *p, size_t i)
+/* The unary part's bits from `at` on, which is a multiple of 64. Where there is none, which is with
+ * k to 3 only, nothing is above: ones. */
+static uint64_t unary_at(const coding *c, const unsigned char *record, size_t at)
 {
-    p += i / 2 * 3;
-    return i % 2 ? (size_t)(p[1] >> 4 | p[2] << 4) : (size_t)(p[0] | (p[1] & 15) << 8);
+    uint64_t bits = 0;
+    if (!c->unary) return UINT64_MAX;
+    const unsigned char *p = record + low_bytes(c) + at / 8;
+    if (c->unary - at > 64 - 8) {
+        memcpy(&bits, p, sizeof bits);
+        return bits;
+    }
+    for (size_t i = 0; i < (c->unary - at + 7) / 8; i++)
+        bits |= (uint64_t)p[i] << 8 * i;
+    return bits;
 }
 
-/* In ascending order of i: an even one clears what the next shares with it. */
-static void index_put(unsigned char *p, size_t i, size_t index)
+/* The low bits of index i. Behind the last comes a value, so what is read is there. */
+static size_t low_at(const coding *c, const unsigned char *record, size_t i)
 {
-    p += i / 2 * 3;
-    if (i % 2) {
-        p[1] = (unsigned char)(p[1] | index << 4);
-        p[2] = (unsigned char)(index >> 4);
-    } else {
-        p[0] = (unsigned char)index;
-        p[1] = (unsigned char)(index >> 8);
+    if (!c->low) return 0;
+    const unsigned char *p = record + i * c->low / 8;
+    size_t bits = p[0] | (size_t)p[1] << 8;
+    if (c->low > 9) bits |= (size_t)p[2] << 16;
+    return bits >> i * c->low % 8 & (((size_t)1 << c->low) - 1);
+}
+
+/* Going through a record's indices. */
+typedef struct places {
+    const coding *coding;
+    const unsigned char *record;
+    size_t i;      /* which index is next */
+    size_t at;     /* bits of the unary part before `bits` */
+    uint64_t bits; /* ones that are still to come */
+} places;
+
+static places places_of(const coding *c, const unsigned char *record)
+{
+    return (places){.coding = c, .record = record, .bits = unary_at(c, record, 0)};
+}
+
+static bool next_bits(places *p)
+{
+    p->at += 64;
+    if (p->at >= p->coding->unary) return false;
+    p->bits = unary_at(p->coding, p->record, p->at);
+    return true;
+}
+
+/* False: there is none left. */
+static bool next_index(places *p, size_t *index)
+{
+    if (p->i == p->coding->k) return false;
+    while (!p->bits)
+        if (!next_bits(p)) return false;
+    size_t above = p->at + (size_t)__builtin_ctzll(p->bits) - p->i;
+    *index = above << p->coding->low | low_at(p->coding, p->record, p->i++);
+    p->bits &= p->bits - 1;
+    return true;
+}
+
+static uint64_t ones_in_bytes(uint64_t x)
+{
+    x -= x >> 1 & 0x5555555555555555;
+    x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+    return (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+}
+
+/* The place of x's one number n, from 0: in the first byte up to whose end there are more. Counts
+ * are at most 64, so no byte borrows from the next. */
+static size_t place_of_one(uint64_t x, size_t n)
+{
+    const uint64_t each = 0x0101010101010101, tops = each << 7;
+    const uint64_t up_to = ones_in_bytes(x) * each;
+    const uint64_t passed = (((n * each) | tops) - up_to) & tops;
+    const size_t byte = (passed >> 7) * each >> 56;
+    n -= up_to << 8 >> 8 * byte & 255;
+    x >>= 8 * byte;
+    while (n--)
+        x &= x - 1;
+    return 8 * byte + (size_t)__builtin_ctzll(x);
+}
+
+/* Go to the first index whose bits above are those of `index` or more: behind so many zeros. */
+static void skip_to(places *p, size_t index)
+{
+    size_t zeros = index >> p->coding->low, left = zeros;
+    if (!zeros) return;
+    for (;;) {
+        const size_t here = ones_in_bytes(~p->bits) * 0x0101010101010101 >> 56;
+        if (left <= here) break;
+        left -= here;
+        if (next_bits(p)) continue;
+        p->i = p->coding->k; /* there are not so many */
+        return;
     }
+    const size_t end = place_of_one(~p->bits, left - 1) + 1;
+    p->i = p->at + end - zeros;
+    p->bits = end < 64 ? p->bits >> end << end : 0;
+}
+
+/* Of k indices, ascending. */
+static void put_indices(unsigned char *record, const uint16_t *indices, const coding *c)
+{
+    unsigned char *unary = record + low_bytes(c);
+    uint64_t held = 0;
+    size_t n_held = 0;
+    memset(unary, 0, (c->unary + 7) / 8);
+    for (size_t i = 0; i < c->k; i++) {
+        const size_t place = (indices[i] >> c->low) + i;
+        if (c->unary) unary[place / 8] = (unsigned char)(unary[place / 8] | 1u << place % 8);
+        held |= (indices[i] & (((uint64_t)1 << c->low) - 1)) << n_held;
+        for (n_held += c->low; n_held >= 8; n_held -= 8, held >>= 8)
+            *record++ = (unsigned char)held;
+    }
+    if (n_held) *record = (unsigned char)held;
 }
 
 /* ---- encoding ----------------------------------------------------------------------------- */
@@ -223,11 +356,10 @@ static size_t candidates(uint16_t *indices, const float *elements, size_t m, siz
     return n;
 }
 
-/* The record's indices, and the values there without negative zeros. */
-static void choose(unsigned char *record, float *values, const float *elements, size_t m, size_t k)
+/* The k indices, ascending, and the values there without negative zeros. */
+static void choose(uint16_t *indices, float *values, const float *elements, size_t m, size_t k)
 {
     float found[CHUNK];
-    uint16_t indices[CHUNK];
     size_t n_found = candidates(indices, elements, m, k), n = 0;
     for (size_t i = 0; i < n_found; i++)
         found[i] = elements[indices[i]];
@@ -236,7 +368,7 @@ static void choose(unsigned char *record, float *values, const float *elements, 
         if (dl_key(found[i], by_size) < selection.least || !dl_selected(&selection, found[i]))
             continue;
         values[n] = found[i] + 0.0f;
-        index_put(record, n++, indices[i]);
+        indices[n++] = indices[i];
     }
     DL_ASSERT(n == k);
 }
@@ -300,18 +432,21 @@ static void encode_chunk(const dl_codec_form *form, unsigned char *record, unsig
                          const float *x, const grid *g, const chunk *c)
 {
     float room[CHUNK], values[CHUNK];
-    unsigned char *out = record + index_bytes(c->k);
-    choose(record, values, elements_of(room, x, g, c), c->height * c->width, c->k);
+    uint16_t indices[CHUNK];
+    const size_t k = c->indices.k;
+    unsigned char *out = record + index_bytes(&c->indices);
+    choose(indices, values, elements_of(room, x, g, c), c->height * c->width, k);
+    put_indices(record, indices, &c->indices);
     switch (values_of(form)) {
     case AS_F32:
-        memcpy(out, values, c->k * sizeof *values);
+        memcpy(out, values, k * sizeof *values);
         break;
     case AS_INT8:
-        put_int8(out, values, c->k);
+        put_int8(out, values, k);
         break;
     case AS_2BIT:
-        memcpy(*aside, values, c->k * sizeof *values);
-        *aside += c->k * sizeof *values;
+        memcpy(*aside, values, k * sizeof *values);
+        *aside += k * sizeof *values;
         break;
     }
 }
@@ -326,8 +461,8 @@ static void encode_2bit(unsigned char *out, const unsigned char *values, const g
     for (size_t down = 0; down < g->n_down; down++)
         for (size_t across = 0; across < g->n_across; across++) {
             chunk c = chunk_at(g, down, across);
-            put_2bit(out + c.at + index_bytes(c.k), values, c.k, &s);
-            values += c.k * sizeof(float);
+            put_2bit(out + c.at + index_bytes(&c.indices), values, c.indices.k, &s);
+            values += c.indices.k * sizeof(float);
         }
     put_codebook(out, &s);
 }
@@ -358,19 +493,37 @@ static void encode(const dl_codec_form *form, unsigned char *out, size_t *len, c
 
 /* ---- checking ------------------------------------------------------------------------------- */
 
+/* Of n bits there are none set behind, in their last byte. */
+static bool is_clean_behind(const unsigned char *bits, size_t n)
+{
+    return n % 8 == 0 || bits[n / 8] >> n % 8 == 0;
+}
+
+/* As many ones as there are indices, or they would have no end. */
+static diloco_status check_coding(const unsigned char *record, const coding *c)
+{
+    size_t ones = 0;
+    for (size_t at = 0; at < c->unary; at += 64)
+        ones += ones_in_bytes(unary_at(c, record, at)) * 0x0101010101010101 >> 56;
+    if (!is_clean_behind(record, c->low * c->k) ||
+        !is_clean_behind(record + low_bytes(c), c->unary))
+        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's indices are not zero");
+    if (c->unary && ones != c->k)
+        return dl_fail(DILOCO_EPROTO, "topk: a chunk's unary part has %zu ones for %zu indices",
+                       ones, c->k);
+    return DILOCO_OK;
+}
+
 static diloco_status check_indices(const unsigned char *record, const chunk *c)
 {
-    size_t next = 0;
-    for (size_t i = 0; i < c->k; i++) {
-        size_t index = index_get(record, i);
-        if (index < next || index >= c->height * c->width)
-            return dl_fail(DILOCO_EPROTO, "topk: index %zu, %zu, of a chunk of %zu is %s", i, index,
-                           c->height * c->width,
-                           index < next ? "not above the one before it" : "outside");
-        next = index + 1;
-    }
-    if (c->k % 2 && record[index_bytes(c->k) - 1] > 15)
-        return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's last index are not zero");
+    places p = places_of(&c->indices, record);
+    size_t least = 0, index;
+    DL_TRY(check_coding(record, &c->indices));
+    for (; next_index(&p, &index); least = index + 1)
+        if (index < least || index >= c->height * c->width)
+            return dl_fail(DILOCO_EPROTO, "topk: index %zu, %zu, of a chunk of %zu is %s", p.i - 1,
+                           index, c->height * c->width,
+                           index < least ? "not above the one before it" : "outside");
     return DILOCO_OK;
 }
 
@@ -402,7 +555,7 @@ static diloco_status check_tensor(const dl_codec_form *form, const unsigned char
         for (size_t across = 0; across < g->n_across; across++) {
             chunk c = chunk_at(g, down, across);
             DL_TRY(check_indices(records + c.at, &c));
-            DL_TRY(check_values(form, records + c.at + index_bytes(c.k), c.k));
+            DL_TRY(check_values(form, records + c.at + index_bytes(&c.indices), c.indices.k));
         }
     return DILOCO_OK;
 }
@@ -437,19 +590,6 @@ static float value_at(value_kind kind, const unsigned char *values, const unsign
     return dl_load_f32(codebook + (values[i / 4] >> 2 * (i % 4) & 3) * sizeof(float)) + 0.0f;
 }
 
-/* The first of the record's indices that is at least `index`; k if none. Without branches, which
- * could not be foretold. */
-static size_t first_from(const unsigned char *record, size_t k, size_t index)
-{
-    size_t low = 0;
-    for (size_t n = k; n > 0;) {
-        size_t half = (n + 1) / 2;
-        low += index_get(record, low + half - 1) < index ? half : 0;
-        n -= half;
-    }
-    return low;
-}
-
 /* The lowest index of the chunk whose element is not before `from`. */
 static size_t index_from(const grid *g, const chunk *c, size_t from)
 {
@@ -464,12 +604,16 @@ static void scatter(const dl_codec_form *form, float *out, const unsigned char *
                     const grid *g, const chunk *c, size_t from, size_t to)
 {
     value_kind kind = values_of(form);
-    const unsigned char *record = records + c->at, *values = record + index_bytes(c->k);
-    for (size_t i = first_from(record, c->k, index_from(g, c, from)); i < c->k; i++) {
-        size_t index = index_get(record, i);
+    const unsigned char *record = records + c->at, *values = record + index_bytes(&c->indices);
+    const size_t first = index_from(g, c, from);
+    places p = places_of(&c->indices, record);
+    size_t index;
+    skip_to(&p, first);
+    while (next_index(&p, &index)) {
+        if (index < first) continue;
         size_t element = c->origin + index / c->width * g->cols + index % c->width;
         if (element >= to) break;
-        out[element - from] = value_at(kind, values, records, i);
+        out[element - from] = value_at(kind, values, records, p.i - 1);
     }
 }
 

@@ -52,7 +52,7 @@ TEST(one_row_or_one_column_is_cut_into_runs_of_4096)
     check_chunks(x, form_pass(&row, x), 1, N, 1, 4096, 1.0 / 64);
     check_chunks(x, form_pass(&column, x), 1, N, 1, 4096, 1.0 / 64);
     CHECK_INT(row.len, column.len);
-    CHECK_INT((64 + 64 + 13) * 4 + 96 + 96 + 20, row.len);
+    CHECK_INT((64 + 64 + 13) * 4 + 64 + 64 + 14, row.len);
     form_close(&row), form_close(&column);
 }
 
@@ -69,15 +69,15 @@ TEST(of_equal_ones_the_first_are_kept_and_all_zeros_is_no_trouble)
     form_close(&f);
 }
 
-TEST(sixty_four_of_4096_with_2_bits_are_two_tenths_of_a_bit_an_element)
+TEST(sixty_four_of_4096_with_2_bits_are_a_sixth_of_a_bit_an_element)
 {
     enum { N = 256 * 256 };
     static float x[N];
     codec_form f = form_open("topk", OPTIONS(VALUES, "2bit"), 256, 256);
     fill_uniform(x, N, 1);
     form_pass(&f, x);
-    CHECK_INT(16 + 16 * (96 + 16), f.len);
-    CHECK(N * sizeof *x > 144 * f.len); /* 2508.15706 says 146, without its codebook */
+    CHECK_INT(16 + 16 * (64 + 16), f.len);
+    CHECK(N * sizeof *x > 202 * f.len); /* with plain indices of 12 bits, 146 in 2508.15706 */
     form_close(&f);
 }
 
@@ -134,19 +134,92 @@ TEST(four_values_with_2_bits_are_exact)
     form_close(&f);
 }
 
-TEST(indices_out_of_order_repeated_outside_and_with_filled_gaps_are_refused)
+/* The next n bits from *at on, low first. */
+static size_t bits_from(const unsigned char *p, size_t *at, size_t n)
 {
-    float x[100] = {[5] = 3, [70] = -2, [99] = 1};
-    codec_form f = form_open("topk", OPTIONS(KEEP, "0.03"), 1, 100);
+    size_t x = 0;
+    for (size_t i = 0; i < n; i++, (*at)++)
+        x |= (size_t)(p[*at / 8] >> *at % 8 & 1) << i;
+    return x;
+}
+
+static size_t code_bits(size_t m, size_t k, size_t low)
+{
+    size_t above = (m - 1) >> low;
+    return k * low + (above ? k + above : 0);
+}
+
+/* The index part as docs/formats.md has it, read bit by bit, is where x is not zero. */
+static void check_code(const codec_form *f, const float *x, size_t m, size_t k)
+{
+    size_t low = 0, at = 0, above = 0, least = 0, lows[4096];
+    for (size_t l = 1; l <= 12; l++)
+        if (code_bits(m, k, l) <= code_bits(m, k, low) && (m - 1) >> (l - 1)) low = l;
+    for (size_t i = 0; i < k; i++)
+        lows[i] = bits_from(f->payload, &at, low);
+    const bool has_unary = (m - 1) >> low;
+    at = dl_size_round_up(at, 8);
+    for (size_t i = 0; i < k; i++) {
+        while (has_unary && !bits_from(f->payload, &at, 1))
+            above++;
+        const size_t index = above << low | lows[i];
+        CHECK(index >= least && index < m && x[index] != 0);
+        least = index + 1;
+    }
+    CHECK_INT(dl_size_round_up(k * low, 8) / 8 +
+                  dl_size_round_up(has_unary ? k + ((m - 1) >> low) : 0, 8) / 8 + 4 * k,
+              f->len);
+}
+
+TEST(indices_are_in_the_shortest_code_of_elias_and_fano)
+{
+    static const size_t sizes[] = {1, 2, 3, 4, 5, 17, 64, 100, 127, 1000, 4095, 4096};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t k = 1, m = sizes[s]; k <= m; k += k < 70 ? 1 : k / 2) {
+            float x[4096] = {0};
+            char keep[32];
+            snprintf(keep, sizeof keep, "%.17g", (double)k / (double)m);
+            codec_form f = form_open("topk", OPTIONS(KEEP, keep), 1, m);
+            for (size_t i = 0; i < k; i++) /* the last among them */
+                x[m - 1 - (i * i % 7 + i * 977 % m) % m] = 1;
+            size_t n = count_kept(x, m);
+            for (size_t i = 0; n < k; i++)
+                if (x[i] == 0) x[i] = 1, n++;
+            CHECK_BYTES(x, form_pass(&f, x), m * sizeof *x);
+            check_code(&f, x, m, k);
+            form_close(&f);
+        }
+}
+
+TEST(indices_out_of_order_repeated_outside_too_many_and_too_few_are_refused)
+{
+    float x[100] = {[5] = 3, [70] = -2, [71] = 4, [99] = 1};
+    codec_form f = form_open("topk", OPTIONS(KEEP, "0.04"), 1, 100);
     form_pass(&f, x);
-    CHECK_INT(5 + 12, f.len);
-    static const unsigned char indices[] = {5, 0x60, 4, 99, 0};
+    CHECK_INT(4 + 16, f.len);
+    /* Of 4 low bits 5, 6, 7 and 3; above them 0, 4, 4 and 6: 1 0000 11 00 1. */
+    static const unsigned char indices[] = {0x65, 0x37, 0x61, 0x02};
     CHECK_BYTES(indices, f.payload, sizeof indices);
-    form_refuses(&f, 0, 70, "index 1, 70");  /* repeated */
-    form_refuses(&f, 0, 71, "not above");    /* out of order */
-    form_refuses(&f, 3, 100, "is outside");  /* of 100 */
-    form_refuses(&f, 4, 0x0f, "is outside"); /* 3939 */
-    form_refuses(&f, 4, 0x10, "behind a chunk's last index");
+    form_refuses(&f, 1, 0x47, "index 3, 100, of a chunk of 100 is outside");
+    form_refuses(&f, 1, 0x36, "index 2, 70, of a chunk of 100 is not above");
+    form_refuses(&f, 1, 0x35, "index 2, 69, of a chunk of 100 is not above");
+    form_refuses(&f, 3, 0x06, "behind a chunk's indices");
+    form_refuses(&f, 2, 0x63, "5 ones for 4 indices");
+    form_refuses(&f, 3, 0, "3 ones for 4 indices");
+    form_close(&f);
+}
+
+TEST(plain_indices_too_are_refused_out_of_order_outside_and_with_bits_behind)
+{
+    float x[100] = {[5] = 3, [70] = -2};
+    codec_form f = form_open("topk", OPTIONS(KEEP, "0.02"), 1, 100);
+    form_pass(&f, x);
+    CHECK_INT(2 + 8, f.len);
+    CHECK_INT(5 | 70 << 7, f.payload[0] | f.payload[1] << 8);
+    form_refuses(&f, 0, 100, "is outside");
+    form_refuses(&f, 1, 4 >> 1, "index 1, 4, of a chunk of 100 is not above");
+    form_refuses(&f, 1, 100 >> 1, "index 1, 100, of a chunk of 100 is outside");
+    form_refuses(&f, 1, 0x40 | 70 >> 1, "behind a chunk's indices");
     form_close(&f);
 }
 
@@ -155,21 +228,21 @@ TEST(values_that_are_not_sound_are_refused)
     float x[100] = {[5] = 3, [70] = -2, [99] = 1};
     codec_form f = form_open("topk", OPTIONS(KEEP, "0.03", VALUES, "int8"), 1, 100);
     form_pass(&f, x);
-    CHECK_INT(5 + 4 + 3, f.len);
-    form_refuses(&f, 8, 0xff, "a scale");
-    form_refuses(&f, 10, 0x80, "-128");
+    CHECK_INT(3 + 4 + 3, f.len);
+    form_refuses(&f, 6, 0xff, "a scale");
+    form_refuses(&f, 8, 0x80, "-128");
     form_close(&f);
     f = form_open("topk", OPTIONS(KEEP, "0.03", VALUES, "2bit"), 1, 100);
     form_pass(&f, x);
-    CHECK_INT(16 + 5 + 1, f.len);
-    form_refuses(&f, 21, 0xff, "behind a chunk's last value");
+    CHECK_INT(16 + 3 + 1, f.len);
+    form_refuses(&f, 19, 0xff, "behind a chunk's last value");
     f.payload[2] = 0x80, f.payload[3] = 0x7f; /* infinity in the codebook */
     CHECK_STATUS(DILOCO_EPROTO, form_check(&f));
     CHECK_CONTAINS("codebook", diloco_error_text());
     form_close(&f);
     f = form_open("topk", OPTIONS(KEEP, "0.03"), 1, 100);
     form_pass(&f, x);
-    put_float(f.payload + 9, NAN);
+    put_float(f.payload + 7, NAN);
     CHECK_STATUS(DILOCO_ENUMERIC, form_check(&f));
     CHECK_INT(70, f.index);
     form_close(&f);
@@ -198,9 +271,11 @@ TEST(a_small_constant_component_is_sent_only_with_error_feedback)
 TEST_MAIN(a_matrix_keeps_the_largest_of_every_64_by_64_also_at_its_edges,
           one_row_or_one_column_is_cut_into_runs_of_4096,
           of_equal_ones_the_first_are_kept_and_all_zeros_is_no_trouble,
-          sixty_four_of_4096_with_2_bits_are_two_tenths_of_a_bit_an_element,
+          sixty_four_of_4096_with_2_bits_are_a_sixth_of_a_bit_an_element,
           int8_values_are_within_half_a_step_of_their_chunks_largest,
           two_bit_values_are_the_means_of_their_bins, four_values_with_2_bits_are_exact,
-          indices_out_of_order_repeated_outside_and_with_filled_gaps_are_refused,
+          indices_are_in_the_shortest_code_of_elias_and_fano,
+          indices_out_of_order_repeated_outside_too_many_and_too_few_are_refused,
+          plain_indices_too_are_refused_out_of_order_outside_and_with_bits_behind,
           values_that_are_not_sound_are_refused,
           a_small_constant_component_is_sent_only_with_error_feedback)

@@ -118,6 +118,38 @@ TEST(every_method_has_a_codec_and_comes_with_its_presets_values)
     CHECK_CONTAINS("there is: data_parallel, diloco", diloco_error_text());
 }
 
+/* By docs/formats.md, of a chunk of 4096: k = round(keep * 4096) indices in the shortest code. */
+static double topk_bits(double keep, double value_bits, double scale_bits)
+{
+    const size_t m = 4096, k = (size_t)(keep * 4096 + 0.5);
+    size_t least = SIZE_MAX;
+    for (size_t l = 0; l <= 12; l++) {
+        size_t above = (m - 1) >> l, bits = k * l + (above ? k + above : 0);
+        if (bits < least) least = bits;
+    }
+    return ((double)least + (double)k * value_bits + scale_bits) / (double)m;
+}
+
+TEST(bits_of_topk_are_those_of_its_format)
+{
+    static const char *const keeps[] = {"0.0003", "0.001", "0.015625", "0.05", "0.3", "1"};
+    static const struct {
+        const char *name;
+        double bits, scale;
+    } values[] = {{"2bit", 2, 0}, {"int8", 8, 32}, {"f32", 32, 0}};
+    static dl_config config;
+    const dl_plan_codec *topk = dl_plan_codec_find("topk");
+    for (size_t i = 0; i < sizeof keeps / sizeof keeps[0]; i++)
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            const double want = topk_bits(atof(keeps[i]), values[j].bits, values[j].scale);
+            dl_config_init(&config);
+            CHECK_OK(dl_config_set(&config, "server.diloco.codec_keep", keeps[i], "test"));
+            CHECK_OK(dl_config_set(&config, "server.diloco.codec_values", values[j].name, "test"));
+            CHECK_NEAR(want, topk->bits_with(&config), 1.0 / 4096); /* no zero behind the last */
+        }
+    CHECK_NEAR(10.0 / 64, topk->bits, 0);
+}
+
 TEST(links_are_read_in_words)
 {
     dl_plan_link l;
@@ -136,7 +168,8 @@ TEST(links_are_read_in_words)
     CHECK_CONTAINS("50mbit,100ms", diloco_error_text());
 }
 
-TEST_MAIN(forecasts_equal_those_of_the_independent_program, volumes_are_those_of_the_protocol,
+TEST_MAIN(bits_of_topk_are_those_of_its_format, forecasts_equal_those_of_the_independent_program,
+          volumes_are_those_of_the_protocol,
           the_exchange_that_moves_least_depends_on_replicas_and_bits,
           blocking_exchanges_cost_what_they_move,
           an_overlap_of_a_whole_round_leaves_the_busier_direction,

@@ -1,6 +1,7 @@
 /* methods.c - the tables of forecast.h. A method is a row; so is a codec. */
 #include "plan/forecast.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,16 +10,26 @@ static double prune_bits(const dl_config *config)
     return 1 + 32 * (1 - config->codec_prune);
 }
 
+/* Of indices, k in each chunk of 4096: low bits, a one, and the zeros between the values of what is
+ * above them; or plain ones. */
+static double index_bits(double k)
+{
+    const double low = floor(log2(4096 / k));
+    return fmin(k * 12, k * (low + 1) + exp2(12 - low));
+}
+
 static double topk_bits(const dl_config *config)
 {
     static const struct {
         const char *name;
-        double bits;
-    } values[] = {{"2bit", 2}, {"int8", 8}};
-    double bits = 32;
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
-        if (strcmp(values[i].name, config->codec_values) == 0) bits = values[i].bits;
-    return config->codec_keep * (12 + bits);
+        double bits, scale; /* of a value; of a chunk */
+    } rows[] = {{"2bit", 2, 0}, {"int8", 8, 32}, {"f32", 32, 0}};
+    const double k = fmax(1, floor(config->codec_keep * 4096 + 0.5));
+    double bits = index_bits(k);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].name, config->codec_values) == 0)
+            bits += k * rows[i].bits + rows[i].scale;
+    return bits / 4096;
 }
 
 static const dl_plan_codec codecs[] = {
@@ -31,8 +42,7 @@ static const dl_plan_codec codecs[] = {
     {"int2", 2 + 32.0 / 256, NULL},
     {"prune", 1 + 0.5 * 32, prune_bits}, /* a map, and half of the values */
     {"sign", 1 + 32.0 / 256, NULL},
-    {"topk", 64 * (12 + 2) / 4096.0, topk_bits}, /* 64 of 4096: each an index of 12 bits and a value
-                                                  * of 2 */
+    {"topk", 64 * (8 + 2) / 4096.0, topk_bits}, /* 64 of 4096: an index of 8 bits, a value of 2 */
 };
 
 static const dl_plan_method methods[] = {

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { N_SETTINGS = 14, MOST = 8192 };
+enum { N_SETTINGS = 15, MOST = 8192 };
 
 static const struct {
     const char *codec, *values, *keep;
@@ -20,7 +20,7 @@ static const struct {
     {"int8", "f32", "1"},    {"int4", "f32", "1"},    {"int2", "f32", "1"},
     {"e3m0", "f32", "1"},    {"sign", "f32", "1"},    {"prune", "f32", "1"},
     {"topk", "f32", "0.03"}, {"topk", "int8", "0.1"}, {"topk", "2bit", "0.02"},
-    {"topk", "2bit", "1"},   {"topk", "f32", "1"},
+    {"topk", "2bit", "1"},   {"topk", "f32", "1"},    {"topk", "f32", "0.0005"},
 };
 
 static dl_codec_form forms[N_SETTINGS];
