@@ -7,14 +7,34 @@
 
 #include <inttypes.h>
 
-/* What the hub was asked for, as it logs it: contributions and combined updates, by entry. */
+/* What the hub was asked for, as it logs it: contributions and combined updates, and slices of
+ * either, by entry. */
 typedef struct asked {
     pthread_mutex_t lock;
     unsigned puts[VOLUME_ENTRIES][VOLUME_CREW], gets[VOLUME_ENTRIES];
     unsigned combined_puts[VOLUME_ENTRIES], combined_gets[VOLUME_ENTRIES];
+    unsigned slice_puts[VOLUME_ENTRIES], slice_gets[VOLUME_ENTRIES];
+    unsigned combined_slice_puts[VOLUME_ENTRIES], combined_slice_gets[VOLUME_ENTRIES];
 } asked;
 
 static asked requests = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Slice i of something that a replica has contributed or combined. */
+static void note_slice(asked *a, const char *line)
+{
+    char method[8], path[300], folder;
+    unsigned slice, status;
+    uint64_t e;
+    if (sscanf(line, "%7s %299s %u", method, path, &status) != 3 ||
+        sscanf(path, "/run/%c/%10" SCNu64 "/%u/r", &folder, &e, &slice) != 3 ||
+        e >= VOLUME_ENTRIES || status > 299) /* who plans asks for what is not there yet */
+        return;
+    pthread_mutex_lock(&a->lock);
+    const bool puts = !strcmp(method, "PUT"), gets = !strcmp(method, "GET");
+    if (folder == 'b') a->slice_puts[e] += puts, a->slice_gets[e] += gets;
+    if (folder == 'x') a->combined_slice_puts[e] += puts, a->combined_slice_gets[e] += gets;
+    pthread_mutex_unlock(&a->lock);
+}
 
 static void note_request(void *user, diloco_log_level level, const char *line)
 {
@@ -23,6 +43,7 @@ static void note_request(void *user, diloco_log_level level, const char *line)
     unsigned replica, status;
     uint64_t e;
     (void)level;
+    note_slice(a, line);
     if (sscanf(line, "%7s /run/%c/%10" SCNu64 "/r%u.%*u %u", method, &folder, &e, &replica,
                &status) != 5 ||
         e >= VOLUME_ENTRIES || replica >= VOLUME_CREW)
@@ -54,6 +75,21 @@ static void check_requests(const asked *a, dl_way way)
     }
 }
 
+/* As many slices as replicas: each is put by everybody, and read by its owner of all others; what
+ * that comes to is put by the owner and read by all others (P8). */
+static void check_slices(const asked *a)
+{
+    const unsigned n = VOLUME_CREW;
+    for (int e = 1; e < VOLUME_ENTRIES; e++) {
+        for (int i = 0; i < VOLUME_CREW; i++)
+            CHECK_INT(1, a->puts[e][i]); /* the table */
+        CHECK_INT(n * n, a->slice_puts[e]);
+        CHECK_INT(n * (n - 1), a->slice_gets[e]);
+        CHECK_INT(n, a->combined_slice_puts[e]);
+        CHECK_INT(n * (n - 1), a->combined_slice_gets[e]);
+    }
+}
+
 static void check_through_hub(dl_way way)
 {
     dl_hub *hub;
@@ -67,7 +103,10 @@ static void check_through_hub(dl_way way)
     check_volume(url, way, "f32");
     dl_hub_stop(hub, dl_time_after(dl_clock_now(), DL_SECOND), NULL);
     diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
-    check_requests(&requests, way);
+    if (way == DL_WAY_SHARDED)
+        check_slices(&requests);
+    else
+        check_requests(&requests, way);
 }
 
 /* STO-11 */
@@ -79,6 +118,11 @@ TEST(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says)
 TEST(p19_what_a_leader_saves_is_what_the_formula_says)
 {
     check_through_hub(DL_WAY_LEADER);
+}
+
+TEST(p19_what_slices_move_through_a_hub_is_what_the_formula_says)
+{
+    check_through_hub(DL_WAY_SHARDED);
 }
 
 /* ---- between two entries */
@@ -143,4 +187,5 @@ TEST(between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
 
 TEST_MAIN(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says,
           p19_what_a_leader_saves_is_what_the_formula_says,
+          p19_what_slices_move_through_a_hub_is_what_the_formula_says,
           between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)

@@ -252,10 +252,16 @@ static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
 diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 {
     dl_sent *s = &x->sent;
-    const dl_slices_put slices = {s->slicing, s->entry, x->a.self, s->payload, s->discrete, until};
+    dl_slices_put slices = {.slicing = s->slicing,
+                            .entry = s->entry,
+                            .life = x->a.self,
+                            .payload = s->payload,
+                            .discrete = s->discrete,
+                            .until = until};
     DL_TRY(dl_slices_send(&slices, store));
     const diloco_status status =
         put(&s->facts, &s->vouched, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
+    s->vouched &= dl_slices_are_vouched(&slices);
     return fenced(x, status, s->entry);
 }
 
@@ -311,7 +317,8 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     const diloco_status status =
         put(&x->facts, &vouched, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
-    if (!nothing) dl_exec_captured(x, ask->entry)->vouched = vouched;
+    if (!nothing)
+        dl_exec_captured(x, ask->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
     return fenced(x, status, ask->entry);
 }
 

@@ -24,7 +24,7 @@ typedef struct dl_capture {
     dl_dealt dealt;
     double norm;  /* of the movement, without the residual */
     dl_hash body; /* of the contribution that it became; the exchange's */
-    bool vouched; /* the store has it there as it was sent (dl_store_vouches) */
+    bool vouched; /* the store has it there as it was sent (dl_store_vouches), slices and all */
 } dl_capture;
 
 /* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
@@ -61,6 +61,14 @@ typedef struct dl_sliced {
     dl_served plan;
     size_t slice;
 } dl_sliced;
+
+/* Slices of a plan that this replica has combined and put first of all their owners: what is in
+ * `serving` of them; vouched: the store has it so. */
+typedef struct dl_own_slices {
+    dl_served plan;
+    bool vouched[DL_SLICES_MAX];
+    dl_hash digest[DL_SLICES_MAX];
+} dl_own_slices;
 
 /* What check.* asks of members whom nobody reads whole (measured.c). */
 typedef struct dl_compared {
@@ -131,6 +139,7 @@ struct dl_exec {
     dl_served measured; /* of this plan ours are put */
     dl_sliced sliced;
     dl_slot *serving; /* what is combined for others; NULL: nothing yet */
+    dl_own_slices own;
 
     size_t n_slots;
     dl_slot **slots;               /* [n_slots], NULL until needed */
@@ -188,8 +197,10 @@ typedef struct dl_slices_put {
     dl_life life;
     unsigned char *payload, *discrete;
     dl_time until;
+    bool vouched[DL_SLICES_MAX]; /* out: the store has the slice as it was sent */
 } dl_slices_put;
-DL_MUST_CHECK diloco_status dl_slices_send(const dl_slices_put *p, dl_store *store);
+DL_MUST_CHECK diloco_status dl_slices_send(dl_slices_put *p, dl_store *store);
+bool dl_slices_are_vouched(const dl_slices_put *p);                           /* all of them */
 DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
 /* … DL_ASK_COMBINE of who plans, and of who audits; DL_ASK_FETCH_COMBINED; DL_ASK_SERVE. */
 DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event,

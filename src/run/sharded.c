@@ -12,7 +12,11 @@
  * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
  * nothing comes, reads all of the contributions and judges them itself. It does so too where a
  * slice has several owners and they differ: one of them lies; and where the members' norms or dot
- * products show that a check rejects one. */
+ * products show that a check rejects one.
+ *
+ * Where the store vouches for what was put (P8) nobody reads its own: the owner takes its slice of
+ * what it contributed out of the payload, and who gathers what it has combined out of `serving`,
+ * both under the digests that they had. */
 #include "run/service.h"
 
 #include "base/log.h"
@@ -54,7 +58,7 @@ size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete
 
 static diloco_status put_slice(void *context, dl_store *store, size_t i)
 {
-    const dl_slices_put *p = context;
+    dl_slices_put *p = context;
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS];
     dl_key key;
@@ -69,15 +73,22 @@ static diloco_status put_slice(void *context, dl_store *store, size_t i)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,
                        p->life.replica);
+    p->vouched[i] = !status && dl_store_vouches(store);
     return status;
 }
 
-diloco_status dl_slices_send(const dl_slices_put *p, dl_store *store)
+diloco_status dl_slices_send(dl_slices_put *p, dl_store *store)
 {
-    dl_slices_put what = *p;
-    for (size_t i = 0; i < what.slicing.n; i++)
-        DL_TRY(put_slice(&what, store, i));
+    for (size_t i = 0; i < p->slicing.n; i++)
+        DL_TRY(put_slice(p, store, i));
     return DILOCO_OK;
+}
+
+bool dl_slices_are_vouched(const dl_slices_put *p)
+{
+    for (size_t i = 0; i < p->slicing.n; i++)
+        if (!p->vouched[i]) return false;
+    return true;
 }
 
 diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p)
@@ -159,6 +170,39 @@ diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner
     return DILOCO_EPROTO;
 }
 
+/* ---- what is known without reading (P8) ---------------------------------------------------- */
+
+/* False: the bytes are not those of the digest, and what lies at `to` is as nothing. */
+static bool copy_slice(const dl_slice_part *to, const dl_slice_part *from, size_t n, dl_hash digest)
+{
+    for (size_t k = 0; k < n; k++)
+        memcpy(to[k].data, from[k].data, to[k].len);
+    return dl_hash_equal(dl_slice_digest(to, n), digest);
+}
+
+/* Is what was made of the capture still there? The table that the member's body names tells. */
+static bool copy_made(const dl_slice_part *to, size_t n, const dl_service *v,
+                      unsigned char *payload, const dl_hash *table, const dl_capture *c)
+{
+    dl_slice_part from[DL_SLICE_SPANS];
+    dl_slice_parts(from, &v->s, v->slice, payload, c->discrete);
+    return dl_hash_equal(dl_digest_bytes(table, v->s.n * sizeof *table), c->body) &&
+           copy_slice(to, from, n, table[v->slice]);
+}
+
+/* The slice of what this life has put, into its slot. */
+static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v,
+                          const dl_member *member)
+{
+    const dl_exec *x = v->x;
+    const dl_sent *sent = &x->sent;
+    const dl_capture *c = dl_exec_captured(x, member->entry);
+    return c && c->vouched && member->entry >= x->disputed &&
+           dl_life_equal(&member->life, &x->a.self) && dl_hash_equal(member->body, c->body) &&
+           (copy_made(to, n, v, x->payload, x->table, c) ||
+            (sent->payload && copy_made(to, n, v, sent->payload, sent->table, c)));
+}
+
 /* ---- a slice for all ---------------------------------------------------------------------- */
 
 /* The table that an entry's member names by its body; who plans has checked the header. */
@@ -197,9 +241,11 @@ static diloco_status read_member(void *context, dl_store *store, size_t m)
     dl_key key;
     unsigned char *base = dl_slot_bytes(v->x->slots[m]);
     const size_t n = dl_slice_parts(parts, &v->s, v->slice, base, base + v->s.form->bound);
-    DL_TRY(read_table(table, v, store, member));
-    dl_key_slice(key, member->entry, v->slice, &member->life);
-    DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
+    if (!recall_member(parts, n, v, member)) {
+        DL_TRY(read_table(table, v, store, member));
+        dl_key_slice(key, member->entry, v->slice, &member->life);
+        DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
+    }
     dl_slice_floats(&first, &count, &v->s, v->slice);
     v->x->held[m] = dl_slices_data(&v->s, base);
     return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count,
@@ -251,12 +297,19 @@ static diloco_status combine_slice(const dl_service *v, dl_combined *parts)
 
 static diloco_status put_combined_slice(const dl_service *v, const dl_combined *combined)
 {
+    dl_own_slices *own = &v->x->own;
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS + 1];
     const size_t n = dl_slice_combined(parts, &v->s, v->slice, combined->g, combined->integers);
+    const dl_hash digest = dl_slice_digest(parts, n);
     for (size_t k = 0; k < n; k++)
         spans[k] = (dl_span){parts[k].data, parts[k].len};
-    return dl_service_put(v, dl_key_combined_slice, spans, n, dl_slice_digest(parts, n));
+    DL_TRY(dl_service_put(v, dl_key_combined_slice, spans, n, digest));
+    if (!is_plan(&own->plan, v)) *own = (dl_own_slices){.plan = {v->plan->entry, *v->planner}};
+    if (v->nth > 0) return DILOCO_OK; /* a witness's word */
+    own->digest[v->slice] = digest;
+    own->vouched[v->slice] = dl_store_vouches(v->x->a.store);
+    return DILOCO_OK;
 }
 
 static diloco_status serve_slice(dl_service *v)
@@ -449,6 +502,20 @@ static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
     return DILOCO_OK;
 }
 
+/* What this replica has put of it (P8). */
+static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *g, size_t i)
+{
+    const dl_exec *x = g->x;
+    const dl_own_slices *own = &x->own;
+    dl_slice_part from[DL_SLICE_SPANS];
+    if (!own->vouched[i] || own->plan.entry != g->entry->entry ||
+        !dl_life_equal(&own->plan.planner, &g->entry->combined.life))
+        return false;
+    const dl_combined held = dl_exec_combined_parts(x, x->serving, g->entry->fragment);
+    dl_slice_combined(from, &g->s, i, held.g, held.integers);
+    return copy_slice(to, from, n, own->digest[i]);
+}
+
 static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
@@ -461,8 +528,11 @@ static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i
     const size_t n = dl_slice_combined(parts, &g->s, i, held.g, held.integers);
     dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].life,
                           &g->entry->combined.life);
-    DL_TRY(
-        dl_slice_read(parts, n, NULL, &x->gathered.digest[i], &g->reason[i], store, key, g->until));
+    if (recall_combined(parts, n, g, i))
+        x->gathered.digest[i] = x->own.digest[i];
+    else
+        DL_TRY(dl_slice_read(parts, n, NULL, &x->gathered.digest[i], &g->reason[i], store, key,
+                             g->until));
     dl_slice_floats(&first, &count, &g->s, i);
     g->reason[i] = "non-finite";
     if (dl_first_bad(held.g + first, count, FLT_MAX) < count)
@@ -506,6 +576,7 @@ diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *even
     event->len = combined_bytes(&g.s);
     if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;
     memset(x->gathered.have, 0, sizeof x->gathered.have);
+    memset(x->own.vouched, 0, sizeof x->own.vouched);
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
                    (unsigned long long)ask->entry);
 }

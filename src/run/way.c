@@ -16,12 +16,11 @@ dl_volume dl_way_volume(dl_way way, double N, double S, double F, bool reads_bac
     case DL_WAY_ALLGATHER:
         return (dl_volume){.written = N * S, .read = N * others * S};
     case DL_WAY_LEADER:
-        return (dl_volume){.written = N * S + F, .read = others * (S + F)};
     case DL_WAY_SHARDED:
     case DL_N_WAYS:
         break;
     }
-    return (dl_volume){.written = N * S + F, .read = N * (S + F)};
+    return (dl_volume){.written = N * S + F, .read = others * (S + F)};
 }
 
 bool dl_way_fits_roster(dl_way way, dl_policy policy)

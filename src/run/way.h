@@ -12,9 +12,10 @@
  *     leader      N S + F      N S + N F       S + F        N S + F
  *     sharded     N S + F      N S + N F       S + F/N      S + F
  *
- * In these everybody reads its own contribution back, and a leader what it has combined, as over a
- * folder. Where the store vouches for what was put (P8) neither is needed: then allgather reads
- * N S less, and a leader S + F. `auto` counts as over a folder, wherever the run is. A leader costs
+ * In these everybody reads its own contribution back, and what it has combined, as over a folder.
+ * Where the store vouches for what was put (P8) neither is needed: then allgather reads N S less, a
+ * leader S + F, and owners of slices, all together, S + F as well. `auto` counts as over a folder,
+ * wherever the run is. A leader costs
  * a further put and get, one behind the other; shards two, and four where the combiner measures
  * whole members: then owners first tell each other what these measure over their slices
  * (measured.c). Where w members combine each slice, for fear of those that lie, they read w N S,
