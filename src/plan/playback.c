@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PUT_REQUESTS = 2, TAKE_REQUESTS = 3 /* and one for each member */ };
+enum { PUT_REQUESTS = 2, TAKE_REQUESTS = 2 /* and one for each member */ };
 
 typedef struct entry {
     uint64_t number, to_come; /* counted contributions that are not up yet */

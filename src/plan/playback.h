@@ -8,7 +8,7 @@
  *                    received beyond what the others have
  *   a contribution   encode; then up the replica's link: its bytes, and 2 requests
  *   an entry         when all its members' contributions are up: down the replica's link: its
- *                    bytes, and M + 3 requests; then the outer step
+ *                    bytes, and M + 2 requests; then the outer step
  *                    training waits for the entry tau steps after its contribution
  *   a snapshot       up and down in the background, behind an entry, an equal part behind each;
  *                    the next contribution waits for it; the last one ends the run

@@ -154,6 +154,11 @@ static dl_verdict look_simulated(const dl_closing *c)
     return dl_known_n_counting(c->known) > 0 ? commit() : abort_of_nobody();
 }
 
+bool dl_closing_is_complete(const dl_closing *c)
+{
+    return !c->simulated && all_there(c);
+}
+
 dl_verdict dl_closing_look(const dl_closing *c)
 {
     if (c->simulated) return look_simulated(c);

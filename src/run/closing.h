@@ -47,6 +47,9 @@ dl_verdict dl_closing_look(const dl_closing *c);
 /* COMMIT, ABORT or WAIT. */
 dl_verdict dl_closing_watched(const dl_closing *c);
 
+/* Does the entry wait for nobody any more, with something to count? Then it is to be committed. */
+bool dl_closing_is_complete(const dl_closing *c);
+
 /* Are run.close_at there? */
 bool dl_closing_has_enough(const dl_closing *c);
 

@@ -204,6 +204,19 @@ static dl_ask look_to_close(dl_machine *m)
     return obey(m, &verdict);
 }
 
+bool dl_decide_is_complete(const dl_machine *m)
+{
+    if (m->a.way != DL_WAY_ALLGATHER || dl_machine_is_async(m)) return false;
+    if (!may_create(m) || inherits(m)) return false;
+    const dl_closing c = closing(m);
+    return dl_closing_is_complete(&c);
+}
+
+dl_ask dl_decide_close(dl_machine *m)
+{
+    return commit(m);
+}
+
 static void find_silent(dl_machine *m)
 {
     const dl_roster *roster = &m->a.control->roster;

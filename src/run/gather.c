@@ -173,6 +173,7 @@ static dl_ask fetch_next(dl_machine *m)
 {
     for (; m->fetching < m->known.n; m->fetching++)
         if (m->known.at[m->fetching].worth == DL_UNREAD) return fetch_these(m);
+    if (dl_decide_is_complete(m)) return dl_decide_close(m);
     return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
 }
 

@@ -5,7 +5,7 @@
  * faults), whose event it turns into the next ask. One ask is open at a time.
  *
  *         +--> TRAIN --taken--> READ log/<e> --there--> FOLD
- *         |                       | absent
+ *         |                       | absent               (nobody is missing: on to COMPUTE)
  *         |                   CONTRIBUTE --> LIST c/<e>/ --> FETCH each
  *         |                                    ^   |
  *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD

@@ -174,8 +174,14 @@ dl_ask dl_gather_confirmed(dl_machine *m);
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event);
 dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
 
-/* ---- of decide.c: answers of its phases ---- */
+/* ---- of decide.c ---- */
 
+/* Is all there that the open entry waits for, and may we close it? Then there is nothing to look
+ * for first: creating it tells whether it stands (P5). */
+bool dl_decide_is_complete(const dl_machine *m);
+dl_ask dl_decide_close(dl_machine *m);
+
+/* answers of its phases */
 dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
 dl_ask dl_decide_served(dl_machine *m);
 dl_ask dl_decide_awaited(dl_machine *m);

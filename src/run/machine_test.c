@@ -380,6 +380,22 @@ TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
     end_world(&w);
 }
 
+/* Behind the contribution: creating it would tell whether it stands. */
+TEST(p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it)
+{
+    for (int missing = 0; missing < 2; missing++) {
+        world w;
+        make_world(&w, 1);
+        if (!missing) put(&w, 1, "r1", 0);
+        join_run(&w);
+        until(&w, DL_ASK_CONTRIBUTE);
+        const unsigned n_read = w.asked[DL_ASK_READ];
+        until(&w, missing ? DL_ASK_WAIT : DL_ASK_CREATE);
+        CHECK_INT(n_read + (unsigned)missing, w.asked[DL_ASK_READ]);
+        end_world(&w);
+    }
+}
+
 TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
 {
     world w;
@@ -471,6 +487,7 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p26_who_is_not_the_single_committer_waits_for_it,
           p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named,
           p26_what_our_former_life_was_the_single_committer_of_is_taken_over,
+          p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
           p5_losing_the_race_with_other_members_computes_theirs,
           p5_losing_the_race_to_an_abort_is_an_abort,
