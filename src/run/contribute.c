@@ -148,6 +148,7 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask,
 {
     const dl_codec_form *form = &x->forms[ask->fragment];
     size_t raw, len;
+    x->made.entry_and_1 = 0;
     DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
     *c = describe(x, ask, from, len);
@@ -233,6 +234,7 @@ static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
     const dl_fragment_shape *shape = &x->a.run->manifest.fragments[ask->fragment];
     dl_sent *s = &x->sent;
     unsigned char *free_payload = s->payload;
+    x->made.entry_and_1 = 0;
     s->payload = x->payload;
     x->payload = free_payload;
     s->entry = ask->entry;
@@ -288,11 +290,12 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     dl_capture from = captured_or_nothing(x, ask);
     const bool nothing = !from.g;
     if (nothing) make_nothing(x, ask->fragment, &from);
-    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(make_object(x, &n_spans, ask, &c, header, &from));
-    DL_TRY(sign_object(x, &c, header, n_spans));
+    DL_TRY(make_object(x, &n_spans, ask, &c, x->made.header, &from));
+    DL_TRY(sign_object(x, &c, x->made.header, n_spans));
+    x->made.n_spans = n_spans;
+    x->made.entry_and_1 = 1 + ask->entry;
     measure(x, ask, &from, began);
     if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
     if (nothing || from.restored || !x->contributed)
@@ -324,6 +327,15 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
 
 /* ---- known without reading ---------------------------------------------------------------- */
 
+/* What was sent may lie there still: the header's digest tells. */
+static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_data *data,
+                    dl_slot *slot, const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    const char *reason;
+    return x->made.entry_and_1 == 1 + ask->entry &&
+           !dl_contribution_read(facts, data, &reason, slot, x->spans, x->made.n_spans, expect);
+}
+
 /* What was taken may lie where the next state was made since: the digest tells. */
 static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const dl_ask *ask,
                        const dl_capture *from)
@@ -343,9 +355,10 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
     size_t n_spans;
     const char *reason; /* what is wrong with it, it is refused for as it was stored */
     const dl_capture *c = dl_exec_captured(x, ask->entry);
-    return c && c->vouched && !expect->slices && dl_life_equal(&ask->life, &x->a.self) &&
-           make_again(x, &n_spans, header, ask, c) &&
-           !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect);
+    if (!c || !c->vouched || expect->slices || !dl_life_equal(&ask->life, &x->a.self)) return false;
+    return is_made(x, facts, data, slot, ask, expect) ||
+           (make_again(x, &n_spans, header, ask, c) &&
+            !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect));
 }
 
 /* The captured movement gives its place to where it ended: what was checked of it holds. */

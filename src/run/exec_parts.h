@@ -40,6 +40,13 @@ typedef struct dl_sent {
     dl_exec_facts facts;
 } dl_sent;
 
+/* The own contribution that lies in `payload` and `spans`, the first of which is the header. */
+typedef struct dl_made {
+    uint64_t entry_and_1; /* 0: none, what was there is overwritten */
+    size_t n_spans;
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+} dl_made;
+
 /* Slices of a combined update that were read into combined_slot. */
 typedef struct dl_gathered {
     uint64_t entry;
@@ -114,6 +121,7 @@ struct dl_exec {
     dl_packer *packer;      /* NULL: payloads are sent as they are */
     unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
     size_t gap;
+    dl_made made;
     dl_sent sent;
     bool unpacked;     /* what is under way rests on the state that is loaded next */
     bool contributed;  /* in this life: former lives have nothing open any more */
@@ -239,7 +247,7 @@ bool dl_exec_sends_values(const dl_exec *x);
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
                                                dl_time until);
 /* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the
- * same bytes are made again. false: it is none of that, and is to be read. */
+ * bytes as they were sent, or else made again. false: it is none of that, and is to be read. */
 bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
                     const dl_ask *ask, const dl_contribution_expect *expect);
 

@@ -288,7 +288,34 @@ TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
     }
 }
 
-/* A capture may lie where the next state is made since; and a folder vouches for nothing. */
+static void damage_payload(dl_exec *exec)
+{
+    exec->payload[exec->gap + N / 2] ^= 1;
+}
+
+/* What was sent, and what it was made of: either will do. */
+TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
+{
+    for (int payload = 0; payload < 2; payload++) {
+        world w;
+        answer stored;
+        make_world_of_nobody(&w, "none", true);
+        dl_exec *exec = put_and_lose(&w, &stored);
+        const dl_ask ask = fetch_of(&w, 0, NULL);
+        if (payload)
+            damage_payload(exec);
+        else
+            dl_exec_captured(exec, 0)->g[N / 2] += 1;
+        const answer own = fetch(exec, &ask);
+        CHECK_OK(own.status);
+        CHECK(dl_hash_equal(stored.body, own.body));
+        CHECK(dl_hash_equal(stored.payload, own.payload));
+        dl_exec_destroy(exec);
+        end_world(&w);
+    }
+}
+
+/* Both may lie where the next are made since; and a folder vouches for nothing. */
 TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
 {
     for (int vouches = 0; vouches < 2; vouches++) {
@@ -298,6 +325,7 @@ TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
         dl_exec *exec = put_and_lose(&w, &stored);
         const dl_ask ask = fetch_of(&w, 0, NULL);
         if (vouches) dl_exec_captured(exec, 0)->g[N / 2] += 1;
+        if (vouches) damage_payload(exec);
         CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
         dl_exec_destroy(exec);
         end_world(&w);
@@ -419,6 +447,7 @@ TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
           a_fresh_reading_is_one, p8_what_the_store_vouches_for_is_known_without_reading_it,
+          p8_where_one_of_both_was_overwritten_the_other_is_taken,
           p8_what_was_overwritten_or_nobody_vouches_for_is_read,
           what_is_doubted_is_read_from_the_store_alone,
           who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
