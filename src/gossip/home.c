@@ -181,7 +181,7 @@ static uint64_t less(uint64_t round, uint64_t n)
 diloco_status dl_home_put_model(dl_home *h, const dl_state *state, const dl_runfile *run)
 {
     const uint64_t round = state->control.entry;
-    DL_TRY(dl_snapshot_write(h->store, state, run, &h->life, NULL, DL_NEVER));
+    DL_TRY(dl_snapshot_write(NULL, h->store, state, run, &h->life, NULL, DL_NEVER));
     DL_TRY(remove_old(h, "snap/", less(round, KEEP_MODELS - 1)));
     DL_TRY(remove_old(h, "c/", less(round, DL_NODE_KEEP)));
     return remove_old(h, "a/", less(round, DL_NODE_KEEP));

@@ -1,4 +1,5 @@
-/* collect.h - snapshots written, read back, and what they make unnecessary removed (P25). */
+/* collect.h - snapshots written, read back (unless the store vouches for them, P8), and what they
+ * make unnecessary removed (P25). */
 #ifndef DL_RUN_COLLECT_H
 #define DL_RUN_COLLECT_H
 
@@ -20,10 +21,10 @@ typedef struct dl_collector {
     dl_life verified_life;
 } dl_collector;
 
-/* Write a snapshot of now, read it back, and unless run.retain is "all" remove contributions
- * and snapshots older than the second-newest that reads back whole, nothing at or after the
- * entry of a heartbeat that changed within run.patience of watching. A failure to collect is
- * logged, not returned; a failure to write is. */
+/* Write a snapshot of now, read it back unless the store vouches for it, and unless run.retain is
+ * "all" remove contributions and snapshots older than the second-newest that reads back whole,
+ * nothing at or after the entry of a heartbeat that changed within run.patience of watching. A
+ * failure to collect is logged, not returned; a failure to write is. */
 DL_MUST_CHECK diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                                     const dl_state *state, const dl_runfile *run,
                                                     const dl_life *life, const dl_signer *signer,

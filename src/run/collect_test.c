@@ -4,6 +4,9 @@
 
 #include "run/collect.h"
 #include "run/open.h"
+#include "store/kind.h"
+#include "store/user.h"
+#include "user_store.h"
 
 /* ---- by hand ---------------------------------------------------------------------------- */
 
@@ -169,6 +172,61 @@ TEST(a_damaged_snapshot_does_not_count_as_the_second)
     scene_end(s);
 }
 
+/* ---- what the store vouches for ----------------------------------------------------------- */
+
+static void wrap(scene *s, bool vouch)
+{
+    CHECK_OK(dl_store_faulty(&s->store, s->store, (dl_faults){.vouch = vouch}));
+}
+
+static uint64_t n_read(const scene *s)
+{
+    return dl_store_counts(s->store).n_get;
+}
+
+TEST(p25_a_snapshot_that_the_store_vouches_for_is_not_read_back)
+{
+    for (int vouch = 0; vouch < 2; vouch++) {
+        scene *s = scene_make(vouch ? "mem://vouched" : "mem://unsaid", "recent", "60");
+        wrap(s, vouch);
+        snapshot_at(s, 2);
+        CHECK_INT(vouch ? 0 : 2, n_read(s)); /* its manifest and its image */
+        snapshot_at(s, 4);
+        CHECK_INT(vouch ? 0 : 4, n_read(s));
+        CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/")); /* and it counts as verified */
+        scene_end(s);
+    }
+}
+
+static float *changing;
+
+/* A store behind which the state does not stay what it was when the manifest was made of it. */
+static diloco_status create_changed(void *user, void *handle, const char *key,
+                                    const diloco_user_bytes *parts, size_t n, bool *taken,
+                                    double timeout_s)
+{
+    if (strstr(key, "state.safetensors")) *changing += 1;
+    return user_store_create(user, handle, key, parts, n, taken, timeout_s);
+}
+
+TEST(p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store changed = user_store();
+    changed.create = create_changed;
+    CHECK_OK(dl_store_add_user(name, &changed));
+    scene *s = scene_make("user://mine/changed", "recent", "60");
+    changing = s->state.now[0].theta;
+    wrap(s, true);
+    s->state.control.entry = 2;
+    CHECK_STATUS(DILOCO_EPROTO,
+                 dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
+                                         &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
+    CHECK_INT(0, s->collector.verified_entry);
+    scene_end(s);
+    dl_store_drop_user("mine");
+}
+
 /* ---- after whole runs ------------------------------------------------------------------- */
 
 static diloco_verify_report verify_run(const char *store, const char *retain)
@@ -225,5 +283,7 @@ TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_a
           a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
           a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
           a_damaged_snapshot_does_not_count_as_the_second,
+          p25_a_snapshot_that_the_store_vouches_for_is_not_read_back,
+          p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent,
           verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept,
           verify_passes_over_a_snapshot_whose_contributions_are_gone)

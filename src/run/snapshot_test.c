@@ -129,7 +129,7 @@ static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
 {
     fill(&s->state, entry);
     put_log(s, 1, s->state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(s->store, &s->state, &s->run, life, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, life, NULL, DL_NEVER));
 }
 
 static diloco_status read_newest(scene *s, uint64_t before)
@@ -317,7 +317,7 @@ TEST(a_snapshot_whose_numbers_are_not_its_digests_is_skipped)
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 9);
     s.state.now[0].digest = dl_hash_bytes("another", 7); /* the writer's memory went bad */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r1, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, NULL, DL_NEVER));
     CHECK_OK(dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
@@ -331,19 +331,19 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     scene_begin(&s, "astray");
     put_snapshot(&s, 5, &r0);
     fill(&s.state, 6); /* no log/5 */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 9); /* another result than log/8's */
     put_log(&s, 0, dl_hash_bytes("another", 7));
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 12); /* another prev than log/11 */
     put_log(&s, 0, s.state.now[0].digest);
     s.state.control.prev = dl_hash_bytes("another", 7);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 15); /* a fragment that the run does not have */
     put_log(&s, 2, s.state.now[0].digest);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     fill(&s.state, 0); /* theta0 is no snapshot */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
 
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
@@ -383,7 +383,7 @@ TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
     fill(&s.state, 7);
     put_log(&s, 1, s.state.now[1].digest);
     count(&s, 3); /* which that entry does not know of */
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
     CHECK_CONTAINS("its bans are not those behind log/0000000006.json", s.log);
@@ -417,7 +417,7 @@ TEST(a_foreign_snapshot_is_skipped)
     fill(&s.state, 9);
     dl_runfile other_run = s.run; /* borrows */
     memcpy(other_run.id, OTHER, sizeof other_run.id);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &other_run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &other_run, &r0, NULL, DL_NEVER));
 
     dl_manifest model; /* as many tensors and fragments, another name */
     diloco_tensor other[3];
@@ -427,7 +427,7 @@ TEST(a_foreign_snapshot_is_skipped)
     CHECK_OK(dl_manifest_init(&model, other, 3, false));
     CHECK_OK(dl_state_init(&state, &model, s.state.outer, 4, 1, 1));
     fill(&state, 10);
-    CHECK_OK(dl_snapshot_write(s.store, &state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &state, &s.run, &r0, NULL, DL_NEVER));
 
     CHECK_OK(read_newest(&s, UINT64_MAX));
     check_back(&s, 5);
@@ -484,7 +484,8 @@ TEST(a_store_that_cannot_be_asked_is_not_damage)
     put_snapshot(&s, 5, &r0);
     dl_store_abort(s.store);
     CHECK_STATUS(DILOCO_ECLOSED, read_newest(&s, UINT64_MAX));
-    CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ECLOSED,
+                 dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     CHECK_STR("", s.log);
     scene_end(&s);
@@ -497,7 +498,8 @@ TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
     put_snapshot(&s, 5, &r0);
     put_snapshot(&s, 5, &r0);
     s.state.now[0].theta[0] += 1;
-    CHECK_STATUS(DILOCO_EEXIST, dl_snapshot_write(s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_EEXIST,
+                 dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
     CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     scene_end(&s);
 }
@@ -520,11 +522,11 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 
     fill(&s.state, 5);
     put_log(&s, 1, s.state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r0, owner, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, owner, DL_NEVER));
     CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
     fill(&s.state, 9);
     put_log(&s, 1, s.state.now[1].digest);
-    CHECK_OK(dl_snapshot_write(s.store, &s.state, &s.run, &r1, stranger, DL_NEVER));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, stranger, DL_NEVER));
     CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
     CHECK_CONTAINS("may not write snapshots", diloco_error_text());
     copy_object(&s, 5, 6, "state.safetensors");

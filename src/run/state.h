@@ -83,8 +83,9 @@ DL_MUST_CHECK diloco_status dl_state_load_image(dl_state *state, const void *byt
 
 /* snap/<e>/<life>/state.safetensors, then …/manifest.json: entry, prev, digests, control. Store
  * errors as they are; DILOCO_EEXIST: this life has written another snapshot of this entry. signer:
- * as a committer, where the run's objects are signed; else NULL. */
-DL_MUST_CHECK diloco_status dl_snapshot_write(dl_store *store, const dl_state *state,
+ * as a committer, where the run's objects are signed; else NULL. *vouched (may be NULL): the store
+ * has both as they were sent (dl_store_vouches), and the one is what the other names. */
+DL_MUST_CHECK diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *state,
                                               const dl_runfile *run, const dl_life *life,
                                               const dl_signer *signer, dl_time until);
 /* Newest snapshot at most `before` (UINT64_MAX: any) that reads back whole and fits its own

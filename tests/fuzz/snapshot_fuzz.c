@@ -24,7 +24,7 @@ static void set_up(void)
         abort();
     dl_state_rehash(&state, NULL);
     state.control.entry = 3;
-    if (dl_snapshot_write(store, &state, &run, &life, NULL, DL_NEVER)) abort();
+    if (dl_snapshot_write(NULL, store, &state, &run, &life, NULL, DL_NEVER)) abort();
 }
 
 static void check(const void *text, size_t len)
