@@ -46,7 +46,10 @@ static int open_socket(const struct addrinfo *a)
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait */
-    if (!is_loopback(a->ai_addr)) dl_web_pace(fd);            /* and so do its connections */
+    if (is_loopback(a->ai_addr))                              /* and so do its connections */
+        dl_web_unpace(fd);
+    else
+        dl_web_pace(fd);
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
     int error = errno;

@@ -7,6 +7,8 @@
 #include "hub/cert.h"
 #include "store_suite.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -320,6 +322,36 @@ TEST(the_probe_finds_the_hub_right)
     CHECK_INT(1, probe.winners);
 }
 
+/* Sockets of this process, which is both sides, that are connected over loopback; all have to send
+ * by `sender`. */
+static unsigned count_lines(const char *sender)
+{
+    enum { FILES = 256 };
+    unsigned n = 0;
+    for (int fd = 0; fd < FILES; fd++) {
+        struct sockaddr_in peer;
+        char name[16] = "";
+        socklen_t len = sizeof peer, name_len = sizeof name;
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) || peer.sin_family != AF_INET ||
+            ntohl(peer.sin_addr.s_addr) >> 24 != 127)
+            continue;
+        CHECK(!getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &name_len));
+        CHECK_STR(sender, name);
+        n++;
+    }
+    return n;
+}
+
+/* Where BBR is the machine's habit a sixth of the hub's time would go into its timers. */
+TEST(nothing_is_paced_within_a_machine)
+{
+    serve(NULL);
+    dl_store *store = open_store(run_url("run"));
+    store_must_create(store, "k", "over loopback");
+    CHECK_INT(2, count_lines("reno"));
+    dl_store_close(store);
+}
+
 #define WITH(test)                                                                                 \
     {                                                                                              \
 #test, test, set_up, tear_down, NULL                                                       \
@@ -339,6 +371,7 @@ int main(void)
         WITH(a_run_that_is_gone_is_unreachable_not_empty),
         WITH(the_log_is_not_deleted_and_only_heartbeats_are_replaced),
         WITH(the_probe_finds_the_hub_right),
+        WITH(nothing_is_paced_within_a_machine),
     };
     int failed = store_suite_run(&row_http);
     return failed + cmocka_run_group_tests_name("around the hub", tests, NULL, NULL);

@@ -376,10 +376,23 @@ void dl_web_pace(int fd)
     (void)!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
 }
 
+void dl_web_unpace(int fd)
+{
+    static const char name[] = "reno"; /* every kernel has it, and lets everybody use it */
+    (void)!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
+}
+
 static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     (void)context, (void)purpose;
     dl_web_pace(fd);
+    return CURL_SOCKOPT_OK;
+}
+
+static int on_near_socket(void *context, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)context, (void)purpose;
+    dl_web_unpace(fd);
     return CURL_SOCKOPT_OK;
 }
 
@@ -407,10 +420,9 @@ static void set_options(slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_receive);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
-    if (is_near(url))
-        curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    else
-        curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket);
+    const bool near = is_near(url);
+    if (near) curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, near ? on_near_socket : on_socket);
     set_tls(s);
     if (uploads) set_body(s);
     if (!strcmp(method, "HEAD")) curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);

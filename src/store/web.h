@@ -63,6 +63,10 @@ dl_time dl_web_trip(const dl_web *web);
  * them (BBR), not by what gets lost: so it fills no router's queue, where a heartbeat would wait
  * behind it, and stands losses. Where the kernel has none that we may use, nothing changes. */
 void dl_web_pace(int fd);
+/* … of loopback, which has no router and loses nothing: no pacing, where BBR is this machine's
+ * habit. Its timers cost more than they spread, and every ten seconds it holds a line back to
+ * measure the round trip. */
+void dl_web_unpace(int fd);
 
 /* ---- an exchange */
 
