@@ -8,6 +8,7 @@
  * Every replica is a process with one thread. A round is, one after the other, so that a busy
  * moment meets both:
  *
+ *   digest  each process takes the digest of its 4 bytes a parameter, once
  *   plain   each process writes a file of 4 bytes a parameter, fsyncs and closes it; when all
  *           have, each reads all files
  *   sync    one entry of a run (H = 1): contribution, commit, outer step, adoption
@@ -15,6 +16,7 @@
  * A time is that of the slowest process; the medians over the rounds count, the first round
  * left out. bench/file_sync.md and bench/sync.md have results. */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "store/store.h"
 #include <diloco/run.h>
 
@@ -34,7 +36,9 @@ enum { MAX_REPLICAS = 64, MAX_ROUNDS = 64, PIECE = 1 << 20 };
 /* Between the processes. */
 typedef struct shared {
     pthread_barrier_t barrier;
+    double digest[MAX_ROUNDS][MAX_REPLICAS];
     double plain[MAX_ROUNDS][MAX_REPLICAS], sync[MAX_ROUNDS][MAX_REPLICAS];
+    dl_hash hash[MAX_REPLICAS]; /* the digest's, so that it is taken */
 } shared;
 
 typedef struct bench {
@@ -89,6 +93,14 @@ static void read_plain(const bench *b, char *piece)
             got += (size_t)n;
         need(got == b->n * sizeof(float) && close(fd) == 0, path);
     }
+}
+
+static double digest_round(const bench *b, int me, const float *w)
+{
+    pthread_barrier_wait(&b->shared->barrier);
+    const dl_time began = dl_clock_now();
+    b->shared->hash[me] = dl_digest_bytes(w, b->n * sizeof *w);
+    return dl_seconds(dl_clock_now() - began);
 }
 
 static double plain_round(const bench *b, int me, const float *w, char *piece)
@@ -185,6 +197,7 @@ static void live(const bench *b, int me)
         w[i] = (float)(i % 1000) * 1e-3f;
     diloco_run *run = join(b, me, w);
     for (int round = 0; round < b->rounds; round++) {
+        b->shared->digest[round][me] = digest_round(b, me, w);
         b->shared->plain[round][me] = plain_round(b, me, w, piece);
         for (size_t i = 0; i < b->n; i++)
             w[i] -= 1e-3f * (float)((i + (size_t)me) % 7);
@@ -271,9 +284,10 @@ int main(int argc, char **argv)
     }
     if (!failed) {
         const double plain = median(&b, b.shared->plain), sync = median(&b, b.shared->sync);
-        printf(
-            "%d replicas of %zu parameters, %.0f MB each: plain %.3f s, sync %.3f s, ratio %.2f\n",
-            b.replicas, b.n, 4e-6 * (double)b.n, plain, sync, sync / plain);
+        printf("%d replicas of %zu parameters, %.0f MB each: digest %.3f s, plain %.3f s, "
+               "sync %.3f s, ratio %.2f\n",
+               b.replicas, b.n, 4e-6 * (double)b.n, median(&b, b.shared->digest), plain, sync,
+               sync / plain);
     }
     char command[600];
     snprintf(command, sizeof command, "rm -rf '%s'", b.folder);

@@ -124,12 +124,14 @@ def mpi(args, folder):
 
 
 def sync(args, folder, url, *settings, rounds=None):
-    """Seconds of an exchange, and of as much written to plain files and read by everybody."""
+    """Seconds of an exchange, of as much written to plain files and read by everybody, and of a
+    digest of each replica's."""
     out = subprocess.run([args.build / "bench/bench_file_sync", str(args.parameters),
                           str(args.replicas), str(rounds or args.rounds), folder, url, *settings],
                          check=True, capture_output=True, text=True).stdout
-    found = re.search(r"plain ([\d.]+) s, sync ([\d.]+) s", out)
-    return float(found.group(2)), float(found.group(1))
+    found = re.search(r"digest ([\d.]+) s, plain ([\d.]+) s, sync ([\d.]+) s", out)
+    digest, plain, exchange = (float(x) for x in found.groups())
+    return exchange, plain, digest
 
 
 class Hub:
@@ -188,8 +190,10 @@ def main():
         for i, (where, at) in enumerate(places):
             hub = Hub(args, at / "hub")
             for codec in codecs if i == 0 else codecs[:1]:
-                seconds, plain = sync(args, at, f"http://{hub.address}/{codec}",
+                seconds, plain, digest = sync(args, at, f"http://{hub.address}/{codec}",
                                       f"server.diloco.codec={codec}")
+                if codec == "f32" and i == 0:
+                    tell("hashing: each its own, once", digest)
                 if codec == "f32":
                     tell(f"plain files, {where}", plain)
                 tell(f"hub in {where}, {codec}", seconds)
