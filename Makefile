@@ -1,12 +1,13 @@
 # A thin front for CMake. `make demo` and `make test` do everything on a fresh machine: they
 # install what is missing and say so first.
-BUILD ?= build/release
+BUILD ?= $(if $(SAN),build/$(SAN),build/release)
 PREFIX ?= /usr/local
 
 .PHONY: all demo test torch bench claims attacks check fuzz soak format install deb clean
 
-all: packages-build
-	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
+all: packages-build $(if $(SAN),packages-test packages-check)
+	@$(if $(SAN),scripts/sanitize.sh $(SAN),cmake -S . -B $(BUILD) -G Ninja) \
+		-DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
 	@cmake --build $(BUILD)
 
 packages-%:
@@ -15,7 +16,7 @@ packages-%:
 demo: all ## train four replicas on English text and compare
 	@examples/demo.sh $(BUILD)/diloco
 
-test: packages-build packages-test packages-servers all ## every test this machine can run
+test: packages-build packages-test packages-servers all ## every test this machine can run [SAN=address|thread]
 	@scripts/test.sh $(BUILD)
 
 torch: ## build/venv with torch and its trainers, which the tests of the Python package then use

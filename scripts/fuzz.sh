@@ -3,15 +3,15 @@
 # Begins at tests/fuzz/seeds/<target>, and at what earlier runs kept in build/fuzz/<target>.
 set -eu
 cd "$(dirname "$0")/.."
-scripts/sanitize.sh
+scripts/sanitize.sh address
 targets=$(for source in tests/fuzz/*_fuzz.c; do basename "$source" .c; done)
 mkdir -p build/fuzz
-cmake --build build/sanitize --target $targets >build/fuzz/build.log || { cat build/fuzz/build.log; exit 1; }
+cmake --build build/address --target $targets >build/fuzz/build.log || { cat build/fuzz/build.log; exit 1; }
 for target in $targets; do
     mkdir -p build/fuzz/"$target"
     [ ! -d tests/fuzz/seeds/"$target" ] || cp -n tests/fuzz/seeds/"$target"/* build/fuzz/"$target"
 done
 printf '%s\n' $targets | xargs -P "$(nproc)" -I NAME sh -c '
-    build/sanitize/tests/fuzz/NAME build/fuzz/NAME -max_total_time="$0" -print_final_stats=1 \
+    build/address/tests/fuzz/NAME build/fuzz/NAME -max_total_time="$0" -print_final_stats=1 \
         -artifact_prefix=build/fuzz/ >build/fuzz/NAME.log 2>&1 || { tail -n 40 build/fuzz/NAME.log; exit 255; }
     sed -n "s/stat::number_of_executed_units:/NAME, inputs tried:/p" build/fuzz/NAME.log' "$1"

@@ -1,10 +1,19 @@
 #!/bin/sh
-# sanitize.sh CMAKE-ARGUMENT…: build/sanitize is for clang's sanitizers: unit tests, and fuzz targets,
-# which need what is compiled for them. With -O2, since at -O1 kernels take four times as long; with
-# lld, since there are 280 programs, which ld takes three times as long to link.
+# sanitize.sh address|thread [CMAKE-ARGUMENT…]: build/address and build/thread are for sanitizers: clang's
+# of addresses and undefined behaviour, with the fuzz targets, which need what is compiled for them;
+# gcc's of threads, whose runtime may be shared (clang 14's ends at its start then). With -O2, since
+# at -O1 kernels take four times as long; clang with lld, since there are 280 programs, which ld takes
+# three times as long to link.
 set -eu
 cd "$(dirname "$0")/.."
-cmake -S . -B build/sanitize -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
-    -DDILOCO_SANITIZE=address,undefined -DDILOCO_FUZZ=ON -DDILOCO_BENCH=OFF \
-    -DCMAKE_C_FLAGS_RELEASE=-O2 -DCMAKE_CXX_FLAGS_RELEASE=-O2 \
-    -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld "$@" >/dev/null
+kind=${1:-}
+shift || true
+case $kind in
+address)
+    set -- -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld \
+        -DDILOCO_SANITIZE=address,undefined -DDILOCO_FUZZ=ON "$@" ;;
+thread) set -- -DDILOCO_SANITIZE=thread "$@" ;;
+*) echo "sanitize.sh: '$kind' is neither address nor thread" >&2; exit 2 ;;
+esac
+cmake -S . -B "build/$kind" -G Ninja -DDILOCO_BENCH=OFF \
+    -DCMAKE_C_FLAGS_RELEASE=-O2 -DCMAKE_CXX_FLAGS_RELEASE=-O2 "$@" >/dev/null

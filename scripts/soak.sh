@@ -32,8 +32,8 @@ for seed in $(seq "${SHAKE_SEEDS:-3}"); do # what waits for something, of this p
     done
 done
 step "clang-tidy, to the end of its analyzer"
-scripts/sanitize.sh
-scripts/tidy.sh build/sanitize 225000
+scripts/sanitize.sh address
+scripts/tidy.sh build/address 225000
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
 scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
 

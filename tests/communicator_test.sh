@@ -11,9 +11,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "communicator_test: $*" >&2; exit 1; }
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-sanitize=$(cached DILOCO_SANITIZE)
+sanitize=$(cached DILOCO_SANITIZE_FLAGS)
 
-"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror ${sanitize:+-fsanitize=$sanitize} \
+"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror $sanitize \
     -I"$source/include" "$source/examples/communicator.c" -L"$build" -Wl,-rpath,"$build" -ldiloco \
     -lpthread -o "$work/communicator"
 "$work/communicator" >"$work/out" || fail "ended with $?: $(cat "$work/out")"
@@ -23,7 +23,7 @@ grep -q '^160 commits: ' "$work/out" || fail "there are not 160 commits: $(cat "
 awk '{ for (i = 3; i <= NF; i++) if (($i - i + 2) ^ 2 > 0.01) exit 1; if (NF != 10) exit 1 }' \
     "$work/out" || fail "the weights are not within 0.1 of 1 … 8: $(cat "$work/out")"
 
-"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror ${sanitize:+-fsanitize=$sanitize} \
+"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror $sanitize \
     -I"$source/include" "$source/examples/outer.c" -L"$build" -Wl,-rpath,"$build" -ldiloco \
     -lpthread -lm -o "$work/outer"
 "$work/outer" >"$work/out" || fail "outer ended with $?: $(cat "$work/out")"

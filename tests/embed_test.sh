@@ -10,10 +10,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "embed_test: $*" >&2; exit 1; }
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-sanitize=$(cached DILOCO_SANITIZE)
+sanitize=$(cached DILOCO_SANITIZE_FLAGS)
 
 [ "$(wc -l <"$source/examples/embed.c")" -lt 80 ] || fail "embed.c has 80 lines or more"
-"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror ${sanitize:+-fsanitize=$sanitize} \
+"$(cached CMAKE_C_COMPILER)" -std=c11 -Wall -Wextra -Werror $sanitize \
     -I"$source/include" "$source/examples/embed.c" -L"$build" -Wl,-rpath,"$build" -ldiloco \
     -o "$work/embed"
 cd "$work"

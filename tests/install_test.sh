@@ -13,8 +13,7 @@ mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 lib=$(dirname "$(find "$prefix" -name libdiloco.so)")
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-sanitize=$(cached DILOCO_SANITIZE)
-sanitize=${sanitize:+-fsanitize=$sanitize}
+sanitize=$(cached DILOCO_SANITIZE_FLAGS)
 CC=$(cached CMAKE_C_COMPILER) CXX=$(cached CMAKE_CXX_COMPILER)
 export CC CXX PKG_CONFIG_PATH="$lib/pkgconfig"
 with_train=$([ ! -e "$lib/libdiloco-train.so" ] || echo yes)

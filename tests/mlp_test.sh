@@ -10,9 +10,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "mlp_test: $*" >&2; exit 1; }
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
-sanitize=$(cached DILOCO_SANITIZE)
+sanitize=$(cached DILOCO_SANITIZE_FLAGS)
 
-"$(cached CMAKE_C_COMPILER)" -std=c11 -O1 -Wall -Wextra -Werror ${sanitize:+-fsanitize=$sanitize} \
+"$(cached CMAKE_C_COMPILER)" -std=c11 -O1 -Wall -Wextra -Werror $sanitize \
     -I"$source/include" "$source/examples/mlp.c" -L"$build" -Wl,-rpath,"$build" -ldiloco -lm \
     -o "$work/mlp"
 cd "$work"

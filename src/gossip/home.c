@@ -166,9 +166,11 @@ static diloco_status remove_old(dl_home *h, const char *folder, uint64_t before)
     old o = {.before = before};
     dl_buf_init(&o.keys, 1 << 20);
     diloco_status status = dl_store_list(h->store, folder, NULL, found_old, &o, DL_NEVER);
-    const char *end = (const char *)o.keys.data + o.keys.len;
-    for (const char *key = (const char *)o.keys.data; !status && key < end; key += strlen(key) + 1)
+    for (size_t at = 0; !status && at < o.keys.len;) {
+        const char *key = (const char *)o.keys.data + at;
         status = dl_store_delete(h->store, key, DL_NEVER);
+        at += strlen(key) + 1;
+    }
     dl_buf_deinit(&o.keys);
     return status;
 }

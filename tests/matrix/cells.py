@@ -256,7 +256,8 @@ def check_trained(program, said, got, err, store):
     if got:
         raise Failure(f"verify: exit code {got}: {err}")
     report = json.loads(out)
-    if not report["complete"] or report["commits"] < ROUNDS:
+    # On a slow machine there is a snapshot in between, and verify replays from there.
+    if not report["complete"] or report["first_replayed"] + report["commits"] < ROUNDS:
         raise Failure(f"the log is not whole: {out}")
 
 
