@@ -23,10 +23,15 @@ static volatile int stop;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writing to the events */
 
+static void ask_to_stop(void)
+{
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED); /* another thread reads it */
+}
+
 static void on_signal(int signal)
 {
     (void)signal;
-    stop = 1;
+    ask_to_stop();
 }
 
 static void take_signals(void)
@@ -44,7 +49,7 @@ static void send_line(const void *line, size_t len)
 {
     const dl_span spans[] = {{line, len}, {"\n", 1}};
     pthread_mutex_lock(&lock);
-    if (dl_fd_write(DL_EVENTS_FD, spans, 2, "the parent process")) stop = 1; /* it is gone */
+    if (dl_fd_write(DL_EVENTS_FD, spans, 2, "the parent process")) ask_to_stop(); /* it is gone */
     pthread_mutex_unlock(&lock);
 }
 

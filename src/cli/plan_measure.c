@@ -36,7 +36,8 @@ static void on_line(void *user, const char *line, size_t len)
         return;
     m->total += tokens / rate;
     if (m->seen++ >= FIRST_STEPS && m->n < MAX_STEPS) m->seconds[m->n++] = tokens / rate;
-    if (m->n == MAX_STEPS || (m->n >= MIN_STEPS && m->total > ENOUGH_S)) m->stop = 1;
+    if (m->n == MAX_STEPS || (m->n >= MIN_STEPS && m->total > ENOUGH_S))
+        __atomic_store_n(&m->stop, 1, __ATOMIC_RELAXED);
 }
 
 static int ascending(const void *a, const void *b)
