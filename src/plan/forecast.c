@@ -28,9 +28,9 @@ dl_plan_exchange dl_plan_exchange_of(const dl_plan_task *task, const dl_plan_cho
         x.put += 1, x.get += 2 * (M - 1), x.requests += M - 1 + 2;
         break;
     case DL_SHARDED:
-        x.written += F, x.read = M * (S + F);
-        x.sent += F / M, x.received = S + F;
-        x.put += M, x.get += 2 * M * M, x.requests += M + 1 + M;
+        x.written += F, x.read = (M - 1) * (S + F);
+        x.sent += F / M, x.received = (M - 1) / M * (S + F);
+        x.put += M * M + M, x.get += 2 * M * (M - 1), x.requests += 2 * (M - 1) + 1;
         break;
     case DL_ALLGATHER:
     case DL_N_EXCHANGES:
@@ -40,14 +40,21 @@ dl_plan_exchange dl_plan_exchange_of(const dl_plan_task *task, const dl_plan_cho
     return x;
 }
 
+/* In all; where that is the same, by the busiest replica. */
+static bool moves_less(const dl_plan_exchange *a, const dl_plan_exchange *b)
+{
+    const double x = a->written + a->read, y = b->written + b->read;
+    return x != y ? x < y : a->sent + a->received < b->sent + b->received;
+}
+
 dl_exchange dl_plan_cheapest(const dl_plan_task *task, dl_plan_choice choice)
 {
     dl_exchange best = DL_ALLGATHER;
-    double least = INFINITY;
+    dl_plan_exchange least = {.written = INFINITY};
     for (int e = 0; e < DL_N_EXCHANGES; e++) {
         choice.exchange = (dl_exchange)e;
-        dl_plan_exchange x = dl_plan_exchange_of(task, &choice);
-        if (x.written + x.read < least) least = x.written + x.read, best = choice.exchange;
+        const dl_plan_exchange x = dl_plan_exchange_of(task, &choice);
+        if (moves_less(&x, &least)) least = x, best = choice.exchange;
     }
     return best;
 }

@@ -7,7 +7,7 @@
  *
  *   allgather   put S; get (M - 1) * S
  *   leader      put S; (leader: get (M - 1) * S, put F); get F
- *   sharded     put S; get S (M slices of S / M); put F / M; get F
+ *   sharded     put S; get (M - 1) / M * S (slices of S / M); put F / M; get (M - 1) / M * F
  *
  * as over a hub or a bucket, which vouch for what was put (P8). A replica has its link to the store
  * for itself, up and down are two queues, the store is as fast as asked, all replicas are equally

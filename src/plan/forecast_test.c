@@ -40,7 +40,9 @@ TEST(volumes_are_those_of_the_protocol)
     c.exchange = DL_SHARDED;
     x = dl_plan_exchange_of(&task, &c);
     CHECK_NEAR(4 * S + F, x.written, 1);
-    CHECK_NEAR(3 * (S + F) + (S + F), x.read, 1);
+    CHECK_NEAR(3 * (S + F), x.read, 1);
+    CHECK_NEAR(S + F / 4, x.sent, 1);
+    CHECK_NEAR(3 * (S + F) / 4, x.received, 1);
 }
 
 TEST(the_exchange_that_moves_least_depends_on_replicas_and_bits)
@@ -48,7 +50,8 @@ TEST(the_exchange_that_moves_least_depends_on_replicas_and_bits)
     dl_plan_task few = task, many = task;
     few.replicas = 2, many.replicas = 64;
     CHECK_INT(DL_ALLGATHER, dl_plan_cheapest(&few, blocking(100, 4)));
-    CHECK(dl_plan_cheapest(&many, blocking(100, 32)) != DL_ALLGATHER);
+    /* as much as with a leader, and no replica as much as that one: as run/way.c chooses */
+    CHECK_INT(DL_SHARDED, dl_plan_cheapest(&many, blocking(100, 32)));
 }
 
 /* 4e6 bytes up, 12e6 down, at 1e6 bytes a second: 16 s for each 10 steps of 1 s. */
