@@ -1,5 +1,5 @@
 /* beat.h - what a node without a log tells of itself (docs/formats.md): me/beat.json at its own
- * address, and hb/<name> at those that it made itself known to. */
+ * address, and hb/<name> at those that it made itself known to, or that have heard it. */
 #ifndef DL_GOSSIP_BEAT_H
 #define DL_GOSSIP_BEAT_H
 

@@ -28,6 +28,8 @@ typedef struct line {
     bool used, ended;
     char address[DL_ADDRESS_MAX + 1];
     size_t member; /* of the node; NOBODY: not known yet, or another line is its line now */
+    bool met;      /* a member that the keeper has not noted yet: */
+    dl_beat beat;
     dl_contribution facts[2];
     dl_contribution_data data[2];
     uint64_t sent, received;
@@ -47,6 +49,7 @@ struct dl_wire {
     pthread_cond_t changed;
     pthread_t keeper;
     bool stopping, said; /* said: the heartbeat is as the node is */
+    unsigned noted;      /* members, in this life */
     line lines[LINES];
     uint64_t sent, received; /* of lines that are gone */
     dl_buf beat;             /* this node's, as text */
@@ -112,7 +115,7 @@ static void take_beat(line *l, const dl_beat *beat)
     if (l->stranger)
         l->member = NOBODY;
     else if (l->member != i)
-        l->member = NOBODY, take_over(l, i);
+        l->member = NOBODY, take_over(l, i), l->met = true, l->beat = *beat;
     pthread_cond_broadcast(&w->changed);
     dl_wire_unlock(w);
 }
@@ -390,6 +393,41 @@ static void say(dl_wire *w)
         w->a.tell(w->a.user, DL_KEY_BEAT);
 }
 
+/* The next member that is not noted yet. */
+static bool next_met(dl_beat *out, dl_wire *w)
+{
+    bool found = false;
+    dl_wire_lock(w);
+    for (size_t k = 0; k < LINES && !found; k++) {
+        line *l = &w->lines[k];
+        if (!l->used || !l->met) continue;
+        l->met = false;
+        *out = l->beat;
+        found = w->noted++ < DL_KNOWN_MAX; /* strangers may take ever new names */
+    }
+    dl_wire_unlock(w);
+    return found;
+}
+
+/* Whom this node has met it finds when it begins again, whatever has become of the address that it
+ * was given, and though they had not made themselves known here. */
+static void note(dl_wire *w)
+{
+    dl_beat beat;
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    while (next_met(&beat, w)) {
+        dl_key key;
+        dl_key_known(key, beat.life.replica);
+        dl_buf_clear(&text);
+        if (dl_beat_write(&text, &beat) ||
+            dl_store_put(w->home, key, text.data, text.len, soon(ASK)))
+            dl_log(DILOCO_LOG_WARN, "the address of %s: %s", beat.life.replica,
+                   diloco_error_text());
+    }
+    dl_buf_deinit(&text);
+}
+
 /* The heartbeats of the other nodes of this machine. */
 static void look_beside(dl_wire *w)
 {
@@ -428,6 +466,7 @@ static void *keep(void *context)
     bool over = false;
     while (!over) {
         say(w);
+        note(w);
         sweep(w);
         learn(w, w->home);
         look_beside(w);

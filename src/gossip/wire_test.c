@@ -248,6 +248,24 @@ TEST(a_node_makes_itself_known_to_its_peer)
     end(&s);
 }
 
+/* The other says nothing here of itself, and may be killed before it does. */
+TEST(whom_a_node_has_met_it_finds_when_it_begins_again)
+{
+    scene s;
+    dl_buf text;
+    dl_beat beat;
+    dl_key key;
+    begin(&s);
+    dl_key_known(key, "other");
+    dl_buf_init(&text, DL_BEAT_MAX);
+    while (dl_store_get(s.self.store, &text, key, DL_NEVER))
+        dl_clock_sleep(20 * DL_MILLISECOND);
+    CHECK_OK(dl_beat_read(&beat, text.data, text.len));
+    CHECK_STR(s.other.beat.address, beat.address);
+    dl_buf_deinit(&text);
+    end(&s);
+}
+
 /* Others only read a node's objects; what they may put is another node's heartbeat. */
 TEST(a_nodes_hub_takes_nothing_but_heartbeats_of_others)
 {
@@ -296,6 +314,7 @@ TEST(what_changes_last_is_said_before_the_end)
 }
 
 TEST_MAIN(a_contribution_comes_whole_and_makes_two, what_changes_last_is_said_before_the_end,
+          whom_a_node_has_met_it_finds_when_it_begins_again,
           a_contribution_that_comes_later_is_heard_of_and_taken,
           an_old_round_is_ignored_and_counted, a_future_round_is_ignored_and_counted,
           another_run_is_ignored_and_counted, anothers_name_is_ignored_and_counted,
