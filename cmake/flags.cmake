@@ -21,23 +21,23 @@ endif()
 if(DILOCO_FUZZ)
   target_compile_options(dl_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-set(dl_sanitize) # what a program needs that links what is built here
 if(DILOCO_SANITIZE)
+  target_compile_options(dl_flags INTERFACE -fsanitize=${DILOCO_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
+    $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>) # its loops are not vectorized, and need not be
+  target_link_options(dl_flags INTERFACE -fsanitize=${DILOCO_SANITIZE})
   set(dl_sanitize -fsanitize=${DILOCO_SANITIZE})
   if(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND DILOCO_SANITIZE MATCHES "address")
     # One runtime for programs, libraries and what loads them (Python), as gcc has it by itself.
     execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
                     OUTPUT_VARIABLE dl_runtime OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
     get_filename_component(folder ${dl_runtime} DIRECTORY)
-    list(APPEND dl_sanitize -shared-libsan -Wl,-rpath,${folder})
+    target_link_options(dl_flags INTERFACE -Wl,-rpath,${folder}
+                        $<$<NOT:$<BOOL:$<TARGET_PROPERTY:DL_STATIC_RUNTIME>>>:-shared-libsan>)
+    string(APPEND dl_sanitize " -shared-libsan -Wl,-rpath,${folder}")
   endif()
-  target_compile_options(dl_flags INTERFACE -fsanitize=${DILOCO_SANITIZE}
-    -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
-    $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>) # its loops are not vectorized, and need not be
-  target_link_options(dl_flags INTERFACE ${dl_sanitize})
 endif()
-list(JOIN dl_sanitize " " flags)
-set(DILOCO_SANITIZE_FLAGS "${flags}" CACHE INTERNAL "for tests that compile")
+set(DILOCO_SANITIZE_FLAGS "${dl_sanitize}" CACHE INTERNAL "of programs that tests compile")
 
 # What a test may take, in seconds; under a sanitizer everything takes several times as long.
 set(dl_test_seconds 300)
