@@ -38,7 +38,7 @@ fuzz: packages-build packages-check ## ten minutes for every parser of outside b
 soak: packages-build packages-test packages-check all ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
 
-check: packages-build packages-test packages-check ## formatting, linting, both compilers, sanitizers
+check: packages-build packages-test packages-check packages-servers ## formatting, linting, both compilers, sanitizers
 	@scripts/check.sh
 
 format: packages-check
