@@ -251,11 +251,17 @@ static bool next_index(places *p, size_t *index)
     return true;
 }
 
-static uint64_t ones_in_bytes(uint64_t x)
+/* In each byte: how many ones x has up to that byte's end. */
+static uint64_t ones_up_to_bytes(uint64_t x)
 {
     x -= x >> 1 & 0x5555555555555555;
     x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
-    return (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+    return ((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101;
+}
+
+static size_t ones_in(uint64_t x)
+{
+    return ones_up_to_bytes(x) >> 56;
 }
 
 /* The place of x's one number n, from 0: in the first byte up to whose end there are more. Counts
@@ -263,7 +269,7 @@ static uint64_t ones_in_bytes(uint64_t x)
 static size_t place_of_one(uint64_t x, size_t n)
 {
     const uint64_t each = 0x0101010101010101, tops = each << 7;
-    const uint64_t up_to = ones_in_bytes(x) * each;
+    const uint64_t up_to = ones_up_to_bytes(x);
     const uint64_t passed = (((n * each) | tops) - up_to) & tops;
     const size_t byte = (passed >> 7) * each >> 56;
     n -= up_to << 8 >> 8 * byte & 255;
@@ -279,7 +285,7 @@ static void skip_to(places *p, size_t index)
     size_t zeros = index >> p->coding->low, left = zeros;
     if (!zeros) return;
     for (;;) {
-        const size_t here = ones_in_bytes(~p->bits) * 0x0101010101010101 >> 56;
+        const size_t here = ones_in(~p->bits);
         if (left <= here) break;
         left -= here;
         if (next_bits(p)) continue;
@@ -504,7 +510,7 @@ static diloco_status check_coding(const unsigned char *record, const coding *c)
 {
     size_t ones = 0;
     for (size_t at = 0; at < c->unary; at += 64)
-        ones += ones_in_bytes(unary_at(c, record, at)) * 0x0101010101010101 >> 56;
+        ones += ones_in(unary_at(c, record, at));
     if (!is_clean_behind(record, c->low * c->k) ||
         !is_clean_behind(record + low_bytes(c), c->unary))
         return dl_fail(DILOCO_EPROTO, "topk: bits behind a chunk's indices are not zero");

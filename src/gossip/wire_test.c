@@ -230,21 +230,26 @@ TEST(a_cut_one_is_ignored_and_counted)
     check_refused(RUN, 3, "other", true, DL_IGNORED_DAMAGED);
 }
 
-/* Its own address is told by the other under hb/, and so is a third's, which is not there. */
-TEST(a_node_makes_itself_known_to_its_peer)
+/* hb/<name> there comes to tell the address. */
+static void check_known(dl_store *store, const char *name, const char *address)
 {
-    scene s;
     dl_buf text;
     dl_beat beat;
     dl_key key;
-    begin(&s);
-    dl_key_known(key, "me");
+    dl_key_known(key, name);
     dl_buf_init(&text, DL_BEAT_MAX);
-    while (dl_store_get(s.other.store, &text, key, DL_NEVER))
+    while (dl_store_get(store, &text, key, DL_NEVER))
         dl_clock_sleep(20 * DL_MILLISECOND);
     CHECK_OK(dl_beat_read(&beat, text.data, text.len));
-    CHECK_STR(s.self.beat.address, beat.address);
+    CHECK_STR(address, beat.address);
     dl_buf_deinit(&text);
+}
+
+TEST(a_node_makes_itself_known_to_its_peer)
+{
+    scene s;
+    begin(&s);
+    check_known(s.other.store, "me", s.self.beat.address);
     end(&s);
 }
 
@@ -252,17 +257,8 @@ TEST(a_node_makes_itself_known_to_its_peer)
 TEST(whom_a_node_has_met_it_finds_when_it_begins_again)
 {
     scene s;
-    dl_buf text;
-    dl_beat beat;
-    dl_key key;
     begin(&s);
-    dl_key_known(key, "other");
-    dl_buf_init(&text, DL_BEAT_MAX);
-    while (dl_store_get(s.self.store, &text, key, DL_NEVER))
-        dl_clock_sleep(20 * DL_MILLISECOND);
-    CHECK_OK(dl_beat_read(&beat, text.data, text.len));
-    CHECK_STR(s.other.beat.address, beat.address);
-    dl_buf_deinit(&text);
+    check_known(s.self.store, "other", s.other.beat.address);
     end(&s);
 }
 
