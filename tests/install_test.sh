@@ -89,7 +89,10 @@ if grep -vE ' (diloco_\w+@@DILOCO_0|dl_\w+@@DILOCO_PRIVATE_.*|DILOCO_.*)$' names
 fi
 if [ "$with_train" ]; then
     nm -D --defined-only "$lib/libdiloco-train.so" >train_names
-    if grep -vE ' diloco_\w+$' train_names; then fail "libdiloco-train.so shows these names"; fi
+    # what the compiler leaves there for fuzzing is none of ours
+    if grep -vE ' (diloco_\w+|__(start|stop)___sancov_\w+)$' train_names; then
+        fail "libdiloco-train.so shows these names"
+    fi
 
     # and all of them: the first name after each DILOCO_API of the headers
     cat "$prefix"/include/diloco/*.h | tr '\n' ' ' | sed 's/;/;\n/g' | sed -n 's/.*DILOCO_API//p' |

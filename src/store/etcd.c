@@ -328,8 +328,8 @@ static diloco_status etcd_read(void *self, const char *key, dl_sink sink, dl_tim
 static size_t decoded_len(dl_json_value value)
 {
     const size_t len = value.type == DL_JSON_STRING ? (size_t)(value.end - value.at) - 2 : 0;
-    const char *end = value.end - 1;
-    return len < 4 ? 0 : len / 4 * 3 - (end[-1] == '=') - (end[-2] == '=');
+    if (len < 4) return 0; /* of an empty object there is no value at all */
+    return len / 4 * 3 - (value.end[-2] == '=') - (value.end[-3] == '=');
 }
 
 static diloco_status take_key(dl_etcd_call *c, dl_json_value kv, dl_buf *key)
