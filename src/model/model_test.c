@@ -361,10 +361,11 @@ static int threads_now(void)
 TEST(one_thread_starts_no_other)
 {
     rig r;
+    const int before = threads_now(); /* a sanitizer may have one of its own */
     small_options(&r);
     open_rig(&r, "cpu", 1, ROWS);
     CHECK_OK(dl_model_train(r.model, r.inputs, r.targets, ROWS, 1, false));
-    CHECK_INT(1, threads_now());
+    CHECK_INT(before, threads_now());
     close_rig(&r);
 }
 

@@ -53,7 +53,11 @@ url=http://127.0.0.1:$port/team/tiny
 # 1,060 connections with threads of their own, each touching some of its stack and 128 KiB.
 cat attack.out
 echo "hub: at most $most KiB resident"
-[ "$most" -lt 400000 ] || fail "the hub took $most KiB"
+if sanitized; then
+    echo "left out: the bound of the hub's memory, since the sanitizer takes memory of its own"
+elif [ "$most" -ge 400000 ]; then
+    fail "the hub took $most KiB"
+fi
 [ "$(cat outside)" = "not yours" ] || fail "a file outside was changed"
 [ ! -e x ] && [ ! -e here ] && [ ! -e ../outside ] || fail "a file outside was made"
 [ -z "$(find hub/team -name huge -o -name big -o -name slow)" ] || fail "half a body is there"

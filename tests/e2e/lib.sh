@@ -33,6 +33,11 @@ fail() {
     exit 1
 }
 
+# Is the program a sanitizer's build?
+sanitized() {
+    ldd "$program" | grep -q 'lib[at]san\|libclang_rt'
+}
+
 # expect CODE COMMAND…: run it, its output in out and err, and compare the exit code.
 expect() {
     code_wanted=$1
