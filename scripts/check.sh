@@ -28,7 +28,7 @@ scripts/tidy.sh build/clang 30000
 
 # `make test SAN=address` and `SAN=thread` take an hour and more. Here what threads and parsers do runs
 # each time, and of the rest another piece with each commit, by turns under either.
-never='^(hf_.*|matrix_cells|claims_quick|e2e_plato|net_heartbeats)$' # may be left out, take minutes, or hold others to a second
+never='^(hf_.*|matrix_cells|claims_quick|e2e_plato|e2e_readme|net_heartbeats)$' # may be left out, take minutes, or hold others to a second
 pieces=32
 commits=$(git rev-list --count HEAD)
 piece=$((commits / 2 % pieces + 1))

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@
 #include <unistd.h>
 
 enum { MAX_FD = 1024 };
-static bool body_next[MAX_FD], answer_next[MAX_FD]; /* of a matching request on that socket */
+/* Of a matching request on that socket; its number may have been another thread's just before. */
+static atomic_bool body_next[MAX_FD], answer_next[MAX_FD];
 
 /* Is it this process that dies? */
 static bool is_chosen(const char *leaf)
@@ -124,7 +126,7 @@ ssize_t send(int fd, const void *data, size_t len, int flags)
         }
         body_next[fd] = true;
     }
-    if (known) answer_next[fd] = answer_next[fd] || is_request("after", data, len);
+    if (known && is_request("after", data, len)) answer_next[fd] = true;
     return real(fd, data, len, flags);
 }
 
