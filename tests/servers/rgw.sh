@@ -65,6 +65,13 @@ CONF
 monmaptool --create --addv a "[v1:127.0.0.1:$mon_port]" --fsid "$fsid" "$dir/monmap" >/dev/null
 ceph-mon --mkfs -i a --monmap "$dir/monmap"
 ceph-mon -i a -f & pids="$pids $!"
+# Before it has elected itself it may refuse a command (EPERM) that is right.
+i=0
+until ceph --connect-timeout 20 mon stat >"$dir/stat" 2>&1; do
+    i=$((i + 1))
+    [ $i -lt 50 ] || { cat "$dir/stat"; exit 1; }
+    sleep 0.2
+done
 ceph --connect-timeout 20 osd create >/dev/null
 ceph-osd --mkfs -i 0 >/dev/null 2>&1
 ceph osd crush add osd.0 1.0 root=default host=here >/dev/null 2>&1
