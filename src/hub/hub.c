@@ -30,7 +30,7 @@ enum {
     PEM_MAX = 1 << 20,
     /* Half of it is what one recv takes; a request's headers must fit. Touched only as used. */
     CONNECTION_MEMORY = 128 << 10,
-    STACK = 1 << 20, /* /status.json takes 230 KiB of it, under a sanitizer twice that */
+    STACK = 1 << 20, /* /status.json takes about 230 KiB of it, and more under a sanitizer */
     SPARE_FILES = 64 /* beside three a connection: its socket, a file, a folder */
 };
 
