@@ -41,13 +41,19 @@ static void check(diloco_status status)
 }
 
 /* Both pull w towards 1 … N, each with an error of its own, which the mean of the two has not. */
-static void *live(void *name)
-{
-    float w[N] = {0};
-    diloco_run *run;
+typedef struct replica {
+    const char *name;
+    double error;
+    float w[N];
     diloco_verify_report report;
+} replica;
+
+static void *live(void *user)
+{
+    replica *r = user;
+    float *w = r->w;
+    diloco_run *run;
     diloco_config *config = diloco_config_create();
-    const double error = ((const char *)name)[1] == '0' ? 0.5 : -0.5;
     const char *settings[][2] = {
         {"run.store", "mem://outer"}, {"run.state_dir", "none"},
         {"run.replicas", "2"},        {"trainer.rounds", "40"},
@@ -55,29 +61,33 @@ static void *live(void *name)
         {"run.min_replicas", "2"},    {"server.diloco.outer_momentum", "0.5"}};
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         check(diloco_config_set(config, settings[i][0], settings[i][1], NULL));
-    check(diloco_run_open_with(&run, config, name, &parts));
+    check(diloco_run_open_with(&run, config, r->name, &parts));
     diloco_config_destroy(config);
     check(diloco_run_tensor(run,
                             &(diloco_tensor){.name = "w", .data = w, .n_dims = 1, .shape = {N}}));
     check(diloco_run_join(run));
     while (!diloco_run_done(run)) {
         for (int i = 0; i < N; i++)
-            w[i] += 0.1f * (float)(i + 1 + error - (double)w[i]);
+            w[i] += 0.1f * (float)(i + 1 + r->error - (double)w[i]);
         check(diloco_step(run, &(diloco_step_report){.loss = NAN, .samples = 1}));
     }
-    check(diloco_run_verify(run, &report, 1)); /* by the optimizer that it was given */
-    printf("%d commits, verified:", (int)report.commits);
-    for (int i = 0; i < N; i++)
-        printf(" %.4f", (double)w[i]);
-    puts("");
+    check(diloco_run_verify(run, &r->report, 1)); /* by the optimizer that it was given */
     diloco_run_close(run);
     return NULL;
 }
 
 int main(void)
 {
+    replica replicas[] = {{.name = "r0", .error = 0.5}, {.name = "r1", .error = -0.5}};
     pthread_t other;
-    if (pthread_create(&other, NULL, live, "r1")) return 1;
-    live("r0");
-    return pthread_join(other, NULL);
+    if (pthread_create(&other, NULL, live, &replicas[1])) return 1;
+    live(&replicas[0]);
+    if (pthread_join(other, NULL)) return 1;
+    for (const replica *r = replicas; r < replicas + 2; r++) {
+        printf("%d commits, verified:", (int)r->report.commits);
+        for (int i = 0; i < N; i++)
+            printf(" %.4f", (double)r->w[i]);
+        puts("");
+    }
+    return 0;
 }
