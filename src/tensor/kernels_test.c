@@ -35,6 +35,23 @@ TEST(adopt_copies_at_0_does_nothing_at_1_and_mixes_between)
     CHECK_BYTES(theta, local, sizeof theta);
 }
 
+TEST(adopt_copies_from_any_place_to_any_place_and_nothing_beside_it)
+{
+    enum { N = 21, ROOM = N + 8 };
+    float theta[ROOM], was[ROOM], local[ROOM];
+    floats(theta, ROOM, 1);
+    floats(was, ROOM, 2);
+    for (size_t n = 0; n <= N; n++)
+        for (size_t from = 0; from < 4; from++)
+            for (size_t to = 1; to < 6; to++) {
+                memcpy(local, was, sizeof was);
+                dl_adopt(local + to, theta + from, 0, n);
+                CHECK_BYTES(was, local, to * sizeof *was);
+                CHECK_BYTES(theta + from, local + to, n * sizeof *was);
+                CHECK_BYTES(was + to + n, local + to + n, (ROOM - to - n) * sizeof *was);
+            }
+}
+
 /* PROTOCOL B3, literally. */
 static double defined_dot(const float *x, const float *y, size_t n)
 {
@@ -119,5 +136,6 @@ TEST(the_leaf_hash_is_the_hash_of_base)
 }
 
 TEST_MAIN(delta_is_before_minus_after, adopt_copies_at_0_does_nothing_at_1_and_mixes_between,
-          sums_have_the_order_of_b3, sums_reach_beyond_the_range_of_f32,
-          first_bad_finds_nans_infinities_and_what_is_too_large, the_leaf_hash_is_the_hash_of_base)
+          adopt_copies_from_any_place_to_any_place_and_nothing_beside_it, sums_have_the_order_of_b3,
+          sums_reach_beyond_the_range_of_f32, first_bad_finds_nans_infinities_and_what_is_too_large,
+          the_leaf_hash_is_the_hash_of_base)
