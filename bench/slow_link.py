@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
-"""slow_link.py BUILD TEXT [ROUNDS [PERCENT…]]: training on slow links, by --link (bench/slow_link.md).
+"""slow_link.py BUILD TEXT [ROUNDS [PERCENT…]] [--delay MS]: training on slow links, by --link
+(bench/slow_link.md).
 
 First a run without exchange: what a step takes, and tokens/s of a replica. Then the rates at which
 blocking f32 diloco at H = 128 has to be busy 11.6, 36.1 and 71.5 % of the time, from
 compute : exchange = u : 1 - u and the bytes of an exchange (one contribution up, the others' down).
 On each of these links: diloco, streaming, sparse, through a hub on loopback. And the record of
 diloco on each, put on the others by `diloco plan --replay`, against what they took."""
-import json, os, re, subprocess, sys, tempfile
+import argparse, json, os, re, subprocess, tempfile
 
-REPLICAS, H, LATENCY_S = 2, 128, 0.01
-ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 8
-TARGETS = [float(p) / 100 for p in sys.argv[4:] or ("11.6", "36.1", "71.5")]
+parser = argparse.ArgumentParser()
+parser.add_argument("build")
+parser.add_argument("text")
+parser.add_argument("rounds", nargs="?", type=int, default=8)
+parser.add_argument("percent", nargs="*", type=float, default=(11.6, 36.1, 71.5))
+parser.add_argument("--delay", type=float, default=10, help="milliseconds of a request, 0: none")
+args = parser.parse_args()
+
+REPLICAS, H, DELAY_S, ROUNDS = 2, 128, args.delay / 1e3, args.rounds
+TARGETS = [percent / 100 for percent in args.percent or (11.6, 36.1, 71.5)]
+REQUESTS = 10  # of an exchange of diloco, one behind the other
 # A run's first and last contributions move while nothing is trained; of those who train on while
 # others move a run has so many rounds more that this is no part of what is measured.
 LONGER = {"diloco": 1, "streaming": 5, "sparse": 4}
@@ -94,8 +103,10 @@ def measure(bench):
     print("| link | wanted | method | busy | throughput_ratio |\n|---|---|---|---|---|")
     blocking = []
     for target in TARGETS:
-        exchange_s = H * step_s * (1 - target) / target - 10 * LATENCY_S
-        link = f"{8e-3 * payload * REPLICAS / exchange_s:.0f}kbit,{1e3 * LATENCY_S:.0f}ms"
+        exchange_s = H * step_s * (1 - target) / target - REQUESTS * DELAY_S
+        link = f"{8e-3 * payload * REPLICAS / exchange_s:.0f}kbit"
+        if DELAY_S:
+            link += f",{1e3 * DELAY_S:.0f}ms"
         for name, (preset, values) in METHODS.items():
             rounds = ROUNDS * LONGER[name]
             lines, record = bench.train(preset, dict(values, **{"trainer.rounds": rounds}),
@@ -122,9 +133,9 @@ def measure(bench):
 
 
 def main():
-    program = os.path.join(os.path.abspath(sys.argv[1]), "diloco")
+    program = os.path.join(os.path.abspath(args.build), "diloco")
     with tempfile.TemporaryDirectory() as work:
-        bench = Bench(program, os.path.abspath(sys.argv[2]), work)
+        bench = Bench(program, os.path.abspath(args.text), work)
         try:
             measure(bench)
         finally:
