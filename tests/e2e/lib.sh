@@ -73,12 +73,12 @@ digest() {
     json digest <verify.json
 }
 
-# wait_for COMMAND…: until it succeeds; a minute at most.
+# wait_for COMMAND…: until it succeeds; WAIT_S (60) seconds at most.
 wait_for() {
     tries=0
     until "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt 1200 ] || fail "waited a minute for: $*"
+        [ $tries -lt $((20 * ${WAIT_S:-60})) ] || fail "waited ${WAIT_S:-60} s for: $*"
         sleep 0.05
     done
 }
