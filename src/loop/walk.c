@@ -80,13 +80,14 @@ static void step_piece(walk *w, size_t at, size_t n, float *local, const dl_loop
                         .g = &g,
                         .n = n,
                         .scalars = w->scalars,
-                        .decay = t->decay};
+                        .decay = t->decay,
+                        .adopt = w->mix == 0 ? local : NULL};
     for (int k = 0; k < outer->n_state; k++)
         b.state[k] = b.state_out[k] = w->loop->vectors[k] + w->fragment->begin + at;
     outer->block(&b);
     if (b.bad) note_bad(w, b.theta_out, at, n, FLT_MAX, part);
     if (b.bad && w->bad[part] == SIZE_MAX) w->bad[part] = at; /* in a vector of the optimizer */
-    dl_adopt(local, w->theta + at, w->mix, n);
+    if (!b.adopt) dl_adopt(local, w->theta + at, w->mix, n);
 }
 
 /* ---- over all pieces */

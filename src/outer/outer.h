@@ -44,6 +44,7 @@ typedef struct dl_outer_block {
     const float *scalars;
     bool decay;         /* weight decay applies, to all elements alike */
     dl_leaf_hash *hash; /* NULL, or streams that theta_out and each of state_out are added to */
+    float *adopt;       /* NULL, or where theta_out goes as well, up to what is not finite */
 
     double norm2[DL_OUTER_MAX_SUMS]; /* result: of each sum (PROTOCOL B3) */
     bool bad;                        /* result: in theta_out or state_out, not finite */

@@ -286,7 +286,7 @@ TEST(scalars_are_those_of_the_settings_rounded_once)
 enum { MEMBERS = 3, ROOM = DL_BLOCK + 16 };
 
 typedef struct outcome {
-    float theta[ROOM], state[DL_OUTER_MAX_STATE][ROOM];
+    float theta[ROOM], state[DL_OUTER_MAX_STATE][ROOM], local[ROOM];
     double norm2[DL_OUTER_MAX_SUMS];
     dl_hash hash[1 + DL_OUTER_MAX_STATE];
 } outcome;
@@ -318,7 +318,8 @@ static void run_row(outcome *o, const dl_outer *row, size_t n, size_t shift)
                         .n = n,
                         .scalars = scalars,
                         .decay = true,
-                        .hash = hash};
+                        .hash = hash,
+                        .adopt = o->local + shift};
     floats(o->theta, ROOM, 1);
     b.theta = b.theta_out = o->theta + shift;
     for (int k = 0; k < row->n_state; k++) {
@@ -340,6 +341,9 @@ static void run_row(outcome *o, const dl_outer *row, size_t n, size_t shift)
     dl_fp_leave(saved);
     memcpy(o->norm2, b.norm2, sizeof b.norm2);
     CHECK(!b.bad);
+    CHECK_BYTES(b.theta_out, b.adopt, n * sizeof(float));
+    for (size_t i = 0; i < ROOM; i++)
+        CHECK((shift <= i && i < shift + n) || o->local[i] == 0);
 }
 
 TEST(every_instruction_set_gives_the_bits_of_plain_c)
@@ -385,6 +389,26 @@ TEST(a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)
     CHECK(b.bad && isinf(theta));
 }
 
+TEST(what_is_not_finite_is_not_adopted_nor_what_is_behind_it)
+{
+    enum { BAD = 700 };
+    static float theta[DL_BLOCK], local[DL_BLOCK], g[DL_BLOCK];
+    const float scalars[] = {1};
+    const float *G = g;
+    floats(g, DL_BLOCK, 1);
+    g[BAD] = INFINITY;
+    dl_outer_block b = {.theta_out = theta,
+                        .theta = theta,
+                        .g = &G,
+                        .n = DL_BLOCK,
+                        .scalars = scalars,
+                        .adopt = local};
+    dl_outer_find("sgd")->block(&b);
+    CHECK(b.bad && isinf(theta[BAD]) && local[0] == theta[0] && local[0] != 0);
+    for (int i = BAD; i < DL_BLOCK; i++)
+        CHECK(local[i] == 0);
+}
+
 TEST_MAIN(the_table_finds_by_name_and_ends, fed_13_nesterov_follows_its_golden_traces,
           fed_13_heavy_ball_follows_its_hand_trace, fed_8_13_sgd_follows_its_hand_trace,
           the_adaptive_rows_follow_pytorch_and_their_paper,
@@ -397,4 +421,5 @@ TEST_MAIN(the_table_finds_by_name_and_ends, fed_13_nesterov_follows_its_golden_t
           settings_come_from_their_options, nesterov_without_momentum_is_sgd_and_heavy_ball_too,
           adamw_follows_pytorch, scalars_are_those_of_the_settings_rounded_once,
           every_instruction_set_gives_the_bits_of_plain_c,
-          a_result_that_is_not_finite_is_noticed_in_theta_and_in_state)
+          a_result_that_is_not_finite_is_noticed_in_theta_and_in_state,
+          what_is_not_finite_is_not_adopted_nor_what_is_behind_it)

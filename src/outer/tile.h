@@ -5,7 +5,7 @@
  *
  * theta_out[at + i], state_out[..][at + i] from theta[at + i], state[..][at + i], G[i], i < n,
  * and DL_OUTER_KERNEL(<row>) makes of it the kernel <row> over a block, for every instruction
- * set: combine, apply the rule, sum G*G, look for what is not finite, and hash.
+ * set: combine, apply the rule, sum G*G, look for what is not finite, hash, and adopt.
  *
  * A tile is small, so that its G never leaves the first cache, and so that the processor has
  * all streams of memory in flight at once: with one loop for each of these over 4096
@@ -15,6 +15,7 @@
 
 #include "combine/mean.h"
 #include "outer/outer.h"
+#include "tensor/kernels.h"
 
 enum {
     DL_LANES = 16,
@@ -90,6 +91,15 @@ static inline DL_BODY void dl_strip_hash(const dl_outer_block *b, size_t at, siz
         dl_leaf_add(&b->hash[1 + k], b->state_out[k] + at, n * sizeof(float));
 }
 
+static inline DL_BODY void dl_strip_adopt(const dl_outer_block *b, const dl_tile_sums *sums,
+                                          size_t at, size_t n)
+{
+    int bad = 0;
+    for (size_t i = 0; i < DL_TILE; i++)
+        bad |= sums->bad[i] != sums->bad[i];
+    if (!bad) dl_write_through(b->adopt + at, b->theta_out + at, n);
+}
+
 #define DL_TILE_STEP(row, b, sums, at, n, n_state)                                                 \
     do {                                                                                           \
         float G_[DL_TILE];                                                                         \
@@ -110,7 +120,9 @@ static inline DL_BODY void dl_strip_hash(const dl_outer_block *b, size_t at, siz
                 DL_TILE_STEP(row, b, &sums, at, DL_TILE, n_state);                                 \
             if (at < end) DL_TILE_STEP(row, b, &sums, at, end - at, n_state);                      \
             if (b->hash) dl_strip_hash(b, begin, end - begin, n_state);                            \
+            if (b->adopt) dl_strip_adopt(b, &sums, begin, end - begin);                            \
         }                                                                                          \
+        if (b->adopt) dl_written();                                                                \
         dl_tile_fold(b, &sums);                                                                    \
     }                                                                                              \
     DL_KERNEL(row, (dl_outer_block * b), row##_body(b))

@@ -1,5 +1,5 @@
 /* user.c - see user.h. The step is `whole`; the row's block finds what it made in place, and only
- * looks whether it is finite, and hashes. */
+ * looks whether it is finite, hashes, and adopts. */
 #include "outer/user.h"
 
 #include "base/own.h"
@@ -19,6 +19,7 @@ static void look(dl_outer_block *b, int n_state)
     for (int k = 0; k < n_state; k++)
         b->bad |= dl_first_bad(b->state_out[k], b->n, FLT_MAX) < b->n;
     if (b->hash) dl_strip_hash(b, 0, b->n, n_state);
+    if (b->adopt && !b->bad) dl_adopt(b->adopt, b->theta_out, 0, b->n);
 }
 
 static void block0(dl_outer_block *b)

@@ -9,9 +9,6 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 static inline DL_BODY void delta_body(float *g, const float *before, const float *after, size_t n)
 {
@@ -36,30 +33,14 @@ static inline DL_BODY void adopt_body(float *local, const float *theta, float mi
 DL_KERNEL(adopt, (float *local, const float *theta, float mix, size_t n),
           adopt_body(local, theta, mix, n))
 
-/* memcpy around the caches, where the machine can: what is adopted is read again only behind all
- * else that is walked, and so its old lines do not come from memory first, one of seven streams. */
-static void write_through(float *to, const float *from, size_t n)
-{
-#if defined(__SSE2__)
-    size_t i = 0;
-    for (; i < n && (uintptr_t)(to + i) % 16; i++)
-        to[i] = from[i];
-    for (; i + 4 <= n; i += 4)
-        _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
-    for (; i < n; i++)
-        to[i] = from[i];
-    _mm_sfence(); /* before anybody is told that it is there */
-#else
-    memcpy(to, from, n * sizeof *to);
-#endif
-}
-
 void dl_adopt(float *local, const float *theta, float mix, size_t n)
 {
-    if (mix == 0)
-        write_through(local, theta, n);
-    else if (mix != 1)
+    if (mix == 0) {
+        dl_write_through(local, theta, n);
+        dl_written();
+    } else if (mix != 1) {
         dl_isa_call(adopt)(local, theta, mix, n);
+    }
 }
 
 static inline DL_BODY double product(float x, float y)

@@ -7,6 +7,10 @@
 #include "base/hash.h"
 #include "tensor/isa.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 enum { DL_BLOCK = 4096 }; /* elements: 16 KiB, a block of a few vectors stays in the L1 cache */
 
 /* g = before - after */
@@ -37,6 +41,31 @@ void dl_leaf_add(dl_leaf_hash *h, const void *data, size_t n);
 dl_hash dl_leaf_end(dl_leaf_hash *h);
 
 /* ---- for the bodies of kernels ---------------------------------------------------------- */
+
+/* memcpy around the caches, where the machine can: what is adopted is read again only behind all
+ * else that is walked, and so its old lines do not come from memory first, one of seven streams.
+ * dl_written before anybody is told that it is there. */
+static inline DL_BODY void dl_write_through(float *to, const float *from, size_t n)
+{
+#if defined(__SSE2__)
+    size_t i = 0;
+    for (; i < n && (uintptr_t)(to + i) % 16; i++)
+        to[i] = from[i];
+    for (; i + 4 <= n; i += 4)
+        _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+    for (; i < n; i++)
+        to[i] = from[i];
+#else
+    memcpy(to, from, n * sizeof *to);
+#endif
+}
+
+static inline DL_BODY void dl_written(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
 
 /* The sum of term(x[i], y[i]) as in PROTOCOL B3: one definition that fits two AVX-512 registers,
  * four AVX2 ones, and SSE2 and NEON. */
