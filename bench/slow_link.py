@@ -18,7 +18,7 @@ parser.add_argument("--delay", type=float, default=10, help="milliseconds of a r
 args = parser.parse_args()
 
 REPLICAS, H, DELAY_S, ROUNDS = 2, 128, args.delay / 1e3, args.rounds
-TARGETS = [percent / 100 for percent in args.percent or (11.6, 36.1, 71.5)]
+TARGETS = [percent / 100 for percent in args.percent]
 REQUESTS = 10  # of an exchange of diloco, one behind the other
 # A run's first and last contributions move while nothing is trained; of those who train on while
 # others move a run has so many rounds more that this is no part of what is measured.

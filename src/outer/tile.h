@@ -47,6 +47,14 @@ static inline DL_BODY void dl_tile_check(float *bad, const float *x, size_t n)
         bad[i] += x[i] - x[i];
 }
 
+static inline DL_BODY bool dl_tile_is_bad(const dl_tile_sums *sums)
+{
+    int bad = 0;
+    for (size_t i = 0; i < DL_TILE; i++)
+        bad |= sums->bad[i] != sums->bad[i];
+    return bad;
+}
+
 /* G of the tile, and the norms of all sums. */
 static inline DL_BODY void dl_tile_combine(float *G, dl_tile_sums *sums, const dl_outer_block *b,
                                            size_t at, size_t n)
@@ -79,9 +87,7 @@ static inline DL_BODY void dl_tile_fold(dl_outer_block *b, dl_tile_sums *sums)
     dl_tile_fold_norms(sums);
     for (int k = 0; k < DL_OUTER_MAX_SUMS; k++)
         b->norm2[k] = sums->norm2[k][0];
-    for (size_t i = 1; i < DL_TILE; i++)
-        sums->bad[0] += sums->bad[i];
-    b->bad = isnan(sums->bad[0]);
+    b->bad = dl_tile_is_bad(sums);
 }
 
 static inline DL_BODY void dl_strip_hash(const dl_outer_block *b, size_t at, size_t n, int n_state)
@@ -94,10 +100,7 @@ static inline DL_BODY void dl_strip_hash(const dl_outer_block *b, size_t at, siz
 static inline DL_BODY void dl_strip_adopt(const dl_outer_block *b, const dl_tile_sums *sums,
                                           size_t at, size_t n)
 {
-    int bad = 0;
-    for (size_t i = 0; i < DL_TILE; i++)
-        bad |= sums->bad[i] != sums->bad[i];
-    if (!bad) dl_write_through(b->adopt + at, b->theta_out + at, n);
+    if (!dl_tile_is_bad(sums)) dl_write_through(b->adopt + at, b->theta_out + at, n);
 }
 
 #define DL_TILE_STEP(row, b, sums, at, n, n_state)                                                 \
