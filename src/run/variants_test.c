@@ -243,10 +243,10 @@ enum { GUESTS = 3, GUEST_STEPS = 12, LONG = 30 };
 static _Atomic int n_joined, n_left;
 static _Atomic bool begun;
 
-/* Waits for the guests at entry 4, and for their end before the last ten. */
+/* Has entry 0 to itself; waits for the guests at entry 4, and for their end before the last ten. */
 static double step_as_host(toy *t, const diloco_run_info *now)
 {
-    begun = true;
+    begun = now->entry > 0;
     while ((now->entry >= 4 && n_joined < GUESTS) || (now->entry >= LONG - 10 && n_left < GUESTS))
         usleep(100);
     return toy_step(t, now);
@@ -303,7 +303,7 @@ TEST(alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again)
     }
     all[0].step = step_as_host;
     CHECK_INT(0, pthread_create(&all[0].thread, NULL, toy_thread, &all[0]));
-    while (!begun) /* it makes the run */
+    while (!begun) /* it makes the run, and its first entry */
         usleep(1000);
     for (int i = 1; i <= GUESTS; i++)
         CHECK_INT(0, pthread_create(&all[i].thread, NULL, visit, &all[i]));
