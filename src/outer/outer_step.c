@@ -11,8 +11,10 @@
  *     block, so who steps with one gets the same bits.
  *  5. An optimizer that steps whole fragments does so between the two halves, and the second one
  *     finds theta and the vectors done: it adopts, looks and hashes.
- *  6. From the first block with a result that is not finite on, a thread adopts nothing, and
- *     the step fails. */
+ *  6. From the first strip with a result that is not finite on, a thread adopts nothing, and
+ *     the step fails.
+ *  7. What is adopted as it is goes out strip by strip, in the step's own loop, where one local
+ *     tensor takes all of it; the rest behind the block. */
 #include "combine/mean.h"
 #include "outer/rows.h"
 #include "outer/scratch.h"
@@ -101,6 +103,30 @@ static void keep(const dl_outer_block *b, int n_state)
     if (b->hash) dl_leaf_add(&b->hash[n_state], b->state_out[n_state - 1], b->n * sizeof(float));
 }
 
+/* The first local tensor that ends behind `at`. */
+static const dl_local_tensor *local_at(const step *s, size_t at)
+{
+    const dl_local_tensor *low = s->args->local;
+    for (const dl_local_tensor *high = low + s->n_local_f32; low < high;) {
+        const dl_local_tensor *middle = low + (high - low) / 2;
+        if (middle->begin + middle->count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Where all of a piece is adopted as it is; NULL: not so simple. */
+static float *adopter(const step *s, const dl_step_room *room, piece p)
+{
+    if (!s->args->local || s->args->local_mix != 0 || room->bad != SIZE_MAX) return NULL;
+    const dl_local_tensor *t = local_at(s, p.begin);
+    if (t == s->args->local + s->n_local_f32 || t->begin > p.begin || t->begin + t->count < p.end)
+        return NULL;
+    return (float *)t->data + (p.begin - t->begin);
+}
+
 /* Step one piece with G from the members, or, with n_members 0, with g[0] as G; norm2 becomes
  * what the rule measured of the sums of members. */
 static void step_piece(const step *s, dl_step_room *room, piece p, const float *const *g,
@@ -115,7 +141,8 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
                         .n = p.end - p.begin,
                         .scalars = p.scalars,
                         .decay = p.decay,
-                        .hash = s->args->no_digest ? NULL : room->hash};
+                        .hash = s->args->no_digest ? NULL : room->hash,
+                        .adopt = adopter(s, room, p)};
     for (int k = 0; k < p.rule->n_state; k++) {
         b.state_out[k] = s->out->outer[k] + p.begin;
         b.state[k] = s->in->outer[k] + p.begin;
@@ -123,6 +150,7 @@ static void step_piece(const step *s, dl_step_room *room, piece p, const float *
     p.rule->block(&b);
     if (p.rule->keeps) keep(&b, p.rule->n_state);
     if (b.bad) find_bad(s, room, p);
+    if (b.adopt) room->n_adopted += b.n;
     if (norm2) memcpy(norm2, b.norm2, sizeof b.norm2);
 }
 
@@ -218,24 +246,18 @@ static void combine_block(const step *s, dl_step_room *room, size_t at, size_t n
 
 static void adopt(const step *s, size_t at, size_t n)
 {
-    const dl_local_tensor *low = s->args->local, *end = low + s->n_local_f32;
-    for (const dl_local_tensor *high = end; low < high;) { /* the first that ends behind at */
-        const dl_local_tensor *middle = low + (high - low) / 2;
-        if (middle->begin + middle->count > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    for (; low < end && low->begin < at + n; low++) {
-        size_t from = dl_size_max(low->begin, at);
-        size_t to = dl_size_min(low->begin + low->count, at + n);
-        dl_adopt((float *)low->data + (from - low->begin), s->out->theta + from, s->args->local_mix,
+    const dl_local_tensor *end = s->args->local + s->n_local_f32;
+    for (const dl_local_tensor *t = local_at(s, at); t < end && t->begin < at + n; t++) {
+        size_t from = dl_size_max(t->begin, at);
+        size_t to = dl_size_min(t->begin + t->count, at + n);
+        dl_adopt((float *)t->data + (from - t->begin), s->out->theta + from, s->args->local_mix,
                  to - from);
     }
 }
 
 static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
 {
+    room->n_adopted = 0;
     if (s->args->combined) {
         const float *G = s->args->combined->g + at;
         step_combined(s, room, G, at, n);
@@ -244,7 +266,7 @@ static void walk_block(const step *s, dl_step_room *room, size_t at, size_t n)
         dl_step_gather(s->args, room, s->plan->used, s->plan->n_used, at, n);
         step_block(s, room, at, n);
     }
-    if (s->args->local && room->bad >= at + n) adopt(s, at, n);
+    if (s->args->local && room->n_adopted < n && room->bad >= at + n) adopt(s, at, n);
 }
 
 /* ---- one thread */

@@ -30,6 +30,7 @@ typedef struct dl_step_room {
     float *sort;           /* [dl_sort_room(max_members)] */
     size_t bad;            /* the first element with a result that is not finite; SIZE_MAX: none */
     int bad_vector;        /* which vector it is in */
+    size_t n_adopted;      /* elements of this block that have been adopted */
 } dl_step_room;
 
 struct dl_outer_scratch {
