@@ -2,7 +2,7 @@
 #include "hub/address.h"
 
 #include "base/text.h"
-#include "store/web.h"
+#include "store/line.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,9 +47,9 @@ static int open_socket(const struct addrinfo *a)
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* a restart need not wait */
     if (is_loopback(a->ai_addr))                              /* and so do its connections */
-        dl_web_unpace(fd);
+        dl_line_unpace(fd);
     else
-        dl_web_pace(fd);
+        dl_line_pace(fd);
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
     int error = errno;

@@ -3,8 +3,9 @@
  * libmicrohttpd accepts and gives each connection a thread. Beside them runs one thread, the
  * reaper: once a second it shuts down connections that have been without a request for too
  * long; of strangers (who have shown neither token nor signature) sooner. A header that trickles in
- * counts as idle, so nobody holds a connection by a byte now and then. Once an hour it cleans the
- * folders of what was cut.
+ * counts as idle, so nobody holds a connection by a byte now and then. Ten times a second it eases
+ * the lines that something is sent over (line.h). Once an hour it cleans the folders of what was
+ * cut.
  *
  * Stopping: new requests are refused and event streams end; requests under way go on until the
  * time is over; then connections are cut, and what was not published is discarded. */
@@ -12,6 +13,7 @@
 #include "base/thread.h"
 #include "hub/address.h"
 #include "hub/s3.h"
+#include "store/line.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,6 +41,7 @@ struct dl_connection {
     dl_hub *hub;
     int fd;
     dl_time since; /* of the last request's end, or the beginning */
+    dl_time ease_at;
     bool busy, welcome;
 };
 
@@ -111,6 +114,18 @@ static void reap(dl_hub *hub)
     }
 }
 
+/* How long until the next time. */
+static dl_time ease_lines(dl_hub *hub)
+{
+    const dl_time now = dl_clock_now();
+    bool any = false;
+    for (dl_connection *c = hub->loopback ? NULL : hub->connections; c; c = c->next) {
+        any = any || c->busy;
+        if (c->busy && now >= c->ease_at) c->ease_at = dl_time_after(now, dl_line_ease(c->fd));
+    }
+    return any ? DL_SECOND / 10 : DL_SECOND;
+}
+
 /* Opening each bucket as a store cleans what a killed hub left in it, an hour later. */
 static void clean_buckets(const dl_hub *hub)
 {
@@ -137,7 +152,7 @@ static void *reaper(void *context)
     dl_time clean_at = dl_clock_now() + CLEAN_EVERY;
     pthread_mutex_lock(&hub->lock);
     while (!atomic_load(&hub->stopping)) {
-        dl_time next = dl_clock_now() + DL_SECOND;
+        dl_time next = dl_clock_now() + ease_lines(hub);
         struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
         pthread_cond_timedwait(&hub->stop, &hub->lock, &t);
         reap(hub);

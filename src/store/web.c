@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "store/line.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -43,6 +44,7 @@ typedef struct dl_web_slot {
     struct curl_slist *headers;
     enum { FREE, DUE, RUNNING } state;
     dl_time due;
+    dl_time ease_at;           /* the line is looked at */
     bool begun;                /* the sink has heard the length */
     size_t span, offset;       /* what of the body was sent */
     char trouble[TROUBLE_MAX]; /* why the last try was not the last */
@@ -370,29 +372,17 @@ static void set_body(slot *s)
     curl_easy_setopt(s->easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
 }
 
-void dl_web_pace(int fd)
-{
-    static const char name[] = "bbr";
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
-}
-
-void dl_web_unpace(int fd)
-{
-    static const char name[] = "reno"; /* every kernel has it, and lets everybody use it */
-    (void)!setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof name - 1);
-}
-
 static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     (void)context, (void)purpose;
-    dl_web_pace(fd);
+    dl_line_pace(fd);
     return CURL_SOCKOPT_OK;
 }
 
 static int on_near_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     (void)context, (void)purpose;
-    dl_web_unpace(fd);
+    dl_line_unpace(fd);
     return CURL_SOCKOPT_OK;
 }
 
@@ -423,6 +413,7 @@ static void set_options(slot *s, const char *url)
     const bool near = is_near(url);
     if (near) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, near ? on_near_socket : on_socket);
+    s->ease_at = near ? DL_NEVER : 0;
     set_tls(s);
     if (uploads) set_body(s);
     if (!strcmp(method, "HEAD")) curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
@@ -605,12 +596,18 @@ static void count(slot *s)
     t->received += (uint64_t)head_in + (uint64_t)in;
 }
 
-static void measure(slot *s)
+static curl_socket_t socket_of(const slot *s)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
+    curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd);
+    return fd;
+}
+
+static void measure(slot *s)
+{
+    const curl_socket_t fd = socket_of(s);
     struct tcp_info line = {0};
     socklen_t len = sizeof line;
-    curl_easy_getinfo(s->easy, CURLINFO_ACTIVESOCKET, &fd);
     if (fd == CURL_SOCKET_BAD || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &line, &len)) return;
     const dl_time trip = (dl_time)line.tcpi_rtt * (DL_MILLISECOND / 1000);
     if (trip > 0 && (trip < s->web->trip || !s->web->trip)) s->web->trip = trip;
@@ -632,6 +629,18 @@ static void settle(dl_web *web, CURL *easy, CURLcode code)
 }
 
 /* ---- the loop */
+
+/* Lines that we send much over. */
+static void ease_lines(dl_web *web)
+{
+    const dl_time now = dl_clock_now();
+    for (size_t i = 0; i < web->batch->width; i++) {
+        slot *s = &web->slots[i];
+        if (s->state != RUNNING || !s->x.n_body || now < s->ease_at) continue;
+        const curl_socket_t fd = socket_of(s);
+        if (fd != CURL_SOCKET_BAD) s->ease_at = dl_time_after(now, dl_line_ease(fd));
+    }
+}
 
 /* Out of time, with what was the matter. */
 static diloco_status check(const dl_web *web, dl_time until)
@@ -662,6 +671,7 @@ static void turn(dl_web *web, dl_time until)
     int running, queued;
     if ((web->failure = check(web, until)) || (web->failure = start_those_due(web))) return;
     curl_multi_perform(web->multi, &running);
+    ease_lines(web);
     bool settled = false;
     for (CURLMsg *m; (m = curl_multi_info_read(web->multi, &queued));)
         if (m->msg == CURLMSG_DONE) {

@@ -59,15 +59,6 @@ void dl_web_tell_traffic(dl_store_counters *counts, const dl_web *web);
  * shortest so far; 0: not known. */
 dl_time dl_web_trip(const dl_web *web);
 
-/* Let what is sent over this socket go by the link's own rate and round trip as the kernel measures
- * them (BBR), not by what gets lost: so it fills no router's queue, where a heartbeat would wait
- * behind it, and stands losses. Where the kernel has none that we may use, nothing changes. */
-void dl_web_pace(int fd);
-/* … of loopback, which has no router and loses nothing: no pacing, where BBR is this machine's
- * habit. Its timers cost more than they spread, and every ten seconds it holds a line back to
- * measure the round trip. */
-void dl_web_unpace(int fd);
-
 /* ---- an exchange */
 
 typedef struct dl_web_exchange {

@@ -24,6 +24,8 @@ clean_up() {
     exit $status
 }
 trap clean_up EXIT
+trap 'exit 143' TERM # or the shell would end without it
+trap 'exit 130' INT
 
 fail() {
     echo "$(basename "$0"): $*" >&2
