@@ -16,7 +16,8 @@
  *   I3  no sample of a shard counts twice (one fragment, tau = 0); of dealt data none counts twice
  *       in any shape, and with one fragment, tau = 0 every one below the cursor that is neither
  *       returned nor held has counted
- *   I4  when faults stop, the run goes on to its end
+ *   I4  when faults stop, the run goes on to its end; where it is asynchronous nobody whose own
+ *       has counted waits for an entry
  *   I5  an audit from theta0 (retain = all) or the oldest snapshot gives the same last digest
  *   I6  what a replica sends began from the state that it names (but for on_uncounted = keep,
  *       and a liar's), and what counts from the state before its entry (but async's)

@@ -281,8 +281,9 @@ static inline void answer_list(world *w, dl_event *event)
     static dl_listed listed[WORLD_PUT];
     event->listed = listed;
     for (size_t i = 0; i < w->n_put; i++)
-        if (w->put[i].entry == w->ask.entry)
-            listed[event->n_listed++] = (dl_listed){.life = w->put[i].life, .len = WORLD_BYTES};
+        if (w->pace.schedule.async || w->put[i].entry == w->ask.entry)
+            listed[event->n_listed++] =
+                (dl_listed){.entry = w->put[i].entry, .life = w->put[i].life, .len = WORLD_BYTES};
 }
 
 static inline void answer_fetch(world *w, dl_event *event)

@@ -261,6 +261,7 @@ void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */
 void sim_check_life(const replica *r);                                 /* I7 */
 void sim_check_removal(const sim *s, const char *key);                 /* I8 */
 void sim_check_ends(const sim *s);                                     /* I4 */
+void sim_check_wait(const replica *r);                                 /* I4, async */
 void sim_check_log(sim *s); /* I1 to I3, I6, I10, at the end */
 void sim_audit(sim *s);     /* I5, I3 of dealt data */
 void sim_count_shared_seat(const replica *r, const dl_entry *entry);

@@ -370,6 +370,7 @@ static void act(replica *r)
     if (done.kind == DL_ASK_WAIT || done.kind == DL_ASK_LIST) r->missed = false;
     r->ask = dl_machine_next(r->machine, &event);
     sim_count_ask(r);
+    sim_check_wait(r);
     if (done.kind == DL_ASK_SWAP) sim_check_moved(r, &done);
     wake_trainer(r);
 }

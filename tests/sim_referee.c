@@ -110,6 +110,16 @@ void sim_check_removal(const sim *s, const char *key)
     }
 }
 
+/* Whose own has counted trains on, when the grace is over (P20): nobody's entry need come. */
+void sim_check_wait(const replica *r)
+{
+    const dl_pace *p = &r->pace;
+    if (r->ask.kind != DL_ASK_WAIT || r->ask.until != DL_NEVER || !p->schedule.async) return;
+    if (p->n_taken > p->next_adopt && p->takes[0].counted)
+        DIE(r->sim, "I4: %s waits for an entry, and entry %llu is behind its own", r->name,
+            (unsigned long long)r->ask.entry);
+}
+
 void sim_check_ends(const sim *s)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -151,22 +151,6 @@ static dl_ask train(dl_machine *m)
     return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
 }
 
-/* No entry stands any more, as far as we know. */
-static dl_ask caught_up(dl_machine *m)
-{
-    m->behind = false;
-    dl_pace_caught_up(m->a.pace);
-    if (dl_open_entry(m) < m->a.pace->folded && m->has_bases)
-        return dl_machine_fail(
-            m, dl_fail(DILOCO_EDIFFERS,
-                       "this replica's saved state is for entry %llu, the log has only %llu: the "
-                       "store lost entries; move the state folder away to join as a new replica",
-                       (unsigned long long)m->bases_at, (unsigned long long)dl_open_entry(m)));
-    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train(m);
-    m->due_at = m->now;
-    return dl_gather_collect(m);
-}
-
 /* async: train, first asking how fast the others are; or see to the entries that name what is
  * there, our own among them, and those of a grace behind it. */
 static dl_ask go_on_alone(dl_machine *m)
@@ -181,6 +165,23 @@ static dl_ask go_on_alone(dl_machine *m)
     m->grace_over = 0;
     if (m->a.config->dylu) return dl_machine_ask(m, DL_ASK_WATCH, DL_TIMING);
     return train(m);
+}
+
+/* No entry stands any more, as far as we know. */
+static dl_ask caught_up(dl_machine *m)
+{
+    m->behind = false;
+    dl_pace_caught_up(m->a.pace);
+    if (dl_open_entry(m) < m->a.pace->folded && m->has_bases)
+        return dl_machine_fail(
+            m, dl_fail(DILOCO_EDIFFERS,
+                       "this replica's saved state is for entry %llu, the log has only %llu: the "
+                       "store lost entries; move the state folder away to join as a new replica",
+                       (unsigned long long)m->bases_at, (unsigned long long)dl_open_entry(m)));
+    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train(m);
+    m->due_at = m->now;
+    return dl_gather_collect(m);
 }
 
 static dl_ask timed(dl_machine *m, const dl_event *event)

@@ -446,6 +446,32 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
     end_world(&w);
 }
 
+/* Two entries of another's stand, one behind the other, and the second counts what is ours. */
+TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_ASK_LIST);
+    others_commit(&w, 1, "r1");
+    const char *own[] = {"r0"};
+    dl_entry counts = entry_by(&w, 2, "r1", true, own, 1);
+    counts.members[0].entry = 1;
+    counts.members[0].body = body_of(1, &counts.members[0].life);
+    counts.result = result_of(&counts);
+    CHECK(dl_roster_add(&counts.roster, "r0", 2)); /* 1 + the newest base that counted */
+    CHECK(dl_roster_add(&counts.roster, "r1", 2));
+    write_entry(&w, &counts);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.control.entry);
+    CHECK_INT(1, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
 TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
 {
     const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
@@ -491,4 +517,5 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p5_losing_the_race_with_the_same_members_costs_no_second_computation,
           p5_losing_the_race_with_other_members_computes_theirs,
           p5_losing_the_race_to_an_abort_is_an_abort,
+          p20_who_finds_its_own_counted_in_catching_up_trains_on,
           a_failure_that_no_phase_expects_stops_the_replica_with_its_status)

@@ -118,6 +118,10 @@ MUTANTS = [
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/run/exec.c", " && !x->schedule.async", "")]),
+    Mutant("waits_for_another", "P20",
+           "who reads in catching up that its own counted waits for one more entry", [
+        ("src/run/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (m->a.reader""", "    if (m->a.reader")]),
 ]
 
 
