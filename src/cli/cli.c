@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "cli/help.h"
-#include "cli/line.h"
+#include "cli/join_line.h"
 #include <diloco/log.h>
 #include <diloco/train.h>
 
@@ -92,7 +92,7 @@ static diloco_status run(int argc, char **argv)
     const dl_command *command = two ? two : one;
     if (!command) return unknown_command(name);
     DL_TRY(dl_args_parse(&args, command, argc, argv, two ? 3 : 2));
-    DL_TRY(dl_line_take(&args));
+    DL_TRY(dl_join_line_take(&args));
     if (dl_args_has(&args, DL_FLAG_HELP)) {
         dl_help_command(stdout, command);
         return DILOCO_OK;

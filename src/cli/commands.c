@@ -15,13 +15,11 @@ const dl_command dl_commands[] = {
            DL_FLAG_JSON, DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_train},
     {"join", "[URL]", "take part in a run; its settings come from the run itself",
-     "The data is this machine's own copy: --set data.train_path=FILE. URL may be the join line "
-     "that\n"
-     "a hub printed; so that it stands in no list of processes it is also read from a file, as\n"
-     "@FILE, or from stdin, as -. A run without a log is joined by one of its nodes, --peer "
-     "HOST:PORT;\n"
-     "--store is then the folder of this machine's nodes (default runs/swarm), and\n"
-     "--set swarm.listen=HOST:PORT where they are reached.",
+     "The data is this machine's own copy: --set data.train_path=FILE. URL may be the join line\n"
+     "that a hub printed; read from @FILE, or from stdin as -, it stands in no list of processes.\n"
+     "A run without a log is joined by one of its nodes, --peer HOST:PORT; --store is then the\n"
+     "folder of this machine's nodes (default runs/swarm), and --set swarm.listen=HOST:PORT\n"
+     "where they are reached.",
      FLAGS(DL_FLAG_PEER, DL_FLAG_STORE, DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD,
            DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET,
            DL_FLAG_VERBOSE),

@@ -188,7 +188,9 @@ void dl_help_program(FILE *out)
         if (c->summary)
             fprintf(out, "  %-14s %-13s %s\n", c->name, c->target ? c->target : "", c->summary);
     fputs(
-        "\ndiloco COMMAND --help says more. A URL is a folder's path or http://HOST:PORT/RUN; a\n"
+        "\ndiloco COMMAND --help says more. A URL is a folder's path, http(s)://HOST:PORT/RUN, an\n"
+        "s3://, gs:// or az:// path, or a hub's join line, which @FILE and - (stdin) are read for; "
+        "a\n"
         "CONFIG file stands for the run it names. Exit codes: 0 done, 1 failed, 2 wrong usage or\n"
         "configuration, 3 refused as unfaithful or unsupported, 4 store or peer out of reach,\n"
         "130 interrupted (the same command resumes).\n",

@@ -24,15 +24,14 @@ serve hub
     fail "others may read what the hub keeps"
 echo "$line" | grep -qx 'https://127.0.0.1:[0-9]*/team/tiny#[0-9a-f]\{64\}\.[0-9a-f]\{64\}' ||
     fail "no join line"
-sed -n '/^diloco join /p' serve.out >line
 
 # The first machine creates the run, the second has the line alone: each a key and a state of its own.
-XDG_CONFIG_HOME="$work/one" diloco train tiny.toml --store "$line" --set run.state_dir=one >one.out 2>&1 &
+XDG_CONFIG_HOME="$work/one" diloco train tiny.toml --store @serve.out --set run.state_dir=one >one.out 2>&1 &
 one=$!
 started="$started $one"
 has_run() { [ -e hub/team/tiny/gen/r0.0000 ]; }
 wait_for has_run
-XDG_CONFIG_HOME="$work/two" diloco join @line --set data.train_path=text.txt \
+XDG_CONFIG_HOME="$work/two" diloco join @serve.out --set data.train_path=text.txt \
     --set run.state_dir=two >two.out 2>&1 &
 two=$!
 started="$started $two"
@@ -50,7 +49,7 @@ done
 ! grep -qF "$token" one.out two.out serve.err || fail "the token was said"
 ! grep -rqF "$token" hub/team one two || fail "the token was kept"
 
-expect 0 diloco status "$line" --json
+expect 0 diloco status @serve.out --json
 [ "$(json entries <out)" = 6 ] || fail "the run did not end"
 expect 0 diloco verify "$line"
 
@@ -62,6 +61,8 @@ expect_error 2 'no join line' diloco status "$url#z$token"
 ! grep -qF "$token" err || fail "half a line was repeated"
 expect_error 2 'holds no join line' diloco join @tiny.toml
 expect_error 2 'holds no join line' diloco join -
+expect_error 2 'holds no join line' diloco train tiny.toml --store @tiny.toml
+expect_error 2 'there is no file none' diloco train tiny.toml --store @none
 expect_error 2 'is not the url of a run' diloco status "http://127.0.0.1:1/a#$token"
 ! grep -qF "$token" err || fail "what is behind a # was repeated"
 kill -INT "$hub"

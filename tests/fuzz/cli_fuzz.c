@@ -1,6 +1,6 @@
 /* cli_fuzz.c - what people write: a TOML file, a join line. Values of TOML have texts and places;
  * of a join line nothing is left in the argument behind the #. */
-#include "cli/line.h"
+#include "cli/join_line.h"
 #include "cli/toml.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void check_line(const char *text, const char *command)
     dl_args args = {.command = &row, .target = argument};
     snprintf(argument, sizeof argument, "https://%s", text);
     const bool whole = strchr(argument, '#') != NULL;
-    (void)!dl_line_take(&args);
+    (void)!dl_join_line_take(&args);
     if (whole && strchr(argument, '#')) abort();
 }
 

@@ -1,4 +1,4 @@
-/* line.h - a join line: all that a machine needs to reach a run at a hub (docs/hub.md).
+/* join_line.h - a join line: all that a machine needs to reach a run at a hub (docs/hub.md).
  *
  *     https://HOST:PORT/RUN#<64 hex digits>[.<token>]
  *
@@ -6,14 +6,14 @@
  * other. What is behind the # is a secret and never sent as it is: it goes into this process's
  * environment (DILOCO_HUB_PIN, DILOCO_HUB_TOKEN), which the replicas started from it inherit, and
  * is blotted out of the argument that held it. */
-#ifndef DL_CLI_LINE_H
-#define DL_CLI_LINE_H
+#ifndef DL_CLI_JOIN_LINE_H
+#define DL_CLI_JOIN_LINE_H
 
 #include "cli/cli.h"
 
-/* The target and --store of a command: a join line becomes its url; "-" and "@FILE", of join, the
- * url of the line that stdin or the file holds. DILOCO_EINVAL: it is no join line (the text never
+/* The URL and --store of a command: a join line becomes its url; "-" and "@FILE" the url of the
+ * first join line that stdin or the file holds. DILOCO_EINVAL: it is no join line (the text never
  * holds what is behind the #). */
-DL_MUST_CHECK diloco_status dl_line_take(dl_args *args);
+DL_MUST_CHECK diloco_status dl_join_line_take(dl_args *args);
 
 #endif

@@ -1,5 +1,5 @@
-/* line.c - see line.h. */
-#include "cli/line.h"
+/* join_line.c - see join_line.h. */
+#include "cli/join_line.h"
 
 #include "base/sign.h"
 
@@ -52,42 +52,42 @@ static diloco_status take(const char **argument)
     return status;
 }
 
-/* The first line, or what stands behind "diloco join " in it. */
+/* The url of the first join line; serve --join says other things, too. */
 static diloco_status read_line(char out[LINE_MAX_BYTES], FILE *file, const char *name)
 {
-    static const char command[] = "diloco join ";
-    if (!fgets(out, LINE_MAX_BYTES, file))
-        return dl_fail(DILOCO_EINVAL, "%s holds no join line", name);
-    out[strcspn(out, "\r\n")] = '\0';
-    if (strncmp(out, command, sizeof command - 1) == 0)
-        memmove(out, out + sizeof command - 1, strlen(out) - (sizeof command - 1) + 1);
-    if (strncmp(out, "https://", 8) == 0 && strchr(out, '#')) return DILOCO_OK;
+    while (fgets(out, LINE_MAX_BYTES, file)) {
+        const char *url = strstr(out, "https://");
+        const size_t len = url ? strcspn(url, " \t\r\n") : 0;
+        if (!url || !memchr(url, '#', len)) continue;
+        memmove(out, url, len);
+        memset(out + len, 0, LINE_MAX_BYTES - len);
+        return DILOCO_OK;
+    }
     memset(out, 0, LINE_MAX_BYTES);
     return dl_fail(DILOCO_EINVAL, "%s holds no join line: https://HOST:PORT/RUN#…", name);
 }
 
-static diloco_status read_target(dl_args *args)
+/* "@FILE" and "-" become the url that is there; `line` lives as long as argv. */
+static diloco_status read_named(const char **argument, char line[LINE_MAX_BYTES])
 {
-    static char line[LINE_MAX_BYTES]; /* as long as argv */
-    const char *target = args->target;
-    if (strcmp(target, "-") == 0) {
-        DL_TRY(read_line(line, stdin, "stdin"));
-    } else {
-        FILE *file = fopen(target + 1, "r");
-        if (!file) return dl_fail(DILOCO_ENOENT, "there is no file %s", target + 1);
-        const diloco_status status = read_line(line, file, target + 1);
-        fclose(file);
-        DL_TRY(status);
-    }
-    args->target = line;
-    return DILOCO_OK;
+    const char *name = *argument;
+    const bool is_stdin = name && !strcmp(name, "-");
+    if (!name || (!is_stdin && name[0] != '@')) return DILOCO_OK;
+    FILE *file = is_stdin ? stdin : fopen(name + 1, "r");
+    if (!file) return dl_fail(DILOCO_EINVAL, "there is no file %s", name + 1);
+    const diloco_status status = read_line(line, file, is_stdin ? "stdin" : name + 1);
+    if (!is_stdin) fclose(file);
+    if (!status) *argument = line;
+    return status;
 }
 
-diloco_status dl_line_take(dl_args *args)
+diloco_status dl_join_line_take(dl_args *args)
 {
-    const bool joins = strcmp(args->command->name, "join") == 0;
-    if (joins && args->target && (args->target[0] == '@' || !strcmp(args->target, "-")))
-        DL_TRY(read_target(args));
+    static char lines[2][LINE_MAX_BYTES];
+    const char **store = &args->flags[DL_FLAG_STORE];
+    const char *target = args->command->target;
+    if (target && strstr(target, "URL")) DL_TRY(read_named(&args->target, lines[0]));
+    DL_TRY(read_named(store, lines[1]));
     DL_TRY(take(&args->target));
-    return take(&args->flags[DL_FLAG_STORE]);
+    return take(store);
 }
