@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""slow_link.py BUILD TEXT [ROUNDS [PERCENT…]] [--delay MS]: training on slow links, by --link
-(bench/slow_link.md).
+"""slow_link.py BUILD TEXT [ROUNDS [PERCENT…]] [--delay MS] [--methods NAME,…]: training on slow
+links, by --link (bench/slow_link.md).
 
 First a run without exchange: what a step takes, and tokens/s of a replica. Then the rates at which
 blocking f32 diloco at H = 128 has to be busy 11.6, 36.1 and 71.5 % of the time, from
@@ -15,6 +15,7 @@ parser.add_argument("text")
 parser.add_argument("rounds", nargs="?", type=int, default=8)
 parser.add_argument("percent", nargs="*", type=float, default=(11.6, 36.1, 71.5))
 parser.add_argument("--delay", type=float, default=10, help="milliseconds of a request, 0: none")
+parser.add_argument("--methods", default="diloco,streaming,sparse")
 args = parser.parse_args()
 
 REPLICAS, H, DELAY_S, ROUNDS = 2, 128, args.delay / 1e3, args.rounds
@@ -107,7 +108,8 @@ def measure(bench):
         link = f"{8e-3 * payload * REPLICAS / exchange_s:.0f}kbit"
         if DELAY_S:
             link += f",{1e3 * DELAY_S:.0f}ms"
-        for name, (preset, values) in METHODS.items():
+        for name in args.methods.split(","):
+            preset, values = METHODS[name]
             rounds = ROUNDS * LONGER[name]
             lines, record = bench.train(preset, dict(values, **{"trainer.rounds": rounds}),
                                         link, rate)
@@ -119,6 +121,8 @@ def measure(bench):
                   f"{100 * tokens / (busy + waited) / rate:.1f} % |", flush=True)
     # On a machine with other work steps are not equally fast in two runs; the last column puts
     # the seconds that the steps took on the other link in the place of the record's own.
+    if len(blocking) < 2:
+        return
     print("\n| replayed from | on | predicted | measured | off by | with its steps |\n"
           "|---|---|---|---|---|---|")
     for source, record, steps_s in blocking:
