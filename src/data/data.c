@@ -202,6 +202,7 @@ static diloco_status cut(dl_data *data, const dl_config *config, size_t n_shards
                                    .n_classes = data->kind ? data->sample.classes : 0,
                                    .class_of = class_of,
                                    .user = data};
+    if (all.n == 0) return DILOCO_OK; /* nothing to deal: the shards stay empty, and are refused */
     DL_TRY(dl_partition_create(&data->partition, config, &all, n_shards));
     for (size_t i = 0; data->partition && i < n_shards; i++)
         data->shards[i] = (piece){.n = dl_partition_size(data->partition, i)};

@@ -231,6 +231,10 @@ TEST(a_shard_shorter_than_a_sequence_is_refused_with_both_lengths)
     check_refused(&config, 4, "short has 35 tokens for training, 8 for each of 4 shards");
     check_refused(&config, 4, "needs 9");
     check_refused(&config, 4, "data.train_path");
+    config = config_of(counting("too little", T));
+    CHECK_OK(dl_config_set(&config, "data.sampler", "iid", "test"));
+    CHECK_OK(dl_config_set(&config, "data.partition_size", "10", "test")); /* of what is not there */
+    check_refused(&config, 2, "too little has 8 tokens for training");
 }
 
 TEST(validation_shorter_than_a_sequence_is_refused_with_both_lengths)

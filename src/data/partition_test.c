@@ -300,6 +300,9 @@ TEST(orthogonal_silos_see_their_own_classes_only)
     set(&config, "data.label_distribution", "noniid");
     set(&config, "data.concentration", "0.01");
     CHECK(largest_share(&config, 0, CLIENTS) > 0.8);
+    set(&config, "data.concentration", "0.001"); /* nearly all to one class, and be it another's */
+    for (size_t c = 0; c < CLIENTS; c++)
+        CHECK(largest_share(&config, c, c + 1) > 0.7);
 }
 
 TEST(label_quantity_gives_so_many_classes_and_shares_out_all_samples)

@@ -74,17 +74,27 @@ static diloco_status plan(dl_partition *p)
     return DILOCO_OK;
 }
 
+/* Of a silo's own classes; the others' are -1. Parts of all classes would do too, but with a small
+ * concentration one class has nearly all, and where it is another silo's nothing would be left. */
+static void draw_parts(double *weights, const dl_partition *p, const bool *has, dl_rng *rng)
+{
+    double parts[DL_SAMPLER_MAX_CLASSES];
+    size_t n = 0;
+    for (size_t k = 0; k < p->n_classes; k++)
+        n += has[k];
+    for (size_t k = 0; k < n; k++)
+        parts[k] = 1;
+    if (strcmp(p->config.label_distribution, "noniid") == 0)
+        dl_draw_dirichlet(parts, n, p->config.concentration, rng);
+    for (size_t k = p->n_classes; k-- > 0;)
+        weights[k] = has[k] ? parts[--n] : -1;
+}
+
 static void draw(uint32_t *out, const dl_partition *p, size_t client)
 {
     double weights[DL_SAMPLER_MAX_CLASSES];
-    const bool *has = p->silo_has + client % p->n_silos * p->n_classes;
     dl_rng rng = dl_client_rng(p, client);
-    for (size_t k = 0; k < p->n_classes; k++)
-        weights[k] = 1;
-    if (strcmp(p->config.label_distribution, "noniid") == 0)
-        dl_draw_dirichlet(weights, p->n_classes, p->config.concentration, &rng);
-    for (size_t k = 0; k < p->n_classes; k++)
-        if (!has[k]) weights[k] = -1;
+    draw_parts(weights, p, p->silo_has + client % p->n_silos * p->n_classes, &rng);
     dl_draw_samples(out, dl_equal_size(p, client), p, weights, &rng);
 }
 
