@@ -20,10 +20,23 @@ typedef struct member {
     uint32_t crc;
 } member;
 
+/* NULL: numpy has no such type. */
 static const char *numpy_type(const char *dtype)
 {
-    if (strcmp(dtype, "I64") == 0) return "<i8";
-    return strcmp(dtype, "F16") == 0 ? "<f2" : "<f4";
+    static const char *const types[][2] = {
+        {"F32", "<f4"}, {"F16", "<f2"}, {"I64", "<i8"}, {"BOOL", "|b1"}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i][0], dtype) == 0) return types[i][1];
+    return NULL;
+}
+
+static diloco_status check_types(const dl_export *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        if (!numpy_type(e->tensors[i].dtype))
+            return dl_fail(DILOCO_EREFUSED, "%s is of type %s, which npz files do not have",
+                           e->tensors[i].name, e->tensors[i].dtype);
+    return DILOCO_OK;
 }
 
 static void set_npy(member *m, const dl_st_tensor *t)
@@ -121,6 +134,7 @@ static void put_end(dl_pieces *p, size_t begin, size_t n)
 static diloco_status write_npz(const dl_export *e)
 {
     dl_pieces p;
+    DL_TRY(check_types(e));
     member *members = calloc(dl_size_max(e->n, 1), sizeof *members);
     if (!members) return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", e->n);
     dl_pieces_init(&p);

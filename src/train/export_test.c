@@ -189,6 +189,37 @@ TEST(npz_is_a_zip_file_of_arrays)
     check_npz("f16", "'descr': '<f2', 'fortran_order': False");
 }
 
+/* Buffers of a model of somebody else's; the built-in ones have floats alone. */
+TEST(npz_has_the_types_of_buffers_too)
+{
+    static const int64_t steps = 7;
+    static const bool mask[5] = {true, false, true, true, false};
+    dl_st_tensor tensors[] = {{.name = "mask", .dtype = "BOOL", .n_dims = 1, .shape = {5}},
+                              {.name = "steps", .dtype = "I64", .n_dims = 0}};
+    dl_span data[] = {{mask, sizeof mask}, {&steps, sizeof steps}};
+    dl_export e = {.to = scratch_path("buffers.npz"),
+                   .dtype = "F32",
+                   .tensors = tensors,
+                   .data = data,
+                   .n = 2};
+    dl_map map;
+    char name[256];
+    CHECK_OK(dl_export_npz.write(&e));
+    CHECK_OK(dl_map_open(&map, e.to));
+    size_t at = u_at(map.data + map.len - 22 - 20 - 8, 8), len;
+    for (size_t i = 0; i < 2; i++) {
+        const char *npy = (const char *)member_at(&map, &at, name, &len);
+        size_t header = 10 + u_at((const unsigned char *)npy + 8, 2);
+        CHECK(memmem(npy, header, i ? "'descr': '<i8'" : "'descr': '|b1'", 14));
+        CHECK_INT(header + data[i].len, len);
+        CHECK_BYTES(data[i].data, npy + header, data[i].len);
+    }
+    dl_map_close(&map);
+    tensors[1].dtype = "BF16";
+    CHECK_STATUS(DILOCO_EREFUSED, dl_export_npz.write(&e));
+    CHECK_CONTAINS("steps is of type BF16", diloco_error_text());
+}
+
 /* ---- gguf */
 
 #define HEAD_DIM "parameters.model.head_dim"
@@ -567,8 +598,8 @@ TEST(formats_are_listed)
 }
 
 TEST_MAIN(a_model_goes_out_and_comes_in_again_to_the_bit, bf16_and_f16_round_once,
-          npz_is_a_zip_file_of_arrays, gguf_has_the_tensors_under_its_own_names,
-          gguf_has_wide_heads_and_slowed_positions, gguf_has_the_tokenizer,
-          gguf_says_how_text_is_cut_and_begins, a_run_over_bytes_says_so_in_gguf,
-          gguf_refuses_a_tokenizer_that_would_be_read_as_another,
+          npz_is_a_zip_file_of_arrays, npz_has_the_types_of_buffers_too,
+          gguf_has_the_tensors_under_its_own_names, gguf_has_wide_heads_and_slowed_positions,
+          gguf_has_the_tokenizer, gguf_says_how_text_is_cut_and_begins,
+          a_run_over_bytes_says_so_in_gguf, gguf_refuses_a_tokenizer_that_would_be_read_as_another,
           what_a_format_cannot_hold_is_refused, formats_are_listed)
