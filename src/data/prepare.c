@@ -111,11 +111,13 @@ static diloco_status shard_path(char out[4096], const work *w, size_t i)
 /* Tokens of a shard that is there; it is whole, or it would not be. */
 static diloco_status count_shard(uint64_t *n, const char *path)
 {
-    dl_corpus corpus;
-    DL_TRY(dl_corpus_open(&corpus, &dl_source_tokens, path, "a shard made before"));
-    *n = corpus.n;
-    dl_corpus_close(&corpus);
-    return DILOCO_OK;
+    dl_map map;
+    size_t offset, found = 0;
+    DL_TRY(dl_map_open(&map, path));
+    diloco_status status = dl_source_tokens.find(&offset, &found, &map);
+    dl_map_close(&map);
+    *n = found;
+    return status ? dl_fail_context(status, "a shard made before: %s", path) : DILOCO_OK;
 }
 
 static diloco_status encode_part(const work *w, dl_bpe_encoder *encoder, uint64_t *n_tokens,
@@ -323,6 +325,11 @@ static diloco_status prepare(work *w)
     dl_buf manifest;
     int len = snprintf(w->folder, sizeof w->folder, "%s.part", w->what->out);
     if (len < 0 || len > 4000) return dl_fail(DILOCO_EINVAL, "%s: too long", w->what->out);
+    if (strchr(w->what->out, ','))
+        return dl_fail(DILOCO_EINVAL,
+                       "%s: a list of paths has commas between them, so that no folder of shards "
+                       "can have one in its name",
+                       w->what->out);
     DL_TRY(dl_corpus_open(&w->corpus, &dl_source_text, w->what->text, "the text"));
     DL_TRY(list_parts(w));
     w->report.bytes = w->corpus.n;

@@ -128,6 +128,20 @@ TEST(another_text_or_tokenizer_does_not_mix_in)
     dl_bpe_close(bpe), dl_bpe_close(other);
 }
 
+TEST(a_folder_that_no_list_can_name_is_refused)
+{
+    dl_bpe *bpe = tokenizer(bpe_gpt2);
+    dl_prepared report;
+    CHECK_STATUS(DILOCO_EINVAL, run(&report, bpe, texts(), scratch_path("one,two")));
+    CHECK_CONTAINS("one,two: a list of paths has commas", diloco_error_text());
+    CHECK_OK(dl_dir_make(scratch_path("a, b")));
+    CHECK(!chdir(scratch_path("a, b"))); /* the folder's own name is what counts */
+    CHECK_OK(run(&report, bpe, in(texts(), "b.txt"), "shards"));
+    CHECK_OK(run(&report, bpe, in(texts(), "b.txt"), "shards"));
+    CHECK_INT(1, report.found);
+    dl_bpe_close(bpe);
+}
+
 TEST(no_text_is_refused)
 {
     dl_bpe *bpe = tokenizer(bpe_gpt2);
@@ -138,5 +152,5 @@ TEST(no_text_is_refused)
     dl_bpe_close(bpe);
 }
 
-TEST_MAIN(shards_hold_the_tokens_of_the_texts, what_was_killed_goes_on,
-          another_text_or_tokenizer_does_not_mix_in, no_text_is_refused)
+TEST_MAIN(shards_hold_the_tokens_of_the_texts, a_folder_that_no_list_can_name_is_refused,
+          what_was_killed_goes_on, another_text_or_tokenizer_does_not_mix_in, no_text_is_refused)
