@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "check.h"
+#include "store/file_store.h"
 #include "store_suite.h"
 
 #include <fcntl.h>
@@ -241,10 +242,19 @@ TEST(open_removes_old_leftovers_of_the_dead_only)
     CHECK_INT(0, n_leftovers());
 
     make_leftover("3", dead_pid(), 60);
-    make_leftover("4", getpid(), 7200);
+    make_leftover("4", getpid(), 7200); /* in a container a dead writer had our number */
+    CHECK_OK(dl_store_open(&other, root, true));
+    dl_store_close(other);
+    CHECK_INT(1, n_leftovers());
+
+    dl_file_store writer = {.root = root}; /* who writes for hours is not dead */
+    dl_upload upload;
+    CHECK_OK(dl_upload_begin(&upload, &writer, "slow"));
+    CHECK_INT(0, futimes(upload.fd, (struct timeval[]){{1, 0}, {1, 0}}));
     CHECK_OK(dl_store_open(&other, root, true));
     dl_store_close(other);
     CHECK_INT(2, n_leftovers());
+    dl_upload_discard(&upload);
     end(store);
 }
 

@@ -1,6 +1,6 @@
 /* file_upload.c - one object on its way into a folder, in pieces.
  *
- *     begin   make <root>/.tmp/<host>.<pid>.<number>
+ *     begin   make <root>/.tmp/<host>.<pid>.<number>, and lock it
  *     add     write to it
  *     finish  fsync it
  *     publish link(2) it to its name (create) or rename(2) it (put); fsync the folder
@@ -12,10 +12,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,24 +26,19 @@ enum {
     PUBLISH_TRIES = 32 /* a delete may remove the emptied folder under our feet */
 };
 
-static void host_name(char host[HOST_NAME_MAX + 1])
-{
-    if (gethostname(host, HOST_NAME_MAX)) strcpy(host, "host");
-    host[HOST_NAME_MAX] = '\0';
-}
-
 static int create_tmp(dl_upload *u)
 {
     static atomic_uint number; /* of all handles of this process */
-    char host[HOST_NAME_MAX + 1];
+    char host[HOST_NAME_MAX + 1] = "";
     int fd = -1;
-    host_name(host);
+    if (gethostname(host, HOST_NAME_MAX)) strcpy(host, "host");
     errno = EEXIST;
     for (int i = 0; i < NAME_TRIES && fd < 0 && errno == EEXIST; i++) {
         snprintf(u->name, sizeof u->name, "%s.%ld.%u", host, (long)getpid(),
                  atomic_fetch_add(&number, 1));
         fd = openat(u->dir, u->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
+    if (fd >= 0) (void)flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks, age decides */
     return fd;
 }
 
@@ -117,30 +113,29 @@ void dl_upload_discard(dl_upload *u)
 
 /* ---- what killed processes left */
 
-/* A leftover of this machine whose process lives is still being written, however slowly;
- * of other machines only the age is known. */
-static bool writer_lives(const char *name, const char *host)
+/* Somebody who still writes, however slowly, has it locked; a process number would say little: in
+ * containers the dead writer and the living one are both process 1. */
+static bool is_leftover(int tmp, const char *name)
 {
-    size_t len = strlen(host);
-    if (strncmp(name, host, len) || name[len] != '.') return false;
-    long pid = strtol(name + len + 1, NULL, 10);
-    return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    struct stat st;
+    if (fstatat(tmp, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) return false;
+    if (st.st_mtime + LEFTOVER_AGE_S >= time(NULL)) return false;
+    int fd = openat(tmp, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool locked = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return !locked;
 }
 
 void dl_upload_clean(int tmp)
 {
-    char host[HOST_NAME_MAX + 1];
     DIR *folder = fdopendir(tmp);
     if (!folder) {
         close(tmp);
         return;
     }
-    host_name(host);
-    for (struct dirent *d; (d = readdir(folder));) {
-        struct stat st;
-        if (fstatat(tmp, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) continue;
-        if (st.st_mtime + LEFTOVER_AGE_S < time(NULL) && !writer_lives(d->d_name, host))
+    for (struct dirent *d; (d = readdir(folder));)
+        if (is_leftover(tmp, d->d_name))
             unlinkat(tmp, d->d_name, 0); /* cannot: read-only, or another opener was faster */
-    }
     closedir(folder);
 }
