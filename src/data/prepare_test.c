@@ -128,6 +128,26 @@ TEST(another_text_or_tokenizer_does_not_mix_in)
     dl_bpe_close(bpe), dl_bpe_close(other);
 }
 
+/* Beginning, end and length stay the same. */
+TEST(a_text_that_differs_in_the_middle_does_not_mix_in)
+{
+    enum { LEN = 3 << 20 };
+    dl_bpe *bpe = tokenizer(bpe_gpt2);
+    dl_prepared report;
+    char *text = malloc(LEN);
+    const char *path = scratch_path("edited.txt"), *out = scratch_path("edited");
+    for (size_t i = 0; i < LEN; i++)
+        text[i] = "the ship "[i % 9];
+    CHECK_OK(dl_file_write(path, &(dl_span){text, LEN}, 1));
+    CHECK_OK(run(&report, bpe, path, out));
+    text[LEN / 2] = 'q';
+    CHECK_OK(dl_file_write(path, &(dl_span){text, LEN}, 1));
+    CHECK_STATUS(DILOCO_EDIFFERS, run(&report, bpe, path, out));
+    CHECK_CONTAINS("holds tokens of another text", diloco_error_text());
+    free(text);
+    dl_bpe_close(bpe);
+}
+
 TEST(a_folder_that_no_list_can_name_is_refused)
 {
     dl_bpe *bpe = tokenizer(bpe_gpt2);
@@ -153,4 +173,5 @@ TEST(no_text_is_refused)
 }
 
 TEST_MAIN(shards_hold_the_tokens_of_the_texts, a_folder_that_no_list_can_name_is_refused,
-          what_was_killed_goes_on, another_text_or_tokenizer_does_not_mix_in, no_text_is_refused)
+          a_text_that_differs_in_the_middle_does_not_mix_in, what_was_killed_goes_on,
+          another_text_or_tokenizer_does_not_mix_in, no_text_is_refused)
