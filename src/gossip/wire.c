@@ -104,11 +104,27 @@ static void take_over(line *l, size_t i)
     l->member = i;
 }
 
+/* Does somebody else answer where a member's object came from? What came is read from this line
+ * until the exchange is over, so the line stays that member's until then. */
+static bool is_held(const line *l, const dl_beat *beat)
+{
+    const dl_node *n = l->wire->a.node;
+    if (l->member == NOBODY || !n->members[l->member].got) return false;
+    const dl_beat *its = &n->members[l->member].beat;
+    return strcmp(its->id, beat->id) || strcmp(its->run, beat->run) ||
+           strcmp(its->life.replica, beat->life.replica) ||
+           its->life.generation > beat->life.generation;
+}
+
 /* The peer's heartbeat: whose line is this? */
 static void take_beat(line *l, const dl_beat *beat)
 {
     dl_wire *w = l->wire;
     dl_wire_lock(w);
+    if (is_held(l, beat)) {
+        dl_wire_unlock(w);
+        return;
+    }
     const size_t i = dl_node_heard(w->a.node, beat, dl_clock_now());
     l->stranger = i == NOBODY;
     l->life = beat->life;

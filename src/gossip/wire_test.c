@@ -184,6 +184,30 @@ TEST(a_contribution_comes_whole_and_makes_two)
     end(&s);
 }
 
+TEST(what_came_counts_whoever_answers_there_before_the_step)
+{
+    size_t set[DL_NODE_MAX + 1];
+    for (int k = 0; k < 4; k++) {
+        scene s;
+        begin(&s);
+        serve(&s, RUN, 3, "other", false);
+        exchange(&s);
+        dl_beat *beat = &s.other.beat;
+        if (k == 0) beat->id[0] = 'f';
+        if (k == 1) beat->run[0] = 'f';
+        if (k == 2) strcpy(beat->life.replica, "another");
+        if (k == 3) memcpy(beat->id, s.self.beat.id, sizeof beat->id);
+        put_beat(&s.other);
+        dl_clock_sleep(DL_SECOND); /* ten heartbeats */
+        dl_wire_lock(s.wire);
+        CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
+        CHECK_INT(2, dl_node_set(&s.node, set));
+        CHECK_INT(4, dl_wire_input(s.wire, 0).facts->samples);
+        dl_wire_unlock(s.wire);
+        end(&s);
+    }
+}
+
 TEST(a_contribution_that_comes_later_is_heard_of_and_taken)
 {
     scene s;
@@ -309,7 +333,9 @@ TEST(what_changes_last_is_said_before_the_end)
     }
 }
 
-TEST_MAIN(a_contribution_comes_whole_and_makes_two, what_changes_last_is_said_before_the_end,
+TEST_MAIN(a_contribution_comes_whole_and_makes_two,
+          what_came_counts_whoever_answers_there_before_the_step,
+          what_changes_last_is_said_before_the_end,
           whom_a_node_has_met_it_finds_when_it_begins_again,
           a_contribution_that_comes_later_is_heard_of_and_taken,
           an_old_round_is_ignored_and_counted, a_future_round_is_ignored_and_counted,
