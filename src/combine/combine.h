@@ -41,7 +41,8 @@ const dl_weighting *dl_weighting_find(const char *name);
 const dl_weighting *dl_weighting_at(size_t i);
 
 /* Weights of all members: raw[m], and weight[m] = (float)(raw[m] / sum raw) with the division
- * in float64, rounded once (PROTOCOL P2). Members with no samples are not eligible:
+ * in float64, rounded once (PROTOCOL P2). Raw weights that would sum to 2^63 or more are halved
+ * until they do not. Members with no samples are not eligible:
  * DILOCO_EINVAL when one is given or the sum is 0. */
 DL_MUST_CHECK diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
                                        const dl_member_facts *members, size_t n);

@@ -19,8 +19,7 @@ static uint64_t steps(const dl_member_facts *member)
 }
 
 /* tokens x tokens per step (Decoupled DiLoCo, 2604.21428): how much, times how large the batches
- * were. Rounded half up, so that the weight stays an integer; beyond 2^64 the largest, which
- * dl_weights refuses. */
+ * were. Rounded half up, so that the weight stays an integer; beyond 2^64 the largest. */
 static uint64_t tokens2_per_step(const dl_member_facts *member)
 {
     if (member->steps == 0) return 0;
@@ -51,19 +50,29 @@ const dl_weighting *dl_weighting_find(const char *name)
     return NULL;
 }
 
+/* So that what one member says of itself can't keep an entry from being: all are halved until they
+ * sum to less than 2^63, as the integer mean wants, which multiplies by them in 128 bits. */
+static uint64_t fit(uint64_t *raw, size_t n)
+{
+    for (;;) {
+        unsigned __int128 sum = 0;
+        for (size_t m = 0; m < n; m++)
+            sum += raw[m];
+        if (sum <= INT64_MAX) return (uint64_t)sum;
+        for (size_t m = 0; m < n; m++)
+            raw[m] /= 2;
+    }
+}
+
 diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
                          const dl_member_facts *members, size_t n)
 {
-    uint64_t sum = 0;
     for (size_t m = 0; m < n; m++) {
         if (members[m].samples == 0)
             return dl_fail(DILOCO_EINVAL, "member %zu trained on no samples: it cannot count", m);
         raw[m] = rule->raw(&members[m]);
-        if (raw[m] > INT64_MAX - sum) /* the integer mean multiplies by raw in 128 bits */
-            return dl_fail(DILOCO_EINVAL, "the %s weights of the members sum to more than 2^63",
-                           rule->name);
-        sum += raw[m];
     }
+    const uint64_t sum = fit(raw, n);
     if (sum == 0)
         return dl_fail(DILOCO_EINVAL, "the %s weights of %zu members sum to 0", rule->name, n);
     for (size_t m = 0; m < n; m++)

@@ -46,8 +46,9 @@ TEST(tokens2_per_step_is_rounded_once_and_never_overflows)
     CHECK_INT(33, raw[1]);
     CHECK_INT(13, raw[2]);
     CHECK_INT(0, raw[3]);
-    members[0].tokens = UINT64_MAX;
-    CHECK_STATUS(DILOCO_EINVAL, weigh("tokens2_per_step", members, 4));
+    members[0].tokens = UINT64_MAX; /* its weight is 2^64 - 1, the others' are nothing beside it */
+    CHECK_OK(weigh("tokens2_per_step", members, 4));
+    CHECK(raw[0] == UINT64_MAX >> 2 && raw[1] == 8 && raw[2] == 3 && weight[0] == 1);
 }
 
 TEST(a_member_with_no_samples_cannot_count)
@@ -57,17 +58,29 @@ TEST(a_member_with_no_samples_cannot_count)
     CHECK_CONTAINS("member 1", diloco_error_text());
 }
 
-TEST(weights_that_sum_to_nothing_or_too_much_are_refused)
+TEST(weights_that_sum_to_nothing_are_refused)
 {
-    dl_member_facts members[] = {{.samples = 1, .steps = 0}, {.samples = UINT64_MAX, .steps = 0}};
+    dl_member_facts members[] = {{.samples = 1, .steps = 0}, {.samples = 9, .steps = 0}};
     CHECK_STATUS(DILOCO_EINVAL, weigh("steps", members, 2));
-    CHECK_STATUS(DILOCO_EINVAL, weigh("num_samples", members, 2));
     CHECK_STATUS(DILOCO_EINVAL, weigh("uniform", members, 0));
-    members[1].samples = INT64_MAX - 1;
+}
+
+/* What a hostile member says of itself costs nobody the entry. */
+TEST(weights_that_sum_to_more_than_an_integer_holds_are_halved_together)
+{
+    dl_member_facts members[] = {{.samples = 1001}, {.samples = INT64_MAX - 1001}, {.samples = 8}};
     CHECK_OK(weigh("num_samples", members, 2));
+    CHECK(raw[0] == 1001 && raw[1] == INT64_MAX - 1001);
+    CHECK_OK(weigh("num_samples", members, 3));
+    CHECK(raw[0] == 500 && raw[1] == INT64_MAX / 2 - 500 && raw[2] == 4);
+    for (size_t m = 0; m < 3; m++)
+        members[m].samples = UINT64_MAX;
+    CHECK_OK(weigh("num_samples", members, 3));
+    CHECK(raw[0] == UINT64_MAX >> 3 && raw[1] == raw[0] && raw[2] == raw[0]);
+    CHECK(weight[0] == (float)(1.0 / 3));
 }
 
 TEST_MAIN(the_table_finds_by_name_and_ends, each_rule_counts_what_it_says,
           tokens2_per_step_is_rounded_once_and_never_overflows,
-          a_member_with_no_samples_cannot_count,
-          weights_that_sum_to_nothing_or_too_much_are_refused)
+          a_member_with_no_samples_cannot_count, weights_that_sum_to_nothing_are_refused,
+          weights_that_sum_to_more_than_an_integer_holds_are_halved_together)
