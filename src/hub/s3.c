@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "store/xml.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,19 +212,37 @@ static dl_answer head_bucket(dl_request *r)
     return dl_answer_empty(200);
 }
 
-/* Only an empty one: rmdir sees to that. */
+/* Does nothing stand there but what the hub keeps for itself? */
+static bool is_empty(const char *root)
+{
+    DIR *folder = opendir(root);
+    bool empty = folder != NULL;
+    for (struct dirent *d; empty && (d = readdir(folder));)
+        empty = !strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+                !strcmp(d->d_name, DL_FILE_TMP) || !strcmp(d->d_name, DL_S3_MULTIPART);
+    if (folder) closedir(folder);
+    return empty;
+}
+
+static bool remove_below(const char *root, const char *name)
+{
+    char path[PATH_MAX + DL_BUCKET_MAX + 32];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    return rmdir(path) == 0 || errno == ENOENT;
+}
+
+/* Only an empty one: rmdir sees to that. A folder that stays keeps its .tmp/, without which those
+ * who have it open would take it for gone. */
 static dl_answer remove_bucket(dl_request *r)
 {
-    static const char *const own[] = {DL_FILE_TMP, DL_S3_MULTIPART, ""};
-    char path[sizeof r->root + 16];
+    char tmp[sizeof r->root + 16];
     r->kind = DL_KIND_BUCKET;
-    int failed = 0;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
-        snprintf(path, sizeof path, "%s/%s", r->root, own[i]);
-        failed = rmdir(path) && errno != ENOENT;
+    if (is_empty(r->root) && remove_below(r->root, DL_S3_MULTIPART)) {
+        if (remove_below(r->root, DL_FILE_TMP) && rmdir(r->root) == 0) return dl_answer_empty(204);
+        snprintf(tmp, sizeof tmp, "%s/" DL_FILE_TMP, r->root);
+        (void)mkdir(tmp, 0777); /* somebody was faster */
     }
-    return failed ? dl_refuse(r, 409, "BucketNotEmpty", "the bucket is not empty")
-                  : dl_answer_empty(204);
+    return dl_refuse(r, 409, "BucketNotEmpty", "the bucket is not empty");
 }
 
 /* ---- which operation */
@@ -256,9 +275,11 @@ static const struct operation {
 static bool asks_for_more(const dl_request *r)
 {
     static const char names[] =
-        " accelerate acl attributes cors encryption legal-hold lifecycle logging notification "
-        "ownershipControls policy publicAccessBlock replication requestPayment restore retention "
-        "select tagging torrent versionId versions website ";
+        " accelerate acl analytics attributes cors encryption intelligent-tiering inventory "
+        "legal-hold lifecycle logging metadataConfiguration metadataTable metrics notification "
+        "object-lock ownershipControls policy policyStatus publicAccessBlock replication "
+        "requestPayment restore retention select session tagging torrent versionId versions "
+        "website ";
     char word[64];
     for (size_t i = 0; i < r->target.n_params; i++) {
         int len = snprintf(word, sizeof word, " %s ", r->target.params[i].name);

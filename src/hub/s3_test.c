@@ -329,6 +329,24 @@ TEST(several_are_deleted_but_never_the_log)
     CHECK_INT(409, S3(.method = "DELETE", .path = "/bkt"));
 }
 
+/* A folder that loses its .tmp/ is taken for gone by those who have it open as a folder. */
+TEST(a_bucket_that_is_not_empty_stays_whole)
+{
+    dl_store *store;
+    char folder[400];
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    snprintf(folder, sizeof folder, "%s/bkt", fixture.dir);
+    CHECK_OK(dl_store_open(&store, folder, false));
+    CHECK_OK(dl_store_put(store, "a", "x", 1, DL_NEVER));
+    CHECK_INT(409, S3(.method = "DELETE", .path = "/bkt"));
+    CHECK_OK(dl_store_put(store, "a", "y", 1, DL_NEVER));
+    CHECK_OK(dl_store_delete(store, "a", DL_NEVER));
+    CHECK_INT(501, S3(.method = "DELETE", .path = "/bkt", .query = {{"inventory", ""}}));
+    CHECK_INT(204, S3(.method = "DELETE", .path = "/bkt"));
+    dl_store_close(store);
+}
+
 /* ---- multipart */
 
 static void begin_upload(char id[64], const char *path)
@@ -483,6 +501,7 @@ int main(void)
         HUB_TEST(a_put_does_not_replace_and_one_of_equal_bytes_has_succeeded),
         HUB_TEST(listings_are_right_for_every_prefix_delimiter_and_page),
         HUB_TEST(several_are_deleted_but_never_the_log),
+        HUB_TEST(a_bucket_that_is_not_empty_stays_whole),
         HUB_TEST(parts_become_one_object_at_once_or_not_at_all),
         HUB_TEST(an_upload_is_aborted_and_never_replaces_an_object),
         HUB_TEST(framing_is_taken_off_and_what_is_none_is_refused),
