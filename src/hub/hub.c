@@ -40,7 +40,7 @@ struct dl_connection {
     dl_connection *next, **self; /* of the hub's list */
     dl_hub *hub;
     int fd;
-    dl_time since; /* of the last request's end, or the beginning */
+    dl_time since; /* of the last request's end; of a stranger's, the beginning */
     dl_time ease_at;
     bool busy, welcome;
 };
@@ -79,7 +79,7 @@ void dl_connection_busy(dl_connection *c, bool busy)
 {
     pthread_mutex_lock(&c->hub->lock);
     c->busy = busy;
-    c->since = dl_clock_now();
+    if (c->welcome) c->since = dl_clock_now(); /* a stranger's time runs whatever it asks for */
     pthread_mutex_unlock(&c->hub->lock);
 }
 
@@ -110,7 +110,7 @@ static void reap(dl_hub *hub)
     const dl_time now = dl_clock_now(), stranger = stranger_limit(hub);
     for (const dl_connection *c = hub->connections; c; c = c->next) {
         dl_time limit = c->welcome ? hub->options.idle : stranger;
-        if (!c->busy && now - c->since > limit) shutdown(c->fd, SHUT_RDWR);
+        if (!(c->busy && c->welcome) && now - c->since > limit) shutdown(c->fd, SHUT_RDWR);
     }
 }
 

@@ -487,6 +487,41 @@ TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on)
     close(silent), close(trickling), close(served);
 }
 
+/* Says `text` again and again, takes what comes, until the other end is gone. */
+static void ask_until_hung_up_on(const char *first, const char *text)
+{
+    char answers[4096];
+    int fd = client_open();
+    struct pollfd heard = {.fd = fd, .events = POLLIN};
+    client_say(fd, first);
+    for (;;) {
+        if (poll(&heard, 1, 20) && recv(fd, answers, sizeof answers, 0) <= 0) break;
+        client_say(fd, text);
+    }
+    close(fd);
+}
+
+TEST(a_stranger_is_hung_up_on_whatever_it_asks_for)
+{
+    static const char health[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                      refused[] = "GET /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char tokens[700];
+    fixture_write("tokens", "correct-horse-battery\n");
+    snprintf(tokens, sizeof tokens, "%s/tokens", fixture.root);
+    fixture_serve((dl_hub_options){.token_file = tokens, .stranger = DL_SECOND / 2});
+    ask_until_hung_up_on(health, health);
+    ask_until_hung_up_on(refused, refused);
+    ask_until_hung_up_on("PUT /run/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n",
+                         "x");
+    int friend = client_open();
+    client_say(friend, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+                       "Authorization: Bearer correct-horse-battery\r\n\r\n");
+    CHECK_INT(200, status_of(client_read(friend, false)));
+    struct pollfd ended = {.fd = friend, .events = POLLIN};
+    CHECK_INT(0, poll(&ended, 1, 3000));
+    close(friend);
+}
+
 TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
 {
     enum { MANY = 1000 };
@@ -568,6 +603,7 @@ int main(void)
         HUB_TEST(a_body_that_trickles_is_cut),
         HUB_TEST(a_body_that_stops_coming_is_cut),
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
+        HUB_TEST(a_stranger_is_hung_up_on_whatever_it_asks_for),
         HUB_TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out),
         HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),

@@ -234,8 +234,9 @@ static dl_answer begin(dl_request *r)
         return dl_refuse(r, 503, "", "the hub's folder is gone; when it is back, all goes on");
     if (!host_is_ours(r))
         return dl_refuse(r, 421, "", "this hub answers to localhost and 127.0.0.1 only");
-    if (!(route && route->open) && !is_welcome(r, &refusal)) return refusal;
-    dl_connection_welcome(r->connection);
+    const bool open = route && route->open;
+    if (!open && !is_welcome(r, &refusal)) return refusal;
+    if (!open || dl_hub_is_open(r->hub)) dl_connection_welcome(r->connection);
     if (!route || r->s3) return begin_path(r);
     r->kind = route->kind;
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {
