@@ -168,11 +168,17 @@ TEST(metrics_and_health_and_status_answer)
     CHECK_INT(201, ask_with("PUT /run/hb/r0.0000", "", "x"));
     CHECK_INT(201, ask_with("PUT /run/hb/r0.0001", "", "x"));
     CHECK_CONTAINS("\r\n\r\nok\n", client_ask("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    CHECK_INT(201, ask_with("PUT /run/gen/r0.0000", "", "x")); /* kept, but no entries */
+    CHECK_INT(201, ask_with("PUT /run/sub/in/admit/0123456789.json", "", "x"));
     const char *text = client_ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    CHECK_CONTAINS("diloco_hub_requests_total{kind=\"put\",code=\"201\"} 4\n", text);
-    CHECK_CONTAINS("diloco_hub_objects{bucket=\"run\"} 4\n", text);
+    CHECK_CONTAINS("diloco_hub_requests_total{kind=\"put\",code=\"201\"} 6\n", text);
+    CHECK_CONTAINS("diloco_hub_objects{bucket=\"run\"} 6\n", text);
     CHECK_CONTAINS("diloco_hub_log_entries{run=\"run\"} 42\n", text);
     CHECK_CONTAINS("diloco_hub_log_entries{run=\"run/sub\"} 1\n", text);
+    size_t n_runs = 0;
+    for (const char *at = text; (at = strstr(at, "\ndiloco_hub_log_entries{")); at++)
+        n_runs++;
+    CHECK_INT(2, n_runs);
     CHECK_CONTAINS("diloco_hub_heartbeat_age_seconds{run=\"run\",replica=\"r0.0001\"} 0.", text);
     CHECK(!strstr(text, "r0.0000"));
     CHECK_INT(404, ask("GET /status.json?run=run")); /* no run.json in it */

@@ -35,14 +35,20 @@ bool dl_key_is_heartbeat(const char *key)
     return is_in(key, "hb", &leaf);
 }
 
+bool dl_key_is_entry(const char *key)
+{
+    const char *leaf;
+    return is_in(key, "log", &leaf) && strspn(leaf, "0123456789") == 10 &&
+           strcmp(leaf + 10, ".json") == 0;
+}
+
 bool dl_key_is_kept(const char *key)
 {
     const char *leaf = strrchr(key, '/');
     if (strcmp(leaf ? leaf + 1 : key, "run.json") == 0) return true;
     if (is_in(key, "gen", &leaf) || is_in(key, "invite", &leaf) || is_in(key, "admit", &leaf))
         return true; /* whose name is whose (docs/formats.md, Who may take part) */
-    return is_in(key, "log", &leaf) && strspn(leaf, "0123456789") == 10 &&
-           strcmp(leaf + 10, ".json") == 0;
+    return dl_key_is_entry(key);
 }
 
 static dl_answer refuse_key(dl_request *r)

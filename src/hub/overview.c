@@ -41,7 +41,7 @@ typedef struct walk {
 static bool is_entry(const char *key, size_t *run_len, uint64_t *entry)
 {
     const char *slash = strrchr(key, '/');
-    if (!slash || !dl_key_is_kept(key) || strcmp(slash, "/run.json") == 0) return false;
+    if (!dl_key_is_entry(key)) return false;
     *run_len = (size_t)(slash - key) - strlen("log");
     *entry = strtoull(slash + 1, NULL, 10);
     return true;

@@ -152,6 +152,7 @@ bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *k
 bool dl_object_is_there(dl_request *r);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
+bool dl_key_is_entry(const char *key); /* …log/<10 digits>.json */
 /* May it be deleted? Not run.json and the entries of a log. */
 bool dl_key_is_kept(const char *key);
 /* The strong validator of an object: changes whenever the object does. */
