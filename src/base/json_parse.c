@@ -363,18 +363,23 @@ static uint32_t key_hash(const char *key) /* FNV-1a, over characters */
     return hash ^ hash >> 15;
 }
 
-static bool same_string(const char *a, const char *b)
+static bool same_string(parser *p, const char *a, const char *b)
 {
     uint32_t x, y;
     a++, b++;
-    for (;;) {
+    for (;; p->work++) {
         bool more = dl_json_char(&x, &a);
         if (more != dl_json_char(&y, &b)) return false;
         if (!more || x != y) return !more;
     }
 }
 
-/* Put the key into its slot or the next free one. */
+static bool is_too_much_work(const parser *p)
+{
+    return p->work / WORK_PER_BYTE > p->len;
+}
+
+/* Put the key into its slot or the next free one; with keys that were made to collide it is far. */
 static bool place_key(parser *p, const char **slots, size_t n_slots, size_t first, const char *key)
 {
     for (size_t i = 0; i < n_slots; i++) {
@@ -383,12 +388,14 @@ static bool place_key(parser *p, const char **slots, size_t n_slots, size_t firs
             *slot = key;
             return true;
         }
-        if (same_string(*slot, key)) {
+        if (same_string(p, *slot, key)) {
             p->at = key;
             return fail(p, "this key is there already");
         }
+        p->work++;
+        if (is_too_much_work(p)) break;
     }
-    return fail(p, "too many members in one object"); /* only keys made to collide come here */
+    return fail(p, "too many members in one object");
 }
 
 static bool keys_differ(parser *p, const char *object)
@@ -398,7 +405,7 @@ static bool keys_differ(parser *p, const char *object)
     size_t n = dl_json_count(value);
     size_t n_passes = n / PER_PASS + 1, n_slots = dl_size_min(4 * n, SLOTS);
     p->work += n_passes * (size_t)(p->at - object);
-    if (p->work / WORK_PER_BYTE > p->len) return fail(p, "too many members in nested objects");
+    if (is_too_much_work(p)) return fail(p, "too many members in nested objects");
     for (size_t pass = 0; pass < n_passes && n > 1; pass++) {
         memset(slots, 0, n_slots * sizeof *slots);
         for (dl_json_iter it = dl_json_each(value); dl_json_next(&it);) {

@@ -362,6 +362,38 @@ TEST(objects_nested_to_be_slow_are_refused)
     dl_buf_deinit(&buf);
 }
 
+/* FNV-1a as json_parse.c has it, of five letters of 64. */
+static uint32_t hash_of(uint32_t number, char key[6])
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    uint32_t hash = 2166136261u;
+    for (int d = 0; d < 5; d++) {
+        key[d] = letters[number >> 6 * (4 - d) & 63];
+        hash = (hash ^ (unsigned char)key[d]) * 16777619u;
+    }
+    key[5] = 0;
+    return hash ^ hash >> 15;
+}
+
+TEST(keys_made_to_collide_are_refused)
+{
+    enum { N_KEYS = 2500, N_SLOTS = 4 * N_KEYS };
+    dl_buf buf;
+    char key[6];
+    dl_buf_init(&buf, 1 << 20);
+    CHECK_OK(dl_buf_addf(&buf, "{\"first\":0"));
+    size_t n = 1;
+    for (uint32_t i = 0; n < N_KEYS; i++) {
+        if (hash_of(i, key) % N_SLOTS != 7) continue;
+        CHECK_OK(dl_buf_addf(&buf, ",\"%s\":0", key));
+        n++;
+    }
+    CHECK_OK(dl_buf_addf(&buf, "}"));
+    check_bad((const char *)buf.data, buf.len, "too many members");
+    dl_buf_deinit(&buf);
+}
+
 TEST_MAIN(containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
           the_first_error_sticks, the_deepest_nesting_is_written_and_read,
           every_type_is_recognised_as_the_outermost_value, a_walk_meets_all_in_order,
@@ -370,4 +402,4 @@ TEST_MAIN(containers_get_their_commas, numbers_are_short_and_exact, strings_and_
           what_is_not_json_is_refused, an_error_has_its_line_and_column,
           every_truncation_of_a_good_text_is_refused, nesting_is_limited,
           a_key_twice_is_refused_also_when_escaped, many_keys_are_told_apart_and_too_many_refused,
-          objects_nested_to_be_slow_are_refused)
+          objects_nested_to_be_slow_are_refused, keys_made_to_collide_are_refused)
