@@ -96,7 +96,19 @@ static diloco_status path_of(char out[DL_PATH_MAX + 1], const char *dir, const c
     return n <= DL_PATH_MAX ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "%s: too long a path", dir);
 }
 
-static diloco_status make_token(const char *path)
+/* What a full disk or a kill left behind is empty, or has another name. */
+static bool is_made(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_size > 0;
+}
+
+static diloco_status move(const char *from, const char *to)
+{
+    return rename(from, to) ? dl_fail_errno(errno, "rename", from) : DILOCO_OK;
+}
+
+static diloco_status write_token(const char *path)
 {
     unsigned char random[32];
     char text[2 * sizeof random + 2];
@@ -104,16 +116,40 @@ static diloco_status make_token(const char *path)
         return dl_fail(DILOCO_EIO, "no random bytes");
     dl_hex(text, random, sizeof random);
     text[2 * sizeof random] = '\n';
+    unlink(path);
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return errno == EEXIST ? DILOCO_OK : dl_fail_errno(errno, "create", path);
+    if (fd < 0) return dl_fail_errno(errno, "create", path);
     diloco_status status = dl_fd_write(fd, &(dl_span){text, sizeof text - 1}, 1, path);
+    if (!status && fsync(fd)) status = dl_fail_errno(errno, "sync", path);
     if (close(fd) && !status) status = dl_fail_errno(errno, "write", path);
     return status;
 }
 
+static diloco_status make_token(const char *path, const char *dir)
+{
+    char new[DL_PATH_MAX + 1];
+    if (is_made(path)) return DILOCO_OK;
+    DL_TRY(path_of(new, dir, "token.new"));
+    DL_TRY(write_token(new));
+    return move(new, path);
+}
+
+/* The certificate comes last: where it is, its key is. */
+static diloco_status make_pair(const made *m, const char *dir, const char *host)
+{
+    char fingerprint[DL_CERT_PRINT], pin[DL_CERT_PIN], cert[DL_PATH_MAX + 1], key[DL_PATH_MAX + 1];
+    if (is_made(m->cert)) return DILOCO_OK;
+    DL_TRY(path_of(cert, dir, "hub.pem.new"));
+    DL_TRY(path_of(key, dir, "hub.key.new"));
+    unlink(cert), unlink(key);
+    DL_TRY(dl_cert_make(cert, key, host, fingerprint, pin));
+    DL_TRY(move(key, m->key));
+    return move(cert, m->cert);
+}
+
 static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
 {
-    char folder[DL_PATH_MAX + 1], fingerprint[DL_CERT_PRINT], pin[DL_CERT_PIN];
+    char folder[DL_PATH_MAX + 1];
     dl_address address = {0};
     DL_TRY(dl_dir_make(o->dir));
     DL_TRY(path_of(folder, o->dir, ""));
@@ -122,14 +158,13 @@ static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
         DL_TRY(path_of(m->cert, o->dir, "hub.pem"));
         DL_TRY(path_of(m->key, o->dir, "hub.key"));
         if (o->listen) DL_TRY(dl_address_parse(&address, o->listen));
-        const diloco_status status = dl_cert_make(m->cert, m->key, address.host, fingerprint, pin);
-        if (status && status != DILOCO_EEXIST) return status;
+        DL_TRY(make_pair(m, o->dir, address.host));
         o->cert_file = m->cert;
         o->key_file = m->key;
     }
     if (!o->token_file) {
         DL_TRY(path_of(m->token, o->dir, "token"));
-        DL_TRY(make_token(m->token));
+        DL_TRY(make_token(m->token, o->dir));
         o->token_file = m->token;
     }
     return DILOCO_OK;

@@ -68,6 +68,25 @@ expect_error 2 'is not the url of a run' diloco status "http://127.0.0.1:1/a#$to
 kill -INT "$hub"
 wait "$hub" || true
 
+# What a full disk or a kill left of the token and the certificate is made anew, and what was made
+# stays: a line that was given away goes on being true.
+mkdir -p left/.hub
+chmod 700 left/.hub
+: >left/.hub/token
+: >left/.hub/token.new
+: >left/.hub/hub.key.new
+echo half >left/.hub/hub.key
+serve left
+given=$secret
+kill -INT "$hub"
+wait "$hub" || true
+serve left
+[ "$secret" = "$given" ] || fail "another line for the same hub"
+[ "$(ls left/.hub | tr '\n' ' ')" = "hub.key hub.pem token " ] || fail "something was left beside"
+[ "$(stat -c %a left/.hub/hub.key left/.hub/token | tr '\n' ' ')" = "600 600 " ] || fail "others may read"
+kill -INT "$hub"
+wait "$hub" || true
+
 # Members' keys instead of a token, by mutual TLS.
 echo "# who may" >members
 XDG_CONFIG_HOME="$work/one" diloco id >>members
