@@ -233,7 +233,8 @@ TEST(a_shard_shorter_than_a_sequence_is_refused_with_both_lengths)
     check_refused(&config, 4, "data.train_path");
     config = config_of(counting("too little", T));
     CHECK_OK(dl_config_set(&config, "data.sampler", "iid", "test"));
-    CHECK_OK(dl_config_set(&config, "data.partition_size", "10", "test")); /* of what is not there */
+    CHECK_OK(
+        dl_config_set(&config, "data.partition_size", "10", "test")); /* of what is not there */
     check_refused(&config, 2, "too little has 8 tokens for training");
 }
 

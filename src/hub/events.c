@@ -54,6 +54,16 @@ void dl_events_close(dl_events *events)
     pthread_mutex_unlock(&events->lock);
 }
 
+size_t dl_events_count(dl_events *events)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&events->lock);
+    for (const dl_stream *s = events->streams; s; s = s->next)
+        n++;
+    pthread_mutex_unlock(&events->lock);
+    return n;
+}
+
 /* The part of the path that the stream is told; NULL: it is not its concern. */
 static const char *concerns(const dl_stream *s, const char *path)
 {

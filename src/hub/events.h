@@ -40,6 +40,8 @@ void dl_events_deinit(dl_events *events); /* no stream is left */
 /* End every stream, now and from now on. */
 void dl_events_close(dl_events *events);
 
+size_t dl_events_count(dl_events *events); /* streams that are open */
+
 /* Tell of a change of "run/key". */
 void dl_events_tell(dl_events *events, const char *path);
 

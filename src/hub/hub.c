@@ -184,8 +184,8 @@ static enum MHD_Result on_step(void *cls, struct MHD_Connection *mhd, const char
 static void on_end(void *cls, struct MHD_Connection *mhd, void **context,
                    enum MHD_RequestTerminationCode why)
 {
-    (void)cls, (void)mhd, (void)why;
-    if (*context) dl_request_end(*context);
+    (void)cls, (void)mhd;
+    if (*context) dl_request_end(*context, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     *context = NULL;
 }
 

@@ -190,6 +190,36 @@ TEST(metrics_and_health_and_status_answer)
 
 /* ---- who may */
 
+static const char *metrics(void)
+{
+    return client_ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+}
+
+TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one)
+{
+    enum { LEN = 32 << 20 };
+    char path[700], *big = calloc(1, LEN);
+    fixture_serve(PLAIN);
+    make_run();
+    snprintf(path, sizeof path, "%s/run/big", fixture.dir);
+    CHECK_OK(dl_file_write(path, &(dl_span){big, LEN}, 1));
+    int stream = client_open(), cut = client_open();
+    client_say(stream, "GET /events?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    while (!strstr(metrics(), "diloco_hub_event_streams 1\n"))
+        usleep(10000);
+    client_say(cut, "GET /run/big HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_INT(1, recv(cut, big, 1, 0));
+    close(cut);
+    while (!strstr(metrics(), "diloco_hub_cut_requests_total 1\n"))
+        usleep(10000);
+    CHECK_CONTAINS("diloco_hub_sent_bytes_total 0\n", metrics());
+    close(stream);
+    while (!strstr(metrics(), "diloco_hub_event_streams 0\n"))
+        usleep(10000);
+    CHECK_CONTAINS("diloco_hub_cut_requests_total 1\n", metrics());
+    free(big);
+}
+
 TEST(without_a_token_only_health_answers)
 {
     char tokens[700];
@@ -597,6 +627,7 @@ int main(void)
         HUB_TEST(a_listing_comes_in_pages),
         HUB_TEST(a_stream_tells_what_changes_under_its_prefixes),
         HUB_TEST(metrics_and_health_and_status_answer),
+        HUB_TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one),
         HUB_TEST(without_a_token_only_health_answers),
         HUB_TEST(a_file_of_tokens_is_read_strictly),
         HUB_TEST(beyond_this_machine_it_listens_with_tls_or_when_told_so_only),

@@ -41,18 +41,19 @@ static diloco_status write_requests(dl_buf *out, dl_metrics *m)
     return DILOCO_OK;
 }
 
-diloco_status dl_metrics_write(dl_buf *out, dl_metrics *m)
+diloco_status dl_metrics_write(dl_buf *out, dl_metrics *m, size_t n_streams)
 {
     const struct {
         const char *name, *type, *help;
         uint64_t value;
     } rows[] = {
         {"received_bytes_total", "counter", "Bytes of request bodies.", atomic_load(&m->bytes_in)},
-        {"sent_bytes_total", "counter", "Object bytes in answers.", atomic_load(&m->bytes_out)},
+        {"sent_bytes_total", "counter", "Object bytes in answers that went out whole.",
+         atomic_load(&m->bytes_out)},
         {"cut_requests_total", "counter", "Requests whose connection ended first.",
          atomic_load(&m->cut)},
         {"connections", "gauge", "Open connections.", atomic_load(&m->connections)},
-        {"event_streams", "gauge", "Connections that follow events.", atomic_load(&m->streams)},
+        {"event_streams", "gauge", "Connections that follow events.", n_streams},
     };
     DL_TRY(write_requests(out, m));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -29,12 +29,12 @@ typedef struct dl_metrics {
     atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES];
     atomic_uint_least64_t bytes_in, bytes_out; /* bodies */
     atomic_uint_least64_t cut;                 /* requests whose connection ended first */
-    atomic_uint connections, streams;
+    atomic_uint connections;
 } dl_metrics;
 
 void dl_metrics_count(dl_metrics *metrics, dl_kind kind, unsigned status);
 
 /* The counters in the text format of Prometheus 0.0.4. */
-DL_MUST_CHECK diloco_status dl_metrics_write(dl_buf *out, dl_metrics *metrics);
+DL_MUST_CHECK diloco_status dl_metrics_write(dl_buf *out, dl_metrics *metrics, size_t n_streams);
 
 #endif

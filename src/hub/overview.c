@@ -140,7 +140,8 @@ static void walk_all(walk *w)
 
 static diloco_status write_all(dl_buf *out, walk *w)
 {
-    DL_TRY(dl_metrics_write(out, &w->r->hub->metrics));
+    dl_hub *hub = w->r->hub;
+    DL_TRY(dl_metrics_write(out, &hub->metrics, dl_events_count(&hub->events)));
     for (size_t i = 0; i < N_ROWS; i++) {
         if (!w->text[i].len) continue;
         DL_TRY(dl_buf_addf(out, "# HELP diloco_hub_%s %s\n# TYPE diloco_hub_%s gauge\n",

@@ -418,12 +418,13 @@ enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *d
     return queue(r, answer);
 }
 
-void dl_request_end(dl_request *r)
+void dl_request_end(dl_request *r, bool whole)
 {
     dl_hub *hub = r->hub;
-    bool begun = r->begun;
-    if (!r->status) atomic_fetch_add(&hub->metrics.cut, 1);
-    atomic_fetch_add(&hub->metrics.bytes_out, r->status < 300 ? r->sent : 0);
+    bool begun = r->begun, answered = r->status && whole;
+    if (!answered && r->kind != DL_KIND_EVENTS) /* a stream always ends so */
+        atomic_fetch_add(&hub->metrics.cut, 1);
+    atomic_fetch_add(&hub->metrics.bytes_out, answered && r->status < 300 ? r->sent : 0);
     dl_log(DILOCO_LOG_DEBUG, "%s %s %u, %llu bytes in, %.1f ms", r->method,
            r->target_status ? "?" : r->target.path, r->status, (unsigned long long)r->body.received,
            1e3 * dl_seconds(dl_clock_now() - r->began));

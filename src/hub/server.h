@@ -163,7 +163,7 @@ void dl_http_date(char out[40], int64_t seconds);
 /* request.c, for hub.c: what libmicrohttpd calls. */
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd);
 enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *data, size_t *len);
-void dl_request_end(dl_request *r);
+void dl_request_end(dl_request *r, bool whole); /* the answer went out whole */
 
 /* hub.c, for request.c. */
 bool dl_hub_asks_for_keys(const dl_hub *hub); /* of clients' certificates */
