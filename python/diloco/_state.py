@@ -14,6 +14,7 @@ the copy is on the CPU.
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -95,7 +96,8 @@ class InnerState:
     def __init__(self, inner: Any, island: Island) -> None:
         self._inner, self._island = inner, island
         self._slots = slots_of(inner)
-        self._groups = Json(_JSON_ROOM, self._options, self._take_options, island)
+        self._groups = Json(f"{type(inner).__name__}.param_groups", _JSON_ROOM, self._options,
+                            self._take_options, island)
         sizes = [s.dtype.itemsize * max(1, torch.Size(s.shape).numel()) for s in self._slots]
         self._flags = len(all_parameters(inner))
         self._begins, at = [], _aligned(self._flags)
@@ -175,11 +177,47 @@ def _aligned(n: int) -> int:
     return (n + 15) // 16 * 16
 
 
-class Json:
-    """A value as JSON in a room of fixed size, padded with zeros."""
+_MAPPING = "diloco.mapping"  # [kind, pairs]: a mapping that a JSON object cannot be
+_KINDS = {"dict": dict, "Counter": collections.Counter}
 
-    def __init__(self, size: int, get: Any, take: Any, island: Island) -> None:
+
+def _plain(value: Any, place: str) -> Any:
+    """The value as JSON knows it, tuples as lists. RefusedError: it would not come back equal."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v, f"{place}[{i}]") for i, v in enumerate(value)]
+    if not isinstance(value, dict):
+        raise RefusedError(f"{place} is of type {type(value).__name__}: a state that is to be saved "
+                           "is plain numbers, texts, lists and mappings")
+    for key in value:
+        if key is not None and not isinstance(key, (bool, int, float, str)):
+            raise RefusedError(f"a key of {place} is of type {type(key).__name__}: in a state that "
+                               "is to be saved it is a text or a number")
+    plain = {key: _plain(v, f"{place}.{key}") for key, v in value.items()}
+    kind = "Counter" if isinstance(value, collections.Counter) else "dict"
+    if kind == "dict" and _MAPPING not in plain and all(isinstance(key, str) for key in plain):
+        return plain
+    return {_MAPPING: [kind, list(plain.items())]}
+
+
+def _as_it_was(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_it_was(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if _MAPPING not in value:
+        return {key: _as_it_was(v) for key, v in value.items()}
+    kind, pairs = value[_MAPPING]
+    return _KINDS[kind]({key: _as_it_was(v) for key, v in pairs})
+
+
+class Json:
+    """A value as JSON in a room of fixed size, padded with zeros. ``name`` is for messages."""
+
+    def __init__(self, name: str, size: int, get: Any, take: Any, island: Island) -> None:
         self._get, self._take, self._size, self._island = get, take, size, island
+        self._name = name
         self._room = torch.zeros(size, dtype=torch.uint8)
 
     def room(self) -> torch.Tensor:
@@ -187,13 +225,13 @@ class Json:
 
     def packed(self) -> torch.Tensor:
         try:
-            text = json.dumps(self._get()).encode()
-        except (TypeError, ValueError) as error:
-            raise RefusedError(f"a state that is to be saved is not plain numbers, texts, lists "
-                               f"and mappings: {error}") from None
+            text = json.dumps(_plain(self._get(), self._name)).encode()
+        except RecursionError:
+            raise RefusedError(f"{self._name} holds itself: a state that is to be saved is plain "
+                               "numbers, texts, lists and mappings") from None
         if len(text) > self._size:
-            raise RefusedError(f"a state that is to be saved has {len(text)} bytes as text, of at "
-                               f"most {self._size}")
+            raise RefusedError(f"{self._name}: a state that is to be saved has {len(text)} bytes "
+                               f"as text, of at most {self._size}")
         return torch.frombuffer(bytearray(text.ljust(self._size, b"\0")), dtype=torch.uint8)
 
     def unpack_from(self, room: torch.Tensor) -> None:
@@ -201,7 +239,7 @@ class Json:
         if not text:
             return
         try:
-            self._take(json.loads(text))
+            self._take(_as_it_was(json.loads(text)))
         except ValueError as error:
             raise ProtocolError(f"saved private state is not the text it was: {error}") from None
 
@@ -247,6 +285,6 @@ def pieces(inner: Any, island: Island, keep_inner_state: bool,
     if island.size == 1:  # ranks of an island have generators each
         found["torch.generators"] = Generators()
     for name, thing in extra.items():
-        found[f"torch.extra.{name}"] = Json(_JSON_ROOM, thing.state_dict, thing.load_state_dict,
-                                            island)
+        found[f"torch.extra.{name}"] = Json(name, _JSON_ROOM, thing.state_dict,
+                                            thing.load_state_dict, island)
     return found

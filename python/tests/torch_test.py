@@ -1,5 +1,6 @@
 """torch_test.py - models bound to a run: the arithmetic is torch's own, a resume is bitwise, what
 cannot take part is refused by name. Skips itself (77) without torch."""
+import collections
 import copy
 import pathlib
 import sys
@@ -250,6 +251,24 @@ class Resume(InScratch):
         self.assertTrue(resumed)
         self.assertEqualTensors(end, whole[1])
 
+    def test_a_scheduler_that_keeps_steps_as_keys_goes_on(self):
+        def life(upto):
+            model = small()
+            inner = torch.optim.SGD(model.parameters(), lr=1.0)
+            schedule = torch.optim.lr_scheduler.MultiStepLR(inner, [8, 10, 10], gamma=.1)
+            rates = []
+            with diloco.DiLoCoOptimizer(model, inner, self.store, sync_every=5, rounds=3,
+                                        scheduler=schedule) as opt:
+                while not opt.done and opt.run.now.step < upto:
+                    inner_step(model, opt, 0, opt.run.now.step)
+                    rates.append(inner.param_groups[0]["lr"])
+            return rates, schedule.milestones
+        life(6)
+        rates, milestones = life(15)
+        self.assertEqual(rates[:2], [1.0] * 2)  # steps 6 and 7
+        self.assertEqual([round(r, 9) for r in rates[2:5]], [.1, .1, .001])
+        self.assertEqual(list(milestones.elements()), [8, 10, 10])
+
     def test_another_inner_optimizer_is_told(self):
         model = small()
         opt = self.optimizer(model, sync_every=2)
@@ -316,6 +335,42 @@ class InnerStates(unittest.TestCase):
                 self.state[self.param_groups[0]["params"][0]]["history"] = [1, 2]
         with self.assertRaisesRegex(diloco.RefusedError, "keeps a list .history."):
             _state.slots_of(Keeps(small().parameters(), lr=1))
+
+
+class ExtraStates(unittest.TestCase):
+    class Thing:
+        def __init__(self, state=None):
+            self.state = state
+
+        def state_dict(self):
+            return self.state
+
+        def load_state_dict(self, state):
+            self.state = state
+
+    def json(self, thing, size=4096):
+        return _state.Json("thing", size, thing.state_dict, thing.load_state_dict,
+                           _torch.Island())
+
+    def test_mappings_come_back_with_the_keys_that_they_had(self):
+        state = {"by step": {8: .1, 12: {1.5: "x", None: [1, {True: 2}]}}, "": {}, "n": float("inf"),
+                 "like ours": {"diloco.mapping": ["dict", [[1, 2]]]},
+                 "counts": collections.Counter([3, 3, 4]), "texts": collections.Counter("ab")}
+        saved, found = self.json(self.Thing(state)), self.Thing()
+        saved.pack()
+        taken = self.json(found)
+        taken.room()[:] = saved.room()
+        taken.unpack()
+        self.assertEqual(found.state, state)
+        self.assertEqual(sorted(found.state["counts"].elements()), [3, 3, 4])
+        self.assertIs(list(found.state["by step"][12][None][1])[0], True)
+
+    def test_what_would_not_come_back_is_refused_by_its_place(self):
+        for state, why in ((object(), "thing is of type object"),
+                           ({"a": [0, {5: b"x"}]}, r"thing\.a\[1\]\.5 is of type bytes"),
+                           ({"a": {(1, 2): 3}}, r"a key of thing\.a is of type tuple")):
+            with self.assertRaisesRegex(diloco.RefusedError, why):
+                self.json(self.Thing(state)).pack()
 
 
 class Refusals(InScratch):
