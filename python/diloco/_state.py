@@ -32,7 +32,8 @@ class Slot(NamedTuple):
 
     parameter: int
     name: str
-    kind: str  #: "like": of the parameter's shape and place; "tensor": elsewhere; "number"
+    kind: str  #: "like": of the parameter's shape and place; "there": on its device; "tensor":
+    #: where torch makes it; "number"
     shape: Tuple[int, ...]
     dtype: torch.dtype
     python: type  #: of a number
@@ -55,30 +56,61 @@ def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:
             mine.append(q)
         stand_ins += mine
         groups.append({**group, "params": mine})
+        if "capturable" in group:  # which no stand-in's device is
+            groups[-1]["capturable"] = False
     copy = copy_of(inner, groups)
     type(inner).step(copy)
     return {i: copy.state[q] for i, q in enumerate(stand_ins) if q in copy.state}
 
 
-def _template(inner: Any) -> Dict[int, Mapping[str, Any]]:
+class _Template(NamedTuple):
+    states: Dict[int, Mapping[str, Any]]
+    device: str  #: "meta", "cpu": of the copy that took a step; "": they are the optimizer's own
+
+
+def _template(inner: Any) -> _Template:
+    """RefusedError: an optimizer that cannot take a step by itself."""
     have = {i: inner.state[p] for i, p in enumerate(all_parameters(inner)) if p in inner.state}
     if have and len(have) == sum(p.requires_grad for p in all_parameters(inner)):
-        return have
+        return _Template(have, "")
     try:
-        return _probe(inner, "meta")
+        return _Template(_probe(inner, "meta"), "meta")
     except Exception:  # noqa: B902: whatever an optimizer does with values that are not there
-        return _probe(inner, "cpu")
+        pass
+    try:
+        return _Template(_probe(inner, "cpu"), "cpu")
+    except Exception as error:  # noqa: B902: a closure that it lacks, a device that it wants
+        raise RefusedError(
+            f"the state of {type(inner).__name__} cannot be told before its first step ({error}): "
+            "pass keep_inner_state=False, and a replica that restarts begins its moments "
+            "anew") from error
+
+
+def _is_there(p: torch.Tensor, group: Mapping[str, Any], name: str, value: torch.Tensor,
+              probed: str) -> bool:
+    """Is the value where the parameter is, or would be for its own optimizer?"""
+    if value.device.type == p.device.type:
+        return True
+    if not probed:
+        return False
+    if group.get("capturable") or group.get("fused"):  # these count steps there as well
+        return True
+    if probed == "meta":
+        return value.device.type == "meta"
+    return value.dim() > 0 or p.dim() == 0 and name != "step"
 
 
 def slots_of(inner: Any) -> List[Slot]:
-    """RefusedError: a value that is neither a tensor nor a number."""
-    parameters, slots = all_parameters(inner), []
-    for i, state in sorted(_template(inner).items()):
+    """RefusedError: a value that is neither a tensor nor a number; or none can be told."""
+    owners = [(p, group) for group in inner.param_groups for p in group["params"]]
+    template, slots = _template(inner), []
+    for i, state in sorted(template.states.items()):
+        p, group = owners[i]
         for name, value in sorted(state.items(), key=lambda item: str(item[0])):
             if isinstance(value, torch.Tensor):
-                like = value.shape == parameters[i].shape and (
-                    value.device.type in ("meta", parameters[i].device.type))
-                slots.append(Slot(i, name, "like" if like and value.dim() else "tensor",
+                there = _is_there(p, group, name, value, template.device)
+                like = there and value.shape == p.shape and (value.dim() > 0 or name != "step")
+                slots.append(Slot(i, name, "like" if like else "there" if there else "tensor",
                                   tuple(value.shape), value.dtype, float))
             elif isinstance(value, (bool, int, float)):
                 slots.append(Slot(i, name, "number", (), torch.float64, type(value)))
@@ -88,6 +120,14 @@ def slots_of(inner: Any) -> List[Slot]:
                     "state, which cannot be saved for a bitwise resume: pass "
                     "keep_inner_state=False, and a replica that restarts begins its moments anew")
     return slots
+
+
+def _empty(slot: Slot, p: torch.Tensor) -> torch.Tensor:
+    if slot.kind == "like":
+        return torch.zeros_like(p, dtype=slot.dtype, requires_grad=False)
+    if slot.kind == "there":
+        return torch.zeros(slot.shape, dtype=slot.dtype, device=p.device)
+    return torch.zeros(slot.shape, dtype=slot.dtype)
 
 
 class InnerState:
@@ -150,8 +190,7 @@ class InnerState:
         present = lead(lambda: [bool(b) for b in self._room[:self._flags].tolist()])
         for slot, begin in self._each(present):
             p = parameters[slot.parameter]
-            value = (torch.zeros_like(p, dtype=slot.dtype, requires_grad=False)
-                     if slot.kind == "like" else torch.zeros(slot.shape, dtype=slot.dtype))
+            value = _empty(slot, p)
             self._moved(slot, value, begin).up()
             if not is_sharded(value):
                 self._island.share(value)
@@ -188,8 +227,8 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(v, f"{place}[{i}]") for i, v in enumerate(value)]
     if not isinstance(value, dict):
-        raise RefusedError(f"{place} is of type {type(value).__name__}: a state that is to be saved "
-                           "is plain numbers, texts, lists and mappings")
+        raise RefusedError(f"{place} is of type {type(value).__name__}: a state that is to be "
+                           "saved is plain numbers, texts, lists and mappings")
     for key in value:
         if key is not None and not isinstance(key, (bool, int, float, str)):
             raise RefusedError(f"a key of {place} is of type {type(key).__name__}: in a state that "

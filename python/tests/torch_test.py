@@ -285,7 +285,8 @@ class InnerStates(unittest.TestCase):
                   ("Adafactor", {})]
 
     def test_the_state_is_known_before_the_first_step(self):
-        for name, options in self.OPTIMIZERS:
+        both = self.OPTIMIZERS + [("AdamW", {"fused": True}), ("SGD", {"fused": True})]
+        for name, options in both:
             model = small()
             inner = getattr(torch.optim, name)(model.parameters(), lr=.01, **options)
             before = _state.slots_of(inner)
@@ -329,6 +330,47 @@ class InnerStates(unittest.TestCase):
         inner = Looks(model.parameters(), lr=1, momentum=.9)
         self.assertEqual({s.name for s in _state.slots_of(inner)}, {"momentum_buffer"})
 
+    def test_a_state_comes_back_where_it_was(self):
+        """The meta device stands for CUDA: it is not the CPU."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.zeros(3, 3, device="meta"))
+                self.scale = torch.nn.Parameter(torch.ones([], device="meta"))
+
+        def places(inner):
+            return [{name: v.device.type for name, v in sorted(inner.state[p].items())
+                     if isinstance(v, torch.Tensor)} for p in _state.all_parameters(inner)]
+
+        def resumed(name, **options):
+            inner = getattr(torch.optim, name)(Model().parameters(), lr=.01, **options)
+            if name != "Adagrad":  # which has its state at once
+                inner.state.clear()
+            state = _state.InnerState(inner, _torch.Island())
+            state.room()[:len(_state.all_parameters(inner))] = 1
+            state._groups._take = lambda saved: None
+            state.unpack()
+            return inner
+        for name, options in self.OPTIMIZERS:
+            live = getattr(torch.optim, name)(Model().parameters(), lr=.01, **options)
+            for p in _state.all_parameters(live):
+                p.grad = torch.zeros_like(p)
+            try:
+                live.step()
+            except RuntimeError:  # it looks at values, which are not on the meta device
+                continue
+            with self.subTest(name):
+                self.assertEqual(places(resumed(name, **options)), places(live))
+        for name in ("AdamW", "NAdam", "RAdam", "ASGD", "Rprop", "RMSprop"):
+            with self.subTest(name, capturable=True):
+                there = {place for state in places(resumed(name, capturable=True))
+                         for place in state.values()}
+                self.assertEqual(there, {"meta"})
+
+    def test_an_optimizer_that_cannot_take_a_step_by_itself_is_refused(self):
+        with self.assertRaisesRegex(diloco.RefusedError, "LBFGS.*closure.*keep_inner_state=False"):
+            _state.slots_of(torch.optim.LBFGS(small().parameters(), lr=1))
+
     def test_a_state_of_objects_is_refused(self):
         class Keeps(torch.optim.SGD):
             def step(self, closure=None):
@@ -353,8 +395,8 @@ class ExtraStates(unittest.TestCase):
                            _torch.Island())
 
     def test_mappings_come_back_with_the_keys_that_they_had(self):
-        state = {"by step": {8: .1, 12: {1.5: "x", None: [1, {True: 2}]}}, "": {}, "n": float("inf"),
-                 "like ours": {"diloco.mapping": ["dict", [[1, 2]]]},
+        state = {"by step": {8: .1, 12: {1.5: "x", None: [1, {True: 2}]}}, "": {},
+                 "n": float("inf"), "like ours": {"diloco.mapping": ["dict", [[1, 2]]]},
                  "counts": collections.Counter([3, 3, 4]), "texts": collections.Counter("ab")}
         saved, found = self.json(self.Thing(state)), self.Thing()
         saved.pack()
