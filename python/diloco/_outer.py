@@ -8,6 +8,7 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from . import _c
+from ._signals import held_back
 from .errors import InvalidError, IOFailedError, NumericError
 
 
@@ -34,7 +35,9 @@ class OuterOptimizer:
     it is a function of its argument alone: what it wants to remember is in ``vectors``, at most two.
     ``name``: 1 to 26 letters, digits and ._- signs; the run's option says "user:<name>", and who
     has no optimizer of that name is refused. One that computes something else needs another name.
-    NumericError aborts the entry; what else ``step`` raises comes out of the run's step.
+    NumericError aborts the entry; what else ``step`` raises comes out of the run's step, and ends
+    the run. A Ctrl-C waits until the call that folds is over, and the run can go on; a second one
+    acts at once.
     """
 
     name: str
@@ -56,8 +59,10 @@ def _floats(pointer: int, n: int) -> Any:
     return memoryview(kind.from_address(pointer)).cast("B").cast("f")
 
 
-def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any]) -> List[Any]:
-    """The C struct, and all that has to live as long as the run. ``guard`` runs what may raise."""
+def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any],
+            stopping: Callable[[], bool]) -> List[Any]:
+    """The C struct, and all that has to live as long as the run. ``guard`` runs what may raise;
+    ``stopping``: something was raised that the call under way will end with."""
     if len(outer.vectors) > _c.USER_VECTORS:
         raise InvalidError(f"an outer optimizer has at most {_c.USER_VECTORS} vectors, not "
                            f"{len(outer.vectors)}")
@@ -69,18 +74,31 @@ def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any]) ->
                              _floats(at.theta, at.n), vectors, _floats(at.g, at.n)))
         return 0
 
-    def call(_user: Any, c: Any) -> int:
+    def keep(error: BaseException) -> None:  # it goes on in the call that waits
+        def again() -> None:
+            raise error
+        guard(again)
+
+    def told(c: Any) -> int:
         try:
             return take(c)
         except NumericError as error:  # the library words it, and goes on
             return error.status
-        except BaseException as error:  # noqa: B902: it goes on in the call that waits
-            raised = error
+        except BaseException as error:  # noqa: B902: it ends the run
+            keep(error)
+            return IOFailedError.status
 
-        def again() -> None:
-            raise raised
-        guard(again)
-        return IOFailedError.status
+    def call(_user: Any, c: Any) -> int:
+        if stopping():  # asked again while the call goes on, say over the entries of a join
+            return told(c)
+        status = None
+        try:
+            with held_back() as release:  # a step that stopped halfway could not be taken again
+                status = told(c)
+            release()
+        except BaseException as error:  # noqa: B902: a signal's; the run goes on after it
+            keep(error)
+        return told(c) if status is None else status
 
     step = _c.USER_STEP_FN(call)
     names = (ctypes.c_char_p * _c.USER_VECTORS)(*(_c.text(v) for v in outer.vectors))

@@ -166,7 +166,11 @@ class Run:
         def guard(call: Callable[[], Any]) -> Any:
             run = me()
             return run._guard(call) if run is not None else None
-        kept = part_of(outer, guard)
+
+        def stopping() -> bool:
+            run = me()
+            return run is not None and run._raised is not None
+        kept = part_of(outer, guard, stopping)
         parts.outer = ctypes.pointer(kept[0])
         return parts, [parts, *kept]
 

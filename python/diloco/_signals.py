@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import threading
-from typing import Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -65,3 +65,38 @@ def interrupting(interrupt: Callable[[], None]) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(watch.former, warn_on_full_buffer=False)
         watch.interrupt, watch.former = None, -1
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[Callable[[], None]]:
+    """While the body runs, the first SIGINT or SIGTERM that has a Python handler waits for
+    ``release``, which is called behind the body, and interrupts nothing; a second one acts at
+    once."""
+    came: List[Tuple[int, Any]] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    former: Dict[int, Any] = {n: signal.getsignal(n) for n in _STOPS}
+    former = {n: handler for n, handler in former.items() if callable(handler)}
+
+    def hold(number: int, frame: Any) -> None:
+        if came:
+            former[number](number, frame)
+        else:
+            came.append((number, frame))
+
+    def release() -> None:
+        for number, frame in came:
+            former[number](number, frame)
+    wakeup = signal.set_wakeup_fd(-1)
+    ours = _watch is not None and wakeup == _watch.writer.fileno()
+    theirs = _watch.former if _watch and ours else wakeup
+    try:
+        signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        for number in former:
+            signal.signal(number, hold)
+        yield release
+    finally:
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number, handler in former.items():
+            signal.signal(number, handler)

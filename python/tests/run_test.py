@@ -421,6 +421,58 @@ class OuterOptimizers(InScratch):
             with self.subTest(overlap), self.assertRaises(KeyError):
                 self.replica("r0", self.heavy_ball(say=say)[0], **overlap)
 
+    def interrupted(self, name, signals, outer_of):
+        """A replica whose second outer step gets signals; what came out of its steps, its model."""
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, former)  # ignored: a shell's background job
+        raised, weights = [], array.array("f", [0] * 5)
+
+        def say(n):
+            for _ in range(signals if n == 2 else 0):
+                os.kill(os.getpid(), signal.SIGINT)
+        with diloco.Run(self.store.with_name(name), "r0", QUICK, sync_every=2, rounds=3,
+                        outer_optimizer=outer_of(say)[0]) as run:
+            run.tensor("w", weights)
+            run.join()
+            while not run.done:
+                for i in range(5):
+                    weights[i] += 1
+                try:
+                    run.step()
+                except KeyboardInterrupt as error:
+                    raised.append(type(error))
+                    if signals == 1:
+                        run.wait()
+                    else:
+                        break
+            return raised, list(weights), signal.getsignal(signal.SIGINT)
+
+    def test_ctrl_c_during_it_waits_for_its_end_and_the_run_goes_on(self):
+        def outer_of(say):
+            return self.heavy_ball(say=say)
+        _, whole, _ = self.interrupted("whole", 0, outer_of)
+        raised, end, handler = self.interrupted("stopped", 1, outer_of)
+        self.assertEqual(raised, [KeyboardInterrupt])
+        self.assertEqual(end, whole)
+        self.assertIs(handler, signal.default_int_handler)
+
+    def test_a_second_ctrl_c_during_it_ends_it(self):
+        raised, _, handler = self.interrupted("twice", 2, lambda say: self.heavy_ball(say=say))
+        self.assertEqual(raised, [KeyboardInterrupt])
+        self.assertIs(handler, signal.default_int_handler)
+
+    def test_ctrl_c_and_a_number_gone_wrong(self):
+        def outer_of(say):
+            def both(n):
+                say(n)
+                if n == 2:
+                    raise diloco.NumericError("a NaN")
+            return self.heavy_ball(say=both)
+        raised, _, _ = self.interrupted("both", 1, outer_of)
+        self.assertEqual(raised, [KeyboardInterrupt])
+        log = diloco.run(self.store.with_name("both")).history()
+        self.assertEqual([bool(e["commit"]) for e in log][:3], [True, False, True])
+
     def test_a_number_gone_wrong_aborts_the_entry(self):
         def say(n):
             if n == 2:
