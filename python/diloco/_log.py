@@ -104,11 +104,22 @@ class RunLog:
     def verify(self, threads: int = 1,
                progress: Optional[Callable[[int, int], None]] = None) -> Dict[str, Any]:
         """Check the chain of the whole log, replay what can be replayed, compare every digest.
-        ProtocolError: something does not fit, and which entry and what."""
+        ProtocolError: something does not fit, and which entry and what. What ``progress`` raises
+        (a Ctrl-C too) comes out when the replay is over."""
         report = _c.VerifyReport()
-        tell = _c.VERIFY_FN(lambda _user, done, total: progress(done, total) if progress else None)
-        _c.check(_c.lib().diloco_verify_sized(ctypes.byref(report), ctypes.sizeof(report),
-                                              self._url, threads, tell, None))
+        raised: List[BaseException] = []
+
+        def tell(_user: Any, done: int, total: int) -> None:
+            try:
+                if progress and not raised:
+                    progress(done, total)
+            except BaseException as error:  # noqa: B902: raised again below
+                raised.append(error)
+        status = _c.lib().diloco_verify_sized(ctypes.byref(report), ctypes.sizeof(report),
+                                              self._url, threads, _c.VERIFY_FN(tell), None)
+        if raised:
+            raise raised[0]
+        _c.check(status)
         return _fields(report)
 
     def theta_bytes(self, entries: Optional[int] = None) -> bytes:

@@ -219,6 +219,23 @@ class Errors(InScratch):
         with self.assertRaises(ZeroDivisionError):
             run.join()
 
+    def test_what_the_progress_of_verify_raises_comes_out_of_it(self):
+        with self.open(sync_every=1, rounds=4) as run:
+            run.tensor("w", array.array("f", [1]))
+            run.join()
+            while not run.done:
+                run.step()
+        for kind in (KeyError, KeyboardInterrupt):
+            told = []
+
+            def progress(done, total):
+                told.append(done)
+                raise kind(done)
+            with self.assertRaises(kind) as raised:
+                diloco.run(self.store).verify(progress=progress)
+            self.assertEqual(raised.exception.args, (told[0],))
+            self.assertEqual(len(told), 1)
+
     def test_the_library_is_looked_for_where_the_environment_says(self):
         for where in ("/nowhere", sys.executable):
             done = subprocess.run([sys.executable, "-c", "import diloco; diloco.Config()"],
