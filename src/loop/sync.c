@@ -133,7 +133,11 @@ diloco_status diloco_loop_perform(diloco_loop *loop, bool *committed)
 diloco_status diloco_loop_step(diloco_loop *loop)
 {
     if (++loop->step < loop->interval - loop->options.fragment_sync_delay) return DILOCO_OK;
-    if (loop->flight.fragment < 0) DL_TRY(diloco_loop_prepare(loop));
+    diloco_status status = loop->flight.fragment < 0 ? diloco_loop_prepare(loop) : DILOCO_OK;
+    if (status) { /* due again at the next step */
+        if (loop->step >= loop->interval) loop->step = loop->interval - 1;
+        return status;
+    }
     if (loop->step < loop->interval) return DILOCO_OK;
     loop->step = 0;
     return diloco_loop_perform(loop, NULL);

@@ -1,6 +1,7 @@
 /* sync_test.c - synchronisations between replicas: what is exchanged and when, buckets, votes,
  * failures, outer optimizers of the caller's, tensors behind copy functions. */
 #include "loop_world.h"
+#include "scratch.h"
 
 static void each(world *w, void (*what)(world_member *m))
 {
@@ -142,6 +143,30 @@ TEST(lib_17_buckets_that_do_not_divide_give_what_no_buckets_give)
     lib_17_with_cap(4, 10, plain, bucketed);
     lib_17_with_cap(37, 1, plain, bucketed);
     lib_17_with_cap(50, 1, plain, bucketed);
+}
+
+/* ---- a quorum that fails */
+
+TEST(a_step_without_a_quorum_is_due_again_and_can_be_saved)
+{
+    diloco_loop_info now = {.size = sizeof now};
+    world w;
+    begin(&w, 1, (diloco_loop_options){.fragments = 1, .sync_every = 3});
+    world_member *m = &w.members[0];
+    m->quorum = DILOCO_EIO;
+    for (int step = 1; step <= 4; step++) {
+        train(m);
+        CHECK_STATUS(step < 3 ? DILOCO_OK : DILOCO_EIO, diloco_loop_step(m->loop));
+        diloco_loop_now(m->loop, &now);
+        CHECK_INT(step < 3 ? step : 2, now.step); /* below H/P */
+    }
+    const char *path = scratch_path("loop");
+    CHECK_OK(diloco_loop_save(m->loop, path));
+    CHECK_OK(diloco_loop_load(m->loop, path));
+    m->quorum = DILOCO_OK;
+    CHECK_OK(diloco_loop_step(m->loop));
+    CHECK_INT(1, m->commits);
+    world_end(&w);
 }
 
 /* ---- votes */
@@ -556,6 +581,7 @@ TEST_MAIN(lib_15_wait_is_called_only_when_the_result_is_adopted,
           lib_14_lib_16_two_replicas_in_one_thread_meet_by_key_in_any_order,
           lib_20_two_replicas_of_4_steps_and_2_entries_end_alike_and_elsewhere,
           lib_17_buckets_that_do_not_divide_give_what_no_buckets_give,
+          a_step_without_a_quorum_is_due_again_and_can_be_saved,
           lib_19_a_refused_commit_puts_back_the_parameters_and_is_due_again,
           lib_19_the_fragment_refused_is_the_next_one_again,
           lib_19_with_keep_local_the_replica_trains_on_from_where_it_is,
