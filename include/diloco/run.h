@@ -134,7 +134,7 @@ typedef struct diloco_step_report {
 /* One optimizer step is complete. At a due point: exchange, and wait for the entry.
  * DILOCO_EINTERRUPTED: interrupted while waiting; call again (with NULL) or close and resume.
  * DILOCO_EFENCED: a later life of this replica exists: stop. DILOCO_EUNREACHABLE: the store did
- * not come back within run.patience; the saved state allows to resume. */
+ * not come back within run.store_timeout; the saved state allows to resume. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_step_sized(diloco_run *run,
                                                              const diloco_step_report *report,
                                                              size_t size);
