@@ -204,8 +204,10 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_takeover(diloco_takeover_rep
 
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
  * model's tensors under their names, as they are to be evaluated: theta, or what the outer
- * optimizer evaluates in its place (schedule_free: the mean). The caller frees *bytes with
- * diloco_free. */
+ * optimizer evaluates in its place (schedule_free: the mean). Beside them the outer optimizer's
+ * vectors as "diloco.<vector>.<name>", say "diloco.momentum.embed", for a run that goes on from
+ * there; who only wants the model skips names that begin with "diloco.". The caller frees *bytes
+ * with diloco_free. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_theta_read(void **bytes, size_t *len,
                                                              uint64_t *entry, const char *url,
                                                              uint64_t entries);

@@ -124,7 +124,9 @@ class RunLog:
 
     def theta_bytes(self, entries: Optional[int] = None) -> bytes:
         """The shared model after the last entry (or after ``entries`` of them) as the bytes of a
-        safetensors file, to be written to disk or given to safetensors.torch.load."""
+        safetensors file, to be written to disk or given to safetensors.torch.load. Beside the
+        model's tensors it holds the outer optimizer's vectors, as "diloco.momentum.NAME", for a
+        run that goes on from there."""
         data, length, at = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_uint64()
         upto = 2**64 - 1 if entries is None else entries
         _c.check(_c.lib().diloco_theta_read(ctypes.byref(data), ctypes.byref(length),
@@ -135,7 +137,7 @@ class RunLog:
             _c.lib().diloco_free(data)
 
     def theta(self, entries: Optional[int] = None) -> Dict[str, Any]:
-        """`theta_bytes` as numpy arrays by name."""
+        """The model's tensors in `theta_bytes` as numpy arrays by name."""
         import numpy
         kinds = {"F32": "<f4", "I64": "<i8", "BOOL": "?"}
         blob = self.theta_bytes(entries)
@@ -144,7 +146,7 @@ class RunLog:
         header.pop("__metadata__", None)
         return {name: numpy.frombuffer(blob, kinds[t["dtype"]], math.prod(t["shape"]),
                                        8 + head + t["data_offsets"][0]).reshape(t["shape"]).copy()
-                for name, t in header.items()}
+                for name, t in header.items() if not name.startswith("diloco.")}
 
     @property
     def _url(self) -> bytes:

@@ -278,6 +278,23 @@ class Resume(InScratch):
             self.optimizer(small(), torch.optim.SGD(model.parameters(), lr=1), sync_every=2)
 
 
+class Shared(InScratch):
+    def test_theta_of_the_log_is_what_the_model_loads(self):
+        try:
+            import numpy  # noqa: F401: the log's arrays are of it
+        except ImportError:
+            self.skipTest("no numpy")
+        model = small()
+        opt = self.optimizer(model, sync_every=2, rounds=2)
+        for step in range(4):
+            inner_step(model, opt, 0, step)
+        log = diloco.run(self.store)
+        other = small(2)
+        other.load_state_dict({k: torch.from_numpy(v) for k, v in log.theta().items()})
+        self.assertEqualTensors(values(model), values(other))
+        self.assertIn(b'"diloco.momentum.0.weight"', log.theta_bytes())
+
+
 class InnerStates(unittest.TestCase):
     OPTIMIZERS = [("SGD", {}), ("SGD", {"momentum": .9}), ("Adam", {"amsgrad": True}),
                   ("AdamW", {}), ("NAdam", {}), ("RAdam", {}), ("RMSprop", {"centered": True}),
