@@ -210,9 +210,14 @@ def train_rows(lab, rows, seeds):
         lab.measure(arm, seed, n_left)
 
 
+def is_open(row, values):
+    verdicts = judge(row, values)
+    return verdicts is not None and summary(verdicts) == OPEN
+
+
 def settle(lab, rows, n_seeds, most):
     for n in range(n_seeds + 1, most + 1):
-        unsettled = [r for r in rows if summary(judge(r, lab.values)) == OPEN]
+        unsettled = [r for r in rows if is_open(r, lab.values)]
         if not unsettled:
             return
         train_rows(lab, unsettled, [n])

@@ -4,9 +4,9 @@ table itself: every arm that a check names is there, every one that is there is 
 import unittest
 
 from checks import FAILS, HOLDS, OPEN, Equal, Lower, Trend, Within
-from claims import DERIVED, arms_of, summary
+from claims import DERIVED, arms_of, is_open, summary
 from figure import draw
-from rows import ARMS, QUICK, ROWS
+from rows import ARMS, QUICK, ROWS, Row
 from stats import Interval, relative, slope
 
 
@@ -66,6 +66,11 @@ class Verdicts(unittest.TestCase):
     def test_a_row_is_as_good_as_its_worst_check(self):
         self.assertEqual(summary([(0, HOLDS, 0), (0, OPEN, 0)]), OPEN)
         self.assertEqual(summary([(0, FAILS, 0), (0, OPEN, 0)]), FAILS)
+
+    def test_a_row_that_nothing_was_measured_of_is_not_open(self):
+        row = Row(0, "", "", [Lower("base", "wild")])
+        self.assertTrue(is_open(row, {"loss": self.losses}))
+        self.assertFalse(is_open(row, {"loss": {}}))
 
 
 class Table(unittest.TestCase):
