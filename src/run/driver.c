@@ -59,9 +59,8 @@ static bool save_is_due(const dl_driver *d, uint64_t entry)
     return entry % d->pace.schedule.n_fragments == 0 || d->a.run->config.error_feedback > 0;
 }
 
-static diloco_status take(dl_driver *d, uint64_t entry)
+static diloco_status take_now(dl_driver *d, uint64_t entry)
 {
-    if (save_is_due(d, entry)) DL_TRY(d->a.save(d->a.user));
     dl_driver_lock(d);
     const diloco_status status = dl_stop_take(&d->stops, entry);
     dl_trips_taken(&d->trips, entry, dl_clock_now());
@@ -69,6 +68,16 @@ static diloco_status take(dl_driver *d, uint64_t entry)
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
     return status;
+}
+
+/* Saved before anything of it is put. Where the exchange has no thread that can be behind the
+ * taking, so that the residual moves on by it in a later life, too (P16, P17). */
+static diloco_status take(dl_driver *d, uint64_t entry)
+{
+    const bool saves = save_is_due(d, entry);
+    if (saves && d->beside) DL_TRY(d->a.save(d->a.user));
+    DL_TRY(take_now(d, entry));
+    return saves && !d->beside ? d->a.save(d->a.user) : DILOCO_OK;
 }
 
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)

@@ -148,7 +148,7 @@ static dl_ask fold_computed(dl_machine *m)
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = self != NULL;
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
-    a.counted = counted;
+    a.counted = counted && dl_open_entry(m) >= m->saved_to;
     if (self) a.own = self->entry;
     if (self) a.body = self->body;
     if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&

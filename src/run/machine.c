@@ -245,6 +245,7 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->has_bases = start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
     m->bases_at = m->a.pace->folded;
     m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
+    m->saved_to = start->bases ? m->a.pace->folded : 0;
 }
 
 /* No entry tells the terms of the first L. */

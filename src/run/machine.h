@@ -97,7 +97,7 @@ typedef struct dl_ask {
     bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
                             * JUDGE: they were read so */
     bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
-    bool counted;          /* SWAP: own contribution was */
+    bool counted;          /* SWAP: own contribution was, and what was saved has not seen it */
     uint64_t own;          /* SWAP, counted: the entry that it was made for */
     dl_hash body;          /* SWAP, counted: its body */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */

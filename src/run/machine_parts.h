@@ -70,6 +70,7 @@ struct dl_machine {
     dl_hash *bases;     /* [P] what the saved parameters rest on, */
     uint64_t bases_at;  /* before this entry */
     uint64_t own_since; /* from this entry on this replica has something to lose */
+    uint64_t saved_to;  /* resumed: what was saved has seen the entries below; else 0 */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;      /* from one due point to the next */
     uint64_t train_from; /* position at train_began */

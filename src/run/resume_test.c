@@ -40,38 +40,72 @@ static void *live_in_parts(void *context)
     return NULL;
 }
 
-static void live_both(toy all[CREW])
+/* As a kill leaves it: what is resumed is the last due point. */
+static void *live_and_be_killed(void *context)
+{
+    toy *t = context;
+    do {
+        uint64_t n = 0;
+        t->status = toy_open(t);
+        if (!t->status) t->status = diloco_run_join(t->run);
+        while (!t->status && !diloco_run_done(t->run) && n++ < t->stop_after) {
+            const diloco_run_info now = diloco_run_now(t->run);
+            const diloco_step_report report = {.loss = toy_step(t, &now), .samples = t->samples};
+            t->status = diloco_step(t->run, &report);
+        }
+        if (t->status) snprintf(t->text, sizeof t->text, "%s", diloco_error_text());
+        toy_close(t);
+    } while (!t->status && t->end.entry < t->end.entries);
+    return NULL;
+}
+
+static void live_both_as(toy all[CREW], void *(*live)(void *))
 {
     for (int r = 0; r < CREW; r++)
-        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live_in_parts, &all[r]));
+        CHECK_INT(0, pthread_create(&all[r].thread, NULL, live, &all[r]));
     for (int r = 0; r < CREW; r++)
         pthread_join(all[r].thread, NULL);
     for (int r = 0; r < CREW; r++)
         TOY_OK(all[r]);
 }
 
-static void check_resumes(const char *const *options)
+static void live_both(toy all[CREW])
+{
+    live_both_as(all, live_in_parts);
+}
+
+/* Two runs of the same: [0] is lived whole, [1] as the test has it. */
+static void two_runs(toy whole[CREW], toy parts[CREW], const char *const *options)
 {
     static int n;
+    char store[2][32], state[2][32];
+    for (int i = 0; i < 2; i++, n++) {
+        snprintf(store[i], sizeof store[i], "mem://resume%d", n);
+        snprintf(state[i], sizeof state[i], "state%d", n);
+        toy_keep(store[i]);
+        crew_of(i ? parts : whole, strdup(store[i]), strdup(scratch_path(state[i])), options);
+    }
+    live_both(whole);
+}
+
+static void check_same(const toy whole[CREW], const toy parts[CREW])
+{
+    for (int r = 0; r < CREW; r++) {
+        CHECK(parts[r].end.resumed && parts[r].end.generation > 0);
+        CHECK_BYTES(whole[r].theta, parts[r].theta, sizeof whole[r].theta);
+        CHECK_BYTES(whole[r].w, parts[r].w, sizeof whole[r].w);
+    }
+}
+
+static void check_resumes(const char *const *options)
+{
     for (uint64_t after = 1; after <= 4; after++) {
         toy whole[CREW], parts[CREW];
-        char store[2][32], state[2][32];
-        for (int i = 0; i < 2; i++, n++) {
-            snprintf(store[i], sizeof store[i], "mem://resume%d", n);
-            snprintf(state[i], sizeof state[i], "state%d", n);
-            toy_keep(store[i]);
-        }
-        crew_of(whole, store[0], scratch_path(state[0]), options);
-        live_both(whole);
-        crew_of(parts, store[1], scratch_path(state[1]), options);
+        two_runs(whole, parts, options);
         parts[0].stop_after = after;
         parts[1].stop_after = 5 - after;
         live_both(parts);
-        for (int r = 0; r < CREW; r++) {
-            CHECK(parts[r].end.resumed && parts[r].end.generation > 0);
-            CHECK_BYTES(whole[r].theta, parts[r].theta, sizeof whole[r].theta);
-            CHECK_BYTES(whole[r].w, parts[r].w, sizeof whole[r].w);
-        }
+        check_same(whole, parts);
     }
 }
 
@@ -89,6 +123,45 @@ TEST(p16_the_residual_of_what_is_under_way_with_overlap_is_kept)
 TEST(p16_the_residual_of_a_blocking_entry_is_kept)
 {
     check_resumes((const char *const[]){"server.diloco.overlap_steps", "0", SPARSE, NULL});
+}
+
+TEST(p16_the_residual_outlives_a_kill_where_entries_block)
+{
+    for (uint64_t after = 4; after <= 6; after++) {
+        toy whole[CREW], parts[CREW];
+        two_runs(whole, parts, (const char *const[]){SPARSE, NULL});
+        parts[0].stop_after = after;
+        parts[1].stop_after = 10 - after;
+        live_both_as(parts, live_and_be_killed);
+        check_same(whole, parts);
+    }
+}
+
+/* The second step of this life reaches the due point, where nobody else comes. */
+static double step_and_interrupt(toy *t, const diloco_run_info *now)
+{
+    if (now->position % 3 == 2) diloco_run_interrupt(t->run);
+    return toy_step(t, now);
+}
+
+/* What waits has been taken, and is taken again from the residual as it was before. */
+TEST(p16_the_residual_of_who_is_stopped_while_it_waits_is_kept)
+{
+    toy whole[CREW], parts[CREW];
+    two_runs(whole, parts, (const char *const[]){SPARSE, NULL});
+    parts[0].stop_after = parts[1].stop_after = 13;
+    toy_live_all(parts, CREW);
+    TOY_OK(parts[0]);
+    TOY_OK(parts[1]);
+
+    parts[0].step = step_and_interrupt;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, toy_live(&parts[0]));
+    CHECK_INT(15, parts[0].end.position);
+
+    parts[0].step = NULL;
+    parts[0].stop_after = parts[1].stop_after = 0;
+    live_both(parts);
+    check_same(whole, parts);
 }
 
 TEST(p16_the_residual_of_a_round_that_is_under_way_is_kept)
@@ -177,5 +250,7 @@ TEST(p16_nobody_sees_the_state_move_without_the_pace)
 TEST_MAIN(p16_nobody_sees_the_state_move_without_the_pace,
           p16_the_residual_of_what_is_under_way_with_overlap_is_kept,
           p16_the_residual_of_a_blocking_entry_is_kept,
+          p16_the_residual_outlives_a_kill_where_entries_block,
+          p16_the_residual_of_who_is_stopped_while_it_waits_is_kept,
           p16_the_residual_of_a_round_that_is_under_way_is_kept,
           p16_eager_goes_on_with_its_own_momentum_and_weight)
