@@ -109,6 +109,7 @@ typedef struct diloco_run_status {
     void *memory;                     /* what these two point into */
     diloco_rejections rejected;       /* of all replicas */
     size_t n_banned;                  /* replicas that are banned now */
+    double alive_s; /* the living change their heartbeat within it: 2 run.heartbeat + 1, or 11 */
 } diloco_run_status;
 
 /* Watches heartbeats for watch_s seconds to tell the living from the dead. The caller frees what

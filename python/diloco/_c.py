@@ -104,7 +104,7 @@ class RunStatus(Struct):
                 ("entry_written", c_uint64), ("entry_read", c_uint64), ("done", c_bool),
                 ("wait", POINTER(RunWait)), ("n_replicas", c_size_t),
                 ("replicas", POINTER(POINTER(ReplicaStatus))), ("memory", c_void_p),
-                ("rejected", Rejections), ("n_banned", c_size_t)]
+                ("rejected", Rejections), ("n_banned", c_size_t), ("alive_s", c_double)]
 
 
 class VerifyReport(Struct):

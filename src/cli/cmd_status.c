@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Two of the default heartbeats, so that a living replica is seen to live. */
-#define WATCH_S 11.0
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
 #define AGAIN_S 2.0
 
@@ -128,9 +126,10 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
 {
     DL_TRY(diloco_run_status_read(run, store, LOOK_S));
     if (!worth_watching(run)) return DILOCO_OK;
-    if (!again) fprintf(stderr, "watching heartbeats for %.0f s …\n", WATCH_S);
+    const double watch_s = run->alive_s;
+    if (!again) fprintf(stderr, "watching heartbeats for %.0f s …\n", watch_s);
     diloco_run_status_free(run);
-    return diloco_run_status_read(run, store, WATCH_S);
+    return diloco_run_status_read(run, store, watch_s);
 }
 
 typedef struct shown {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ALIVE_S = 11, JSON_MAX = 4 << 20 }; /* two of the default heartbeats */
+enum { JSON_MAX = 4 << 20 };
 
 static void see_heartbeats(const char *folder, const diloco_run_status *run)
 {
@@ -19,7 +19,8 @@ static void see_heartbeats(const char *folder, const diloco_run_status *run)
     for (size_t i = 0; i < run->n_replicas; i++) {
         diloco_replica_status *r = run->replicas[i];
         snprintf(path, sizeof path, "%s/hb/%s.%04u", folder, r->replica, (unsigned)r->generation);
-        r->alive = !r->ended && lstat(path, &st) == 0 && time(NULL) - st.st_mtime < ALIVE_S;
+        r->alive =
+            !r->ended && lstat(path, &st) == 0 && (double)(time(NULL) - st.st_mtime) < run->alive_s;
     }
 }
 

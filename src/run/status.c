@@ -7,11 +7,13 @@
 #include "run/schedule.h"
 #include "run/way.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_REPLICAS = 256 };
+#define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
 
 /* What a diloco_run_status points into. */
 typedef struct memory {
@@ -306,6 +308,7 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     snprintf(out->program, sizeof out->program, "%s", f->program);
     snprintf(out->model, sizeof out->model, "%s", f->config.model);
     dl_hash_to_hex(out->config_digest, f->config_digest);
+    out->alive_s = fmax(ALIVE_S, 2 * f->config.heartbeat_s + 1);
     out->parameters = f->manifest.n_parameters;
     out->entries_total = (uint64_t)f->config.rounds;
     DL_TRY(name_way(out, f));

@@ -73,6 +73,28 @@ c.request("PUT", "/team/half", b"whole", {"If-None-Match": "*"})
 sys.exit(c.getresponse().status != 201)
 PY
 
+# Of a run whose heartbeats are 20 s apart, one that is 15 s old is alive, and of 50 s it is not.
+# (A hub that serves the file itself goes by its time.)
+diloco train tiny.toml --store "$url-slow" --set run.heartbeat=20 --set run.patience=90 \
+    --set run.replicas=1 --set trainer.local_steps_per_round=1000000 >out 2>err &
+slow=$!
+started="$started $slow"
+beats() { [ -s hub/team/tiny-slow/hb/r0.0000 ]; }
+wait_for beats
+rest=$(children $slow)
+kill -9 "$slow" $rest
+wait "$slow" 2>/dev/null || true
+started="$started $rest"
+slow_state() {
+    touch -d "$1 seconds ago" hub/team/tiny-slow/hb/r0.0000
+    python3 -c "import json, urllib.request as u
+print(json.load(u.urlopen('http://127.0.0.1:$port/status.json?run=team/tiny-slow'))['replicas'][0]['state'])"
+}
+[ "$(slow_state 15) $(slow_state 50)" = "alive silent" ] || fail "alive and silent do not go by run.heartbeat"
+code=0
+timeout -s INT 1.5 diloco status "$url-slow" >out 2>err || code=$?
+grep -q 'watching heartbeats for 41 s' err || fail "status does not go by run.heartbeat ($code)"
+
 # Ctrl-C ends it, and a run that cannot reach it says so.
 kill -INT "$hub"
 code=0
