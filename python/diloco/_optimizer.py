@@ -30,9 +30,12 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
     elif options:
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")
+
+    def buffers_now() -> Mapping[str, Any]:
+        return dict(source.named_buffers()) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keep_inner_state, extra),
-                   group=group)
+                   buffers_now=buffers_now, group=group)
 
 
 def number(loss: Any) -> float:

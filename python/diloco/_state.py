@@ -96,7 +96,7 @@ def _is_there(p: torch.Tensor, group: Mapping[str, Any], name: str, value: torch
     if group.get("capturable") or group.get("fused"):  # these count steps there as well
         return True
     if probed == "meta":
-        return value.device.type == "meta"
+        return bool(value.device.type == "meta")
     return value.dim() > 0 or p.dim() == 0 and name != "step"
 
 

@@ -323,15 +323,18 @@ class Binding:
     ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).
     ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
     ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
+    ``buffers_now``: the model's buffers by name as they are when it is called.
     """
 
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
                  buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
-                 group: Any = None) -> None:
+                 buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None) -> None:
         both = [*parameters, *buffers]
         for name, t in both:
             check_tensor(name, t)
+        self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, t in both]
+        self._buffers_now = buffers_now
         self.island = island_of((t for _, t in both), group)
         self._bound = [bound(t, self.island) for _, t in both]
         self._private = private(self.island)
@@ -379,7 +382,18 @@ class Binding:
             return now.next_stop - now.position, self.run.done
         self._until, self.done = self.island.lead(look)
 
+    def _check_places(self) -> None:
+        """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
+        what the run reads and writes would not be the model's."""
+        buffers = self._buffers_now()
+        for name, t, pointer in self._places:
+            if buffers.get(name, t) is not t or pointer not in (None, t.data_ptr()):
+                raise InvalidError(f"{name} has moved to other memory since it was bound: change "
+                                   "it in place (copy_, add_), and move the model (.to, .data = "
+                                   "…) before")
+
     def _down(self) -> None:
+        self._check_places()
         for b in self._bound:
             b.down()
         settle(self._bound)

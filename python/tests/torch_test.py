@@ -295,6 +295,44 @@ class Shared(InScratch):
         self.assertIn(b'"diloco.momentum.0.weight"', log.theta_bytes())
 
 
+class Places(InScratch):
+    """What the run reads and writes is the model, or an error."""
+
+    def until_due(self, model, opt, change):
+        for step in range(3):
+            change(model)
+            inner_step(model, opt, 0, step)
+
+    def test_a_parameter_with_other_memory_is_refused_at_the_next_exchange(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=3, rounds=2)
+
+        def replace(m):
+            m[0].weight.data = m[0].weight.data.clone()
+        with self.assertRaisesRegex(diloco.InvalidError, "0.weight has moved to other memory"):
+            self.until_due(model, opt, replace)
+
+    def test_a_buffer_that_was_replaced_is_refused_and_one_changed_in_place_is_shared(self):
+        for changes, how in ((False, "replaced"), (True, "in place")):
+            with self.subTest(how):
+                self.store = self.store.with_name(how)
+                model = small()
+                model.register_buffer("ema", torch.zeros(2))
+                opt = self.optimizer(model, sync_every=3, rounds=2)
+
+                def change(m):
+                    if changes:
+                        m.ema.add_(1)
+                    else:
+                        m.ema = m.ema + 1
+                if changes:
+                    self.until_due(model, opt, change)
+                    self.assertEqual(opt.run.theta()["ema"].tolist(), [3, 3])
+                    continue
+                with self.assertRaisesRegex(diloco.InvalidError, "ema has moved"):
+                    self.until_due(model, opt, change)
+
+
 class InnerStates(unittest.TestCase):
     OPTIMIZERS = [("SGD", {}), ("SGD", {"momentum": .9}), ("Adam", {"amsgrad": True}),
                   ("AdamW", {}), ("NAdam", {}), ("RAdam", {}), ("RMSprop", {"centered": True}),
