@@ -101,6 +101,13 @@ static diloco_status run(int argc, char **argv)
     return command->run(&args);
 }
 
+/* An error sticks to the stream: what an earlier flush has lost is told here, too. */
+diloco_status dl_flush_output(void)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return DILOCO_OK;
+    return dl_fail(DILOCO_EIO, "writing the output: %s", errno ? strerror(errno) : "it failed");
+}
+
 int dl_cli_main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -108,8 +115,7 @@ int dl_cli_main(int argc, char **argv)
         return diloco_exit_code(DILOCO_EINVAL);
     }
     diloco_status status = run(argc, argv);
-    if (fflush(stdout) && !status)
-        status = dl_fail(DILOCO_EIO, "writing the output: %s", strerror(errno));
+    if (!status) status = dl_flush_output();
     if (status) {
         char text[2048];
         dl_printable(text, sizeof text, diloco_error_text());

@@ -121,6 +121,9 @@ extern const dl_command dl_commands[]; /* ends with a NULL name */
 
 const dl_command *dl_command_find(const char *name); /* NULL: none */
 
+/* DILOCO_EIO: stdout has not taken all that was written. */
+DL_MUST_CHECK diloco_status dl_flush_output(void);
+
 diloco_status dl_cmd_train(const dl_args *args);
 diloco_status dl_cmd_join(const dl_args *args);
 diloco_status dl_cmd_replica(const dl_args *args);

@@ -152,7 +152,7 @@ static diloco_status show(const shown *s, bool *done)
         if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
         print_status(&run, s->roster, s->store);
         if (s->config) putchar('\n'), dl_print_why(&run, s->config);
-        fflush(stdout);
+        status = dl_flush_output();
     }
     diloco_run_status_free(&run);
     return status;

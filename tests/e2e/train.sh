@@ -35,6 +35,7 @@ expect 0 diloco train tiny.toml
 expect 0 diloco status runs/tiny
 grep -q '^entries    6 of 6 (6 commits, 0 aborts).*the run is complete$' out || fail status
 grep -q '^r1 ' out || fail "status does not show r1"
+expect_error 1 'writing the output: No space left' sh -c 'diloco status runs/tiny >/dev/full'
 expect 0 diloco status tiny.toml --json
 [ "$(json entries <out)" = 6 ] || fail "status --json"
 
