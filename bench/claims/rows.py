@@ -27,7 +27,7 @@ SHORT = {
     "frozen": "parameters.model.frozen", "layers": "parameters.model.layers",
     "channels": "parameters.model.channels", "ffn": "parameters.model.ffn",
     "partition": "data.partition", "dylu": "dylu", "retain": "run.retain",
-    "snapshots": "run.snapshot_every",
+    "snapshots": "run.snapshot_every", "exchange": "server.diloco.exchange",
 }
 RATES = {"outer_lr": ("0.4", "0.7", "1")}
 SLOW_RATES = {"outer_lr": ("0.1", "0.3", "0.7")}
@@ -47,8 +47,8 @@ ARMS = {
     # 1
     "H = 1, SGD inside and outside": Arm(steps=60, H=1, outer="sgd", outer_lr=1, **SGD),
     "data_parallel, SGD": Arm(steps=60, H=1, preset="data_parallel", outer="sgd", **SGD),
-    # 2, 4, 19
-    "M = 2": Arm(replicas=2), "M = 8": Arm(replicas=8),
+    # 2, 4, 19, which wants replicas that see each other's contributions whole
+    "M = 2": Arm(replicas=2), "M = 8": Arm(replicas=8, exchange="allgather"),
     "single, 8 times the steps": Arm(steps=8 * STEPS, preset="single", replicas=1),
     # 3: as many samples a step fewer as steps more
     **{f"H = {h}": Arm(steps=1600, H=h, batch=1, tune=RATES) for h in (1, 5, 20, 50, 100, 200)},
