@@ -384,7 +384,7 @@ class _OverRun:
                                private=lambda island: pieces(inner, island, True, {}))
 
     def before(self) -> None:
-        pass
+        self.binding.check_open()
 
     def after(self) -> None:
         self.binding.step()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import itertools
+import os
 import weakref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
@@ -166,7 +167,7 @@ class Loop:
         self._kept: List[Any] = []  # memory that the library has pointers to
         # What is in flight is waited for when the loop goes, so the callbacks outlive it.
         callbacks = (communicator, options, copies)
-        self.close = weakref.finalize(self, _destroy, self._handle, callbacks)
+        self.close = weakref.finalize(self, _destroy, self._handle, callbacks, os.getpid())
         self.close.atexit = False  # nobody waits for an exchange when the interpreter ends
 
     def tensor(self, name: str, memory: Optional[Memory], shape: Any, fragment: int) -> None:
@@ -231,5 +232,6 @@ class Loop:
         _c.check(status)
 
 
-def _destroy(handle: ctypes.c_void_p, _callbacks: Any) -> None:
-    _c.lib().diloco_loop_destroy(handle)
+def _destroy(handle: ctypes.c_void_p, _callbacks: Any, pid: int) -> None:
+    if os.getpid() == pid:  # a fork has the handle and none of its threads
+        _c.lib().diloco_loop_destroy(handle)

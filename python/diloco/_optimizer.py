@@ -109,9 +109,7 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """One inner step; what the inner optimizer returns. Interrupted, KeyboardInterrupt: the
         step is counted; go on with ``binding.wait()``, or close and resume."""
-        if self.done:
-            raise InvalidError("the run has ended, and a step of this replica alone is no part of "
-                               "it: stop when `done` is true")
+        self.binding.check_open()
         result = self.inner.step(closure) if closure is not None else self.inner.step()
         if self.scheduler is not None:
             self.scheduler.step()

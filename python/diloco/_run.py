@@ -147,7 +147,7 @@ class Run:
             ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
             ctypes.sizeof(parts)))
         # The exchange may call back until it is closed: what it calls lives as long.
-        self._close = weakref.finalize(self, _close, self._handle, kept)
+        self._close = weakref.finalize(self, _close, self._handle, kept, os.getpid())
 
     def _parts(self, outer: Any) -> Tuple[_c.UserParts, List[Any]]:
         """What the caller supplies, and what has to be kept of it. Sets the learning rate."""
@@ -334,6 +334,11 @@ class Run:
             pointers[i] = place.pointer
         _c.check(_c.lib().diloco_run_theta(self._open, pointers, n))
 
+    @property
+    def places(self) -> Dict[str, Memory]:
+        """The registered tensors' own memory, by name."""
+        return dict(self._tensors)
+
     def theta(self) -> Dict[str, Any]:
         """The shared model as it now is and is to be evaluated, by name: numpy arrays, or
         memoryviews where numpy is not installed. bfloat16 is given as its bits, in uint16, for
@@ -410,8 +415,9 @@ class Run:
             _c.check(status)
 
 
-def _close(handle: ctypes.c_void_p, _kept: Sequence[Any]) -> None:
-    _c.lib().diloco_run_close(handle)
+def _close(handle: ctypes.c_void_p, _kept: Sequence[Any], pid: int) -> None:
+    if os.getpid() == pid:  # a fork has the handle and none of its threads
+        _c.lib().diloco_run_close(handle)
 
 
 def _address(buffer: Any) -> int:

@@ -406,12 +406,22 @@ class Binding:
         for piece in self._private.values():
             piece.pack()
 
-    def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
-        """One optimizer step is complete on all ranks; True where the model was exchanged or
-        adopted. Raises what Run.step does."""
+    def check_open(self) -> None:
+        """InvalidError: the run has ended. Before an inner step, so that the tensors stay its
+        result."""
         if self.done:
             raise InvalidError("the run has ended, and a step of this replica alone is no part of "
                                "it: stop when `done` is true")
+
+    def take_result(self) -> None:
+        """The tensors are the shared model again, whatever a step behind the end made of them."""
+        self.island.lead(lambda: self.run.theta_into(self.run.places))
+        self._up()
+
+    def step(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
+        """One optimizer step is complete on all ranks; True where the model was exchanged or
+        adopted. Raises what Run.step does."""
+        self.check_open()
         self._until -= 1
         if self._until > 0:
             if self._run is not None:

@@ -48,7 +48,10 @@ class DiLoCoCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         assert self.binding is not None
-        if getattr(self._optimizer, "step_was_skipped", False) or self.binding.done:
+        if self.binding.done:  # since the beginning; one step was taken before anybody asked
+            self.binding.take_result()
+            return
+        if getattr(self._optimizer, "step_was_skipped", False):
             return
         samples = args.per_device_train_batch_size * max(1, args.n_gpu)
         samples *= args.gradient_accumulation_steps * args.world_size

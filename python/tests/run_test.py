@@ -152,6 +152,28 @@ class Life(InScratch):
             self.assertEqual(config.origin(name), "preset streaming")
 
 
+FORK = """
+import array, os, sys, diloco
+w = array.array("f", [0] * 4)
+run = diloco.Run(sys.argv[1], "r0", sync_every=2, rounds=5, options={"run.heartbeat": "0.05"})
+run.tensor("w", w)
+run.join()
+child = os.fork()
+if child:
+    _, how = os.waitpid(child, 0)
+    run.step(samples=1)
+    print(how, run.now.position)
+sys.exit(0)
+"""
+
+
+class Fork(InScratch):
+    def test_a_forked_child_ends_and_the_run_goes_on(self):
+        done = subprocess.run([sys.executable, "-c", FORK, str(self.store)], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual((done.stdout, done.returncode), ("0 1\n", 0), done.stderr)
+
+
 class Errors(InScratch):
     def open(self, **options):
         run = diloco.Run(self.store, **options)

@@ -498,6 +498,17 @@ class Refusals(InScratch):
                 diloco.DiLoCoOptimizer(model, adamw(model), run, sync_every=3)
             self.assertFalse(diloco.DiLoCoOptimizer(model, adamw(model), run).done)
 
+    def test_a_step_of_diloco_behind_the_end(self):
+        model = small()
+        inner = adamw(model)
+        with diloco.DiLoCo(self.store, [model], inner, sync_every=1, rounds=1, heartbeat=0.05) as d:
+            inner_step(model, inner, 0, 0)
+            self.assertTrue(d.done)
+            before = values(model)
+            with self.assertRaisesRegex(ValueError, "the run has ended"):
+                inner_step(model, inner, 0, 1)
+            self.assertEqualTensors(values(model), before)
+
     def test_a_step_behind_the_end(self):
         model = small()
         opt = self.optimizer(model, sync_every=1, rounds=1)
@@ -506,6 +517,10 @@ class Refusals(InScratch):
         before = values(model)
         with self.assertRaisesRegex(ValueError, "the run has ended"):
             opt.step()
+        self.assertEqualTensors(values(model), before)
+        with torch.no_grad():
+            model[0].weight.add_(1)  # as a trainer that looks only behind its step
+        opt.binding.take_result()
         self.assertEqualTensors(values(model), before)
         with self.assertRaisesRegex(ValueError, "same tensors"):
             opt.add_param_group({"params": [torch.zeros(1)]})

@@ -108,6 +108,13 @@ class HuggingFace(InScratch):
         self.assertEqual([t.state.global_step for t in trainers], [6, 6])
         self.check_ends(models, 2, 3 * 4 * 2)
 
+    def test_a_finished_replica_that_is_started_again_has_the_result(self):
+        models = [Regression(), Regression()]
+        for model in models:
+            self.trainer(model, 0, replicas=1).train()
+        for a, b in zip(*[m.parameters() for m in models]):
+            self.assertTrue(torch.equal(a, b))
+
     def test_micro_batches_are_no_steps(self):
         trainer = self.trainer(Regression(), 0, replicas=1, micro_batches=2)
         trainer.train()
