@@ -78,12 +78,14 @@ static void live_both(toy all[CREW])
 static void two_runs(toy whole[CREW], toy parts[CREW], const char *const *options)
 {
     static int n;
-    char store[2][32], state[2][32];
+    static char store[2][32], state[2][PATH_MAX]; /* the toys point to them, until the next two */
     for (int i = 0; i < 2; i++, n++) {
+        char name[32];
+        snprintf(name, sizeof name, "state%d", n);
         snprintf(store[i], sizeof store[i], "mem://resume%d", n);
-        snprintf(state[i], sizeof state[i], "state%d", n);
+        snprintf(state[i], sizeof state[i], "%s", scratch_path(name));
         toy_keep(store[i]);
-        crew_of(i ? parts : whole, strdup(store[i]), strdup(scratch_path(state[i])), options);
+        crew_of(i ? parts : whole, store[i], state[i], options);
     }
     live_both(whole);
 }
