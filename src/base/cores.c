@@ -95,5 +95,5 @@ int dl_cores(void)
     if (sched_getaffinity(0, sizeof mask, mask)) return 1;
     int allowed = CPU_COUNT_S(sizeof mask, mask);
     int cores = quota < allowed ? quota : allowed;
-    return cores > 1 ? cores : 1;
+    return cores > DL_POOL_MAX ? DL_POOL_MAX : cores > 1 ? cores : 1;
 }

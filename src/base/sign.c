@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,18 +206,31 @@ static diloco_status make_folders(const char *path)
     return DILOCO_OK;
 }
 
-static diloco_status write_new(const char *path, BIO *memory)
+static diloco_status write_aside(const char *path, BIO *memory)
 {
     char *text;
     const long len = BIO_get_mem_data(memory, &text);
+    unlink(path);
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 && errno == EEXIST)
-        return dl_fail(DILOCO_EEXIST, "%s is there already; it is not replaced", path);
     if (fd < 0) return dl_fail_errno(errno, "create", path);
     diloco_status status = dl_fd_write(fd, &(dl_span){text, (size_t)len}, 1, path);
     if (!status && fsync(fd)) status = dl_fail_errno(errno, "sync", path);
     if (close(fd) && !status) status = dl_fail_errno(errno, "write", path);
-    if (status) unlink(path);
+    return status;
+}
+
+/* Under its name it is whole, whoever makes one in the same moment or is killed. */
+static diloco_status write_new(const char *path, BIO *memory)
+{
+    char aside[PATH_MAX];
+    if (snprintf(aside, sizeof aside, "%s.%ld", path, (long)getpid()) >= (int)sizeof aside)
+        return dl_fail(DILOCO_EINVAL, "%s: the path is too long", path);
+    diloco_status status = write_aside(aside, memory);
+    if (!status && link(aside, path))
+        status = errno == EEXIST
+                     ? dl_fail(DILOCO_EEXIST, "%s is there already; it is not replaced", path)
+                     : dl_fail_errno(errno, "create", path);
+    unlink(aside);
     return status;
 }
 

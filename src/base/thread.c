@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_THREADS = 256, SPINS_PER_LOOK = 32 };
+enum { SPINS_PER_LOOK = 32 };
 static const dl_time spin_time = 20 * 1000; /* ns: about what sleeping and waking cost */
 
 typedef struct worker {
@@ -140,8 +140,8 @@ static int start_workers(dl_pool *pool)
 diloco_status dl_pool_create(dl_pool **out, int n_threads)
 {
     *out = NULL;
-    if (n_threads < 1 || n_threads > MAX_THREADS)
-        return dl_fail(DILOCO_EINVAL, "%d threads: a pool has 1 to %d", n_threads, MAX_THREADS);
+    if (n_threads < 1 || n_threads > DL_POOL_MAX)
+        return dl_fail(DILOCO_EINVAL, "%d threads: a pool has 1 to %d", n_threads, DL_POOL_MAX);
     size_t size = sizeof(dl_pool) + (size_t)(n_threads - 1) * sizeof(worker);
     dl_pool *pool = aligned_alloc(64, dl_size_round_up(size, 64));
     if (!pool) return dl_fail(DILOCO_ENOMEM, "no memory for a pool of %d threads", n_threads);

@@ -36,7 +36,9 @@ DL_MUST_CHECK int dl_thread_start(pthread_t *out, void *(*body)(void *context), 
 /* pthread_cond_init, but for the clock: timed waits are until a time of dl_clock_now. */
 void dl_cond_init(pthread_cond_t *out);
 
-/* Cores this process may run on (its affinity mask and cgroup quota), at least 1. */
+/* Cores this process may run on (its affinity mask and cgroup quota), at least 1, at most as many
+ * as a pool may have threads. */
+enum { DL_POOL_MAX = 256 };
 int dl_cores(void);
 
 #endif

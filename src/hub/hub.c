@@ -388,6 +388,11 @@ bool dl_hub_asks_for_keys(const dl_hub *hub)
     return hub->auth.n_members > 0 || hub->options.welcome;
 }
 
+bool dl_hub_run_ok(const char *name)
+{
+    return strcspn(name, "/") <= DL_BUCKET_MAX && dl_store_key_ok(name);
+}
+
 bool dl_hub_is_open(const dl_hub *hub)
 {
     return hub->auth.n_tokens == 0 && hub->auth.n_keys == 0 && !dl_hub_asks_for_keys(hub);

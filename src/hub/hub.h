@@ -53,6 +53,7 @@ typedef struct dl_hub dl_hub;
 DL_MUST_CHECK diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options);
 
 const char *dl_hub_url(const dl_hub *hub); /* "http://127.0.0.1:8765" */
+bool dl_hub_run_ok(const char *name);      /* may a run be called so here? */
 bool dl_hub_is_open(const dl_hub *hub);    /* it asks for no token and no signature */
 
 /* Bytes of objects that it has sent so far. */

@@ -70,14 +70,11 @@ static diloco_status decode_key(az_store *s, const char *text)
     return DILOCO_OK;
 }
 
-static diloco_status renew(dl_bucket *b, bool again, dl_time until)
+static diloco_status renew(dl_bucket *b, dl_time until)
 {
     az_store *s = (az_store *)b;
     char key[SETTING];
-    (void)again;
-    s->key_len = 0;
-    s->sas[0] = s->identity.token[0] = '\0';
-    b->expires = 0;
+    dl_credentials identity;
     if (setting(key, sizeof key, "AZURE_STORAGE_KEY", "AccountKey")) {
         diloco_status status = decode_key(s, key);
         OPENSSL_cleanse(key, sizeof key);
@@ -87,9 +84,10 @@ static diloco_status renew(dl_bucket *b, bool again, dl_time until)
         if (s->sas[0] == '?') memmove(s->sas, s->sas + 1, strlen(s->sas));
         return DILOCO_OK;
     }
-    diloco_status status = dl_credentials_azure(&s->identity, b->web, until);
+    diloco_status status = dl_credentials_azure(&identity, b->web, until);
     if (status) return dl_fail_context(status, "%s", b->label);
-    b->expires = s->identity.expires;
+    s->identity = identity;
+    b->expires = s->identity.expires ? s->identity.expires + b->skew_s : 0; /* told by our clock */
     return DILOCO_OK;
 }
 
@@ -292,6 +290,12 @@ static const dl_dialect az = {
     .upload = upload,
 };
 
+/* It becomes a part of a host's name, to which credentials go. */
+static bool is_account(const char *text)
+{
+    return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
+}
+
 static diloco_status find_service(az_store *s)
 {
     char suffix[128];
@@ -304,7 +308,7 @@ static diloco_status find_service(az_store *s)
         return dl_fail(DILOCO_EINVAL,
                        "%s: of which account? say account=… behind '?', or AZURE_STORAGE_ACCOUNT",
                        s->b.label);
-    if (!dl_store_key_ok(s->account))
+    if (!is_account(s->account))
         return dl_fail(DILOCO_EINVAL, "%s: that is no name of an account", s->b.label);
     if (endpoint && strlen(endpoint) < sizeof s->base)
         strcpy(s->base, endpoint);

@@ -31,6 +31,8 @@ enum {
     SWEPT = 64
 };
 
+#define LOOK_AGAIN (30 * DL_SECOND) /* for credentials */
+
 /* ---- the url */
 
 static diloco_status bad_url(const dl_bucket *b, const char *why)
@@ -264,7 +266,25 @@ static bool mend_clock(dl_bucket *b, const dl_web_exchange *x)
     return true;
 }
 
-static bool has_expired(dl_bucket *b, const dl_web_exchange *x)
+/* Trouble that passes, under whatever number: S3 answers 400 to a body that came too slowly. */
+static bool is_passing(const dl_web_exchange *x)
+{
+    static const char *const codes[] = {"RequestTimeout", "SlowDown", "InternalError",
+                                        "ServiceUnavailable", "ServerBusy"};
+    char code[64];
+    if (x->status < 400) return false;
+    dl_bucket_code(code, x);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strcmp(code, codes[i])) return true;
+    return false;
+}
+
+bool dl_bucket_mends(dl_bucket *b, dl_web_exchange *x)
+{
+    return x->again = mend_clock(b, x) || is_passing(x);
+}
+
+bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x)
 {
     char code[64];
     if (!b->dialect->expired || x->status < 400 || x->status > 403) return false;
@@ -296,20 +316,39 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 {
     asking *a = context;
     bool right = x->status >= 200 && x->status <= 299;
-    if (!right && mend_clock(a->b, x)) {
-        x->again = true;
-        return DILOCO_OK;
-    }
-    if (!right && has_expired(a->b, x)) return dl_bucket_refusal(a->b, x);
+    if (!right && dl_bucket_mends(a->b, x)) return DILOCO_OK;
+    if (!right && dl_bucket_has_expired(a->b, x)) return dl_bucket_refusal(a->b, x);
     if (a->answer) return a->answer(a->context, a->b, x);
     return right ? DILOCO_OK : dl_bucket_refusal(a->b, x);
 }
 
-static diloco_status renew(dl_bucket *b, dl_time until)
+static bool is_due(const dl_bucket *b)
 {
-    bool due = b->expires && b->expires - RENEW_EARLY_S <= dl_bucket_now(b);
-    if (!b->dialect->renew || !(due || b->stale)) return DILOCO_OK;
-    DL_TRY(b->dialect->renew(b, b->stale, until));
+    return b->expires && b->expires - RENEW_EARLY_S <= dl_bucket_now(b);
+}
+
+/* Where the ones there are good for a while yet, they do until the endpoint answers, and it is
+ * asked again in half a minute; so it is where it still hands out the same. */
+static diloco_status keep_old(dl_bucket *b, diloco_status status)
+{
+    if (!b->stale && b->expires > dl_bucket_now(b)) {
+        dl_log(DILOCO_LOG_WARN, "%s; those from before do for %lld s more", diloco_error_text(),
+               (long long)(b->expires - dl_bucket_now(b)));
+        return DILOCO_OK;
+    }
+    return b->renewed && status == DILOCO_EINVAL
+               ? dl_fail_context(DILOCO_EUNREACHABLE, "the credentials ran out")
+               : status;
+}
+
+diloco_status dl_bucket_renew(dl_bucket *b, dl_time until)
+{
+    const dl_time now = dl_clock_now();
+    if (!b->dialect->renew || !(b->stale || (is_due(b) && now >= b->look_again))) return DILOCO_OK;
+    const diloco_status status = b->dialect->renew(b, until);
+    b->look_again = dl_time_after(now, LOOK_AGAIN);
+    if (status) return status == DILOCO_ECLOSED ? status : keep_old(b, status);
+    b->renewed = true;
     b->stale = false;
     return DILOCO_OK;
 }
@@ -326,10 +365,10 @@ diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request *r, dl_bucket_
                           .finish = finish};
     snprintf(a.what, sizeof a.what, "%s%s%s", r->name ? r->name : "", r->name ? " in " : "",
              b->label);
-    DL_TRY(renew(b, until));
+    DL_TRY(dl_bucket_renew(b, until));
     diloco_status status = dl_web_run(b->web, &batch, until);
     if (!status || !b->stale || !b->dialect->renew) return status;
-    DL_TRY(renew(b, until));
+    DL_TRY(dl_bucket_renew(b, until));
     return dl_web_run(b->web, &batch, until);
 }
 
@@ -478,11 +517,8 @@ static diloco_status prepare_read(void *context, dl_web_exchange *x, const char 
 static diloco_status refuse_read(void *context, dl_web_exchange *x)
 {
     asking *a = context;
-    if (mend_clock(a->b, x)) {
-        x->again = true;
-        return DILOCO_OK;
-    }
-    has_expired(a->b, x);
+    if (dl_bucket_mends(a->b, x)) return DILOCO_OK;
+    dl_bucket_has_expired(a->b, x);
     if (x->status == 404 && !dl_bucket_is_missing(x))
         return dl_fail(DILOCO_ENOENT, "%s is not in %s", a->r->name, a->b->label);
     return dl_bucket_refusal(a->b, x);
@@ -498,7 +534,7 @@ diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink,
                             .prepare = prepare_read,
                             .refused = refuse_read};
     snprintf(a.what, sizeof a.what, "%s in %s", name, b->label);
-    DL_TRY(renew(b, until));
+    DL_TRY(dl_bucket_renew(b, until));
     diloco_status status = dl_web_read(b->web, &source, sink, until);
     if (!status || !b->stale || !b->dialect->renew) return status;
     /* The sink may have heard something, so it is the caller's to begin anew. */
@@ -602,7 +638,7 @@ diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after
             snprintf(last, sizeof last, "%s", name);
             DL_TRY(visit(context, b, name, &entries[i], until));
         }
-        if (n) after = dl_bulk_skip(last);
+        if (n) after = dl_bulk_skip(prefix, last);
     } while (p.more);
     return DILOCO_OK;
 }

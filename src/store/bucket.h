@@ -56,9 +56,8 @@ typedef struct dl_dialect {
      * behind `after` (likewise; NULL: from the first) or from `marker` ("": from the first). */
     void (*list)(dl_bucket_request *r, const char *prefix, const char *after, const char *marker,
                  const char *max);
-    /* Make b's credentials valid for some minutes more; `again`: those there have been refused.
-     * May call the dl_web. Optional. */
-    diloco_status (*renew)(dl_bucket *b, bool again, dl_time until);
+    /* Read b's credentials anew; those there stay when it fails. May call the dl_web. Optional. */
+    diloco_status (*renew)(dl_bucket *b, dl_time until);
     /* The service's word for a refusal tells that credentials have expired. */
     bool (*expired)(const char *code);
     /* Store a big object under a name that nobody else uses: in parts, whole at return. */
@@ -83,7 +82,8 @@ struct dl_bucket {
     bool halves;                   /* the store shows objects that are still being written */
     int64_t skew_s;                /* the service's clock minus ours, once that mattered */
     int64_t expires;               /* of the credentials, on the service's clock; 0: never */
-    bool stale;                    /* they were refused as expired */
+    bool stale, renewed;           /* they were refused as expired; some were read once */
+    dl_time look_again;            /* not before, where they are to be renewed */
     dl_buf entries, names;         /* of a listing's page */
     struct dl_bucket_sizes *sizes; /* owned: what bucket_bulk.c remembers of big objects */
 };

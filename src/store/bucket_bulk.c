@@ -21,6 +21,7 @@
 #include "store/bucket_bulk.h"
 
 #include "base/log.h"
+#include "base/rng.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -217,6 +218,8 @@ typedef struct sending {
     dl_bucket *b;
     const dl_bucket_cut *cut;
     const char *name;
+    size_t *left;   /* parts to send: the k-th exchange's is left[k]; */
+    bool *sent;     /* … whether it arrived */
     dl_span *lanes; /* n_spans for each exchange at once */
     char what[DL_BUCKET_NAME + NAME_MAX_BYTES + 8];
 } sending;
@@ -226,10 +229,11 @@ static diloco_status prepare_part(void *context, dl_web_exchange *x)
     sending *s = context;
     const dl_bucket_cut *cut = s->cut;
     dl_span *lane = s->lanes + x->index % DL_WEB_WIDTH * cut->n_spans;
+    const size_t part = s->left[x->index];
     dl_bucket_request r = {.name = s->name, .body = lane, .bulk = true};
     r.n_body =
-        dl_spans_cut(lane, cut->spans, cut->n_spans, x->index * cut->part_bytes, cut->part_bytes);
-    DL_TRY(cut->request(cut->context, x->index, &r));
+        dl_spans_cut(lane, cut->spans, cut->n_spans, part * cut->part_bytes, cut->part_bytes);
+    DL_TRY(cut->request(cut->context, part, &r));
     x->method = r.method;
     x->what = s->what;
     x->body = r.body;
@@ -240,24 +244,60 @@ static diloco_status prepare_part(void *context, dl_web_exchange *x)
 static diloco_status finish_part(void *context, dl_web_exchange *x)
 {
     sending *s = context;
-    if (x->status < 200 || x->status > 299) return dl_bucket_refusal(s->b, x);
+    if (x->status < 200 || x->status > 299) {
+        if (dl_bucket_mends(s->b, x)) return DILOCO_OK;
+        dl_bucket_has_expired(s->b, x);
+        return dl_bucket_refusal(s->b, x);
+    }
     dl_bucket_took(s->b, x);
-    return s->cut->answer ? s->cut->answer(s->cut->context, x->index, x) : DILOCO_OK;
+    s->sent[x->index] = true;
+    return s->cut->answer ? s->cut->answer(s->cut->context, s->left[x->index], x) : DILOCO_OK;
+}
+
+static size_t drop_sent(sending *s, size_t n)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!s->sent[i]) s->left[left++] = s->left[i];
+    memset(s->sent, 0, n * sizeof *s->sent);
+    return left;
+}
+
+/* Credentials may expire on the way: the parts that did not arrive are sent with new ones, as often
+ * as some do arrive. */
+static diloco_status send_parts(sending *s, dl_time until)
+{
+    dl_bucket *b = s->b;
+    dl_web_batch batch = {.n = s->cut->n_parts,
+                          .width = b->parallel,
+                          .context = s,
+                          .prepare = prepare_part,
+                          .finish = finish_part};
+    for (bool again = false;; again = true) {
+        DL_TRY(dl_bucket_renew(b, until));
+        const diloco_status status = dl_web_run(b->web, &batch, until);
+        if (!status || !b->stale || !b->dialect->renew) return status;
+        const size_t left = drop_sent(s, batch.n);
+        if (again && left == batch.n) return status;
+        batch.n = left;
+    }
 }
 
 diloco_status dl_bucket_send(dl_bucket *b, const char *name, const dl_bucket_cut *cut,
                              dl_time until)
 {
     sending s = {.b = b, .cut = cut, .name = name};
-    dl_web_batch batch = {.n = cut->n_parts,
-                          .width = b->parallel,
-                          .context = &s,
-                          .prepare = prepare_part,
-                          .finish = finish_part};
     snprintf(s.what, sizeof s.what, "%s in %s", name, b->label);
+    s.left = calloc(cut->n_parts, sizeof *s.left);
+    s.sent = calloc(cut->n_parts, sizeof *s.sent);
     s.lanes = calloc(DL_WEB_WIDTH * cut->n_spans, sizeof *s.lanes);
-    if (!s.lanes) return dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", s.what);
-    diloco_status status = dl_web_run(b->web, &batch, until);
+    for (size_t i = 0; s.left && i < cut->n_parts; i++)
+        s.left[i] = i;
+    const diloco_status status = s.left && s.sent && s.lanes
+                                     ? send_parts(&s, until)
+                                     : dl_fail(DILOCO_ENOMEM, "%s: no memory to upload it", s.what);
+    free(s.left);
+    free(s.sent);
     free(s.lanes);
     return status;
 }
@@ -383,21 +423,39 @@ diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *s
     return DILOCO_OK;
 }
 
-const char *dl_bulk_skip(const char *last)
+const char *dl_bulk_skip(const char *prefix, const char *last)
 {
-    return strncmp(last, FOLDER, strlen(FOLDER)) ? last : BEHIND;
+    const bool of_it = !strncmp(prefix, FOLDER, strlen(FOLDER));
+    return of_it || strncmp(last, FOLDER, strlen(FOLDER)) != 0 ? last : BEHIND;
 }
 
 /* ---- leftovers */
 
-/* Is .b/<key>/<id> published? */
-static diloco_status sweep_one(void *context, dl_bucket *b, const char *name,
-                               const dl_bucket_entry *entry, dl_time until)
+/* Of those that are a day old or more, SWEEP_MAX by chance: where most are published, every open
+ * looks at others. */
+typedef struct candidates {
+    char (*names)[NAME_MAX_BYTES];
+    size_t n, seen;
+    dl_rng rng;
+} candidates;
+
+static diloco_status note_candidate(void *context, dl_bucket *b, const char *name,
+                                    const dl_bucket_entry *entry, dl_time until)
 {
-    char key[DL_BUCKET_NAME], published[NAME_MAX_BYTES];
+    candidates *c = context;
+    (void)b, (void)until;
+    if (!entry->old || strlen(name) >= NAME_MAX_BYTES) return DILOCO_OK;
+    const uint64_t at = c->n < SWEEP_MAX ? c->n++ : dl_rng_below(&c->rng, c->seen + 1);
+    c->seen++;
+    if (at < SWEEP_MAX) strcpy(c->names[at], name);
+    return DILOCO_OK;
+}
+
+/* Is .b/<key>/<id> published? */
+static diloco_status sweep_one(dl_bucket *b, const char *name, dl_time until)
+{
+    char key[NAME_MAX_BYTES], published[NAME_MAX_BYTES];
     dl_bulk_look look;
-    size_t *n = context;
-    if (!entry->old || ++*n > SWEEP_MAX) return DILOCO_OK;
     snprintf(key, sizeof key, "%s", name + strlen(FOLDER));
     char *slash = strrchr(key, '/');
     if (!slash) return DILOCO_OK; /* not ours */
@@ -412,6 +470,12 @@ static diloco_status sweep_one(void *context, dl_bucket *b, const char *name,
 
 diloco_status dl_bulk_sweep(dl_bucket *b, dl_time until)
 {
-    size_t n = 0;
-    return dl_bucket_walk(b, FOLDER, NULL, sweep_one, &n, until);
+    candidates c = {.names = calloc(SWEEP_MAX, sizeof *c.names)};
+    if (!c.names) return dl_fail(DILOCO_ENOMEM, "%s: no memory to look for leftovers", b->label);
+    dl_rng_init(&c.rng, (uint64_t)dl_clock_now(), 0, 0);
+    diloco_status status = dl_bucket_walk(b, FOLDER, NULL, note_candidate, &c, until);
+    for (size_t i = 0; i < c.n && !status; i++)
+        status = sweep_one(b, c.names[i], until);
+    free(c.names);
+    return status;
 }

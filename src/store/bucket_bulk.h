@@ -41,8 +41,9 @@ diloco_status dl_bulk_remove(dl_bucket *b, const char *key, const dl_pointer *po
 diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *size, bool *there,
                            dl_time until);
 
-/* Behind which name a listing goes on: past all of .b/ once it is in there. */
-const char *dl_bulk_skip(const char *last);
+/* Behind which name a listing goes on: past all of .b/ once it is in there, unless that is what is
+ * listed. */
+const char *dl_bulk_skip(const char *prefix, const char *last);
 
 /* Remove big objects that nobody has published within a day. */
 diloco_status dl_bulk_sweep(dl_bucket *b, dl_time until);
@@ -53,6 +54,13 @@ diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *
                                   size_t n_spans, bool *taken, dl_time until);
 diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until);
 diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until);
+
+/* Credentials that are good for a while. */
+diloco_status dl_bucket_renew(dl_bucket *b, dl_time until);
+/* Of an answer that is not right: is the exchange to be made again (x->again is set); have the
+ * credentials expired (b->stale is)? */
+bool dl_bucket_mends(dl_bucket *b, dl_web_exchange *x);
+bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x);
 
 /* A body was sent, and this is the 2xx: b->vouched stays only if it tells its digest. */
 void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x);

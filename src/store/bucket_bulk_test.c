@@ -114,6 +114,29 @@ TEST(parts_go_first_and_a_pointer_publishes_them)
     CHECK_CONTAINS("Content-Length: 128\r\n", server.requests[7]);
 }
 
+TEST(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones)
+{
+    static const char *const answers[] = {
+        OPENED,
+        NONE,
+        BEGUN,
+        PART,
+        "HTTP/1.1 400 Bad\r\nContent-Length: 40\r\n\r\n<Error><Code>ExpiredToken</Code></Error>",
+        PART,
+        PART,
+        COMPLETE,
+        OK};
+    CHECK_OK(create_big(answers, 9));
+    CHECK_INT(9, server.n_requests);
+    CHECK_CONTAINS("?partNumber=1&", server.requests[3]);
+    CHECK_CONTAINS("?partNumber=2&", server.requests[4]);
+    CHECK_CONTAINS("?partNumber=2&", server.requests[5]);
+    CHECK_CONTAINS("Content-Length: 1048576\r\n", server.requests[5]);
+    CHECK_CONTAINS("?partNumber=3&", server.requests[6]);
+    CHECK_CONTAINS("<Part><PartNumber>3</PartNumber><ETag>\"part\"</ETag></Part>",
+                   server.requests[7]);
+}
+
 /* ---- stores that show halves */
 
 static dl_store *open_halves(const char *const *answers, size_t n)
@@ -278,21 +301,28 @@ TEST(what_nobody_published_in_a_day_is_removed_at_an_open)
         "<Size>9</Size><LastModified>2040-01-01T12:00:00.000Z</LastModified></Contents><Contents>"
         "<Key>p/.b/c/2/r1/bb</Key><Size>9</Size><LastModified>2040-01-02T12:00:00.000Z"
         "</LastModified></Contents></ListBucketResult>";
-    char first[1024], second[1024], url[256];
+    static const char more[] =
+        "<ListBucketResult><IsTruncated>true</IsTruncated><Contents><Key>p/.b/c/1/r0/aa</Key>"
+        "<Size>9</Size><LastModified>2040-01-02T12:00:00.000Z</LastModified></Contents>"
+        "</ListBucketResult>";
+    char first[1024], second[1024], third[1024], url[256];
     dl_store *store;
+    snprintf(third, sizeof third, "HTTP/1.1 200 OK\r\n%sContent-Length: %zu\r\n\r\n%s", day,
+             strlen(more), more);
     snprintf(first, sizeof first, "HTTP/1.1 200 OK\r\n%sContent-Length: %zu\r\n\r\n%s", day,
              strlen(uploads), uploads);
     snprintf(second, sizeof second, "HTTP/1.1 200 OK\r\n%sContent-Length: %zu\r\n\r\n%s", day,
              strlen(parts), parts);
-    const char *const answers[] = {OPENED, first, OK, second, NONE, OK};
-    script_start(&server, answers, 6);
+    const char *const answers[] = {OPENED, first, OK, third, second, NONE, OK};
+    script_start(&server, answers, 7);
     snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d", server.port);
     CHECK_OK(dl_store_open(&store, url, true));
     dl_store_close(store);
-    CHECK_INT(6, server.n_requests);
+    CHECK_INT(7, server.n_requests);
     CHECK_CONTAINS("DELETE /bucket/p/.b/c/1/r0/00?uploadId=old ", server.requests[2]);
-    CHECK_CONTAINS("GET /bucket/p/c/2/r0 ", server.requests[4]); /* is it published? */
-    CHECK_CONTAINS("DELETE /bucket/p/.b/c/2/r0/aa ", server.requests[5]);
+    CHECK_CONTAINS("start-after=p%2F.b%2Fc%2F1%2Fr0%2Faa ", server.requests[4]);
+    CHECK_CONTAINS("GET /bucket/p/c/2/r0 ", server.requests[5]); /* is it published? */
+    CHECK_CONTAINS("DELETE /bucket/p/.b/c/2/r0/aa ", server.requests[6]);
 }
 
 #define ONE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -303,6 +333,7 @@ int main(void)
         cmocka_unit_test(a_pointer_has_its_fields_where_the_documentation_says),
         cmocka_unit_test(what_differs_in_one_byte_is_no_pointer),
         ONE(parts_go_first_and_a_pointer_publishes_them),
+        ONE(parts_that_did_not_arrive_before_credentials_expired_are_sent_with_new_ones),
         ONE(where_halves_show_everything_that_is_created_is_published_by_a_pointer),
         ONE(half_a_pointer_is_nothing_yet),
         ONE(a_listing_shows_no_half_of_a_pointer),

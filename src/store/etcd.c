@@ -38,7 +38,7 @@ static diloco_status bad_url(const char *place)
         DILOCO_EINVAL,
         "etcd://%.200s is not the url of a run in etcd: etcd://HOST:PORT[,HOST:PORT]/RUN, "
         "RUN of letters, digits and ._=-, perhaps in folders",
-        place);
+        strchr(place, '@') ? "…" : place); /* a password is not repeated */
 }
 
 static diloco_status cut_hosts(dl_etcd *s, const char *scheme, const char *hosts, size_t len)

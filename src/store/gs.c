@@ -6,14 +6,16 @@
 
 #include <string.h>
 
-static diloco_status renew(dl_bucket *b, bool again, dl_time until)
+static diloco_status renew(dl_bucket *b, dl_time until)
 {
     dl_s3_store *s = (dl_s3_store *)b;
-    (void)again;
-    diloco_status status = dl_credentials_google(&s->credentials, b->web, until);
+    dl_credentials now;
+    diloco_status status = dl_credentials_google(&now, b->web, until);
     if (status) return dl_fail_context(status, "%s", b->label);
+    s->credentials = now;
     s->bearer = !s->credentials.access[0];
-    b->expires = s->credentials.expires;
+    b->expires =
+        s->credentials.expires ? s->credentials.expires + b->skew_s : 0; /* told by our clock */
     return DILOCO_OK;
 }
 

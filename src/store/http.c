@@ -84,11 +84,12 @@ typedef struct call {
 
 static diloco_status bad_url(const char *place)
 {
-    const size_t shown = strcspn(place, "#"); /* what is behind may be a join line's token */
+    /* Behind '#' there may be a join line's token, before '@' a password. */
+    const size_t shown = strchr(place, '@') ? 0 : strcspn(place, "#");
     return dl_fail(DILOCO_EINVAL,
-                   "http://%.*s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
+                   "http://%.*s%s is not the url of a run at a hub: http://HOST:PORT/RUN, RUN of "
                    "letters, digits and ._=-, perhaps in folders",
-                   (int)dl_size_min(shown, 200), place);
+                   (int)dl_size_min(shown, 200), place, shown ? "" : "…");
 }
 
 /* "host:port/bucket/more" */

@@ -4,14 +4,15 @@
  *     "<url> unguarded"    unguarded.c: a store that cannot create a name exactly once
  *
  * In both at once "unguarded" stands behind its url: "s3://b/run unguarded with etcd://h:2379/run".
- * Nobody types these: they follow from run.coord and run.single_committer. */
+ * Before each of the two words stands a character that no path or url has: nobody types these, they
+ * follow from run.coord and run.single_committer. */
 #ifndef DL_STORE_LAYERS_H
 #define DL_STORE_LAYERS_H
 
 #include "store/kind.h"
 
-#define DL_STORE_WITH      " with "
-#define DL_STORE_UNGUARDED " unguarded"
+#define DL_STORE_WITH      "\x1f with "
+#define DL_STORE_UNGUARDED "\x1f unguarded"
 
 /* split.c: names and bytes of a run in two stores.
  *

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static diloco_status renew(dl_bucket *b, bool again, dl_time until)
+static diloco_status renew(dl_bucket *b, dl_time until)
 {
     dl_s3_store *s = (dl_s3_store *)b;
-    (void)again; /* they are always read anew */
-    diloco_status status = dl_credentials_aws(&s->credentials, b->web, until);
+    dl_credentials now;
+    diloco_status status = dl_credentials_aws(&now, b->web, until);
     if (status) return dl_fail_context(status, "%s", b->label);
+    s->credentials = now;
     b->expires = s->credentials.expires;
     return DILOCO_OK;
 }
@@ -40,6 +41,12 @@ static const char *choose(char *out, size_t cap, const char *given, const char *
     return given || dl_credentials_aws_setting(out, cap, setting) ? out : NULL;
 }
 
+/* It becomes a part of a host's name, to which credentials go. */
+static bool is_region(const char *text)
+{
+    return *text && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(text);
+}
+
 static diloco_status find_service(dl_s3_store *s)
 {
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};
@@ -53,6 +60,9 @@ static diloco_status find_service(dl_s3_store *s)
         if (len && endpoint[len - 1] == '/') endpoint[len - 1] = '\0';
         return dl_s3_endpoint(s, endpoint, true);
     }
+    if (!is_region(s->region))
+        return dl_fail(DILOCO_EINVAL, "%s: \"%.40s\" is no name of a region", s->b.label,
+                       s->region);
     snprintf(endpoint, sizeof endpoint, "https://s3.%s.amazonaws.com%s", s->region,
              strncmp(s->region, "cn-", 3) ? "" : ".cn");
     /* A dot in a bucket's name fits no certificate. */

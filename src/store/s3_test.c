@@ -1,9 +1,11 @@
 /* s3_test.c - the S3 store against a server that follows a script: what it sends, and what it
  * makes of each answer. tests/servers has the real ones. */
-#include "store/store.h"
+#include "store/layers.h"
 
 #include "check.h"
 #include "http_script.h"
+
+#include <time.h>
 
 #define LIST_HEAD                                                                                  \
     "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
@@ -175,6 +177,17 @@ TEST(a_conflict_and_a_slow_down_are_tried_again)
     CHECK_INT(4, server.n_requests);
 }
 
+TEST(trouble_that_passes_is_tried_again_under_any_number)
+{
+    bool taken;
+    will_answer("400 Bad Request", "", ERROR("RequestTimeout"));
+    will_answer("520 Unknown", "", "<html/>");
+    will_answer("200 OK", "", "");
+    CHECK_OK(create_and_close(&taken));
+    CHECK(!taken);
+    CHECK_INT(4, server.n_requests);
+}
+
 TEST(a_put_that_was_cut_is_tried_again_and_its_own_bytes_are_success)
 {
     bool taken;
@@ -246,6 +259,58 @@ TEST(credentials_that_stay_expired_are_named)
     CHECK_CONTAINS("session token has expired", diloco_error_text());
 }
 
+/* From an endpoint of the container's kind, at the same server: good for so many seconds. */
+static void will_hand_out(const char *token, int seconds)
+{
+    static char text[512];
+    char at[64];
+    time_t until = time(NULL) + seconds;
+    strftime(at, sizeof at, "%Y-%m-%dT%H:%M:%SZ", gmtime(&until));
+    snprintf(text, sizeof text,
+             "{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":\"%s\",\"Expiration\":"
+             "\"%s\"}",
+             token, at);
+    will_answer("200 OK", "", text);
+}
+
+static dl_store *open_with_endpoint(void)
+{
+    char url[512], home[] = "/nonexistent", where[64];
+    dl_store *store;
+    unsetenv("AWS_ACCESS_KEY_ID");
+    setenv("HOME", home, 1);
+    script_start(&server, (const char *const *)answers, n_answers);
+    snprintf(where, sizeof where, "http://127.0.0.1:%d/creds", server.port);
+    setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", where, 1);
+    snprintf(url, sizeof url, "s3://bucket/p?endpoint=http://127.0.0.1:%d", server.port);
+    CHECK_OK(dl_store_open(&store, url, false));
+    return store;
+}
+
+TEST(credentials_do_until_they_expire_while_their_endpoint_fails)
+{
+    bool taken;
+    free(answers[--n_answers]);  /* credentials come first */
+    will_hand_out("first", 100); /* so that they are due at once */
+    will_answer("200 OK", "", ONE_KEY);
+    will_answer("200 OK", "", "");
+    will_answer("400 Bad Request", "", ERROR("ExpiredToken"));
+    will_answer("404 Not Found", "", ""); /* the endpoint */
+    will_answer("404 Not Found", "", "");
+    will_hand_out("second", 3600);
+    will_answer("200 OK", "", "");
+    dl_store *store = open_with_endpoint();
+    CHECK_OK(create(store, &taken)); /* asked for once, not at every request */
+    CHECK_CONTAINS("x-amz-security-token: first\r\n", server.requests[2]);
+    CHECK_STATUS(DILOCO_EUNREACHABLE, create(store, &taken)); /* and not for good */
+    CHECK_CONTAINS("the credentials ran out", diloco_error_text());
+    CHECK_STATUS(DILOCO_EUNREACHABLE, create(store, &taken));
+    CHECK_OK(create(store, &taken));
+    CHECK_CONTAINS("x-amz-security-token: second\r\n", server.requests[7]);
+    dl_store_close(store);
+    unsetenv("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+}
+
 /* ---- listing */
 
 static diloco_status note_key(void *context, const char *key, size_t len)
@@ -309,7 +374,7 @@ TEST(p26_a_store_that_refuses_conditions_is_written_without)
     will_answer("404 Not Found", "", "");
     will_answer("200 OK", "", "");
     will_answer("200 OK", "", "hello");
-    dl_store *store = open_bucket(" unguarded");
+    dl_store *store = open_bucket(DL_STORE_UNGUARDED);
     CHECK_OK(create(store, &taken));
     CHECK(!taken);
     CHECK_CONTAINS("If-None-Match", server.requests[2]);
@@ -339,6 +404,9 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
         {"s3://bucket/../p", "a prefix is"},
         {"s3:///p", "no name of a bucket"},
         {"s3://buck%et/p", "no name of a bucket"},
+        {"s3://bucket?region=host.org/", "no name of a region"},
+        {"s3://bucket?region=host.org%2F", "no name of a region"},
+        {"s3://bucket?region=", "no name of a region"},
         {"s3://bucket?speed=9", "no option \"speed\""},
         {"s3://bucket?region=a&region=b", "stands twice"},
         {"s3://bucket?region", "option=value"},
@@ -371,6 +439,8 @@ int main(void)
         ONE(a_wrong_clock_is_corrected_by_the_stores),
         ONE(expired_credentials_are_read_again),
         ONE(credentials_that_stay_expired_are_named),
+        ONE(trouble_that_passes_is_tried_again_under_any_number),
+        ONE(credentials_do_until_they_expire_while_their_endpoint_fails),
         ONE(a_listing_goes_on_behind_its_last_key_and_shows_only_ours),
         ONE(a_listing_that_lies_is_refused),
         ONE(p26_a_store_that_refuses_conditions_is_written_without),

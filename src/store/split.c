@@ -2,7 +2,9 @@
  *
  * Invariants
  *  1. run.json is the coord's: the bulk gets a copy of what stands there, whoever wrote it.
- *  2. What is announced was published whole before. Announced and gone: collected. */
+ *  2. What is announced was published whole before. Announced and gone: collected. What is not
+ *     announced is not there, to a listing and to a reader: whose writer was killed in between
+ *     puts its own again in its next life, and must not take this for put (PROTOCOL P15). */
 #include "store/layers.h"
 
 #include "base/text.h"
@@ -83,12 +85,9 @@ static diloco_status split_create(void *self, const char *key, const dl_span *sp
     case BOTH:
         DL_TRY(dl_store_claim(s->coord, key, spans, n_spans, taken, until));
         return copy_run(s, key, until);
-    case NAMED: {
-        const diloco_status status = dl_store_create(s->bulk, key, spans, n_spans, taken, until);
-        if (status == DILOCO_EEXIST) return DILOCO_OK; /* *taken: compared above us */
-        DL_TRY(status);
+    case NAMED:
+        DL_TRY(dl_store_create(s->bulk, key, spans, n_spans, taken, until));
         return announce(s, key, spans, n_spans, until);
-    }
     case BULK:
     case COORD:
         break;
@@ -110,9 +109,26 @@ static diloco_status split_remove(void *self, const char *key, dl_time until)
     return r == COORD ? DILOCO_OK : dl_store_delete(s->bulk, key, until);
 }
 
+/* What was announced: the length of the bytes, not of the announcement. DILOCO_ENOENT: nothing. */
+static diloco_status announced_len(split_store *s, const char *key, size_t *out, dl_time until)
+{
+    dl_buf text;
+    uint64_t len;
+    dl_buf_init(&text, 24);
+    diloco_status status = dl_store_get(s->coord, &text, key, until);
+    if (!status && !dl_text_to_u64(&len, (const char *)text.data, text.len))
+        status = dl_fail(DILOCO_EPROTO, "%s in %s is no announcement", key, dl_store_url(s->coord));
+    if (!status) *out = (size_t)len;
+    dl_buf_deinit(&text);
+    return status;
+}
+
 static diloco_status split_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
-    return dl_store_read(holder(self, key), key, sink, until);
+    split_store *s = self;
+    size_t len;
+    if (route_of(key) == NAMED) DL_TRY(announced_len(s, key, &len, until));
+    return dl_store_read(holder(s, key), key, sink, until);
 }
 
 /* ---- listing */
@@ -155,29 +171,16 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const found_key *)a)->key, ((const found_key *)b)->key);
 }
 
-/* What was announced: the length of the bytes, not of the announcement. */
-static diloco_status announced_len(split_store *s, found_key *f, bool *gone, dl_time until)
-{
-    dl_buf text;
-    uint64_t len;
-    dl_buf_init(&text, 24);
-    diloco_status status = dl_store_get(s->coord, &text, f->key, until);
-    *gone = status == DILOCO_ENOENT;
-    if (!status && !dl_text_to_u64(&len, (const char *)text.data, text.len))
-        status =
-            dl_fail(DILOCO_EPROTO, "%s in %s is no announcement", f->key, dl_store_url(s->coord));
-    if (!status) f->len = (size_t)len;
-    dl_buf_deinit(&text);
-    return *gone ? DILOCO_OK : status;
-}
-
 static diloco_status tell(split_store *s, collection *c, dl_found_fn found, void *context,
                           dl_time until)
 {
     for (size_t i = 0; i < c->n; i++) {
-        bool gone = false;
-        if (route_of(c->at[i].key) == NAMED) DL_TRY(announced_len(s, &c->at[i], &gone, until));
-        if (!gone) DL_TRY(found(context, c->at[i].key, c->at[i].len));
+        found_key *f = &c->at[i];
+        diloco_status status = DILOCO_OK;
+        if (route_of(f->key) == NAMED) status = announced_len(s, f->key, &f->len, until);
+        if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
+        DL_TRY(status);
+        DL_TRY(found(context, f->key, f->len));
     }
     return DILOCO_OK;
 }

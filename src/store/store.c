@@ -146,8 +146,8 @@ static diloco_status unknown_scheme(const char *url, size_t len)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s://, ", kinds[i]->scheme);
     return dl_fail(
         DILOCO_EINVAL,
-        "store %s: there are no %.*s:// stores; known are %sand the plain path of a folder", url,
-        (int)len, url, known);
+        "store %.*s…: there are no %.*s:// stores; known are %sand the plain path of a folder",
+        (int)len + 3, url, (int)len, url, known);
 }
 
 static diloco_status find_kind(const dl_store_kind **kind, const char **place, const char *url)
@@ -174,6 +174,39 @@ diloco_status dl_store_check_url(const char *url)
     const dl_store_kind *kind;
     const char *place;
     return find_kind(&kind, &place, url);
+}
+
+/* The value of a bucket's option, its %-escapes undone; false: the url does not have it. */
+static bool option_of(char *out, size_t cap, const char *url, const char *name)
+{
+    const size_t len = strlen(name);
+    const char *at = strchr(url, '?');
+    while (at && (strncmp(at + 1, name, len) != 0 || at[1 + len] != '='))
+        at = strchr(at + 1, '&');
+    if (!at) return false;
+    size_t n = 0;
+    for (at += 2 + len; *at && *at != '&' && n + 1 < cap; at++) {
+        unsigned byte;
+        const bool escaped = *at == '%' && sscanf(at + 1, "%2x", &byte) == 1;
+        out[n++] = escaped ? (char)byte : *at;
+        if (escaped) at += 2;
+    }
+    out[n] = '\0';
+    return true;
+}
+
+void dl_store_server(char *out, size_t cap, const char *url)
+{
+    char place[DL_STORE_SERVER];
+    const bool hub = !strncmp(url, "http://", 7) || !strncmp(url, "https://", 8);
+    *out = '\0';
+    if (hub)
+        snprintf(place, sizeof place, "%s", url);
+    else if (!option_of(place, sizeof place, url, "endpoint"))
+        return;
+    const char *host = strstr(place, "://");
+    if (host && host[3]) place[host + 3 - place + (long)strcspn(host + 3, "/?#")] = '\0';
+    snprintf(out, cap, "%s", *place ? place : "nowhere");
 }
 
 diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const char *url, void **self,
@@ -435,9 +468,9 @@ diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *s
                               size_t n_spans, bool *taken, dl_time until)
 {
     bool there;
-    if (taken) *taken = false;
-    DL_TRY(dl_store_claim(store, key, spans, n_spans, &there, until));
+    const diloco_status status = dl_store_claim(store, key, spans, n_spans, &there, until);
     if (taken) *taken = there;
+    DL_TRY(status);
     if (there) DL_TRY(compare(store, key, spans, n_spans, until));
     store->vouched |= there;
     return DILOCO_OK;

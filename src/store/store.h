@@ -62,6 +62,10 @@ DL_MUST_CHECK diloco_status dl_store_set_link(const char *text);
 const char *dl_store_link(void); /* "": none was set */
 
 const char *dl_store_url(const dl_store *store);
+/* "https://host:port", the server that the url names itself and that credentials would go to; "":
+ * none, or one that is guarded otherwise (etcd.c), or the provider's own. */
+enum { DL_STORE_SERVER = 1024 };
+void dl_store_server(char *out, size_t cap, const char *url);
 dl_store_counters dl_store_counts(const dl_store *store);
 
 /* How fast the store was for this handle: objects of 256 KiB and more, each direction, without what

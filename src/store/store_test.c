@@ -1,8 +1,9 @@
 /* store_test.c - the suite over every store that needs no server, and what store.c and
  * probe.c do by themselves. */
-#include "store/kind.h"
+#include "store/layers.h"
 
 #include "check.h"
+#include "scratch.h"
 #include "store_suite.h"
 
 /* ---- faulty with nothing to do passes the suite, too */
@@ -30,7 +31,7 @@ static const store_row row_faulty = {"faulty", make_inner, open_faultless, destr
 
 static void make_split(char url[512])
 {
-    strcpy(url, "mem://bulk with mem://coord");
+    strcpy(url, "mem://bulk" DL_STORE_WITH "mem://coord");
 }
 
 static dl_store *open_any(const char *url)
@@ -65,8 +66,8 @@ static void check_lens(dl_store *s, const char *prefix, const char *expected)
 
 TEST(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk)
 {
-    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk"),
-             *coord = open_any("mem://coord");
+    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
+             *bulk = open_any("mem://bulk"), *coord = open_any("mem://coord");
     store_must_create(s, "run.json", "{}");
     store_must_create(s, "log/0000000000.json", "entry");
     store_must_create(s, "gen/r0.0000", "life");
@@ -90,12 +91,20 @@ TEST(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk)
 
 TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
 {
-    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk");
+    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
+             *bulk = open_any("mem://bulk");
     store_must_create(bulk, "c/0000000000/r0.0000", "contribution"); /* killed behind that */
+    check_lens(s, "c/", "");
+    dl_buf text;
+    dl_buf_init(&text, 64);
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(s, &text, "c/0000000000/r0.0000", DL_NEVER));
+    dl_buf_deinit(&text);
+    const dl_span other = {"other", 5};
+    CHECK_STATUS(DILOCO_EEXIST,
+                 dl_store_create(s, "c/0000000000/r0.0000", &other, 1, NULL, DL_NEVER));
     check_lens(s, "c/", "");
     store_must_create(s, "c/0000000000/r0.0000", "contribution");
     check_lens(s, "c/", "c/0000000000/r0.0000 12 ");
-    const dl_span other = {"other", 5};
     CHECK_STATUS(DILOCO_EEXIST,
                  dl_store_create(s, "c/0000000000/r0.0000", &other, 1, NULL, DL_NEVER));
     dl_store_close(s);
@@ -104,8 +113,8 @@ TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
 
 TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
 {
-    dl_store *s = open_any("mem://bulk with mem://coord"), *bulk = open_any("mem://bulk"),
-             *coord = open_any("mem://coord");
+    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
+             *bulk = open_any("mem://bulk"), *coord = open_any("mem://coord");
     const dl_span mine = {"mine", 4};
     bool taken;
     store_must_create(coord, "run.json", "theirs"); /* killed before the copy */
@@ -115,7 +124,8 @@ TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
     CHECK_OK(dl_store_put(bulk, "run.json", "another", 7, DL_NEVER));
     CHECK_STATUS(DILOCO_EDIFFERS, dl_store_create(s, "run.json", &mine, 1, &taken, DL_NEVER));
     dl_store_close(s);
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_store_open(&s, "mem://bulk with mem://coord", true));
+    CHECK_STATUS(DILOCO_EDIFFERS,
+                 dl_store_open(&s, "mem://bulk" DL_STORE_WITH "mem://coord", true));
     CHECK_CONTAINS("hold two different runs", diloco_error_text());
     dl_store_close(bulk);
     dl_store_close(coord);
@@ -125,7 +135,7 @@ TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
 
 TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
 {
-    dl_store *s = open_any("mem://plain unguarded"), *inner = open_any("mem://plain");
+    dl_store *s = open_any("mem://plain" DL_STORE_UNGUARDED), *inner = open_any("mem://plain");
     const dl_span one = {"one", 3}, two = {"two", 3};
     bool taken;
     CHECK_OK(dl_store_create(s, "a", &one, 1, &taken, DL_NEVER));
@@ -134,12 +144,52 @@ TEST(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one)
     CHECK(taken);
     CHECK_STATUS(DILOCO_EEXIST, dl_store_create(s, "a", &two, 1, &taken, DL_NEVER));
     store_must_hold(inner, "a", "one");
-    CHECK_STR("mem://plain unguarded", dl_store_url(s));
+    CHECK_STR("mem://plain" DL_STORE_UNGUARDED, dl_store_url(s));
     dl_store_close(s);
     dl_store_close(inner);
 }
 
 /* ---- urls */
+
+TEST(a_folder_may_be_called_what_layers_are_written_with)
+{
+    const char *const names[] = {"ours with theirs", "kept unguarded"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = scratch_path(names[i]);
+        dl_store *s = open_any(path);
+        store_must_create(s, "a", "one");
+        CHECK_STR(path, dl_store_url(s));
+        dl_store_close(s);
+        char object[4096];
+        snprintf(object, sizeof object, "%s/a", path);
+        CHECK_INT(0, access(object, R_OK));
+    }
+}
+
+TEST(the_server_that_a_url_names_is_told)
+{
+    static const char *const of[][2] = {
+        {"http://host:1/run", "http://host:1"},
+        {"https://host/a/b", "https://host"},
+        {"s3://b/p?part_mib=8&endpoint=http://host:9000", "http://host:9000"},
+        {"s3://b?endpoint=https://host/x&region=r", "https://host"},
+        {"az://c?endpoint=http%3A%2F%2fhost", "http://host"},
+        {"s3://b?ca=endpoint=:///x&endpoint=http://host", "http://host"},
+        {"s3://b/endpoint=/x?pin=://h/&endpoint=http://host", "http://host"},
+        {"s3://b?endpoint=", "nowhere"},
+        {"s3://b?endpoint=://", "://"},
+        {"s3://b/p", ""},
+        {"s3://b/p?endpoints=x", ""},
+        {"etcd://host:2379/run", ""},
+        {"mem://x", ""},
+        {"/a/folder", ""},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        char server[DL_STORE_SERVER];
+        dl_store_server(server, sizeof server, of[i][0]);
+        CHECK_STR(of[i][1], server);
+    }
+}
 
 static void check_refused(diloco_status expected, const char *url, const char *part)
 {
@@ -415,6 +465,8 @@ static int own_tests(void)
         cmocka_unit_test(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again),
         cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),
         cmocka_unit_test(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one),
+        cmocka_unit_test(a_folder_may_be_called_what_layers_are_written_with),
+        cmocka_unit_test(the_server_that_a_url_names_is_told),
         cmocka_unit_test(unknown_stores_are_refused_by_name_with_the_known_ones),
 #if !DL_CLOUD
         cmocka_unit_test(hugging_faces_hub_is_refused_by_name_with_the_way_out),

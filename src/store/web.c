@@ -553,12 +553,12 @@ static diloco_status broken(slot *s, CURLcode code)
     }
 }
 
+/* Of the 5xx those that say what the server cannot do do not pass; proxies have numbers of their
+ * own (520 to 530). */
 static bool passing(int status)
 {
-    static const int those[] = {408, 429, 500, 502, 503, 504};
-    for (size_t i = 0; i < sizeof those / sizeof *those; i++)
-        if (status == those[i]) return true;
-    return false;
+    if (status == 408 || status == 429) return true;
+    return status >= 500 && status != 501 && status != 505 && status != 507;
 }
 
 static diloco_status answered(slot *s)

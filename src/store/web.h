@@ -6,7 +6,7 @@
  *
  *   - `until` and the abort flag end a call within about 0.1 s: DILOCO_ETIMEDOUT, DILOCO_ECLOSED;
  *   - a connection that cannot be made, breaks, or moves nothing for `patience`, and the
- *     answers 408, 429, 500, 502, 503 and 504 are tried again, after a jittered back-off from
+ *     answers 408, 429 and 5xx (not 501, 505, 507) are tried again, after a jittered back-off from
  *     0.1 s doubling to 5 s (or what Retry-After asks, up to 30 s), DL_WEB_TRIES times in all;
  *     then DILOCO_EUNREACHABLE. So *a request may have had its effect more than once*: a
  *     conditional write that was cut answers its second try with "taken", and the bytes decide;
