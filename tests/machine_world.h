@@ -46,6 +46,7 @@ typedef struct world {
     world_put put[WORLD_PUT];
     size_t n_put;
     const char *beating; /* names in spaces: " r1 r2 " have changing heartbeats */
+    double speed[2];     /* steps_per_s in the heartbeats of r0 and r1 */
     double train_s, upload_s;
     int n_damaged_reads;   /* readings of log/ that come cut short */
     const double *gram;    /* of JUDGE */
@@ -186,7 +187,8 @@ static inline void make_world(world *w, uint64_t entry)
     for (int i = 0; i < WORLD_ENTRIES; i++)
         dl_buf_init(&w->log[i], DL_ENTRY_TEXT_MAX);
     w->digest[entry] = dl_hash_bytes("state", 5);
-    const dl_schedule schedule = {.interval = WORLD_H, .n_fragments = 1};
+    const dl_schedule schedule = {
+        .interval = WORLD_H, .n_fragments = 1, .replicas = (uint64_t)w->config.replicas};
     dl_arena measure = {0};
     dl_pace_layout(&w->pace, &measure, &schedule);
     CHECK_OK(dl_arena_init(&w->arena, measure.used));
@@ -316,7 +318,9 @@ static inline void answer_watch(world *w, dl_event *event)
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "r1" : "r0", *padded = i ? " r1 " : " r0 ";
         const dl_time beat = strstr(w->beating, padded) ? w->now : 0;
-        seen[i] = (dl_seen){.life = life_of(name, 0), .content = dl_hash_bytes(&beat, sizeof beat)};
+        seen[i] = (dl_seen){.life = life_of(name, 0),
+                            .content = dl_hash_bytes(&beat, sizeof beat),
+                            .steps_per_s = w->speed[i]};
     }
     event->seen = seen;
     event->n_seen = 2;

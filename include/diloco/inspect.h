@@ -141,7 +141,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_roster_walk(const char *url, d
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_invite(char *out, size_t cap, const char *url,
                                                          const char *key, uint64_t seconds);
 
-/* The run's own settings into a configuration (its AGREE options; origin "run"). */
+/* The run's own settings into a configuration (its AGREE options; origin "run"). The server of a
+ * run.coord that stands there before is the caller's choice: see DILOCO_COORDS in
+ * docs/stores.md. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *config,
                                                              const char *url);
 

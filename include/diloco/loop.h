@@ -113,7 +113,8 @@ typedef struct diloco_loop_options {
     int n_threads;                /* 0: as many as there are cores */
 
     /* The outer optimizer: `outer`, or, where it is NULL, one of ours by the server.diloco.outer_*
-     * options of `config`, whose NULL is Nesterov, 0.7, 0.9. Copied. */
+     * options of `config`, whose NULL is Nesterov, 0.7, 0.9. A cosine's length is its
+     * trainer.rounds, in each of which every fragment is synchronised once. Copied. */
     diloco_loop_outer_fn outer;
     void *outer_user;
     const diloco_config *config;

@@ -104,8 +104,8 @@ static diloco_status run(int argc, char **argv)
 /* An error sticks to the stream: what an earlier flush has lost is told here, too. */
 diloco_status dl_flush_output(void)
 {
-    if (!fflush(stdout) && !ferror(stdout)) return DILOCO_OK;
-    return dl_fail(DILOCO_EIO, "writing the output: %s", errno ? strerror(errno) : "it failed");
+    const int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+    return error ? dl_fail(DILOCO_EIO, "writing the output: %s", strerror(error)) : DILOCO_OK;
 }
 
 int dl_cli_main(int argc, char **argv)

@@ -37,7 +37,7 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
             return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
         if (link) DL_TRY(diloco_store_link(link));
         const diloco_status status = diloco_store_check(&c->store, args->target);
-        c->store_is_refused = status == DILOCO_EREFUSED && c->store.winners > 0;
+        c->store_is_refused = status == DILOCO_EREFUSED && c->store.winners > 1;
         c->has_store = !status || c->store_is_refused;
         return status;
     }

@@ -34,8 +34,9 @@ diloco_status dl_cmd_id(const dl_args *args)
     if (!given) DL_TRY(dl_signer_path(path, sizeof path));
     diloco_status status = dl_signer_open(&signer, path);
     if (status == DILOCO_ENOENT) {
-        DL_TRY(dl_signer_make(path));
-        made = true;
+        status = dl_signer_make(path);
+        if (status && status != DILOCO_EEXIST) return status; /* another was quicker */
+        made = !status;
         status = dl_signer_open(&signer, path);
     }
     DL_TRY(status);

@@ -28,9 +28,12 @@ diloco_status dl_cmd_invite(const dl_args *args)
     dl_config_path store;
     uint64_t seconds = 86400;
     const char *duration = args->flags[DL_FLAG_FOR];
+    const char *key = args->flags[DL_FLAG_ID_KEY];
     if (duration) DL_TRY(read_duration(&seconds, duration));
+    if (key && setenv("DILOCO_KEY", key, 1)) /* for a hub that asks for it */
+        return dl_fail(DILOCO_ENOMEM, "no memory for --key");
     DL_TRY(dl_settings_store(store, args->target));
-    DL_TRY(diloco_invite(text, sizeof text, store, args->flags[DL_FLAG_ID_KEY], seconds));
+    DL_TRY(diloco_invite(text, sizeof text, store, key, seconds));
     puts(text);
     return DILOCO_OK;
 }

@@ -149,6 +149,11 @@ static diloco_status make_pair(const made *m, const char *dir, const char *host)
     return move(cert, m->cert);
 }
 
+static bool is_anywhere(const char *host)
+{
+    return !*host || !strcmp(host, "0.0.0.0") || !strcmp(host, "::");
+}
+
 static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
 {
     char folder[DL_PATH_MAX + 1];
@@ -160,7 +165,7 @@ static diloco_status make_what_is_missing(dl_hub_options *o, made *m)
         DL_TRY(path_of(m->cert, o->dir, "hub.pem"));
         DL_TRY(path_of(m->key, o->dir, "hub.key"));
         if (o->listen) DL_TRY(dl_address_parse(&address, o->listen));
-        DL_TRY(make_pair(m, o->dir, address.host));
+        DL_TRY(make_pair(m, o->dir, is_anywhere(address.host) ? "" : address.host));
         o->cert_file = m->cert;
         o->key_file = m->key;
     }
@@ -188,16 +193,15 @@ static diloco_status first_token(char out[512], const char *path)
 /* On stdout and nowhere else. A hub for all addresses is called by this machine's name. */
 static diloco_status print_line(const dl_hub *hub, const dl_hub_options *o, const char *run)
 {
-    static const char here[] = "https://localhost:";
     char hash[DL_CERT_KEY_HEX + 1], token[512], host[256] = "";
     const char *url = dl_hub_url(hub);
     dl_address address = {0};
     DL_TRY(dl_cert_key_hash(hash, o->cert_file));
     DL_TRY(first_token(token, o->token_file));
     if (o->listen) DL_TRY(dl_address_parse(&address, o->listen));
-    const bool anywhere = o->listen && !address.host[0] && !strncmp(url, here, strlen(here));
-    if (anywhere && !gethostname(host, sizeof host - 1))
-        printf("diloco join https://%s:%s/%s#%s.%s\n", host, url + strlen(here), run, hash, token);
+    const char *port = strrchr(url, ':');
+    if (is_anywhere(address.host) && o->listen && port && !gethostname(host, sizeof host - 1))
+        printf("diloco join https://%s%s/%s#%s.%s\n", host, port, run, hash, token);
     else
         printf("diloco join %s/%s#%s.%s\n", url, run, hash, token);
     fflush(stdout);
@@ -222,6 +226,11 @@ diloco_status dl_cmd_serve(const dl_args *args)
     if (dl_args_has(args, DL_FLAG_MAKE_CERT)) return make_cert(args);
     const char *run = args->flags[DL_FLAG_JOIN_LINE];
     made files;
+    if (run && !dl_hub_run_ok(run))
+        return dl_fail(DILOCO_EINVAL,
+                       "--join %s: a run's name is of letters, digits and ._=-, "
+                       "perhaps in folders",
+                       run);
     DL_TRY(read_options(&options, args));
     if (run) DL_TRY(make_what_is_missing(&options, &files));
     pthread_sigmask(SIG_BLOCK, &set, NULL);

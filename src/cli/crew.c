@@ -178,8 +178,6 @@ diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
 {
     if (dl_swarm_is(config)) DL_TRY(keep_with_the_nodes(config));
     DL_TRY(dl_crew_fill_in(config));
-    if (config->key[0] && setenv("DILOCO_KEY", config->key, 1)) /* for hubs that ask for it */
-        return dl_fail(DILOCO_ENOMEM, "no memory for run.key");
     crew c = {.config = config, .args = args, .n = (size_t)config->local_replicas};
     if (c.n > DL_LAUNCH_MAX)
         return dl_fail(DILOCO_EINVAL, "%zu replicas on one machine are more than %d", c.n,

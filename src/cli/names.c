@@ -94,6 +94,14 @@ static bool taken(const diloco_run_status *run, const char *name, bool join)
     return false;
 }
 
+/* A folder without it may be what is left of a name that another machine was quicker to take. */
+static bool has_state(const char *state_dir, const char *name)
+{
+    char path[DL_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s/local.safetensors", state_dir, name);
+    return access(path, F_OK) == 0;
+}
+
 typedef struct asked {
     char letter;
     const char *state_dir;
@@ -107,7 +115,8 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
     size_t chosen = 0;
     for (size_t i = 0; i < n_known && chosen < n; i++) {
         snprintf(out[chosen], sizeof *out, "%c%llu", a->letter, (unsigned long long)known[i]);
-        chosen += !a->join || !runs_here(a->state_dir, out[chosen]);
+        if (a->join && runs_here(a->state_dir, out[chosen])) continue;
+        chosen += has_state(a->state_dir, out[chosen]) || !taken(a->run, out[chosen], false);
     }
     for (uint64_t number = 0; chosen < n; number++) {
         char name[sizeof *out];
@@ -118,35 +127,47 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
     }
 }
 
+typedef struct choice {
+    dl_replica_name *out;
+    size_t n, chosen;
+    const char *state_dir;
+    char ours[DL_PUBLIC_TEXT];
+} choice;
+
+static diloco_status choose_ours(void *user, const char *roster, const char *owner,
+                                 const char *replica, const char *key)
+{
+    choice *c = user;
+    (void)roster, (void)owner;
+    if (!replica || c->chosen == c->n || strcmp(key, c->ours) != 0) return DILOCO_OK;
+    if (!runs_here(c->state_dir, replica))
+        snprintf(c->out[c->chosen++], sizeof *c->out, "%s", replica);
+    return DILOCO_OK;
+}
+
 /* Of a closed roster: the names that run.json gives to this machine's key. */
-static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_config *config,
-                                   const dl_roster_view *roster)
+static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_config *config)
 {
     dl_config_path path;
-    char ours[DL_PUBLIC_TEXT];
-    size_t chosen = 0;
+    choice c = {.out = out, .n = n, .state_dir = config->state_dir};
     dl_signer *signer;
     if (!config->key[0]) DL_TRY(dl_signer_path(path, sizeof path));
     DL_TRY(dl_signer_open(&signer, config->key[0] ? config->key : path));
-    dl_public_text(ours, dl_signer_public(signer));
+    dl_public_text(c.ours, dl_signer_public(signer));
     dl_signer_close(signer);
-    for (size_t i = 0; i < roster->n_keys && chosen < n; i++) {
-        const dl_roster_key *k = &roster->keys[i];
-        if (strcmp(k->key, ours) != 0 || runs_here(config->state_dir, k->replica)) continue;
-        memcpy(out[chosen++], k->replica, sizeof k->replica);
-    }
-    if (chosen == n) return DILOCO_OK;
+    DL_TRY(diloco_roster_walk(config->store, choose_ours, &c));
+    if (c.chosen == n) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "the key here, %s, has %zu names that are free in this run's closed roster, and "
                    "%zu replicas are to run: the list is made when a run is created",
-                   ours, chosen, n);
+                   c.ours, c.chosen, n);
 }
 
 diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config, bool join)
 {
     dl_roster_view roster;
     DL_TRY(dl_roster_view_read(&roster, config->store));
-    if (!strcmp(roster.roster, "closed")) return choose_listed(out, n, config, &roster);
+    if (!strcmp(roster.roster, "closed")) return choose_listed(out, n, config);
     uint64_t *known = malloc(DL_LAUNCH_MAX * sizeof *known);
     diloco_run_status run = {.done = false};
     diloco_status status = DILOCO_OK;

@@ -225,6 +225,28 @@ static diloco_status take_file(dl_config *config, dl_plato *plato, const dl_args
     return status;
 }
 
+/* A hub may ask for this machine's key before the run's settings are read from it. */
+static diloco_status show_key(const dl_config *config)
+{
+    if (!config->key[0] || !setenv("DILOCO_KEY", config->key, 1)) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOMEM, "no memory for run.key");
+}
+
+/* A coord that the user has named may be asked, also by who reads of it in the run. */
+static diloco_status list_coord(const dl_config *config)
+{
+    const char *before = getenv("DILOCO_COORDS");
+    const size_t len = strlen(config->coord);
+    char *all;
+    if (!len) return DILOCO_OK;
+    if (before && !strncmp(before, config->coord, len) && before[len] == ',') return DILOCO_OK;
+    if (asprintf(&all, "%s,%s", config->coord, before ? before : "") < 0)
+        return dl_fail(DILOCO_ENOMEM, "no memory for run.coord");
+    const int failed = setenv("DILOCO_COORDS", all, 1);
+    free(all);
+    return failed ? dl_fail(DILOCO_ENOMEM, "no memory for run.coord") : DILOCO_OK;
+}
+
 /* What was accepted and is not used is said once, and only by who trains. */
 static diloco_status load(dl_config *out, const dl_args *args, bool tell)
 {
@@ -237,6 +259,8 @@ static diloco_status load(dl_config *out, const dl_args *args, bool tell)
         dl_log(DILOCO_LOG_WARN, "not used here, and of no effect on the result: %s", plato.unused);
     if (dl_args_has(args, DL_FLAG_REPLICAS))
         DL_TRY(dl_settings_replicas(out, args->flags[DL_FLAG_REPLICAS]));
+    DL_TRY(show_key(out));
+    DL_TRY(list_coord(out));
     DL_TRY(default_store(out, args->target));
     return default_state_dir(out);
 }
@@ -300,12 +324,27 @@ static diloco_status tell_differences(const dl_config *file, const dl_config *ru
     return DILOCO_OK;
 }
 
+/* What has to be known before the run's settings are read, of the file and the flags. */
+static diloco_status prepare_to_read(const dl_config *file, const dl_args *args)
+{
+    dl_plato plato = {.torchvision = false};
+    dl_config *all = malloc(sizeof *all);
+    if (!all) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    *all = *file;
+    diloco_status status = take_flags(all, &plato, args);
+    if (!status) status = show_key(all);
+    if (!status) status = list_coord(all);
+    free(all);
+    return status;
+}
+
 diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
 {
     dl_args place = *args; /* flags come last, over what the run says */
     memset(place.flags, 0, sizeof place.flags);
     DL_TRY(load_target(out, &place));
     dl_config file = *out;
+    DL_TRY(prepare_to_read(&file, args));
     DL_TRY(diloco_run_config(out, file.store));
     DL_TRY(tell_differences(&file, out));
     dl_plato plato = {.torchvision = false};

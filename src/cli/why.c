@@ -89,6 +89,19 @@ static void print_deadlines(const diloco_run_status *run, const dl_config *confi
     }
 }
 
+/* No roster is told yet: somebody is awaited, and nobody by name. */
+static bool is_a_first_entry(const diloco_run_wait *w)
+{
+    return w->n_missing == 0 && w->n_there < w->n_awaited;
+}
+
+static void print_start(const dl_config *config)
+{
+    printf("until then all of run.replicas are waited for, without a deadline; %.4g s after a\n"
+           "           replica came (run.start_timeout) %" PRId64 " will do (run.min_replicas)\n",
+           config->start_timeout_s, config->min_replicas);
+}
+
 void dl_print_why(const diloco_run_status *run, const dl_config *config)
 {
     if (run->done) {
@@ -96,6 +109,11 @@ void dl_print_why(const diloco_run_status *run, const dl_config *config)
         return;
     }
     print_open_entry(run, config);
+    if (!strcmp(config->schedule, "async")) return;
+    if (is_a_first_entry(run->wait)) {
+        print_start(config);
+        return;
+    }
     print_rule(config);
     print_deadlines(run, config);
 }

@@ -45,6 +45,21 @@ static diloco_status check_options(const diloco_loop_options *o)
     return DILOCO_OK;
 }
 
+/* A loop goes on for as long as it is called. */
+static diloco_status check_outer(const dl_config *config)
+{
+    DL_TRY(dl_outer_check(config));
+    if (!strcmp(config->outer_lr_schedule, "constant") ||
+        strcmp(dl_config_origin(config, "trainer.rounds"), "default") != 0)
+        return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EINVAL,
+        "server.diloco.outer_lr_schedule = \"%s\" ends with the run, and a loop does not "
+        "know when that is: set trainer.rounds, in which every fragment is synchronised "
+        "once",
+        config->outer_lr_schedule);
+}
+
 static diloco_status take_options(diloco_loop *loop, const diloco_loop_options *options,
                                   const diloco_communicator *communicator)
 {
@@ -71,7 +86,7 @@ static diloco_status take_options(diloco_loop *loop, const diloco_loop_options *
     if (loop->options.config) loop->config = *loop->options.config;
     loop->options.config = NULL;
     if (!loop->options.outer) {
-        DL_TRY(dl_outer_check(&loop->config));
+        DL_TRY(check_outer(&loop->config));
         loop->outer = dl_outer_find(loop->config.outer_optimizer);
     }
     return dl_isa_check();

@@ -48,6 +48,10 @@ TEST(lib_8_other_options_out_of_range_are_errors_by_name)
     diloco_config *config = world_outer("nonsense", "1");
     check_refused("nonsense", (diloco_loop_options){.sync_every = 1, .config = config});
     diloco_config_destroy(config);
+    config = world_outer("sgd", "1");
+    CHECK_OK(diloco_config_set(config, "server.diloco.outer_lr_schedule", "cosine", NULL));
+    check_refused("set trainer.rounds", (diloco_loop_options){.sync_every = 1, .config = config});
+    diloco_config_destroy(config);
 }
 
 static diloco_status copy_nothing(void *user, float *host, size_t tensor, size_t first, size_t n)
@@ -263,6 +267,30 @@ TEST(lib_12_lib_25_the_sign_is_before_minus_after_and_the_step_goes_against_it)
     diloco_config_destroy(config);
 }
 
+TEST(a_cosine_gives_all_fragments_of_a_round_the_same_rate)
+{
+    diloco_config *config = world_outer("sgd", "1");
+    CHECK_OK(diloco_config_set(config, "server.diloco.outer_lr_schedule", "cosine", NULL));
+    CHECK_OK(diloco_config_set(config, "server.diloco.outer_min_ratio", "0", NULL));
+    CHECK_OK(diloco_config_set(config, "trainer.rounds", "3", NULL));
+    diloco_loop_options options = {
+        .size = sizeof options, .sync_every = 2, .fragments = 2, .config = config};
+    static const float adopted[] = {4, 4, 6, 6}; /* lr 1 in the first round, .5 in the second */
+    world w;
+    world_begin(&w, 1, &options);
+    world_tensor(&w.members[0], "x", 0, 1, 0);
+    world_tensor(&w.members[0], "y", 1, 1, 1);
+    CHECK_OK(diloco_loop_start(w.members[0].loop));
+    for (int e = 0; e < 4; e++) {
+        w.members[0].w[e % 2] += 4;
+        CHECK_OK(diloco_loop_prepare(w.members[0].loop));
+        CHECK_OK(diloco_loop_perform(w.members[0].loop, NULL));
+        CHECK_NEAR((double)adopted[e], (double)w.members[0].w[e % 2], 1e-6);
+    }
+    world_end(&w);
+    diloco_config_destroy(config);
+}
+
 TEST(backup_and_restore_copy_all_fragments)
 {
     world w;
@@ -309,5 +337,6 @@ TEST_MAIN(lib_8_the_schedule_s_limits_are_errors_by_name,
           lib_9_fragments_fire_as_torchft_s_do_p_first_after_p_plus_1_intervals,
           delay_and_alpha_follow_the_traces_worked_by_hand,
           lib_12_lib_25_the_sign_is_before_minus_after_and_the_step_goes_against_it,
+          a_cosine_gives_all_fragments_of_a_round_the_same_rate,
           backup_and_restore_copy_all_fragments,
           structs_of_an_older_caller_have_the_defaults_behind_their_end)

@@ -232,7 +232,7 @@ diloco_status dl_loop_outer_step(diloco_loop *loop, int fragment, float mix)
 {
     walk w = walk_of(loop, fragment, step_piece);
     dl_outer_settings settings = dl_outer_settings_of(&loop->config);
-    settings.lr = dl_outer_lr(&loop->config, loop->entry);
+    settings.lr = dl_outer_lr(&loop->config, loop->entry / loop->options.fragments);
     settings.n_commits = w.fragment->commits;
     loop->outer->scalars(w.scalars, &settings);
     w.mix = mix;

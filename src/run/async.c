@@ -4,22 +4,22 @@
 #include <math.h>
 #include <string.h>
 
-static bool counted_before(const dl_control *control, const char *replica, uint64_t base)
+static bool counted_before(const dl_roster *roster, const char *replica, uint64_t base)
 {
     size_t at;
-    return dl_roster_has(&control->roster, replica, &at) && base < control->roster.misses[at];
+    return dl_roster_has(roster, replica, &at) && base < roster->misses[at];
 }
 
-static bool too_old(const dl_config *config, uint64_t entry, uint64_t base)
+bool dl_async_is_too_old(const dl_config *config, uint64_t entry, uint64_t base)
 {
     return config->max_staleness > 0 && entry - base > (uint64_t)config->max_staleness;
 }
 
-static bool may_be_named(const dl_control *control, const dl_config *config, const char *replica,
-                         uint64_t base)
+bool dl_async_may_count(const dl_roster *roster, uint64_t entry, const dl_config *config,
+                        const char *replica, uint64_t base)
 {
-    return base <= control->entry && !too_old(config, control->entry, base) &&
-           !counted_before(control, replica, base);
+    return base <= entry && !dl_async_is_too_old(config, entry, base) &&
+           !counted_before(roster, replica, base);
 }
 
 /* Will it never count? A life's are looked at from its oldest on. */
@@ -43,7 +43,9 @@ size_t dl_async_choose(const dl_control *control, const dl_config *config, const
     size_t best = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         const dl_listed *l = &listed[i];
-        if (!may_be_named(control, config, l->life.replica, l->entry)) continue;
+        if (!dl_async_may_count(&control->roster, control->entry, config, l->life.replica,
+                                l->entry))
+            continue;
         if (is_refused(refused, l)) continue;
         if (best == SIZE_MAX || is_before(l, &listed[best])) best = i;
     }
@@ -57,8 +59,8 @@ const char *dl_async_void_reason(const dl_control *control, const dl_config *con
     if (entry->n_members != 1) return "it counts more than one contribution";
     const dl_member *m = &entry->members[0];
     if (m->entry > entry->entry) return "its contribution is from a state that was not yet";
-    if (too_old(config, entry->entry, m->entry)) return "its contribution is too old";
-    if (counted_before(control, m->life.replica, m->entry))
+    if (dl_async_is_too_old(config, entry->entry, m->entry)) return "its contribution is too old";
+    if (counted_before(&control->roster, m->life.replica, m->entry))
         return "its contribution was counted before";
     return NULL;
 }

@@ -10,6 +10,12 @@
 #include "run/known.h"
 #include "run/machine.h"
 
+/* May `entry`, before which the roster is this, or a later one count a contribution of `replica`
+ * to `base`? One that may not now never will. */
+bool dl_async_may_count(const dl_roster *roster, uint64_t entry, const dl_config *config,
+                        const char *replica, uint64_t base);
+bool dl_async_is_too_old(const dl_config *config, uint64_t entry, uint64_t base);
+
 /* The first of the listed that may be named by the open entry, by base, then by life; SIZE_MAX:
  * none. `refused` are known to be invalid. */
 size_t dl_async_choose(const dl_control *control, const dl_config *config, const dl_listed *listed,

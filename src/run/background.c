@@ -10,12 +10,14 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "run/collect.h"
+#include "run/members.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIFE_MAX = 16384 }; /* bytes of an object under gen/ */
 static const dl_time SNAPSHOT_LIMIT = 3600 * DL_SECOND, BEAT_LIMIT = 10 * DL_SECOND;
 
 /* A thread that waits for work or for the end. */
@@ -30,8 +32,10 @@ typedef struct helper {
 
 struct dl_background {
     dl_background_args a;
-    helper beat, snap;
+    helper beat, snap, meet;
     atomic_ullong step, position, entry;
+    atomic_bool waiting;
+    atomic_uint later;    /* a generation after ours; 0: none has been seen */
     dl_store_speed speed; /* these: guarded by beat.lock */
     double deadline_s;
     uint64_t n_beats;
@@ -127,6 +131,35 @@ static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_p
     helper_count(&b->beat);
 }
 
+/* Somebody who lives under our name may put just what we would have put, and then nothing in c/
+ * ever tells (P15), and both wait for the others: so who waits looks. Where members have keys,
+ * whose name it is says the key, and where generations are random, the contribution (P26). */
+static void look_for_later(dl_background *b)
+{
+    dl_key key;
+    dl_buf text;
+    dl_life next = b->a.self;
+    const dl_config *c = &b->a.run->config;
+    if (b->a.run->identity.policy != DL_TRUSTED || c->single_committer[0]) return;
+    if (!b->waiting || b->later) return;
+    next.generation++;
+    dl_key_gen(key, &next);
+    dl_buf_init(&text, LIFE_MAX);
+    const diloco_status status =
+        dl_store_get(b->beat.store, &text, key, dl_time_after(dl_clock_now(), BEAT_LIMIT));
+    if (!status) b->later = next.generation;
+    dl_buf_deinit(&text);
+}
+
+diloco_status dl_background_fenced(const dl_background *b)
+{
+    const unsigned later = b->later;
+    return later ? dl_fail(DILOCO_EFENCED,
+                           "replica %s has a later life (%u after %u): this one stops",
+                           b->a.self.replica, later, b->a.self.generation)
+                 : DILOCO_OK;
+}
+
 static void *beat_body(void *context)
 {
     dl_background *b = context;
@@ -144,6 +177,7 @@ static void *beat_body(void *context)
         const uint64_t step = b->step;
         const double gone = dl_seconds(now - last);
         beat_once(b, &text, n, gone > 0 ? (double)(step - last_step) / gone : 0);
+        if (!last_word) look_for_later(b);
         last = now;
         last_step = step;
         pthread_mutex_lock(&b->beat.lock);
@@ -157,6 +191,11 @@ void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position)
 {
     b->step = step;
     b->position = position;
+}
+
+void dl_background_tell_waiting(dl_background *b, bool waiting)
+{
+    b->waiting = waiting;
 }
 
 void dl_background_tell_entry(dl_background *b, uint64_t entry)
@@ -178,6 +217,29 @@ void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s)
     *n = b->n_beats;
     *longest_s = b->longest_s;
     pthread_mutex_unlock(&b->beat.lock);
+}
+
+/* ---- who is new --------------------------------------------------------------------------- */
+
+static void *meet_body(void *context)
+{
+    dl_background *b = context;
+    const dl_time period = dl_time_from_seconds(b->a.run->config.heartbeat_s);
+    dl_keyring *ring;
+    const diloco_status status = dl_keyring_create(&ring, b->meet.store, b->a.run, b->a.signer);
+    if (status) dl_log(DILOCO_LOG_WARN, "newcomers are met late: %s", diloco_error_text());
+    pthread_mutex_lock(&b->meet.lock);
+    while (!b->meet.stop && ring) {
+        pthread_mutex_unlock(&b->meet.lock);
+        if (dl_keyring_meet(ring, dl_time_after(dl_clock_now(), BEAT_LIMIT)))
+            dl_log(DILOCO_LOG_DEBUG, "looking for newcomers: %s", diloco_error_text());
+        helper_count(&b->meet);
+        pthread_mutex_lock(&b->meet.lock);
+        if (!b->meet.stop) helper_wait(&b->meet, dl_time_after(dl_clock_now(), period));
+    }
+    pthread_mutex_unlock(&b->meet.lock);
+    dl_keyring_destroy(ring);
+    return NULL;
 }
 
 /* ---- snapshots -------------------------------------------------------------------------- */
@@ -230,8 +292,8 @@ void dl_background_settle(dl_background *b)
 
 void dl_background_traffic(const dl_background *b, uint64_t *sent, uint64_t *received)
 {
-    *sent = b->beat.sent + b->snap.sent;
-    *received = b->beat.received + b->snap.received;
+    *sent = b->beat.sent + b->snap.sent + b->meet.sent;
+    *received = b->beat.received + b->snap.received + b->meet.received;
 }
 
 /* ---- making and unmaking ---------------------------------------------------------------- */
@@ -244,6 +306,8 @@ diloco_status dl_background_create(dl_background **out, const dl_background_args
     b->a = *args;
     diloco_status status = helper_start(&b->snap, args->url, snap_body, b);
     if (!status) status = helper_start(&b->beat, args->url, beat_body, b);
+    if (!status && dl_members_admits(args->run, args->signer))
+        status = helper_start(&b->meet, args->url, meet_body, b);
     if (status) {
         dl_background_destroy(b);
         return status;
@@ -255,6 +319,7 @@ diloco_status dl_background_create(dl_background **out, const dl_background_args
 void dl_background_destroy(dl_background *b)
 {
     if (!b) return;
+    helper_stop(&b->meet);
     helper_stop(&b->snap); /* first: a long snapshot is written by a replica that still beats */
     helper_stop(&b->beat);
     free(b);

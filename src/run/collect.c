@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "run/async.h"
 
 #include <string.h>
 
@@ -18,7 +19,10 @@ typedef struct sweep {
     uint64_t second; /* entry of the newest snapshot below `floor`; 0: none */
     dl_life second_life;
     uint64_t floor;
-    dl_key *keys; /* a batch to delete */
+    bool async;
+    dl_entry before;       /* async: the entry before `floor`, */
+    const dl_roster *told; /* … and what its readers have come to since */
+    dl_key *keys;          /* a batch to delete */
     size_t n_keys;
 } sweep;
 
@@ -120,7 +124,22 @@ static diloco_status lower_floor_to_heartbeats(sweep *s)
 
 enum { BATCH = 64 };
 
-/* The objects of an old entry; the walk stops at the first that stays, since keys ascend. */
+static bool may_count_behind(const sweep *s, const dl_roster *roster, const char *replica,
+                             uint64_t base)
+{
+    return dl_async_may_count(roster, s->floor, &s->run->config, replica, base);
+}
+
+static bool may_still_count(const sweep *s, const char *key)
+{
+    uint64_t base;
+    dl_life life;
+    return s->async && dl_key_parse_contribution(&base, &life, key) &&
+           (may_count_behind(s, &s->before.roster, life.replica, base) ||
+            may_count_behind(s, s->told, life.replica, base));
+}
+
+/* The objects of an old entry; the walk stops at the floor, since keys ascend. */
 static diloco_status found_old(void *context, const char *key, size_t len)
 {
     sweep *s = context;
@@ -128,6 +147,7 @@ static diloco_status found_old(void *context, const char *key, size_t len)
     (void)len;
     if (!dl_key_entry_of(&entry, key)) return DILOCO_OK;
     if (entry >= s->floor || s->n_keys == BATCH) return DILOCO_ECLOSED;
+    if (may_still_count(s, key)) return DILOCO_OK;
     memcpy(s->keys[s->n_keys++], key, strlen(key) + 1);
     return DILOCO_OK;
 }
@@ -146,25 +166,20 @@ static diloco_status remove_below(sweep *s, const char *prefix)
     return DILOCO_OK;
 }
 
-/* async: an entry behind the floor may name a contribution to a base before it: those of a replica
- * that lie behind its newest that counted, as the entry before the floor tells (async.h). */
-static diloco_status first_base(uint64_t *base, sweep *s)
+/* async: which contributions to a base before the floor an entry behind it may name, the roster of
+ * the entry before the floor tells (async.h). Where that entry is a liar's, and void, `told` keeps
+ * what has not counted. */
+static diloco_status read_roster(sweep *s)
 {
     dl_key key;
     dl_buf text;
-    dl_entry before;
     dl_key_entry(key, s->floor - 1);
-    DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
+    DL_TRY(dl_entry_init(&s->before, DL_MAX_MEMBERS));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = dl_store_get(s->store, &text, key, s->until);
     const dl_outer *outer = dl_outer_of(&s->run->config);
-    if (!status) status = dl_entry_read(&before, text.data, text.len, outer);
-    *base = s->floor;
-    for (size_t i = 0; i < before.roster.n && !status; i++)
-        if (before.roster.misses[i] < *base) *base = before.roster.misses[i];
-    if (before.roster.n < (size_t)s->run->config.replicas) *base = 0; /* one may be at theta(0) */
+    if (!status) status = dl_entry_read(&s->before, text.data, text.len, outer);
     dl_buf_deinit(&text);
-    dl_entry_deinit(&before);
     return status;
 }
 
@@ -173,9 +188,11 @@ static diloco_status collect(sweep *s)
     DL_TRY(find_second(s));
     if (s->floor == 0) return DILOCO_OK;
     DL_TRY(lower_floor_to_heartbeats(s));
+    if (s->floor == 0) return DILOCO_OK;
     /* Snapshots first: one that stands has the contributions behind it. */
     DL_TRY(remove_below(s, "snap/"));
-    if (!strcmp(s->run->config.schedule, "async")) DL_TRY(first_base(&s->floor, s));
+    s->async = !strcmp(s->run->config.schedule, "async");
+    if (s->async) DL_TRY(read_roster(s));
     DL_TRY(remove_below(s, "x/"));
     DL_TRY(remove_below(s, "b/"));
     return remove_below(s, "c/");
@@ -194,9 +211,15 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
     if (!vouched) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
     if (strcmp(run->config.retain, "all") == 0) return DILOCO_OK;
 
-    sweep s = {.collector = collector, .store = store, .run = run, .until = until, .floor = entry};
+    sweep s = {.collector = collector,
+               .store = store,
+               .run = run,
+               .until = until,
+               .floor = entry,
+               .told = &state->control.roster};
     if (collect(&s))
         dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
+    dl_entry_deinit(&s.before);
     collector->verified_entry = entry;
     collector->verified_life = *life;
     return DILOCO_OK;

@@ -172,6 +172,61 @@ TEST(a_damaged_snapshot_does_not_count_as_the_second)
     scene_end(s);
 }
 
+/* ---- asynchronous runs ------------------------------------------------------------------- */
+
+static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t base)
+{
+    static dl_entry e;
+    dl_key key;
+    dl_buf text;
+    dl_entry_deinit(&e);
+    CHECK_OK(dl_entry_init(&e, 4));
+    e.commit = true;
+    e.entry = entry;
+    e.n_members = 1;
+    e.members[0] = (dl_member){.raw = 1, .weight = 1};
+    strcpy(e.members[0].life.replica, counts);
+    e.members[0].entry = base;
+    strcpy(e.committer.replica, counts);
+    strcpy(e.run, s->run.id);
+    e.next_lr = e.next_mu = 0.5f;
+    CHECK(dl_roster_add(&e.roster, counts, (uint32_t)base + 1));
+    dl_buf_init(&text, 65536);
+    CHECK_OK(dl_entry_write(&text, &e, dl_outer_find("nesterov")));
+    dl_key_entry(key, entry);
+    CHECK_OK(dl_store_put(s->store, key, text.data, text.len, DL_NEVER));
+    dl_buf_deinit(&text);
+}
+
+/* r0's to bases below 3 have counted, r7's to base 1 has not, and may. */
+TEST(p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake)
+{
+    scene *s = scene_make("mem://unnamed", "recent", "60");
+    dl_key key;
+    CHECK_OK(dl_config_set(&s->run.config, "server.diloco.schedule", "async", "test"));
+    dl_key_contribution(key, 1, &(dl_life){.replica = "r7"});
+    CHECK_OK(dl_store_create(s->store, key, &(dl_span){"c", 1}, 1, NULL, DL_NEVER));
+    CHECK(dl_roster_add(&s->state.control.roster, "r0", 7));
+    put_entry(s, 4, "r0", 2);
+    snapshot_at(s, 5);
+    snapshot_at(s, 7);
+    CHECK_STR("1 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+/* Whoever lies may create an entry that nobody folds; what has not counted stays all the same. */
+TEST(p25_a_void_entrys_roster_lets_nothing_go_that_may_count)
+{
+    scene *s = scene_make("mem://void", "recent", "60");
+    CHECK_OK(dl_config_set(&s->run.config, "server.diloco.schedule", "async", "test"));
+    CHECK(dl_roster_add(&s->state.control.roster, "r0", 2));
+    put_entry(s, 4, "r0", 1000);
+    snapshot_at(s, 5);
+    snapshot_at(s, 7);
+    CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
 /* ---- what the store vouches for ----------------------------------------------------------- */
 
 static void wrap(scene *s, bool vouch)
@@ -283,6 +338,8 @@ TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_a
           a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
           a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
           a_damaged_snapshot_does_not_count_as_the_second,
+          p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake,
+          p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
           p25_a_snapshot_that_the_store_vouches_for_is_not_read_back,
           p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent,
           verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept,

@@ -187,10 +187,21 @@ static void see_whether_enough(dl_machine *m)
     m->slack_s = slack(m);
 }
 
-/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. */
+static bool own_is_damaged(const dl_machine *m)
+{
+    const dl_known *own = dl_known_find(&m->known, &m->a.self);
+    return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
+}
+
+/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
+ * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
+ * base, so the entry is closed for that. */
 static dl_ask looked_alone(dl_machine *m)
 {
+    m->own_damaged = own_is_damaged(m);
     if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
+    if (m->own_damaged && may_create(m))
+        return draft_abort(m, "the store damaged the contribution");
     if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
     return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
 }

@@ -156,9 +156,11 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->base = d->result = from->base;
     d->snapshot = from->snapshot;
     const uint64_t later = d->entry + a->control->n_later + 1;
-    d->next_lr = (float)(a->lr ? a->lr(a->lr_user, later)
-                               : dl_outer_lr(a->config, later / a->pace->schedule.n_fragments));
+    d->next_lr =
+        (float)(a->lr ? a->lr(a->lr_user, later)
+                      : dl_outer_lr(a->config, dl_schedule_round(&a->pace->schedule, later)));
     d->next_mu = (float)a->config->outer_mu;
+    memset(d->scalars, 0, sizeof d->scalars);
     d->last = d->entry + 1 >= a->pace->entries;
     d->reason[0] = 0;
     d->combined.there = false;
@@ -206,7 +208,6 @@ static void put_scalars(dl_entry *d, const dl_draft_source *from)
     s.lr = (double)from->args->control->lr;
     s.mu = (double)from->args->control->mu;
     s.n_commits = from->n_commits;
-    memset(d->scalars, 0, sizeof d->scalars);
     from->args->outer->scalars(d->scalars, &s);
 }
 

@@ -70,8 +70,8 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     return status;
 }
 
-/* Saved before anything of it is put. Where the exchange has no thread that can be behind the
- * taking, so that the residual moves on by it in a later life, too (P16, P17). */
+/* Saved before anything of it is put. Where no thread beside this one puts, that is behind the
+ * taking, and the residual moves on by what was taken in a later life, too (P16, P17). */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);

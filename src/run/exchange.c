@@ -218,8 +218,8 @@ static void on_note(void *user, const dl_note *n)
     case DL_NOTE_LATE:
         snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
                  (unsigned long long)n->entry->entry,
-                 strcmp(d->a.run->config.on_uncounted, "adopt") ? "its own parameters"
-                                                                : "the shared model");
+                 d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
+                                                                    : "its own parameters");
         dl_event_warn(d->a.record, &d->context, "late", text);
         break;
     case DL_NOTE_DEADLINE:
@@ -255,12 +255,15 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
     if (!ask->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
+    dl_background_tell_waiting(d->background, true);
     while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
+        DL_TRY(dl_background_fenced(d->background));
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
         status = dl_store_wait(d->a.store, prefixes, n, d->moved,
                                slice < ask->until ? slice : ask->until);
         d->moved = false;
     }
+    dl_background_tell_waiting(d->background, false);
     d->waited += dl_clock_now() - began;
     return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
 }
@@ -317,7 +320,8 @@ static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
     const bool moves = ask->kind == DL_ASK_SWAP || ask->kind == DL_ASK_REJOIN;
-    *event = (dl_event){.status = DILOCO_OK};
+    *event = (dl_event){.status = dl_background_fenced(d->background)};
+    if (event->status) return false;
     switch (ask->kind) {
     case DL_ASK_TRAIN:
         break;

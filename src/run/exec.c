@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/own.h"
 #include "outer/state.h"
+#include "run/async.h"
 #include "run/fields.h"
 
 #include <math.h>
@@ -300,26 +301,37 @@ static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     return status;
 }
 
+/* async: what was counted, or is too old, lies there among what may count; a later life of our own
+ * is told whatever it has put (P6). */
+static bool is_of_use(const dl_exec *x, uint64_t entry, const dl_life *life)
+{
+    const dl_control *c = &x->state.control;
+    if (!x->schedule.async) return true;
+    if (!strcmp(life->replica, x->a.self.replica) && life->generation > x->a.self.generation)
+        return true;
+    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, life->replica, entry);
+}
+
 static diloco_status found_contribution(void *context, const char *key, size_t len)
 {
     dl_exec *x = context;
     dl_listed l = {.len = len};
-    uint64_t entry;
-    if (x->n_listed < x->n_slots && dl_key_parse_contribution(&entry, &l.life, key)) {
-        l.entry = entry;
+    if (x->n_listed < x->n_slots && dl_key_parse_contribution(&l.entry, &l.life, key) &&
+        is_of_use(x, l.entry, &l.life))
         x->listed[x->n_listed++] = l;
-    }
     return DILOCO_OK;
 }
 
 /* async: no contribution from before can still be named. Without a limit of staleness that is
- * the oldest base that some replica can have: behind its newest that counted. */
-static uint64_t oldest_base(const dl_exec *x)
+ * the oldest base that some replica can have: behind its newest that counted, or what it began on;
+ * a guest's is known to itself, and where others close its entry to nobody. */
+static uint64_t oldest_base(const dl_exec *x, uint64_t own)
 {
     const dl_control *c = &x->state.control;
     const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
     if (limit) return c->entry > limit ? c->entry - limit : 0;
-    uint64_t oldest = c->entry;
+    if (c->committer.replica[0] || x->a.run->identity.policy != DL_TRUSTED) return 0;
+    uint64_t oldest = own < c->entry ? own : c->entry;
     for (size_t i = 0; i < c->roster.n; i++)
         if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
     return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
@@ -328,16 +340,13 @@ static uint64_t oldest_base(const dl_exec *x)
 static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     dl_key prefix, after;
-    const uint64_t oldest = oldest_base(x);
+    const uint64_t oldest = x->schedule.async ? oldest_base(x, ask->own) : 0;
     dl_key_contributions(prefix, ask->entry);
     dl_key_contributions(after, oldest);
     after[strlen(after) - 1] = 0; /* before all that lie under it */
     x->n_listed = 0;
-    if (x->schedule.async)
-        DL_TRY(
-            dl_store_list(x->a.store, "c/", oldest ? after : NULL, found_contribution, x, until));
-    else
-        DL_TRY(dl_store_list(x->a.store, prefix, NULL, found_contribution, x, until));
+    DL_TRY(dl_store_list(x->a.store, x->schedule.async ? "c/" : prefix, oldest ? after : NULL,
+                         found_contribution, x, until));
     event->listed = x->listed;
     event->n_listed = x->n_listed;
     return DILOCO_OK;
@@ -531,6 +540,7 @@ static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time
 static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
     bool collected;
+    const uint64_t told = x->loaded ? x->state.control.entry : ask->entry;
     (void)event;
     if (!x->unpacked) dl_exec_forget(x);
     if (x->loaded) x->disputed = x->state.control.entry + 2;
@@ -539,7 +549,8 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
                                    collected ? UINT64_MAX : ask->entry, x->a.pool, until));
     x->loaded = true;
     dl_state_put_out_all(&x->state);
-    if (x->state.control.entry > ask->entry) dl_exec_forget(x); /* a resume is not told of all */
+    if (x->state.control.entry > ask->entry) dl_exec_forget(x);   /* a resume is not told of all */
+    if (x->state.control.entry > told) dl_exec_clear_residual(x); /* … of what counted between */
     x->unpacked = false;
     return DILOCO_OK;
 }

@@ -177,6 +177,7 @@ void dl_exec_settle(dl_exec *x, const dl_ask *swap);
 void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
 /* take.c: the state is another one: what was taken from the one before is nothing. */
 void dl_exec_forget(dl_exec *x);
+void dl_exec_clear_residual(dl_exec *x); /* nothing without error feedback */
 
 /* fetch.c: DL_ASK_FETCH; what was read ahead for such is as nothing. */
 typedef struct dl_fetchers dl_fetchers;

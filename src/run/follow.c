@@ -24,17 +24,19 @@ enum { MAX_STARTS = 3 };
 
 /* ---- moving on --------------------------------------------------------------------------- */
 
-/* As what an entry counts this replica, or one of its former lives; NULL: not at all. Async: what
- * is under way, not something older. */
+/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
 static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
 {
-    const dl_pace *p = m->a.pace;
-    for (size_t i = 0; i < entry->n_members; i++) {
-        const dl_member *member = &entry->members[i];
-        if (strcmp(member->life.replica, m->a.self.replica) != 0) continue;
-        return !p->schedule.async || dl_pace_take(p, member->entry) ? member : NULL;
-    }
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
     return NULL;
+}
+
+/* Async: of what is under way, not of something older. */
+static bool counts_what_we_did(const dl_machine *m, const dl_entry *entry)
+{
+    const dl_member *self = own_member(m, entry);
+    return self && (!dl_machine_is_async(m) || dl_pace_take(m->a.pace, self->entry));
 }
 
 static bool snapshot_is_due(const dl_machine *m)
@@ -146,9 +148,9 @@ static const double *norms_of_members(dl_machine *m)
 static dl_ask fold_computed(dl_machine *m)
 {
     const dl_member *self = own_member(m, &m->entry);
-    const bool counted = self != NULL;
+    const bool counted = counts_what_we_did(m, &m->entry);
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
-    a.counted = counted && dl_open_entry(m) >= m->saved_to;
+    a.counted = self && dl_open_entry(m) >= m->bases_at;
     if (self) a.own = self->entry;
     if (self) a.body = self->body;
     if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
@@ -611,7 +613,7 @@ dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
 dl_ask dl_follow_swapped(dl_machine *m)
 {
     const bool ours = m->created;
-    folded(m, true, own_member(m, &m->entry) != NULL);
+    folded(m, true, counts_what_we_did(m, &m->entry));
     if (m->parted) return dl_follow_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }

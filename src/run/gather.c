@@ -114,7 +114,11 @@ static void rank_among(dl_machine *m, const dl_event *event)
 
 dl_ask dl_gather_list(dl_machine *m)
 {
-    return dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+    const dl_pace *p = m->a.pace;
+    dl_ask a = dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+    const bool under_way = dl_machine_is_async(m) && p->n_taken > p->next_adopt;
+    a.own = under_way ? p->takes[0].entry : a.entry;
+    return a;
 }
 
 /* Who else is there? Or is it for others to ask? */
@@ -240,6 +244,8 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
 dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
 {
     dl_known *k = &m->known.at[m->fetching];
+    /* It was collected since it was listed (P25): the log has gone on. */
+    if (event->status == DILOCO_ENOENT) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
     if (dl_machine_is_async(m) && !dl_known_counts(&m->known, k))
         return dl_gather_list(m); /* another one */

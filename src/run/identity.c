@@ -98,6 +98,23 @@ static diloco_status add_member_line(void *to, const char *line, size_t len)
     return add_member(to, name, &key);
 }
 
+/* Without one who may close entries the run would never have one. */
+static diloco_status check_committers(const dl_identity *identity, const dl_config *config)
+{
+    if (!identity->n_committers)
+        return dl_fail(DILOCO_EINVAL, "%s lists no committer", config->committers);
+    for (size_t i = 0; i < identity->n_members; i++)
+        if (dl_identity_may_commit(identity, &identity->members[i].key,
+                                   identity->members[i].replica))
+            return DILOCO_OK;
+    return identity->policy != DL_CLOSED
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EINVAL,
+                         "%s lists no key of a member in %s: nobody could close an "
+                         "entry",
+                         config->committers, config->members);
+}
+
 static diloco_status make(dl_identity *out, const dl_config *config, const dl_signer *owner)
 {
     out->policy = dl_policy_of(config);
@@ -110,9 +127,10 @@ static diloco_status make(dl_identity *out, const dl_config *config, const dl_si
         DL_TRY(dl_file_each_line(config->members, FILE_MAX, add_member_line, out));
     if (out->policy == DL_CLOSED && !out->n_members)
         return dl_fail(DILOCO_EINVAL, "%s lists no member", config->members);
-    if (config->committers[0])
-        return dl_file_each_line(config->committers, FILE_MAX, add_key_line, out);
-    return out->policy == DL_CLOSED ? DILOCO_OK : add_committer(out, &out->owner);
+    if (!config->committers[0])
+        return out->policy == DL_CLOSED ? DILOCO_OK : add_committer(out, &out->owner);
+    DL_TRY(dl_file_each_line(config->committers, FILE_MAX, add_key_line, out));
+    return check_committers(out, config);
 }
 
 diloco_status dl_identity_make(dl_identity *out, const dl_config *config, const dl_signer *owner)

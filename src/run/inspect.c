@@ -5,9 +5,11 @@
 #include "run/reader.h"
 #include "run/replay.h"
 
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 dl_time dl_reader_limit(void)
 {
@@ -26,6 +28,7 @@ void dl_reader_close(dl_reader *r)
 static diloco_status take_coord(dl_reader *r, const char *url)
 {
     dl_run_store both;
+    DL_TRY(dl_run_may_ask_coord(url, &r->file.config));
     dl_run_store_url(both, url, &r->file.config);
     dl_runfile_deinit(&r->file);
     dl_store_close(r->store);
@@ -71,6 +74,14 @@ diloco_status dl_reader_length(uint64_t *n, dl_store *store)
 {
     *n = 0;
     return dl_store_list(store, "log/", NULL, found_entry, n, dl_reader_limit());
+}
+
+diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
+{
+    dl_schedule s;
+    DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
+    *n = dl_schedule_entries(&s, (uint64_t)r->file.config.rounds);
+    return DILOCO_OK;
 }
 
 /* An entry, and the memory that a diloco_log_entry of it points into. */
@@ -230,6 +241,7 @@ diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_f
 diloco_status diloco_run_config(diloco_config *config, const char *url)
 {
     dl_reader r;
+    dl_run_name_coord(config);
     DL_TRY(dl_reader_open(&r, url));
     dl_runfile_take(config, &r.file);
     const diloco_status status = dl_config_set(config, "run.store", url, "command line");
@@ -336,11 +348,26 @@ diloco_status diloco_store_link(const char *link)
     return dl_store_set_link(link);
 }
 
+/* A folder is made to be tried, but not its parents: those are more likely misspelt. */
+static diloco_status check_parent(const char *url)
+{
+    dl_config_path path;
+    const char *separator = strstr(url, "://");
+    if (separator && strncmp(url, "file://", 7) != 0) return DILOCO_OK;
+    snprintf(path, sizeof path, "%s", separator ? separator + 3 : url);
+    if (access(path, F_OK) == 0) return DILOCO_OK;
+    const char *parent = dirname(path);
+    return access(parent, F_OK) == 0
+               ? DILOCO_OK
+               : dl_fail(DILOCO_ENOENT, "store %s: there is no folder %s", url, parent);
+}
+
 diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, const char *url)
 {
     dl_probe probe = {0};
-    const diloco_status status =
-        dl_store_probe(&probe, url, dl_time_after(dl_clock_now(), 120 * DL_SECOND));
+    diloco_status status = check_parent(url);
+    if (!status)
+        status = dl_store_probe(&probe, url, dl_time_after(dl_clock_now(), 120 * DL_SECOND));
     const diloco_store_report report = {.create_ms = probe.create_ms,
                                         .read_ms = probe.read_ms,
                                         .write_mb_per_s = probe.write_mb_per_s,

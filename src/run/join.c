@@ -188,8 +188,9 @@ static void warn_if_state_is_gone(diloco_run *run)
 {
     const dl_event_context c = {.replica = run->replica};
     char text[sizeof run->local_dir + 256];
-    if (!run->local || run->resumed || run->self.generation == 0 || run->has_gradients ||
-        dl_config_federated(&run->config) || dl_driver_facts_now(run->driver).entry == 0)
+    if (!run->local || run->resumed || !dl_run_has_lived(&run->self, &run->config) ||
+        run->has_gradients || dl_config_federated(&run->config) ||
+        dl_driver_facts_now(run->driver).entry == 0)
         return;
     snprintf(
         text, sizeof text,

@@ -436,6 +436,27 @@ TEST(a_later_life_elsewhere_fences_the_one_before)
     (void)verified(store);
 }
 
+/* Two machines took one name: the second puts just what the first has put, so no contribution
+ * tells. */
+TEST(a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)
+{
+    toy all[2];
+    const char *store = scratch_path("twins");
+    toy_crew(all, 2, store, "none");
+    toy first = all[0], later = all[0];
+    CHECK_INT(0, pthread_create(&first.thread, NULL, toy_thread, &first));
+    wait_for(store, "c/0000000000/r0.0000");
+    CHECK_INT(0, pthread_create(&later.thread, NULL, toy_thread, &later));
+    pthread_join(first.thread, NULL);
+    CHECK_STATUS(DILOCO_EFENCED, first.status);
+    CHECK_CONTAINS("later life", first.text);
+    toy_live(&all[1]);
+    pthread_join(later.thread, NULL);
+    TOY_OK(all[1]);
+    TOY_OK(later);
+    (void)verified(store);
+}
+
 TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits,
           an_interrupted_exchange_goes_on_when_called_again,
@@ -447,4 +468,5 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
           whose_local_state_is_gone_says_that_it_begins_anew,
           a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
-          a_later_life_elsewhere_fences_the_one_before)
+          a_later_life_elsewhere_fences_the_one_before,
+          a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)

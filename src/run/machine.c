@@ -151,11 +151,27 @@ static dl_ask train(dl_machine *m)
     return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
 }
 
+/* async: what is under way will never count. What it left behind stays for the next (P17). */
+static bool is_in_vain(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
+    return m->own_damaged || dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
+}
+
+static void let_go(dl_machine *m)
+{
+    dl_pace_let_go(m->a.pace);
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
+}
+
 /* async: train, first asking how fast the others are; or see to the entries that name what is
  * there, our own among them, and those of a grace behind it. */
 static dl_ask go_on_alone(dl_machine *m)
 {
     dl_pace *p = m->a.pace;
+    if (is_in_vain(m)) let_go(m);
+    m->own_damaged = false;
     const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
     if (own_stands && !m->grace_over)
         m->grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
@@ -184,12 +200,21 @@ static dl_ask caught_up(dl_machine *m)
     return dl_gather_collect(m);
 }
 
+/* Whose last words do not tell how fast it is now. */
+static bool is_gone(dl_machine *m, const dl_seen *s)
+{
+    dl_life whose;
+    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
+    return s->ended || dl_watch_is_silent(&m->watch, s->life.replica, m->now, patience, &whose);
+}
+
 static dl_ask timed(dl_machine *m, const dl_event *event)
 {
     double own = 0, fastest = 0;
+    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
     for (size_t i = 0; i < event->n_seen; i++) {
         const dl_seen *s = &event->seen[i];
-        if (!s->ended) fastest = fmax(fastest, s->steps_per_s);
+        if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
         if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
     }
     m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
@@ -243,9 +268,8 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->grace_over = 0;
     m->snapshot_known = m->a.control->snapshot;
     m->has_bases = start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
-    m->bases_at = m->a.pace->folded;
+    m->bases_at = start->bases ? m->a.pace->folded : 0;
     m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
-    m->saved_to = start->bases ? m->a.pace->folded : 0;
 }
 
 /* No entry tells the terms of the first L. */
@@ -312,7 +336,6 @@ static bool phase_handles(dl_phase p, diloco_status s)
     const bool refused = s == DILOCO_EPROTO || s == DILOCO_ENUMERIC;
     switch (p) {
     case DL_FETCHING:
-        return refused;
     case DL_FOLD_FETCHING:
     case DL_FOLD_COMBINED:
     case DL_READING_OWN:

@@ -97,8 +97,10 @@ typedef struct dl_ask {
     bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
                             * JUDGE: they were read so */
     bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
-    bool counted;          /* SWAP: own contribution was, and what was saved has not seen it */
-    uint64_t own;          /* SWAP, counted: the entry that it was made for */
+    bool counted;          /* SWAP: a contribution of this replica was, and what was
+                            * saved has not seen it */
+    uint64_t own;          /* SWAP, counted: the entry that it was made for; LIST, async: that
+                            * what this replica has under way is made for, or the open one */
     dl_hash body;          /* SWAP, counted: its body */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */

@@ -68,13 +68,13 @@ struct dl_machine {
     bool behind;        /* there may be more entries standing: look before training */
     bool has_bases;     /* resumed, and not compared yet: */
     dl_hash *bases;     /* [P] what the saved parameters rest on, */
-    uint64_t bases_at;  /* before this entry */
+    uint64_t bases_at;  /* before this entry; what was saved has seen those below. 0: nothing was */
     uint64_t own_since; /* from this entry on this replica has something to lose */
-    uint64_t saved_to;  /* resumed: what was saved has seen the entries below; else 0 */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;      /* from one due point to the next */
     uint64_t train_from; /* position at train_began */
     dl_time grace_over;  /* async: behind our own entry; 0: it does not stand */
+    bool own_damaged;    /* async: the store does not give back what we have put */
 
     /* the open entry, cleared when it moves */
     dl_known_table known;

@@ -472,6 +472,111 @@ TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
     end_world(&w);
 }
 
+TEST(p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_FETCH);
+    w.failing = DILOCO_ENOENT;
+    w.failing_kind = DL_ASK_FETCH;
+    others_commit(&w, 1, "r1");
+    next(&w, DL_ASK_READ);
+    w.failing = DILOCO_OK;
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
+/* r1's entries go by while r0's contribution to entry 1 stays uncounted. */
+static void others_count(world *w, uint64_t from, uint64_t to)
+{
+    const char *other[] = {"r1"};
+    for (uint64_t e = from; e < to; e++) {
+        dl_entry counts = entry_by(w, e, "r1", true, other, 1);
+        put(w, e, "r1", 0);
+        CHECK(dl_roster_add(&counts.roster, "r1", (uint32_t)e + 1));
+        write_entry(w, &counts);
+    }
+}
+
+TEST(p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    option(&w, "server.diloco.max_staleness", "1");
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    others_count(&w, 1, 4);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(4, w.control.entry);
+    CHECK_INT(4, w.pace.base);
+    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
+    CHECK_INT(4, next(&w, DL_ASK_CONTRIBUTE)->entry);
+    end_world(&w);
+}
+
+TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_ASK_LIST);
+    w.put[0].n_bad = -1;
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit);
+    CHECK_INT(1, a->entry);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.control.entry);
+    CHECK_INT(2, next(&w, DL_ASK_CONTRIBUTE)->entry); /* under another name */
+    put(&w, 1, "r1", 0);                              /* comes first, by its base */
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(4, w.control.entry);
+    CHECK(w.counted); /* the old one is damaged still, and that is nothing to the new one */
+    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
+    end_world(&w);
+}
+
+TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    const char *own[] = {"r0"};
+    const dl_entry counts = entry_by(&w, 1, "r1", true, own, 1);
+    put(&w, 1, "r0", 0);
+    write_entry(&w, &counts);
+    w.args.self.generation = 1;
+    resume_run(&w, 1, 5);
+    CHECK(until(&w, DL_ASK_SWAP)->counted);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(!w.counted); /* this life has nothing under way */
+    end_world(&w);
+}
+
+/* r1 is ten times as fast, until it is heard no more. */
+TEST(alg_33_the_last_words_of_a_dead_replica_slow_nobody)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    option(&w, "server.diloco.dynamic_local_steps", "true");
+    w.speed[0] = 1, w.speed[1] = 5;
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.pace.own_interval);
+    w.beating = " r0 ";
+    w.train_s = 20;
+    for (int i = 0; i < 4; i++)
+        next(&w, DL_ASK_TRAIN);
+    CHECK_INT(WORLD_H, w.pace.own_interval);
+    end_world(&w);
+}
+
 TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
 {
     const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
@@ -518,4 +623,9 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p5_losing_the_race_with_other_members_computes_theirs,
           p5_losing_the_race_to_an_abort_is_an_abort,
           p20_who_finds_its_own_counted_in_catching_up_trains_on,
+          p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody,
+          p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest,
+          p20_whose_own_the_store_damages_closes_the_entry_and_trains_on,
+          p17_what_a_former_life_had_under_way_is_not_sent_twice,
+          alg_33_the_last_words_of_a_dead_replica_slow_nobody,
           a_failure_that_no_phase_expects_stops_the_replica_with_its_status)

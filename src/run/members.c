@@ -4,6 +4,7 @@
 #include "run/members.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "run/fields.h"
 
 #include <inttypes.h>
@@ -21,6 +22,7 @@ struct dl_keyring {
     dl_named_key *cached; /* [n], room for CACHED_MAX */
     size_t n;
     dl_buf text;
+    size_t refused; /* of the names in gen/ that have no key here, so many were looked at */
     dl_public found;
     char why[WHY_MAX];
 };
@@ -147,15 +149,24 @@ static diloco_status admit(dl_keyring *r, const char *replica, dl_time until)
     dl_key_admit(name, replica);
     const dl_span span = {r->text.data, r->text.len};
     const diloco_status status = dl_store_create(r->store, name, &span, 1, NULL, until);
-    /* Another committer has, in the same moment. */
-    return status == DILOCO_EEXIST ? read_admission(r, &r->text, replica, until) : status;
+    if (!status) dl_log(DILOCO_LOG_INFO, "%s is admitted: its invitation is used", replica);
+    if (status != DILOCO_EEXIST) return status;
+    /* By another committer, in the same moment; or it is none. */
+    const diloco_status there = read_admission(r, &r->text, replica, until);
+    if (!is_bad(there)) return there;
+    dl_log(DILOCO_LOG_WARN,
+           "admit/%s is no admission (%s): this committer lets it in, and others "
+           "decide for themselves",
+           replica, diloco_error_text());
+    return DILOCO_OK;
 }
 
+/* What is no admission keeps nobody out: anybody who may write can put that there. */
 static diloco_status must_be_admitted(dl_keyring *r, const dl_invitation *invitation,
                                       const char *replica, dl_time until)
 {
     const diloco_status status = read_admission(r, &r->text, replica, until);
-    if (status != DILOCO_ENOENT) return status;
+    if (!is_bad(status)) return status;
     if (dl_clock_wall() >= (double)invitation->expires)
         return dl_fail(DILOCO_EPROTO, "its invitation had expired when it was first seen");
     return admit(r, replica, until);
@@ -176,8 +187,7 @@ diloco_status dl_keyring_create(dl_keyring **out, dl_store *store, const dl_runf
     r->store = store;
     r->run = run;
     r->signer = signer;
-    r->admits = signer && run->identity.policy == DL_INVITED &&
-                is_trusted(&run->identity, dl_signer_public(signer));
+    r->admits = dl_members_admits(run, signer);
     dl_buf_init(&r->text, TEXT_MAX);
     return DILOCO_OK;
 }
@@ -230,6 +240,57 @@ diloco_status dl_keyring_find(const dl_public **out, const char **why, dl_keyrin
     return DILOCO_OK;
 }
 
+/* ---- who is new ------------------------------------------------------------------------- */
+
+enum { NEW_MAX = 64 }; /* looked at in one go */
+
+typedef struct newcomers {
+    const dl_keyring *ring;
+    size_t skip, n;
+    char names[NEW_MAX][DL_REPLICA_MAX + 1];
+} newcomers;
+
+static bool is_cached(const dl_keyring *r, const char *replica)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (!strcmp(r->cached[i].replica, replica)) return true;
+    return false;
+}
+
+static diloco_status found_first_life(void *context, const char *key, size_t len)
+{
+    newcomers *c = context;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_life(&life, key, "gen/") || life.generation != 0) return DILOCO_OK;
+    if (is_cached(c->ring, life.replica) || c->n == NEW_MAX) return DILOCO_OK;
+    if (c->skip > 0)
+        c->skip--;
+    else
+        strcpy(c->names[c->n++], life.replica);
+    return DILOCO_OK;
+}
+
+bool dl_members_admits(const dl_runfile *run, const dl_signer *signer)
+{
+    return signer && run->identity.policy == DL_INVITED &&
+           is_trusted(&run->identity, dl_signer_public(signer));
+}
+
+diloco_status dl_keyring_meet(dl_keyring *r, dl_time until)
+{
+    newcomers c = {.ring = r, .skip = r->refused};
+    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_first_life, &c, until));
+    if (c.n < NEW_MAX) r->refused = 0; /* … and from the first again */
+    for (size_t i = 0; i < c.n; i++) {
+        const dl_public *key;
+        const char *why;
+        DL_TRY(dl_keyring_find(&key, &why, r, c.names[i], until));
+        r->refused += !key && c.n == NEW_MAX;
+    }
+    return DILOCO_OK;
+}
+
 /* ---- joining ---------------------------------------------------------------------------- */
 
 /* Can it still be used? DILOCO_EREFUSED says why not. */
@@ -250,6 +311,11 @@ static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *s
                                     "ask the run's owner for another");
 }
 
+/* A name whose first life names an invitation can have no other. */
+static const char lost[] =
+    "this replica began by an invitation that cannot be used any more, and its name is lost: move "
+    "its folder out of run.state_dir, and join again by another name with an unused invitation";
+
 /* The first line of the file that can be used; `id`: only that one, which is half used. */
 static diloco_status pick(char out[DL_INVITATION_TEXT], const char *lines, const char *id,
                           dl_buf *text, dl_store *store, const dl_runfile *run, dl_time until)
@@ -264,9 +330,10 @@ static diloco_status pick(char out[DL_INVITATION_TEXT], const char *lines, const
         if (!used || *lines == '#') continue;
         status = dl_invitation_read(&i, lines, used);
         if (!status && id[0] && strcmp(i.id, id) != 0)
-            status = dl_fail(DILOCO_EREFUSED, "this replica came by another invitation");
+            status = dl_fail(DILOCO_EREFUSED, "%s", lost);
         if (!status) status = is_usable(&i, text, store, run, until);
         if (status && status != DILOCO_EREFUSED && status != DILOCO_EPROTO) return status;
+        if (status == DILOCO_EREFUSED && id[0]) status = dl_fail(status, "%s", lost);
         if (!status) snprintf(out, DL_INVITATION_TEXT, "%.*s", (int)used, lines);
     }
     return status == DILOCO_EPROTO ? dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text()) : status;
@@ -290,6 +357,23 @@ static diloco_status find_invitation(char out[DL_INVITATION_TEXT], const char *i
     return status;
 }
 
+/* Of a used one: whom no committer has met before it expired none ever lets in. */
+static diloco_status is_in_time(const dl_invitation *used, dl_buf *text, dl_store *store,
+                                const char *replica, dl_time until)
+{
+    dl_key name;
+    if (dl_clock_wall() < (double)used->expires) return DILOCO_OK;
+    dl_key_admit(name, replica);
+    dl_buf_clear(text);
+    const diloco_status status = dl_store_get(store, text, name, until);
+    if (status != DILOCO_ENOENT) return is_bad(status) ? DILOCO_OK : status;
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s came by an invitation that expired before a committer had seen it: none "
+                   "lets it in any more; move its folder out of run.state_dir, and join again by "
+                   "another name with a new invitation",
+                   replica);
+}
+
 static diloco_status may_join(char invitation[DL_INVITATION_TEXT], dl_buf *text, dl_store *store,
                               const dl_runfile *run, const dl_config *config, const dl_public *ours,
                               const char *replica, dl_time until)
@@ -307,9 +391,33 @@ static diloco_status may_join(char invitation[DL_INVITATION_TEXT], dl_buf *text,
     if (run->identity.policy == DL_OPEN || is_trusted(&run->identity, ours)) return DILOCO_OK;
     if (!status && id[0]) {
         const diloco_status there = read_invite(&used, text, store, run, id, replica, ours, until);
+        if (is_bad(there) && there != DILOCO_ENOENT) return dl_fail(DILOCO_EREFUSED, "%s", lost);
+        if (!there) return is_in_time(&used, text, store, replica, until);
         if (there != DILOCO_ENOENT) return there;
     }
     return find_invitation(invitation, id, text, store, run, config, until);
+}
+
+diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config)
+{
+    dl_buf lines;
+    if (!config->invitation[0]) return DILOCO_OK;
+    dl_buf_init(&lines, FILE_MAX);
+    diloco_status status = dl_file_read(&lines, config->invitation);
+    const char *text = status ? NULL : dl_buf_str(&lines);
+    bool fits = false;
+    for (size_t len; text && *text; text += len + (text[len] == '\n')) {
+        dl_invitation i;
+        len = strcspn(text, "\n");
+        fits |= !dl_invitation_read(&i, text, strcspn(text, " \r\n")) && fits_run(&i, run);
+    }
+    dl_buf_deinit(&lines);
+    /* Who was let in needs it no more, and may have removed it. */
+    if (status == DILOCO_ENOENT && run->identity.policy == DL_INVITED) return DILOCO_OK;
+    if (status) return dl_fail_context(status, "run.invitation");
+    return fits ? DILOCO_OK
+                : dl_fail(DILOCO_EREFUSED, "what run.invitation names is to another run, or by "
+                                           "another owner, than the run in this store");
 }
 
 diloco_status dl_members_may_join(char invitation[DL_INVITATION_TEXT], dl_store *store,

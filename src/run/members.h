@@ -30,6 +30,16 @@ void dl_keyring_destroy(dl_keyring *ring); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_keyring_find(const dl_public **out, const char **why,
                                             dl_keyring *ring, const char *replica, dl_time until);
 
+/* Does this key admit whom it meets? A committer then looks at who is new in gen/ from time to
+ * time, so that nobody's invitation expires while its first round lasts. Store errors as they are.
+ */
+bool dl_members_admits(const dl_runfile *run, const dl_signer *signer);
+DL_MUST_CHECK diloco_status dl_keyring_meet(dl_keyring *ring, dl_time until);
+
+/* A store cannot pass another run off on who was invited to one: DILOCO_EREFUSED where none of
+ * run.invitation is to this run, whatever its roster. */
+DL_MUST_CHECK diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config);
+
 /* Before a life is claimed: may this key be that replica? DILOCO_EREFUSED says why not and what to
  * do. *invitation: in an invited run, for a name that nobody has yet, the first of run.invitation
  * that is not used; "" where none is needed. */

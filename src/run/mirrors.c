@@ -125,11 +125,12 @@ static void fail(dl_mirrors *m, const mirror *one, const char *what, diloco_stat
     snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s", one->at.name, what);
 }
 
-/* Once for each stream that something was queued on: tensors of one device follow each other. */
+/* Once for each stream that something was queued on: tensors of one device follow each other.
+ * Behind a failure, too: what was queued before it still writes. */
 static void wait_for_all(dl_mirrors *m, int fragment)
 {
     const diloco_device *waited = NULL;
-    for (size_t i = 0; i < m->n && !m->failed; i++) {
+    for (size_t i = 0; i < m->n; i++) {
         const mirror *one = &m->all[i];
         if (!concerns(one, fragment) || !one->device || one->device == waited) continue;
         const diloco_status status =

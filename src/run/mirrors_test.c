@@ -25,6 +25,7 @@ typedef struct trap {
     size_t used, n_copies, n_done, pinned;
     copy copies[MAX_COPIES];
     bool fail;
+    size_t fail_at; /* this copy, counted from 1, fails; 0: none */
     diloco_device device;
 } trap;
 
@@ -35,7 +36,7 @@ static void set_open(const trap *d, bool open)
 
 static diloco_status queue(trap *d, void *to, const void *from, size_t len)
 {
-    if (d->fail) return DILOCO_EIO;
+    if (d->fail || (d->fail_at && d->n_copies + 1 == d->fail_at)) return DILOCO_EIO;
     if (d->n_copies == MAX_COPIES) abort();
     d->copies[d->n_copies++] = (copy){to, from, len};
     return DILOCO_OK;
@@ -355,6 +356,29 @@ TEST(a_device_that_fails_is_named_and_goes_on_failing)
     trap_close(&r.device);
 }
 
+TEST(what_was_queued_before_a_failure_is_waited_for)
+{
+    trap d;
+    dl_mirrors *m;
+    trap_open(&d);
+    const diloco_device *devices[2] = {&d.device, &d.device};
+    for (int out = 0; out < 2; out++) {
+        diloco_tensor tensors[2] = {
+            {.name = "a", .data = d.memory, .n_dims = 1, .shape = {N}},
+            {.name = "b", .data = d.memory + 4096, .n_dims = 1, .shape = {N}}};
+        CHECK_OK(dl_mirrors_create(&m, tensors, devices, 2));
+        d.fail_at = 2;
+        if (out)
+            dl_mirrors_push(m, DL_ALL_FRAGMENTS);
+        else
+            CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
+        CHECK_STATUS(DILOCO_EIO, dl_mirrors_check(m));
+        CHECK_INT(0, d.n_copies); /* nothing writes any more to what goes now */
+        dl_mirrors_destroy(m);
+    }
+    trap_close(&d);
+}
+
 TEST(a_device_without_its_functions_is_refused)
 {
     toy t = toy_of("r0", "mem://deviceless");
@@ -377,5 +401,6 @@ TEST(a_device_without_its_functions_is_refused)
 TEST_MAIN(where_a_tensor_lies_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
           replicas_of_another_type_are_refused_by_name,
+          what_was_queued_before_a_failure_is_waited_for,
           a_device_that_fails_is_named_and_goes_on_failing,
           a_device_without_its_functions_is_refused)

@@ -12,13 +12,16 @@
 #include "run/members.h"
 #include "run/simulation.h"
 #include "run/way.h"
-#include "store/kind.h"
+#include "store/layers.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -90,6 +93,19 @@ static diloco_status check_schedule(const dl_config *c)
     return DILOCO_OK;
 }
 
+static diloco_status check_length(const dl_config *c)
+{
+    if (c->local_steps == 0 && (!dl_config_federated(c) || c->epochs == 0))
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.local_steps_per_round = 0 leaves the steps of a round to "
+                       "trainer.epochs, which logical clients have (clients.total_clients): set "
+                       "both, or a number of steps");
+    if (c->local_steps == 0 || c->rounds <= INT64_MAX / c->local_steps) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.rounds x trainer.local_steps_per_round is more steps than can be "
+                   "counted: lower one of them");
+}
+
 static diloco_status check_continuation(const dl_config *c)
 {
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
@@ -107,6 +123,15 @@ static diloco_status check_roster(const dl_config *c)
 {
     const dl_policy policy = dl_policy_of(c);
     const char *what = NULL;
+    if (c->members[0] && policy != DL_CLOSED)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.members lists who may take part, and run.roster = \"%s\" lets in "
+                       "others, too: set run.roster = \"closed\", or leave the list away",
+                       c->roster);
+    if (c->committers[0] && policy == DL_TRUSTED)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.committers lists the keys that may close entries, and with run.roster "
+                       "= \"trusted\" nobody signs any: set run.roster, or leave the list away");
     if (policy == DL_TRUSTED) return DILOCO_OK;
     if (c->total_clients) what = "logical clients (clients.total_clients), who have no keys";
     if (c->single_committer[0])
@@ -151,6 +176,7 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(dl_judge_check(c));
     if (!dl_weighting_find(c->weighting))
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", c->weighting);
+    DL_TRY(check_length(c));
     DL_TRY(check_overlap(c));
     DL_TRY(check_schedule(c));
     DL_TRY(check_continuation(c));
@@ -192,8 +218,55 @@ void dl_run_store_url(dl_run_store out, const char *store, const dl_config *c)
     char lease[32] = "";
     if (leases) snprintf(lease, sizeof lease, "?lease=%d", lease_s(c));
     snprintf(out, sizeof(dl_run_store), "%s%s%s%s%s", store,
-             c->single_committer[0] ? " unguarded" : "", c->coord[0] ? " with " : "", c->coord,
-             lease);
+             c->single_committer[0] ? DL_STORE_UNGUARDED : "", c->coord[0] ? DL_STORE_WITH : "",
+             c->coord, lease);
+}
+
+enum { NAMED_MAX = 16 };
+static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
+static char named[NAMED_MAX][DL_STORE_SERVER]; /* servers that this program named itself, a ring */
+static size_t n_named;
+
+static bool is_named(const char *server)
+{
+    bool found = false;
+    pthread_mutex_lock(&named_lock);
+    for (size_t i = 0; i < NAMED_MAX; i++)
+        found |= !strcmp(server, named[i]);
+    pthread_mutex_unlock(&named_lock);
+    return found;
+}
+
+void dl_run_name_coord(const dl_config *c)
+{
+    char server[DL_STORE_SERVER];
+    dl_store_server(server, sizeof server, c->coord);
+    if (!server[0] || is_named(server)) return;
+    pthread_mutex_lock(&named_lock);
+    memcpy(named[n_named++ % NAMED_MAX], server, sizeof server);
+    pthread_mutex_unlock(&named_lock);
+}
+
+static bool is_listed(const char *text, const char *list)
+{
+    const size_t len = strlen(text);
+    for (; list && *list; list += strcspn(list, ",") + (list[strcspn(list, ",")] == ','))
+        if (strcspn(list, ",") == len && !strncmp(list, text, len)) return true;
+    return false;
+}
+
+diloco_status dl_run_may_ask_coord(const char *store, const dl_config *c)
+{
+    char server[DL_STORE_SERVER], of_store[DL_STORE_SERVER];
+    const char *list = getenv("DILOCO_COORDS");
+    dl_store_server(server, sizeof server, c->coord);
+    dl_store_server(of_store, sizeof of_store, store);
+    if (!server[0] || !strcmp(server, of_store) || is_named(server)) return DILOCO_OK;
+    if (is_listed(server, list) || is_listed(c->coord, list)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the run in %s has its coord at %s, which would be sent this machine's "
+                   "credentials: set DILOCO_COORDS=%s if that is right",
+                   store, server, server);
 }
 
 /* ---- creating --------------------------------------------------------------------------- */
@@ -476,6 +549,11 @@ diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *repl
     return DILOCO_OK;
 }
 
+bool dl_run_has_lived(const dl_life *life, const dl_config *config)
+{
+    return life->generation >= (config->single_committer[0] ? 2 * LIFE_STRIDE : 1);
+}
+
 /* Behind all that are taken; in an unguarded store at a random distance. */
 static diloco_status first_generation(int64_t *out, const lives *l, const dl_runfile *run)
 {
@@ -522,7 +600,16 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
     return status;
 }
 
-diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+/* One replica of this machine at a time takes an invitation: all read the same file. -1: there is
+ * nothing to take, or no lock to be had. */
+static int lock_invitations(const dl_config *config)
+{
+    const int fd = config->invitation[0] ? open(config->invitation, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) (void)!flock(fd, LOCK_EX);
+    return fd;
+}
+
+static diloco_status claim_life(dl_life *out, dl_store *store, const char *replica,
                                 const dl_runfile *run, const dl_config *config,
                                 const dl_signer *signer)
 {
@@ -537,6 +624,17 @@ diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *repli
     if (keyed && out->generation > 0)
         DL_TRY(dl_members_may_join(none, store, run, config, signer, replica, limit()));
     return DILOCO_OK;
+}
+
+diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+                                const dl_runfile *run, const dl_config *config,
+                                const dl_signer *signer)
+{
+    DL_TRY(dl_members_fits(run, config));
+    const int lock = lock_invitations(config);
+    const diloco_status status = claim_life(out, store, replica, run, config, signer);
+    if (lock >= 0) close(lock);
+    return status;
 }
 
 /* ---- this machine's key ----------------------------------------------------------------- */

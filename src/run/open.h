@@ -15,6 +15,12 @@ DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
 typedef char dl_run_store[2 * DL_PATH_MAX + 64];
 void dl_run_store_url(dl_run_store out, const char *store, const dl_config *config);
 
+/* A coord that is known from run.json, which anybody may have written: may this machine's
+ * credentials go there? DILOCO_EREFUSED where it is another server than the store's, this program
+ * has not named it for a run of its own, and DILOCO_COORDS does not list it. Any thread. */
+void dl_run_name_coord(const dl_config *config);
+DL_MUST_CHECK diloco_status dl_run_may_ask_coord(const char *store, const dl_config *config);
+
 typedef struct dl_run_creation {
     const dl_config *config;
     const diloco_tensor *tensors; /* the first state is what they hold */
@@ -48,6 +54,9 @@ DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *conf
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                               const dl_runfile *run, const dl_config *config,
                                               const dl_signer *signer);
+
+/* Is it not the first of its replica? */
+bool dl_run_has_lived(const dl_life *life, const dl_config *config);
 
 /* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
  * another kind needs it to be set. */

@@ -221,10 +221,20 @@ TEST(names_that_nobody_knows_are_refused)
     }
 }
 
+TEST(a_round_without_a_step_is_refused_also_where_the_caller_trains)
+{
+    dl_config config;
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "sync_every", "0", "test"));
+    CHECK_STATUS(DILOCO_EINVAL, dl_run_check(&config));
+    CHECK_CONTAINS("or a number of steps", diloco_error_text());
+}
+
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
           a_life_takes_the_next_generation_of_its_own_name,
           p6_of_two_that_take_a_new_name_at_once_one_is_told,
           local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores,
           contributions_spool_to_disk_when_told_to_or_when_they_are_much,
-          names_that_nobody_knows_are_refused)
+          names_that_nobody_knows_are_refused,
+          a_round_without_a_step_is_refused_also_where_the_caller_trains)

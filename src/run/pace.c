@@ -73,8 +73,7 @@ void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
         p->fragments[f] = saved->fragments[f];
     p->base = saved->base;
     if (p->schedule.async && p->n_taken > p->next_adopt) { /* what was under way stays there */
-        p->next_adopt = p->n_taken;
-        p->fragments[0].behind = true;
+        dl_pace_let_go(p);
     }
     for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
         p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
@@ -166,7 +165,8 @@ bool dl_pace_ready(const dl_pace *p, dl_stop stop)
     if (p->reading) return false;
     if (stop.kind == DL_STOP_TAKE) return may_take(p, stop.entry);
     if (stop.kind != DL_STOP_ADOPT) return true;
-    return p->schedule.async ? p->settled : p->folded > stop.entry;
+    if (!p->schedule.async) return p->folded > stop.entry;
+    return p->settled || p->n_taken == p->next_adopt; /* let go meanwhile */
 }
 
 bool dl_pace_takes_part(const dl_pace *p, uint64_t entry)
@@ -269,6 +269,12 @@ void dl_pace_caught_up(dl_pace *p)
 void dl_pace_settle(dl_pace *p)
 {
     p->settled = true;
+}
+
+void dl_pace_let_go(dl_pace *p)
+{
+    p->next_adopt = p->n_taken;
+    p->fragments[0].behind = true;
 }
 
 void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)

@@ -116,8 +116,9 @@ void dl_pace_fall_behind(dl_pace *pace);
 uint64_t dl_pace_may_put(const dl_pace *pace);
 /* Has this replica something under way that the open entry concerns? */
 bool dl_pace_takes_part(const dl_pace *pace, uint64_t entry);
-/* async: what is under way may be adopted. */
+/* async: what is under way may be adopted; or will never count: the trainer jumps, and goes on. */
 void dl_pace_settle(dl_pace *pace);
+void dl_pace_let_go(dl_pace *pace);
 /* The log is read to its end: what is decided from here on is new. */
 void dl_pace_caught_up(dl_pace *pace);
 /* Data is dealt, each sample to count once, and an entry was aborted, which dl_pace_fold is told

@@ -259,15 +259,16 @@ static dl_time stall_of(const dl_peers *p)
     return t < STALL_LEAST ? STALL_LEAST : t > STALL_MOST ? STALL_MOST : t;
 }
 
-/* By when a contribution is here unless something is wrong. */
+/* By when a contribution is here unless something is wrong; half of the time there is belongs to
+ * the store, which is asked next. */
 static dl_time limit_of(const dl_peers *p, const dl_peers_want *w)
 {
     const dl_contribution_expect *e = w->expect;
     const double bytes = (double)dl_contribution_body_max(e->form, e->shape, e->packer != NULL);
     const double bps = w->down_bps > 0 ? w->down_bps : UNMEASURED_BPS;
     const dl_time limit = stall_of(p) + dl_time_from_seconds(SLOWER * 8 * bytes / bps);
-    const dl_time until = dl_time_after(dl_clock_now(), limit);
-    return until < w->until ? until : w->until;
+    const dl_time now = dl_clock_now(), half = (w->until - now) / 2;
+    return dl_time_after(now, limit < half ? limit : half);
 }
 
 typedef struct beat {
@@ -344,8 +345,8 @@ static const char *why_not(diloco_status status, const char *reason)
 }
 
 /* It may be asked again at once after `absent`; of who refuses us the reason may be that it does
- * not know us yet. */
-static void pause_line(const dl_peers *p, row *r, diloco_status status)
+ * not know us yet. Not sooner than the asking took, or who is slow would cost that each time. */
+static void pause_line(const dl_peers *p, row *r, diloco_status status, dl_time took)
 {
     const dl_time patience = dl_time_from_seconds(p->a.config->patience_s);
     const dl_time most = patience < DL_NEVER / PAUSES ? PAUSES * patience : DL_NEVER;
@@ -355,18 +356,19 @@ static void pause_line(const dl_peers *p, row *r, diloco_status status)
     else
         r->pause =
             status == DILOCO_EREFUSED ? dl_time_from_seconds(p->a.config->heartbeat_s) : patience;
+    if (r->pause < took) r->pause = took;
     r->ask_at = dl_time_after(dl_clock_now(), r->pause);
 }
 
 static void end_asking(dl_peers *p, row *r, const dl_peers_want *w, diloco_status status,
-                       const char *why)
+                       const char *why, dl_time took)
 {
     if (status)
         dl_log(DILOCO_LOG_DEBUG, "entry %llu: %s's contribution comes from the store (%s): %s",
                (unsigned long long)w->entry, w->life.replica, why, diloco_error_text());
     pthread_mutex_lock(&p->lock);
     if (status)
-        pause_line(p, r, status);
+        pause_line(p, r, status, took);
     else
         r->pause = 0;
     pthread_mutex_unlock(&p->lock);
@@ -406,9 +408,10 @@ static bool read_from_owner(dl_peers *p, dl_contribution *facts, dl_contribution
     const bool asked = r->line || open_line(p, r, w);
     diloco_status status = DILOCO_ENOENT;
     if (asked) {
+        const dl_time began = dl_clock_now();
         status = ask(p, r, facts, data, &reason, w, key);
         if (status) *why = why_not(status, reason);
-        end_asking(p, r, w, status, *why);
+        end_asking(p, r, w, status, *why, dl_clock_now() - began);
     }
     pthread_mutex_lock(&p->lock);
     r->busy = false;

@@ -235,6 +235,55 @@ TEST(an_invitation_lets_in_one_replica_once_and_not_for_ever)
     toy_close(&guest);
 }
 
+/* Whoever can write to the store puts a run of his own there: one that asks nobody for a key, or
+ * that trusts the guest's. */
+TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
+{
+    toy owner, guest;
+    char line[DL_PUBLIC_TEXT + 1];
+    const char *urls[] = {"mem://theirs", "mem://trusting"};
+    toy_keep("mem://ours");
+    owner = stranger_of("r0", "mem://ours", "r0");
+    toy_set(&owner, "run.roster", "invited");
+    create(&owner);
+    const char *good = invite("mem://ours", "r0", 3600);
+    public_of(line, "guest");
+    strcat(line, "\n");
+    const char *committers = scratch_write("guests", line, strlen(line));
+    for (int i = 0; i < 2; i++) {
+        toy_keep(urls[i]);
+        toy mallory = stranger_of("r0", urls[i], "mallory");
+        if (i) toy_set(&mallory, "run.roster", "invited");
+        if (i) toy_set(&mallory, "run.committers", committers);
+        create(&mallory);
+        guest = stranger_of("r7", urls[i], "guest");
+        toy_set(&guest, "run.invitation", good);
+        check_refused(&guest, "another run", "owner");
+    }
+    guest = stranger_of("r7", "mem://theirs", "guest");
+    toy_set(&guest, "run.invitation", "/nonexistent");
+    CHECK_STATUS(DILOCO_ENOENT, toy_live(&guest)); /* not ignored */
+}
+
+TEST(a_list_of_committers_names_one_who_can_close_entries)
+{
+    toy t;
+    char text[DL_PUBLIC_TEXT + 1];
+    toy_keep("mem://nobody");
+    t = stranger_of("r0", "mem://nobody", "r0");
+    toy_set(&t, "run.roster", "invited");
+    toy_set(&t, "run.committers", scratch_write("none", "# nobody\n", 9));
+    CHECK_STATUS(DILOCO_EINVAL, toy_live(&t));
+    CHECK_CONTAINS("lists no committer", t.text);
+    public_of(text, "mallory");
+    t = stranger_of("r0", "mem://nobody", "r0");
+    toy_set(&t, "run.roster", "closed");
+    toy_set(&t, "run.members", members_file(2));
+    toy_set(&t, "run.committers", scratch_write("other", text, strlen(text)));
+    CHECK_STATUS(DILOCO_EINVAL, toy_live(&t));
+    CHECK_CONTAINS("no key of a member", t.text);
+}
+
 /* What a hostile program does that does not look at the clock. */
 static void begin_as(dl_store *store, const dl_runfile *run, const char *name, const char *key,
                      const char *file)
@@ -305,6 +354,67 @@ TEST(a_committer_admits_by_its_own_clock_and_stays_with_it)
     check_key(store, &run, "r0", "nobody", "");
     begin_as(store, &run, "other", "guest", invite("mem://clock", "mallory", 60));
     check_key(store, &run, "r0", "other", "used by another");
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+static void put_text(dl_store *store, const char *key, const char *text)
+{
+    const dl_span span = {text, strlen(text)};
+    CHECK_OK(dl_store_create(store, key, &span, 1, NULL, DL_NEVER));
+}
+
+TEST(a_committer_meets_who_is_new_though_nothing_was_contributed_yet)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    dl_keyring *ring;
+    dl_buf admission;
+    crew_of(all, "mem://meet", "invited");
+    create(&all[0]);
+    dl_store *store = store_of("mem://meet");
+    dl_signer *signer = signer_of("r0");
+    read_run(&run, &digest, store);
+    for (int i = 0; i < 100; i++) { /* whoever may write can put that there */
+        char key[64];
+        snprintf(key, sizeof key, "gen/a%d.0000", i);
+        put_text(store, key, "junk");
+    }
+    begin_as(store, &run, "guest", "guest", invite("mem://meet", "r0", 60));
+    begin_as(store, &run, "late", "late", invite("mem://meet", "r0", -1));
+    CHECK(dl_members_admits(&run, signer));
+    CHECK_OK(dl_keyring_create(&ring, store, &run, signer));
+    CHECK_OK(dl_keyring_meet(ring, DL_NEVER));
+    CHECK_OK(dl_keyring_meet(ring, DL_NEVER)); /* the first were all junk */
+    dl_buf_init(&admission, 4096);
+    CHECK_OK(dl_store_get(store, &admission, "admit/guest", DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &admission, "admit/late", DL_NEVER));
+    dl_keyring_destroy(ring);
+    dl_signer_close(signer);
+
+    toy late = stranger_of("late", "mem://meet", "late"); /* it would train for nothing */
+    check_refused(&late, "expired before a committer had seen it", "another name");
+    dl_buf_deinit(&admission);
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+TEST(what_is_no_admission_keeps_nobody_out)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    crew_of(all, "mem://junk", "invited");
+    create(&all[0]);
+    dl_store *store = store_of("mem://junk");
+    read_run(&run, &digest, store);
+    put_text(store, "admit/guest", "junk");
+    begin_as(store, &run, "guest", "guest", invite("mem://junk", "r0", 60));
+    check_key(store, &run, "r0", "guest", NULL);
+    put_text(store, "admit/late", "junk");
+    begin_as(store, &run, "late", "late", invite("mem://junk", "r0", -1));
+    check_key(store, &run, "r0", "late", "had expired");
     dl_runfile_deinit(&run);
     dl_store_close(store);
 }
@@ -443,7 +553,11 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           a_member_that_a_closed_list_does_not_have_is_refused_by_name,
           a_name_belongs_to_the_key_that_it_began_with,
           an_invitation_lets_in_one_replica_once_and_not_for_ever,
+          an_invitation_is_to_one_run_whatever_the_store_shows,
+          a_list_of_committers_names_one_who_can_close_entries,
           a_committer_admits_by_its_own_clock_and_stays_with_it,
+          a_committer_meets_who_is_new_though_nothing_was_contributed_yet,
+          what_is_no_admission_keeps_nobody_out,
           p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on,
           a_run_json_that_another_signed_is_none, what_keys_cannot_hold_is_refused_by_name)
 

@@ -25,6 +25,7 @@ static diloco_status open_run(diloco_run *run, const char *replica, const diloco
     if (!run->config.store[0])
         return dl_fail(DILOCO_EINVAL, "run.store is not set: name a folder for the run's log");
     DL_TRY(dl_run_check(&run->config));
+    dl_run_name_coord(&run->config);
     return run->config.link[0] ? dl_store_set_link(run->config.link) : DILOCO_OK;
 }
 

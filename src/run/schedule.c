@@ -124,6 +124,11 @@ uint64_t dl_schedule_entries(const dl_schedule *s, uint64_t rounds)
     return rounds * (s->async ? s->replicas : s->n_fragments);
 }
 
+uint64_t dl_schedule_round(const dl_schedule *s, uint64_t entry)
+{
+    return entry / dl_schedule_entries(s, 1);
+}
+
 uint64_t dl_schedule_end(const dl_schedule *s, uint64_t entries)
 {
     if (s->async) return entries / s->replicas * s->interval;

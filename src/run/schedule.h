@@ -51,4 +51,7 @@ size_t dl_schedule_ahead(const dl_schedule *s);
 uint64_t dl_schedule_entries(const dl_schedule *s, uint64_t rounds);
 uint64_t dl_schedule_end(const dl_schedule *s, uint64_t entries);
 
+/* Which of these rounds an entry is of: outer learning rates are by round. */
+uint64_t dl_schedule_round(const dl_schedule *s, uint64_t entry);
+
 #endif

@@ -57,6 +57,10 @@ TEST(one_fragment_is_due_every_H_steps)
     }
     CHECK(dl_schedule_ahead(&s) == 1);
     CHECK(dl_schedule_entries(&s, 4) == 4);
+    CHECK(dl_schedule_round(&s, 3) == 3);
+    const dl_schedule alone = {.interval = 5, .n_fragments = 1, .async = true, .replicas = 4};
+    CHECK(dl_schedule_entries(&alone, 3) == 12);
+    CHECK(dl_schedule_round(&alone, 3) == 0 && dl_schedule_round(&alone, 4) == 1);
     CHECK(dl_schedule_end(&s, 4) == 20);
 }
 
@@ -72,6 +76,7 @@ TEST(the_first_partial_interval_is_skipped)
         CHECK(dl_schedule_fragment(&s, e, 0) == e % 2);
     }
     CHECK(dl_schedule_entries(&s, 3) == 6);
+    CHECK(dl_schedule_round(&s, 1) == 0 && dl_schedule_round(&s, 2) == 1);
     CHECK(dl_schedule_end(&s, 6) == 350);
 }
 

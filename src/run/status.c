@@ -310,7 +310,7 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     dl_hash_to_hex(out->config_digest, f->config_digest);
     out->alive_s = fmax(ALIVE_S, 2 * f->config.heartbeat_s + 1);
     out->parameters = f->manifest.n_parameters;
-    out->entries_total = (uint64_t)f->config.rounds;
+    DL_TRY(dl_reader_total(&out->entries_total, r));
     DL_TRY(name_way(out, f));
     memory *m = out->memory;
     watcher w = {.replicas = m->replicas};

@@ -243,6 +243,12 @@ void dl_exec_forget(dl_exec *x)
         x->captures[i].there = false;
 }
 
+void dl_exec_clear_residual(dl_exec *x)
+{
+    const size_t n = x->f32_at ? x->f32_at[x->a.run->manifest.n_fragments] : 0;
+    if (x->residual) memset(x->residual, 0, n * sizeof *x->residual);
+}
+
 float *dl_exec_residual(const dl_exec *x, size_t *n)
 {
     *n = x->residual ? x->f32_at[x->a.run->manifest.n_fragments] : 0;

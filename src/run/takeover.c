@@ -20,6 +20,7 @@ typedef struct takeover {
     dl_pace pace; /* of a replica that has nothing under way: the draft asks it for the schedule */
     bool *silent; /* of the roster: nobody */
     dl_ledger *scratch; /* NULL: the run does not deal its data */
+    dl_bans *bans;      /* NULL: it puts nobody out */
 } takeover;
 
 static diloco_status read_log(takeover *t)
@@ -41,6 +42,8 @@ static diloco_status make_draft(takeover *t)
     DL_TRY(dl_entry_init(&t->draft.entry, max_members));
     if (state->control.ledger)
         DL_TRY(dl_ledger_create(&t->scratch, &r->file.config, &t->pace.schedule, max_members));
+    if (state->control.bans)
+        DL_TRY(dl_bans_create(&t->bans, &r->file.config, state->control.bans->cap));
     t->silent = calloc(max_members, sizeof *t->silent);
     if (!t->silent) return dl_fail(DILOCO_ENOMEM, "no memory for an entry");
     const dl_machine_args args = {.config = &r->file.config,
@@ -54,6 +57,7 @@ static diloco_status make_draft(takeover *t)
                                   .known = &nobody,
                                   .silent = t->silent,
                                   .scratch = t->scratch,
+                                  .bans = t->bans,
                                   .fragment = f,
                                   .base = state->now[f].digest,
                                   .n_commits = state->now[f].n_commits,
@@ -129,6 +133,7 @@ diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, co
     if (!status && really) status = put_entry(&t, url);
     dl_entry_deinit(&t.draft.entry);
     dl_ledger_destroy(t.scratch);
+    dl_bans_destroy(t.bans);
     free(t.silent);
     dl_reader_close(&t.reader);
     dl_sized_out(out, size, &report, sizeof report);

@@ -139,8 +139,9 @@ TEST(alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed)
  * has taken 3 k, where that one needs nobody to get there. */
 typedef struct race {
     _Atomic int steps[2];
-    _Atomic bool over; /* the fast one's run has ended */
-    int most_ahead;    /* entries that the fast one began before the slow one had ended them */
+    _Atomic bool over;     /* the fast one's run has ended */
+    const char *staleness; /* NULL: any; else the exchange has a thread of its own, too */
+    int most_ahead;        /* entries that the fast one began before the slow one had ended them */
 } race;
 
 static double step_fast(toy *t, const diloco_run_info *now)
@@ -180,6 +181,12 @@ static void *live_fast(void *t)
     return NULL;
 }
 
+static diloco_status split(toy *t, diloco_run *run)
+{
+    (void)t;
+    return diloco_run_split(run);
+}
+
 static void run_race(race *r, const char *store, const char *schedule,
                      double (*slow)(toy *, const diloco_run_info *))
 {
@@ -189,6 +196,8 @@ static void run_race(race *r, const char *store, const char *schedule,
     toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
     toy_set_all(all, 2, "trainer.rounds", "8");
     toy_set_all(all, 2, "server.diloco.schedule", schedule);
+    if (r->staleness) toy_set_all(all, 2, "server.diloco.max_staleness", r->staleness);
+    if (r->staleness) all[0].prepare = all[1].prepare = split;
     all[0].step = step_fast, all[1].step = slow;
     all[0].user = all[1].user = r;
     CHECK_INT(0, pthread_create(&all[0].thread, NULL, live_fast, &all[0]));
@@ -235,6 +244,57 @@ TEST(alg_12_asynchronous_ones_do_not)
     CHECK_INT(1, m.most); /* each contribution is an entry */
     CHECK(m.of[0] >= 2 * m.of[1]);
     CHECK(r.most_ahead >= 2);
+}
+
+TEST(p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own)
+{
+    race r = {.staleness = "1"};
+    members m = {.entries = 0};
+    run_race(&r, "mem://stale", "async", step_slowly);
+    CHECK_OK(diloco_log_walk("mem://stale", 0, count, &m));
+    CHECK_INT(16, m.entries);
+}
+
+TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
+{
+    toy t = toy_of("r0", "mem://alone");
+    members m = {.entries = 0};
+    toy_keep("mem://alone");
+    toy_set(&t, "run.replicas", "2");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.local_steps_per_round", "1");
+    toy_set(&t, "trainer.rounds", "100");
+    toy_set(&t, "server.diloco.schedule", "async");
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_OK(diloco_log_walk("mem://alone", 0, count, &m));
+    CHECK_INT(200, m.entries);
+}
+
+/* Its entries are as many as replicas and rounds: the last has the cosine's end, and none before.
+ */
+TEST(p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries)
+{
+    toy t = toy_of("r0", "mem://falls");
+    dl_store *store;
+    dl_buf text;
+    toy_keep("mem://falls");
+    toy_set(&t, "run.replicas", "4");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.local_steps_per_round", "1");
+    toy_set(&t, "trainer.rounds", "5");
+    toy_set(&t, "server.diloco.schedule", "async");
+    toy_set(&t, "server.diloco.outer_lr_schedule", "cosine");
+    toy_set(&t, "server.diloco.outer_learning_rate", "0.5");
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_OK(dl_store_open(&store, "mem://falls", false));
+    dl_buf_init(&text, 1 << 20);
+    CHECK_OK(dl_store_get(store, &text, "log/0000000007.json", DL_NEVER)); /* tells entry 8's */
+    CHECK_OK(dl_buf_add(&text, "", 1));
+    CHECK_CONTAINS("\"next_lr\":\"3e8ccccd\"", (const char *)text.data); /* .5 (.1 + .9 / 2) */
+    dl_buf_deinit(&text);
+    dl_store_close(store);
 }
 
 /* ---- replicas come and go -------------------------------------------------------------------- */
@@ -389,5 +449,8 @@ TEST_MAIN(alg_2_after_every_entry_all_replicas_have_the_global_parameters,
           alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
           alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,
           alg_12_synchronous_replicas_wait_for_the_slow_one, alg_12_asynchronous_ones_do_not,
+          p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own,
+          p20_an_asynchronous_run_does_not_need_who_never_came,
+          p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries,
           alg_11_what_is_dropped_is_drawn_by_seed_entry_and_replica,
           alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)

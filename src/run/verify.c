@@ -151,6 +151,8 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
 {
     dl_replay_report replayed;
     DL_TRY(dl_reader_exec(r, n_threads));
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
     DL_TRY(dl_reader_length(&out->entries, r->store));
     progress->total = out->entries;
     DL_TRY(check_chain(r, out, out->entries));
@@ -159,7 +161,7 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     out->commits = replayed.commits;
     out->aborts = replayed.aborts;
     out->voids = replayed.voids;
-    out->complete = out->entries >= (uint64_t)r->file.config.rounds;
+    out->complete = out->entries >= total;
     dl_hash_to_hex(out->digest, dl_state_digest_all(dl_exec_state(r->exec)));
     if (replayed.voids)
         return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",

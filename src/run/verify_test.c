@@ -159,6 +159,17 @@ TEST(a_store_is_checked)
     CHECK(report.create_ms > 0 && report.write_mb_per_s > 0);
 }
 
+TEST(a_folder_whose_parent_is_not_there_is_not_made_to_be_checked)
+{
+    diloco_store_report report;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/run", scratch_path("misspelt"));
+    CHECK_STATUS(DILOCO_ENOENT, diloco_store_check(&report, path));
+    CHECK_CONTAINS("there is no folder", diloco_error_text());
+    CHECK(access(scratch_path("misspelt"), F_OK) != 0);
+    CHECK_OK(diloco_store_check(&report, scratch_path("new")));
+}
+
 /* ---- status ----------------------------------------------------------------------------- */
 
 TEST(the_status_of_a_finished_run_counts_and_names_everyone)
@@ -180,6 +191,36 @@ TEST(the_status_of_a_finished_run_counts_and_names_everyone)
     }
     CHECK(s.wait == NULL);
     diloco_run_status_free(&s);
+}
+
+/* Two replicas' asynchronous contributions, or two fragments, are two entries a round. */
+TEST(half_of_a_run_is_not_complete)
+{
+    static const char *const doubled[][2] = {{"server.diloco.schedule", "async"},
+                                             {"server.diloco.fragments", "2"}};
+    for (int i = 0; i < 2; i++) {
+        const char *store = i ? "mem://pieces" : "mem://async";
+        toy t = toy_of("r0", store);
+        diloco_verify_report report;
+        diloco_run_status s;
+        toy_keep(store);
+        toy_set(&t, "run.replicas", i ? "1" : "2");
+        toy_set(&t, "run.state_dir", "none");
+        toy_set(&t, "trainer.local_steps_per_round", "2");
+        toy_set(&t, "trainer.rounds", "6");
+        toy_set(&t, doubled[i][0], doubled[i][1]);
+        if (i) t.fragments = 2;
+        t.stop_after = i ? 8 : 16;
+        toy_live(&t);
+        TOY_OK(t);
+        CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+        CHECK(report.entries >= 6 && report.entries < 12);
+        CHECK(!report.complete);
+        CHECK_OK(diloco_run_status_read(&s, store, 0));
+        CHECK_INT(12, s.entries_total);
+        CHECK(!s.done);
+        diloco_run_status_free(&s);
+    }
 }
 
 static void wait_for_heartbeat(const char *store, const char *life)
@@ -422,7 +463,8 @@ TEST(a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
 TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_from_anywhere,
           theta_is_read_as_it_was_after_any_number_of_entries,
           the_settings_of_a_run_are_read_from_it, where_no_run_is_every_reader_says_so,
-          a_store_is_checked, the_status_of_a_finished_run_counts_and_names_everyone,
+          a_store_is_checked, a_folder_whose_parent_is_not_there_is_not_made_to_be_checked,
+          the_status_of_a_finished_run_counts_and_names_everyone, half_of_a_run_is_not_complete,
           the_living_are_told_from_the_dead_by_watching,
           a_damaged_contribution_is_named_by_its_entry,
           a_contribution_that_is_gone_is_named_by_its_entry, a_damaged_or_missing_entry_is_named,

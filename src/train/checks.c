@@ -44,20 +44,6 @@ static diloco_status check_store(const dl_config *config)
     return dl_run_state_dir(dir, config);
 }
 
-static diloco_status check_length(const dl_config *config)
-{
-    if (config->local_steps == 0 && (!dl_config_federated(config) || config->epochs == 0))
-        return dl_fail(DILOCO_EINVAL,
-                       "trainer.local_steps_per_round = 0 leaves the steps of a round to "
-                       "trainer.epochs, which logical clients have (clients.total_clients): set "
-                       "both, or a number of steps");
-    if (config->local_steps == 0 || config->rounds <= INT64_MAX / config->local_steps)
-        return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "trainer.rounds x trainer.local_steps_per_round is more steps than can be "
-                   "counted: lower one of them");
-}
-
 static diloco_status check_faithful(const dl_config *config)
 {
     if (config->preserve_optimizer_state) return DILOCO_OK;
@@ -219,9 +205,9 @@ static diloco_status check_deal(const dl_config *config)
 }
 
 static const refusal refusals[] = {
-    check_store,         check_length,      check_faithful,    check_counts,   check_quorum,
-    check_data_parallel, check_single,      check_synchronous, check_schedule, check_optimizer,
-    check_muon,          dl_schedule_check, check_deal,
+    check_store,         check_faithful, check_counts,      check_quorum,
+    check_data_parallel, check_single,   check_synchronous, check_schedule,
+    check_optimizer,     check_muon,     dl_schedule_check, check_deal,
 };
 
 diloco_status dl_check_config(const dl_config *config)
@@ -253,14 +239,7 @@ diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
 
 static void warn_warmup(warning *out, const dl_config *config)
 {
-    static const char *const options[] = {"parameters.learning_rate.warmup_steps",
-                                          "parameters.learning_rate.warmup_epochs"};
-    for (size_t i = 0; i < 2 && is(config->lr_scheduler, "MultiStepLR"); i++)
-        if (by_hand(config, options[i]))
-            say(out,
-                "%s has no effect with trainer.lr_scheduler = \"MultiStepLR\": LambdaLR has it",
-                options[i]);
-    if (out->text[0]) return;
+    if (is(config->lr_scheduler, "MultiStepLR")) return; /* has none */
     if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
     if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
     say(out,
@@ -280,36 +259,13 @@ static void warn_decay(warning *out, const dl_config *config)
         config->decay_steps, dl_positions(config));
 }
 
-static void warn_muon(warning *out, const dl_config *config)
-{
-    static const char *const options[] = {
-        "parameters.optimizer.muon_lr", "parameters.optimizer.muon_momentum",
-        "parameters.optimizer.muon_nesterov", "parameters.optimizer.muon_steps"};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (by_hand(config, options[i]) && !is(config->optimizer, "muon"))
-            say(out, "%s has no effect with trainer.optimizer = \"%s\": it is of muon", options[i],
-                config->optimizer);
-}
-
-static void warn_rope(warning *out, const dl_config *config)
-{
-    static const char *const options[] = {
-        "parameters.model.rope_factor", "parameters.model.rope_low_freq_factor",
-        "parameters.model.rope_high_freq_factor", "parameters.model.rope_original_context"};
-    const size_t n = sizeof options / sizeof options[0],
-                 read = is(config->rope_scaling, "llama3")   ? n
-                        : is(config->rope_scaling, "linear") ? 1
-                                                             : 0;
-    for (size_t i = read; i < n; i++)
-        if (by_hand(config, options[i]))
-            say(out, "%s has no effect with parameters.model.rope_scaling = \"%s\"", options[i],
-                config->rope_scaling);
-}
-
 static void warn_rewarm(warning *out, const dl_config *config)
 {
-    if (config->rewarm_steps <= config->local_steps || dl_preset_is(config, "data_parallel"))
-        return;
+    const bool gradients = dl_preset_is(config, "data_parallel");
+    if (gradients && config->rewarm_steps)
+        say(out, "parameters.learning_rate.rewarm_steps has no effect in preset data_parallel: the "
+                 "inner optimizer's moments are the shared model's, and a joiner has them");
+    if (gradients || config->rewarm_steps <= config->local_steps) return;
     say(out,
         "parameters.learning_rate.rewarm_steps = %" PRId64 " is more than "
         "trainer.local_steps_per_round = %" PRId64
@@ -374,9 +330,11 @@ static void warn_fragments(warning *out, const dl_config *config)
 static void warn_async(warning *out, const dl_config *config)
 {
     const bool async = is(config->schedule, "async");
-    if (!async && (config->dylu || config->max_staleness))
-        say(out, "server.diloco.%s has no effect unless server.diloco.schedule is \"async\"",
-            config->dylu ? "dynamic_local_steps" : "max_staleness");
+    option_names names = {""};
+    if (config->dylu) add_name(&names, "server.diloco.dynamic_local_steps");
+    if (config->max_staleness) add_name(&names, "server.diloco.max_staleness");
+    if (!async && names.text[0])
+        say(out, "no effect unless server.diloco.schedule is \"async\": %s", names.text);
     else if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
              !is(config->outer_optimizer, "sgd"))
         say(out,
@@ -418,14 +376,13 @@ static bool listed_by_any(options_at at, const char *name)
 static void warn_unread(warning *out, const dl_config *config, options_at at,
                         const char *const *read, const char *of_row)
 {
-    char names[256] = "";
+    option_names names = {""};
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *name = dl_config_table.rows[i].name;
-        if (!listed_by_any(at, name) || lists(read, name) || !asked_for(config, name)) continue;
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", name);
+        if (listed_by_any(at, name) && !lists(read, name) && asked_for(config, name))
+            add_name(&names, name);
     }
-    if (names[0]) say(out, "no effect with %s: %s", of_row, names);
+    if (names.text[0]) say(out, "no effect with %s: %s", of_row, names.text);
 }
 
 static const char *const *outer_options_at(size_t i)
@@ -475,14 +432,6 @@ static void warn_weighting(warning *out, const dl_config *config)
             config->weighting, config->combiner);
 }
 
-static void warn_slice_owners(warning *out, const dl_config *config)
-{
-    const bool cut = is(config->exchange, "sharded") || is(config->exchange, "auto");
-    if (!cut && by_hand(config, "server.diloco.slice_owners"))
-        say(out, "server.diloco.slice_owners has no effect with server.diloco.exchange = \"%s\"",
-            config->exchange);
-}
-
 static void warn_outer_schedule(warning *out, const dl_config *config)
 {
     bool constant = is(config->outer_lr_schedule, "constant");
@@ -499,12 +448,13 @@ static void warn_outer_schedule(warning *out, const dl_config *config)
 static void warn_codec(warning *out, const dl_config *config)
 {
     const dl_codec *codec = dl_codec_find(config->codec);
+    option_names names = {""};
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *option = dl_config_table.rows[i].name;
         if (strncmp(option, "server.diloco.codec_", 20) != 0 || !by_hand(config, option)) continue;
-        if (!lists(codec->options, option))
-            say(out, "%s has no effect with codec %s", option, codec->name);
+        if (!lists(codec->options, option)) add_name(&names, option);
     }
+    if (names.text[0]) say(out, "no effect with codec %s: %s", codec->name, names.text);
 }
 
 static void warn_error_feedback(warning *out, const dl_config *config)
@@ -587,17 +537,17 @@ static void warn_delayed_nesterov(warning *out, const dl_config *config)
 /* What says whom an entry waits for and how members weigh, where each is alone. */
 static void warn_waiting(warning *out, const dl_config *config)
 {
-    const char *option = NULL;
+    option_names names = {""};
     if (!is(config->schedule, "async")) return;
-    if (config->deadline_s > 0) option = "run.deadline";
-    if (config->close_at > 0) option = "run.close_at";
-    if (is(config->on_missing, "commit_partial")) option = "run.on_missing";
-    if (!is(config->weighting, "uniform")) option = "server.diloco.aggregation_weighting";
-    if (option)
+    if (config->deadline_s > 0) add_name(&names, "run.deadline");
+    if (config->close_at > 0) add_name(&names, "run.close_at");
+    if (is(config->on_missing, "commit_partial")) add_name(&names, "run.on_missing");
+    if (!is(config->weighting, "uniform")) add_name(&names, "server.diloco.aggregation_weighting");
+    if (names.text[0])
         say(out,
-            "%s has no effect with server.diloco.schedule = \"async\": each contribution is an "
-            "entry of its own, and nobody waits",
-            option);
+            "no effect with server.diloco.schedule = \"async\", where each contribution is an "
+            "entry of its own and nobody waits: %s",
+            names.text);
 }
 
 static void warn_grace(warning *out, const dl_config *config)
@@ -641,14 +591,6 @@ static void warn_init_as(warning *out, const dl_config *config)
         say(out, "trainer.init_as has no effect without trainer.init_from");
 }
 
-static void warn_quorum(warning *out, const dl_config *config)
-{
-    if (by_hand(config, "run.quorum") && !is(config->on_missing, "commit_partial"))
-        say(out,
-            "run.quorum has no effect with run.on_missing = \"%s\": it is of \"commit_partial\"",
-            config->on_missing);
-}
-
 static void warn_threads(warning *out, const dl_config *config)
 {
     int64_t wanted = config->threads * dl_local_replicas(config);
@@ -663,8 +605,6 @@ static const warning_row warnings[] = {
     {"warmup", warn_warmup},
     {"decay", warn_decay},
     {"rewarm", warn_rewarm},
-    {"muon", warn_muon},
-    {"rope", warn_rope},
     {"z_loss", warn_z_loss},
     {"outer_learning_rate", warn_outer_lr},
     {"overlap", warn_overlap},
@@ -684,12 +624,10 @@ static const warning_row warnings[] = {
     {"outer_lr_schedule", warn_outer_schedule},
     {"combiner_options", warn_combiner_options},
     {"aggregation_weighting", warn_weighting},
-    {"slice_owners", warn_slice_owners},
     {"no_validation", warn_eval},
     {"deal", warn_deal},
     {"bans", warn_bans},
     {"init_as", warn_init_as},
-    {"quorum", warn_quorum},
     {"threads", warn_threads},
 };
 

@@ -59,4 +59,23 @@ static inline bool by_hand(const dl_config *config, const char *option)
                                                        config, dl_preset_gives(config, option));
 }
 
+/* Names of options, with commas. */
+typedef struct option_names {
+    char text[384];
+} option_names;
+static inline void add_name(option_names *to, const char *option)
+{
+    const size_t used = strlen(to->text);
+    snprintf(to->text + used, sizeof to->text - used, "%s%s", used ? ", " : "", option);
+}
+
+/* Those of the n options that are there by hand. */
+static inline option_names given(const dl_config *config, const char *const *options, size_t n)
+{
+    option_names names = {""};
+    for (size_t i = 0; i < n; i++)
+        if (by_hand(config, options[i])) add_name(&names, options[i]);
+    return names;
+}
+
 #endif

@@ -377,19 +377,22 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
 {
     warned("warmup", "the whole run of 8 steps", "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
-    warned("warmup", "warmup_steps has no effect with trainer.lr_scheduler = \"MultiStepLR\"",
-           "diloco",
+    warned("schedule_options",
+           "\"MultiStepLR\": parameters.learning_rate.warmup_steps (of constant|linear|", "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
                    "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
     warned("decay", "more than the run's 8 steps", "diloco",
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
     warned("rewarm", "before it is warm", "diloco",
            CHANGES("parameters.learning_rate.rewarm_steps", "5"));
-    warned("muon", "muon_steps has no effect with trainer.optimizer = \"adamw\"", "diloco",
+    warned("rewarm", "no effect in preset data_parallel", "data_parallel",
+           CHANGES("parameters.learning_rate.rewarm_steps", "1"));
+    warned("inner_options", "\"adamw\": parameters.optimizer.muon_steps (of muon)", "diloco",
            CHANGES("parameters.optimizer.muon_steps", "3"));
-    warned("rope", "rope_factor has no effect with parameters.model.rope_scaling = \"none\"",
-           "diloco", CHANGES("parameters.model.rope_factor", "4"));
-    warned("rope", "rope_original_context has no effect", "diloco",
+    warned("rope_options",
+           "parameters.model.rope_scaling = \"none\": parameters.model.rope_factor (of ", "diloco",
+           CHANGES("parameters.model.rope_factor", "4"));
+    warned("rope_options", "rope_original_context (of llama3)", "diloco",
            CHANGES("parameters.model.rope_scaling", "linear",
                    "parameters.model.rope_original_context", "64"));
     warned("inner_options",
@@ -419,7 +422,7 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("server.diloco.outer_learning_rate", "0"));
     warned("outer_learning_rate", "no effect", "data_parallel",
            CHANGES("server.diloco.outer_learning_rate", "0.5"));
-    warned("codec", "codec_keep has no effect with codec f32", "diloco",
+    warned("codec", "no effect with codec f32: server.diloco.codec_keep", "diloco",
            CHANGES("server.diloco.codec_keep", "0.1"));
     warned("error_feedback", "f32, which is exact", "diloco",
            CHANGES("server.diloco.error_feedback", "0.95"));
@@ -441,7 +444,7 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("outer_lr_schedule", "cosine"));
     warned("combiner_options", "combiner mean: server.diloco.trim, server.diloco.bucket_size",
            "diloco", CHANGES("trim", "0.1", "bucket_size", "3"));
-    warned("slice_owners", "no effect with server.diloco.exchange = \"leader\"", "diloco",
+    warned("exchange_options", "no effect with server.diloco.exchange = \"leader\"", "diloco",
            CHANGES("slice_owners", "2", "exchange", "leader"));
     warned("combiner_options", "combiner krum: server.diloco.trim", "diloco",
            CHANGES("combiner", "krum", "run.local_replicas", "1", "run.replicas", "5",
@@ -453,7 +456,17 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
                    "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
     warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
-    warned("quorum", "no effect", "diloco", CHANGES("run.quorum", "0.7"));
+    warned("missing_options", "\"wait\": run.quorum (of commit_partial)", "diloco",
+           CHANGES("run.quorum", "0.7"));
+    warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (of bpe)", "diloco",
+           CHANGES("data.tokenizer_path", "some.json"));
+    /* each that has none is named, not the last of them alone */
+    warned("waiting", "nobody waits: run.deadline, run.close_at, server.diloco.aggregation",
+           "async",
+           CHANGES("run.deadline", "20", "run.close_at", "1", "server.diloco.aggregation_weighting",
+                   "steps"));
+    warned("clients", "clients.total_clients: clients.state, run.role, trainer.epochs", "diloco",
+           CHANGES("clients.state", "some", "run.role", "server", "trainer.epochs", "2"));
     warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
 }
 

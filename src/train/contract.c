@@ -74,13 +74,21 @@ const refusal dl_contract_refusals[] = {
 
 static void warn_no_clients(warning *out, const dl_config *config)
 {
-    static const char *const options[] = {
-        "clients.per_round",   "clients.payload",    "server.diloco.plato_compat",
-        "trainer.proximal_mu", "trainer.epochs",     "trainer.target_accuracy",
-        "results.types",       "results.result_path"};
-    for (size_t i = 0; !dl_config_federated(config) && i < sizeof options / sizeof options[0]; i++)
-        if (by_hand(config, options[i]))
-            say(out, "%s has no effect without clients.total_clients", options[i]);
+    static const char *const options[] = {"clients.per_round",
+                                          "clients.payload",
+                                          "clients.state",
+                                          "clients.on_lost_state",
+                                          "clients.speed_simulation",
+                                          "run.role",
+                                          "server.diloco.plato_compat",
+                                          "trainer.proximal_mu",
+                                          "trainer.epochs",
+                                          "trainer.target_accuracy",
+                                          "results.types",
+                                          "results.result_path"};
+    const option_names names = given(config, options, sizeof options / sizeof options[0]);
+    if (names.text[0] && !dl_config_federated(config))
+        say(out, "no effect without clients.total_clients: %s", names.text);
 }
 
 static void warn_simulation(warning *out, const dl_config *config)
@@ -92,11 +100,9 @@ static void warn_simulation(warning *out, const dl_config *config)
         "clients.bandwidth_sigma",   "clients.random_seed",
         "server.downlink_bandwidth", "server.uplink_bandwidth"};
     const bool simulates = dl_config_federated(config) && config->speed_simulation;
-    if (by_hand(config, "clients.speed_simulation") && !dl_config_federated(config))
-        say(out, "clients.speed_simulation has no effect without clients.total_clients");
-    for (size_t i = 0; !simulates && i < sizeof options / sizeof options[0]; i++)
-        if (by_hand(config, options[i]))
-            say(out, "%s has no effect without clients.speed_simulation", options[i]);
+    const option_names names = given(config, options, sizeof options / sizeof options[0]);
+    if (names.text[0] && !simulates)
+        say(out, "no effect without clients.speed_simulation: %s", names.text);
 }
 
 static bool diloco(const dl_config *config)

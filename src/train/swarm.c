@@ -114,16 +114,6 @@ static diloco_status check_nodes(const dl_config *c)
 
 const refusal dl_swarm_refusals[] = {check_logged, check_folder, check_pairs, check_nodes, NULL};
 
-static void warn_no_effect(warning *out, const dl_config *c)
-{
-    static const char *const of_swarms[] = {"swarm.exchange", "swarm.min_peers",
-                                            "swarm.agree_every", "swarm.bootstrap"};
-    for (size_t i = 0; !no_log(c) && i < sizeof of_swarms / sizeof of_swarms[0]; i++)
-        if (by_hand(c, of_swarms[i]))
-            say(out, "%s has no effect with swarm.consensus = \"log\": it is of runs without one",
-                of_swarms[i]);
-}
-
 static void warn_apart(warning *out, const dl_config *c)
 {
     if (no_log(c) && !pairs(c) && c->agree_every == 0)
@@ -131,5 +121,4 @@ static void warn_apart(warning *out, const dl_config *c)
                  "its model apart from the others' for good");
 }
 
-const warning_row dl_swarm_warnings[] = {
-    {"swarm", warn_no_effect}, {"swarm_apart", warn_apart}, {NULL, NULL}};
+const warning_row dl_swarm_warnings[] = {{"swarm_apart", warn_apart}, {NULL, NULL}};

@@ -63,7 +63,7 @@ wait_for has_entry some 5
 diloco join some --set data.train_path=text.txt --set run.state_dir=elsewhere >joined 2>&1 &
 joiner=$!
 started="$started $joiner"
-wait_for grep -q '^entry .*: 3 replicas' joined
+wait_for grep -qs '"life":"r2\.' -r some/log
 kill -9 "$(children $parent | cut -d' ' -f2)"
 wait $parent || true
 code=0

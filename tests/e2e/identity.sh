@@ -55,6 +55,19 @@ expect_error 3 'used already' diloco join run --set data.train_path=text.txt \
     --set run.state_dir=t --set run.invitation=invitation --quiet
 expect 0 diloco verify run
 
+# Two of one machine, at once, take an invitation each of one file.
+invite() { XDG_CONFIG_HOME="$work/owner" diloco invite run --for 1h; }
+invite >two
+invite >>two
+for state in u v; do
+    diloco join run --set data.train_path=text.txt --set run.state_dir=$state \
+        --set run.invitation=two --quiet 2>err.$state &
+    started="$started $!"
+done
+wait
+[ "$(ls run/invite | wc -l)" -ge 2 ] || fail "nobody used an invitation: $(cat err.u err.v)"
+! grep -q 'in this moment: each' err.u err.v || fail "both took the same invitation"
+
 # A closed one takes its names from the list.
 sed -i 's/^roster = .*/roster = "closed"/' tiny.toml
 echo "alice $(diloco id)" >members

@@ -98,4 +98,7 @@ expect 0 env XDG_CONFIG_HOME="$work/one" diloco status "$url"
 expect_error 3 '' env XDG_CONFIG_HOME="$work/two" diloco status "$url"
 grep -qi 'token\|refuse\|401' err || fail "a stranger's key: the way in is not said"
 expect 0 env XDG_CONFIG_HOME="$work/two" DILOCO_HUB_TOKEN="$token" diloco status "$url"
+expect 0 env XDG_CONFIG_HOME="$work/two" diloco train tiny.toml --store "$url" --quiet \
+    --set run.key="$work/one/diloco/key.pem" --set run.state_dir=three
+expect_error 2 'a run'"'"'s name is' diloco serve hub --listen 127.0.0.1:0 --join ../tiny
 expect_error 3 '' env XDG_CONFIG_HOME="$work/none" diloco status "$url"

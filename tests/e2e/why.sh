@@ -3,6 +3,20 @@
 # the run ends; both only read.
 . "$(dirname "$0")/lib.sh"
 
+# Before anybody is awaited by name there is no deadline.
+sed 's/^replicas = 2/replicas = 3/' tiny.toml >three.toml
+diloco train three.toml --store few --set run.local_replicas=2 --quiet >out 2>err &
+parent=$!
+started="$started $parent"
+waits_for_a_third() {
+    diloco status few --why >why 2>>err && grep -q "2 of 3 contributions are there" why
+}
+wait_for waits_for_a_third
+grep -q "(run.start_timeout) 1 will do (run.min_replicas)" why || fail "how it begins is not said"
+! grep -q "^deadline" why || fail "a deadline where there is none"
+kill -INT "$parent"
+wait "$parent" || true
+
 sed -i 's/^rounds = 6/rounds = 100000/; s/^patience = .*/patience = 60/' tiny.toml
 diloco train tiny.toml --store run --quiet >out 2>err &
 parent=$!
