@@ -141,7 +141,7 @@ static void look_for_later(dl_background *b)
     dl_life next = b->a.self;
     const dl_config *c = &b->a.run->config;
     if (b->a.run->identity.policy != DL_TRUSTED || c->single_committer[0]) return;
-    if (!b->waiting || b->later) return;
+    if (!b->waiting || b->later || next.generation == DL_GENERATION_MAX) return;
     next.generation++;
     dl_key_gen(key, &next);
     dl_buf_init(&text, LIFE_MAX);

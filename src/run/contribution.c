@@ -125,7 +125,7 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
 void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c)
 {
-    DL_ASSERT(dl_run_id_ok(c->run) && dl_replica_name_ok(c->life.replica) && *c->codec);
+    DL_ASSERT(dl_run_id_ok(c->run) && dl_life_ok(&c->life) && *c->codec);
     dl_contribution copy = *c;
     uint32_t version = DL_FORMAT_VERSION;
     uint32_t header_len = c->is_signed ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER;
@@ -165,6 +165,7 @@ static diloco_status check_fields(const dl_contribution *f)
     const char *bad = NULL;
     if (!dl_run_id_ok(f->run)) bad = "run";
     if (!padded(f->life.replica) || !dl_replica_name_ok(f->life.replica)) bad = "replica";
+    if (f->life.generation > DL_GENERATION_MAX) bad = "generation";
     if (!padded(f->codec) || !is_codec_name(f->codec)) bad = "codec";
     if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
     if (isinf(f->loss)) bad = "loss";

@@ -232,6 +232,7 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 48, '/', DILOCO_EPROTO, "replica");
     check_broken(&s, 48, 0, DILOCO_EPROTO, "replica"); /* "" and then bytes */
     check_broken(&s, 60, 'x', DILOCO_EPROTO, "replica");
+    check_broken(&s, 83, 1, DILOCO_EPROTO, "generation"); /* as a name it could not be written */
     check_broken(&s, 87, 1, DILOCO_EPROTO, "fragment");
     check_broken(&s, 96, 0x1b, DILOCO_EPROTO, "codec");
     check_broken(&s, 127, 'x', DILOCO_EPROTO, "codec");

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GENERATION_MAX = 9999999, DIGITS_MAX = 20 };
+enum { DIGITS_MAX = 20 };
 
 /* ---- replicas and lives */
 
@@ -31,9 +31,14 @@ bool dl_replica_name_ok(const char *name)
     return true;
 }
 
+bool dl_life_ok(const dl_life *life)
+{
+    return dl_replica_name_ok(life->replica) && life->generation <= DL_GENERATION_MAX;
+}
+
 void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life)
 {
-    DL_ASSERT(dl_replica_name_ok(life->replica) && life->generation <= GENERATION_MAX);
+    DL_ASSERT(dl_life_ok(life));
     int len = snprintf(out, DL_LIFE_TEXT, "%s.%04u", life->replica, (unsigned)life->generation);
     DL_ASSERT(len > 0 && len < DL_LIFE_TEXT);
 }
@@ -55,7 +60,7 @@ bool dl_life_parse(dl_life *out, const char *text, size_t len)
     memcpy(life.replica, text, (size_t)(dot - text));
     size_t n_digits, rest = len - (size_t)(dot + 1 - text);
     uint64_t generation = read_digits(&n_digits, dot + 1, rest);
-    if (!dl_replica_name_ok(life.replica) || generation > GENERATION_MAX) return false;
+    if (!dl_replica_name_ok(life.replica) || generation > DL_GENERATION_MAX) return false;
     life.generation = (uint32_t)generation;
 
     char again[DL_LIFE_TEXT];

@@ -15,14 +15,16 @@ enum { DL_REPLICA_MAX = 31, DL_LIFE_TEXT = DL_REPLICA_MAX + 1 + 10 + 1 };
 typedef char dl_key[DL_KEY_MAX + 1];
 
 #define DL_LIFE_ANY UINT32_MAX /* as a generation: whichever */
+enum { DL_GENERATION_MAX = 9999999 };
 
 /* One life of a replica (PROTOCOL: generation). */
 typedef struct dl_life {
     char replica[DL_REPLICA_MAX + 1];
-    uint32_t generation; /* 0 … 9999999 */
+    uint32_t generation; /* 0 … DL_GENERATION_MAX */
 } dl_life;
 
 bool dl_replica_name_ok(const char *name);
+bool dl_life_ok(const dl_life *life);
 void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life); /* "r0.0003" */
 bool dl_life_parse(dl_life *out, const char *text, size_t len);
 bool dl_life_equal(const dl_life *a, const dl_life *b);

@@ -25,7 +25,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MAX_GENERATION = 9999999, LIFE_STRIDE = 10000, SPARE_MEMBERS = 64 };
+enum { LIFE_STRIDE = 10000, SPARE_MEMBERS = 64 };
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
 
 size_t dl_run_max_members(const dl_config *config)
@@ -585,7 +585,7 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
     DL_TRY(first_generation(&g, &l, run));
     dl_buf_init(&text, 4096);
     diloco_status status = DILOCO_EEXIST;
-    for (; status == DILOCO_EEXIST && g <= MAX_GENERATION; g++) {
+    for (; status == DILOCO_EEXIST && g <= DL_GENERATION_MAX; g++) {
         *out = (dl_life){.generation = (uint32_t)g};
         snprintf(out->replica, sizeof out->replica, "%s", replica);
         dl_key key;
@@ -597,7 +597,9 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
         if (status == DILOCO_EEXIST && l.newest < 0) status = refuse_twin(replica, store);
     }
     dl_buf_deinit(&text);
-    return status;
+    if (status != DILOCO_EEXIST) return status;
+    return dl_fail(DILOCO_EINVAL, "%s.%d was its last life in %s: take another name", replica,
+                   DL_GENERATION_MAX, dl_store_url(store));
 }
 
 /* One replica of this machine at a time takes an invitation: all read the same file. -1: there is
