@@ -109,15 +109,17 @@ static diloco_status split_remove(void *self, const char *key, dl_time until)
     return r == COORD ? DILOCO_OK : dl_store_delete(s->bulk, key, until);
 }
 
-/* What was announced: the length of the bytes, not of the announcement. DILOCO_ENOENT: nothing. */
+/* What was announced: the length of the bytes, not of the announcement. DILOCO_ENOENT: nothing, or
+ * what is no announcement: whoever writes such a thing hides that name, and stops nobody. */
 static diloco_status announced_len(split_store *s, const char *key, size_t *out, dl_time until)
 {
     dl_buf text;
     uint64_t len;
     dl_buf_init(&text, 24);
     diloco_status status = dl_store_get(s->coord, &text, key, until);
-    if (!status && !dl_text_to_u64(&len, (const char *)text.data, text.len))
-        status = dl_fail(DILOCO_EPROTO, "%s in %s is no announcement", key, dl_store_url(s->coord));
+    if (!status && !dl_text_to_u64(&len, (const char *)text.data, text.len)) status = DILOCO_EPROTO;
+    if (status == DILOCO_EPROTO)
+        status = dl_fail(DILOCO_ENOENT, "%s in %s is no announcement", key, dl_store_url(s->coord));
     if (!status) *out = (size_t)len;
     dl_buf_deinit(&text);
     return status;
@@ -178,7 +180,7 @@ static diloco_status tell(split_store *s, collection *c, dl_found_fn found, void
         found_key *f = &c->at[i];
         diloco_status status = DILOCO_OK;
         if (route_of(f->key) == NAMED) status = announced_len(s, f->key, &f->len, until);
-        if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
+        if (status == DILOCO_ENOENT) continue; /* collected meanwhile, or hidden */
         DL_TRY(status);
         DL_TRY(found(context, f->key, f->len));
     }

@@ -111,6 +111,24 @@ TEST(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again)
     dl_store_close(bulk);
 }
 
+TEST(what_is_no_announcement_hides_its_own_name_alone)
+{
+    dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
+             *coord = open_any("mem://coord");
+    dl_buf text;
+    store_must_create(s, "c/0000000000/r1.0000", "contribution");
+    store_must_create(coord, "c/0000000000/r0.0000", "twelve");
+    store_must_create(coord, "c/0000000000/r2.0000", "12345678901234567890123456789");
+    store_must_create(coord, "c/0000000000/r3.0000", "");
+    check_lens(s, "c/", "c/0000000000/r1.0000 12 ");
+    dl_buf_init(&text, 64);
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(s, &text, "c/0000000000/r0.0000", DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(s, &text, "c/0000000000/r2.0000", DL_NEVER));
+    dl_buf_deinit(&text);
+    dl_store_close(s);
+    dl_store_close(coord);
+}
+
 TEST(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy)
 {
     dl_store *s = open_any("mem://bulk" DL_STORE_WITH "mem://coord"),
@@ -463,6 +481,7 @@ static int own_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk),
         cmocka_unit_test(bytes_that_nobody_announced_are_nobodys_until_their_writer_tries_again),
+        cmocka_unit_test(what_is_no_announcement_hides_its_own_name_alone),
         cmocka_unit_test(the_coord_says_which_run_it_is_and_the_bulk_has_a_copy),
         cmocka_unit_test(p26_an_unguarded_store_keeps_the_first_of_those_that_come_one_by_one),
         cmocka_unit_test(a_folder_may_be_called_what_layers_are_written_with),
