@@ -377,14 +377,40 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
 {
     warned("warmup", "the whole run of 8 steps", "diloco",
            CHANGES("parameters.learning_rate.warmup_steps", "8"));
-    warned("schedule_options",
-           "\"MultiStepLR\": parameters.learning_rate.warmup_steps (of constant|linear|", "diloco",
-           CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
-                   "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
     warned("decay", "more than the run's 8 steps", "diloco",
            CHANGES("parameters.learning_rate.decay_steps", "9", "trainer.lr_scheduler", "wsd"));
     warned("rewarm", "before it is warm", "diloco",
            CHANGES("parameters.learning_rate.rewarm_steps", "5"));
+    warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
+    warned("outer_learning_rate", "overshoots", "diloco",
+           CHANGES("server.diloco.outer_learning_rate", "1.5"));
+    /* ALG-7: .7 is of one fragment that is waited for */
+    warned("outer_learning_rate", "Streaming DiLoCo (2501.18512, section 3) tuned 0.4", "streaming",
+           CHANGES("server.diloco.outer_learning_rate", "0.7"));
+    warned("outer_learning_rate", "0.7 is DiLoCo's (2311.08105)", "diloco",
+           CHANGES("server.diloco.overlap_steps", "1"));
+    /* ALG-20 */
+    warned("overlap", "2501.18512 (section 4) advises at most 5", "diloco",
+           CHANGES("trainer.local_steps_per_round", "8", "server.diloco.overlap_steps", "6",
+                   "server.diloco.outer_learning_rate", "0.4"));
+    warned("outer_learning_rate", "never moves", "diloco",
+           CHANGES("server.diloco.outer_learning_rate", "0"));
+    warned("outer_learning_rate", "at most 2", "diloco",
+           CHANGES("server.diloco.outer_optimizer", "schedule_free",
+                   "server.diloco.outer_learning_rate", "2.1"));
+    warned("aggregation_weighting", "what a hostile one says", "diloco",
+           CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
+                   "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
+    warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
+    warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
+}
+
+TEST(options_without_effect_are_named)
+{
+    warned("schedule_options",
+           "\"MultiStepLR\": parameters.learning_rate.warmup_steps (of constant|linear|", "diloco",
+           CHANGES("parameters.learning_rate.warmup_steps", "2", "trainer.lr_scheduler",
+                   "MultiStepLR", "parameters.learning_rate.milestone_steps", "4"));
     warned("rewarm", "no effect in preset data_parallel", "data_parallel",
            CHANGES("parameters.learning_rate.rewarm_steps", "1"));
     warned("inner_options", "\"adamw\": parameters.optimizer.muon_steps (of muon)", "diloco",
@@ -406,29 +432,12 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
            "diloco", CHANGES("data.concentration", "0.5", "data.non_iid_clients", "1,"));
     warned("model_options", "\"gpt\": parameters.model.hidden (of mlp)", "diloco",
            CHANGES("parameters.model.hidden", "64"));
-    warned("z_loss", "1e-4", "diloco", CHANGES("parameters.model.z_loss", "0.1"));
-    warned("outer_learning_rate", "overshoots", "diloco",
-           CHANGES("server.diloco.outer_learning_rate", "1.5"));
-    /* ALG-7: .7 is of one fragment that is waited for */
-    warned("outer_learning_rate", "Streaming DiLoCo (2501.18512, section 3) tuned 0.4", "streaming",
-           CHANGES("server.diloco.outer_learning_rate", "0.7"));
-    warned("outer_learning_rate", "0.7 is DiLoCo's (2311.08105)", "diloco",
-           CHANGES("server.diloco.overlap_steps", "1"));
-    /* ALG-20 */
-    warned("overlap", "2501.18512 (section 4) advises at most 5", "diloco",
-           CHANGES("trainer.local_steps_per_round", "8", "server.diloco.overlap_steps", "6",
-                   "server.diloco.outer_learning_rate", "0.4"));
-    warned("outer_learning_rate", "never moves", "diloco",
-           CHANGES("server.diloco.outer_learning_rate", "0"));
     warned("outer_learning_rate", "no effect", "data_parallel",
            CHANGES("server.diloco.outer_learning_rate", "0.5"));
     warned("codec", "no effect with codec f32: server.diloco.codec_keep", "diloco",
            CHANGES("server.diloco.codec_keep", "0.1"));
     warned("error_feedback", "f32, which is exact", "diloco",
            CHANGES("server.diloco.error_feedback", "0.95"));
-    warned("outer_learning_rate", "at most 2", "diloco",
-           CHANGES("server.diloco.outer_optimizer", "schedule_free",
-                   "server.diloco.outer_learning_rate", "2.1"));
     warned("outer_options", "optimizer sgd: server.diloco.outer_momentum", "fedavg",
            CHANGES("server.diloco.outer_momentum", "0.9"));
     warned("outer_options", "adam: server.diloco.outer_momentum, server.diloco.outer_beta",
@@ -452,10 +461,6 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
     warned("combiner_options", "combiner trimmed_mean: server.diloco.byzantine", "diloco",
            CHANGES("combiner", "trimmed_mean", "run.local_replicas", "1", "run.replicas", "5",
                    "run.min_replicas", "3", "robust_fallback", "mean", "byzantine", "2"));
-    warned("aggregation_weighting", "what a hostile one says", "diloco",
-           CHANGES("combiner", "median", "run.local_replicas", "1", "run.replicas", "3",
-                   "run.min_replicas", "3", "server.diloco.aggregation_weighting", "num_samples"));
-    warned("no_validation", "not be evaluated", "diloco", CHANGES("data.test_fraction", "0"));
     warned("missing_options", "\"wait\": run.quorum (of commit_partial)", "diloco",
            CHANGES("run.quorum", "0.7"));
     warned("tokenizer_options", "data.tokenizer = \"byte\": data.tokenizer_path (of bpe)", "diloco",
@@ -467,7 +472,6 @@ TEST(what_is_hardly_meant_is_warned_about_once_each)
                    "steps"));
     warned("clients", "clients.total_clients: clients.state, run.role, trainer.epochs", "diloco",
            CHANGES("clients.state", "some", "run.role", "server", "trainer.epochs", "2"));
-    warned("threads", "fight each other", "diloco", CHANGES("run.threads", "256"));
 }
 
 /* ---- data and model */
@@ -528,6 +532,6 @@ TEST_MAIN(unknown_names_are_told_the_nearest_and_where_they_stand,
           swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,
           momentum_of_an_optimizer_that_has_none_is_refused,
           muons_learning_rate_needs_the_schedule_it_follows,
-          what_is_hardly_meant_is_warned_about_once_each,
+          what_is_hardly_meant_is_warned_about_once_each, options_without_effect_are_named,
           data_and_model_that_cannot_be_are_found_before_training,
           data_is_reported_as_it_will_be_cut)
