@@ -255,16 +255,23 @@ TEST(p20_who_is_too_old_goes_on_where_the_exchange_has_a_thread_of_its_own)
     CHECK_INT(16, m.entries);
 }
 
-TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
+/* The only one that came, of an asynchronous run of several. */
+static toy alone(const char *url, const char *replicas, const char *rounds)
 {
-    toy t = toy_of("r0", "mem://alone");
-    members m = {.entries = 0};
-    toy_keep("mem://alone");
-    toy_set(&t, "run.replicas", "2");
+    toy t = toy_of("r0", url);
+    toy_keep(url);
+    toy_set(&t, "run.replicas", replicas);
     toy_set(&t, "run.state_dir", "none");
     toy_set(&t, "trainer.local_steps_per_round", "1");
-    toy_set(&t, "trainer.rounds", "100");
+    toy_set(&t, "trainer.rounds", rounds);
     toy_set(&t, "server.diloco.schedule", "async");
+    return t;
+}
+
+TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
+{
+    toy t = alone("mem://alone", "2", "100");
+    members m = {.entries = 0};
     toy_live(&t);
     TOY_OK(t);
     CHECK_OK(diloco_log_walk("mem://alone", 0, count, &m));
@@ -275,15 +282,9 @@ TEST(p20_an_asynchronous_run_does_not_need_who_never_came)
  */
 TEST(p20_an_asynchronous_runs_outer_learning_rate_falls_over_all_of_its_entries)
 {
-    toy t = toy_of("r0", "mem://falls");
+    toy t = alone("mem://falls", "4", "5");
     dl_store *store;
     dl_buf text;
-    toy_keep("mem://falls");
-    toy_set(&t, "run.replicas", "4");
-    toy_set(&t, "run.state_dir", "none");
-    toy_set(&t, "trainer.local_steps_per_round", "1");
-    toy_set(&t, "trainer.rounds", "5");
-    toy_set(&t, "server.diloco.schedule", "async");
     toy_set(&t, "server.diloco.outer_lr_schedule", "cosine");
     toy_set(&t, "server.diloco.outer_learning_rate", "0.5");
     toy_live(&t);
