@@ -20,7 +20,7 @@ from . import _c
 from ._config import Config
 from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
-from ._state import pieces
+from ._state import check_trains, pieces
 from ._torch import Binding, check_tensor, is_sharded
 from .errors import InvalidError, RefusedError
 
@@ -285,7 +285,7 @@ class _Fragment:
 
 
 class _OverManager:
-    def __init__(self, manager: Any, fragments: Sequence[torch.nn.Module], outer: Outer,
+    def __init__(self, manager: Any, fragments: Sequence[torch.nn.Module], inner: Any, outer: Outer,
                  sync_every: int, pin_memory: bool, bucket_bytes: int, should_quantize: bool,
                  delay: int, alpha: float) -> None:
         if getattr(manager, "_use_async_quorum", False):
@@ -294,6 +294,7 @@ class _OverManager:
         rows = _places(fragments)
         optimizers = self._optimizers(outer, len(rows))
         self._all = [place for row in rows for place in row]
+        check_trains(inner, (place.parameter for place in self._all))
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
         self._exchange = _ManagerExchange(manager, rows)
         self.loop = Loop(
@@ -372,6 +373,7 @@ class _OverRun:
                                        f"it is to be {value}")
         parameters = [(f"{f}.{n}", p) for f, module in enumerate(fragments)
                       for n, p in module.named_parameters()]
+        check_trains(inner, (p for _, p in parameters))
         keywords = {**_run_options(outer), **options}
         given: Dict[str, Any] = {k: v for k, v in wanted.items() if v is not None}
         if len(fragments) > 1:
@@ -464,9 +466,9 @@ class DiLoCo:
             raise InvalidError(f"sync_every = {sync_every}: with a manager, say every how many "
                                "steps all fragments are synchronised")
         cap = int((_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
-        self._side = _OverManager(manager, model_fragments, outer_optimizer, sync_every,
-                                  pin_memory, cap if use_bucketization else 0, should_quantize,
-                                  fragment_sync_delay, fragment_update_alpha)
+        self._side = _OverManager(manager, model_fragments, inner_optimizer, outer_optimizer,
+                                  sync_every, pin_memory, cap if use_bucketization else 0,
+                                  should_quantize, fragment_sync_delay, fragment_update_alpha)
 
     def __enter__(self) -> DiLoCo:
         self._hooks = [self._optimizer.register_step_pre_hook(lambda *_: self._side.before()),

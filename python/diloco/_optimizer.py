@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Union
 import torch
 
 from ._run import Run
-from ._state import pieces
+from ._state import check_trains, pieces
 from ._torch import Binding, Fragments, named_tensors
 from .errors import DiffersError, InvalidError
 
@@ -19,6 +19,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
          options: Dict[str, Any], group: Any = None) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
+    check_trains(inner, (p for _, p in parameters))
     opened: Any = run
     if not isinstance(run, Run):
         if fragments is not None:

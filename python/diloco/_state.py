@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import collections
 import json
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 
 from ._outer_torch import copy_of
 from ._torch import Bound, Direct, Island, Mirror, Sharded, is_sharded, settle
-from .errors import ProtocolError, RefusedError
+from .errors import InvalidError, ProtocolError, RefusedError
 
 _JSON_ROOM = 64 * 1024
 
@@ -41,6 +41,15 @@ class Slot(NamedTuple):
 
 def all_parameters(inner: Any) -> List[torch.Tensor]:
     return [p for group in inner.param_groups for p in group["params"]]
+
+
+def check_trains(inner: Any, parameters: Iterable[torch.Tensor]) -> None:
+    """InvalidError: the inner optimizer has none of them (but another model's, or copies of its
+    own), and what replicas agree on would not be what it trains."""
+    ours = {id(p) for p in parameters}
+    if not any(id(p) in ours for p in all_parameters(inner)):
+        raise InvalidError(f"the {type(inner).__name__} has none of the parameters that are "
+                           "synchronised: make it of the same model's parameters")
 
 
 def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:

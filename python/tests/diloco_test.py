@@ -1,6 +1,7 @@
 """diloco_test.py - diloco.DiLoCo: torchft's class in shape, schedule and constraints (LIB-8, LIB-11), over
 managers of the test's own and over runs. Rows LIB-9 to LIB-19 have their names in src/loop's tests; here is
 what Python adds. Skips itself without torch."""
+import os
 import pathlib
 import sys
 import tempfile
@@ -307,6 +308,17 @@ class Refusals(unittest.TestCase):
         layers[1].weight = layers[0].weight
         with self.assertRaisesRegex(diloco.InvalidError, "weight is in fragments 0 and 1"):
             diloco.DiLoCo(Table().managers[0], layers, inner_of(layers[0]), sync_every=2)
+
+    def test_an_optimizer_of_another_model_is_refused(self):
+        other = inner_of(Layer())
+        with self.assertRaisesRegex(diloco.InvalidError, "SGD has none of the parameters"):
+            diloco.DiLoCo(Table().managers[0], [Layer()], other, sync_every=1)
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD has none of the parameters"):
+                diloco.DiLoCo(folder + "/run", [Layer()], other, sync_every=1)
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD has none of the parameters"):
+                diloco.DiLoCoOptimizer(Layer(), other, folder + "/run", sync_every=1)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_a_parameter_that_moved_is_named_before_anything_is_written(self):
         model, manager = Layer(), Table().managers[0]

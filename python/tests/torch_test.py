@@ -275,7 +275,7 @@ class Resume(InScratch):
         opt.save()
         opt.close()
         with self.assertRaisesRegex(diloco.DiffersError, "torch.optimizer"):
-            self.optimizer(small(), torch.optim.SGD(model.parameters(), lr=1), sync_every=2)
+            self.optimizer(model, torch.optim.SGD(model.parameters(), lr=1), sync_every=2)
 
 
 class Shared(InScratch):
@@ -473,8 +473,7 @@ class ExtraStates(unittest.TestCase):
 class Refusals(InScratch):
     def check(self, tensor, why, kind=diloco.Error):
         with self.assertRaisesRegex(kind, why):
-            diloco.DiLoCoOptimizer([("w", tensor)], None or torch.optim.SGD([torch.zeros(1)], lr=1),
-                                   self.store)
+            diloco.DiLoCoOptimizer([("w", tensor)], torch.optim.SGD([tensor], lr=1), self.store)
 
     def test_tensors_that_cannot_take_part(self):
         self.check(torch.zeros(3, device="meta"), "w is on the meta device", ValueError)
