@@ -247,7 +247,7 @@ diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
             return dl_fail(known[i].status, "%s: %s (%d %s)", x->what, known[i].text, x->status,
                            code);
     const char *region = dl_web_answer(x, "x-amz-bucket-region");
-    if (region && (x->status == 301 || !strcmp(code, "AuthorizationHeaderMalformed")))
+    if (region && (x->status / 100 == 3 || !strcmp(code, "AuthorizationHeaderMalformed")))
         return dl_fail(DILOCO_EINVAL, "%s: the bucket is in another region: add region=%.40s",
                        b->label, region);
     return dl_web_unexpected(x);

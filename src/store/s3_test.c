@@ -212,6 +212,7 @@ TEST(refusals_are_worded_by_name)
         {"403 Forbidden", ERROR("RequestTimeTooSkewed"), DILOCO_EREFUSED, "clock skew"},
         {"404 Not Found", ERROR("NoSuchBucket"), DILOCO_EUNREACHABLE, "no such bucket"},
         {"301 Moved", ERROR("PermanentRedirect"), DILOCO_EINVAL, "region=eu-north-1"},
+        {"307 Temporary", ERROR("TemporaryRedirect"), DILOCO_EINVAL, "region=eu-north-1"},
         {"400 Bad", ERROR("EntityTooLarge"), DILOCO_EIO, "400 (EntityTooLarge: in words)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

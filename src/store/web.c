@@ -247,10 +247,25 @@ static void excerpt(char out[TROUBLE_MAX], const dl_web_exchange *x)
         if ((unsigned char)*c < ' ' || *c == 127) *c = ' ';
 }
 
+/* Where a redirection leads, if it can be shown; NULL: nowhere, or it is odd, or has secrets. */
+static const char *leads_to(const dl_web_exchange *x)
+{
+    const char *url = x->status / 100 == 3 ? dl_web_answer(x, "Location") : NULL;
+    for (const char *c = url; c && *c; c++)
+        if (*c <= ' ' || *c > '~' || *c == '?' || *c == '@') return NULL;
+    return url;
+}
+
 diloco_status dl_web_unexpected(const dl_web_exchange *x)
 {
     char text[TROUBLE_MAX];
+    const char *elsewhere = leads_to(x);
     excerpt(text, x);
+    if (elsewhere)
+        return dl_fail(DILOCO_EPROTO,
+                       "%s: the server answered %d: it is at %.200s; credentials are not "
+                       "taken elsewhere, so the url has to name that",
+                       x->what, x->status, elsewhere);
     diloco_status status = x->status == 401 || x->status == 403   ? DILOCO_EREFUSED
                            : x->status == 404                     ? DILOCO_ENOENT
                            : x->status == 507                     ? DILOCO_EFULL

@@ -142,6 +142,10 @@ TEST(an_answer_that_is_not_2xx_says_what_the_server_said)
         {EMPTY("418 Teapot"), DILOCO_EIO, "418"},
         {EMPTY("501 Not Implemented"), DILOCO_EPROTO, "501"},
         {EMPTY("301 Moved"), DILOCO_EPROTO, "301"},
+        {"HTTP/1.1 308 Moved\r\nLocation: https://other/run\r\nContent-Length: 0\r\n\r\n",
+         DILOCO_EPROTO, "308: it is at https://other/run; "},
+        {"HTTP/1.1 302 No\r\nLocation: https://u:p@other\r\nContent-Length: 0\r\n\r\n",
+         DILOCO_EPROTO, "302 (without a word)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         http_script server;
