@@ -57,7 +57,7 @@ static diloco_status see(void *context, const char *key, size_t size)
     bool in_told = last_len && l->last[last_len - 1] == '/' && !strncmp(key, l->last, last_len);
     if (strcmp(key, l->after) <= 0 || (l->delimited && in_told)) return DILOCO_OK;
     if (l->n == l->limit) {
-        l->truncated = true;
+        l->truncated = l->limit > 0; /* of no keys asked nothing is left */
         return DILOCO_ECLOSED;
     }
     l->n++;

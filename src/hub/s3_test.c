@@ -291,6 +291,9 @@ TEST(listings_are_right_for_every_prefix_delimiter_and_page)
     const char *answer = s3_ask((s3){
         .method = "GET", .path = "/bkt", .query = {{"list-type", "2"}, {"start-after", "a/b0"}}});
     CHECK_STR("a0", inside(answer, "Key"));
+    answer = s3_ask(
+        (s3){.method = "GET", .path = "/bkt", .query = {{"list-type", "2"}, {"max-keys", "0"}}});
+    CHECK_STR("false", inside(answer, "IsTruncated")); /* or who pages would do so for ever */
     answer = s3_ask((s3){
         .method = "GET", .path = "/bkt", .query = {{"prefix", "<&>"}, {"encoding-type", "url"}}});
     CHECK_STR("%3C%26%3E", inside(answer, "Prefix"));

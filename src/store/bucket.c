@@ -625,7 +625,7 @@ static diloco_status fetch_page(page *p, const char *prefix, const char *after, 
 diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after,
                              dl_bucket_visit visit, void *context, dl_time until)
 {
-    char last[DL_BUCKET_NAME];
+    char last[DL_BUCKET_NAME] = "";
     page p = {.b = b};
     do {
         DL_TRY(fetch_page(&p, prefix, after, "1000", until));
@@ -633,6 +633,9 @@ diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after
         const dl_bucket_entry *entries = (const dl_bucket_entry *)(const void *)b->entries.data;
         if (p.more && n == 0 && !p.marker[0])
             return dl_fail(DILOCO_EPROTO, "%s: the listing goes on behind nothing", b->label);
+        if (n && strcmp((const char *)b->names.data + entries[n - 1].name_at, last) <= 0)
+            return dl_fail(DILOCO_EPROTO, "%s: the listing does not go on behind %s", b->label,
+                           last);
         for (size_t i = 0; i < n; i++) {
             const char *name = (const char *)b->names.data + entries[i].name_at;
             snprintf(last, sizeof last, "%s", name);

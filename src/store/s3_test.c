@@ -350,11 +350,14 @@ TEST(a_listing_that_lies_is_refused)
                   "</ListBucketResult>",
         "<Other/>",
         "no xml",
+        LIST_HEAD "<IsTruncated>true</IsTruncated><Contents><Key>p/.x</Key></Contents>"
+                  "</ListBucketResult>", /* for ever the same, and nothing of ours */
     };
     dl_buf keys;
     dl_buf_init(&keys, 1000);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         if (i) start_over();
+        will_answer("200 OK", "", bodies[i]);
         will_answer("200 OK", "", bodies[i]);
         dl_store *store = open_bucket("");
         CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "", NULL, note_key, &keys, DL_NEVER));

@@ -186,7 +186,7 @@ const char *dl_web_answer(const dl_web_exchange *x, const char *name)
 {
     struct curl_header *header;
     if (curl_easy_header(x->slot->easy, name, 0, CURLH_HEADER, -1, &header)) return NULL;
-    return header->value;
+    return strspn(header->value, "\r\n") == strlen(header->value) ? NULL : header->value;
 }
 
 int64_t dl_web_time(const char *date)

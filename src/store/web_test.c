@@ -98,6 +98,18 @@ TEST(a_request_arrives_as_it_was_asked_and_the_answer_comes_back)
     script_stop(&server);
 }
 
+TEST(a_header_that_says_nothing_is_none)
+{
+    SCRIPT(server, "HTTP/1.1 200 OK\r\nETag:\r\nContent-Length: 0\r\n\r\n",
+           "HTTP/1.1 200 OK\r\nETag:  \r\nContent-Length: 0\r\n\r\n");
+    for (int i = 0; i < 2; i++) {
+        asked a = {.method = "GET", .path = "/k"};
+        CHECK_OK(run_one(&a, &server));
+        CHECK_STR("none", a.etag);
+    }
+    script_stop(&server);
+}
+
 TEST(what_is_sent_is_what_was_prepared)
 {
     SCRIPT(server, EMPTY("200 OK"), EMPTY("200 OK"), EMPTY("200 OK"));
@@ -451,7 +463,8 @@ TEST(escaping_leaves_what_urls_may_hold)
 }
 
 TEST_MAIN(a_request_arrives_as_it_was_asked_and_the_answer_comes_back,
-          what_is_sent_is_what_was_prepared, a_header_with_a_line_break_is_refused,
+          a_header_that_says_nothing_is_none, what_is_sent_is_what_was_prepared,
+          a_header_with_a_line_break_is_refused,
           an_answer_that_is_not_2xx_says_what_the_server_said,
           an_answer_that_is_longer_than_its_maximum_is_refused, what_does_not_speak_http_is_refused,
           passing_troubles_are_tried_again, after_some_tries_the_server_counts_as_unreachable,
