@@ -470,3 +470,29 @@ diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const d
     diloco_status status = read_all(out, text, len, outer);
     return status ? dl_fail_context(status, "entry") : DILOCO_OK;
 }
+
+/* What a text says it is, without its being understood: it may be of another version. */
+static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
+{
+    dl_json_value root;
+    DL_TRY(dl_json_parse(&root, text, len));
+    DL_TRY(dl_json_read_run(out->run, root));
+    DL_TRY(dl_json_read_u64(&out->entry, root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u32(&out->fragment, root, "fragment", UINT32_MAX));
+    return dl_json_read_life(&out->committer, root, "committer");
+}
+
+diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, const dl_outer *outer,
+                               const dl_identity *identity)
+{
+    dl_public key;
+    const diloco_status status = dl_entry_read(out, text, len, outer);
+    if ((status && status != DILOCO_EDIFFERS) || !identity || identity->policy == DL_TRUSTED)
+        return status;
+    if (status) DL_TRY(read_statement(out, text, len));
+    const dl_statement what = dl_entry_statement(out);
+    DL_TRY(dl_sealed_signer(&key, text, len, &what));
+    if (!dl_identity_may_commit(identity, &key, out->committer.replica))
+        return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not create entries");
+    return status ? dl_entry_read(out, text, len, outer) : DILOCO_OK;
+}

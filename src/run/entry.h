@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "combine/combine.h"
 #include "outer/outer.h"
+#include "run/identity.h"
 #include "run/layout.h"
-#include "run/signed.h"
 #include "tensor/manifest.h"
 
 enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WORD_MAX = 15 };
@@ -124,5 +124,9 @@ DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
  * not known here, and its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
+/* Likewise, of a run's log: where members have keys, DILOCO_EPROTO is also what nobody signed who
+ * may create entries, of whatever version. identity NULL: all are trusted. */
+DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
+                                             const dl_outer *outer, const dl_identity *identity);
 
 #endif

@@ -477,27 +477,14 @@ static const char *members_void_reason(const dl_machine *m)
     return dl_ledger_void_reason(m->a.control->ledger, m->scratch, &m->entry);
 }
 
-/* Where entries are signed: by one who may, as what it is? If not it is as one that nobody can
- * read: whom it names as its committer has nothing to do with it. */
-static diloco_status must_be_signed(const dl_machine *m, const dl_event *event)
-{
-    dl_public key;
-    const dl_identity *identity = m->a.identity;
-    if (!identity || identity->policy == DL_TRUSTED) return DILOCO_OK;
-    const dl_statement what = dl_entry_statement(&m->entry);
-    DL_TRY(dl_sealed_signer(&key, event->text, event->text_len, &what));
-    if (dl_identity_may_commit(identity, &key, m->entry.committer.replica)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not create entries");
-}
-
 /* log/<e> is there: whoever wrote it decided. */
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
     m->n_recomputed = m->n_unread = 0;
     m->recombines = m->disputed = false;
-    diloco_status unread = dl_entry_read(&m->entry, event->text, event->text_len, m->a.outer);
-    if (!unread) unread = must_be_signed(m, event);
+    const diloco_status unread =
+        dl_entry_read_of(&m->entry, event->text, event->text_len, m->a.outer, m->a.identity);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const uint32_t f = dl_machine_fragment(m);
     const char *why =

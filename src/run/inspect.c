@@ -70,18 +70,29 @@ static diloco_status found_entry(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-diloco_status dl_reader_length(uint64_t *n, dl_store *store)
-{
-    *n = 0;
-    return dl_store_list(store, "log/", NULL, found_entry, n, dl_reader_limit());
-}
-
 diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
 {
     dl_schedule s;
     DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
     *n = dl_schedule_entries(&s, (uint64_t)r->file.config.rounds);
     return DILOCO_OK;
+}
+
+diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
+{
+    uint64_t total;
+    *n = 0;
+    DL_TRY(dl_reader_total(&total, r));
+    DL_TRY(dl_store_list(r->store, "log/", NULL, found_entry, n, dl_reader_limit()));
+    if (*n > total) *n = total;
+    return DILOCO_OK;
+}
+
+/* An outer optimizer of the caller's own is not known here. */
+diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r)
+{
+    return dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
+                            &r->file.identity);
 }
 
 /* An entry, and the memory that a diloco_log_entry of it points into. */
@@ -196,16 +207,17 @@ static diloco_log_entry show_unreadable(view *v, uint64_t e)
 diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
 {
     view v;
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
     DL_TRY(view_init(&v));
     diloco_status status = DILOCO_OK;
-    const dl_outer *outer = dl_outer_of(&r->file.config); /* NULL: a caller's own, not here */
-    for (uint64_t e = from; !status; e++) {
+    for (uint64_t e = from; e < total && !status; e++) {
         dl_key key;
         dl_key_entry(key, e);
         dl_buf_clear(&v.text);
         status = dl_store_get(r->store, &v.text, key, dl_reader_limit());
         if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
-        if (!status) status = dl_entry_read(&v.entry, v.text.data, v.text.len, outer);
+        if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
         if (status && status != DILOCO_EPROTO) break;
         const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
         status = fn(user, status ? NULL : &v.entry, &shown);

@@ -59,7 +59,7 @@ static diloco_status replay_both(dl_reader *r, double **before, double **after, 
 {
     dl_replay_report replayed;
     uint64_t entries;
-    DL_TRY(dl_reader_length(&entries, r->store));
+    DL_TRY(dl_reader_length(&entries, r));
     if (entry >= entries)
         return dl_fail(DILOCO_ENOENT, "the log has %llu entries, and no entry %llu",
                        (unsigned long long)entries, (unsigned long long)entry);

@@ -21,9 +21,12 @@ void dl_reader_close(dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_exec(dl_reader *r, int n_threads);
 dl_time dl_reader_limit(void); /* for any one read */
 
-/* The number of entries in the log; and when the run is complete. */
-DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, dl_store *store);
+/* The number of entries in the log; and when the run is complete. What somebody puts behind its end
+ * is none. */
+DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
+/* dl_entry_read_of a text of this run's log. */
+DL_MUST_CHECK diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r);
 
 /* diloco_log_walk on an open reader, with the entries themselves: NULL for one that cannot be read.
  */

@@ -62,7 +62,8 @@ static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile 
     dl_pace_layout(pace, &measure, &schedule);
     DL_TRY(dl_arena_init(arena, measure.used));
     dl_pace_layout(pace, arena, &schedule);
-    dl_pace_begin(pace, &run->config, entries, folded);
+    const uint64_t total = dl_schedule_entries(&schedule, (uint64_t)run->config.rounds);
+    dl_pace_begin(pace, &run->config, entries < total ? entries : total, folded);
     return DILOCO_OK;
 }
 

@@ -421,8 +421,8 @@ TEST(what_is_no_admission_keeps_nobody_out)
 
 /* ---- what a stranger may put ------------------------------------------------------------- */
 
-/* An abort that fits the log in everything, as log/<1>. */
-static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by)
+/* An abort that fits the log in everything but perhaps its format's version, as log/<1>. */
+static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
 {
     dl_buf text;
     dl_entry e;
@@ -440,6 +440,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     snprintf(e.reason, sizeof e.reason, "because I say so");
     dl_buf_clear(&text);
     CHECK_OK(dl_entry_write(&text, &e, outer));
+    *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
     if (signed_by) {
         dl_signer *signer = signer_of(signed_by);
         const dl_statement what = dl_entry_statement(&e);
@@ -452,9 +453,18 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     dl_entry_deinit(&e);
 }
 
+static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
+{
+    if (e->entry != 1) return DILOCO_OK;
+    CHECK(!e->commit);
+    CHECK_CONTAINS("void", e->reason);
+    CHECK_CONTAINS((const char *)user, e->reason);
+    return DILOCO_OK;
+}
+
 /* A run of one, whose entry 1 somebody puts: it goes on to its end, and verify says of it … */
-static diloco_verify_report run_with_entry(const char *name, const char *signed_by,
-                                           const char *said)
+static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
+                                           char *said)
 {
     char url[64];
     diloco_verify_report report;
@@ -470,23 +480,26 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     CHECK_OK(toy_live(&t));
     dl_store *store = store_of(url);
     read_run(&run, &digest, store);
-    put_abort(store, &run, signed_by);
+    put_abort(store, &run, signed_by, version);
     t.stop_after = 0;
     CHECK_OK(toy_live(&t));
     dl_runfile_deinit(&run);
     dl_store_close(store);
     CHECK_STATUS(said ? DILOCO_EPROTO : DILOCO_OK, diloco_verify(&report, url, 1, NULL, NULL));
     if (said) CHECK_CONTAINS(said, diloco_error_text());
+    if (said) CHECK_OK(diloco_log_walk(url, 0, entry_1_is_void, said));
     return report;
 }
 
 TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
 {
-    const diloco_verify_report forged =
-                                   run_with_entry("forged", "mallory", "may not create entries"),
-                               unsigned_one = run_with_entry("unsigned", NULL, "is not signed"),
-                               honest = run_with_entry("honest", "r0", NULL);
+    const diloco_verify_report forged = run_with_entry("forged", "mallory", '1', "may not create"),
+                               newer = run_with_entry("newer", "mallory", '2', "may not create"),
+                               unsigned_one =
+                                   run_with_entry("unsigned", NULL, '1', "is not signed"),
+                               honest = run_with_entry("honest", "r0", '1', NULL);
     CHECK_INT(1, forged.voids);
+    CHECK_INT(1, newer.voids); /* of another format, and nobody who may says so */
     CHECK_INT(1, unsigned_one.voids);
     CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
     CHECK_INT(1, honest.aborts);

@@ -189,7 +189,8 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     uint64_t entry;
     dl_life life;
     (void)len;
-    if (dl_key_parse_snapshot(&entry, &life, key) && entry > out->snapshot) out->snapshot = entry;
+    if (dl_key_parse_snapshot(&entry, &life, key) && entry > out->snapshot && entry <= out->entries)
+        out->snapshot = entry;
     return DILOCO_OK;
 }
 

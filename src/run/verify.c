@@ -12,10 +12,10 @@
 /* ---- the chain -------------------------------------------------------------------------- */
 
 /* An entry that cannot be read is void; its bytes are chained all the same. */
-static diloco_status check_link(const dl_buf *text, dl_entry *entry, uint64_t e, dl_hash before,
-                                const dl_outer *outer)
+static diloco_status check_link(const dl_reader *r, const dl_buf *text, dl_entry *entry, uint64_t e,
+                                dl_hash before)
 {
-    const diloco_status status = dl_entry_read(entry, text->data, text->len, outer);
+    const diloco_status status = dl_reader_entry(entry, text, r);
     if (status == DILOCO_EPROTO) return DILOCO_OK; /* the replay finds it void, and says so */
     if (status || dl_hash_equal(entry->prev, before)) return status;
     return dl_fail(DILOCO_EPROTO, "entry %llu: prev is not the digest of the entry before it",
@@ -29,7 +29,6 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
     dl_entry entry;
     DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    const dl_outer *outer = dl_outer_of(&r->file.config);
     dl_hash before = r->digest;
     diloco_status status = DILOCO_OK;
     for (uint64_t e = 0; e < end && !status; e++) {
@@ -40,7 +39,7 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
         if (status == DILOCO_ENOENT)
             status = dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
                              (unsigned long long)e);
-        if (!status) status = check_link(&text, &entry, e, before, outer);
+        if (!status) status = check_link(r, &text, &entry, e, before);
         before = dl_hash_bytes(text.data, text.len);
         out->chained += !status;
     }
@@ -153,7 +152,7 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
     DL_TRY(dl_reader_exec(r, n_threads));
     uint64_t total;
     DL_TRY(dl_reader_total(&total, r));
-    DL_TRY(dl_reader_length(&out->entries, r->store));
+    DL_TRY(dl_reader_length(&out->entries, r));
     progress->total = out->entries;
     DL_TRY(check_chain(r, out, out->entries));
     DL_TRY(replay_all(r, out, &replayed, progress));

@@ -385,6 +385,36 @@ TEST(status_and_log_go_on_behind_an_entry_that_cannot_be_read)
     restore(&o);
 }
 
+static diloco_status count_one(void *user, const diloco_log_entry *e)
+{
+    (void)e;
+    ++*(int *)user;
+    return DILOCO_OK;
+}
+
+TEST(what_somebody_puts_behind_the_end_is_no_entry)
+{
+    static const char *const junk[] = {"log/0000000004.json", "log/0000000009.json"};
+    diloco_verify_report report;
+    diloco_run_status s;
+    char path[2][1024];
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s", sound(), junk[i]);
+        write_file(path[i], "junk", 4);
+    }
+    CHECK_OK(diloco_verify(&report, sound(), 1, NULL, NULL));
+    CHECK_INT(ENTRIES, report.entries);
+    CHECK_OK(diloco_log_walk(sound(), 0, count_one, &n));
+    CHECK_INT(ENTRIES, n);
+    CHECK_OK(diloco_run_status_read(&s, sound(), 0));
+    CHECK_INT(ENTRIES, s.entries);
+    CHECK_INT(0, s.aborts);
+    diloco_run_status_free(&s);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(0, unlink(path[i]));
+}
+
 static diloco_status note_first(void *context, const char *key, size_t len)
 {
     (void)len;
@@ -469,5 +499,6 @@ TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_fr
           a_damaged_contribution_is_named_by_its_entry,
           a_contribution_that_is_gone_is_named_by_its_entry, a_damaged_or_missing_entry_is_named,
           status_and_log_go_on_behind_an_entry_that_cannot_be_read,
+          what_somebody_puts_behind_the_end_is_no_entry,
           a_damaged_snapshot_is_named_and_harms_nobody_who_joins,
           a_contribution_that_the_store_damages_is_refused_and_the_run_goes_on)
