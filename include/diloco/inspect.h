@@ -44,8 +44,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint
 
 /* The record that replicas left in the store (docs/design.md section 9), one line of JSON a call,
  * without its newline: one life after the other, each in its order. A life's last lines may be
- * missing: they are put there in parts. A status other than OK stops the walk and is returned.
- * DILOCO_ENOENT: no run there, or no record of it. */
+ * missing: they are put there in parts; a part that is damaged is left out, with a warning. A
+ * status other than OK stops the walk and is returned. DILOCO_ENOENT: no run there, or no record of
+ * it. */
 typedef diloco_status (*diloco_record_line_fn)(void *user, const char *line, size_t len);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_record_walk(const char *url,
                                                               diloco_record_line_fn fn, void *user);

@@ -333,6 +333,22 @@ bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
     return true;
 }
 
+bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key)
+{
+    dl_life who;
+    const char *text = behind(key, "rec/");
+    const size_t len = text ? strcspn(text, "/") : 0;
+    if (!text || !text[len] || !dl_life_parse(&who, text, len)) return false;
+    size_t n_digits;
+    const uint64_t k = read_digits(&n_digits, text + len + 1, strlen(text + len + 1));
+    dl_key again;
+    dl_key_record(again, &who, k);
+    if (strcmp(again, key) != 0) return false;
+    *life = who;
+    *part = k;
+    return true;
+}
+
 bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key)
 {
     uint64_t e;

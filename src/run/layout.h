@@ -70,6 +70,7 @@ bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key);
 bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key);
 bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life,
                            const char *key); /* manifest.json only */
+bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key);
 
 /* The entry number of any key "<folder>/<e>/…". */
 bool dl_key_entry_of(uint64_t *entry, const char *key);

@@ -54,6 +54,9 @@ TEST(names_are_read_back)
             dl_key_snapshot(key, entries[i], &life, "manifest.json");
             CHECK(dl_key_parse_snapshot(&entry, &back, key));
             CHECK(entry == entries[i] && dl_life_equal(&life, &back));
+            dl_key_record(key, &life, entries[i]);
+            CHECK(dl_key_parse_record(&back, &entry, key));
+            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
             dl_key_entry(key, entries[i]);
             CHECK(dl_key_parse_entry(&entry, key));
             CHECK(entry == entries[i]);
@@ -116,6 +119,15 @@ TEST(a_name_has_one_spelling)
         "snap/0000000012/r0.0003/manifest.json/x", "snap/12/r0.0003/manifest.json"};
     for (size_t i = 0; i < sizeof snapshots / sizeof *snapshots; i++)
         CHECK(!dl_key_parse_snapshot(&entry, &life, snapshots[i]));
+    static const char *const records[] = {"rec/",
+                                          "rec/r0.0003",
+                                          "rec/r0.0003/",
+                                          "rec/r0.0003/1.jsonl.zst",
+                                          "rec/0000000001.jsonl.zst",
+                                          "rec/r0.0003/0000000001.jsonl",
+                                          "rec/r0.3/0000000001.jsonl.zst"};
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        CHECK(!dl_key_parse_record(&life, &entry, records[i]));
     CHECK_INT(5, entry);
 }
 

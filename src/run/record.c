@@ -2,6 +2,7 @@
  * which is that of their lines. */
 #include "run/reader.h"
 
+#include "base/log.h"
 #include "run/zipped.h"
 
 #include <string.h>
@@ -11,7 +12,10 @@ enum { PART_MAX = 64 << 20, KEYS_MAX = 256 << 20 };
 /* Listing and reading are two: `found` must not use the handle. Keys are kept with their zero. */
 static diloco_status found_part(void *context, const char *key, size_t len)
 {
+    dl_life life;
+    uint64_t part;
     (void)len;
+    if (!dl_key_parse_record(&life, &part, key)) return DILOCO_OK;
     return dl_buf_add(context, key, strlen(key) + 1);
 }
 
@@ -27,6 +31,7 @@ static diloco_status walk_lines(const dl_buf *part, diloco_record_line_fn fn, vo
     return DILOCO_OK;
 }
 
+/* What is damaged is said, and hides nothing of the others. */
 static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *frame, dl_buf *part,
                                 diloco_record_line_fn fn, void *user)
 {
@@ -34,10 +39,14 @@ static diloco_status walk_parts(dl_store *store, const dl_buf *keys, dl_buf *fra
     for (; at < end; at += strlen(at) + 1) {
         dl_buf_clear(frame);
         dl_buf_clear(part);
-        DL_TRY(dl_store_get(store, frame, at, dl_reader_limit()));
-        const diloco_status status = dl_unzip(part, frame->data, frame->len);
-        if (status) return dl_fail_context(status, "%s", at);
-        DL_TRY(walk_lines(part, fn, user));
+        diloco_status status = dl_store_get(store, frame, at, dl_reader_limit());
+        if (!status) status = dl_unzip(part, frame->data, frame->len);
+        if (status == DILOCO_EPROTO)
+            dl_log(DILOCO_LOG_WARN, "%s: %s", at, diloco_error_text());
+        else if (status)
+            return status;
+        else
+            DL_TRY(walk_lines(part, fn, user));
     }
     return DILOCO_OK;
 }

@@ -37,6 +37,19 @@ TEST(the_lines_of_all_replicas_come_back_in_their_order)
     CHECK_BYTES(all[0].record, h.text, all[0].record_len);
     CHECK_BYTES(all[1].record, h.text + all[0].record_len, all[1].record_len);
 
+    /* What is none of the record, and a part that is damaged, hide nothing of it. */
+    static const char *const junk[] = {"rec/r0.0000/notes.txt", "rec/0x10",
+                                       "rec/r1.0000/0000000009.jsonl.zst"};
+    dl_store *store;
+    heard again = {.n_lines = 0};
+    CHECK_OK(dl_store_open(&store, "mem://record-walk", false));
+    for (size_t i = 0; i < sizeof junk / sizeof *junk; i++)
+        CHECK_OK(dl_store_create(store, junk[i], &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    dl_store_close(store);
+    CHECK_OK(diloco_record_walk("mem://record-walk", take, &again));
+    CHECK_INT(h.len, again.len);
+    free(again.text);
+
     heard few = {.stop_after = 2};
     CHECK_STATUS(DILOCO_ECLOSED, diloco_record_walk("mem://record-walk", take, &few));
     CHECK_INT(2, few.n_lines);
