@@ -301,6 +301,9 @@ static diloco_status found_any(void *context, const char *key, size_t len)
 
 static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
 {
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
+    if (entries > total) entries = total;
     DL_TRY(dl_reader_exec(r, dl_cores()));
     dl_state *state = dl_exec_state(r->exec);
     dl_replay_report replayed;

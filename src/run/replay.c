@@ -62,8 +62,7 @@ static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile 
     dl_pace_layout(pace, &measure, &schedule);
     DL_TRY(dl_arena_init(arena, measure.used));
     dl_pace_layout(pace, arena, &schedule);
-    const uint64_t total = dl_schedule_entries(&schedule, (uint64_t)run->config.rounds);
-    dl_pace_begin(pace, &run->config, entries < total ? entries : total, folded);
+    dl_pace_begin(pace, &run->config, entries, folded);
     return DILOCO_OK;
 }
 

@@ -411,6 +411,12 @@ TEST(what_somebody_puts_behind_the_end_is_no_entry)
     CHECK_INT(ENTRIES, s.entries);
     CHECK_INT(0, s.aborts);
     diloco_run_status_free(&s);
+    void *theta;
+    size_t len;
+    uint64_t entry;
+    CHECK_OK(diloco_theta_read(&theta, &len, &entry, sound(), UINT64_MAX));
+    CHECK_INT(ENTRIES, entry);
+    diloco_free(theta);
     for (int i = 0; i < 2; i++)
         CHECK_INT(0, unlink(path[i]));
 }
