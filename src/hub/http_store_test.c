@@ -152,6 +152,26 @@ TEST(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher)
     script_stop(&other);
 }
 
+static diloco_status no_key(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return DILOCO_OK;
+}
+
+TEST(a_listing_that_goes_on_behind_nothing_is_refused)
+{
+#define MORE "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nmore\n"
+    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", MORE,
+                                          MORE};
+    http_script other;
+    script_start(&other, answers, 3);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/run", other.port);
+    dl_store *store = open_store(url);
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "log/", NULL, no_key, NULL, DL_NEVER));
+    dl_store_close(store);
+    script_stop(&other);
+}
+
 TEST(a_missing_run_is_made_only_when_asked)
 {
     dl_store *store;
@@ -363,6 +383,7 @@ int main(void)
         WITH(a_run_at_the_hub_is_a_folder_on_its_disk),
         WITH(an_object_of_many_ranges_comes_back_whole_and_in_order),
         WITH(p8_a_hub_tells_what_has_arrived_and_an_answer_that_does_not_is_no_voucher),
+        WITH(a_listing_that_goes_on_behind_nothing_is_refused),
         WITH(a_missing_run_is_made_only_when_asked),
         WITH(a_url_is_host_port_and_a_run),
         WITH(a_hub_with_tokens_asks_for_one),

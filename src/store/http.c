@@ -470,13 +470,17 @@ static diloco_status take_page(void *context, dl_web_exchange *x)
 {
     call *c = context;
     bool ended = false;
+    size_t n = 0;
     if (x->status != 200) return refused(x);
     const char *at = (const char *)x->text.data, *end = at + x->text.len;
     for (const char *line = at, *next; at && line < end && !ended; line = next + 1) {
         next = memchr(line, '\n', (size_t)(end - line));
         if (!next) break;
         DL_TRY(take_line(c, line, (size_t)(next - line), &ended));
+        n += !ended;
     }
+    if (ended && c->more && n == 0)
+        return dl_fail(DILOCO_EPROTO, "%s: the hub's listing goes on behind nothing", c->what);
     return ended ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "%s: the hub's listing was cut", c->what);
 }
 
