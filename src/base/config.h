@@ -19,6 +19,7 @@ typedef struct diloco_config {
     /* [run] the log, its store, who takes part */
     dl_config_path store, coord, state_dir, record, link;
     dl_config_path members, committers, key, invitation;
+    bool first_life; /* no option, but of one start: the name was free when it was chosen */
     bool peers;
     dl_config_path peers_listen, peers_address;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts, fetchers;

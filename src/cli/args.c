@@ -62,6 +62,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_SEEDS] = {"--seeds", "N", NULL, "each combination from so many seeds (default 1)"},
     [DL_FLAG_EQUAL_STEPS] = {"--equal-steps", "N", NULL, "steps of a replica in every run"},
     [DL_FLAG_OUT] = {"--out", "DIR", NULL, "folder of all runs (default sweeps/<name of CONFIG>)"},
+    [DL_FLAG_NEW] = {"--new", NULL, NULL, "nobody had the name when it was chosen"},
     [DL_FLAG_PARAMS] = {"--params", "N", NULL, "parameters of the model: 1e9"},
     [DL_FLAG_LAYERS] = {"--layers", "L", NULL, "its transformer blocks"},
     [DL_FLAG_STEP_SECONDS] = {"--step-seconds", "S", NULL,

@@ -123,8 +123,8 @@ const dl_command dl_commands[] = {
      DL_SETS_NONE, dl_cmd_options},
     {"man", "DIR", NULL, NULL, NULL, DL_SETS_NONE, dl_cmd_man},
     {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
-    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", NULL, DL_SETS_NONE,
-     dl_cmd_replica},
+    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", FLAGS(DL_FLAG_NEW),
+     DL_SETS_NONE, dl_cmd_replica},
     {0},
 };
 

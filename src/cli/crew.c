@@ -21,6 +21,7 @@ typedef struct crew {
     const dl_args *args;
     size_t n;
     dl_replica_name *names;
+    bool *is_new;
     dl_buf settings;
     dl_report report;
 } crew;
@@ -101,12 +102,19 @@ static void on_tick(void *user)
                    !dl_config_federated(c->config) && all > c->n ? all - c->n : 0);
 }
 
+static diloco_status on_taken(void *user, size_t replica)
+{
+    crew *c = user;
+    return dl_names_choose_another(c->names, c->n, replica, c->config);
+}
+
 static diloco_status launch(crew *c)
 {
     static const char *const command[] = {"/proc/self/exe", "replica", NULL};
     const dl_launch plan = {
         .command = command,
         .names = c->names,
+        .is_new = c->is_new,
         .n = c->n,
         .settings = &c->settings,
         .restarts = c->config->restarts,
@@ -115,6 +123,7 @@ static diloco_status launch(crew *c)
         .on_event = on_event,
         .on_notice = on_notice,
         .on_tick = on_tick,
+        .on_taken = on_taken,
     };
     return dl_launch_run(&plan);
 }
@@ -155,7 +164,7 @@ static diloco_status run_named(crew *c, bool join)
     if (join && dl_swarm_is(c->config))
         dl_swarm_names(c->names, c->n, c->config);
     else
-        DL_TRY(dl_names_choose(c->names, c->n, c->config, join));
+        DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join));
     DL_TRY(dl_settings_write(&c->settings, c->config));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
                           dl_args_has(args, DL_FLAG_QUIET), dl_args_has(args, DL_FLAG_VERBOSE)));
@@ -183,11 +192,14 @@ diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
         return dl_fail(DILOCO_EINVAL, "%zu replicas on one machine are more than %d", c.n,
                        DL_LAUNCH_MAX);
     c.names = calloc(c.n, sizeof *c.names);
+    c.is_new = calloc(c.n, sizeof *c.is_new);
     dl_buf_init(&c.settings, SETTINGS_MAX);
-    diloco_status status =
-        c.names ? run_named(&c, join) : dl_fail(DILOCO_ENOMEM, "no memory for %zu names", c.n);
+    diloco_status status = c.names && c.is_new
+                               ? run_named(&c, join)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu names", c.n);
     dl_report_close(&c.report);
     dl_buf_deinit(&c.settings);
     free(c.names);
+    free(c.is_new);
     return status;
 }

@@ -24,15 +24,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 4 << 20, READ_BYTES = 1 << 16, MAX_COMMAND = 8, FREE_FD = 10 };
+enum {
+    LINE_MAX_BYTES = 4 << 20,
+    READ_BYTES = 1 << 16,
+    MAX_COMMAND = 8,
+    FREE_FD = 10,
+    NAMES_MAX = 1000 /* that others were quicker to take */
+};
 
 typedef struct replica {
     pid_t pid;   /* 0: not running */
     int events;  /* read end; -1 */
     dl_buf line; /* read, not yet a whole line */
     int64_t restarts;
+    int lost;             /* so many names that it was to have were taken by others */
+    bool is_new;          /* its name is, and nothing was done by it yet */
     diloco_status status; /* of its "exit" event */
     bool told;            /* it said how it ended */
+    bool taken;           /* … that its new name was another's */
 } replica;
 
 typedef struct state {
@@ -86,14 +95,15 @@ static void give_signals_back(const saved_signals *saved)
 
 /* ---- the child, between fork and exec: only what is async-signal-safe */
 
-static void become(const state *s, const char *name, int events, const sigset_t *mask)
+static void become(const state *s, const char *name, bool is_new, int events, const sigset_t *mask)
 {
-    const char *argv[MAX_COMMAND + 2];
+    const char *argv[MAX_COMMAND + 3];
     size_t n = 0;
     for (; s->launch->command[n]; n++)
         argv[n] = s->launch->command[n];
     argv[n] = name;
-    argv[n + 1] = NULL;
+    argv[n + 1] = is_new ? "--new" : NULL;
+    argv[n + 2] = NULL;
 
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -118,7 +128,7 @@ static diloco_status start(state *s, size_t i, const sigset_t *mask)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) return dl_fail_errno(errno, "make a pipe for", name);
     pid_t pid = fork();
-    if (pid == 0) become(s, name, ends[1], mask);
+    if (pid == 0) become(s, name, r->is_new, ends[1], mask);
     close(ends[1]);
     if (pid < 0) {
         int error = errno;
@@ -128,7 +138,7 @@ static diloco_status start(state *s, size_t i, const sigset_t *mask)
     setpgid(pid, pid); /* on both sides: whoever comes first */
     r->pid = pid;
     r->events = ends[0];
-    r->told = false;
+    r->told = r->taken = false;
     dl_buf_clear(&r->line);
     return DILOCO_OK;
 }
@@ -186,7 +196,16 @@ static void on_exit_event(state *s, size_t i, dl_json_value event)
     r->told = true;
     r->status = (diloco_status)status;
     if (status == DILOCO_EINTERRUPTED && s->stopping) return;
+    r->taken = status == DILOCO_EFENCED && r->is_new && r->lost < NAMES_MAX;
+    if (r->taken) return;
     if (status) fail(s, r->status, s->launch->names[i], text);
+}
+
+/* Behind its claim of a life? */
+static bool is_at_work(dl_json_value event)
+{
+    return dl_json_is(dl_json_get(event, "event"), "progress") &&
+           !dl_json_is(dl_json_get(event, "phase"), "join");
 }
 
 static void on_line(state *s, size_t i, const char *line, size_t len)
@@ -197,6 +216,7 @@ static void on_line(state *s, size_t i, const char *line, size_t len)
     } else if (dl_json_is(dl_json_get(event, "event"), "exit")) {
         on_exit_event(s, i, event);
     } else {
+        if (is_at_work(event)) s->replicas[i].is_new = false;
         s->launch->on_event(s->launch->user, i, event);
     }
 }
@@ -253,6 +273,25 @@ static void killed(state *s, size_t i, int signal, const sigset_t *mask)
     if (start(s, i, mask)) fail(s, DILOCO_EIO, name, diloco_error_text());
 }
 
+/* By another name, once more. */
+static void rename_and_start(state *s, size_t i, const sigset_t *mask)
+{
+    char line[128];
+    dl_replica_name before;
+    if (s->stopping) return;
+    memcpy(before, s->launch->names[i], sizeof before);
+    s->replicas[i].lost++;
+    diloco_status status = s->launch->on_taken(s->launch->user, i);
+    if (!status) status = start(s, i, mask);
+    if (status) {
+        fail(s, status, before, diloco_error_text());
+        return;
+    }
+    snprintf(line, sizeof line, "another machine was quicker to take the name %s: this is %s",
+             before, s->launch->names[i]);
+    s->launch->on_notice(s->launch->user, line);
+}
+
 static void collect(state *s, size_t i, const sigset_t *mask)
 {
     replica *r = &s->replicas[i];
@@ -265,6 +304,8 @@ static void collect(state *s, size_t i, const sigset_t *mask)
     r->events = -1;
     if (WIFSIGNALED(how)) {
         killed(s, i, WTERMSIG(how), mask);
+    } else if (r->taken) {
+        rename_and_start(s, i, mask);
     } else if (!r->told) {
         snprintf(text, sizeof text, "ended with code %d and said nothing", WEXITSTATUS(how));
         fail(s, DILOCO_EIO, s->launch->names[i], text);
@@ -313,6 +354,7 @@ static diloco_status prepare(state *s)
         return dl_fail(DILOCO_ENOMEM, "no memory to start %zu replicas", n);
     for (size_t i = 0; i < n; i++) {
         s->replicas[i].events = -1;
+        s->replicas[i].is_new = s->launch->is_new && s->launch->is_new[i];
         dl_buf_init(&s->replicas[i].line, LINE_MAX_BYTES);
     }
     return put_settings(s);

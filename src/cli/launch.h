@@ -1,6 +1,6 @@
 /* launch.h - replicas as processes: started, listened to, started again, stopped.
  *
- * A replica is this program again, `diloco replica NAME`, in a process group of its own (a
+ * A replica is this program again, `diloco replica NAME [--new]`, in a process group of its own (a
  * terminal's Ctrl-C reaches only the parent, which passes it on). It finds its settings
  * (dl_settings_read) at descriptor 3 and writes what happens to descriptor 4, one JSON object
  * a line:
@@ -11,6 +11,8 @@
  *     {"event":"exit","status":4,"text":"…"}             how it ended: a diloco_status
  *
  *     killed by a signal   started again, up to `restarts` times each
+ *     a new name, and DILOCO_EFENCED before any progress: another machine was quicker to take it;
+ *                          started again by the name that on_taken gives it
  *     ended with an error  the others are stopped; its error becomes the launch's
  *     SIGINT, SIGTERM, SIGHUP to the parent: first, all are asked to stop (SIGTERM) and save;
  *     again, all are killed at once. A replica whose parent dies is sent SIGTERM. */
@@ -26,6 +28,7 @@ typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];
 typedef struct dl_launch {
     const char *const *command; /* program and arguments before the name; ends with NULL */
     const dl_replica_name *names;
+    const bool *is_new; /* [n] nobody had that name when it was chosen; NULL: not one */
     size_t n;
     const dl_buf *settings;
     int64_t restarts;
@@ -35,6 +38,8 @@ typedef struct dl_launch {
     void (*on_event)(void *user, size_t replica, dl_json_value event);
     void (*on_notice)(void *user, const char *line); /* for a person: "r1 was killed …" */
     void (*on_tick)(void *user);
+    diloco_status (*on_taken)(void *user,
+                              size_t replica); /* OK: names[replica] is another new one */
 } dl_launch;
 
 /* Run all to their end. DILOCO_EINTERRUPTED: stopped on request, or killed at the second one.

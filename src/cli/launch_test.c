@@ -119,6 +119,59 @@ TEST(the_first_interrupt_asks_and_the_replicas_end_by_themselves)
     CHECK_CONTAINS("stopping", notices);
 }
 
+static dl_replica_name given[2];
+static diloco_status take_another(void *user, size_t replica)
+{
+    (void)user;
+    if (!strcmp(given[replica], "r7")) return dl_fail(DILOCO_EUNREACHABLE, "no store");
+    snprintf(given[replica], sizeof given[replica], strcmp(given[replica], "r0") ? "r7" : "r5");
+    return DILOCO_OK;
+}
+
+/* … of which the first has a new name. */
+static diloco_status run_new(const char *script)
+{
+    static const bool is_new[] = {true, false};
+    const char *const command[] = {"/bin/sh", "-c", script, NULL};
+    dl_buf settings;
+    dl_buf_init(&settings, 100);
+    const dl_launch plan = {.command = command,
+                            .names = (const dl_replica_name *)given,
+                            .is_new = is_new,
+                            .n = 2,
+                            .settings = &settings,
+                            .on_event = on_event,
+                            .on_notice = on_notice,
+                            .on_taken = take_another};
+    strcpy(given[0], "r0");
+    strcpy(given[1], "r1");
+    heard[0] = notices[0] = '\0';
+    const diloco_status status = dl_launch_run(&plan);
+    dl_buf_deinit(&settings);
+    return status;
+}
+
+#define FENCED    "echo '{\"event\":\"exit\",\"status\":'$FENCED',\"text\":\"why\"}' >&4; "
+#define AT(phase) "echo '{\"event\":\"progress\",\"phase\":\"" phase "\"}' >&4; "
+
+TEST(a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next)
+{
+    char fenced[8];
+    snprintf(fenced, sizeof fenced, "%d", (int)DILOCO_EFENCED);
+    setenv("FENCED", fenced, 1);
+    CHECK_OK(run_new(AT("join") "case $0$1 in r0--new) " FENCED ";; *) " EXIT(0) "esac"));
+    CHECK_STR("r5", given[0]);
+    CHECK_STR("r1", given[1]);
+    CHECK_CONTAINS("quicker to take the name r0: this is r5;", notices);
+    /* not behind the claim, not by a name that is its own, and not without an end */
+    CHECK_STATUS(DILOCO_EFENCED,
+                 run_new("case $0 in r0) " AT("train") FENCED ";; *) " EXIT(0) "esac"));
+    CHECK_STR("r0", given[0]);
+    CHECK_STATUS(DILOCO_EFENCED, run_new("case $0 in r1) " FENCED ";; *) " EXIT(0) "esac"));
+    CHECK_STATUS(DILOCO_EUNREACHABLE, run_new("case $0 in r1) " EXIT(0) ";; *) " FENCED "esac"));
+    CHECK_STR("r7: no store", diloco_error_text());
+}
+
 TEST(the_second_interrupt_kills)
 {
     interrupt_at_event = true;
@@ -153,6 +206,7 @@ TEST(a_program_that_is_not_there_is_a_failure)
 TEST_MAIN(settings_and_events_reach_the_other_side, a_line_may_come_in_pieces,
           a_failure_stops_the_others_and_is_the_launchs, an_end_without_a_word_is_a_failure,
           what_is_not_json_is_a_failure, a_killed_replica_is_started_again, restarts_are_counted,
+          a_new_name_that_another_was_quicker_to_take_is_given_up_for_the_next,
           the_first_interrupt_asks_and_the_replicas_end_by_themselves, the_second_interrupt_kills,
           a_replica_asked_to_stop_by_somebody_else_stops_all,
           a_program_that_is_not_there_is_a_failure)

@@ -1,8 +1,7 @@
 /* names.c - a listing of the state folder, and one of the run's replicas.
  *
  * Two machines that join in the same moment may choose the same new name: who claims its first life
- * second is told, and starts again (PROTOCOL P6). One that claims a life after the other has begun
- * takes its place (which is fenced and says so). Nothing false is counted. */
+ * second is told (PROTOCOL P6), and is given another (launch.h). */
 #include "cli/names.h"
 
 #include "base/sign.h"
@@ -109,6 +108,16 @@ typedef struct asked {
     bool join;
 } asked;
 
+static void smallest_free(dl_replica_name *out, uint64_t *number, const dl_replica_name *names,
+                          size_t n, const asked *a)
+{
+    for (;; ++*number) {
+        snprintf(*out, sizeof *out, "%c%llu", a->letter, (unsigned long long)*number);
+        if (has(names, n, *out) || taken(a->run, *out, a->join)) continue;
+        if (!a->join || !runs_here(a->state_dir, *out)) return;
+    }
+}
+
 static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t n_known,
                    const asked *a)
 {
@@ -118,13 +127,8 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
         if (a->join && runs_here(a->state_dir, out[chosen])) continue;
         chosen += has_state(a->state_dir, out[chosen]) || !taken(a->run, out[chosen], false);
     }
-    for (uint64_t number = 0; chosen < n; number++) {
-        char name[sizeof *out];
-        snprintf(name, sizeof name, "%c%llu", a->letter, (unsigned long long)number);
-        if (has(out, chosen, name) || taken(a->run, name, a->join)) continue;
-        if (a->join && runs_here(a->state_dir, name)) continue;
-        memcpy(out[chosen++], name, sizeof name);
-    }
+    for (uint64_t number = 0; chosen < n; chosen++)
+        smallest_free(&out[chosen], &number, out, chosen, a);
 }
 
 typedef struct choice {
@@ -163,8 +167,18 @@ static diloco_status choose_listed(dl_replica_name *out, size_t n, const dl_conf
                    c.ours, c.chosen, n);
 }
 
-diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config, bool join)
+static asked ask_for(const dl_config *config, const diloco_run_status *run, bool join)
 {
+    return (asked){.letter = strcmp(config->role, "server") == 0 ? 's' : 'r',
+                   .state_dir = config->state_dir,
+                   .run = run,
+                   .join = join};
+}
+
+diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, const dl_config *config,
+                              bool join)
+{
+    memset(is_new, 0, n * sizeof *is_new);
     dl_roster_view roster;
     DL_TRY(dl_roster_view_read(&roster, config->store));
     if (!strcmp(roster.roster, "closed")) return choose_listed(out, n, config);
@@ -173,13 +187,28 @@ diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *c
     diloco_status status = DILOCO_OK;
     if (!known) status = dl_fail(DILOCO_ENOMEM, "no memory to name the replicas");
     if (!status) status = diloco_run_status_read(&run, config->store, 0);
-    const asked a = {.letter = strcmp(config->role, "server") == 0 ? 's' : 'r',
-                     .state_dir = config->state_dir,
-                     .run = &run,
-                     .join = join};
+    const asked a = ask_for(config, &run, join);
     if (!status)
         choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, a.state_dir, a.letter), &a);
+    for (size_t i = 0; i < n && !status; i++)
+        is_new[i] = !taken(&run, out[i], true);
     free(known);
+    diloco_run_status_free(&run);
+    return status;
+}
+
+diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
+                                      const dl_config *config)
+{
+    diloco_run_status run;
+    uint64_t number = 0;
+    dl_replica_name name;
+    const diloco_status status = diloco_run_status_read(&run, config->store, 0);
+    const asked a = ask_for(config, &run, true);
+    if (!status) {
+        smallest_free(&name, &number, names, n, &a);
+        memcpy(names[i], name, sizeof name);
+    }
     diloco_run_status_free(&run);
     return status;
 }

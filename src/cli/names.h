@@ -11,9 +11,14 @@
 
 /* n names for the run in config's store, which is there already. `join`: names that live on
  * other machines, or in another process here, are passed over; otherwise (train, the same
- * command again) only those of other machines are. DILOCO_EUNREACHABLE, …: the store. */
-DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, size_t n, const dl_config *config,
-                                            bool join);
+ * command again) only those of other machines are. is_new: nobody has lived by it yet.
+ * DILOCO_EUNREACHABLE, …: the store. */
+DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n,
+                                            const dl_config *config, bool join);
+
+/* In place of names[i] the smallest that nobody has now, nor one of names. Errors as above. */
+DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
+                                                    const dl_config *config);
 
 /* Of the names in a state folder, at most n that no process lives now; how many. */
 size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir);

@@ -51,7 +51,9 @@ static diloco_status open_local(diloco_run *run)
 {
     if (strcmp(run->config.state_dir, "none") == 0) return DILOCO_OK;
     DL_TRY(dl_run_state_dir(run->local_dir, &run->config));
-    return dl_local_open(&run->local, run->local_dir, run->replica);
+    const diloco_status status = dl_local_open(&run->local, run->local_dir, run->replica);
+    if (status != DILOCO_EINVAL || !run->config.first_life) return status;
+    return dl_run_refuse_twin(run->replica, run->store); /* by a process here, which has the lock */
 }
 
 static void take_progress(diloco_run *run, const dl_local_facts *f)

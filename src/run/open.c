@@ -566,8 +566,8 @@ static diloco_status first_generation(int64_t *out, const lives *l, const dl_run
     return DILOCO_OK;
 }
 
-/* A moment ago the name had no life: another machine has chosen it too, and neither has begun. */
-static diloco_status refuse_twin(const char *replica, dl_store *store)
+/* A moment ago the name had no life: another machine has chosen it too. */
+diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
 {
     return dl_fail(DILOCO_EFENCED,
                    "another replica took the name %s in %s in this very moment: start again, by a "
@@ -575,13 +575,20 @@ static diloco_status refuse_twin(const char *replica, dl_store *store)
                    replica, dl_store_url(store));
 }
 
-static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
+static diloco_status find_lives(lives *out, dl_store *store, const char *replica, bool first)
+{
+    *out = (lives){.replica = replica, .newest = -1};
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, out, limit()));
+    return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
+}
+
+static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
                            const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
-    lives l = {.replica = replica, .newest = -1};
+    lives l;
     dl_buf text;
     int64_t g;
-    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    DL_TRY(find_lives(&l, store, replica, first));
     DL_TRY(first_generation(&g, &l, run));
     dl_buf_init(&text, 4096);
     diloco_status status = DILOCO_EEXIST;
@@ -594,7 +601,7 @@ static diloco_status claim(dl_life *out, dl_store *store, const char *replica,
         if (!status) status = sign_life(&text, out, run, signer);
         const dl_span span = {text.data, text.len};
         if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
-        if (status == DILOCO_EEXIST && l.newest < 0) status = refuse_twin(replica, store);
+        if (status == DILOCO_EEXIST && l.newest < 0) status = dl_run_refuse_twin(replica, store);
     }
     dl_buf_deinit(&text);
     if (status != DILOCO_EEXIST) return status;
@@ -616,10 +623,12 @@ static diloco_status claim_life(dl_life *out, dl_store *store, const char *repli
                                 const dl_signer *signer)
 {
     char invitation[DL_INVITATION_TEXT] = "", none[DL_INVITATION_TEXT];
-    const bool keyed = run->identity.policy != DL_TRUSTED;
+    const bool keyed = run->identity.policy != DL_TRUSTED, first = config->first_life;
+    lives l;
+    if (keyed && first) DL_TRY(find_lives(&l, store, replica, first)); /* whoever's key it has */
     if (keyed)
         DL_TRY(dl_members_may_join(invitation, store, run, config, signer, replica, limit()));
-    DL_TRY(claim(out, store, replica, run, signer, invitation));
+    DL_TRY(claim(out, store, replica, first, run, signer, invitation));
     if (invitation[0])
         DL_TRY(dl_members_use_invitation(store, run, signer, replica, invitation, limit()));
     /* Somebody else may have begun under this name in the meantime. */

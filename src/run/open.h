@@ -48,12 +48,15 @@ DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *conf
 
 /* gen/<replica>.<g>, g the smallest number behind all that are taken; with run.single_committer
  * one that nobody else will choose in the same moment, since the store would let both (P26).
- * DILOCO_EFENCED: a new name, which another replica took in this moment. Where
- * objects are signed, DILOCO_EREFUSED: this key may not be that replica (members.h); config says
- * where invitations are. */
+ * DILOCO_EFENCED: a new name (config's first_life), which another replica took since it was
+ * chosen, or in this moment. Where objects are signed, DILOCO_EREFUSED: this key may not be that
+ * replica (members.h); config says where invitations are. */
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                               const dl_runfile *run, const dl_config *config,
                                               const dl_signer *signer);
+
+/* DILOCO_EFENCED, with the words for it. */
+DL_MUST_CHECK diloco_status dl_run_refuse_twin(const char *replica, dl_store *store);
 
 /* Is it not the first of its replica? */
 bool dl_run_has_lived(const dl_life *life, const dl_config *config);

@@ -100,6 +100,10 @@ TEST(a_life_takes_the_next_generation_of_its_own_name)
     CHECK_OK(dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
     CHECK_INT(8, life.generation);
     CHECK(holds(store, "gen/r1.0008"));
+    file.config.first_life = true; /* it was free when it was chosen */
+    CHECK_STATUS(DILOCO_EFENCED, dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
+    CHECK_OK(dl_run_claim_life(&life, store, "r2", &file, &file.config, NULL));
+    file.config.first_life = false;
     CHECK_OK(dl_store_create(store, "gen/r1.9999999", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
     CHECK_STATUS(DILOCO_EINVAL, dl_run_claim_life(&life, store, "r1", &file, &file.config, NULL));
     CHECK_CONTAINS("r1.9999999 was its last life", diloco_error_text());

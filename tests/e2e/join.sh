@@ -28,3 +28,26 @@ grep -q '^entry .*: 2 replicas' joined || fail "the joiner did not take part"
 # Both halves on one machine end in the same state.
 expect 0 diloco train tiny.toml --store whole --set trainer.rounds=30 --quiet
 [ "$(digest s)" = "$(digest whole)" ] || fail "two machines end elsewhere than one"
+
+# Five that begin in the same moment, each a machine of its own: all choose the same name, and whoever
+# was not the quickest is given another.
+sed 's/^replicas = 2/replicas = 5/' tiny.toml >five.toml
+expect 0 diloco train five.toml --store five_whole --quiet
+diloco train five.toml --store five --replicas 1 --set run.state_dir=at0 --quiet >at0.out 2>&1 &
+started="$started $!"
+all=$!
+wait_for test -e five/gen/r0.0000
+for i in 1 2 3 4; do
+    diloco join five --replicas 1 --set data.train_path=text.txt --set run.state_dir=at$i \
+        --set run.threads=1 >at$i.out 2>&1 &
+    started="$started $!"
+    all="$all $!"
+done
+for one in $all; do
+    code=0
+    wait "$one" || code=$?
+    [ $code = 0 ] || fail "one of five ended with $code: $(tail -n 3 at?.out)"
+done
+[ "$(ls five/gen | tr '\n' ' ')" = "r0.0000 r1.0000 r2.0000 r3.0000 r4.0000 " ] ||
+    fail "they took each other's place: $(ls five/gen)"
+[ "$(digest five)" = "$(digest five_whole)" ] || fail "five machines end elsewhere than one"
