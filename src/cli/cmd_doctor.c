@@ -28,7 +28,6 @@ static void look_at_machine(checkup *c)
 static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 {
     const char *link = args->flags[DL_FLAG_RUN_LINK];
-    look_at_machine(c);
     if (link && (!args->target || dl_is_config_file(args->target)))
         return dl_fail(DILOCO_EINVAL, "doctor takes --link with a store's URL");
     if (!args->target) return DILOCO_OK;
@@ -174,13 +173,16 @@ diloco_status dl_cmd_doctor(const dl_args *args)
     dl_config config;
     checkup c = {.has_store = false};
     char why[512];
+    const bool json = dl_args_has(args, DL_FLAG_JSON);
+    look_at_machine(&c);
+    if (!json) print_machine(&c);
+    fflush(stdout); /* a store may take its time */
     diloco_status status = look(&c, args, &config);
     snprintf(why, sizeof why, "%s", diloco_error_text());
-    if (dl_args_has(args, DL_FLAG_JSON)) {
+    if (json) {
         if (status && !c.store_is_refused) return status;
         DL_TRY(print_json(&c));
     } else {
-        print_machine(&c);
         if (c.has_store) print_store(&c, args->target);
         if (c.has_plan && !status) print_plan(&c);
     }

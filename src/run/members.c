@@ -300,8 +300,11 @@ static diloco_status is_usable(const dl_invitation *i, dl_buf *text, dl_store *s
     dl_key name;
     if (!fits_run(i, run)) return dl_fail(DILOCO_EREFUSED, "the invitation is to another run");
     if (dl_clock_wall() >= (double)i->expires)
-        return dl_fail(DILOCO_EREFUSED,
-                       "the invitation has expired: ask the run's owner for another");
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "the invitation expired %.0f s ago by this machine's clock: ask the run's owner "
+            "for another",
+            dl_clock_wall() - (double)i->expires);
     dl_key_invite(name, i->id);
     dl_buf_clear(text);
     const diloco_status status = dl_store_get(store, text, name, until);
