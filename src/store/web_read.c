@@ -33,14 +33,15 @@ typedef struct reading {
 
 /* ---- what an answer is of */
 
-/* "bytes 0-99/1234" */
+/* "bytes 0-99/1234"; "bytes 0-0/0" of an empty object, which has no range (RFC 9110, 14.4), is what
+ * s3rver says of one that it is still writing. */
 static bool parse_range(const char *text, size_t *begin, size_t *total)
 {
     unsigned long long a, b, n;
     if (!text || sscanf(text, "bytes %llu-%llu/%llu", &a, &b, &n) != 3) return false;
     *begin = (size_t)a;
     *total = (size_t)n;
-    return a <= b && b < n;
+    return a <= b && (b < n || n == 0);
 }
 
 static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
@@ -67,6 +68,8 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
         if (!parse_range(dl_web_answer(x, "Content-Range"), &begin, &total) || begin != asked)
             return dl_fail(DILOCO_EPROTO, "%s: the server sent other bytes than it was asked for",
                            x->what);
+        r->empty = total == 0 && !r->known;
+        if (r->empty) return DILOCO_OK;
     } else { /* 200: it does not do ranges, which serves for the first one */
         r->whole = true;
         const char *len = dl_web_answer(x, "Content-Length");
@@ -97,6 +100,7 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
         if (status) return status;
         l->looked = true;
     }
+    if (r->empty) return DILOCO_OK;
     const size_t range = l->x->index;
     if (range == r->turn) return r->sink.piece(r->sink.context, data, len);
     return dl_buf_add(&r->early[range % r->source->width], data, len);
@@ -153,6 +157,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     }
     if (x->status != 200 && x->status != 206) return r->source->refused(r->source->context, x);
     if (!c->lanes[x->index % DL_WEB_WIDTH].looked) DL_TRY(check_head(r, x)); /* of no bytes */
+    if (r->empty) return DILOCO_OK;
     size_t range = x->index, begin = range * r->source->range;
     size_t len = r->whole ? r->total : dl_size_min(r->total - begin, r->source->range);
     if (x->delivered != len)
@@ -182,6 +187,7 @@ diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink
     diloco_status status = run(&r, web, until);
     if (!status && r.empty) {
         r.whole = true;
+        r.empty = false;
         status = run(&r, web, until);
     }
     for (size_t i = 0; i < source->width; i++)

@@ -108,6 +108,16 @@ TEST(an_empty_object_has_no_range)
     script_stop(&server);
 }
 
+TEST(a_range_of_an_object_that_is_still_empty_is_none)
+{
+    SCRIPT(PART("0-0/0", "1", "0"), "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n012");
+    CHECK_OK(read_script(&r, &server, 4));
+    CHECK_INT(1, r.n_begin);
+    CHECK_STR("012", r.got);
+    CHECK(!strstr(server.requests[1], "Range"));
+    script_stop(&server);
+}
+
 TEST(a_server_without_ranges_sends_all_at_once)
 {
     SCRIPT("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789");
@@ -268,6 +278,7 @@ TEST(ranges_in_any_order_are_one_stream)
 }
 
 TEST_MAIN(an_object_comes_in_ranges_of_the_one_first_seen, a_small_object_is_one_request,
-          an_empty_object_has_no_range, a_server_without_ranges_sends_all_at_once,
+          an_empty_object_has_no_range, a_range_of_an_object_that_is_still_empty_is_none,
+          a_server_without_ranges_sends_all_at_once,
           a_range_that_breaks_off_goes_on_where_it_was, two_objects_never_mix,
           a_refusal_is_the_sources_to_word, ranges_in_any_order_are_one_stream)
