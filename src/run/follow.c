@@ -18,6 +18,7 @@
 #include "run/fold.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_STARTS = 3 };
@@ -531,6 +532,18 @@ static dl_ask verdicts_are_wrong(dl_machine *m)
     return fold_members(m);
 }
 
+/* What is rejected moves nothing: an audit says that it cannot look, and goes on. */
+static dl_ask verdict_unseen(dl_machine *m)
+{
+    char text[DL_REPLICA_MAX + 128];
+    snprintf(text, sizeof text,
+             "entry %llu rejects the contribution of %s, which is damaged in the store",
+             (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica);
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = text});
+    m->judged = true;
+    return fold_members(m);
+}
+
 static bool verdicts_agree(const dl_machine *m)
 {
     const dl_entry *e = &m->entry;
@@ -563,7 +576,9 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
     if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
-        return contribution_lost(m, DILOCO_EPROTO, "damaged");
+        return i < m->entry.n_members || m->a.way == DL_WAY_ALLGATHER
+                   ? contribution_lost(m, DILOCO_EPROTO, "damaged")
+                   : verdict_unseen(m);
     if (!is_as_named(m, i, k))
         return i < m->entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
     m->fold_member++;

@@ -171,6 +171,25 @@ TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_dis
     }
 }
 
+TEST(p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read)
+{
+    world w;
+    make_court(&w, "0");
+    w.args.way = DL_WAY_LEADER;
+    w.args.reader = w.args.audits = true;
+    put_three(&w, 1);
+    w.put[1].n_bad = -1;
+    others_judge(&w, 2, "norm");
+    join_run(&w);
+    while (!w.noted[DL_NOTE_DISPUTE])
+        step(&w);
+    CHECK_CONTAINS("rejects the contribution of r2, which is damaged", w.said);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    end_court(&w);
+}
+
 /* ---- probes ------------------------------------------------------------------------------- */
 
 TEST(p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects)
@@ -598,6 +617,7 @@ TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_who_is_banned_puts_nothing_and_follows,
           p27_an_entry_whose_verdicts_are_not_what_its_contributions_give_is_void,
           p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_disputes_them,
+          p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read,
           p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects,
           p27_a_trainer_that_cannot_measure_stops_with_its_status,
           p27_a_probe_is_taken_at_its_committers_word_but_for_what_others_see,

@@ -279,6 +279,6 @@ TEST(ranges_in_any_order_are_one_stream)
 
 TEST_MAIN(an_object_comes_in_ranges_of_the_one_first_seen, a_small_object_is_one_request,
           an_empty_object_has_no_range, a_range_of_an_object_that_is_still_empty_is_none,
-          a_server_without_ranges_sends_all_at_once,
-          a_range_that_breaks_off_goes_on_where_it_was, two_objects_never_mix,
-          a_refusal_is_the_sources_to_word, ranges_in_any_order_are_one_stream)
+          a_server_without_ranges_sends_all_at_once, a_range_that_breaks_off_goes_on_where_it_was,
+          two_objects_never_mix, a_refusal_is_the_sources_to_word,
+          ranges_in_any_order_are_one_stream)
