@@ -478,6 +478,15 @@ static const char *members_void_reason(const dl_machine *m)
     return dl_ledger_void_reason(m->a.control->ledger, m->scratch, &m->entry);
 }
 
+/* A store that does not create exactly once may show half of what it is still writing (P26). */
+static dl_ask wait_for_the_rest(dl_machine *m)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_HALF_READ);
+    a.until = dl_time_after(m->now, DL_SECOND);
+    a.log_only = true;
+    return a;
+}
+
 /* log/<e> is there: whoever wrote it decided. */
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
@@ -491,7 +500,10 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     const char *why =
         unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
     if (!unread && !why) why = members_void_reason(m);
-    if ((unread || why) && is_suspect(m)) return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    if ((unread || why) && is_suspect(m))
+        return unread && m->a.control->committer.replica[0]
+                   ? wait_for_the_rest(m)
+                   : dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);

@@ -141,6 +141,22 @@ TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
     end_world(&w);
 }
 
+TEST(p26_with_a_single_committer_half_an_entry_is_waited_for)
+{
+    world w;
+    make_world(&w, 1);
+    others_commit(&w, 1, "r1");
+    w.control.committer = life_of("r1", DL_LIFE_ANY);
+    w.n_damaged_reads = 1;
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_WAIT);
+    CHECK(a->log_only && a->until == w.now + DL_SECOND);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    end_world(&w);
+}
+
 TEST(an_entry_of_another_format_version_stops_the_reader)
 {
     world w;
@@ -446,6 +462,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
           p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
+          p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,
           p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void,
           p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void,

@@ -405,6 +405,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_decide_created(m, event);
     case DL_READING_BACK:
         return dl_decide_read_back(m, event);
+    case DL_HALF_READ:
+        return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     case DL_FOLD_FETCHING:
         return dl_follow_fetched(m, event);
     case DL_FOLD_JUDGING:

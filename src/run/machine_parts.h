@@ -40,6 +40,7 @@ typedef enum dl_phase {
     DL_DRAFTING, /* computing the draft */
     DL_CREATING,
     DL_READING_BACK,
+    DL_HALF_READ,     /* waiting for the rest of what a store showed too early */
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
     DL_FOLD_JUDGING,
     DL_FOLD_COMBINED, /* fetching what its committer has combined */
