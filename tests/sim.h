@@ -53,6 +53,7 @@ enum {
     X(LIE_BASE, "contributions that name a state that never was")                                  \
     X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
+    X(KNOCKED, "knocks of a replica that no entry waited for")                                     \
     X(FROM_SNAPSHOT, "lives that began from a snapshot")                                           \
     X(LOST_STATE, "replicas that lost their local state")                                          \
     X(STOPPED, "lives that ended in order, their state saved at any moment")                       \

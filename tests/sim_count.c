@@ -102,6 +102,7 @@ void sim_count_answer(const replica *r, const dl_event *event)
     sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
     const bool put = a->kind == DL_ASK_CONTRIBUTE;
     sim_count(SIM_TAKEOVER, put && event->taken);
+    sim_count(SIM_KNOCKED, put && a->knock);
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
     sim_count(SIM_HELD, taken && taken->dealt.n > 1);
     sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);

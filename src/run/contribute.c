@@ -17,22 +17,13 @@ static bool fits_the_log(const dl_exec *x, const dl_ask *ask, const dl_capture *
            (lags && dl_hash_equal(c->base, now->before));
 }
 
-/* What this replica has to say to an entry; `g` NULL: nothing, a vector of zeros. */
+/* What this replica has to say to an entry; of no samples: nothing. */
 static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
 {
     const dl_capture *c = dl_exec_captured(x, ask->entry);
-    if (c && fits_the_log(x, ask, c)) return *c;
+    if (c && !ask->knock && fits_the_log(x, ask, c)) return *c;
     return (dl_capture){
         .entry = ask->entry, .base = x->state.now[ask->fragment].digest, .work.loss = NAN};
-}
-
-/* The free copy's arrays hold nothing between entries, and entries contributed to are not
- * computed yet. */
-static void make_nothing(dl_exec *x, uint32_t fragment, dl_capture *c)
-{
-    c->g = x->state.next[fragment].theta;
-    memset(c->g, 0, x->forms[fragment].n * sizeof *c->g);
-    c->discrete = x->nothing;
 }
 
 bool dl_exec_sends_values(const dl_exec *x)
@@ -69,8 +60,12 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .payload_len = payload_len,
                          .dealt = from->dealt};
     const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
-    if (slices.n) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
-    if (c.samples == 0) c.end_sample = c.first_sample;
+    if (slices.n && c.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
+    if (c.samples == 0) {
+        c.end_sample = c.first_sample;
+        c.n_floats = c.n_integers = c.n_booleans = 0;
+        c.norm = 0;
+    }
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec =
         dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[ask->fragment].codec->name;
@@ -141,6 +136,20 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
     return DILOCO_OK;
 }
 
+static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigned char *header)
+{
+    dl_digest_stream digest;
+    dl_digest_begin(&digest);
+    x->facts.bytes = DL_CONTRIBUTION_HEADER + c->bulk;
+    for (size_t i = 1; i < *n_spans; i++) {
+        dl_digest_add(&digest, x->spans[i].data, x->spans[i].len);
+        x->facts.bytes += x->spans[i].len;
+    }
+    c->body = dl_digest_end(&digest);
+    dl_contribution_write_header(header, c);
+    x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
+}
+
 /* Header, payload, integers and booleans into x->spans, for ask->life; *n_spans: how many. */
 static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask, dl_contribution *c,
                                  unsigned char header[DL_CONTRIBUTION_HEADER],
@@ -149,6 +158,12 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask,
     const dl_codec_form *form = &x->forms[ask->fragment];
     size_t raw, len;
     x->made.entry_and_1 = 0;
+    if (!from->work.samples) {
+        *n_spans = 1;
+        *c = describe(x, ask, from, 0);
+        make_header(x, n_spans, c, header);
+        return DILOCO_OK;
+    }
     DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
     *c = describe(x, ask, from, len);
@@ -161,17 +176,10 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask,
         body = (const unsigned char *)x->table;
         discrete = 0;
     }
-    x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
     x->spans[1] = (dl_span){body, len};
     x->spans[2] = (dl_span){from->discrete, discrete};
-    dl_digest_stream digest;
-    dl_digest_begin(&digest);
-    dl_digest_add(&digest, body, len);
-    if (discrete) dl_digest_add(&digest, from->discrete, discrete);
-    c->body = dl_digest_end(&digest);
-    dl_contribution_write_header(header, c);
-    x->facts.bytes = DL_CONTRIBUTION_HEADER + len + discrete + c->bulk;
     *n_spans = discrete ? 3 : 2;
+    make_header(x, n_spans, c, header);
     return DILOCO_OK;
 }
 
@@ -289,7 +297,6 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     own.life = x->a.self;
     dl_capture from = captured_or_nothing(x, ask);
     const bool nothing = !from.g;
-    if (nothing) make_nothing(x, ask->fragment, &from);
     dl_contribution c;
     size_t n_spans;
     DL_TRY(make_object(x, &n_spans, ask, &c, x->made.header, &from));
@@ -304,7 +311,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (event->taken) return DILOCO_OK;
 
     if (x->a.peers) dl_peers_keep(x->a.peers, ask->entry, x->spans, n_spans);
-    if (ask->put_ahead && x->puts_ahead) {
+    if (ask->put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
         keep_to_send(x, ask, n_spans, from.discrete);
         event->sending = 1 + ask->entry;
         return DILOCO_OK;

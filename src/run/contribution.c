@@ -215,6 +215,12 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
     return DILOCO_OK;
 }
 
+/* A combined update has the same form, and no samples of its own. */
+bool dl_contribution_is_empty(const dl_contribution *c)
+{
+    return c->samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0;
+}
+
 /* ---- looking: a header, and no more is read */
 
 typedef struct head {
@@ -348,6 +354,14 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
     return DILOCO_OK;
 }
 
+static diloco_status check_empty(reader *r)
+{
+    const dl_contribution *f = &r->facts;
+    const bool has_something = f->n_floats || f->n_integers || f->n_booleans || f->payload_len ||
+                               f->unpacked_len || f->slices || r->total != r->head;
+    return has_something ? REJECT(r, "shape", "it is of no samples, and has a body") : DILOCO_OK;
+}
+
 /* Sizes are compared with what is expected before any is added to another. */
 static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 {
@@ -355,6 +369,7 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
     const char *codec = e->codec ? e->codec : e->form->codec->name;
     if (strcmp(f->codec, codec) != 0)
         return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, codec);
+    if (dl_contribution_is_empty(f)) return check_empty(r);
     if (f->n_floats != e->form->n || f->n_integers != e->shape.n_integers ||
         f->n_booleans != e->shape.n_booleans)
         return REJECT(r, "shape",
@@ -517,6 +532,7 @@ static diloco_status check_body(reader *r, dl_contribution_data *data)
         if (memcmp(hash.bytes, r->facts.strong.bytes, sizeof hash.bytes) != 0)
             return REJECT(r, "signature", "its body is not the one that was signed");
     }
+    if (dl_contribution_is_empty(&r->facts)) return DILOCO_OK;
     if (e->slices) return DILOCO_OK; /* it is a table */
     const unsigned char *body = r->base + r->at;
     data->payload = r->base;

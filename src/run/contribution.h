@@ -65,6 +65,8 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
                                                         const unsigned char *bytes, size_t len);
+/* One of no samples has no body either: who puts it has nothing to give, and says so (P9). */
+bool dl_contribution_is_empty(const dl_contribution *c);
 /* … of an object in a store, of which no more is read. Store errors, too. */
 DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
                                                  const char *key, dl_time until);

@@ -506,6 +506,49 @@ TEST(sizes_that_are_not_the_fragments_are_rejected_before_they_are_used)
     scene_end(&s);
 }
 
+/* What a replica puts that has nothing to give. */
+static void make_empty(scene *s)
+{
+    s->facts.samples = s->facts.steps = s->facts.tokens = 0;
+    s->facts.end_sample = s->facts.first_sample;
+    s->facts.norm = 0;
+    s->facts.n_floats = s->facts.n_integers = s->facts.n_booleans = 0;
+    s->facts.payload_len = 0;
+    s->facts.body = dl_digest_bytes("", 0);
+    dl_contribution_write_header(s->object, &s->facts);
+    s->len = DL_CONTRIBUTION_HEADER;
+}
+
+TEST(p9_one_of_no_samples_is_a_header_alone)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    scene_begin(&s, "mem://contribution-empty", NULL);
+    make_empty(&s);
+    CHECK_OK(fetch(&s, &facts, &data));
+    CHECK(dl_contribution_is_empty(&facts));
+    check_equal(&s.facts, &facts);
+    scene_end(&s);
+}
+
+TEST(p9_one_of_no_samples_that_has_something_else_is_rejected)
+{
+    for (int i = 0; i < 6; i++) {
+        scene s;
+        scene_begin(&s, "mem://contribution-empty", NULL);
+        make_empty(&s);
+        dl_contribution *f = &s.facts;
+        uint64_t *const counts[] = {&f->n_floats,    &f->n_integers, &f->n_booleans,
+                                    &f->payload_len, &f->slices,     &f->bulk};
+        *counts[i] = 1;
+        dl_contribution_write_header(s.object, f);
+        s.len += i == 5; /* a byte that the header does not tell of */
+        check_rejected(&s, DILOCO_EPROTO, "shape", "of no samples");
+        scene_end(&s);
+    }
+}
+
 TEST(values_that_may_not_be_are_rejected_and_named)
 {
     scene s;
@@ -778,6 +821,8 @@ TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
           lies_about_packing_are_rejected, every_flipped_bit_is_rejected,
           every_truncation_is_rejected, what_belongs_elsewhere_is_rejected,
           sizes_that_are_not_the_fragments_are_rejected_before_they_are_used,
+          p9_one_of_no_samples_is_a_header_alone,
+          p9_one_of_no_samples_that_has_something_else_is_rejected,
           values_that_may_not_be_are_rejected_and_named, another_format_version_is_not_counted,
           store_errors_come_through_without_a_reason, a_spool_folder_that_is_not_there_is_an_error,
           a_spool_file_that_cannot_have_its_space_is_an_error_and_leaves_nothing,

@@ -72,6 +72,17 @@ static void await_dropped(dl_entry *d, const dl_known_table *known, const dl_con
     }
 }
 
+/* Who has nothing to give to this entry but says so is waited for by the next (P9). */
+static void await_passing(dl_entry *d, const dl_known_table *known)
+{
+    size_t at;
+    for (size_t i = 0; i < known->n; i++) {
+        const char *name = known->at[i].life.replica;
+        if (dl_known_passes(known, name) && !dl_roster_has(&d->roster, name, &at))
+            dl_roster_add(&d->roster, name, 0);
+    }
+}
+
 static void put_members(dl_draft *draft, const dl_known_table *known, const dl_machine_args *a)
 {
     dl_entry *d = &draft->entry;
@@ -179,6 +190,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     } else {
         dl_fold_next_roster(&d->roster, a->control, d, from->silent);
         await_dropped(d, from->known, a->config);
+        await_passing(d, from->known);
     }
     put_deal(d, from);
     put_bans(d, from);

@@ -57,7 +57,6 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     const size_t discrete = most.n_integers * sizeof(int64_t) + most.n_booleans;
     const size_t floats = x->shares_next ? 0 : n * most.n_trained;
     x->captures = DL_ARENA_ARRAY(arena, dl_capture, n);
-    x->nothing = dl_arena_take(arena, discrete);
     if (x->puts_ahead) x->sent.discrete = dl_arena_take(arena, discrete);
     float *g = DL_ARENA_ARRAY(arena, float, floats);
     unsigned char *d = dl_arena_take(arena, n * discrete);

@@ -100,11 +100,10 @@ struct dl_exec {
     size_t n_captures;
     bool keeps_under_way; /* they are saved with the local state */
     unsigned char
-        *heads; /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
-                 * its arrays, as the header of what it becomes; zeros: not there */
-    unsigned char *nothing; /* zeros for the integers and booleans of a fragment */
-    bool puts_ahead;        /* … without waiting for it: `sent` has arrays */
-    bool shares_next;       /* the one capture lies in the state's free copy */
+        *heads;       /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
+                       * its arrays, as the header of what it becomes; zeros: not there */
+    bool puts_ahead;  /* … without waiting for it: `sent` has arrays */
+    bool shares_next; /* the one capture lies in the state's free copy */
     /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */

@@ -239,8 +239,9 @@ static void read_one(fetcher *f, dl_time until)
 {
     fetched *out = f->out;
     out->status = read_whole(f, until);
-    if (!out->status && f->expect.slices) f->data->norm2 = out->facts.norm * out->facts.norm;
-    if (!out->status && f->expect.slices && out->whole) out->status = read_slices(f, until);
+    const bool in_slices = !out->status && out->facts.slices;
+    if (in_slices) f->data->norm2 = out->facts.norm * out->facts.norm;
+    if (in_slices && out->whole) out->status = read_slices(f, until);
     if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
     /* A store that does not answer is asked again. */
     out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||

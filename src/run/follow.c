@@ -115,6 +115,7 @@ static void folded(dl_machine *m, bool valid, bool counted)
     } else if (ledger && dl_ledger_is_exact(ledger)) {
         dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
+    if (counted) m->n_knocks = 0, m->knock_at = 0;
     dl_pace_fold(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
     dl_machine_clear_entry(m);

@@ -10,8 +10,9 @@ TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
     join_run(&w);
     take(&w); /* trained; meanwhile: */
     others_commit(&w, 1, "r1");
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(2, until(&w, DL_ASK_CONTRIBUTE)->entry);
+    CHECK(w.ask.knock); /* entry 1 waits for r1 alone from now on */
+    until(&w, DL_ASK_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
     CHECK(w.how == DL_ADOPT_THETA && !w.counted);
     end_world(&w);

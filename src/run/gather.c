@@ -70,12 +70,56 @@ dl_time dl_gather_deadline(const dl_machine *m)
                                dl_seconds(m->put_took));
 }
 
-/* ---- one for all: whose turn is it? (P19) ---- */
+/* ---- knocking (P9) ----
+ *
+ * Nobody waits for a replica that the log does not tell of, so one that is no faster than the
+ * others would never count. It puts an empty contribution to the entry that is open, and the one
+ * behind what is settled already waits for it. Who is dropped for being too slow for the run's
+ * deadlines asks less and less often. */
+
+enum { MAX_KNOCK_DOUBLINGS = 16 };
 
 bool dl_gather_has_roster(const dl_machine *m)
 {
     return dl_open_entry(m) > m->a.control->n_later;
 }
+
+static bool is_awaited(const dl_machine *m)
+{
+    const dl_control *c = m->a.control;
+    size_t at;
+    bool found = dl_roster_has(&c->roster, m->a.self.replica, &at);
+    for (size_t i = 0; i < c->n_later && !found; i++)
+        found = dl_roster_has(&c->later[i].roster, m->a.self.replica, &at);
+    return found;
+}
+
+bool dl_gather_has_to_knock(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    const dl_control *c = m->a.control;
+    const uint64_t open = dl_open_entry(m), L = c->n_later + 1, first = open + L;
+    if (m->a.reader || dl_machine_is_async(m) || dl_config_federated(m->a.config)) return false;
+    if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
+    if (open < m->knock_at || m->n_put > open || first >= p->entries) return false;
+    if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
+    return dl_pace_will_be_whole(p, first,
+                                 dl_schedule_fragment(&p->schedule, first, m->n_commits_all + L));
+}
+
+dl_ask dl_gather_knock(dl_machine *m)
+{
+    const uint64_t open = dl_open_entry(m);
+    const unsigned n = m->n_knocks < MAX_KNOCK_DOUBLINGS ? m->n_knocks : MAX_KNOCK_DOUBLINGS;
+    m->knock_at = open + (UINT64_C(1) << n);
+    m->n_knocks = n + 1;
+    m->n_put = open + 1;
+    dl_ask a = contribute(m, open, DL_KNOCKING);
+    a.knock = true;
+    return a;
+}
+
+/* ---- one for all: whose turn is it? (P19) ---- */
 
 /* How many of the roster come before us: it goes round, so that each combines its share. */
 static size_t rank_in_roster(const dl_machine *m)

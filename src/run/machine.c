@@ -151,6 +151,12 @@ static dl_ask train(dl_machine *m)
     return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
 }
 
+/* Others are to wait for what we train. */
+static dl_ask train_or_knock(dl_machine *m)
+{
+    return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : train(m);
+}
+
 /* async: what is under way will never count. What it left behind stays for the next (P17). */
 static bool is_in_vain(const dl_machine *m)
 {
@@ -195,7 +201,7 @@ static dl_ask caught_up(dl_machine *m)
                        "store lost entries; move the state folder away to join as a new replica",
                        (unsigned long long)m->bases_at, (unsigned long long)dl_open_entry(m)));
     if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
-    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train(m);
+    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->due_at = m->now;
     return dl_gather_collect(m);
 }
@@ -229,7 +235,7 @@ dl_ask dl_machine_go_on(dl_machine *m)
     }
     if (m->behind) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
     if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
-    if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train(m);
+    if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->due_at = m->now;
     return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
 }
@@ -363,6 +369,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
     switch (m->phase) {
     case DL_CATCHING_UP:
         return read_on(m, event);
+    case DL_KNOCKING:
+        return train(m);
     case DL_TRAINING:
         return trained(m);
     case DL_TIMING:

@@ -17,6 +17,8 @@
  *         |
  *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
  *
+ * Before TRAIN a replica that no entry waits for knocks: it CONTRIBUTEs nothing (gather.c).
+ *
  * Where one replica combines for all (way.h), whose turn it is looks around for contributions; the
  * others read the log until it is theirs. Where each member combines a slice, that one plans:
  *
@@ -93,6 +95,7 @@ typedef struct dl_ask {
     size_t n_slots;        /* so many */
     bool put;              /* COMBINE */
     bool put_ahead;        /* CONTRIBUTE: for a later entry than the open one */
+    bool knock;            /* CONTRIBUTE: nothing, whatever was taken; P9 */
     bool probe;            /* JUDGE: measure their losses, too */
     bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
                             * JUDGE: they were read so */

@@ -27,6 +27,7 @@ typedef enum dl_phase {
     DL_CONFIRMING,    /* the open entry's was put ahead, and is still under way */
     DL_LISTING,
     DL_FETCHING, /* what the listing found */
+    DL_KNOCKING, /* putting an empty one, where nobody waits for us, and going to train */
     DL_LOOKING,  /* at log/<e>, between listings */
     DL_WATCHING,
     DL_WAITING,
@@ -70,6 +71,8 @@ struct dl_machine {
     bool has_bases;     /* resumed, and not compared yet: */
     dl_hash *bases;     /* [P] what the saved parameters rest on, */
     uint64_t bases_at;  /* before this entry; what was saved has seen those below. 0: nothing was */
+    uint64_t knock_at;  /* nobody waits for us: no knock before this entry; */
+    unsigned n_knocks;  /* so many since an entry counted us */
     uint64_t own_since; /* from this entry on this replica has something to lose */
     dl_time start_at, train_began, due_at, put_took;
     double round_s;      /* from one due point to the next */
@@ -157,6 +160,9 @@ dl_ask dl_gather_contribute(dl_machine *m);
 dl_ask dl_gather_list(dl_machine *m);
 bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
 bool dl_gather_may_put_ahead(dl_machine *m);
+/* Does no entry that is told of wait for us, and is it time to ask for it (P9)? */
+bool dl_gather_has_to_knock(const dl_machine *m);
+dl_ask dl_gather_knock(dl_machine *m);
 /* The open entry is taken: put ours, then see who else is there. What was taken for later entries
  * is put where there would be waiting (wait_until): training may wait for the open one. */
 dl_ask dl_gather_collect(dl_machine *m);

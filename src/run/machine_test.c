@@ -168,6 +168,93 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
     end_world(&w);
 }
 
+/* ---- knocking ----------------------------------------------------------------------------- */
+
+TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CONTRIBUTE);
+    CHECK(a->knock && !a->put_ahead);
+    CHECK_INT(3, a->entry);
+    CHECK_INT(0, w.asked[DL_ASK_TRAIN]);
+    take(&w);
+    others_commit(&w, 3, "r1");
+    next(&w, DL_ASK_CONTRIBUTE);
+    CHECK(w.ask.knock); /* r1 did not see it */
+    CHECK_INT(4, w.ask.entry);
+    end_world(&w);
+}
+
+TEST(p9_whom_the_log_waits_for_does_not_knock)
+{
+    world w;
+    make_world(&w, 3);
+    join_run(&w);
+    CHECK(!until(&w, DL_ASK_CONTRIBUTE)->knock);
+    CHECK_INT(1, w.asked[DL_ASK_TRAIN]);
+    end_world(&w);
+}
+
+TEST(p9_who_knocks_in_vain_asks_less_and_less_often)
+{
+    world w;
+    unsigned knocked = 0;
+    make_world(&w, 1);
+    w.args.self = life_of("r2", 0);
+    w.beating = " r1 ";
+    join_run(&w);
+    for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
+        until(&w, DL_ASK_TRAIN);
+        for (size_t i = 0; i < w.n_put; i++)
+            if (w.put[i].entry == e && !strcmp(w.put[i].life.replica, "r2")) knocked |= 1u << e;
+        take(&w);
+        others_commit(&w, e, "r1");
+    }
+    CHECK_INT(1u << 1 | 1u << 2 | 1u << 4, knocked);
+    end_world(&w);
+}
+
+TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
+{
+    world w;
+    make_world(&w, WORLD_ENTRIES - 1);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    CHECK(!w.ask.knock);
+    end_world(&w);
+}
+
+TEST(p9_who_only_reads_does_not_knock)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    w.args.reader = true;
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    end_world(&w);
+}
+
+TEST(p9_the_entry_behind_waits_for_who_knocked)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0)->samples = 0;
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    size_t at;
+    CHECK_INT(2, a->draft->n_members);
+    CHECK(dl_roster_has(&a->draft->roster, "r2", &at));
+    CHECK_INT(0, a->draft->roster.misses[at]);
+    end_world(&w);
+}
+
 /* ---- closing ---------------------------------------------------------------------------- */
 
 TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout)
@@ -604,6 +691,10 @@ TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
           p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
           p9_a_contribution_from_outside_the_roster_counts,
+          p9_whom_nobody_waits_for_knocks_before_it_trains,
+          p9_whom_the_log_waits_for_does_not_knock, p9_who_knocks_in_vain_asks_less_and_less_often,
+          p9_nobody_knocks_for_an_entry_behind_the_last, p9_who_only_reads_does_not_knock,
+          p9_the_entry_behind_waits_for_who_knocked,
           p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
           p9_the_first_entry_closes_at_once_when_replicas_are_there,
           p11_the_deadline_runs_from_the_replicas_own_upload,

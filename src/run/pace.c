@@ -197,6 +197,14 @@ static uint64_t whole(const dl_schedule *s)
     return s->overlap == DL_OVERLAP_STEPS ? s->interval - s->delay : s->interval;
 }
 
+bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
+{
+    const dl_pace_fragment *f = &p->fragments[fragment];
+    const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
+    const uint64_t since = f->behind && last > f->since ? last : f->since; /* it will be */
+    return dl_schedule_take(&p->schedule, entry) >= since + whole(&p->schedule);
+}
+
 dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
 {
     const uint64_t n = p->n_taken++, e = p->schedule.async ? p->base : n;

@@ -101,6 +101,8 @@ bool dl_pace_done(const dl_pace *pace);
 
 /* `awaited`: others wait for it by name. Returns the take, to be filled from. */
 dl_take *dl_pace_taken(dl_pace *pace, uint32_t fragment, bool awaited);
+/* Will what is taken for a later `entry` be a whole one, if no entry passes this replica over? */
+bool dl_pace_will_be_whole(const dl_pace *pace, uint64_t entry, uint32_t fragment);
 /* NULL: this replica has no such contribution under way. */
 dl_take *dl_pace_take(const dl_pace *pace, uint64_t entry);
 

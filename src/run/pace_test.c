@@ -358,6 +358,22 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
     end(&s);
 }
 
+TEST(p14_a_joiner_knows_what_it_will_have_enough_steps_for)
+{
+    scene s;
+    const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
+    begin(&s, short_tau, "adopt");
+    for (uint64_t e = 0; e < 3; e++)
+        fold(&s, e, true, false);
+    for (int jumped = 0; jumped < 2; jumped++) { /* it will begin at 200 */
+        CHECK(!dl_pace_will_be_whole(&s.pace, 3, 1));
+        CHECK(dl_pace_will_be_whole(&s.pace, 4, 0));
+        CHECK(dl_pace_will_be_whole(&s.pace, 5, 1));
+        if (!jumped) dl_pace_jumped(&s.pace);
+    }
+    end(&s);
+}
+
 TEST(p14_whom_the_log_waits_for_is_never_mute)
 {
     scene s;
@@ -506,6 +522,7 @@ TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
           an_entry_that_counts_a_former_life_is_taken_over_under_keep_too,
           an_entry_that_is_read_again_changes_nothing,
           p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
+          p14_a_joiner_knows_what_it_will_have_enough_steps_for,
           p14_whom_the_log_waits_for_is_never_mute,
           p16_a_resume_has_under_way_what_the_former_life_had,
           p16_without_overlap_a_take_that_is_not_decided_is_taken_again,

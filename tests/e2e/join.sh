@@ -51,3 +51,19 @@ done
 [ "$(ls five/gen | tr '\n' ' ')" = "r0.0000 r1.0000 r2.0000 r3.0000 r4.0000 " ] ||
     fail "they took each other's place: $(ls five/gen)"
 [ "$(digest five)" = "$(digest five_whole)" ] || fail "five machines end elsewhere than one"
+
+# One that is slower than those who train already is waited for all the same (P9): each of its
+# requests takes longer than theirs together.
+diloco train tiny.toml --store slow --set trainer.rounds=12 \
+    --set trainer.local_steps_per_round=1000 --quiet >slow.out 2>&1 &
+first=$!
+started="$started $first"
+wait_for has_entry slow 1
+code=0
+diloco join slow --link 100mbit,60ms --set data.train_path=text.txt --set run.state_dir=behind \
+    --set run.threads=1 >joined 2>&1 || code=$?
+[ $code = 0 ] || fail "join over a slow link: exit code $code: $(cat joined)"
+wait $first || fail "train: $(cat slow.out)"
+diloco log slow --json >slow.log
+last=$(grep '"entry":11,' slow.log) || fail "the log has no entry 11: $(tail -n 1 slow.log)"
+case $last in *'"r2.0000"'*) ;; *) fail "nobody waited for the slow one: $last" ;; esac
