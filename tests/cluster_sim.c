@@ -29,6 +29,7 @@
  * formula of docs/protocol.md, "Requests".
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
+#include "run/clients.h"
 #include "run/open.h"
 #include "sim.h"
 
@@ -188,7 +189,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
                                   .tensors = s->tensors,
                                   .n_tensors = s->n_fragments,
                                   .data_digest = ""};
-    if (dl_entry_init(&s->entry, dl_run_max_members(&s->config)) ||
+    if (dl_entry_init(&s->entry, dl_clients_max_members(&s->config)) ||
         dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());

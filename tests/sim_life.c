@@ -1,5 +1,6 @@
 /* sim_life.c - a simulated replica's life, as diloco_run_join begins it: its clock, its store, what
  * its disk keeps, its heartbeats, its end. */
+#include "run/clients.h"
 #include "run/exec_parts.h"
 #include "run/open.h"
 #include "sim.h"
@@ -205,7 +206,7 @@ static diloco_status live(replica *r)
                          .run_digest = s->file_digest,
                          .tensors = r->tensors,
                          .n_tensors = s->n_fragments,
-                         .max_members = dl_run_max_members(&s->config),
+                         .max_members = dl_clients_max_members(&s->config),
                          .beside = s->schedule.delay > 0,
                          .n_copies = 2};
     set_clock(r);

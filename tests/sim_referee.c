@@ -1,7 +1,7 @@
 /* sim_referee.c - what must hold of a simulated cluster (the list at the top of cluster_sim.c),
  * and what must have happened to it. */
+#include "run/clients.h"
 #include "run/exec_parts.h"
-#include "run/open.h"
 #include "run/replay.h"
 #include "sim.h"
 #include "tensor/cut.h"
@@ -159,7 +159,7 @@ void sim_audit(sim *s)
     const dl_exec_args args = {.store = s->store,
                                .run = &s->file,
                                .run_digest = s->file_digest,
-                               .max_members = dl_run_max_members(&s->config),
+                               .max_members = dl_clients_max_members(&s->config),
                                .n_copies = 2};
     const bool all = strcmp(s->file.config.retain, "all") == 0;
     if (dl_exec_create(&exec, &args)) DIE(s, "I5: %s", diloco_error_text());

@@ -127,12 +127,12 @@ const char *dl_config_origin(const dl_config *config, const char *name);
 /* Set by anything but the default? */
 bool dl_config_given(const dl_config *config, const char *name);
 
-/* Do logical clients train (docs/federated.md), and not the replicas themselves? */
 /* Are contributions compared with each other by their directions? */
 static inline bool dl_config_checks_directions(const dl_config *config)
 {
     return config->check_cosine > -1 || (config->check_copy > 0 && config->check_copy < 1);
 }
+/* Do logical clients train (docs/federated.md), and not the replicas themselves? */
 static inline bool dl_config_federated(const dl_config *config)
 {
     return config->total_clients > 0;

@@ -55,16 +55,6 @@ static diloco_status check_flags(const dl_args *args, const plan_mode *mode)
                         : DILOCO_OK;
 }
 
-diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag, uint32_t fallback,
-                            uint32_t max)
-{
-    uint64_t n;
-    DL_TRY(dl_args_u64(&n, args, flag, fallback, max));
-    if (!n) return dl_fail(DILOCO_EINVAL, "%s 0: at least 1", dl_flag_rows[flag].name);
-    *out = (uint32_t)n;
-    return DILOCO_OK;
-}
-
 diloco_status dl_cmd_plan(const dl_args *args)
 {
     const plan_mode *mode = mode_of(args);

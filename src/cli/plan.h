@@ -6,7 +6,8 @@
 #include "cli/cli.h"
 #include "plan/forecast.h"
 
-/* A whole number flag of at least 1, `fallback` when not given; DILOCO_EINVAL with the range. */
+/* plan_question.c: a whole number flag of at least 1, `fallback` when not given; DILOCO_EINVAL with
+ * the range. */
 DL_MUST_CHECK diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag,
                                           uint32_t fallback, uint32_t max);
 

@@ -14,6 +14,16 @@ static bool has(const dl_args *args, dl_flag flag)
     return dl_args_has(args, flag);
 }
 
+diloco_status dl_plan_count(uint32_t *out, const dl_args *args, dl_flag flag, uint32_t fallback,
+                            uint32_t max)
+{
+    uint64_t n;
+    DL_TRY(dl_args_u64(&n, args, flag, fallback, max));
+    if (!n) return dl_fail(DILOCO_EINVAL, "%s 0: at least 1", dl_flag_rows[flag].name);
+    *out = (uint32_t)n;
+    return DILOCO_OK;
+}
+
 /* A positive number flag; *out stays when it is not given. */
 static diloco_status positive(double *out, const dl_args *args, dl_flag flag, double max)
 {
@@ -136,7 +146,7 @@ static diloco_status overrides(dl_plan_question *q, const dl_args *args)
     if (has(args, DL_FLAG_METHOD))
         DL_TRY(dl_plan_method_find(&q->method, args->flags[DL_FLAG_METHOD]));
     if (has(args, DL_FLAG_SYNC_EVERY)) {
-        uint32_t H;
+        uint32_t H = 0;
         DL_TRY(dl_plan_count(&H, args, DL_FLAG_SYNC_EVERY, 1, DL_PLAN_MAX_SYNC));
         q->sync_every = H;
     }

@@ -13,9 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SPARE_MEMBERS = 64 };
+
 size_t dl_clients_per_round(const dl_config *c)
 {
     return dl_config_federated(c) ? dl_config_per_round(c) : (size_t)c->replicas;
+}
+
+size_t dl_clients_max_members(const dl_config *c)
+{
+    return dl_size_min(dl_clients_per_round(c) + SPARE_MEMBERS, DL_MAX_MEMBERS);
 }
 
 size_t dl_clients_shards(const dl_config *c)

@@ -9,6 +9,8 @@
 
 /* How many an entry asks: clients.per_round, or all; run.replicas where there are no clients. */
 size_t dl_clients_per_round(const dl_config *config);
+/* Most members of an entry; every reader has the same (an entry with more is void to all). */
+size_t dl_clients_max_members(const dl_config *config);
 /* Into how many pieces the data is cut: one a client, or one a replica. */
 size_t dl_clients_shards(const dl_config *config);
 

@@ -8,7 +8,7 @@
 #include "run/deal.h"
 
 #include "base/arena.h"
-#include "run/open.h"
+#include "run/clients.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,7 @@ diloco_status dl_ledger_create(dl_ledger **out, const dl_config *c, const dl_sch
     /* With overlap training for an entry begins while the one L before it is not folded yet. */
     l->ahead = dl_schedule_ahead(schedule) + (schedule->delay > 0);
     l->max_held = most_held(c, l->exact);
-    l->guests = dl_run_max_members(c);
+    l->guests = dl_clients_max_members(c);
     l->cap_seats = max_members + l->guests;
     l->n_deals = l->ahead + l->max_held;
     l->cap_returned = l->n_deals * l->cap_seats + 1;

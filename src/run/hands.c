@@ -110,7 +110,7 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
     dl_entry e;
     dl_buf text;
     *counted = false;
-    DL_TRY(dl_entry_init(&e, dl_run_max_members(&run->config)));
+    DL_TRY(dl_entry_init(&e, dl_clients_max_members(&run->config)));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     dl_key_entry(key, entry);
     diloco_status status = dl_store_get(run->store, &text, key, limit(run));

@@ -2,6 +2,7 @@
  * verify.c are the other two parts. Readers write nothing but the probe. */
 #include "base/log.h"
 #include "base/sized.h"
+#include "run/clients.h"
 #include "run/reader.h"
 #include "run/replay.h"
 
@@ -54,7 +55,7 @@ diloco_status dl_reader_exec(dl_reader *r, int n_threads)
     const dl_exec_args args = {.store = r->store,
                                .run = &r->file,
                                .run_digest = r->digest,
-                               .max_members = dl_run_max_members(&r->file.config),
+                               .max_members = dl_clients_max_members(&r->file.config),
                                .n_copies = 2, /* a void entry leaves the state as it was */
                                .pool = r->pool};
     return dl_exec_create(&r->exec, &args);

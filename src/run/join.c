@@ -243,7 +243,7 @@ static diloco_status make_exec(diloco_run *run)
                                .mirrors = run->mirrors,
                                .gradients = run->has_gradients ? run->gradients : NULL,
                                .n_tensors = run->n_tensors,
-                               .max_members = dl_run_max_members(&run->config),
+                               .max_members = dl_clients_max_members(&run->config),
                                .spool_dir = dl_run_spool_dir(run->spool, &run->config, &run->file),
                                .offload_dir = dl_run_offload_dir(run->offload, &run->config),
                                .n_copies = 2,
@@ -313,7 +313,7 @@ static diloco_status make_peers(diloco_run *run)
                                 .dir = run->served,
                                 .signer = run->signer,
                                 .replica = run->replica,
-                                .max_members = dl_run_max_members(&run->config),
+                                .max_members = dl_clients_max_members(&run->config),
                                 .reads = trusted || !may_commit(run)};
     return dl_peers_create(&run->peers, &args);
 }

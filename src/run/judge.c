@@ -8,7 +8,7 @@
 #include "run/judge.h"
 
 #include "combine/order.h"
-#include "run/open.h"
+#include "run/clients.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,11 +60,11 @@ diloco_status dl_judge_check(const dl_config *config)
                        "check.short = %g would reject half of the contributions of any entry, "
                        "since it counts in medians: take less than 1, such as 0.2, 0 for none",
                        config->check_short);
-    if (config->check_repeat * (int64_t)dl_run_max_members(config) > MOST_COUNTED)
+    if (config->check_repeat * (int64_t)dl_clients_max_members(config) > MOST_COUNTED)
         return dl_fail(DILOCO_EINVAL,
                        "check.repeat = %" PRId64 " for %zu members is more than the %d "
                        "contributions that snapshots keep in mind: lower it",
-                       config->check_repeat, dl_run_max_members(config), MOST_COUNTED);
+                       config->check_repeat, dl_clients_max_members(config), MOST_COUNTED);
     if (!dl_judge_is_on(config)) return DILOCO_OK;
     if (!strcmp(config->schedule, "async"))
         return dl_fail(DILOCO_EREFUSED,

@@ -1,7 +1,6 @@
 /* open.c - see open.h. theta0 goes up first, under its own digest; run.json, created once,
  * names it. Whoever loses that race reads the winner's. */
 #include "run/open.h"
-#include "run/judge.h"
 
 #include "base/json.h"
 #include "base/log.h"
@@ -9,6 +8,7 @@
 #include "run/clients.h"
 #include "run/continuation.h"
 #include "run/fields.h"
+#include "run/judge.h"
 #include "run/members.h"
 #include "run/simulation.h"
 #include "run/way.h"
@@ -25,13 +25,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { LIFE_STRIDE = 10000, SPARE_MEMBERS = 64 };
+enum { LIFE_STRIDE = 10000 };
 static const dl_time LIMIT = 3600 * DL_SECOND; /* for objects of the model's size */
-
-size_t dl_run_max_members(const dl_config *config)
-{
-    return dl_size_min(dl_clients_per_round(config) + SPARE_MEMBERS, DL_MAX_MEMBERS);
-}
 
 static dl_time limit(void)
 {

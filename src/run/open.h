@@ -65,9 +65,6 @@ bool dl_run_has_lived(const dl_life *life, const dl_config *config);
  * another kind needs it to be set. */
 DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
 
-/* Most members of an entry; every reader has the same (an entry with more is void to all). */
-size_t dl_run_max_members(const dl_config *config);
-
 /* Do contributions of so many bytes together wait for the outer step on disk (run.spool)? Where
  * many logical clients are asked they always do, so that memory follows from the workers alone. */
 enum { DL_SPOOL_CLIENTS = 64 };

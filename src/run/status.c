@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/sized.h"
 #include "run/bans.h"
+#include "run/clients.h"
 #include "run/reader.h"
 #include "run/schedule.h"
 #include "run/way.h"
@@ -168,7 +169,7 @@ static diloco_status count_entry(void *user, const dl_entry *raw, const diloco_l
 static diloco_status walk_log(dl_reader *r, diloco_run_status *out, watcher *replicas)
 {
     tally t = {.out = out, .replicas = replicas};
-    const size_t room = dl_run_max_members(&r->file.config);
+    const size_t room = dl_clients_max_members(&r->file.config);
     diloco_status status = dl_bans_create(&t.bans, &r->file.config, room);
     if (!status) status = dl_bans_create(&t.scratch, &r->file.config, room);
     if (!status) status = dl_reader_walk(r, 0, count_entry, &t);
