@@ -291,7 +291,6 @@ static dl_ask fold_gather(dl_machine *m)
 static dl_ask fold_gather_or_fetch(dl_machine *m)
 {
     m->fold_member = 0;
-    m->judged = false;
     const bool combines = (m->a.audits || m->recombines) && !m->disputed;
     if (m->entry.combined.there && !combines)
         return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
@@ -493,7 +492,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
     m->n_recomputed = m->n_unread = 0;
-    m->recombines = m->disputed = false;
+    m->recombines = m->disputed = m->judged = false;
     const diloco_status unread =
         dl_entry_read_of(&m->entry, event->text, event->text_len, m->a.outer, m->a.identity);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
