@@ -53,7 +53,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_open_with(diloco_run **o
 }
 
 /* Register a tensor, before diloco_run_join. All replicas register the same ones in the same
- * order. The data stays the caller's, at the same place, until close. */
+ * order. The data stays the caller's, at the same place, until close; in host memory it is aligned
+ * to its type. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor_sized(diloco_run *run,
                                                                    const diloco_tensor *tensor,
                                                                    size_t size);

@@ -46,6 +46,9 @@ TEST(calls_out_of_order_and_tensors_that_cannot_be_are_refused)
     CHECK_CONTAINS("no tensors", diloco_error_text());
     bad.data = NULL;
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &bad));
+    bad.data = (char *)w + 1;
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_tensor(run, &bad));
+    CHECK_CONTAINS("not aligned", diloco_error_text());
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_gradient(run, "w", w));
     CHECK_CONTAINS("register tensor w", diloco_error_text());
     CHECK_OK(diloco_run_tensor(run, &good));

@@ -75,6 +75,10 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_tensor"));
     if (!tensor->name || !tensor->data)
         return dl_fail(DILOCO_EINVAL, "a tensor needs a name and a place");
+    const size_t align = run->device ? 0 : dl_dtype_size(tensor->dtype);
+    if (align && (uintptr_t)tensor->data % align)
+        return dl_fail(DILOCO_EINVAL, "tensor %s: its place is not aligned to its type",
+                       tensor->name);
     const size_t n = run->n_tensors + 1;
     diloco_tensor *t = realloc(run->tensors, n * sizeof *t);
     if (t) run->tensors = t;
