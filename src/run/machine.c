@@ -147,7 +147,8 @@ static dl_ask train(dl_machine *m)
 {
     m->train_began = m->now;
     m->train_from = m->a.pace->position;
-    if (m->own_since > dl_open_entry(m)) m->own_since = dl_open_entry(m);
+    const uint64_t open = dl_open_entry(m), first = m->n_put > open ? open + 1 : open;
+    if (m->own_since > first) m->own_since = first; /* who knocks has given up the open one */
     return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
 }
 

@@ -183,6 +183,7 @@ TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
     take(&w);
     others_commit(&w, 3, "r1");
     next(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(0, w.noted[DL_NOTE_LATE]);
     CHECK(w.ask.knock); /* r1 did not see it */
     CHECK_INT(4, w.ask.entry);
     end_world(&w);
