@@ -1,41 +1,57 @@
-# A thin front for CMake. `make demo` and `make test` do everything on a fresh machine: they
-# install what is missing and say so first.
+# A thin front for CMake. `make demo` and `make test` do everything on a fresh machine. Each target
+# installs what it needs, and nothing else, and says so first.
 BUILD ?= $(if $(SAN),build/$(SAN),build/release)
 PREFIX ?= /usr/local
+PYTHON ?= yes
 
-.PHONY: all demo test torch bench claims attacks check fuzz soak format install deb clean
+# $(call configure,OPTIONS): the build folder keeps what was switched on before, so `make` after
+# `make test` stays cheap. The log is shown only where CMake fails.
+configure = mkdir -p $(BUILD) && { $(if $(SAN),scripts/sanitize.sh $(SAN),cmake -S . -B $(BUILD) -G Ninja) \
+	-DCMAKE_INSTALL_PREFIX=$(PREFIX) $(1) > $(BUILD)/configure.log 2>&1 || \
+	{ cat $(BUILD)/configure.log; exit 1; }; }
 
-all: packages-build $(if $(SAN),packages-test packages-check)
-	@$(if $(SAN),scripts/sanitize.sh $(SAN),cmake -S . -B $(BUILD) -G Ninja) \
-		-DCMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
+.PHONY: all demo test tests torch bench claims attacks check fresh fuzz soak format install deb clean
+
+all: packages-build ## the program and the libraries
+	@$(call configure)
 	@cmake --build $(BUILD)
 
 packages-%:
 	@scripts/packages.sh $*
 
-demo: all ## train four replicas on English text and compare
+demo: packages-build ## train four replicas on English text and compare
+	@$(call configure)
+	@cmake --build $(BUILD) --target diloco
 	@examples/demo.sh $(BUILD)/diloco
 
-test: packages-build packages-test packages-servers all ## every test this machine can run [SAN=address|thread]
+tests: packages-build packages-test $(if $(SAN),packages-check) # build them
+	@$(call configure,-DDILOCO_TESTS=ON)
+	@cmake --build $(BUILD)
+
+test: packages-build packages-test packages-servers $(if $(filter yes,$(PYTHON)),packages-python) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch]
+	@$(MAKE) --no-print-directory tests
 	@scripts/test.sh $(BUILD)
 
-torch: ## build/venv with torch and its trainers, which the tests of the Python package then use
-	@python3 -m venv build/venv
-	@build/venv/bin/pip install --quiet -r python/tests/requirements.txt
+torch: packages-python ## build/venv with torch and its trainers, which the tests of the Python package use
 
-bench: all ## what is measured, against what: bench/*.md
+bench: packages-build ## what is measured, against what: bench/*.md
+	@$(call configure,-DDILOCO_BENCH=ON)
+	@cmake --build $(BUILD)
 	@bench/run.sh $(BUILD)
 
 claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts [FLAGS=--overnight]
 	@python3 bench/claims/claims.py $(BUILD)/diloco $(if $(DATA),--data $(DATA)) --out build/claims $(FLAGS)
 
-attacks: all ## what members that lie can do: make attacks DATA=folder-of-texts MNIST=folder [FLAGS=--hours=1]
+attacks: tests ## what members that lie can do: make attacks DATA=folder-of-texts MNIST=folder [FLAGS=--hours=1]
 	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) $(if $(MNIST),--mnist $(MNIST)) --out build/attacks $(FLAGS)
+
+fresh: ## prove the commands above on bare machines: chroots of Debian 12 and 13 [FRESH=demo|full]
+	@scripts/fresh.sh
 
 fuzz: packages-build packages-check ## ten minutes for every parser of outside bytes
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
-soak: packages-build packages-test packages-check all ## for as long as it may take: the whole matrix, fuzzing, simulations
+soak: packages-build packages-test packages-check tests ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
 
 check: packages-build packages-test packages-check packages-servers ## formatting, linting, both compilers, sanitizers
@@ -47,7 +63,7 @@ format: packages-check
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
-deb: all
+deb: packages-deb all
 	@cmake --build $(BUILD) --target deb
 
 clean:

@@ -9,12 +9,13 @@ step "clang-format"
 git ls-files '*.c' '*.h' '*.cc' | xargs clang-format --dry-run --Werror
 
 step "gcc, warnings are errors"
-cmake -S . -B build/release -G Ninja -DDILOCO_WERROR=ON >/dev/null
+cmake -S . -B build/release -G Ninja -DDILOCO_WERROR=ON -DDILOCO_TESTS=ON \
+    -DDILOCO_BENCH=ON >/dev/null
 cmake --build build/release | tail -n 1
 
 step "clang: the same bits of the outer step"
 cmake -S . -B build/clang -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
-    -DDILOCO_BENCH=OFF >/dev/null
+    -DDILOCO_TESTS=ON >/dev/null
 bits=outer_bits
 for source in $(git ls-files 'src/tensor/*_test.c' 'src/codec/*_test.c' 'src/combine/*_test.c' \
     'src/outer/*_test.c'); do

@@ -15,5 +15,5 @@ address)
 thread) set -- -DDILOCO_SANITIZE=thread "$@" ;;
 *) echo "sanitize.sh: '$kind' is neither address nor thread" >&2; exit 2 ;;
 esac
-cmake -S . -B "build/$kind" -G Ninja -DDILOCO_BENCH=OFF \
+cmake -S . -B "build/$kind" -G Ninja \
     -DCMAKE_C_FLAGS_RELEASE=-O2 -DCMAKE_CXX_FLAGS_RELEASE=-O2 "$@" >/dev/null
