@@ -1,8 +1,14 @@
 #!/bin/sh
-# packages.sh SET…: see that the Debian packages of these sets are installed; say which are
-# missing and install them (as root, or through sudo). Sets: build, test, check, servers (which
-# the tests start on loopback, and clients of our own; those of npm go into build/servers).
+# packages.sh SET…: install what these sets name and this machine lacks, through apt-get as root or
+# sudo. It first prints what it is going to install. Sets:
+#     build    the program and the libraries
+#     test     the C tests
+#     servers  servers that the tests start on loopback, and clients of the hub
+#     python   PyTorch and its trainers in build/venv, for the tests of the Python package
+#     check    compilers, formatter and linter of the gate
+#     deb      the Debian package
 set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
 
 list() {
     case $1 in
@@ -10,53 +16,93 @@ list() {
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
                 libmicrohttpd-dev libgnutls28-dev libzstd-dev ;;
     test)  echo libcmocka-dev python3 abigail-tools mandoc ;;
-    check) echo clang clang-format clang-tidy libclang-rt-14-dev lld gcc-aarch64-linux-gnu \
+    check) echo clang clang-format clang-tidy libclang-rt-dev lld gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
-    *)     echo "packages.sh: no set $1" >&2; exit 2 ;;
+    python) echo python3 python3-venv ;;
+    deb)   echo dpkg-dev file ;;
+    *)     echo "packages.sh: there is no set $1" >&2; exit 2 ;;
     esac
 }
 
-missing=
-for set in "$@"; do
-    for package in $(list "$set"); do
-        status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
-        [ "$status" = "install ok installed" ] || missing="$missing $package"
+missing_packages() {
+    for set in "$@"; do
+        for package in $(list "$set"); do
+            status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+            [ "$status" = "install ok installed" ] || echo "$package"
+        done
     done
-done
-# The versions are those of tests/servers/package.json. Without them their tests are left out.
-install_from_npm() {
-    dir=$(cd "$(dirname "$0")/.." && pwd)
-    cmp -s "$dir/tests/servers/package.json" "$dir/build/servers/package.json" && return
-    echo "installing from npm into build/servers: azurite, s3rver"
-    mkdir -p "$dir/build/servers"
-    cp "$dir/tests/servers/package.json" "$dir/build/servers/package.json"
-    if ! npm install --prefix "$dir/build/servers" --omit=optional --no-audit --no-fund \
-        --loglevel=error >"$dir/build/servers/install.log" 2>&1; then
-        tail -n 5 "$dir/build/servers/install.log" >&2
-        rm "$dir/build/servers/package.json"
-        echo "packages.sh: npm could not install them" >&2
-    fi
+}
+
+give_up() {
+    echo "packages.sh: $*" >&2
+    exit 1
 }
 
 install_from_apt() {
-    echo "installing$missing"
+    command -v apt-get >/dev/null ||
+        give_up "this system has no apt-get; install what Debian calls: $*"
     as_root=
-    [ "$(id -u)" = 0 ] || as_root=sudo
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null ||
+            give_up "only root can install packages, and sudo is not here; as root: apt-get install $*"
+        as_root=sudo
+    fi
+    echo "installing Debian packages: $*"
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
-    if ! { $as_root apt-get update && $as_root apt-get install -y --no-install-recommends $missing; } \
-        >"$log" 2>&1; then
+    $as_root apt-get update >"$log" 2>&1 ||
+        echo "packages.sh: apt-get update failed, the package lists may be old" >&2
+    $as_root apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1 || {
         tail -n 20 "$log" >&2
-        echo "packages.sh: apt could not install$missing" >&2
-        exit 1
+        give_up "apt-get could not install: $* (its last lines are above; is the network reachable?)"
+    }
+}
+
+# Into build/servers, in the versions of tests/servers/package.json. Their tests skip themselves
+# without them.
+install_from_npm() {
+    cmp -s "$root/tests/servers/package.json" "$root/build/servers/package.json" && return
+    echo "installing from npm into build/servers: azurite, s3rver"
+    mkdir -p "$root/build/servers"
+    cp "$root/tests/servers/package.json" "$root/build/servers/package.json"
+    if ! npm install --prefix "$root/build/servers" --omit=optional --no-audit --no-fund \
+        --loglevel=error >"$root/build/servers/install.log" 2>&1; then
+        tail -n 5 "$root/build/servers/install.log" >&2
+        rm "$root/build/servers/package.json"
+        echo "packages.sh: npm could not install azurite and s3rver; their tests will be left out" >&2
     fi
 }
 
-[ -z "$missing" ] || install_from_apt
-case " $* " in
-*" servers "*) install_from_npm ;;
-esac
+# Into build/venv, in the versions of python/tests/requirements.txt. PyTorch's own index has the
+# build without CUDA, which is a tenth of the size; where it cannot be reached, pip's usual index
+# answers. The tests of the Python package skip themselves without it.
+install_from_pip() {
+    venv=$root/build/venv
+    wanted=$root/python/tests/requirements.txt
+    cmp -s "$wanted" "$venv/installed.txt" && return
+    echo "installing from PyPI into build/venv: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    mkdir -p "$root/build"
+    torch=$(grep '^torch==' "$wanted")
+    if ! { python3 -m venv "$venv" &&
+        { "$venv/bin/pip" install --retries 0 --timeout 15 --no-deps "$torch" \
+            --index-url https://download.pytorch.org/whl/cpu || true; } &&
+        "$venv/bin/pip" install -r "$wanted"; } >"$root/build/venv.log" 2>&1; then
+        tail -n 5 "$root/build/venv.log" >&2
+        echo "packages.sh: pip could not install them; tests that need them will be left out" >&2
+        return
+    fi
+    cp "$wanted" "$venv/installed.txt"
+}
+
+missing=$(missing_packages "$@")
+[ -z "$missing" ] || install_from_apt $missing
+for set in "$@"; do
+    case $set in
+    servers) install_from_npm ;;
+    python) install_from_pip ;;
+    esac
+done
