@@ -113,6 +113,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                          "let in who has one of these keys, as of run.members, without a token"},
     [DL_FLAG_JOIN_LINE] = {"--join", "RUN", NULL,
                            "print the line that lets a second machine in; makes TLS and a token"},
+    [DL_FLAG_COMPARE] = {"--compare", "URL", NULL, "another run beside it; may be repeated"},
+    [DL_FLAG_REPORT_OUT] = {"--out", "FILE.svg", NULL, "draw the curves into this file"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)
@@ -169,7 +171,7 @@ static size_t find_flag(const dl_command *command, const char *text, size_t len)
 /* A flag that may be repeated. */
 static diloco_status add_to(const char **list, size_t *n, const dl_flag_row *row, const char *value)
 {
-    if (!strchr(value, '='))
+    if (strchr(row->value, '=') && !strchr(value, '='))
         return dl_fail(DILOCO_EINVAL, "%s %.100s: write it as %s %s", row->name, value, row->name,
                        row->value);
     if (*n == DL_ARGS_MAX_SETS)
@@ -184,6 +186,7 @@ static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
     const dl_flag_row *row = &dl_flag_rows[flag];
     const char *name = row->name;
     if (flag == DL_FLAG_SET) return add_to(args->sets, &args->n_sets, row, value);
+    if (flag == DL_FLAG_COMPARE) return add_to(args->compared, &args->n_compared, row, value);
     if (flag == DL_FLAG_SET_VALUES) return add_to(args->values, &args->n_values, row, value);
     if (args->flags[flag] && strcmp(args->flags[flag], value) != 0)
         return dl_fail(DILOCO_EINVAL, "%s is given twice: %.100s and %.100s", name,

@@ -87,6 +87,8 @@ typedef enum dl_flag {
     DL_FLAG_FOR,     /* of invite */
     DL_FLAG_MEMBERS, /* of serve */
     DL_FLAG_JOIN_LINE,
+    DL_FLAG_COMPARE, /* of report */
+    DL_FLAG_REPORT_OUT,
     DL_N_FLAGS
 } dl_flag;
 
@@ -134,6 +136,7 @@ diloco_status dl_cmd_invite(const dl_args *args);
 diloco_status dl_cmd_status(const dl_args *args);
 diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);
+diloco_status dl_cmd_report(const dl_args *args);
 diloco_status dl_cmd_takeover(const dl_args *args);
 diloco_status dl_cmd_eval(const dl_args *args);
 diloco_status dl_cmd_sample(const dl_args *args);
@@ -162,6 +165,8 @@ struct dl_args {
     size_t n_sets;
     const char *values[DL_ARGS_MAX_SETS]; /* of --set-values: "key=v1,v2", in order */
     size_t n_values;
+    const char *compared[DL_ARGS_MAX_SETS]; /* of --compare, in order */
+    size_t n_compared;
     int argc; /* the whole command line, to be said again */
     char **argv;
 };

@@ -54,6 +54,11 @@ const dl_command dl_commands[] = {
      DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
      FLAGS(DL_FLAG_JSON, DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
+    {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
+     "Reads the records that replicas leave in the store. It prints one line for each run;\n"
+     "--out draws the curves, --json prints their points.\n"
+     "  diloco report runs/a --compare runs/b --out loss.svg",
+     FLAGS(DL_FLAG_COMPARE, DL_FLAG_REPORT_OUT, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_report},
     {"takeover", "URL", "make another life the single committer of a run",
      "For runs with run.single_committer, in stores that cannot create a name exactly once. All\n"
      "believe the one life that the entry before names; this puts an abort into the log that says\n"

@@ -1,0 +1,40 @@
+/* chart.h - line charts as one SVG file: panels side by side, the same series in each.
+ *
+ * The file needs nothing beside it, and follows the viewer's dark or light colours. */
+#ifndef DL_CLI_CHART_H
+#define DL_CLI_CHART_H
+
+#include "base/buf.h"
+
+enum { DL_CHART_PANELS = 2 };
+
+typedef struct dl_chart_point {
+    double x[DL_CHART_PANELS]; /* one for each panel */
+    double y;
+} dl_chart_point;
+
+/* In a panel whose axis is logarithmic a series without a positive x has no place. Its last y is
+ * drawn there as a dashed line across the panel. */
+typedef struct dl_chart_series {
+    const char *label;
+    const dl_chart_point *points; /* by ascending x; at least one */
+    size_t n;
+} dl_chart_series;
+
+typedef struct dl_chart_panel {
+    const char *title; /* of the x axis */
+    bool logarithmic;  /* base 10 */
+    bool bytes;        /* x counts bytes: "10 MB", not "10M" */
+} dl_chart_panel;
+
+typedef struct dl_chart {
+    const char *title, *y_title;
+    dl_chart_panel panels[DL_CHART_PANELS];
+    const dl_chart_series *series;
+    size_t n; /* 1 to 8 */
+} dl_chart;
+
+/* Appends the SVG. Labels and titles may be any text. DILOCO_ENOMEM; DILOCO_EFULL: out->max. */
+DL_MUST_CHECK diloco_status dl_chart_svg(dl_buf *out, const dl_chart *chart);
+
+#endif

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The curves of runs: a table, JSON and a picture; runs without an evaluation and other file types are
+# refused by name.
+. "$(dirname "$0")/lib.sh"
+
+for run in one two; do
+    expect 0 diloco train tiny.toml --store runs/$run --set trainer.eval_every=1 --quiet
+done
+expect 0 diloco report runs/one --compare runs/two --out loss.svg
+grep -q '^one: ' out || fail "the table has no line for the first run"
+grep -q '^two: ' out || fail "the table has no line for the second run"
+[ "$(grep -c '<path class="line"' loss.svg)" -ge 6 ] || fail "a run has no curve in both panels"
+python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' loss.svg ||
+    fail "the picture is no XML"
+
+# the last loss is the one that the record has, and bytes grow
+expect 0 diloco report runs/one --json
+cp out report.json
+expect 0 diloco log runs/one --events
+python3 - out report.json <<'PY'
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+losses = {e["entry"]: e["loss"] for e in events if e["event"] == "eval"}
+[run] = json.load(open(sys.argv[2]))["runs"]
+assert [p["loss"] for p in run["points"]] == [losses[e] for e in sorted(losses)], run
+sent = [p["bytes_sent"] for p in run["points"]]
+assert sent == sorted(sent) and sent[-1] > 0, sent
+total = sum(e["bytes_sent"] for e in events if e["event"] == "commit")
+assert sent[-1] == total, (sent, total)
+PY
+
+expect_error 2 "loss.pdf" diloco report runs/one --out loss.pdf
+[ ! -e loss.pdf ] || fail "a refused file was written"
+expect 0 diloco train tiny.toml --store runs/blind --set data.test_fraction=0 --quiet
+expect_error 1 "trainer.eval_every" diloco report runs/blind
+expect_error 1 "runs/none" diloco report runs/none
