@@ -9,6 +9,15 @@
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_cast<void>(0)
 #define TOML_EXCEPTIONS   0
+#if __has_include(<toml++/toml.hpp>) /* toml++ 3.4 renamed its headers from .h to .hpp */
+#include <toml++/impl/forward_declarations.hpp>
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE return false
+#include <toml++/impl/unicode.hpp>
+#undef TOML_UNREACHABLE
+#define TOML_UNREACHABLE __builtin_unreachable()
+#include <toml++/toml.hpp>
+#else
 #include <toml++/impl/forward_declarations.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
@@ -16,6 +25,7 @@
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>
+#endif
 
 #include <algorithm>
 #include <charconv>
