@@ -97,9 +97,8 @@ diloco_status dl_xml_walk(const void *data, size_t len, const char *root, dl_xml
     XML_SetCharacterDataHandler(w.parser, on_text);
     XML_SetStartDoctypeDeclHandler(w.parser, on_doctype);
     if (XML_Parse(w.parser, data, (int)len, XML_TRUE) == XML_STATUS_ERROR && !w.status)
-        w.status = dl_fail(DILOCO_EPROTO, "%s: the answer is no XML: %s in line %lu", what,
-                           XML_ErrorString(XML_GetErrorCode(w.parser)),
-                           (unsigned long)XML_GetCurrentLineNumber(w.parser));
+        w.status = dl_fail(DILOCO_EPROTO, "%s: the answer is no XML: %s", what,
+                           XML_ErrorString(XML_GetErrorCode(w.parser)));
     XML_ParserFree(w.parser);
     return w.status;
 }
