@@ -7,7 +7,7 @@
 #                      `diloco train` and `man diloco` there
 #     test12 test13    `make test`, PyTorch included
 #
-# Without PIECE all but the tests run; FRESH=full adds test12. It needs root and debootstrap, and says
+# Without PIECE all but the tests run; the piece "full" is all of these and test12. It needs root and debootstrap, and says
 # "left out" without them. FRESH_DIR (build/fresh) gets 1 to 5 GB for each machine, which is removed
 # after its piece; the bare ones stay for the next time. FRESH_MIRROR is the archive (default: the
 # one that this system uses). FRESH_BIND lists folders of this system that the machines may read,
@@ -122,7 +122,10 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null || ! unshare --mou
     echo "left out: bare machines (needs root, debootstrap and namespaces)"
     exit 0
 fi
-[ $# != 0 ] || set -- demo12 demo13 deb12 deb13 $([ "${FRESH:-}" != full ] || echo test12)
+case $* in
+'') set -- demo12 demo13 deb12 deb13 ;;
+full) set -- demo12 demo13 deb12 deb13 test12 ;;
+esac
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
     echo "fresh: changes that are not committed are no part of this"
 for piece in "$@"; do

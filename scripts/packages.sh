@@ -7,6 +7,7 @@
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
 #     check    compilers, formatter and linter of the gate
 #     deb      the Debian package
+#     fresh    what makes bare machines
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -23,6 +24,7 @@ list() {
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
+    fresh) echo debootstrap ;;
     *)     echo "packages.sh: there is no set $1" >&2; exit 2 ;;
     esac
 }

@@ -12,6 +12,12 @@ began=$(date +%s)
 
 step() { printf '\n== %s\n' "$*"; }
 
+step "the ways in, on bare machines"
+scripts/fresh.sh
+for sanitizer in address thread; do
+    step "every test under the $sanitizer sanitizer"
+    make test SAN=$sanitizer
+done
 step "a build without network stores, and one without C++"
 sh tests/offline_test.sh "$build/offline"
 sh tests/c_only_test.sh "$build/c_only"
