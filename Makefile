@@ -10,7 +10,7 @@ configure = mkdir -p $(BUILD) && { $(if $(SAN),scripts/sanitize.sh $(SAN),cmake 
 	-DCMAKE_INSTALL_PREFIX=$(PREFIX) $(1) > $(BUILD)/configure.log 2>&1 || \
 	{ cat $(BUILD)/configure.log; exit 1; }; }
 
-.PHONY: all demo test tests torch bench claims attacks check fresh fuzz soak format install deb clean
+.PHONY: all demo test tests one torch bench claims attacks check fresh fuzz soak format install deb clean
 
 all: packages-build ## the program and the libraries
 	@$(call configure)
@@ -31,6 +31,11 @@ tests: packages-build packages-test $(if $(SAN),packages-check) # build them
 test: packages-build packages-test packages-servers $(if $(filter yes,$(PYTHON)),packages-python) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch]
 	@$(MAKE) --no-print-directory tests
 	@scripts/test.sh $(BUILD)
+
+one: packages-build packages-test ## one test program, or the cases of it with this in their names: make one T=run_machine_test [CASE=late]
+	@$(call configure,-DDILOCO_TESTS=ON)
+	@cmake --build $(BUILD) --target $(T)
+	@$(BUILD)/$(T) $(if $(CASE),'*$(CASE)*')
 
 torch: packages-python ## build/venv with torch and its trainers, which the tests of the Python package use
 

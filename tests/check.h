@@ -10,6 +10,7 @@
 #ifndef DL_TESTS_CHECK_H
 #define DL_TESTS_CHECK_H
 
+#include <fnmatch.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,9 +83,24 @@
                            want_[i_]);                                                             \
     } while (0)
 
+/* Runs the tests whose names match argv[1], a pattern as the shell has them, or all without one. A
+ * pattern that names no test is an error. Returns the exit code. */
+static inline int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+{
+    size_t matching = argc < 2 ? n : 0;
+    for (size_t i = 0; i < n && argc > 1; i++)
+        matching += fnmatch(argv[1], tests[i].name, 0) == 0;
+    if (!matching) {
+        fprintf(stderr, "%s: no test is called %s\n", argv[0], argv[1]);
+        return 2;
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return _cmocka_run_group_tests(argv[0], tests, n, NULL, NULL);
+}
+
 /* TEST_MAIN(a, b, c): main over cmocka_unit_test(a), … */
 #define TEST_MAIN(...)                                                                             \
-    int main(void)                                                                                 \
+    int main(int argc, char **argv)                                                                \
     {                                                                                              \
         static void (*const run_[])(void **) = {__VA_ARGS__};                                      \
         static const char names_[] = #__VA_ARGS__;                                                 \
@@ -96,7 +112,7 @@
             char *name_ = strtok_r(i_ ? NULL : text_, ", \n", &next_);                             \
             tests_[i_] = (struct CMUnitTest){name_, run_[i_], NULL, NULL, NULL};                   \
         }                                                                                          \
-        return cmocka_run_group_tests(tests_, NULL, NULL);                                         \
+        return check_run(argc, argv, tests_, sizeof run_ / sizeof run_[0]);                        \
     }
 
 #endif

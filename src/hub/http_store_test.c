@@ -377,7 +377,7 @@ TEST(nothing_is_paced_within_a_machine)
 #test, test, set_up, tear_down, NULL                                                       \
     }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         WITH(a_run_at_the_hub_is_a_folder_on_its_disk),
@@ -394,6 +394,7 @@ int main(void)
         WITH(the_probe_finds_the_hub_right),
         WITH(nothing_is_paced_within_a_machine),
     };
+    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
     int failed = store_suite_run(&row_http);
     return failed + cmocka_run_group_tests_name("around the hub", tests, NULL, NULL);
 }

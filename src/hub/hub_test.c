@@ -617,7 +617,7 @@ TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back)
     CHECK_INT(200, ask("PUT /run"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         HUB_TEST(an_object_is_made_once_read_in_ranges_and_deleted),
@@ -645,5 +645,5 @@ int main(void)
         HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),
     };
-    return cmocka_run_group_tests_name("hub", tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

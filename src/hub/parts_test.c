@@ -220,7 +220,7 @@ TEST(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_
 
 #define HUB(test) cmocka_unit_test_setup_teardown(test, fixture_set_up, fixture_tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         HUB(parts_of_several_spans_become_one_object_of_everybodys),
@@ -229,5 +229,5 @@ int main(void)
         HUB(parts_of_an_object_that_will_not_be_made_do_not_stay_on_the_hub),
         HUB(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_again),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -495,7 +495,7 @@ TEST(framing_is_taken_off_and_what_is_none_is_refused)
                  dl_chunks_add(&c, long_line, sizeof long_line - 1, note_bytes, NULL));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         HUB_TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is),
@@ -509,5 +509,5 @@ int main(void)
         HUB_TEST(an_upload_is_aborted_and_never_replaces_an_object),
         HUB_TEST(framing_is_taken_off_and_what_is_none_is_refused),
     };
-    return cmocka_run_group_tests_name("S3", tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -327,7 +327,7 @@ TEST(what_nobody_published_in_a_day_is_removed_at_an_open)
 
 #define ONE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pointer_has_its_fields_where_the_documentation_says),
@@ -344,5 +344,5 @@ int main(void)
         ONE(who_loses_the_race_removes_what_it_uploaded),
         ONE(what_nobody_published_in_a_day_is_removed_at_an_open),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

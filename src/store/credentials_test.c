@@ -229,7 +229,7 @@ TEST(azures_identity_is_a_token_of_the_machine)
 
 #define ONE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         ONE(the_environment_comes_first_then_the_profile),
@@ -239,5 +239,5 @@ int main(void)
         ONE(google_takes_hmac_keys_or_the_instances_token),
         ONE(azures_identity_is_a_token_of_the_machine),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

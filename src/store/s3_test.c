@@ -430,7 +430,7 @@ TEST(urls_that_cannot_be_are_refused_before_any_request)
 
 #define ONE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         ONE(a_create_is_one_signed_conditional_put),
@@ -450,5 +450,5 @@ int main(void)
         ONE(p26_a_store_that_refuses_conditions_is_written_without),
         ONE(urls_that_cannot_be_are_refused_before_any_request),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }

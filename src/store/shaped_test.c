@@ -268,7 +268,7 @@ static void suite_destroy(const char *url)
     dl_shaper_destroy(suite_link);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const store_row row = {"shaped", suite_make, suite_open, suite_destroy, false};
     const struct CMUnitTest tests[] = {
@@ -283,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_large_object_ends_at_its_time),
         cmocka_unit_test(a_process_has_one_link),
     };
+    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
     int failed = store_suite_run(&row); /* first: the last test above gives the process a link */
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     return failed ? 1 : 0;

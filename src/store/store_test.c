@@ -476,7 +476,7 @@ TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
     CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_probe(&probe, "mem://late", dl_clock_now() - 1));
 }
 
-static int own_tests(void)
+static int own_tests(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_decide_lie_in_the_coord_and_bytes_in_the_bulk),
@@ -503,11 +503,13 @@ static int own_tests(void)
         cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
         cmocka_unit_test(the_probe_of_a_store_that_cannot_be_opened_says_why),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    return own_tests() + store_suite_run(&store_row_file) + store_suite_run(&store_row_mem) +
-           store_suite_run(&row_faulty) + store_suite_run(&row_split);
+    if (argc > 1) return own_tests(argc, argv);
+    return own_tests(argc, argv) + store_suite_run(&store_row_file) +
+           store_suite_run(&store_row_mem) + store_suite_run(&row_faulty) +
+           store_suite_run(&row_split);
 }

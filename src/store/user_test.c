@@ -181,7 +181,7 @@ TEST(a_store_that_does_not_hear_what_it_is_told_is_not_believed)
     dl_store_drop_user("mine");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_is_found_by_its_name_as_long_as_somebody_has_given_it),
@@ -190,5 +190,6 @@ int main(void)
         cmocka_unit_test(what_a_store_says_wrongly_is_an_error_that_names_it),
         cmocka_unit_test(a_store_that_does_not_hear_what_it_is_told_is_not_believed),
     };
+    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, NULL, NULL) + store_suite_run(&row_user);
 }
