@@ -347,6 +347,16 @@ static int on_rewind(void *context, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
+/* Counts the bytes of a request that libcurl has given to the connection, the head and the body.
+ * CURLINFO_REQUEST_SIZE is of no use for it: with some versions of libcurl it includes the body. */
+static int on_debug(CURL *easy, curl_infotype type, char *data, size_t len, void *context)
+{
+    slot *s = context;
+    (void)easy, (void)data;
+    if (type == CURLINFO_HEADER_OUT || type == CURLINFO_DATA_OUT) s->web->traffic.sent += len;
+    return 0;
+}
+
 /* ---- starting one */
 
 /* Proxies of the environment are for hosts outside. */
@@ -425,6 +435,9 @@ static void set_options(slot *s, const char *url)
     curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_receive);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
+    curl_easy_setopt(easy, CURLOPT_VERBOSE, 1L); /* for the debug function, which prints nothing */
+    curl_easy_setopt(easy, CURLOPT_DEBUGFUNCTION, on_debug);
+    curl_easy_setopt(easy, CURLOPT_DEBUGDATA, s);
     const bool near = is_near(url);
     if (near) curl_easy_setopt(easy, CURLOPT_PROXY, "");
     curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, near ? on_near_socket : on_socket);
@@ -598,17 +611,13 @@ static diloco_status answered(slot *s)
     return try_again(s);
 }
 
-static void count(slot *s)
+static void count_answer(slot *s)
 {
-    dl_web_traffic *t = &s->web->traffic;
-    long head_out = 0, head_in = 0;
-    curl_off_t out = 0, in = 0;
-    curl_easy_getinfo(s->easy, CURLINFO_REQUEST_SIZE, &head_out);
-    curl_easy_getinfo(s->easy, CURLINFO_HEADER_SIZE, &head_in);
-    curl_easy_getinfo(s->easy, CURLINFO_SIZE_UPLOAD_T, &out);
-    curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &in);
-    t->sent += (uint64_t)head_out + (uint64_t)out;
-    t->received += (uint64_t)head_in + (uint64_t)in;
+    long head = 0;
+    curl_off_t body = 0;
+    curl_easy_getinfo(s->easy, CURLINFO_HEADER_SIZE, &head);
+    curl_easy_getinfo(s->easy, CURLINFO_SIZE_DOWNLOAD_T, &body);
+    s->web->traffic.received += (uint64_t)head + (uint64_t)body;
 }
 
 static curl_socket_t socket_of(const slot *s)
@@ -630,7 +639,7 @@ static void measure(slot *s)
 
 static void stop(slot *s)
 {
-    count(s);
+    count_answer(s);
     measure(s);
     curl_multi_remove_handle(s->web->multi, s->easy);
 }

@@ -431,6 +431,43 @@ TEST(a_batch_runs_all_over_few_connections_and_never_too_far_ahead)
     }
 }
 
+static size_t lengths(const char *const *texts, size_t n)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += strlen(texts[i]);
+    return sum;
+}
+
+TEST(counted_bytes_are_those_of_the_connection_with_each_head_and_body_once)
+{
+    enum { BODY = 1 << 20 };
+    static const char *const answers[] = {EMPTY("503 x"), EMPTY("200 OK"), OK_BODY("123", "3"),
+                                          EMPTY("200 OK")};
+    http_script server;
+    dl_web *web;
+    char *body = calloc(1, BODY + 1);
+    memset(body, 'b', BODY);
+    script_start(&server, answers, 4);
+    asked all[] = {{.method = "PUT", .path = "/k", .body = body}, /* twice, the first in vain */
+                   {.method = "GET", .path = "/k"},
+                   {.method = "POST", .path = "/p", .body = "a short one"}};
+    CHECK_OK(dl_web_create(&web, NULL, &aborted));
+    for (size_t i = 0; i < 3; i++) {
+        const dl_web_batch batch = {
+            .n = 1, .width = 1, .context = &all[i], .prepare = prepare, .finish = finish};
+        all[i].port = server.port;
+        CHECK_OK(dl_web_run(web, &batch, DL_NEVER));
+    }
+    const dl_web_traffic traffic = dl_web_counts(web);
+    CHECK_INT(4, traffic.n_requests);
+    CHECK_INT(lengths((const char *const *)server.requests, 4), traffic.sent);
+    CHECK_INT(lengths(answers, 4), traffic.received);
+    dl_web_destroy(web);
+    script_stop(&server);
+    free(body);
+}
+
 TEST(the_first_failure_ends_a_batch)
 {
     many m = {.fail_at = 2};
@@ -474,5 +511,6 @@ TEST_MAIN(a_request_arrives_as_it_was_asked_and_the_answer_comes_back,
           a_sink_with_begin_wants_a_length, a_broken_body_is_resumed_only_by_who_can,
           a_server_that_does_not_answer_ends_at_until, abort_ends_a_request,
           a_batch_runs_all_over_few_connections_and_never_too_far_ahead,
+          counted_bytes_are_those_of_the_connection_with_each_head_and_body_once,
           the_first_failure_ends_a_batch, a_batch_of_nothing_is_done,
           escaping_leaves_what_urls_may_hold)
