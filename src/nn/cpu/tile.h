@@ -13,6 +13,9 @@
 
 #include <math.h>
 #include <stddef.h>
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 enum { DL_TILE_N = 16 };
 
