@@ -230,7 +230,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     if (!strcmp(event, "round"))
         dl_node_stepped(&l->node, stepped, dl_clock_now());
     else
-        dl_node_agreed(&l->node, dl_clock_now());
+        dl_node_agreed(&l->node, stepped, dl_clock_now());
     dl_wire_unlock(l->wire);
     DL_TRY(status);
     if (stepped) adopt(l);
@@ -261,6 +261,23 @@ static diloco_status say_no_step(dl_gossip_life *l, diloco_status status)
              diloco_error_text());
     dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
     return dl_recorder_warn(&l->recorder, "round", text);
+}
+
+/* The record and the log say that the agreement of this round did not happen. */
+static diloco_status agreement_missed(dl_gossip_life *l)
+{
+    char text[192];
+    size_t set[DL_NODE_MAX + 1];
+    dl_wire_lock(l->wire);
+    const size_t n = dl_node_set(&l->node, set);
+    dl_wire_unlock(l->wire);
+    snprintf(text, sizeof text,
+             "agreement of round %" PRIu64 " not made: %zu of the %zu models that it needs "
+             "(swarm.min_peers) arrived; this node keeps its own model",
+             l->node.round, n, l->node.rules.min_peers);
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
+    DL_TRY(dl_recorder_warn(&l->recorder, "agreement", text));
+    return finish(l, "agreement", false, NULL, 0);
 }
 
 static diloco_status do_step(dl_gossip_life *l, bool agree)
@@ -408,7 +425,7 @@ static diloco_status do_next(dl_gossip_life *l, bool *over)
     case DL_TODO_AGREE:
         return do_step(l, true);
     case DL_TODO_APART:
-        return finish(l, "agreement", false, NULL, 0);
+        return agreement_missed(l);
     case DL_TODO_ALONE:
         return too_few(l);
     case DL_TODO_END:
@@ -530,6 +547,17 @@ static diloco_status join(dl_gossip_life *l)
     return blank ? DILOCO_OK : dl_life_save_round(l);
 }
 
+/* A swarm that asks for agreements and never made one has as many models as nodes. */
+static diloco_status never_agreed(const dl_gossip_life *l)
+{
+    if (!l->node.due || l->node.agreed) return DILOCO_OK;
+    return dl_fail(DILOCO_EUNREACHABLE,
+                   "%s finished without one of its %" PRIu64 " agreements (swarm.agree_every = "
+                   "%" PRId64 "): its model is its own. The record's \"agreement\" lines name the "
+                   "members that were missing and count what was ignored",
+                   l->name, l->node.due, dl_gossip_config(l)->agree_every);
+}
+
 static diloco_status live(dl_gossip_life *l)
 {
     dl_store *shared;
@@ -544,7 +572,8 @@ static diloco_status live(dl_gossip_life *l)
     DL_TRY(join(l));
     DL_TRY(loop(l));
     progress(l, "done");
-    return dl_life_record_end(l);
+    DL_TRY(dl_life_record_end(l));
+    return never_agreed(l);
 }
 
 static void close_life(dl_gossip_life *l)

@@ -122,6 +122,7 @@ diloco_status dl_life_record_end(dl_gossip_life *l)
     dl_json_u64(j, "entry", l->node.round);
     dl_json_u64(j, "steps", l->steps);
     dl_json_u64(j, "stepped", l->node.self.stepped);
+    dl_json_u64(j, "agreed", l->node.agreed);
     dl_json_u64(j, "tokens", l->tokens);
     dl_json_u64(j, "bytes_sent", sent);
     dl_json_u64(j, "bytes_received", received);

@@ -243,7 +243,7 @@ dl_contribution_expect dl_mix_expect(const dl_mix *m, dl_object object)
                                     .form = model      ? &m->whole
                                             : m->pairs ? &m->plain
                                                        : &m->form,
-                                    .codec = model      ? "model"
+                                    .codec = model      ? DL_CODEC_MODEL
                                              : m->pairs ? "parameters"
                                                         : NULL,
                                     .any_base = true,

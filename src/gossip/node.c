@@ -244,8 +244,10 @@ void dl_node_stepped(dl_node *n, bool stepped, dl_time now)
     begin_round(n, now);
 }
 
-void dl_node_agreed(dl_node *n, dl_time now)
+void dl_node_agreed(dl_node *n, bool agreed, dl_time now)
 {
+    n->due++;
+    n->agreed += agreed;
     n->round++;
     begin_round(n, now);
 }

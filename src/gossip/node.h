@@ -115,6 +115,7 @@ typedef struct dl_node {
     bool odd;       /* pairs: none, because the number of members is odd */
     size_t source;  /* whom to copy from */
     uint64_t ignored[DL_N_IGNORED];
+    uint64_t due, agreed; /* agreements that were due since dl_node_init; that changed the model */
     dl_node_member members[DL_NODE_MAX];
     size_t n_members;
 } dl_node;
@@ -146,6 +147,6 @@ void dl_node_copied(dl_node *node, bool copied, uint64_t round, dl_time now);
 void dl_node_trained(dl_node *node, dl_time now);
 void dl_node_stepped(dl_node *node, bool stepped, dl_time now);
 void dl_node_published(dl_node *node, dl_time now);
-void dl_node_agreed(dl_node *node, dl_time now);
+void dl_node_agreed(dl_node *node, bool agreed, dl_time now);
 
 #endif

@@ -274,7 +274,7 @@ static void step(sim *s, sim_node *x, bool agree)
     adopt(x);
     x->exchange_took = s->now - x->exchange_began;
     if (agree)
-        dl_node_agreed(&x->node, s->now);
+        dl_node_agreed(&x->node, true, s->now);
     else
         dl_node_stepped(&x->node, true, s->now);
     if (x->node.phase != DL_PHASE_PUBLISH) settle(x);
@@ -286,7 +286,7 @@ static void pass(sim *s, sim_node *x, bool agree)
     const dl_hash before = x->state.now[0].digest;
     x->passes++;
     if (agree)
-        dl_node_agreed(&x->node, s->now);
+        dl_node_agreed(&x->node, false, s->now);
     else
         dl_node_stepped(&x->node, false, s->now);
     if (x->node.phase != DL_PHASE_PUBLISH) settle(x);

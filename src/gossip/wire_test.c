@@ -139,6 +139,27 @@ static bool over(const scene *s)
     return s->node.n_members && (s->node.members[0].got || s->node.members[0].refuse);
 }
 
+/* The other's model behind round 3, as a node sends it after its step: of no samples since then. */
+static void serve_model(scene *s)
+{
+    dl_contribution facts = {.entry = 3, .position = 40};
+    dl_mix_input input;
+    dl_span spans[3], all[4];
+    unsigned char header[DL_CONTRIBUTION_HEADER];
+    size_t n;
+    dl_key key;
+    void *data[1] = {s->local};
+    memcpy(facts.run, RUN, sizeof facts.run);
+    snprintf(facts.life.replica, sizeof facts.life.replica, "other");
+    CHECK_OK(dl_mix_own(s->mix, DL_OBJECT_MODEL, &s->state, data, &facts, &input, spans, &n));
+    dl_contribution_write_header(header, &facts);
+    all[0] = (dl_span){header, sizeof header};
+    memcpy(all + 1, spans, n * sizeof *spans);
+    dl_key_contribution(key, 3, &s->other.beat.life);
+    key[0] = 'a';
+    CHECK_OK(dl_store_create(s->other.store, key, all, n + 1, NULL, DL_NEVER));
+}
+
 /* Until the other is known, and then until what it has was taken or refused. */
 static void exchange(scene *s)
 {
@@ -180,6 +201,31 @@ TEST(a_contribution_comes_whole_and_makes_two)
     const dl_mix_input input = dl_wire_input(s.wire, 0);
     CHECK_INT(4, input.facts->samples);
     CHECK_INT(N * sizeof(float), input.data.len);
+    dl_wire_unlock(s.wire);
+    end(&s);
+}
+
+TEST(a_model_of_a_node_that_just_stepped_comes_whole_and_is_agreed_on)
+{
+    scene s;
+    begin(&s);
+    serve(&s, RUN, 3, "other", false);
+    serve_model(&s);
+    exchange(&s);
+    dl_wire_lock(s.wire);
+    s.node.rules.agree_every = 1;
+    CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
+    dl_node_stepped(&s.node, true, dl_clock_now());
+    CHECK_INT(DL_TODO_PUBLISH, dl_node_next(&s.node, dl_clock_now()));
+    dl_node_published(&s.node, dl_clock_now());
+    dl_wire_changed(s.wire);
+    while (!over(&s))
+        dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
+    CHECK(s.node.members[0].got);
+    CHECK_INT(0, s.node.ignored[DL_IGNORED_DAMAGED]);
+    CHECK_INT(DL_TODO_AGREE, dl_node_next(&s.node, dl_clock_now()));
+    CHECK_INT(0, dl_wire_input(s.wire, 0).facts->samples);
+    CHECK_INT(2 * N * sizeof(float), dl_wire_input(s.wire, 0).data.len); /* theta and momentum */
     dl_wire_unlock(s.wire);
     end(&s);
 }
@@ -334,6 +380,7 @@ TEST(what_changes_last_is_said_before_the_end)
 }
 
 TEST_MAIN(a_contribution_comes_whole_and_makes_two,
+          a_model_of_a_node_that_just_stepped_comes_whole_and_is_agreed_on,
           what_came_counts_whoever_answers_there_before_the_step,
           what_changes_last_is_said_before_the_end,
           whom_a_node_has_met_it_finds_when_it_begins_again,

@@ -215,10 +215,11 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
     return DILOCO_OK;
 }
 
-/* A combined update has the same form, and no samples of its own. */
+/* A combined update and a node's model have the same form, and no samples of their own. */
 bool dl_contribution_is_empty(const dl_contribution *c)
 {
-    return c->samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0;
+    return c->samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0 &&
+           strcmp(c->codec, DL_CODEC_MODEL) != 0;
 }
 
 /* ---- looking: a header, and no more is read */

@@ -65,7 +65,8 @@ void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
                                   const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_read_header(dl_contribution *out,
                                                         const unsigned char *bytes, size_t len);
-/* One of no samples has no body either: who puts it has nothing to give, and says so (P9). */
+/* Return true if it has no samples, and so no body: its replica skips the entry (P9). A combined
+ * update and a node's model have no samples and a body, and are not empty. */
 bool dl_contribution_is_empty(const dl_contribution *c);
 /* … of an object in a store, of which no more is read. Store errors, too. */
 DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
@@ -121,6 +122,8 @@ void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
 #define DL_CODEC_WEIGHTS "weights"
 /* The codec that the header of a combined update names: one of f32, under x/. */
 #define DL_CODEC_COMBINED "combined"
+/* The codec that the header of a node's whole model names: f32, under a/ (docs/swarm.md). */
+#define DL_CODEC_MODEL "model"
 
 /* Read the object and check all of it: length before memory, header, every expected field, body
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data

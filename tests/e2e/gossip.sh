@@ -37,6 +37,9 @@ grep -q 'no consensus' out || fail "the run is not said to be without consensus"
 [ "$(grep -c '"event":"round"' record.jsonl)" = 20 ] || fail "not a line a node and round"
 [ "$(grep -c '"event":"agreement"' record.jsonl)" = 10 ] || fail "not a line a node and agreement"
 ! grep '"event":"round"' record.jsonl | grep -vq '"consensus":"none"' || fail "a round without its label"
+[ "$(grep '"event":"agreement"' record.jsonl | grep -c '"stepped":true.*"r0","r1","r2","r3","r4"')" = 10 ] ||
+    fail "not every agreement is of all five models"
+! grep -q '"ignored":.*"damaged":[1-9]' record.jsonl || fail "a node's object was refused as damaged"
 grep -q '"weight_divergence":0\.' record.jsonl || fail "no divergence of the weights"
 [ "$(nodes_json runs/swarm model | cut -d' ' -f2 | uniq | wc -l)" = 1 ] || fail "five models"
 [ "$(nodes_json runs/swarm done | grep -c true)" = 5 ] || fail "not all are done"
@@ -75,3 +78,10 @@ grep '"code":"divergence"' absurd.jsonl |
 # Too few to begin with.
 expect_error 4 'swarm.min_peers' diloco train swarm.toml --store runs/few --set run.local_replicas=2 \
     --set run.start_timeout=1
+
+# noloco agrees too: on whole models, behind every second round.
+expect 0 diloco train swarm.toml --store runs/agree --preset noloco --record agree.jsonl \
+    --set run.replicas=2 --set swarm.min_peers=2 --set swarm.agree_every=2
+[ "$(grep '"event":"agreement"' agree.jsonl | grep -c '"stepped":true')" = 4 ] ||
+    fail "noloco: not every agreement happened"
+[ "$(nodes_json runs/agree model | cut -d' ' -f2 | uniq | wc -l)" = 1 ] || fail "noloco: two models"

@@ -1,0 +1,112 @@
+/* gossip_test.c - lives of two nodes without a log, as threads: what they end with. */
+#include "gossip/gossip.h"
+
+#include "base/clock.h"
+#include "train_fixture.h"
+
+typedef struct life {
+    fixture_life of; /* its status and text are dl_gossip_train's */
+    bool leaves;     /* it is stopped in its second round, once the other node trains */
+    volatile int *other_trains;
+} life;
+
+/* The two nodes tell each other through one flag, so no outcome depends on who is faster. */
+static void on_progress(void *user, const diloco_progress *p)
+{
+    life *l = user;
+    if (strcmp(p->phase, "train") != 0) return;
+    if (!l->leaves) {
+        __atomic_store_n(l->other_trains, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    while (!__atomic_load_n(l->other_trains, __ATOMIC_RELAXED))
+        dl_clock_sleep(10 * DL_MILLISECOND);
+    if (p->position > 4) __atomic_store_n(&l->of.record->stop, 1, __ATOMIC_RELAXED);
+}
+
+static void on_record(void *user, const char *line, size_t len)
+{
+    fixture_on_record(((life *)user)->of.record, line, len);
+}
+
+static void *live(void *user)
+{
+    life *l = user;
+    const diloco_train_hooks hooks = {
+        .on_progress = on_progress, .on_record = on_record, .user = l, .stop = &l->of.record->stop};
+    l->of.status = dl_gossip_train(l->of.config, l->of.name, &hooks);
+    snprintf(l->of.text, sizeof l->of.text, "%s", l->of.status ? diloco_error_text() : "");
+    return NULL;
+}
+
+static dl_config *two_nodes(void)
+{
+    dl_config *config = fixture_config("swarm");
+    set(config, "run.replicas", "2");
+    set(config, "swarm.min_peers", "2");
+    set(config, "swarm.agree_every", "2");
+    set(config, "server.diloco.combiner", "mean");
+    set(config, "run.heartbeat", "0.2");
+    return config;
+}
+
+/* Both to their end; the second one leaves early where `leaves` says so. */
+static void run(life lives[2], fixture_record records[2], const dl_config *config, bool leaves)
+{
+    volatile int trains = 0;
+    CHECK_OK(diloco_train_create(config));
+    for (int i = 0; i < 2; i++) {
+        lives[i] = (life){.of = {.config = config, .record = &records[i]},
+                          .leaves = leaves && i == 1,
+                          .other_trains = &trains};
+        snprintf(lives[i].of.name, sizeof lives[i].of.name, "r%d", i);
+        CHECK_INT(0, pthread_create(&lives[i].of.thread, NULL, live, &lives[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(lives[i].of.thread, NULL);
+}
+
+TEST(nodes_that_agree_after_the_last_round_end_with_one_model)
+{
+    static life lives[2];
+    fixture_record records[2] = {{0}};
+    char digests[2][33];
+    dl_config *config = two_nodes();
+    set(config, "run.deadline", "60");
+    run(lives, records, config, false);
+    for (int i = 0; i < 2; i++) {
+        if (lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
+        CHECK_INT(1, fixture_count(&records[i], "agreement"));
+        const dl_json_value end = fixture_nth(&records[i], "end", 0);
+        CHECK_INT(1, fixture_whole(end, "agreed"));
+        CHECK_OK(dl_json_read_str(digests[i], sizeof digests[i], end, "model"));
+    }
+    CHECK_STR(digests[0], digests[1]);
+    for (int i = 0; i < 2; i++)
+        fixture_record_free(&records[i]);
+    free(config);
+}
+
+TEST(a_node_that_never_agreed_ends_with_an_error)
+{
+    static life lives[2];
+    fixture_record records[2] = {{0}};
+    dl_config *config = two_nodes();
+    set(config, "run.deadline", "1");
+    run(lives, records, config, true);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, lives[1].of.status);
+    CHECK_STATUS(DILOCO_EUNREACHABLE, lives[0].of.status);
+    CHECK_CONTAINS("r0 finished without one of its 1 agreements (swarm.agree_every = 2)",
+                   lives[0].of.text);
+    CHECK_INT(0, fixture_whole(fixture_nth(&records[0], "end", 0), "agreed"));
+    bool warned = false;
+    for (size_t i = 0; i < records[0].n; i++)
+        warned |= strstr(records[0].lines[i], "\"code\":\"agreement\"") != NULL;
+    CHECK(warned);
+    for (int i = 0; i < 2; i++)
+        fixture_record_free(&records[i]);
+    free(config);
+}
+
+TEST_MAIN(nodes_that_agree_after_the_last_round_end_with_one_model,
+          a_node_that_never_agreed_ends_with_an_error)
