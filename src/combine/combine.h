@@ -99,7 +99,7 @@ typedef struct dl_combine_view {
     const double *previous; /* [n + 1], of rows that keep: dot products of the previous update with
                              * each input, then with itself */
     bool plain;    /* a tensor that takes the weighted mean: embeddings, and what is averaged */
-    double *room;  /* [3 n], and */
+    double *room;  /* [6 n], and */
     size_t *order; /* [n]: the row's to write in */
 } dl_combine_view;
 

@@ -35,7 +35,7 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
     plan->inputs_previous = DL_ARENA_ARRAY(arena, double, n + 1);
     plan->norm2 = DL_ARENA_ARRAY(arena, double, n);
     plan->c = DL_ARENA_ARRAY(arena, double, n + 1);
-    plan->room = DL_ARENA_ARRAY(arena, double, 3 * n);
+    plan->room = DL_ARENA_ARRAY(arena, double, 6 * n);
     plan->mix = DL_ARENA_ARRAY(arena, float, mixes ? square : 0);
     plan->order = DL_ARENA_ARRAY(arena, size_t, n);
     plan->chosen = DL_ARENA_ARRAY(arena, size_t, n);

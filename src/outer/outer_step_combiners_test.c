@@ -232,7 +232,7 @@ TEST(rda_keeps_each_tensors_mean_norm_and_embeddings_and_buffers_take_the_mean)
     close_world(&w);
 }
 
-/* Nobody is read then: their coefficients are 0. */
+/* Only the members that sent nothing count. */
 TEST(where_most_members_send_nothing_so_is_their_geometric_median)
 {
     dl_combine_rule rule = rule_of("geometric_median", DL_MIX_NONE);

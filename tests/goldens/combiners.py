@@ -3,6 +3,8 @@
 n - f - 2 or n - f - 1 neighbours, whole vectors or tensor by tensor."""
 import numpy as np
 
+from geometric_median import geometric_median
+
 X = np.array([[5, -3, -2], [2, -5, 6], [0, 6, -5], [-3, 5, 5], [4, 5, 4], [-5, 0, 6], [-9, -4, 1], [6, -3, 6]],
              dtype=float)
 F = 1
@@ -33,15 +35,6 @@ def bulyan(x, f):
         near = sorted(column, key=lambda v: (abs(v - np.median(column)), v))[: len(chosen) - 2 * f]
         out.append(np.mean(near))
     return np.array(out)
-
-
-def geometric_median(x):
-    norms = np.linalg.norm(x, axis=1)
-    nu, z = 1e-4 * np.median(norms), np.zeros(x.shape[1])
-    for _ in range(10):
-        w = 1 / np.maximum(nu, np.linalg.norm(x - z, axis=1))
-        z = (w[:, None] * x).sum(axis=0) / w.sum()
-    return z
 
 
 def trimmed(x, k):
