@@ -80,6 +80,17 @@ size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members)
     return rule->mixing == DL_MIX_NNM ? dl_size_min(f, rule->byzantine) : f;
 }
 
+dl_combine_rule dl_combine_after(const dl_combine_rule *rule, size_t n_members, size_t n_rejected)
+{
+    dl_combine_rule less = *rule;
+    const bool trims = rule->combiner == &dl_combiner_trimmed_mean;
+    for (; n_rejected > 0 && dl_combine_needed(&less) > n_members; n_rejected--) {
+        if (trims) less.trim = 0; /* fewer than 1 / trim are left: none is trimmed of them */
+        if (less.byzantine > 0) less.byzantine--;
+    }
+    return dl_combine_needed(&less) <= n_members ? less : *rule;
+}
+
 /* ---- before training */
 
 static diloco_status check_mixing(const dl_combine_rule *rule)

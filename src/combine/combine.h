@@ -82,6 +82,12 @@ size_t dl_combine_needed(const dl_combine_rule *rule);                   /* fewe
 /* How many hostile ones among n_members it bears; 0 with fewer than are needed. */
 size_t dl_combine_tolerated(const dl_combine_rule *rule, size_t n_members);
 
+/* The rule for n_members that are left after n_rejected were rejected for what only they can have
+ * done. A rejected member was one of the f hostile ones, so where the members are too few for f,
+ * each lowers f by one until they are enough (trimmed_mean: nothing is trimmed then). Where they
+ * are enough, or stay too few, the rule is the same. */
+dl_combine_rule dl_combine_after(const dl_combine_rule *rule, size_t n_members, size_t n_rejected);
+
 /* What is measured of the members before the walk that combines them. */
 typedef enum dl_measure {
     DL_MEASURE_NOTHING, /* but each one's norm over the fragment, which its check has found */

@@ -42,8 +42,10 @@ void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_com
 }
 
 diloco_status dl_combine_plan_begin(dl_combine_plan *plan, const dl_combine_rule *rule,
-                                    size_t n_members)
+                                    size_t n_members, size_t n_rejected)
 {
+    plan->rule = dl_combine_after(rule, n_members, n_rejected);
+    rule = &plan->rule;
     size_t needed = dl_combine_needed(rule);
     plan->n_members = n_members;
     plan->fell_back = n_members < needed;
@@ -270,9 +272,9 @@ static void drop_unused(dl_combine_plan *plan, size_t n_rows)
     plan->n_used = n_used;
 }
 
-void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
-                            const dl_combine_measured *measured)
+void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_measured *measured)
 {
+    const dl_combine_rule *rule = &plan->rule;
     size_t n = plan->n_members;
     plan->n_parts = measured->n_parts;
     plan->averaged_coef = plan->coef;

@@ -1,9 +1,9 @@
 /* plan.h - what an entry's combination comes to, before memory is walked: which members are
  * read, and with which coefficients.
  *
- *     dl_combine_plan_begin(&plan, &rule, n, weight)     is it to be, and what is measured?
+ *     dl_combine_plan_begin(&plan, &rule, n, rejected)   is it to be, and what is measured?
  *     ... measure, over each part: the fragment, or each of its tensors
- *     dl_combine_plan_finish(&plan, &rule, &measured)    coefficients
+ *     dl_combine_plan_finish(&plan, &measured)           coefficients
  *
  * Pure, on one thread, the same bits everywhere. */
 #ifndef DL_COMBINE_PLAN_H
@@ -13,6 +13,7 @@
 #include "combine/combine.h"
 
 typedef struct dl_combine_plan {
+    dl_combine_rule rule;        /* for the members that are left (dl_combine_after) */
     const dl_combiner *combiner; /* that is applied: the rule's, or the mean it fell back to */
     bool fell_back;
     size_t tolerated; /* how many hostile members it bears */
@@ -43,9 +44,11 @@ typedef struct dl_combine_plan {
 void dl_combine_plan_layout(dl_combine_plan *plan, dl_arena *arena, const dl_combine_rule *rule,
                             size_t max_members, size_t max_parts);
 
-/* DILOCO_ENUMERIC: so few members cannot be combined, and the rule does not fall back. */
+/* n_rejected members beside these count against the rule's f (dl_combine_after). DILOCO_ENUMERIC:
+ * so few members cannot be combined, and the rule does not fall back. */
 DL_MUST_CHECK diloco_status dl_combine_plan_begin(dl_combine_plan *plan,
-                                                  const dl_combine_rule *rule, size_t n_members);
+                                                  const dl_combine_rule *rule, size_t n_members,
+                                                  size_t n_rejected);
 
 typedef struct dl_combine_measured {
     const float *weight;  /* [n_members] */
@@ -56,8 +59,7 @@ typedef struct dl_combine_measured {
 } dl_combine_measured;
 
 /* plan->gram was filled where plan->measure asks for it. */
-void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_rule *rule,
-                            const dl_combine_measured *measured);
+void dl_combine_plan_finish(dl_combine_plan *plan, const dl_combine_measured *measured);
 
 /* … and where the rule rescales what a combiner by element gives: own2 is the square of its norm.
  */

@@ -15,7 +15,7 @@ typedef struct scene {
     dl_combine_rule rule;
     float x[MAX_N][MAX_D], weight[MAX_N], G[MAX_D];
     float previous[MAX_D]; /* G of the commit before */
-    size_t n, d;
+    size_t n, d, n_rejected;
     bool plain;
     uint64_t seed;
     dl_combine_plan plan; /* of the last combination; its memory is gone */
@@ -51,7 +51,7 @@ static void apply(scene *s, dl_combine_plan *plan, const double *norm2)
         if (plan->mixed)
             dl_weighted_sum(mixed[i], used, plan->coef + i * plan->n_used, plan->n_used, s->d);
     }
-    plan->combiner->elements(s->G, inputs, plan->n_inputs, &s->rule, room, s->d);
+    plan->combiner->elements(s->G, inputs, plan->n_inputs, &plan->rule, room, s->d);
     if (s->rule.rescale && s->rule.combiner->ignores_weights)
         dl_combine_plan_rescale(plan, norm2, dl_norm2(s->G, s->d));
     for (size_t i = 0; i < s->d; i++)
@@ -72,7 +72,7 @@ static diloco_status combine(scene *s)
         norm2[m] = dl_norm2(x[m], s->d);
     }
     x[s->n] = s->previous;
-    diloco_status status = dl_combine_plan_begin(&plan, &s->rule, s->n);
+    diloco_status status = dl_combine_plan_begin(&plan, &s->rule, s->n, s->n_rejected);
     if (!status) {
         dl_combine_measured measured = {.weight = s->weight,
                                         .norm2 = norm2,
@@ -80,7 +80,7 @@ static diloco_status combine(scene *s)
                                         .plain = &s->plain,
                                         .bucket_seed = s->seed};
         if (plan.measure) dl_gram_block(plan.gram, x, plan.n_rows, s->d);
-        dl_combine_plan_finish(&plan, &s->rule, &measured);
+        dl_combine_plan_finish(&plan, &measured);
         apply(s, &plan, norm2);
         s->first_used = plan.used[0];
     }
@@ -247,6 +247,35 @@ TEST(each_rule_states_what_it_needs_and_bears)
         CHECK_INT(3 * (rows[k].needed - 1) + 1, dl_combine_needed(&rule));
         CHECK_INT(dl_combine_inputs(&rule, dl_combine_needed(&rule)), rows[k].needed);
     }
+}
+
+/* The rule of f for n members of which one was rejected is that of f - 1 for the others. */
+TEST(a_rejected_member_counts_against_f_where_too_few_are_left)
+{
+    const struct {
+        const char *name;
+        size_t f, left, rejected; /* left: fewer than f needs */
+        double expected;
+    } rows[] = {{"krum", 1, 4, 1, 2},     {"multi_krum", 1, 4, 1, 2.5},
+                {"bulyan", 1, 6, 1, 3.5}, {"trimmed_mean", 1, 4, 1, 2.5},
+                {"median", 1, 2, 1, 1.5}, {"geometric_median", 1, 2, 1, 1.5},
+                {"krum", 2, 5, 2, 2},     {"median", 2, 3, 2, 2}};
+    const float line[] = {1, 2, 3, 4, 5, 6};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        scene *s = scene_of(rows[k].name, rows[k].left, 1, line);
+        s->rule.byzantine = rows[k].f;
+        CHECK_STATUS(DILOCO_ENUMERIC, combine(s));
+        s->n_rejected = rows[k].rejected;
+        gives(s, &rows[k].expected, 1e-6);
+        CHECK(!s->plan.fell_back);
+    }
+    scene *s = scene_of("krum", 6, 1, line); /* enough for f: nothing changes */
+    s->n_rejected = 1;
+    CHECK_OK(combine(s));
+    CHECK_INT(1, s->plan.rule.byzantine);
+    s = scene_of("krum", 2, 1, line); /* too few for f = 0, too */
+    s->n_rejected = 5;
+    CHECK_STATUS(DILOCO_ENUMERIC, combine(s));
 }
 
 /* ---- whole vectors: tests/goldens/combiners.py */
@@ -634,7 +663,8 @@ TEST(dot_products_of_all_pairs_have_the_bits_of_one_at_a_time)
     }
 }
 
-TEST_MAIN(swm18_trimming_a_fifth_of_five_drops_one_at_either_end,
+TEST_MAIN(a_rejected_member_counts_against_f_where_too_few_are_left,
+          swm18_trimming_a_fifth_of_five_drops_one_at_either_end,
           d19_trim_counts_are_found_in_decimal_integers, a_trim_of_0_is_the_mean,
           the_median_of_an_even_number_is_the_mean_of_the_middle_two,
           the_network_sorts_any_number_of_members,

@@ -183,13 +183,14 @@ static diloco_status do_train(dl_gossip_life *l)
 /* ---- steps -------------------------------------------------------------------------------- */
 
 /* What came, by name, this node's own among it. */
-static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs)
+static size_t inputs_of(dl_gossip_life *l, dl_mix_input *inputs, size_t *n_struck)
 {
     size_t set[DL_NODE_MAX + 1];
     dl_wire_lock(l->wire);
     const size_t n = dl_node_set(&l->node, set);
     for (size_t i = 0; i < n; i++)
         inputs[i] = set[i] == DL_NODE_MAX ? l->input : dl_wire_input(l->wire, set[i]);
+    *n_struck = dl_node_n_struck(&l->node);
     dl_wire_unlock(l->wire);
     return n;
 }
@@ -284,11 +285,13 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
 {
     dl_mix_input inputs[DL_NODE_MAX + 1];
     dl_mix_facts facts = {.n_alike = 0};
-    const size_t n = inputs_of(l, inputs);
+    size_t struck;
+    const size_t n = inputs_of(l, inputs, &struck);
     const dl_time began = dl_clock_now();
     dl_backend_enter(l->setup.backend);
-    diloco_status status = agree ? dl_mix_agree(l->mix, &l->state, inputs, n, l->node.round, &facts)
-                                 : dl_mix_step(l->mix, &l->state, inputs, n, l->node.round, &facts);
+    diloco_status status =
+        agree ? dl_mix_agree(l->mix, &l->state, inputs, n, struck, l->node.round, &facts)
+              : dl_mix_step(l->mix, &l->state, inputs, n, struck, l->node.round, &facts);
     dl_backend_leave(l->setup.backend);
     const bool stepped = !status;
     if (status) DL_TRY(say_no_step(l, status));

@@ -323,7 +323,7 @@ static void measure_from_here(dl_mix *m, const dl_state *state, size_t n)
 }
 
 diloco_status dl_mix_step(dl_mix *m, dl_state *state, const dl_mix_input *inputs, size_t n,
-                          uint64_t round, dl_mix_facts *facts)
+                          size_t n_rejected, uint64_t round, dl_mix_facts *facts)
 {
     dl_outer_settings settings = dl_outer_settings_of(m->config);
     settings.lr = dl_outer_lr(m->config, round);
@@ -334,6 +334,7 @@ diloco_status dl_mix_step(dl_mix *m, dl_state *state, const dl_mix_input *inputs
                                .form = m->pairs ? &m->plain : &m->form,
                                .outer = m->outer,
                                .n_members = n,
+                               .n_rejected = n_rejected,
                                .members = m->members,
                                .weight = m->weight,
                                .raw = m->raw};
@@ -362,7 +363,7 @@ static diloco_status take_agreed(dl_mix *m, dl_state *state, uint64_t round)
 }
 
 diloco_status dl_mix_agree(dl_mix *m, dl_state *state, const dl_mix_input *inputs, size_t n,
-                           uint64_t round, dl_mix_facts *facts)
+                           size_t n_rejected, uint64_t round, dl_mix_facts *facts)
 {
     /* Without a digest of its own: every node draws alike. */
     const dl_fragment_state nobody = {.n_commits = 0};
@@ -377,6 +378,7 @@ diloco_status dl_mix_agree(dl_mix *m, dl_state *state, const dl_mix_input *input
                                      .form = &m->whole,
                                      .outer = m->outer,
                                      .n_members = n,
+                                     .n_rejected = n_rejected,
                                      .members = m->members,
                                      .weight = m->weight,
                                      .raw = m->raw};

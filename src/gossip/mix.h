@@ -57,14 +57,17 @@ DL_MUST_CHECK diloco_status dl_mix_own(dl_mix *mix, dl_object object, const dl_s
                                        void *const *data, dl_contribution *facts,
                                        dl_mix_input *input, dl_span spans[3], size_t *n_spans);
 
-/* The outer step of `round` with inputs of n members, this node among them, by name: into
- * state->next, which then becomes state->now. DILOCO_ENUMERIC, DILOCO_EINVAL: it cannot be made;
- * the state is as it was. */
+/* The outer step of `round` with inputs of n members, this node among them, by name, where
+ * n_rejected others were struck (node.h) and count against the combiner's f: into state->next,
+ * which then becomes state->now. DILOCO_ENUMERIC, DILOCO_EINVAL: it cannot be made; the state is as
+ * it was. */
 DL_MUST_CHECK diloco_status dl_mix_step(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
-                                        size_t n, uint64_t round, dl_mix_facts *facts);
+                                        size_t n, size_t n_rejected, uint64_t round,
+                                        dl_mix_facts *facts);
 /* … and what n models come to, behind it. */
 DL_MUST_CHECK diloco_status dl_mix_agree(dl_mix *mix, dl_state *state, const dl_mix_input *inputs,
-                                         size_t n, uint64_t round, dl_mix_facts *facts);
+                                         size_t n, size_t n_rejected, uint64_t round,
+                                         dl_mix_facts *facts);
 
 /* theta and buffers into the tensors; and the tensors into theta, of a node's first state. */
 void dl_mix_adopt(const dl_state *state, void *const *data);

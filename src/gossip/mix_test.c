@@ -29,7 +29,7 @@ static void node(dl_state *state, const dl_manifest *manifest, const char *outer
     dl_state_rehash(state, NULL);
 }
 
-static void begin(scene *s, const char *exchange, const char *outer)
+static void begin_with(scene *s, const char *exchange, const char *outer, const char *combiner)
 {
     static const diloco_tensor tensors[] = {
         {.name = "w", .dtype = DILOCO_F32, .n_dims = 1, .shape = {N}},
@@ -39,10 +39,16 @@ static void begin(scene *s, const char *exchange, const char *outer)
     CHECK_OK(dl_config_set(&s->config, "swarm.exchange", exchange, "test"));
     CHECK_OK(dl_config_set(&s->config, "server.diloco.outer_optimizer", outer, "test"));
     CHECK_OK(dl_config_set(&s->config, "server.diloco.outer_momentum", "0.5", "test"));
+    CHECK_OK(dl_config_set(&s->config, "server.diloco.combiner", combiner, "test"));
     CHECK_OK(dl_manifest_init(&s->manifest, tensors, 2, false));
     CHECK_OK(dl_mix_create(&s->mix, &s->config, &s->manifest, NULL));
     node(&s->a, &s->manifest, outer, 1, s->local_a);
     node(&s->b, &s->manifest, outer, 3, s->local_b);
+}
+
+static void begin(scene *s, const char *exchange, const char *outer)
+{
+    begin_with(s, exchange, outer, "mean");
 }
 
 static void end(scene *s)
@@ -86,7 +92,7 @@ TEST(pairs_make_nolocos_step_with_the_sign_of_its_code)
     memcpy(v, s.a.now[0].outer[0], sizeof v);
     send_it(&s, &a, DL_OBJECT_CONTRIBUTION, &s.a, s.local_a, &s.steps_a);
     send_it(&s, &b, DL_OBJECT_CONTRIBUTION, &s.b, s.local_b, &s.steps_b);
-    CHECK_OK(dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, &facts));
+    CHECK_OK(dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, 0, &facts));
     for (int i = 0; i < N; i++) {
         /* m = a m - b mean g + b (mean phi - phi_i), phi += m, with m = -b v */
         const double alpha = 0.5, beta = 0.7, other = (double)s.b.now[0].theta[i];
@@ -111,13 +117,33 @@ TEST(all_make_the_outer_step_of_a_log_from_the_nodes_own_model)
     memcpy(v, s.a.now[0].outer[0], sizeof v);
     send_it(&s, &a, DL_OBJECT_CONTRIBUTION, &s.a, s.local_a, &s.steps_a);
     send_it(&s, &b, DL_OBJECT_CONTRIBUTION, &s.b, s.local_b, &s.steps_b);
-    CHECK_OK(dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, &facts));
+    CHECK_OK(dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, 0, &facts));
     for (int i = 0; i < N; i++) {
         const float G = fmaf(0.5f, b.floats[i], 0.5f * a.floats[i]), u = fmaf(0.5f, v[i], G);
         CHECK(s.a.now[0].theta[i] == fmaf(-0.7f, fmaf(0.5f, u, G), theta[i]));
     }
     CHECK_INT(12, s.a.now[0].integers[0]); /* 11.5, rounded half up */
     CHECK_INT(1, s.a.now[0].n_commits);
+    end(&s);
+}
+
+/* The trimmed mean of 5 members needs 5; the fifth sent what is not finite and is out. */
+TEST(a_struck_member_leaves_a_robust_step_of_the_others)
+{
+    scene s;
+    sent x[4];
+    dl_mix_facts facts;
+    dl_mix_input inputs[4];
+    begin_with(&s, "all", "nesterov", "trimmed_mean");
+    for (int i = 0; i < 4; i++) {
+        s.local_a[0] += 0.25f;
+        send_it(&s, &x[i], DL_OBJECT_CONTRIBUTION, &s.a, s.local_a, &s.steps_a);
+        inputs[i] = x[i].input;
+    }
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_mix_step(s.mix, &s.a, inputs, 4, 0, 0, &facts));
+    CHECK_OK(dl_mix_step(s.mix, &s.a, inputs, 4, 1, 0, &facts));
+    CHECK_STR("trimmed_mean", facts.outer.combiner);
+    CHECK(!facts.outer.fell_back);
     end(&s);
 }
 
@@ -130,8 +156,8 @@ TEST(an_agreement_leaves_the_same_bits_at_both)
     send_it(&s, &a, DL_OBJECT_MODEL, &s.a, s.local_a, &s.steps_a);
     send_it(&s, &b, DL_OBJECT_MODEL, &s.b, s.local_b, &s.steps_b);
     const float mean = (s.a.now[0].theta[2] + s.b.now[0].theta[2]) / 2;
-    CHECK_OK(dl_mix_agree(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 4, &facts));
-    CHECK_OK(dl_mix_agree(s.mix, &s.b, (dl_mix_input[]){a.input, b.input}, 2, 4, &facts));
+    CHECK_OK(dl_mix_agree(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, 4, &facts));
+    CHECK_OK(dl_mix_agree(s.mix, &s.b, (dl_mix_input[]){a.input, b.input}, 2, 0, 4, &facts));
     CHECK(dl_hash_equal(s.a.now[0].digest, s.b.now[0].digest));
     CHECK(s.a.now[0].theta[2] == mean);
     CHECK_BYTES(s.a.now[0].outer[0], s.b.now[0].outer[0], N * sizeof(float));
@@ -163,17 +189,18 @@ TEST(a_step_that_overflows_is_refused_and_leaves_the_model)
     send_it(&s, &b, DL_OBJECT_CONTRIBUTION, &s.b, s.local_b, &s.steps_b);
     const dl_hash before = s.a.now[0].digest;
     b.floats[0] = FLT_MAX;
-    CHECK_STATUS(DILOCO_OK, dl_mix_step(s.mix, &s.b, &a.input, 1, 0, &facts));
+    CHECK_STATUS(DILOCO_OK, dl_mix_step(s.mix, &s.b, &a.input, 1, 0, 0, &facts));
     a.floats[0] = FLT_MAX;
     s.a.now[0].outer[0][0] = FLT_MAX;
     CHECK_STATUS(DILOCO_ENUMERIC,
-                 dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, &facts));
+                 dl_mix_step(s.mix, &s.a, (dl_mix_input[]){a.input, b.input}, 2, 0, 0, &facts));
     CHECK(dl_hash_equal(before, s.a.now[0].digest));
     end(&s);
 }
 
 TEST_MAIN(pairs_make_nolocos_step_with_the_sign_of_its_code,
           all_make_the_outer_step_of_a_log_from_the_nodes_own_model,
+          a_struck_member_leaves_a_robust_step_of_the_others,
           an_agreement_leaves_the_same_bits_at_both,
           what_is_not_finite_is_not_sent_and_its_tensor_is_named,
           a_step_that_overflows_is_refused_and_leaves_the_model)

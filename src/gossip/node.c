@@ -113,10 +113,20 @@ bool dl_node_got(dl_node *n, size_t i, dl_want w)
     return true;
 }
 
-void dl_node_refused(dl_node *n, size_t i, dl_want w, dl_ignored why)
+void dl_node_refused(dl_node *n, size_t i, dl_want w, dl_ignored why, bool struck)
 {
     ignore(n, why);
-    if (still_wanted(n, i, w)) n->members[i].refuse = true;
+    if (!still_wanted(n, i, w)) return;
+    n->members[i].refuse = true;
+    n->members[i].struck = struck;
+}
+
+size_t dl_node_n_struck(const dl_node *n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n->n_members; i++)
+        k += n->members[i].struck;
+    return k;
 }
 
 /* ---- the set of a round */
@@ -193,7 +203,7 @@ static void begin_collecting(dl_node *n, dl_phase phase, dl_time now)
     n->began = now;
     n->until = dl_time_after(now, n->rules.deadline);
     for (size_t i = 0; i < n->n_members; i++)
-        n->members[i].got = n->members[i].refuse = false;
+        n->members[i].got = n->members[i].refuse = n->members[i].struck = false;
 }
 
 void dl_node_trained(dl_node *n, dl_time now)

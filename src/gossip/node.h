@@ -87,6 +87,7 @@ typedef struct dl_node_member {
     bool late;    /* it let the last deadline pass */
     bool got;     /* its object of this exchange is there */
     bool refuse;  /* it was there, and is not to be counted */
+    bool struck;  /* … for what only its sender can have done: not finite, beyond the bound */
     bool no_copy; /* its model could not be copied */
 } dl_node_member;
 
@@ -132,8 +133,8 @@ void dl_node_init(dl_node *node, const dl_node_rules *rules, const dl_beat *self
 size_t dl_node_heard(dl_node *node, const dl_beat *beat, dl_time now);
 /* What was wanted of a member is there, whole and checked. false: no longer wanted. */
 bool dl_node_got(dl_node *node, size_t member, dl_want want);
-/* … is there, and not to be used. */
-void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why);
+/* … is there, and not to be used. struck: only its sender can have made it so. */
+void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why, bool struck);
 
 /* ---- what to do */
 
@@ -142,6 +143,9 @@ dl_want dl_node_wants(const dl_node *node, size_t member, dl_time now);
 bool dl_node_is_live(const dl_node *node, size_t member, dl_time now);
 /* Of dl_todo, in the order of names, this node with place DL_NODE_MAX among them; their number. */
 size_t dl_node_set(const dl_node *node, size_t out[DL_NODE_MAX + 1]);
+
+/* Members whose object of this exchange was refused, and struck. */
+size_t dl_node_n_struck(const dl_node *node);
 
 void dl_node_copied(dl_node *node, bool copied, uint64_t round, dl_time now);
 void dl_node_trained(dl_node *node, dl_time now);

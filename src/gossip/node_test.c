@@ -107,7 +107,7 @@ TEST(what_comes_for_another_round_is_not_taken)
     dl_want want = dl_node_wants(&n, 0, S);
     want.round = 7;
     CHECK(!dl_node_got(&n, 0, want));
-    dl_node_refused(&n, 0, want, DL_IGNORED_FUTURE);
+    dl_node_refused(&n, 0, want, DL_IGNORED_FUTURE, false);
     CHECK_INT(1, n.ignored[DL_IGNORED_FUTURE]);
     CHECK_INT(1, n.self.ignored);
     CHECK_INT(DL_OBJECT_CONTRIBUTION, dl_node_wants(&n, 0, S).object);
@@ -117,7 +117,8 @@ TEST(what_was_refused_is_neither_waited_for_nor_counted)
 {
     dl_node n = exchanging(3, "all", 2);
     arrive(&n, 0, S);
-    dl_node_refused(&n, 1, dl_node_wants(&n, 1, S), DL_IGNORED_DAMAGED);
+    dl_node_refused(&n, 1, dl_node_wants(&n, 1, S), DL_IGNORED_DAMAGED, true);
+    CHECK_INT(1, dl_node_n_struck(&n));
     CHECK_INT(DL_TODO_STEP, dl_node_next(&n, S));
     CHECK_INT(1, n.ignored[DL_IGNORED_DAMAGED]);
 }

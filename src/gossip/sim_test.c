@@ -266,9 +266,9 @@ static void step(sim *s, sim_node *x, bool agree)
     dl_mix_facts facts;
     const size_t n = gather(s, x, inputs);
     if (agree)
-        CHECK_OK(dl_mix_agree(s->mix, &x->state, inputs, n, x->node.round, &facts));
+        CHECK_OK(dl_mix_agree(s->mix, &x->state, inputs, n, 0, x->node.round, &facts));
     else
-        CHECK_OK(dl_mix_step(s->mix, &x->state, inputs, n, x->node.round, &facts));
+        CHECK_OK(dl_mix_step(s->mix, &x->state, inputs, n, 0, x->node.round, &facts));
     HOLDS(dl_first_bad(x->state.now[0].theta, FLOATS, 1e6f) == FLOATS);
     x->steps += !agree;
     adopt(x);

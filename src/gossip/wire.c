@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "run/judge.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -232,7 +233,7 @@ static bool is_ours_to_refuse(diloco_status status)
 }
 
 /* Hand over what came, or say why not. */
-static void settle(line *l, dl_want want, diloco_status status, dl_ignored why,
+static void settle(line *l, dl_want want, diloco_status status, dl_ignored why, bool struck,
                    const dl_contribution *facts, const dl_contribution_data *data)
 {
     dl_wire *w = l->wire;
@@ -243,7 +244,7 @@ static void settle(line *l, dl_want want, diloco_status status, dl_ignored why,
         l->data[which] = *data;
         dl_node_got(w->a.node, l->member, want);
     } else if (l->member != NOBODY) {
-        dl_node_refused(w->a.node, l->member, want, why);
+        dl_node_refused(w->a.node, l->member, want, why, struck);
     }
     pthread_cond_broadcast(&w->changed);
     dl_wire_unlock(w);
@@ -277,14 +278,14 @@ static void fetch(line *l, dl_want want, const char *run)
     if (!status && facts.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
         status = dl_fail(DILOCO_EPROTO, "%s: it is of no samples", key);
     if (!status) {
-        settle(l, want, DILOCO_OK, 0, &facts, &data);
+        settle(l, want, DILOCO_OK, 0, false, &facts, &data);
     } else if (is_ours_to_refuse(status)) {
         char text[512];
         snprintf(text, sizeof text, "%s", diloco_error_text());
         const dl_ignored why =
             strcmp(reason, "foreign") ? DL_IGNORED_DAMAGED : why_foreign(l, key, &e);
         dl_log(DILOCO_LOG_WARN, "not counted (%s): %s", dl_ignored_names[why], text);
-        settle(l, want, status, why, NULL, NULL);
+        settle(l, want, status, why, dl_judge_strikes(reason), NULL, NULL);
     } else {
         wait_for_it(l, want.until);
     }

@@ -167,7 +167,7 @@ static void combine_elements(const step *s, dl_step_room *room, size_t n)
         }
         inputs = room->inputs;
     }
-    plan->combiner->elements(room->G, inputs, plan->n_inputs, &s->scratch->rule, room->sort, n);
+    plan->combiner->elements(room->G, inputs, plan->n_inputs, &plan->rule, room->sort, n);
     for (size_t i = 0; plan->scale != 1 && i < n; i++)
         room->G[i] *= plan->scale;
 }
@@ -577,7 +577,7 @@ static diloco_status make_plan(step *s, dl_pool *pool)
     const size_t *first = scratch->first_stretch + s->args->fragment;
     dl_combine_measured measured = {
         .weight = s->args->weight, .norm2 = scratch->norm2, .n_parts = 1};
-    DL_TRY(dl_combine_plan_begin(plan, &scratch->rule, s->args->n_members));
+    DL_TRY(dl_combine_plan_begin(plan, &scratch->rule, s->args->n_members, s->args->n_rejected));
     s->plan = plan;
     s->by_tensor = plan->measure == DL_MEASURE_TENSORS;
     for (size_t m = 0; m < s->args->n_members; m++)
@@ -593,7 +593,7 @@ static diloco_status make_plan(step *s, dl_pool *pool)
             scratch->plain[k] = scratch->stretches[first[0] + k].plain;
     }
     if (scratch->rule.mixing == DL_MIX_BUCKETING) measured.bucket_seed = bucket_seed(s);
-    dl_combine_plan_finish(plan, &scratch->rule, &measured);
+    dl_combine_plan_finish(plan, &measured);
     s->n_sums = count_sums(plan);
     if (scratch->rule.rescale && plan->combiner->elements) rescale(s, pool);
     return DILOCO_OK;
@@ -635,7 +635,7 @@ dl_cutting dl_outer_cutting(const dl_combine_rule *rule)
 /* There are too few for the rule: then what is combined says so. */
 static void plan_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch)
 {
-    (void)!dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members);
+    (void)!dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members, args->n_rejected);
 }
 
 size_t dl_outer_n_measures(const dl_outer_step_args *args, dl_outer_scratch *scratch, size_t slice)
@@ -649,7 +649,8 @@ diloco_status dl_outer_measure(double *out, const dl_fragment_state *in,
                                dl_pool *pool)
 {
     DL_ASSERT(args->n_members >= 1 && args->n_members <= scratch->max_members);
-    DL_TRY(dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members));
+    DL_TRY(
+        dl_combine_plan_begin(&scratch->plan, &scratch->rule, args->n_members, args->n_rejected));
     dl_step_measure_slice(out, args, in, scratch, pool);
     return DILOCO_OK;
 }

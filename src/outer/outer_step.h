@@ -75,6 +75,7 @@ typedef struct dl_outer_step_args {
 
     const dl_combined *combined; /* NULL: the members are combined on the way */
     size_t n_members;
+    size_t n_rejected; /* members beside these that count against the rule's f */
     const dl_contribution_data *members;
     const float *weight;    /* [n_members] */
     const uint64_t *raw;    /* [n_members], for integers and booleans */

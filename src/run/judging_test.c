@@ -324,6 +324,37 @@ TEST(p27_a_run_goes_where_the_honest_take_it_and_its_log_says_who_was_out)
     free(all[2].record);
 }
 
+static diloco_status count_without_r2(void *n_commits, const diloco_log_entry *e)
+{
+    if (e->n_rejected) *(size_t *)n_commits += e->commit;
+    return DILOCO_OK;
+}
+
+/* The median of f = 1 needs three; r2 is out by its norm, so two go on with f = 0. */
+TEST(p27_a_rejected_member_counts_against_the_combiners_f)
+{
+    toy all[3];
+    const char *store = scratch_path("median");
+    diloco_verify_report report;
+    size_t n_commits = 0;
+    toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
+    toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
+    toy_set_all(all, 3, "server.diloco.combiner", "median");
+    toy_set_all(all, 3, "run.min_replicas", "3");
+    toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
+    toy_set_all(all, 3, "trainer.rounds", "4");
+    toy_set_all(all, 3, "check.norm", "3");
+    for (int r = 0; r < 3; r++)
+        all[r].step = fall_or_boast;
+    live_while_r2_is_judged_twice(all, store);
+    for (int r = 0; r < 3; r++)
+        TOY_OK(all[r]);
+    CHECK_OK(diloco_log_walk(store, 0, count_without_r2, &n_commits));
+    CHECK(n_commits >= 2); /* later entries do not wait for r2, and may abort without it */
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+}
+
 typedef struct in_slices {
     const char *reason;
     size_t n_rejected, n_combined;
@@ -611,7 +642,8 @@ TEST(p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error
     CHECK_CONTAINS("held-out data is gone", t.text);
 }
 
-TEST_MAIN(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
+TEST_MAIN(p27_a_rejected_member_counts_against_the_combiners_f,
+          p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done,
           p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back,
           p27_who_is_banned_puts_nothing_and_follows,
