@@ -171,12 +171,10 @@ static diloco_status remove_below(sweep *s, const char *prefix)
  * what has not counted. */
 static diloco_status read_roster(sweep *s)
 {
-    dl_key key;
     dl_buf text;
-    dl_key_entry(key, s->floor - 1);
     DL_TRY(dl_entry_init(&s->before, DL_MAX_MEMBERS));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    diloco_status status = dl_store_get(s->store, &text, key, s->until);
+    diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, s->until);
     const dl_outer *outer = dl_outer_of(&s->run->config);
     if (!status) status = dl_entry_read(&s->before, text.data, text.len, outer);
     dl_buf_deinit(&text);

@@ -467,6 +467,11 @@ static diloco_status read_all(dl_entry *out, const void *text, size_t len, const
 
 diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
 {
+    if (!len)
+        return dl_fail(DILOCO_EPROTO,
+                       "entry: its object is empty, longer than %d bytes, or cannot "
+                       "be read",
+                       DL_ENTRY_TEXT_MAX);
     diloco_status status = read_all(out, text, len, outer);
     return status ? dl_fail_context(status, "entry") : DILOCO_OK;
 }
@@ -480,6 +485,19 @@ static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
     DL_TRY(dl_json_read_u64(&out->entry, root, "entry", UINT64_MAX));
     DL_TRY(dl_json_read_u32(&out->fragment, root, "fragment", UINT32_MAX));
     return dl_json_read_life(&out->committer, root, "committer");
+}
+
+/* Readings that have to fail alike before the object, not the connection, is at fault. */
+enum { GET_TRIES = 3 };
+
+diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry, dl_time until)
+{
+    dl_key key;
+    diloco_status status = DILOCO_EPROTO;
+    dl_key_entry(key, entry);
+    for (int i = 0; i < GET_TRIES && status == DILOCO_EPROTO; i++)
+        status = dl_store_get(store, text, key, until);
+    return status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
 diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, const dl_outer *outer,

@@ -129,4 +129,11 @@ DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_
 DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
                                              const dl_outer *outer, const dl_identity *identity);
 
+/* Append the bytes of log/<entry>.json, room for DL_ENTRY_TEXT_MAX of them. An object that is no
+ * entry whatever its bytes are, because it is longer or cannot be read as an object, adds none:
+ * dl_entry_read then refuses the text, and every reader takes the same digest of it. DILOCO_ENOENT:
+ * there is no such object. Other errors are the store's. */
+DL_MUST_CHECK diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry,
+                                         dl_time until);
+
 #endif

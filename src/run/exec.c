@@ -290,10 +290,9 @@ const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
 
 static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
 {
-    dl_key key;
-    dl_key_entry(key, ask->entry);
     dl_buf_clear(&x->text);
-    const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+    DL_TRY(dl_buf_reserve(&x->text, 1)); /* a text without bytes is one */
+    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     event->text = x->text.data;
     event->text_len = x->text.len;

@@ -185,11 +185,9 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
 static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
                                dl_time until)
 {
-    dl_key key;
     if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
-    dl_key_entry(key, ask->entry);
     dl_buf_clear(&x->text);
-    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
+    DL_TRY(dl_entry_get(&x->text, x->a.store, ask->entry, until));
     DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
     expect->base = expect->also_base = x->entry.base;
     return DILOCO_OK;

@@ -106,14 +106,12 @@ diloco_status dl_run_is_late(diloco_run *run, bool *late)
 diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
                             const char *client)
 {
-    dl_key key;
     dl_entry e;
     dl_buf text;
     *counted = false;
     DL_TRY(dl_entry_init(&e, dl_clients_max_members(&run->config)));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    dl_key_entry(key, entry);
-    diloco_status status = dl_store_get(run->store, &text, key, limit(run));
+    diloco_status status = dl_entry_get(&text, run->store, entry, limit(run));
     if (!status) status = dl_entry_read(&e, text.data, text.len, dl_exec_state(run->exec)->outer);
     for (size_t i = 0; !status && e.commit && i < e.n_members; i++) {
         if (strcmp(e.members[i].life.replica, client) != 0) continue;

@@ -213,10 +213,8 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
     DL_TRY(view_init(&v));
     diloco_status status = DILOCO_OK;
     for (uint64_t e = from; e < total && !status; e++) {
-        dl_key key;
-        dl_key_entry(key, e);
         dl_buf_clear(&v.text);
-        status = dl_store_get(r->store, &v.text, key, dl_reader_limit());
+        status = dl_entry_get(&v.text, r->store, e, dl_reader_limit());
         if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
         if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
         if (status && status != DILOCO_EPROTO) break;

@@ -453,6 +453,17 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     dl_entry_deinit(&e);
 }
 
+/* Zeros, one more than an entry may have. */
+static void put_too_long(dl_store *store)
+{
+    const size_t len = DL_ENTRY_TEXT_MAX + 1;
+    void *zeros = calloc(1, len);
+    CHECK(zeros != NULL);
+    CHECK_OK(
+        dl_store_create(store, "log/0000000001.json", &(dl_span){zeros, len}, 1, NULL, DL_NEVER));
+    free(zeros);
+}
+
 static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
 {
     if (e->entry != 1) return DILOCO_OK;
@@ -461,6 +472,8 @@ static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
     CHECK_CONTAINS((const char *)user, e->reason);
     return DILOCO_OK;
 }
+
+enum { TOO_LONG = 0 }; /* as a version */
 
 /* A run of one, whose entry 1 somebody puts: it goes on to its end, and verify says of it … */
 static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
@@ -480,7 +493,10 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     CHECK_OK(toy_live(&t));
     dl_store *store = store_of(url);
     read_run(&run, &digest, store);
-    put_abort(store, &run, signed_by, version);
+    if (version == TOO_LONG)
+        put_too_long(store);
+    else
+        put_abort(store, &run, signed_by, version);
     t.stop_after = 0;
     CHECK_OK(toy_live(&t));
     dl_runfile_deinit(&run);
@@ -497,10 +513,12 @@ TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
                                newer = run_with_entry("newer", "mallory", '2', "may not create"),
                                unsigned_one =
                                    run_with_entry("unsigned", NULL, '1', "is not signed"),
+                               too_long = run_with_entry("too_long", NULL, TOO_LONG, "longer than"),
                                honest = run_with_entry("honest", "r0", '1', NULL);
     CHECK_INT(1, forged.voids);
     CHECK_INT(1, newer.voids); /* of another format, and nobody who may says so */
     CHECK_INT(1, unsigned_one.voids);
+    CHECK_INT(1, too_long.voids);
     CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
     CHECK_INT(1, honest.aborts);
 }

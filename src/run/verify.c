@@ -32,10 +32,8 @@ static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64
     dl_hash before = r->digest;
     diloco_status status = DILOCO_OK;
     for (uint64_t e = 0; e < end && !status; e++) {
-        dl_key key;
-        dl_key_entry(key, e);
         dl_buf_clear(&text);
-        status = dl_store_get(r->store, &text, key, dl_reader_limit());
+        status = dl_entry_get(&text, r->store, e, dl_reader_limit());
         if (status == DILOCO_ENOENT)
             status = dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
                              (unsigned long long)e);

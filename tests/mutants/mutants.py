@@ -63,9 +63,11 @@ MUTANTS = [
     if (!ask->draft->commit) strcpy(strchr(key, '.'), ".abort");
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write("""),
-        ("src/run/exec.c", """    const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+        ("src/run/exec.c", """    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    event->text = x->text.data;""", """    diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+    event->text = x->text.data;""", """    dl_key key;
+    dl_key_entry(key, ask->entry);
+    diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) strcpy(strchr(key, '.'), ".abort");
     if (status == DILOCO_ENOENT) status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
