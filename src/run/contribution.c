@@ -225,27 +225,27 @@ bool dl_contribution_is_empty(const dl_contribution *c)
 /* ---- looking: a header, and no more is read */
 
 typedef struct head {
-    unsigned char bytes[DL_CONTRIBUTION_HEADER];
-    size_t len;
+    unsigned char bytes[SIGNED_HEADER];
+    size_t len, want;
 } head;
 
 static diloco_status take_head(void *context, const void *data, size_t len)
 {
     head *h = context;
-    const size_t want = dl_size_min(len, sizeof h->bytes - h->len);
-    memcpy(h->bytes + h->len, data, want);
-    h->len += want;
+    const size_t n = dl_size_min(len, h->want - h->len);
+    memcpy(h->bytes + h->len, data, n);
+    h->len += n;
     /* ECLOSED ends the read once there is enough; nobody sees it. */
-    return h->len == sizeof h->bytes ? DILOCO_ECLOSED : DILOCO_OK;
+    return h->len == h->want ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
 diloco_status dl_contribution_look(dl_contribution *out, dl_store *store, const char *key,
                                    dl_time until)
 {
-    head h = {.len = 0};
+    head h = {.want = DL_CONTRIBUTION_HEADER};
     const dl_sink sink = {.context = &h, .piece = take_head};
     const diloco_status status = dl_store_read(store, key, sink, until);
-    if (status && h.len < sizeof h.bytes) return status;
+    if (status && h.len < h.want) return status;
     return dl_contribution_read_header(out, h.bytes, h.len);
 }
 
@@ -406,24 +406,54 @@ static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
     return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
 }
 
+/* Does the proof behind a header sign what the header says? `by`: whose key. */
+static diloco_status check_signature(const unsigned char *header, const dl_contribution *facts,
+                                     dl_public *by)
+{
+    const unsigned char *proof = header + DL_CONTRIBUTION_HEADER;
+    dl_signature signature;
+    dl_strong hash;
+    memcpy(by->bytes, proof, sizeof by->bytes);
+    memcpy(signature.bytes, proof + sizeof by->bytes, sizeof signature.bytes);
+    const dl_statement what = statement_of(facts);
+    DL_TRY(dl_strong_bytes(&hash, header, DL_CONTRIBUTION_HEADER));
+    return dl_statement_holds(&signature, by, &what, &hash)
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EPROTO, "its signature is not of this");
+}
+
+diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run, uint64_t entry,
+                                    const dl_life *life, const dl_public *key, dl_time until)
+{
+    head h = {.want = SIGNED_HEADER};
+    const dl_sink sink = {.context = &h, .piece = take_head};
+    dl_contribution c;
+    dl_public by;
+    dl_key name;
+    *out = false;
+    dl_key_contribution(name, entry, life);
+    const diloco_status status = dl_store_read(store, name, sink, until);
+    if (h.len < h.want)
+        return status == DILOCO_EPROTO || status == DILOCO_ENOENT ? DILOCO_OK : status;
+    if (dl_contribution_read_header(&c, h.bytes, h.len) || !c.is_signed) return DILOCO_OK;
+    if (check_signature(h.bytes, &c, &by) || !dl_public_equal(&by, key)) return DILOCO_OK;
+    *out = !strcmp(c.run, run) && c.entry == entry && dl_life_equal(&c.life, life);
+    return DILOCO_OK;
+}
+
 /* Is it signed, by the key that its replica has? */
 static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
 {
     const unsigned char *proof = r->header + DL_CONTRIBUTION_HEADER;
     dl_public by;
-    dl_signature signature;
-    dl_strong hash;
     if (r->facts.is_signed != (e->key != NULL))
         return REJECT(r, "signature", "it is %ssigned, the run's are %s", e->key ? "not " : "",
                       e->key ? "so" : "not");
     if (!e->key) return DILOCO_OK;
     memcpy(by.bytes, proof, sizeof by.bytes);
-    memcpy(signature.bytes, proof + sizeof by.bytes, sizeof signature.bytes);
     if (!dl_public_equal(&by, e->key))
         return REJECT(r, "signature", "it is signed with another key than %s's", e->life.replica);
-    const dl_statement what = statement_of(&r->facts);
-    DL_TRY(dl_strong_bytes(&hash, r->header, DL_CONTRIBUTION_HEADER));
-    if (!dl_statement_holds(&signature, &by, &what, &hash))
+    if (check_signature(r->header, &r->facts, &by))
         return REJECT(r, "signature", "its signature is not %s's of this", e->life.replica);
     return DILOCO_OK;
 }

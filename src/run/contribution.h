@@ -72,6 +72,12 @@ bool dl_contribution_is_empty(const dl_contribution *c);
 DL_MUST_CHECK diloco_status dl_contribution_look(dl_contribution *out, dl_store *store,
                                                  const char *key, dl_time until);
 
+/* Is the object of that life's contribution to an entry signed by that key, as that? False where
+ * the object is gone, too. Reads the header and its proof. Store errors. */
+DL_MUST_CHECK diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run,
+                                                  uint64_t entry, const dl_life *life,
+                                                  const dl_public *key, dl_time until);
+
 /* Sign what `body` holds behind the header: fills in is_signed and strong, and writes header and
  * proof. */
 DL_MUST_CHECK diloco_status

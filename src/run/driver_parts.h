@@ -32,6 +32,7 @@ struct dl_driver {
     char failure[1024];
     dl_store_counters traffic; /* guarded */
     bool warned_apart;         /* of members that point apart: once */
+    bool warned_passed_over;   /* of objects in c/ that nobody reads: once */
     double loss;               /* guarded */
     dl_setback newest;         /* guarded: what the last commit says for */
     dl_stops stops;            /* guarded */

@@ -343,10 +343,26 @@ static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
     return moves && !event->status;
 }
 
+/* Of objects in c/ that nobody reads: once. */
+static void warn_passed_over(dl_driver *d, const dl_ask *ask)
+{
+    const size_t n = dl_exec_passed_over(d->a.exec);
+    char text[256];
+    if (ask->kind != DL_ASK_LIST || !n || d->warned_passed_over) return;
+    d->warned_passed_over = true;
+    snprintf(text, sizeof text,
+             "c/%010llu/: %zu objects are passed over, because their replica's key has not signed "
+             "them or because other names have taken the room for unlisted replicas; later ones "
+             "are not reported",
+             (unsigned long long)ask->entry, n);
+    dl_event_warn(d->a.record, &d->context, "passed_over", text);
+}
+
 static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
 {
     if (event->peer) dl_event_peer(d->a.record, &d->context, ask->entry, &ask->life, event->peer);
     if (event->status) return;
+    warn_passed_over(d, ask);
     d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
     if (ask->kind == DL_ASK_CONTRIBUTE && d->puts)
         dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));

@@ -204,6 +204,7 @@ static diloco_status take_memory(dl_exec *x)
                                  x->a.n_copies, ahead, x->a.offload_dir));
     DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
+    DL_TRY(dl_lister_create(x));
     if (x->a.probe) DL_TRY(make_probing(x));
     if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
@@ -252,6 +253,7 @@ void dl_exec_destroy(dl_exec *x)
     dl_slot_destroy(x->combined_slot);
     dl_slot_destroy(x->serving);
     dl_fetchers_destroy(x);
+    dl_lister_destroy(x);
     dl_keyring_destroy(x->ring);
     dl_probing_destroy(x->probing);
     dl_packer_destroy(x->packer);
@@ -297,57 +299,6 @@ static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_
     event->text = x->text.data;
     event->text_len = x->text.len;
     return status;
-}
-
-/* async: what was counted, or is too old, lies there among what may count; a later life of our own
- * is told whatever it has put (P6). */
-static bool is_of_use(const dl_exec *x, uint64_t entry, const dl_life *life)
-{
-    const dl_control *c = &x->state.control;
-    if (!x->schedule.async) return true;
-    if (!strcmp(life->replica, x->a.self.replica) && life->generation > x->a.self.generation)
-        return true;
-    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, life->replica, entry);
-}
-
-static diloco_status found_contribution(void *context, const char *key, size_t len)
-{
-    dl_exec *x = context;
-    dl_listed l = {.len = len};
-    if (x->n_listed < x->n_slots && dl_key_parse_contribution(&l.entry, &l.life, key) &&
-        is_of_use(x, l.entry, &l.life))
-        x->listed[x->n_listed++] = l;
-    return DILOCO_OK;
-}
-
-/* async: no contribution from before can still be named. Without a limit of staleness that is
- * the oldest base that some replica can have: behind its newest that counted, or what it began on;
- * a guest's is known to itself, and where others close its entry to nobody. */
-static uint64_t oldest_base(const dl_exec *x, uint64_t own)
-{
-    const dl_control *c = &x->state.control;
-    const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
-    if (limit) return c->entry > limit ? c->entry - limit : 0;
-    if (c->committer.replica[0] || x->a.run->identity.policy != DL_TRUSTED) return 0;
-    uint64_t oldest = own < c->entry ? own : c->entry;
-    for (size_t i = 0; i < c->roster.n; i++)
-        if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
-    return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
-}
-
-static diloco_status do_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
-{
-    dl_key prefix, after;
-    const uint64_t oldest = x->schedule.async ? oldest_base(x, ask->own) : 0;
-    dl_key_contributions(prefix, ask->entry);
-    dl_key_contributions(after, oldest);
-    after[strlen(after) - 1] = 0; /* before all that lie under it */
-    x->n_listed = 0;
-    DL_TRY(dl_store_list(x->a.store, x->schedule.async ? "c/" : prefix, oldest ? after : NULL,
-                         found_contribution, x, until));
-    event->listed = x->listed;
-    event->n_listed = x->n_listed;
-    return DILOCO_OK;
 }
 
 diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
@@ -541,7 +492,7 @@ static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time
     DL_TRY(do_read(x, &log, &event, until));
     if (!event.text || dl_entry_read(&x->entry, event.text, event.text_len, x->state.outer))
         return DILOCO_OK;
-    DL_TRY(do_list(x, &log, &event, until));
+    DL_TRY(dl_exec_list(x, &log, &event, until));
     *out = x->entry.commit && event.n_listed == 0;
     return DILOCO_OK;
 }
@@ -568,7 +519,7 @@ typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, 
 static const ask_fn asks[] = {
     [DL_ASK_READ] = do_read,
     [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
-    [DL_ASK_LIST] = do_list,
+    [DL_ASK_LIST] = dl_exec_list,
     [DL_ASK_FETCH] = dl_exec_fetch,
     [DL_ASK_JUDGE] = do_judge,
     [DL_ASK_COMBINE] = dl_exec_combine,

@@ -104,6 +104,8 @@ DL_MUST_CHECK diloco_status dl_exec_put_client(dl_exec *exec, bool *first,
                                                const dl_exec_client *client, dl_time until);
 /* What the last LIST found. */
 const dl_listed *dl_exec_listed(const dl_exec *exec, size_t *n);
+/* Objects that it passed over: forged ones, and those for which there is no room. */
+size_t dl_exec_passed_over(const dl_exec *exec);
 
 /* ---- the exchange's side ---- */
 

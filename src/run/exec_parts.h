@@ -129,6 +129,7 @@ struct dl_exec {
                         * means that what was folded there may not be what the store has */
 
     struct dl_fetchers *fetchers; /* fetch.c */
+    struct dl_lister *lister;     /* listed.c */
 
     dl_way way;
     dl_codec_form *plain;         /* [n_fragments] of combined updates; NULL: everybody combines */
@@ -191,6 +192,15 @@ DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i); /* unless i
  * with a handle of its own; the error of the first that failed. */
 typedef diloco_status (*dl_errand_fn)(void *context, dl_store *store, size_t i);
 DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context);
+
+/* listed.c: DL_ASK_LIST. */
+typedef struct dl_lister dl_lister;
+DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x); /* behind slots and keyring */
+void dl_lister_destroy(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                         dl_time until);
+/* … that object has the name of a generation of its replica and is not signed by its key. */
+void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
 
 /* sharded.c: a fragment's slices; n 0: contributions are whole. */
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);

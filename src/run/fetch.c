@@ -22,7 +22,7 @@
 
 /* What a reading gave. */
 typedef struct fetched {
-    bool there, whole;
+    bool there, whole, forged;
     uint64_t entry;
     dl_life life;
     diloco_status status;
@@ -233,6 +233,17 @@ static diloco_status read_whole(fetcher *f, dl_time until)
                                  &f->expect, until);
 }
 
+/* Of a refused one, in a run of keys. A look that fails says nothing. */
+static void see_whose_it_is(fetcher *f, dl_time until)
+{
+    bool theirs;
+    fetched *out = f->out;
+    if (!f->expect.key) return;
+    out->forged = !dl_contribution_is_by(&theirs, f->store, f->expect.run, out->entry, &out->life,
+                                         f->expect.key, until) &&
+                  !theirs;
+}
+
 static void read_one(fetcher *f, dl_time until)
 {
     fetched *out = f->out;
@@ -241,6 +252,7 @@ static void read_one(fetcher *f, dl_time until)
     if (in_slices) f->data->norm2 = out->facts.norm * out->facts.norm;
     if (in_slices && out->whole) out->status = read_slices(f, until);
     if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
+    if (out->status == DILOCO_EPROTO) see_whose_it_is(f, until);
     /* A store that does not answer is asked again. */
     out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||
                  out->status == DILOCO_ENUMERIC || out->status == DILOCO_ENOENT;
@@ -401,6 +413,8 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_t
     kept->there = false;
     event->reason = kept->reason;
     event->peer = kept->peer;
+    event->forged = kept->forged;
+    if (kept->forged) dl_exec_note_forged(x, ask->entry, &ask->life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     event->facts = &kept->facts;
     event->norm2 = x->held[ask->slot].norm2;

@@ -254,12 +254,27 @@ static dl_ask fold_members(dl_machine *m)
     return fold_compute(m);
 }
 
+static bool entry_names(const void *context, const dl_known *known)
+{
+    const dl_machine *m = context;
+    for (size_t i = 0; i < m->entry.n_members + m->entry.n_rejected; i++) {
+        const dl_life *life = i < m->entry.n_members
+                                  ? &m->entry.members[i].life
+                                  : &m->entry.rejected[i - m->entry.n_members].life;
+        if (dl_life_equal(life, &known->life)) return true;
+    }
+    return false;
+}
+
+/* It takes the place of one that the entry does not name, if need be: an entry names half as many
+ * as fit. */
 static dl_known *known_named(dl_machine *m, size_t i)
 {
     const dl_rejected it = named(m, i);
     const bool member = i < m->entry.n_members;
-    return dl_known_add(&m->known, &it.life, member ? m->entry.members[i].entry : m->entry.entry,
-                        it.bytes);
+    return dl_known_replace(&m->known, &it.life,
+                            member ? m->entry.members[i].entry : m->entry.entry, it.bytes,
+                            entry_names, m);
 }
 
 static dl_ask fetch_named(dl_machine *m, const dl_known *known)

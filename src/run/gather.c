@@ -251,13 +251,29 @@ static bool is_unasked(const dl_machine *m, const dl_life *life)
     return m->simulated && !m->simulated[at].awaited;
 }
 
+/* Rows of whom no entry waits for make room for those of whom one does. */
+static bool is_on_roster(const void *context, const dl_known *known)
+{
+    const dl_machine *m = context;
+    return !strcmp(known->life.replica, m->a.self.replica) ||
+           dl_roster_has(&m->a.control->roster, known->life.replica, NULL);
+}
+
+static void note_listed(dl_machine *m, const dl_listed *l)
+{
+    const dl_known row = {.life = l->life};
+    if (is_on_roster(m, &row))
+        dl_known_replace(&m->known, &l->life, dl_open_entry(m), l->len, is_on_roster, m);
+    else
+        dl_known_add(&m->known, &l->life, dl_open_entry(m), l->len);
+}
+
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
 {
     for (size_t i = 0; i < event->n_listed; i++) {
         const dl_life *life = &event->listed[i].life;
         if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
-        if (!dl_machine_is_async(m))
-            dl_known_add(&m->known, life, dl_open_entry(m), event->listed[i].len);
+        if (!dl_machine_is_async(m)) note_listed(m, &event->listed[i]);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
             return dl_machine_fail(
@@ -280,6 +296,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
         return false;
     }
     if (dl_known_doubt(known, event->reason)) return true;
+    known->forged = event->forged;
     dl_machine_note(m,
                     (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
     return false;

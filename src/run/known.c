@@ -23,6 +23,16 @@ dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entr
     return k;
 }
 
+dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
+                           dl_known_keep_fn keep, const void *context)
+{
+    dl_known *k = dl_known_add(table, life, entry, len);
+    for (size_t i = 0; i < table->n && !k; i++)
+        if (!keep(context, &table->at[i]))
+            *(k = &table->at[i]) = (dl_known){.life = *life, .entry = entry, .len = len};
+    return k;
+}
+
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
 {
     return (size_t)(known - table->at);
@@ -122,7 +132,9 @@ size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++)
-        if (table->at[i].worth == DL_INVALID && is_of(&table->at[i], replica)) return true;
+        if (table->at[i].worth == DL_INVALID && !table->at[i].forged &&
+            is_of(&table->at[i], replica))
+            return true;
     return false;
 }
 

@@ -17,6 +17,7 @@ typedef struct dl_known {
     size_t len;
     dl_worth worth;
     bool whole;            /* of a valid one: all of it was read (slices.h) */
+    bool forged;           /* of an invalid one: its replica's key has not signed it */
     unsigned n_doubts;     /* readings that were refused, */
     const char *doubt;     /* … and why the last of them that was whole; NULL: none was */
     dl_contribution facts; /* of a valid one */
@@ -33,6 +34,11 @@ typedef struct dl_known_table {
 dl_known *dl_known_find(const dl_known_table *table, const dl_life *life);
 /* The one of that life, put in if need be; NULL: no room. */
 dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len);
+/* Likewise; where there is no room it takes the place of one that `keep` does not want kept. NULL:
+ * all are. */
+typedef bool (*dl_known_keep_fn)(const void *context, const dl_known *known);
+dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
+                           dl_known_keep_fn keep, const void *context);
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known);
 /* slots[i] is the slot of entry's member i; each is in the table. */
 void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry);
@@ -56,7 +62,8 @@ size_t dl_known_n_answered(const dl_known_table *table);
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
 /* Not to be used, though it would be the one of its replica to count; its reason is `refused`. */
 bool dl_known_is_refused(const dl_known_table *table, const dl_known *known);
-/* It has put a contribution that will never be valid: no use in waiting for it. */
+/* It has put a contribution that will never be valid: no use in waiting for it. A forged one is not
+ * its own. */
 bool dl_known_is_hopeless(const dl_known_table *table, const char *replica);
 
 #endif

@@ -56,6 +56,26 @@ TEST(a_full_table_takes_no_more_but_still_finds)
     CHECK(add(t, "b", 0) == &s.rows[1]);
 }
 
+static bool is_not_b(const void *context, const dl_known *known)
+{
+    (void)context;
+    return strcmp(known->life.replica, "b") != 0;
+}
+
+TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    const dl_life d = life_of("d", 0), e = life_of("e", 0);
+    add(t, "a", 0), add_valid(t, "b", 0), add(t, "c", 0);
+    dl_known *k = dl_known_replace(t, &d, 7, 100, is_not_b, NULL);
+    CHECK(k == &s.rows[1] && k->worth == DL_UNREAD);
+    CHECK_INT(7, k->entry);
+    CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is there */
+    CHECK(dl_known_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
+    CHECK_INT(3, t->n);
+}
+
 TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
 {
     table s;
@@ -180,7 +200,21 @@ TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
     CHECK(slots[0] == 2 && slots[1] == 0);
 }
 
-TEST_MAIN(a_life_is_put_in_once, p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
+TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add(t, "a", 0);
+    while (dl_known_doubt(k, "header")) {
+    }
+    k->forged = true;
+    CHECK(!dl_known_is_hopeless(t, "a"));
+    CHECK_INT(0, dl_known_n_answered(t));
+}
+
+TEST_MAIN(a_life_is_put_in_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
+          p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
+          p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
           a_full_table_takes_no_more_but_still_finds, p8_what_was_not_read_does_not_count,
           what_was_read_and_is_valid_counts_with_its_facts,
           p14_a_contribution_without_a_sample_does_not_count,

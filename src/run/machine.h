@@ -136,6 +136,7 @@ typedef struct dl_event {
     const double *gram;           /* JUDGE: [n_slots^2], or NULL */
     const double *probed;         /* JUDGE: the loss without any, then with each; NULL: nobody
                                    * measured */
+    bool forged;                  /* FETCH refused: its replica's key has not signed it */
     const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
     const char *peer;             /* FETCH: why not from its owner (peers.h), or NULL; for the
                                    * record, the machine does not look */

@@ -523,6 +523,51 @@ TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
     CHECK_INT(1, honest.aborts);
 }
 
+/* ---- whoever can write, without a key ------------------------------------------------------ */
+
+/* "c/<entry>/<name><i>", the number in three digits, and a rest. */
+static void put_junk(dl_store *store, const char *name, uint64_t entry, int i, const char *rest)
+{
+    dl_key key;
+    snprintf(key, sizeof key, "c/%010llu/%s%03d%s", (unsigned long long)entry, name, i, rest);
+    CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+}
+
+/* n objects per entry have these names before a crew of that policy begins. It ends with no void
+ * entry and, in a run of keys, with the bits of a crew that nobody disturbed. */
+static void check_undisturbed(const char *policy, const char *url, const char *name, int n,
+                              const char *rest)
+{
+    toy all[CREW];
+    crew_of(all, url, policy);
+    create(&all[0]);
+    for (int i = 1; i < CREW && !strcmp(policy, "invited"); i++)
+        toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+    dl_store *store = store_of(url);
+    for (uint64_t e = 0; e < 4; e++)
+        for (int i = 0; i < n; i++)
+            put_junk(store, name, e, i, rest);
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++)
+        TOY_OK(all[i]);
+    const diloco_verify_report got = verified(url);
+    if (strcmp(policy, "trusted") != 0) /* where anyone's junk answers for entry 0 */
+        CHECK_STR(verified("mem://trusted").digest, got.digest);
+    CHECK_INT(0, got.voids);
+    CHECK_INT(4, got.commits);
+    dl_store_close(store);
+}
+
+TEST(junk_in_c_takes_no_room_from_the_roster)
+{
+    for (size_t p = 0; p < 3; p++) {
+        char url[64];
+        snprintf(url, sizeof url, "mem://crowded_%s", policies[p]);
+        check_undisturbed(policies[p], url, "a", 200, ".0000");
+    }
+    check_undisturbed("trusted", "mem://crowded_trusted", "a", 200, ".0000");
+}
+
 TEST(a_run_json_that_another_signed_is_none)
 {
     toy all[CREW];
@@ -590,7 +635,8 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           a_committer_meets_who_is_new_though_nothing_was_contributed_yet,
           what_is_no_admission_keeps_nobody_out,
           p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on,
-          a_run_json_that_another_signed_is_none, what_keys_cannot_hold_is_refused_by_name)
+          junk_in_c_takes_no_room_from_the_roster, a_run_json_that_another_signed_is_none,
+          what_keys_cannot_hold_is_refused_by_name)
 
 #else
 
