@@ -86,18 +86,22 @@ static void helper_wait(helper *h, dl_time until)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
-static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, double steps_per_s)
+/* With the name that it is to have. */
+static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint64_t n,
+                                double steps_per_s)
 {
     dl_json j;
     pthread_mutex_lock(&b->beat.lock);
     const dl_store_speed speed = b->speed;
     const double deadline_s = b->deadline_s;
+    const dl_life self = b->a.self;
     pthread_mutex_unlock(&b->beat.lock);
+    dl_key_heartbeat(key, &self);
     dl_buf_clear(text);
     dl_json_init(&j, text);
     dl_json_object(&j, NULL);
-    dl_json_str(&j, "replica", b->a.self.replica);
-    dl_json_u64(&j, "generation", b->a.self.generation);
+    dl_json_str(&j, "replica", self.replica);
+    dl_json_u64(&j, "generation", self.generation);
     dl_json_u64(&j, "beat", n); /* changes even when nothing else does (P11) */
     dl_json_u64(&j, "step", b->step);
     dl_json_u64(&j, "position", b->position);
@@ -116,9 +120,8 @@ static diloco_status write_beat(dl_buf *text, dl_background *b, uint64_t n, doub
 static void beat_once(dl_background *b, dl_buf *text, uint64_t n, double steps_per_s)
 {
     dl_key key;
-    dl_key_heartbeat(key, &b->a.self);
     const dl_time began = dl_clock_now();
-    diloco_status status = write_beat(text, b, n, steps_per_s);
+    diloco_status status = write_beat(text, key, b, n, steps_per_s);
     if (!status)
         status = dl_store_put(b->beat.store, key, text->data, text->len,
                               dl_time_after(dl_clock_now(), BEAT_LIMIT));
@@ -203,6 +206,13 @@ void dl_background_tell_entry(dl_background *b, uint64_t entry)
     b->entry = entry;
 }
 
+void dl_background_tell_generation(dl_background *b, uint32_t generation)
+{
+    pthread_mutex_lock(&b->beat.lock);
+    b->a.self.generation = generation;
+    pthread_mutex_unlock(&b->beat.lock);
+}
+
 void dl_background_tell_link(dl_background *b, const dl_store_speed *speed, double deadline_s)
 {
     pthread_mutex_lock(&b->beat.lock);
@@ -247,7 +257,10 @@ static void *meet_body(void *context)
 void dl_background_snapshot_here(dl_background *b, dl_store *store)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
-    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &b->a.self, b->a.signer,
+    pthread_mutex_lock(&b->beat.lock);
+    const dl_life self = b->a.self;
+    pthread_mutex_unlock(&b->beat.lock);
+    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &self, b->a.signer,
                                 until))
         dl_log(DILOCO_LOG_WARN, "no snapshot at entry %llu: %s",
                (unsigned long long)b->a.state->control.entry, diloco_error_text());

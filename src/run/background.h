@@ -32,6 +32,9 @@ void dl_background_tell_step(dl_background *b, uint64_t step, uint64_t position)
 void dl_background_tell_entry(dl_background *b, uint64_t entry);
 void dl_background_tell_waiting(dl_background *b, bool waiting); /* for others */
 
+/* This replica goes on as a later generation: whose heartbeats and snapshots these are. */
+void dl_background_tell_generation(dl_background *b, uint32_t generation);
+
 /* … of the link as the exchange sees it, and the deadline that the open entry derived. */
 void dl_background_tell_link(dl_background *b, const dl_store_speed *speed, double deadline_s);
 

@@ -92,6 +92,7 @@ static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, d
     dl_key_combined(key, ask->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
     x->combined_vouched = !status && dl_store_vouches(x->a.store);
+    if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: the members are read */
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
                        "%s holds other bytes: another process lives as %s; stop one", key,

@@ -5,8 +5,13 @@
  * residual moves on by it, and an eager momentum, as if the life had not ended. */
 #include "run/exec_parts.h"
 
+#include "run/open.h"
+
 #include <math.h>
 #include <string.h>
+#include <sys/random.h>
+
+enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
 
 /* A former life's that began from a state which the log does not have is not sent (P3). */
 static bool fits_the_log(const dl_exec *x, const dl_ask *ask, const dl_capture *c)
@@ -217,14 +222,45 @@ static diloco_status put(dl_exec_facts *facts, bool *vouched, dl_store *store, u
     return status;
 }
 
-/* Then that of a life of this replica is another's. */
-static diloco_status fenced(const dl_exec *x, diloco_status status, uint64_t entry)
+/* ---- a name that is taken ----------------------------------------------------------------- */
+
+/* If our own object name holds different bytes, another process is running under this replica's
+ * identity. In a run of keys that process has signed them. DILOCO_EEXIST: nobody has, so the name
+ * is somebody's junk, and this replica needs another generation. */
+static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *store, uint64_t entry,
+                            const dl_life *life, dl_time until)
 {
+    bool signed_by_us = true;
     if (status != DILOCO_EEXIST) return status;
+    if (x->ring && x->a.signer)
+        DL_TRY(dl_contribution_is_by(&signed_by_us, store, x->a.run->id, entry, life,
+                                     dl_signer_public(x->a.signer), until));
+    if (!signed_by_us)
+        return dl_fail(DILOCO_EEXIST, "the name of contribution %llu of %s.%04u holds junk",
+                       (unsigned long long)entry, life->replica, (unsigned)life->generation);
     return dl_fail(DILOCO_EFENCED,
                    "this replica's contribution to entry %llu is there with other bytes: "
                    "another process lives as %s; stop one",
                    (unsigned long long)entry, x->a.self.replica);
+}
+
+/* A later generation: the next one, then ever further away, by chance. So whoever creates n names
+ * in advance costs about log2(n) generations. */
+static diloco_status renew(dl_exec *x, unsigned n, dl_time until)
+{
+    dl_life next;
+    uint32_t random, from = x->a.self.generation + 1;
+    (void)until;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
+    from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
+    DL_TRY(dl_run_claim_next(&next, x->a.store, &x->a.self, from, x->a.run, x->a.signer));
+    x->a.self.generation = next.generation;
+    return DILOCO_OK;
+}
+
+dl_life dl_exec_self(const dl_exec *x)
+{
+    return x->a.self;
 }
 
 /* ---- put ahead ---------------------------------------------------------------------------- */
@@ -246,6 +282,7 @@ static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
     s->payload = x->payload;
     x->payload = free_payload;
     s->entry = ask->entry;
+    s->life = ask->life;
     s->facts = x->facts;
     s->n_spans = n_spans;
     memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
@@ -264,15 +301,15 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
     dl_sent *s = &x->sent;
     dl_slices_put slices = {.slicing = s->slicing,
                             .entry = s->entry,
-                            .life = x->a.self,
+                            .life = s->life,
                             .payload = s->payload,
                             .discrete = s->discrete,
                             .until = until};
     DL_TRY(dl_slices_send(&slices, store));
     const diloco_status status =
-        put(&s->facts, &s->vouched, store, s->entry, &x->a.self, s->spans, s->n_spans, until);
+        put(&s->facts, &s->vouched, store, s->entry, &s->life, s->spans, s->n_spans, until);
     s->vouched &= dl_slices_are_vouched(&slices);
-    return fenced(x, status, s->entry);
+    return fenced(x, status, store, s->entry, &s->life, until);
 }
 
 void dl_exec_sent(dl_exec *x)
@@ -287,10 +324,10 @@ void dl_exec_sent(dl_exec *x)
     x->facts.put_s = s->put_s;
     dl_capture *c = dl_exec_captured(x, x->sent.entry);
     if (c) c->vouched = x->sent.vouched;
-    if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->a.self);
+    if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
 }
 
-diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
+static diloco_status contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
 {
     const dl_time began = dl_clock_now();
     dl_ask own = *asked, *ask = &own;
@@ -329,7 +366,17 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *asked, dl_event *even
     if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
     if (!nothing)
         dl_exec_captured(x, ask->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
-    return fenced(x, status, ask->entry);
+    return fenced(x, status, x->a.store, ask->entry, &ask->life, until);
+}
+
+diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    diloco_status status = contribute(x, ask, event, until);
+    for (unsigned n = 0; status == DILOCO_EEXIST && n < RENEWALS_MAX; n++) {
+        DL_TRY(renew(x, n, until));
+        status = contribute(x, ask, event, until);
+    }
+    return status;
 }
 
 /* ---- known without reading ---------------------------------------------------------------- */

@@ -331,6 +331,7 @@ dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
 {
     if (m->a.way == DL_WAY_SHARDED) return planned(m, event);
     if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (event->status == DILOCO_EEXIST) return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
     if (event->status) return dl_machine_fail(m, event->status);
     m->draft.entry.combined = (dl_combined_at){
         .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};

@@ -221,12 +221,14 @@ void dl_driver_release(dl_driver *d)
     dl_driver_unlock(d);
 }
 
-bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases)
+bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
+                         uint32_t *generation)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
     for (int f = 0; f < state->manifest->n_fragments; f++)
         bases[f] = state->now[f].digest;
     out->weight = d->stops.weight;
+    *generation = d->a.self.generation;
     return dl_pace_save(&d->pace, out);
 }
 
@@ -330,6 +332,7 @@ dl_driver_facts dl_driver_facts_now(dl_driver *d)
     dl_driver_lock(d);
     if (!d->started) d->traffic = dl_exchange_traffic(d);
     dl_driver_facts facts = {.entry = dl_driver_control(d)->entry,
+                             .generation = d->a.self.generation,
                              .position = d->pace.position,
                              .loss = d->loss,
                              .bytes_sent = d->traffic.bytes_sent,
@@ -405,6 +408,7 @@ diloco_status dl_driver_create(dl_driver **out, const dl_driver_args *args)
     dl_driver *d = calloc(1, sizeof *d);
     if (!d) return dl_fail(DILOCO_ENOMEM, "no memory for the run");
     d->a = *args;
+    d->began = args->self;
     d->loss = NAN;
     d->context.replica = d->a.self.replica;
     d->context.codec = d->a.run->config.codec;

@@ -89,7 +89,8 @@ void dl_driver_halt(dl_driver *driver);
  * the log does not move, so that all that is saved between fits together, the residual too.
  * True: what was taken at this position will be taken again. */
 void dl_driver_hold(dl_driver *driver);
-bool dl_driver_saved_now(const dl_driver *driver, dl_pace_saved *out, dl_hash *bases);
+bool dl_driver_saved_now(const dl_driver *driver, dl_pace_saved *out, dl_hash *bases,
+                         uint32_t *generation);
 void dl_driver_release(dl_driver *driver);
 
 /* Theta of all fragments as it is now, by way of `copy`, which sees an unmoving state. */
@@ -101,6 +102,7 @@ void dl_driver_read_state(dl_driver *driver, void (*copy)(void *user, const dl_s
 DL_MUST_CHECK diloco_status dl_driver_leave(dl_driver *driver);
 
 typedef struct dl_driver_facts {
+    uint32_t generation; /* of this replica now */
     uint64_t entry, position, next_stop;
     double loss;                         /* of the last commit's members; NAN before */
     uint64_t bytes_sent, bytes_received; /* by the exchange's handle: all that training waits for */

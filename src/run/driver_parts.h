@@ -18,6 +18,7 @@
 
 struct dl_driver {
     dl_driver_args a;
+    dl_life began; /* a.self, and its generation when this process began: its record's name */
     dl_machine *machine;
     dl_background *background;
     dl_sending *sending; /* NULL: nothing is put ahead, or it is waited for */
@@ -52,6 +53,7 @@ struct dl_driver {
     dl_ask open;          /* the ask that is being carried out, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
+    uint64_t unsent;          /* dl_event's, for the next answer */
     bool puts;                /* the last CONTRIBUTE has put one, before it was answered */
     bool moved;               /* something happened since the last WAIT: look soon */
     dl_event_context context; /* of the record's next lines */

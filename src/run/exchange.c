@@ -301,12 +301,14 @@ static void contribute(dl_driver *d, const dl_ask *ask, dl_event *event, dl_time
     if (event->sending) dl_sending_begin(d->sending, ask->entry);
 }
 
-/* What came of what was put ahead. */
-static diloco_status reap(dl_driver *d)
+/* What came of what was put ahead. *unsent: dl_event's. */
+static diloco_status reap(dl_driver *d, uint64_t *unsent)
 {
     uint64_t entry;
     diloco_status status;
     if (!d->sending || !dl_sending_reap(d->sending, &entry, &status)) return DILOCO_OK;
+    if (status == DILOCO_EEXIST) *unsent = 1 + entry;
+    if (status == DILOCO_EEXIST) return DILOCO_OK;
     DL_TRY(status);
     dl_exec_sent(d->a.exec);
     dl_event_contribution(d->a.record, &d->context, entry, dl_exec_measured(d->a.exec));
@@ -428,15 +430,37 @@ static void tell_heartbeats(dl_driver *d)
     if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
 }
 
+/* This replica goes on as a later generation, if a name of the one that it had was taken (P6).
+ * Under the lock. */
+static void take_generation(dl_driver *d, dl_event *event)
+{
+    char text[256];
+    const dl_life now = dl_exec_self(d->a.exec);
+    if (now.generation == d->a.self.generation) return;
+    snprintf(text, sizeof text,
+             "%s goes on as generation %u: a name in c/ of generation %u holds an object that its "
+             "key has not signed",
+             now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
+    dl_event_warn(d->a.record, &d->context, "renewed", text);
+    d->a.self.generation = now.generation;
+    event->generation = now.generation;
+    event->renewed = true;
+    dl_background_tell_generation(d->background, now.generation);
+}
+
 static void ask_once(dl_driver *d)
 {
     dl_event event;
     dl_background_settle(d->background); /* `now` and control may change from here */
     const bool locked = carry_out(d, &d->open, &event);
-    const diloco_status sent = locked ? DILOCO_OK : reap(d); /* what has moved is answered first */
+    /* What has moved is answered first. */
+    const diloco_status sent = locked ? DILOCO_OK : reap(d, &d->unsent);
     event.sending = d->sending ? dl_sending_now(d->sending) : 0;
     if (!sent && try_again(d, &event)) return; /* nothing has moved */
     if (!locked) dl_driver_lock(d);
+    take_generation(d, &event);
+    event.unsent = d->unsent;
+    d->unsent = 0;
     d->traffic = dl_exchange_traffic(d);
     after(d, &d->open, &event);
     d->open = sent ? (dl_ask){.kind = DL_ASK_FAIL, .status = sent} : answer(d, &event);
@@ -479,7 +503,7 @@ static void begin_entry(dl_driver *d)
 
 static void flush_record(dl_driver *d)
 {
-    dl_record_flush(d->a.record, d->a.store, &d->a.self, false,
+    dl_record_flush(d->a.record, d->a.store, &d->began, false,
                     dl_time_after(dl_clock_now(), RECORD_LIMIT));
 }
 

@@ -44,6 +44,9 @@ DL_MUST_CHECK diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *ar
 void dl_exec_destroy(dl_exec *exec);
 
 dl_state *dl_exec_state(dl_exec *exec);
+/* The generation that this replica has now: a CONTRIBUTE may have claimed a later one (P6). By who
+ * calls dl_exec_do. */
+dl_life dl_exec_self(const dl_exec *exec);
 
 /* ---- the trainer's side: take.c ---- */
 
@@ -132,7 +135,8 @@ const uint64_t *dl_exec_slices(const dl_exec *exec);
 /* Does it answer CONTRIBUTE with put_ahead, event's `sending` set, once the contribution is made?
  * Then dl_exec_send puts it: by any thread with a handle of its own, beside dl_exec_do of anything
  * but another such ask; an end of DILOCO_EUNREACHABLE may be repeated. DILOCO_EFENCED as
- * CONTRIBUTE. dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
+ * CONTRIBUTE; DILOCO_EEXIST: its name holds junk, and it is to be contributed again (dl_event).
+ * dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
 bool dl_exec_puts_ahead(const dl_exec *exec);
 DL_MUST_CHECK diloco_status dl_exec_send(dl_exec *exec, dl_store *store, dl_time until);
 void dl_exec_sent(dl_exec *exec);

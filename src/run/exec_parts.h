@@ -30,6 +30,7 @@ typedef struct dl_capture {
 /* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
 typedef struct dl_sent {
     uint64_t entry;
+    dl_life life;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
     dl_slicing slicing;                /* n 0: it is whole; else slices go first, and then … */
@@ -253,7 +254,8 @@ DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_sta
 bool dl_exec_sends_values(const dl_exec *x);
 
 /* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
- * waits for it. DILOCO_EFENCED: another process lives as this life. */
+ * waits for it. DILOCO_EFENCED: another process lives as this life. In a run of keys, where the
+ * name holds junk, this replica goes on as a later generation (dl_exec_self). */
 DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
                                                dl_time until);
 /* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the

@@ -123,13 +123,12 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
 static diloco_status save_local(diloco_run *run)
 {
     dl_local_facts f = facts_room(run);
-    f.generation = run->self.generation;
     f.step = run->at.step;
     f.shard = run->at.shard;
     f.next_sample = run->at.next_sample;
     f.manifest = run->file.manifest.digest;
     f.threads = (uint32_t)dl_pool_size(run->pool);
-    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->bases);
+    const bool again = dl_driver_saved_now(run->driver, &f.pace, run->bases, &f.generation);
     for (size_t i = 0; i < run->n_fragments; i++) {
         const dl_exec_work *w = &run->work[i];
         f.fragments[i] = (dl_local_fragment){.steps = w->steps,

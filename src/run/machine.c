@@ -364,6 +364,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
 {
     m->now = event->now;
     m->sending = event->sending;
+    if (event->renewed) m->a.self.generation = event->generation;
+    if (event->unsent && m->n_put >= event->unsent) m->n_put = event->unsent - 1;
     if (event->status && !phase_handles(m->phase, event->status))
         return dl_machine_fail(m, event->status);
 

@@ -144,14 +144,18 @@ typedef struct dl_event {
     size_t n_listed;
     const dl_seen *seen; /* WATCH */
     size_t n_seen;
-    dl_hash result;     /* COMPUTE: state digest; COMBINE: of the body */
-    size_t len;         /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
-                         * `result` their digest */
-    uint64_t sending;   /* 1 + the entry whose contribution was put ahead and is still under way,
-                         * whatever was asked; 0: none is */
-    size_t n_slices;    /* COMBINE, sharded: that were planned; only the own are there */
-    bool taken;         /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
-    dl_life takes_over; /* CONTRIBUTE with taken: whose */
+    dl_hash result;      /* COMPUTE: state digest; COMBINE: of the body */
+    size_t len;          /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
+                          * `result` their digest */
+    uint64_t sending;    /* 1 + the entry whose contribution was put ahead and is still under way,
+                          * whatever was asked; 0: none is */
+    uint64_t unsent;     /* 1 + an entry whose contribution was put ahead in vain, since its name
+                          * holds junk: it is contributed again; 0: none */
+    uint32_t generation; /* CONTRIBUTE: of this replica from here on, */
+    bool renewed;        /* … if it has changed */
+    size_t n_slices;     /* COMBINE, sharded: that were planned; only the own are there */
+    bool taken;          /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
+    dl_life takes_over;  /* CONTRIBUTE with taken: whose */
 } dl_event;
 
 /* What the machine has to say for the record; called inside dl_machine_next. */

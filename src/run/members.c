@@ -43,22 +43,46 @@ static bool is_bad(diloco_status status)
 /* ---- objects ---------------------------------------------------------------------------- */
 
 /* A sealed, signed object about a replica of this run, with who signed it. */
-static diloco_status read_object(dl_json_value *root, dl_public *signer, dl_buf *text,
-                                 dl_store *store, const char *key, const char *format,
-                                 const char *kind, const dl_runfile *run, const char *replica,
-                                 dl_time until)
+static diloco_status read_object_of(dl_json_value *root, dl_public *signer, dl_buf *text,
+                                    dl_store *store, const char *key, const char *format,
+                                    const char *kind, const dl_runfile *run, const dl_life *life,
+                                    dl_time until)
 {
     char theirs[DL_HASH_HEX + 1], name[DL_REPLICA_MAX + 1];
-    const dl_life life = first_life(replica);
-    const dl_statement what = {.kind = kind, .run = run->id, .life = &life};
+    const dl_statement what = {.kind = kind, .run = run->id, .life = life};
     dl_buf_clear(text);
     DL_TRY(dl_store_get(store, text, key, until));
     DL_TRY(dl_sealed_open(root, text->data, text->len, format));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_str(name, sizeof name, *root, "replica"));
-    if (strcmp(theirs, run->id) != 0 || strcmp(name, replica) != 0)
+    if (strcmp(theirs, run->id) != 0 || strcmp(name, life->replica) != 0)
         return dl_fail(DILOCO_EPROTO, "it is another run's or replica's");
     return dl_sealed_signer(signer, text->data, text->len, &what);
+}
+
+static diloco_status read_object(dl_json_value *root, dl_public *signer, dl_buf *text,
+                                 dl_store *store, const char *key, const char *format,
+                                 const char *kind, const dl_runfile *run, const char *replica,
+                                 dl_time until)
+{
+    const dl_life life = first_life(replica);
+    return read_object_of(root, signer, text, store, key, format, kind, run, &life, until);
+}
+
+diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run,
+                               const dl_life *life, const dl_public *key, dl_time until)
+{
+    dl_key name;
+    dl_json_value root;
+    dl_public by;
+    dl_buf text;
+    dl_key_gen(name, life);
+    dl_buf_init(&text, TEXT_MAX);
+    const diloco_status status =
+        read_object_of(&root, &by, &text, store, name, "diloco-life", "life", run, life, until);
+    dl_buf_deinit(&text);
+    *out = !status && dl_public_equal(&by, key);
+    return status && !is_bad(status) ? status : DILOCO_OK;
 }
 
 /* gen/<replica>.0000: whose name it is, and by which invitation ("": none). */

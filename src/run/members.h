@@ -36,6 +36,11 @@ DL_MUST_CHECK diloco_status dl_keyring_find(const dl_public **out, const char **
 bool dl_members_admits(const dl_runfile *run, const dl_signer *signer);
 DL_MUST_CHECK diloco_status dl_keyring_meet(dl_keyring *ring, dl_time until);
 
+/* Is gen/<life> signed by that key, as that? Store errors as they are. */
+DL_MUST_CHECK diloco_status dl_members_lived(bool *out, dl_store *store, const dl_runfile *run,
+                                             const dl_life *life, const dl_public *key,
+                                             dl_time until);
+
 /* A store cannot pass another run off on who was invited to one: DILOCO_EREFUSED where none of
  * run.invitation is to this run, whatever its roster. */
 DL_MUST_CHECK diloco_status dl_members_fits(const dl_runfile *run, const dl_config *config);

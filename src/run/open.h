@@ -46,13 +46,21 @@ DL_MUST_CHECK diloco_status dl_run_newest_life(dl_life *out, dl_store *store, co
  * there is none. As dl_signer_open. */
 DL_MUST_CHECK diloco_status dl_run_signer(dl_signer **out, const dl_config *config);
 
-/* gen/<replica>.<g>, g the smallest number behind all that are taken; with run.single_committer
+/* gen/<replica>.<g>, g the smallest number after all that are taken, in a run of keys the smallest
+ * free one after all that the signer has signed; with run.single_committer
  * one that nobody else will choose in the same moment, since the store would let both (P26).
  * DILOCO_EFENCED: a new name (config's first_life), which another replica took since it was
  * chosen, or in this moment. Where objects are signed, DILOCO_EREFUSED: this key may not be that
  * replica (members.h); config says where invitations are. */
 DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
                                               const dl_runfile *run, const dl_config *config,
+                                              const dl_signer *signer);
+
+/* The first free generation from `from` on, for a process of a run of keys that goes on as it:
+ * somebody has created a name of the one that it has. DILOCO_EFENCED: its key has signed a later
+ * one than `self`. */
+DL_MUST_CHECK diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self,
+                                              uint32_t from, const dl_runfile *run,
                                               const dl_signer *signer);
 
 /* DILOCO_EFENCED, with the words for it. */

@@ -525,47 +525,118 @@ TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
 
 /* ---- whoever can write, without a key ------------------------------------------------------ */
 
-/* "c/<entry>/<name><i>", the number in three digits, and a rest. */
-static void put_junk(dl_store *store, const char *name, uint64_t entry, int i, const char *rest)
+static void put_junk(dl_store *store, const char *key)
 {
-    dl_key key;
-    snprintf(key, sizeof key, "c/%010llu/%s%03d%s", (unsigned long long)entry, name, i, rest);
     CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
 }
 
-/* n objects per entry have these names before a crew of that policy begins. It ends with no void
- * entry and, in a run of keys, with the bits of a crew that nobody disturbed. */
-static void check_undisturbed(const char *policy, const char *url, const char *name, int n,
-                              const char *rest)
+/* Somebody who can write creates n objects for each entry, <folder>/<entry>/<name><000 to
+ * n-1><rest>, before a crew of that policy begins. */
+typedef struct intrusion {
+    const char *policy, *folder, *name;
+    int n;
+    const char *rest;
+    const char *option, *value; /* of the run; NULL: the toy's */
+} intrusion;
+
+static void intrude(dl_store *store, const intrusion *how)
 {
+    dl_key key;
+    for (unsigned e = 0; e < 4; e++)
+        for (int i = 0; i < how->n; i++) {
+            snprintf(key, sizeof key, "%s/%010u/%s%03d%s", how->folder, e, how->name, i, how->rest);
+            put_junk(store, key);
+        }
+}
+
+/* The run comes to its end with no void entry. */
+static diloco_verify_report run_with(const intrusion *how)
+{
+    static int n;
     toy all[CREW];
-    crew_of(all, url, policy);
+    char url[64];
+    snprintf(url, sizeof url, "mem://intruded%d", n++);
+    crew_of(all, url, how->policy);
+    if (how->option) toy_set_all(all, CREW, how->option, how->value);
     create(&all[0]);
-    for (int i = 1; i < CREW && !strcmp(policy, "invited"); i++)
+    for (int i = 1; i < CREW && !strcmp(how->policy, "invited"); i++)
         toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
     dl_store *store = store_of(url);
-    for (uint64_t e = 0; e < 4; e++)
-        for (int i = 0; i < n; i++)
-            put_junk(store, name, e, i, rest);
+    intrude(store, how);
     toy_live_all(all, CREW);
     for (int i = 0; i < CREW; i++)
         TOY_OK(all[i]);
+    dl_store_close(store);
     const diloco_verify_report got = verified(url);
-    if (strcmp(policy, "trusted") != 0) /* where anyone's junk answers for entry 0 */
-        CHECK_STR(verified("mem://trusted").digest, got.digest);
     CHECK_INT(0, got.voids);
     CHECK_INT(4, got.commits);
-    dl_store_close(store);
+    return got;
+}
+
+/* … and in the bits of a run that nobody disturbed, in each policy of keys. */
+static void check_undisturbed(intrusion how)
+{
+    for (size_t p = 0; p < 3; p++) {
+        how.policy = policies[p];
+        CHECK_STR(verified("mem://trusted").digest, run_with(&how).digest);
+    }
 }
 
 TEST(junk_in_c_takes_no_room_from_the_roster)
 {
-    for (size_t p = 0; p < 3; p++) {
-        char url[64];
-        snprintf(url, sizeof url, "mem://crowded_%s", policies[p]);
-        check_undisturbed(policies[p], url, "a", 200, ".0000");
-    }
-    check_undisturbed("trusted", "mem://crowded_trusted", "a", 200, ".0000");
+    intrusion how = {.folder = "c", .name = "a", .n = 200, .rest = ".0000"};
+    check_undisturbed(how);
+    how.policy = "trusted";
+    run_with(&how); /* where anyone's junk answers for entry 0, before there is a roster */
+}
+
+TEST(p6_junk_at_its_own_names_does_not_fence_a_replica)
+{
+    check_undisturbed((intrusion){.folder = "c", .name = "r1.0", .n = 30, .rest = ""});
+    check_undisturbed((intrusion){.folder = "c", .name = "r1.9", .n = 30, .rest = ""});
+}
+
+TEST(p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica)
+{
+    run_with(&(intrusion){.policy = "closed",
+                          .folder = "c",
+                          .name = "r1.0",
+                          .n = 30,
+                          .rest = "",
+                          .option = "server.diloco.overlap_steps",
+                          .value = "2"});
+}
+
+TEST(p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader)
+{
+    run_with(&(intrusion){.policy = "closed",
+                          .folder = "x",
+                          .name = "r1.0",
+                          .n = 1,
+                          .rest = "",
+                          .option = "server.diloco.exchange",
+                          .value = "leader"});
+}
+
+TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
+{
+    toy t = toy_of("r0", "mem://generations");
+    toy_keep("mem://generations");
+    toy_set(&t, "run.state_dir", scratch_folder("generations"));
+    toy_set(&t, "run.roster", "open");
+    toy_set(&t, "run.key", key_of("r0"));
+    t.stop_after = 4;
+    CHECK_OK(toy_live(&t));
+    dl_store *store = store_of("mem://generations");
+    put_junk(store, "gen/r0.0001");
+    put_junk(store, "gen/r0.9999999");
+    t.stop_after = 2;
+    CHECK_OK(toy_live(&t));
+    CHECK_INT(2, t.end.generation);
+    t.stop_after = 0;
+    CHECK_OK(toy_live(&t));
+    CHECK_INT(3, t.end.generation);
+    dl_store_close(store);
 }
 
 TEST(a_run_json_that_another_signed_is_none)
@@ -635,8 +706,12 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           a_committer_meets_who_is_new_though_nothing_was_contributed_yet,
           what_is_no_admission_keeps_nobody_out,
           p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on,
-          junk_in_c_takes_no_room_from_the_roster, a_run_json_that_another_signed_is_none,
-          what_keys_cannot_hold_is_refused_by_name)
+          junk_in_c_takes_no_room_from_the_roster,
+          p6_junk_at_its_own_names_does_not_fence_a_replica,
+          p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica,
+          p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader,
+          p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far,
+          a_run_json_that_another_signed_is_none, what_keys_cannot_hold_is_refused_by_name)
 
 #else
 

@@ -368,6 +368,7 @@ static diloco_run_info now(const diloco_run *run)
     if (!run->joined) return info;
     const dl_driver_facts f = dl_driver_facts_now(run->driver);
     info.entry = f.entry;
+    info.generation = f.generation;
     info.next_stop = f.next_stop;
     info.bytes_sent = f.bytes_sent;
     info.bytes_received = f.bytes_received;
