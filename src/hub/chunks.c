@@ -26,7 +26,12 @@ static diloco_status on_line(dl_chunks *c)
         c->state = DL_CHUNKS_SIZE;
         return DILOCO_OK;
     case DL_CHUNKS_TRAILER:
-        if (!c->line[0]) c->state = DL_CHUNKS_OVER;
+        if (!c->line[0]) {
+            c->state = DL_CHUNKS_OVER;
+        } else {
+            if (c->trailer[0]) return bad("it has more than one trailer");
+            memcpy(c->trailer, c->line, sizeof c->trailer);
+        }
         return DILOCO_OK;
     case DL_CHUNKS_DATA:
     case DL_CHUNKS_OVER:

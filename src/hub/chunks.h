@@ -4,8 +4,8 @@
  *
  *     <hex length>[;<extension>]\r\n<bytes>\r\n … 0[;<extension>]\r\n[<trailer>\r\n …]\r\n
  *
- * Read in pieces as they arrive; allocates nothing. Extensions (signatures) and trailers
- * (checksums) are passed over. */
+ * Read in pieces as they arrive; allocates nothing. Extensions (signatures) are skipped. One
+ * trailer (a checksum) is kept; a second one is refused. */
 #ifndef DL_HUB_CHUNKS_H
 #define DL_HUB_CHUNKS_H
 
@@ -27,6 +27,7 @@ typedef struct dl_chunks { /* zeroed at first */
     uint64_t left; /* of the chunk */
     char line[DL_CHUNKS_LINE];
     size_t line_len;
+    char trailer[DL_CHUNKS_LINE]; /* "name:value"; "": none came */
 } dl_chunks;
 
 typedef diloco_status (*dl_chunks_fn)(void *context, const void *data, size_t len);

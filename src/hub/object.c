@@ -3,7 +3,7 @@
  * What there is is never replaced by other bytes, heartbeats apart, and the log is never
  * deleted: that is what a run needs of its store, and the hub holds everybody to it. */
 #include "base/text.h"
-#include "hub/server.h"
+#include "hub/s3.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -237,6 +237,7 @@ static dl_answer put_finish(dl_request *r)
     answer = dl_answer_empty(r->s3 ? 200 : 201);
     dl_etag_of(etag, &st);
     dl_answer_header(answer, "ETag", etag);
+    dl_hub_s3_repeat_checksum(r, answer);
     return answer;
 }
 
@@ -273,6 +274,8 @@ dl_answer dl_object_put(dl_request *r)
     if (!has_room(r, len))
         return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
     if (condition && dl_object_is_there(r)) return refuse_taken(r);
+    dl_answer refusal = dl_hub_s3_prepare_checksum(r);
+    if (refusal.response) return refusal;
     diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);
     r->body.kind = DL_BODY_FILE;

@@ -190,6 +190,8 @@ static bool is_welcome(dl_request *r, dl_answer *refusal)
 static dl_answer begin_path(dl_request *r)
 {
     const char *path = r->target.path + 1;
+    dl_answer refusal;
+    if (dl_hub_s3_asks_to_encrypt(r, &refusal)) return refusal;
     if (r->s3) return dl_hub_s3_begin(r);
     if (!*path)
         return dl_refuse(r, 404, "",
@@ -269,6 +271,7 @@ static diloco_status body_take(void *context, const void *data, size_t len)
     if (b->sha256) EVP_DigestUpdate(b->sha256, data, len);
     if (b->md5) EVP_DigestUpdate(b->md5, data, len);
     if (b->digest) dl_digest_add(b->digest, data, len);
+    if (b->checksum.kind) dl_checksum_add(&b->checksum, data, len);
     if (b->kind == DL_BODY_TEXT) return dl_buf_add(&b->text, data, len);
     if (b->len > r->hub->options.max_object) {
         b->too_long = true;
@@ -435,6 +438,7 @@ void dl_request_end(dl_request *r, bool whole)
     EVP_MD_CTX_free(r->body.md5);
     free(r->body.digest);
     free(r->body.chunks);
+    dl_checksum_deinit(&r->body.checksum);
     if (r->held.response) MHD_destroy_response(r->held.response);
     if (r->connection && begun) dl_connection_busy(r->connection, false);
     free(r);

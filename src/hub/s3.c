@@ -1,4 +1,4 @@
-/* s3.c - which operation a request is, and bodies as S3 describes them. */
+/* s3.c - which operation a request is. */
 #include "hub/s3.h"
 
 #include "base/text.h"
@@ -62,66 +62,6 @@ void dl_hub_s3_date(char out[32], int64_t seconds)
 }
 
 /* ---- bodies */
-
-static bool is_hash(const char *text)
-{
-    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
-}
-
-static EVP_MD_CTX *hasher(const EVP_MD *kind)
-{
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
-    if (context && EVP_DigestInit_ex(context, kind, NULL)) return context;
-    EVP_MD_CTX_free(context);
-    return NULL;
-}
-
-dl_answer dl_hub_s3_prepare_body(dl_request *r)
-{
-    dl_body *b = &r->body;
-    const char *hash = r->payload_hash, *encoding = dl_request_header(r, "Content-Encoding");
-    if (encoding && *encoding && strcasecmp(encoding, "aws-chunked") != 0)
-        return dl_refuse(r, 501, "NotImplemented", "a hub keeps no Content-Encoding");
-    if (is_hash(hash)) {
-        b->sha256 = hasher(EVP_sha256());
-        if (!b->sha256) return dl_refuse(r, 500, "InternalError", "no memory");
-    } else if (strcmp(hash, "STREAMING-UNSIGNED-PAYLOAD-TRAILER") == 0) {
-        b->chunks = calloc(1, sizeof *b->chunks);
-        if (!b->chunks) return dl_refuse(r, 500, "InternalError", "no memory");
-    } else if (strcmp(hash, "UNSIGNED-PAYLOAD") != 0) {
-        return dl_refuse(r, 501, "NotImplemented",
-                         "a body signed chunk by chunk is not understood");
-    }
-    if (dl_request_header(r, "Content-MD5")) {
-        b->md5 = hasher(EVP_md5());
-        if (!b->md5) return dl_refuse(r, 500, "InternalError", "no memory");
-    }
-    return (dl_answer){0};
-}
-
-bool dl_hub_s3_check_body(dl_request *r, dl_answer *refusal)
-{
-    unsigned char hash[EVP_MAX_MD_SIZE];
-    char text[2 * EVP_MAX_MD_SIZE + 1];
-    const char *md5 = dl_request_header(r, "Content-MD5");
-    if (r->body.sha256 && EVP_DigestFinal_ex(r->body.sha256, hash, NULL)) {
-        for (size_t i = 0; i < 32; i++)
-            snprintf(text + 2 * i, 3, "%02x", hash[i]);
-        if (strcmp(text, r->payload_hash) != 0) {
-            *refusal = dl_refuse(r, 400, "XAmzContentSHA256Mismatch",
-                                 "the body is not the one whose SHA-256 was signed");
-            return false;
-        }
-    }
-    if (r->body.md5 && EVP_DigestFinal_ex(r->body.md5, hash, NULL)) {
-        EVP_EncodeBlock((unsigned char *)text, hash, 16);
-        if (strcmp(text, md5) != 0) {
-            *refusal = dl_refuse(r, 400, "BadDigest", "the body is not the one of Content-MD5");
-            return false;
-        }
-    }
-    return true;
-}
 
 dl_answer dl_hub_s3_read_text(dl_request *r, dl_handler finish)
 {
@@ -187,7 +127,8 @@ static dl_answer delete_finish(dl_request *r)
 static dl_answer delete_several(dl_request *r)
 {
     r->kind = DL_KIND_DELETE;
-    return dl_hub_s3_read_text(r, delete_finish);
+    dl_answer refusal = dl_hub_s3_prepare_checksum(r);
+    return refusal.response ? refusal : dl_hub_s3_read_text(r, delete_finish);
 }
 
 /* ---- buckets */

@@ -13,11 +13,19 @@ bool dl_hub_s3_is_signed(const dl_request *r);
 bool dl_hub_s3_is_welcome(dl_request *r, dl_answer *refusal);
 dl_answer dl_hub_s3_refuse(unsigned status, const char *code, const char *message);
 
-/* What the headers ask of the body: its SHA-256, its MD5, framing taken off. A refusal, or
- * response NULL: go on. */
+/* s3_body.c: what the headers say of the body: its SHA-256, its MD5, framing to take off. A
+ * refusal, or response NULL: go on. */
 dl_answer dl_hub_s3_prepare_body(dl_request *r);
+/* The same of its x-amz-checksum-* header or trailer. Of the request that completes an upload such
+ * a header is the whole object's. */
+dl_answer dl_hub_s3_prepare_checksum(dl_request *r);
+/* The one x-amz-checksum-<kind> of the headers or of a signed query: *kind and *value, or NULL
+ * both. A refusal where the kind is not known or there are two. */
+dl_answer dl_hub_s3_find_checksum(dl_request *r, const dl_checksum_kind **kind, const char **value);
 /* The body is whole: is it what the headers say? Else *refusal. */
 bool dl_hub_s3_check_body(dl_request *r, dl_answer *refusal);
+/* Repeat the checksum that was checked. */
+void dl_hub_s3_repeat_checksum(const dl_request *r, dl_answer answer);
 /* `finish` of a body of XML. */
 dl_answer dl_hub_s3_read_text(dl_request *r, dl_handler finish);
 

@@ -199,6 +199,7 @@ static dl_answer part_finish(dl_request *r)
     dl_answer answer = dl_answer_empty(200);
     dl_etag_of(etag, &st);
     dl_answer_header(answer, "ETag", etag);
+    dl_hub_s3_repeat_checksum(r, answer);
     return answer;
 }
 
@@ -210,6 +211,7 @@ dl_answer dl_multipart_part(dl_request *r)
     if (!part_name(name, dl_target_param(&r->target, "partNumber")))
         return dl_refuse(r, 400, "InvalidArgument", "partNumber is 1 to %d", PARTS_MAX);
     refusal = dl_hub_s3_prepare_body(r);
+    if (!refusal.response) refusal = dl_hub_s3_prepare_checksum(r);
     if (refusal.response) return refusal;
     diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);
@@ -227,6 +229,8 @@ typedef struct completion {
     uint64_t len;
     char name[8], last[8]; /* of the part being read; of the one before */
     dl_etag etag;
+    dl_checksum part, whole; /* of what the client gave one of */
+    char part_value[DL_CHECKSUM_TEXT];
 } completion;
 
 /* In the kernel where the file system can (it may even share the blocks). */
@@ -258,6 +262,19 @@ static bool same_etag(const char *a, const char *b)
     return strcmp(a, b) == 0 || strcmp(a, bare) == 0;
 }
 
+/* The part again, for the checksums that the client gave of it and of the whole. */
+static diloco_status sum_part(completion *c, int fd, size_t len)
+{
+    char value[DL_CHECKSUM_TEXT];
+    if (c->whole.kind) DL_TRY(dl_checksum_add_file(&c->whole, fd, len));
+    if (!c->part.kind) return DILOCO_OK;
+    DL_TRY(dl_checksum_add_file(&c->part, fd, len));
+    dl_checksum_end(&c->part, value);
+    dl_checksum_deinit(&c->part);
+    if (!strcmp(value, c->part_value)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "part %s has another checksum: %s", c->last, value);
+}
+
 static diloco_status add_part(completion *c)
 {
     part_path path;
@@ -279,6 +296,7 @@ static diloco_status add_part(completion *c)
         status = dl_fail(DILOCO_EPROTO, "the parts are longer than an object may be");
     else
         status = copy_file(c, fd, (size_t)st.st_size, path);
+    if (!status) status = sum_part(c, fd, (size_t)st.st_size);
     close(fd);
     c->name[0] = c->etag[0] = '\0';
     return status;
@@ -290,6 +308,14 @@ static diloco_status on_part(void *context, const char *path, const char *text)
     if (strcmp(path, "Part/PartNumber") == 0 && !part_name(c->name, text))
         return dl_fail(DILOCO_EPROTO, "a PartNumber is 1 to %d", PARTS_MAX);
     if (strcmp(path, "Part/ETag") == 0) snprintf(c->etag, sizeof c->etag, "%s", text);
+    if (strncmp(path, "Part/Checksum", strlen("Part/Checksum")) == 0) {
+        const dl_checksum_kind *kind = dl_checksum_find(path + strlen("Part/"));
+        if (!kind || c->part.kind)
+            return dl_fail(DILOCO_EPROTO, "%s is not a checksum that a hub knows, or a second one",
+                           path + strlen("Part/"));
+        snprintf(c->part_value, sizeof c->part_value, "%s", text);
+        return dl_checksum_begin(&c->part, kind);
+    }
     return strcmp(path, "Part") == 0 ? add_part(c) : DILOCO_OK;
 }
 
@@ -313,23 +339,47 @@ static dl_answer publish(completion *c)
     return dl_hub_s3_answer(r, &out, status);
 }
 
+/* Is the whole what the request says? */
+static diloco_status check_whole(completion *c, const char *want)
+{
+    char value[DL_CHECKSUM_TEXT];
+    const char *size = dl_request_header(c->r, "x-amz-mp-object-size");
+    uint64_t len;
+    if (!c->last[0]) return dl_fail(DILOCO_EPROTO, "there is no part in the list");
+    if (size && (!dl_text_to_u64(&len, size, strlen(size)) || len != c->len))
+        return dl_fail(DILOCO_EPROTO, "the parts are not of x-amz-mp-object-size bytes");
+    if (!c->whole.kind) return DILOCO_OK;
+    dl_checksum_end(&c->whole, value);
+    if (!strcmp(value, want)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "the object has another checksum: %s", value);
+}
+
 static dl_answer complete_finish(dl_request *r)
 {
     completion c = {.r = r};
-    dl_answer refusal;
-    c.id = find_upload(r, &refusal);
-    if (!c.id) return refusal;
+    const dl_checksum_kind *kind;
+    const char *want;
+    dl_answer answer = dl_hub_s3_find_checksum(r, &kind, &want);
+    if (answer.response) return answer;
+    if (want && strchr(want, '-'))
+        return dl_refuse(r, 501, "NotImplemented",
+                         "a hub does not compute checksums of checksums (COMPOSITE)");
+    c.id = find_upload(r, &answer);
+    if (!c.id) return answer;
     if (dl_request_header(r, "If-None-Match")) r->kind = DL_KIND_CREATE;
     diloco_status status = dl_upload_begin(&c.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);
-    status = dl_xml_walk(r->body.text.data, r->body.text.len, "CompleteMultipartUpload", on_part,
-                         &c, "the list of parts");
-    if (!status && !c.last[0]) status = dl_fail(DILOCO_EPROTO, "there is no part in the list");
-    dl_answer answer = status == DILOCO_EPROTO
-                           ? dl_refuse(r, 400, "InvalidPart", "%s", diloco_error_text())
-                       : status ? dl_refuse_failed(r, status)
-                                : publish(&c);
+    if (kind) status = dl_checksum_begin(&c.whole, kind);
+    if (!status)
+        status = dl_xml_walk(r->body.text.data, r->body.text.len, "CompleteMultipartUpload",
+                             on_part, &c, "the list of parts");
+    if (!status) status = check_whole(&c, want);
+    answer = status == DILOCO_EPROTO ? dl_refuse(r, 400, "InvalidPart", "%s", diloco_error_text())
+             : status                ? dl_refuse_failed(r, status)
+                                     : publish(&c);
     dl_upload_discard(&c.upload);
+    dl_checksum_deinit(&c.part);
+    dl_checksum_deinit(&c.whole);
     return answer;
 }
 

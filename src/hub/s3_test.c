@@ -25,6 +25,7 @@ typedef struct s3 {
     dl_pair query[8]; /* ends with a NULL name */
     const char *body;
     dl_pair header;      /* one more, signed if its name begins with x-amz- */
+    dl_pair more[3];     /* x-amz- headers, signed; ends with a NULL name */
     const char *payload; /* NULL: the body's hash */
     const char *secret, *access, *date;
     const char *sent_path; /* other than the one signed */
@@ -46,7 +47,8 @@ static const char *s3_ask(s3 q)
     const char *body = q.body ? q.body : "";
     dl_buf sign, query;
     dl_span span = {body, strlen(body)};
-    dl_pair headers[4] = {{"Host", "localhost"}};
+    char more[400] = "";
+    dl_pair headers[7] = {{"Host", "localhost"}};
     size_t n = 1;
     dl_buf_init(&sign, 4096), dl_buf_init(&query, 4096);
     CHECK_OK(dl_sha256_hex(hash, &span, 1));
@@ -56,6 +58,11 @@ static const char *s3_ask(s3 q)
     headers[n++] = (dl_pair){"x-amz-content-sha256", q.payload};
     headers[n++] = (dl_pair){"x-amz-date", q.date};
     if (q.header.name && !strncmp(q.header.name, "x-amz-", 6)) headers[n++] = q.header;
+    for (size_t i = 0; i < 3 && q.more[i].name; i++) {
+        const size_t at = strlen(more);
+        headers[n++] = q.more[i];
+        snprintf(more + at, sizeof more - at, "%s: %s\r\n", q.more[i].name, q.more[i].value);
+    }
     const dl_sigv4_scope scope = {"AWS4", q.access ? q.access : access_key,
                                   q.secret ? q.secret : secret, "eu-north-1", "s3"};
     const dl_sigv4_request r = {q.method, q.path, q.query,   n_pairs(q.query),
@@ -65,11 +72,11 @@ static const char *s3_ask(s3 q)
     int len = snprintf(request, sizeof request,
                        "%s %s?%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\n"
                        "x-amz-content-sha256: %s\r\nx-amz-date: %s\r\nContent-Length: %zu\r\n"
-                       "%s%s%s%s%s\r\n%s",
+                       "%s%s%s%s%s%s\r\n%s",
                        q.method, q.sent_path ? q.sent_path : q.path, dl_buf_str(&query),
                        dl_buf_str(&sign), q.payload, q.date, strlen(body),
                        q.header.name ? q.header.name : "", q.header.name ? ": " : "",
-                       q.header.name ? q.header.value : "", q.header.name ? "\r\n" : "",
+                       q.header.name ? q.header.value : "", q.header.name ? "\r\n" : "", more,
                        q.tamper ? q.tamper : "", body);
     CHECK(len > 0 && (size_t)len < sizeof request);
     dl_buf_deinit(&sign), dl_buf_deinit(&query);
@@ -174,11 +181,123 @@ TEST(a_body_is_the_one_that_was_signed)
     CHECK_INT(501, S3(.method = "PUT", .path = "/bkt/d", .header = {"Content-Encoding", "gzip"}));
     CHECK_INT(200,
               S3(.method = "PUT", .path = "/bkt/e", .payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
-                 .body = "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nx-amz-checksum-crc32:AA==\r\n\r\n"));
+                 .more = {{"x-amz-decoded-content-length", "5"}},
+                 .body = "3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"));
     CHECK_CONTAINS("\r\n\r\nabcde", s3_ask((s3){.method = "GET", .path = "/bkt/e"}));
-    CHECK_INT(400, S3(.method = "PUT", .path = "/bkt/f",
-                      .payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER", .body = "3\r\nabc\r\n"));
+    CHECK_INT(400,
+              S3(.method = "PUT", .path = "/bkt/f", .payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+                 .body = "3\r\nabc\r\n", .more = {{"x-amz-decoded-content-length", "3"}}));
     CHECK_INT(0, count_files("hub/bkt/.tmp"));
+}
+
+/* A PUT of /bkt/<name> with a body "abc" and a header. */
+static const char *put_abc(const char *path, const char *name, const char *value)
+{
+    return s3_ask((s3){.method = "PUT", .path = path, .body = "abc", .header = {name, value}});
+}
+
+TEST(a_checksum_in_a_header_is_checked)
+{
+    static const char *const right[][2] = {
+        {"x-amz-checksum-crc32", "NSRBwg=="},
+        {"x-amz-checksum-crc32c", "Nks/tw=="},
+        {"x-amz-checksum-crc64nvme", "BeXKuz/B+us="},
+        {"x-amz-checksum-sha1", "qZk+NkcGgWq6PiVxeFDCbJzQ2J0="},
+        {"x-amz-checksum-sha256", "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="},
+    };
+    char header[200];
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        const char *answer = put_abc("/bkt/a", right[i][0], right[i][1]);
+        CHECK_INT(200, status_of(answer));
+        snprintf(header, sizeof header, "%s: %s\r\n", right[i][0], right[i][1]);
+        CHECK_CONTAINS(header, answer);
+        answer = put_abc("/bkt/b", right[i][0], right[(i + 1) % 5][1]);
+        CHECK_INT(400, status_of(answer));
+        CHECK_STR("BadDigest", inside(answer, "Code"));
+    }
+    CHECK_INT(404, S3(.method = "GET", .path = "/bkt/b"));
+    const char *answer = put_abc("/bkt/b", "x-amz-checksum-xxhash64", "AAAAAAAAAAA=");
+    CHECK_INT(501, status_of(answer));
+    CHECK_CONTAINS("x-amz-checksum-xxhash64", answer);
+    answer = s3_ask((s3){.method = "PUT",
+                         .path = "/bkt/b",
+                         .body = "abc",
+                         .header = {"x-amz-checksum-crc32", "NSRBwg=="},
+                         .more = {{"x-amz-checksum-sha1", "qZk+NkcGgWq6PiVxeFDCbJzQ2J0="}}});
+    CHECK_INT(400, status_of(answer));
+    CHECK_INT(200, status_of(put_abc("/bkt/c", "x-amz-sdk-checksum-algorithm", "CRC32")));
+    CHECK_INT(0, count_files("hub/bkt/.tmp"));
+}
+
+/* A PUT of /bkt/a in aws-chunked framing: "abcde", then these trailers. */
+static const char *put_framed(const char *trailers, const char *announced, const char *length)
+{
+    char body[300];
+    s3 q = {.method = "PUT",
+            .path = "/bkt/a",
+            .payload = "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+            .header = {"Content-Encoding", "aws-chunked"},
+            .body = body};
+    size_t n = 0;
+    snprintf(body, sizeof body, "3\r\nabc\r\n2\r\nde\r\n0\r\n%s\r\n", trailers);
+    if (length) q.more[n++] = (dl_pair){"x-amz-decoded-content-length", length};
+    if (announced) q.more[n++] = (dl_pair){"x-amz-trailer", announced};
+    return s3_ask(q);
+}
+
+TEST(a_checksum_in_a_trailer_and_the_decoded_length_are_checked)
+{
+    static const char crc[] = "x-amz-checksum-crc32", line[] = "x-amz-checksum-crc32:hYfYZQ==\r\n";
+    static const struct {
+        const char *trailers, *announced, *length;
+        int status;
+        const char *code;
+    } refused[] = {
+        {"x-amz-checksum-crc32:NSRBwg==\r\n", crc, "5", 400, "BadDigest"},
+        {"", crc, "5", 400, "MalformedTrailerError"},
+        {line, NULL, "5", 400, "MalformedTrailerError"},
+        {"x-amz-checksum-crc32:hYfYZQ==\r\nx-amz-checksum-sha1:AA==\r\n", crc, "5", 400,
+         "InvalidArgument"},
+        {"x-amz-checksum-md9:AA==\r\n", "x-amz-checksum-md9", "5", 501, "NotImplemented"},
+        {line, crc, "4", 400, "IncompleteBody"},
+        {line, crc, "6", 400, "IncompleteBody"},
+        {line, crc, "x", 400, "InvalidArgument"},
+        {line, crc, NULL, 411, "MissingContentLength"},
+    };
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const char *answer =
+            put_framed(refused[i].trailers, refused[i].announced, refused[i].length);
+        CHECK_INT(refused[i].status, status_of(answer));
+        CHECK_STR(refused[i].code, inside(answer, "Code"));
+        CHECK_INT(404, S3(.method = "GET", .path = "/bkt/a"));
+    }
+    CHECK_INT(200, status_of(put_framed(line, crc, "5")));
+    CHECK_CONTAINS("\r\n\r\nabcde", s3_ask((s3){.method = "GET", .path = "/bkt/a"}));
+    CHECK_INT(400, status_of(put_abc("/bkt/b", "x-amz-trailer", crc))); /* no framing */
+    CHECK_INT(400, status_of(put_abc("/bkt/b", "Content-Encoding", "aws-chunked")));
+}
+
+TEST(encryption_is_refused_by_name)
+{
+    static const char key[] = "x-amz-server-side-encryption-customer-key";
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    const char *answer = put_abc("/bkt/a", key, "AAAA");
+    CHECK_INT(501, status_of(answer));
+    CHECK_CONTAINS(key, answer);
+    CHECK_INT(501, status_of(put_abc("/bkt/a", "x-amz-server-side-encryption", "aws:kms")));
+    CHECK_INT(404, S3(.method = "GET", .path = "/bkt/a"));
+    CHECK_INT(200, status_of(put_abc("/bkt/a", "x-amz-meta-a", "b")));
+    CHECK_INT(501, S3(.method = "GET", .path = "/bkt/a", .header = {key, "AAAA"}));
+    fixture_stop();
+    fixture_serve((dl_hub_options){0}); /* an open hub, asked without a signature */
+    CHECK_INT(501,
+              ask_with("PUT /bkt/b", "x-amz-server-side-encryption-customer-key: AAAA\r\n", "abc"));
+    CHECK_INT(404, ask("GET /bkt/b"));
 }
 
 TEST(a_put_does_not_replace_and_one_of_equal_bytes_has_succeeded)
@@ -419,6 +538,48 @@ TEST(parts_become_one_object_at_once_or_not_at_all)
     CHECK_INT(0, count_files("hub/bkt/.tmp"));
 }
 
+TEST(checksums_of_parts_and_of_the_whole_are_checked)
+{
+    char id[64], etag[80], etag_2[80], list[600];
+    serve_s3();
+    CHECK_INT(200, S3(.method = "PUT", .path = "/bkt"));
+    begin_upload(id, "/bkt/a");
+    const s3 part = {.method = "PUT",
+                     .path = "/bkt/a",
+                     .query = {{"partNumber", "1"}, {"uploadId", id}},
+                     .body = "abc"};
+    s3 q = part;
+    q.header = (dl_pair){"x-amz-checksum-crc32", "hYfYZQ=="};
+    CHECK_INT(400, status_of(s3_ask(q)));
+    q.header = (dl_pair){"x-amz-checksum-crc32", "NSRBwg=="};
+    CHECK_INT(200, status_of(s3_ask(q)));
+    CHECK_INT(200, send_part(etag, "/bkt/a", id, "1", "abc"));
+    CHECK_INT(200, send_part(etag_2, "/bkt/a", id, "2", "de"));
+    q = (s3){.method = "POST", .path = "/bkt/a", .query = {{"uploadId", id}}, .body = list};
+    static const struct {
+        const char *element, *name, *value;
+        int status;
+    } tries[] = {
+        {"<ChecksumCRC32>hYfYZQ==</ChecksumCRC32>", NULL, NULL, 400},
+        {"<ChecksumMD9>AA==</ChecksumMD9>", NULL, NULL, 400},
+        {"", "x-amz-checksum-crc32", "NSRBwg==", 400},
+        {"", "x-amz-checksum-crc32", "NSRBwg==-2", 501}, /* a checksum of checksums */
+        {"", "x-amz-checksum-md9", "AA==", 501},
+        {"", "x-amz-mp-object-size", "4", 400},
+        {"<ChecksumCRC32>NSRBwg==</ChecksumCRC32>", "x-amz-checksum-crc32", "hYfYZQ==", 200},
+    };
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        snprintf(list, sizeof list,
+                 "<CompleteMultipartUpload><Part>%s<PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+                 "<Part><PartNumber>2</PartNumber><ETag>%s</ETag></Part></CompleteMultipartUpload>",
+                 tries[i].element, etag, etag_2);
+        q.header = (dl_pair){tries[i].name, tries[i].value};
+        CHECK_INT(tries[i].status, status_of(s3_ask(q)));
+        CHECK_INT(tries[i].status == 200 ? 200 : 404, S3(.method = "HEAD", .path = "/bkt/a"));
+    }
+    CHECK_INT(0, count_files("hub/bkt/.tmp"));
+}
+
 TEST(an_upload_is_aborted_and_never_replaces_an_object)
 {
     char id[64], etag[80], parts[300];
@@ -501,11 +662,15 @@ int main(int argc, char **argv)
         HUB_TEST(a_signature_of_a_known_key_is_welcome_and_no_other_is),
         HUB_TEST(what_is_no_claim_is_refused),
         HUB_TEST(a_body_is_the_one_that_was_signed),
+        HUB_TEST(a_checksum_in_a_header_is_checked),
+        HUB_TEST(a_checksum_in_a_trailer_and_the_decoded_length_are_checked),
+        HUB_TEST(encryption_is_refused_by_name),
         HUB_TEST(a_put_does_not_replace_and_one_of_equal_bytes_has_succeeded),
         HUB_TEST(listings_are_right_for_every_prefix_delimiter_and_page),
         HUB_TEST(several_are_deleted_but_never_the_log),
         HUB_TEST(a_bucket_that_is_not_empty_stays_whole),
         HUB_TEST(parts_become_one_object_at_once_or_not_at_all),
+        HUB_TEST(checksums_of_parts_and_of_the_whole_are_checked),
         HUB_TEST(an_upload_is_aborted_and_never_replaces_an_object),
         HUB_TEST(framing_is_taken_off_and_what_is_none_is_refused),
     };

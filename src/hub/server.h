@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "hub/auth.h"
+#include "hub/checksum.h"
 #include "hub/chunks.h"
 #include "hub/events.h"
 #include "hub/hub.h"
@@ -83,6 +84,9 @@ typedef struct dl_body {
     EVP_MD_CTX *sha256, *md5; /* NULL: not asked for */
     dl_digest_stream *digest; /* likewise; of what is not S3's */
     dl_chunks *chunks;        /* aws-chunked framing to take off; NULL: none */
+    dl_checksum checksum;
+    const char *checksum_value; /* what it has to be; NULL: the trailer tells */
+    uint64_t decoded;           /* x-amz-decoded-content-length, where there is framing */
 } dl_body;
 
 struct dl_request {
@@ -138,6 +142,8 @@ dl_answer dl_status_begin(dl_request *r);  /* status.c: /status.json */
 dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
 dl_answer dl_hub_s3_begin(dl_request *r);  /* s3.c: whatever is signed as S3 asks for it */
 
+/* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
+bool dl_hub_s3_asks_to_encrypt(dl_request *r, dl_answer *refusal);
 /* s3.c: an object in parts, asked for as S3 does, by whoever is welcome. */
 bool dl_hub_is_of_parts(const dl_request *r);
 dl_answer dl_hub_parts_begin(dl_request *r);
