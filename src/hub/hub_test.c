@@ -497,6 +497,67 @@ TEST(a_body_that_trickles_is_cut)
     wait_until_empty("hub/run/.tmp");
 }
 
+/* The whole of what a connection answers until it ends. */
+static const char *all_answers(const char *request)
+{
+    static char text[8192];
+    size_t len = 0;
+    int fd = client_open();
+    client_say(fd, request);
+    for (ssize_t n; len + 1 < sizeof text; len += (size_t)n)
+        if ((n = recv(fd, text + len, sizeof text - 1 - len, 0)) <= 0) break;
+    text[len] = '\0';
+    close(fd);
+    return text;
+}
+
+TEST(a_header_name_with_a_space_is_refused_and_the_connection_ends)
+{
+    static const char *const names[] = {"Content-Length ", "Transfer-Encoding ", "X\tY", "X(Y"};
+    char request[300];
+    fixture_serve(PLAIN);
+    make_run();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(request, sizeof request,
+                 "PUT /run/a HTTP/1.1\r\nHost: localhost\r\n%s: 5\r\nContent-Length: 0\r\n\r\n"
+                 "PUT /run/b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                 "Content-Length: 0\r\n\r\n",
+                 names[i]);
+        const char *answers = all_answers(request);
+        CHECK_INT(400, status_of(answers));
+        CHECK(!strstr(answers + 1, "HTTP/1.1 "));
+        CHECK_INT(404, ask("HEAD /run/a"));
+        CHECK_INT(404, ask("HEAD /run/b"));
+    }
+}
+
+TEST(a_put_without_a_length_is_411)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(411, status_of(client_ask("PUT /run/a HTTP/1.1\r\nHost: localhost\r\n\r\n")));
+    CHECK_INT(404, ask("HEAD /run/a"));
+    CHECK_INT(201, status_of(client_ask("PUT /run/a HTTP/1.1\r\nHost: localhost\r\n"
+                                        "Transfer-Encoding: chunked\r\n\r\n"
+                                        "3\r\nabc\r\n0\r\n\r\n")));
+    CHECK_INT(201, status_of(client_ask("PUT /more HTTP/1.1\r\nHost: localhost\r\n\r\n")));
+}
+
+TEST(a_put_below_an_object_or_above_one_is_409)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/b", "", "object"));
+    CHECK_INT(201, ask_with("PUT /run/folder/x", "", "object"));
+    CHECK_INT(409, ask_with("PUT /run/b/x", "", "below"));
+    CHECK_INT(409, ask_with("PUT /run/b/x/y", "If-None-Match: *\r\n", "below"));
+    CHECK_INT(409, ask_with("PUT /run/folder", "", "above"));
+    CHECK_INT(409, ask_with("PUT /run/folder", "If-None-Match: *\r\n", "above"));
+    CHECK_INT(409, ask("POST /run/b/x?uploads"));
+    CHECK_CONTAINS("\r\n\r\nobject", client_ask("GET /run/b HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    CHECK_INT(0, count_files("hub/run/.tmp"));
+}
+
 TEST(a_body_that_stops_coming_is_cut)
 {
     fixture_serve((dl_hub_options){.stalled = DL_SECOND});
@@ -638,6 +699,9 @@ int main(int argc, char **argv)
         HUB_TEST(an_object_that_is_too_long_is_refused_and_leaves_nothing),
         HUB_TEST(a_body_that_is_cut_leaves_nothing),
         HUB_TEST(a_body_that_trickles_is_cut),
+        HUB_TEST(a_header_name_with_a_space_is_refused_and_the_connection_ends),
+        HUB_TEST(a_put_without_a_length_is_411),
+        HUB_TEST(a_put_below_an_object_or_above_one_is_409),
         HUB_TEST(a_body_that_stops_coming_is_cut),
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
         HUB_TEST(a_stranger_is_hung_up_on_whatever_it_asks_for),

@@ -186,6 +186,34 @@ static dl_answer refuse_taken(dl_request *r)
                      "there is another object of that name; only heartbeats (hb/) are replaced");
 }
 
+bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal)
+{
+    char path[sizeof r->root + DL_KEY_MAX + 2];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", r->root, key);
+    for (char *at = path + strlen(r->root), *slash; at; at = slash) {
+        slash = strchr(at + 1, '/');
+        if (slash) *slash = '\0';
+        if (lstat(path, &st)) return false; /* the rest is free */
+        if (S_ISDIR(st.st_mode) == !slash) {
+            *refusal = dl_refuse(r, 409, "OperationAborted",
+                                 "%s: a key cannot be both an object and the folder of another",
+                                 path + strlen(r->root) + 1);
+            return true;
+        }
+        if (slash) *slash = '/';
+    }
+    return false;
+}
+
+bool dl_object_has_length(dl_request *r, dl_answer *refusal)
+{
+    if (dl_request_header(r, "Content-Length") || dl_request_header(r, "Transfer-Encoding"))
+        return true;
+    *refusal = dl_refuse(r, 411, "MissingContentLength", "a PUT of an object has a Content-Length");
+    return false;
+}
+
 static bool same_bytes(int a, int b)
 {
     char x[16 << 10], y[sizeof x];
@@ -220,7 +248,8 @@ bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct
     if (!status && taken && r->kind != DL_KIND_CREATE && dl_object_is_the_same(r, upload, key, st))
         return true;
     if (status || taken) {
-        *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
+        if (!dl_object_is_blocked(r, key, answer))
+            *answer = status ? dl_refuse_failed(r, status) : refuse_taken(r);
         return false;
     }
     snprintf(path, sizeof path, "%s/%s", r->bucket, key);
@@ -262,6 +291,7 @@ dl_answer dl_object_put(dl_request *r)
     const char *condition = dl_request_header(r, "If-None-Match");
     const char *length = dl_request_header(r, "Content-Length");
     uint64_t len = 0;
+    dl_answer refusal;
     r->kind = condition ? DL_KIND_CREATE : DL_KIND_PUT;
     if ((condition && strcmp(condition, "*") != 0) || dl_request_header(r, "If-Match"))
         return dl_refuse(r, 400, "InvalidArgument", "the condition of a PUT is If-None-Match: *");
@@ -274,7 +304,9 @@ dl_answer dl_object_put(dl_request *r)
     if (!has_room(r, len))
         return dl_refuse(r, 507, "InsufficientStorage", "the hub's disk is full");
     if (condition && dl_object_is_there(r)) return refuse_taken(r);
-    dl_answer refusal = dl_hub_s3_prepare_checksum(r);
+    if (!dl_object_has_length(r, &refusal)) return refusal;
+    if (dl_object_is_blocked(r, r->key, &refusal)) return refusal;
+    refusal = dl_hub_s3_prepare_checksum(r);
     if (refusal.response) return refusal;
     diloco_status status = dl_upload_begin(&r->body.upload, &r->folder, r->key);
     if (status) return dl_refuse_failed(r, status);

@@ -204,32 +204,46 @@ static dl_answer begin_path(dl_request *r)
     return *r->key ? dl_object_begin(r) : dl_hub_bucket_begin(r);
 }
 
-static enum MHD_Result count_length(void *context, enum MHD_ValueKind kind, const char *name,
-                                    const char *value)
+typedef struct framing {
+    unsigned n_lengths;
+    bool bad_name;
+} framing;
+
+/* A name is letters, digits and some signs (RFC 9110, 5.6.2). libmicrohttpd takes a space before
+ * the colon for a part of the name, and so misses a Content-Length. */
+static enum MHD_Result see_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
 {
-    unsigned *n = context;
+    static const char token[] = "!#$%&'*+-.^_`|~0123456789"
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    framing *f = context;
     (void)kind, (void)value;
-    *n += !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding");
+    f->n_lengths += !strcasecmp(name, "Content-Length") || !strcasecmp(name, "Transfer-Encoding");
+    f->bad_name |= !*name || name[strspn(name, token)] != '\0';
     return MHD_YES;
 }
 
-/* Where a body ends has to be said once, lest a proxy in front reads another end than we do. */
-static bool says_length_twice(const dl_request *r)
+/* Where a body ends has to be said once, lest a proxy in front, or libmicrohttpd itself, reads
+ * another end. The connection ends: what follows on it may be a part of the body. */
+static bool is_framed_badly(dl_request *r, dl_answer *refusal)
 {
-    unsigned n = 0;
-    MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_length, &n);
-    return n > 1;
+    framing f = {0};
+    MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, see_header, &f);
+    if (f.bad_name)
+        *refusal = dl_refuse(r, 400, "InvalidRequest", "the name of a header is invalid");
+    else if (f.n_lengths > 1)
+        *refusal = dl_refuse(r, 400, "InvalidRequest", "the body's length is given more than once");
+    else
+        return false;
+    dl_answer_header(*refusal, "Connection", "close");
+    return true;
 }
 
 static dl_answer begin(dl_request *r)
 {
     const struct route *route = find_route(r->target.path);
     dl_answer refusal = {0};
-    if (says_length_twice(r)) {
-        refusal = dl_refuse(r, 400, "InvalidRequest", "the body's length is said more than once");
-        dl_answer_header(refusal, "Connection", "close");
-        return refusal;
-    }
+    if (is_framed_badly(r, &refusal)) return refusal;
     if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
     if (atomic_load(&r->hub->stopping)) return dl_refuse(r, 503, "", "this hub is stopping");
     if (!folder_is_ours(r->hub))

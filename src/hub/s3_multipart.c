@@ -149,9 +149,11 @@ static dl_answer create_finish(dl_request *r)
 
 dl_answer dl_multipart_create(dl_request *r)
 {
+    dl_answer refusal;
     r->kind = DL_KIND_MULTIPART;
     if (dl_request_header(r, "If-None-Match") && dl_object_is_there(r))
         return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
+    if (dl_object_is_blocked(r, r->key, &refusal)) return refusal;
     r->finish = create_finish;
     return (dl_answer){0};
 }
@@ -210,6 +212,7 @@ dl_answer dl_multipart_part(dl_request *r)
     if (!find_upload(r, &refusal)) return refusal;
     if (!part_name(name, dl_target_param(&r->target, "partNumber")))
         return dl_refuse(r, 400, "InvalidArgument", "partNumber is 1 to %d", PARTS_MAX);
+    if (!dl_object_has_length(r, &refusal)) return refusal;
     refusal = dl_hub_s3_prepare_body(r);
     if (!refusal.response) refusal = dl_hub_s3_prepare_checksum(r);
     if (refusal.response) return refusal;

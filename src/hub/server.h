@@ -156,6 +156,11 @@ bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct
 bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key,
                            struct stat *st);
 bool dl_object_is_there(dl_request *r);
+/* true: an object has the name of one of the key's folders, or a folder the key's name; *refusal
+ * says so. */
+bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal);
+/* Does the request say where its body ends? Else *refusal. */
+bool dl_object_has_length(dl_request *r, dl_answer *refusal);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
 bool dl_key_is_entry(const char *key); /* …log/<10 digits>.json */
