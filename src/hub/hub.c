@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,9 @@ enum {
     PEM_MAX = 1 << 20,
     /* Half of it is what one recv takes; a request's headers must fit. Touched only as used. */
     CONNECTION_MEMORY = 128 << 10,
-    STACK = 1 << 20, /* /status.json takes about 230 KiB of it, and more under a sanitizer */
+    STACK = 1 << 20,   /* /status.json takes about 230 KiB of it, and more under a sanitizer */
+    STRANGERS_MIN = 4, /* of one address, however few connections there may be */
+    CLOSING_MAX = 256,
     SPARE_FILES = 64 /* beside three a connection: its socket, a file, a folder */
 };
 
@@ -43,9 +46,65 @@ struct dl_connection {
     dl_time since; /* of the last request's end; of a stranger's, the beginning */
     dl_time ease_at;
     bool busy, welcome;
+    bool closing; /* shut down here: it does not count any more */
+    unsigned char
+        address[16]; /* of the client: IPv4 as ::ffff:a.b.c.d, of IPv6 the first 64 bits */
 };
 
 /* ---- connections */
+
+/* A host with IPv6 has as many addresses as it likes, of one prefix of 64 bits. */
+static void note_address(dl_connection *c, const struct sockaddr *address)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+        memcpy(c->address, mapped, 12);
+        memcpy(c->address + 12, &in->sin_addr, 4);
+    } else if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)(const void *)address;
+        memcpy(c->address, &in->sin6_addr, IN6_IS_ADDR_V4MAPPED(&in->sin6_addr) ? 16 : 8);
+    }
+}
+
+static void close_now(dl_connection *c)
+{
+    c->closing = true;
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+/* A stranger has come, the first of the list. Strangers of one address have a quarter of the
+ * connections, all of them three quarters: beyond that the oldest is closed. So whoever shows a
+ * token at once is served, and a flood from one address closes only that address's connections.
+ * Returns the number of connections that are being closed. */
+static unsigned make_room(dl_hub *hub)
+{
+    const unsigned max = hub->options.max_connections;
+    const dl_connection *newest = hub->connections;
+    dl_connection *oldest = NULL, *oldest_here = NULL;
+    unsigned n_all = 0, n_closing = 0, n = 0, n_here = 0;
+    for (dl_connection *c = hub->connections; c; c = c->next) {
+        n_closing += c->closing;
+        n_all += !c->closing;
+        if (c->welcome || c->closing) continue;
+        n++, oldest = c;
+        if (memcmp(c->address, newest->address, sizeof c->address)) continue;
+        n_here++, oldest_here = c;
+    }
+    if (n_here > (max < 4 * STRANGERS_MIN ? STRANGERS_MIN : max / 4))
+        close_now(oldest_here);
+    else if (n_all > max || (n > STRANGERS_MIN && n > max / 4 * 3))
+        close_now(oldest);
+    return n_closing;
+}
+
+/* libmicrohttpd refuses a connection beyond its limit at once, of whichever address it is. Those
+ * that are being closed count there until their threads have ended, so a flood is accepted the more
+ * slowly, the more of them there are: never as quickly as the limit would come nearer. */
+static void slow_down(unsigned n_closing)
+{
+    if (n_closing > CLOSING_MAX / 2) dl_clock_sleep((n_closing - CLOSING_MAX / 2) * DL_MILLISECOND);
+}
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
@@ -58,13 +117,17 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **context,
         *context = c = calloc(1, sizeof *c);
         if (!c || !info) return; /* its requests are refused */
         *c = (dl_connection){.hub = hub, .fd = info->connect_fd, .since = dl_clock_now()};
+        info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        if (info && info->client_addr) note_address(c, info->client_addr);
         atomic_fetch_add(&hub->metrics.connections, 1);
         pthread_mutex_lock(&hub->lock);
         c->next = hub->connections;
         c->self = &hub->connections;
         if (c->next) c->next->self = &c->next;
         hub->connections = c;
+        const unsigned n_closing = make_room(hub);
         pthread_mutex_unlock(&hub->lock);
+        slow_down(n_closing);
     } else if (c) {
         atomic_fetch_sub(&hub->metrics.connections, 1);
         pthread_mutex_lock(&hub->lock);
@@ -225,7 +288,7 @@ static void fit_files(dl_hub_options *o)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit)) return;
-    rlim_t wanted = 3 * (rlim_t)o->max_connections + SPARE_FILES;
+    rlim_t wanted = 3 * (rlim_t)o->max_connections + CLOSING_MAX + SPARE_FILES;
     if (limit.rlim_cur < wanted) {
         limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
         if (setrlimit(RLIMIT_NOFILE, &limit)) getrlimit(RLIMIT_NOFILE, &limit);
@@ -300,13 +363,13 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
         tls[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     hub->daemon = MHD_start_daemon(
         flags, 0, NULL, NULL, on_step, hub, MHD_OPTION_EXTERNAL_LOGGER, on_log, hub,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, hub->options.max_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)((hub->options.idle + DL_SECOND) / DL_SECOND),
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_URI_LOG_CALLBACK, on_target, hub, MHD_OPTION_UNESCAPE_CALLBACK, leave_as_is,
-        NULL, MHD_OPTION_NOTIFY_COMPLETED, on_end, hub, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        hub, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        hub->options.max_connections + CLOSING_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)((hub->options.idle + DL_SECOND) / DL_SECOND), MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, on_target, hub,
+        MHD_OPTION_UNESCAPE_CALLBACK, leave_as_is, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_end, hub,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, hub, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     return hub->daemon ? DILOCO_OK
                        : dl_fail(DILOCO_EIO, "the HTTP server does not start%s",
                                  hub->tls ? "; do certificate and key belong together?" : "");

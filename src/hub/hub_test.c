@@ -619,6 +619,58 @@ TEST(a_stranger_is_hung_up_on_whatever_it_asks_for)
     close(friend);
 }
 
+/* A connection from that loopback address. */
+static int client_from(const char *address)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(fixture.port)}, from = to;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    from.sin_port = 0;
+    CHECK_INT(1, inet_pton(AF_INET, address, &from.sin_addr));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0);
+    CHECK_INT(0, bind(fd, (struct sockaddr *)&from, sizeof from));
+    CHECK_INT(0, connect(fd, (struct sockaddr *)&to, sizeof to));
+    return fd;
+}
+
+static const char with_token[] = "GET /list?run=run HTTP/1.1\r\nHost: localhost\r\n"
+                                 "Authorization: Bearer correct-horse-battery\r\n\r\n";
+
+TEST(strangers_of_one_address_keep_out_nobody)
+{
+    enum { MAX = 32, OF_ONE = MAX / 4, FLOOD = 3 * MAX };
+    int flood[FLOOD];
+    char tokens[700];
+    fixture_write("tokens", "correct-horse-battery\n");
+    snprintf(tokens, sizeof tokens, "%s/tokens", fixture.root);
+    fixture_serve((dl_hub_options){.token_file = tokens,
+                                   .max_connections = MAX,
+                                   .stranger = 3600 * DL_SECOND,
+                                   .idle = 3600 * DL_SECOND});
+    CHECK_INT(201, ask_with("PUT /run", "Authorization: Bearer correct-horse-battery\r\n", ""));
+    int other = client_from("127.0.0.2"), member = client_open();
+    client_say(member, with_token);
+    CHECK_INT(200, status_of(client_read(member, false)));
+    for (int i = 0; i < FLOOD; i++)
+        flood[i] = client_from("127.0.0.3");
+    /* The oldest of the address are closed, one for each that comes. */
+    for (int i = 0; i < FLOOD - OF_ONE; i++)
+        CHECK_STR("", client_read(flood[i], false));
+    client_say(other, with_token);
+    CHECK_INT(200, status_of(client_read(other, false)));
+    client_say(member, with_token);
+    CHECK_INT(200, status_of(client_read(member, false)));
+    int late = client_from("127.0.0.3"); /* of the flood's address, with a token */
+    client_say(late, with_token);
+    CHECK_INT(200, status_of(client_read(late, false)));
+    CHECK_STR("", client_read(flood[FLOOD - OF_ONE], false));
+    struct pollfd open_still = {.fd = flood[FLOOD - 1], .events = POLLIN};
+    CHECK_INT(0, poll(&open_still, 1, 0));
+    for (int i = 0; i < FLOOD; i++)
+        close(flood[i]);
+    close(other), close(member), close(late);
+}
+
 TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
 {
     enum { MANY = 1000 };
@@ -629,11 +681,13 @@ TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out)
     setrlimit(RLIMIT_NOFILE, &files);
     int n = files.rlim_max < 5000 ? (int)(files.rlim_max / 5) : MANY;
     if (n < MANY) printf("left out: %d idle connections instead of %d (ulimit -n)\n", n, MANY);
-    fixture_serve((dl_hub_options){.max_connections = (unsigned)n + 8});
+    fixture_serve((dl_hub_options){.max_connections = (unsigned)n * 3 / 2});
     make_run();
     size_t before = resident_bytes();
     for (int i = 0; i < n; i++) {
-        fds[i] = client_open();
+        char from[16];
+        snprintf(from, sizeof from, "127.0.1.%d", 1 + i % 8);
+        fds[i] = client_from(from);
         if (i % 2) client_say(fds[i], "GET /run/x HTTP/1.1\r\nHost: ");
     }
     CHECK_INT(201, ask_with("PUT /run/a", "If-None-Match: *\r\n", "served"));
@@ -705,6 +759,7 @@ int main(int argc, char **argv)
         HUB_TEST(a_body_that_stops_coming_is_cut),
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
         HUB_TEST(a_stranger_is_hung_up_on_whatever_it_asks_for),
+        HUB_TEST(strangers_of_one_address_keep_out_nobody),
         HUB_TEST(a_thousand_idle_connections_cost_little_and_keep_nobody_out),
         HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),
