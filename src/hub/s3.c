@@ -24,7 +24,10 @@ diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text)
                          : *text == '<' ? "&lt;"
                          : *text == '>' ? "&gt;"
                                         : NULL;
-        DL_TRY(as ? dl_buf_add(out, as, strlen(as)) : dl_buf_add(out, text, 1));
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            DL_TRY(dl_buf_addf(out, "&#x%x;", (unsigned)*text));
+        else
+            DL_TRY(as ? dl_buf_add(out, as, strlen(as)) : dl_buf_add(out, text, 1));
     }
     return DILOCO_OK;
 }

@@ -47,14 +47,16 @@ static int hex_digit(char c)
                                                 : -1;
 }
 
-static void unescape(char *text)
+/* In place. "%00" stays as it is, for it would end the text. */
+static void unescape(char *text, bool plus_is_space)
 {
     char *out = text;
     for (; *text; out++) {
         int high = *text == '%' ? hex_digit(text[1]) : -1;
         int low = high >= 0 ? hex_digit(text[2]) : -1;
-        *out = low >= 0 ? (char)(high << 4 | low) : *text;
-        text += low >= 0 ? 3 : 1;
+        bool escaped = low >= 0 && (high || low);
+        *out = escaped ? (char)(high << 4 | low) : plus_is_space && *text == '+' ? ' ' : *text;
+        text += escaped ? 3 : 1;
     }
     *out = '\0';
 }
@@ -74,7 +76,7 @@ static diloco_status add_option(dl_bucket *b, char *name)
     char *equals = strchr(name, '=');
     if (!equals) return bad_url(b, "behind the '?' stand option=value, separated by '&'");
     *equals = '\0';
-    unescape(equals + 1);
+    unescape(equals + 1, false);
     if (!is_known(b, name))
         return dl_fail(DILOCO_EINVAL, "%s://%s: there is no option \"%.40s\" (docs/stores.md)",
                        b->dialect->scheme, b->bucket, name);
@@ -552,7 +554,7 @@ typedef struct page {
     dl_bucket *b;
     const dl_web_exchange *x;
     dl_bucket_entry entry; /* being read */
-    bool has_key, more, no_bucket;
+    bool has_key, more, no_bucket, escaped;
     char marker[DL_BUCKET_NAME];
 } page;
 
@@ -569,12 +571,27 @@ static diloco_status add_entry(page *p)
 static diloco_status add_key(page *p, const char *text)
 {
     dl_bucket *b = p->b;
-    size_t len = strlen(b->prefix);
-    if (strncmp(text, b->prefix, len))
-        return dl_fail(DILOCO_EPROTO, "%s lists \"%.80s\"", b->label, text);
     p->has_key = true;
     p->entry.name_at = b->names.len;
-    return dl_buf_add(&b->names, text + len, strlen(text + len) + 1);
+    return dl_buf_add(&b->names, text, strlen(text) + 1);
+}
+
+/* Take the escapes and the prefix off the page's names. A service says anywhere in a page that its
+ * names are escaped. */
+static diloco_status strip_names(page *p)
+{
+    dl_bucket *b = p->b;
+    dl_bucket_entry *entries = (dl_bucket_entry *)(void *)b->entries.data;
+    const size_t len = strlen(b->prefix);
+    for (size_t i = 0; i < b->entries.len / sizeof *entries; i++) {
+        char *name = (char *)b->names.data + entries[i].name_at;
+        if (p->escaped) unescape(name, true);
+        if (strncmp(name, b->prefix, len))
+            return dl_fail(DILOCO_EPROTO, "%s: the listing has a key that is not under the prefix",
+                           b->label);
+        entries[i].name_at += len;
+    }
+    return DILOCO_OK;
 }
 
 static diloco_status on_element(void *context, const char *path, const char *text)
@@ -582,6 +599,7 @@ static diloco_status on_element(void *context, const char *path, const char *tex
     page *p = context;
     const dl_bucket_listing *l = &p->b->dialect->listing;
     if (!strcmp(path, l->key)) return add_key(p, text);
+    if (!strcmp(path, "EncodingType")) p->escaped = !strcmp(text, "url");
     if (!strcmp(path, l->size)) p->entry.size = strtoull(text, NULL, 10);
     if (!strcmp(path, l->etag)) p->entry.tag = dl_hash_bytes(text, strlen(text));
     if (!strcmp(path, l->modified)) p->entry.old = dl_bucket_is_old(text, p->x);
@@ -600,10 +618,12 @@ static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
     p->x = x;
     dl_buf_clear(&b->entries);
     dl_buf_clear(&b->names);
-    p->more = false;
-    if (x->status >= 200 && x->status <= 299)
-        return dl_xml_walk(x->text.data, x->text.len, b->dialect->listing.root, on_element, p,
-                           b->label);
+    p->more = p->escaped = false;
+    if (x->status >= 200 && x->status <= 299) {
+        DL_TRY(dl_xml_walk(x->text.data, x->text.len, b->dialect->listing.root, on_element, p,
+                           b->label));
+        return strip_names(p);
+    }
     p->no_bucket = dl_bucket_is_missing(x);
     return dl_bucket_refusal(b, x);
 }

@@ -84,7 +84,8 @@ TEST(a_create_is_one_signed_conditional_put)
     CHECK(!taken);
     dl_store_close(store);
     const char *list = server.requests[0], *put = server.requests[1];
-    CHECK_CONTAINS("GET /bucket?list-type=2&max-keys=1&prefix=p%2F HTTP/1.1\r\n", list);
+    CHECK_CONTAINS("GET /bucket?encoding-type=url&list-type=2&max-keys=1&prefix=p%2F HTTP/1.1\r\n",
+                   list);
     CHECK_CONTAINS("PUT /bucket/p/log/1.json HTTP/1.1\r\n", put);
     CHECK_CONTAINS("\r\nIf-None-Match: *\r\n", put);
     CHECK_CONTAINS("\r\nx-amz-security-token: the-token\r\n", put);
@@ -138,7 +139,7 @@ TEST(the_bucket_is_in_the_path_or_in_the_host)
     snprintf(url, sizeof url, "s3://127/p?style=host&endpoint=http://0.0.1:%d", server.port);
     CHECK_OK(dl_store_open(&store, url, false)); /* 127.0.0.1, by its bucket */
     dl_store_close(store);
-    CHECK_CONTAINS("GET /?list-type=2", server.requests[0]);
+    CHECK_CONTAINS("GET /?encoding-type=url&list-type=2", server.requests[0]);
     CHECK_CONTAINS("\r\nHost: 127.0.0.1:", server.requests[0]);
 }
 
@@ -341,6 +342,31 @@ TEST(a_listing_goes_on_behind_its_last_key_and_shows_only_ours)
     dl_store_close(store);
 }
 
+TEST(a_foreign_key_with_a_control_character_does_not_end_a_listing)
+{
+    dl_buf keys;
+    will_answer("200 OK", "",
+                LIST_HEAD "<IsTruncated>true</IsTruncated>"
+                          "<Contents><Key>p/%01+x</Key><Size>9</Size></Contents>"
+                          "<Contents><Key>p/a%2F1</Key><Size>7</Size></Contents>"
+                          "<Contents><Key>p/a%2F1%00</Key><Size>8</Size></Contents>"
+                          "<EncodingType>url</EncodingType></ListBucketResult>");
+    /* A service that does not know encoding-type: what looks like an escape is the key's own. */
+    will_answer("200 OK", "",
+                LIST_HEAD
+                "<IsTruncated>false</IsTruncated>"
+                "<Contents><Key>p/b</Key><Size>1</Size></Contents>"
+                "<Contents><Key>p/c%2Fd</Key><Size>9</Size></Contents></ListBucketResult>");
+    dl_store *store = open_bucket("");
+    dl_buf_init(&keys, 1000);
+    CHECK_OK(dl_store_list(store, "", NULL, note_key, &keys, DL_NEVER));
+    CHECK_STR("a/1 7,b 1,", dl_buf_str(&keys));
+    CHECK_CONTAINS("encoding-type=url&", server.requests[1]);
+    CHECK_CONTAINS("&start-after=p%2Fa%2F1%2500 ", server.requests[2]);
+    dl_buf_deinit(&keys);
+    dl_store_close(store);
+}
+
 TEST(a_listing_that_lies_is_refused)
 {
     static const char *const bodies[] = {
@@ -446,6 +472,7 @@ int main(int argc, char **argv)
         ONE(trouble_that_passes_is_tried_again_under_any_number),
         ONE(credentials_do_until_they_expire_while_their_endpoint_fails),
         ONE(a_listing_goes_on_behind_its_last_key_and_shows_only_ours),
+        ONE(a_foreign_key_with_a_control_character_does_not_end_a_listing),
         ONE(a_listing_that_lies_is_refused),
         ONE(p26_a_store_that_refuses_conditions_is_written_without),
         ONE(urls_that_cannot_be_are_refused_before_any_request),

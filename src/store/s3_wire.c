@@ -126,6 +126,7 @@ void dl_s3_list(dl_bucket_request *r, const char *prefix, const char *after, con
 {
     (void)marker; /* a listing goes on behind its last key */
     dl_bucket_query(r, "list-type", "2");
+    dl_bucket_query(r, "encoding-type", "url"); /* a foreign key may have what XML cannot hold */
     dl_bucket_query(r, "max-keys", max);
     if (*prefix) dl_bucket_query(r, "prefix", prefix);
     if (after) dl_bucket_query(r, "start-after", after);
