@@ -229,6 +229,27 @@ static void *reaper(void *context)
     return NULL;
 }
 
+static bool is_stopping(void *context)
+{
+    return atomic_load(&((dl_hub *)context)->stopping);
+}
+
+/* What the folders hold, beside the reaper, which a walk of them would keep from its work. */
+static void *counter(void *context)
+{
+    dl_hub *hub = context;
+    while (!is_stopping(hub)) {
+        dl_tally_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
+        const dl_time next = dl_clock_now() + CLEAN_EVERY;
+        const struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
+        pthread_mutex_lock(&hub->lock);
+        while (!is_stopping(hub) && !pthread_cond_timedwait(&hub->stop, &hub->lock, &t)) {
+        }
+        pthread_mutex_unlock(&hub->lock);
+    }
+    return NULL;
+}
+
 /* ---- what libmicrohttpd calls */
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
@@ -375,13 +396,25 @@ static diloco_status start_daemon(dl_hub *hub, int fd, const char *cert, const c
                                  hub->tls ? "; do certificate and key belong together?" : "");
 }
 
+/* `thread` NULL: it was not started. */
+static void stop_thread(dl_hub *hub, const pthread_t *thread)
+{
+    pthread_mutex_lock(&hub->lock);
+    atomic_store(&hub->stopping, true);
+    pthread_cond_broadcast(&hub->stop);
+    pthread_mutex_unlock(&hub->lock);
+    if (thread) pthread_join(*thread, NULL);
+}
+
 static diloco_status start_threads(dl_hub *hub, int fd, const char *cert, const char *key)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     diloco_status status = start_daemon(hub, fd, cert, key);
-    if (!status && pthread_create(&hub->reaper, NULL, reaper, hub)) {
+    bool reaps = !status && !pthread_create(&hub->reaper, NULL, reaper, hub);
+    if (!status && (!reaps || pthread_create(&hub->counter, NULL, counter, hub))) {
+        stop_thread(hub, reaps ? &hub->reaper : NULL);
         MHD_stop_daemon(hub->daemon);
         status = dl_fail(DILOCO_ENOMEM, "the system starts no more threads");
     }
@@ -414,6 +447,7 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
 static void hub_free(dl_hub *hub)
 {
     dl_events_deinit(&hub->events);
+    dl_tally_deinit(&hub->tally);
     pthread_cond_destroy(&hub->stop);
     pthread_mutex_destroy(&hub->lock);
     dl_auth_deinit(&hub->auth);
@@ -432,6 +466,7 @@ diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
     pthread_mutex_init(&hub->lock, NULL);
     dl_cond_init(&hub->stop);
     dl_events_init(&hub->events);
+    dl_tally_init(&hub->tally);
     diloco_status status = start(hub, options);
     if (status) {
         hub_free(hub);
@@ -468,7 +503,13 @@ uint64_t dl_hub_served(const dl_hub *hub)
 
 void dl_hub_tell(dl_hub *hub, const char *path)
 {
+    char bucket[DL_BUCKET_MAX + 1];
+    snprintf(bucket, sizeof bucket, "%.*s", (int)strcspn(path, "/"), path);
     dl_events_tell(&hub->events, path);
+    if (!strchr(path, '/')) return;
+    dl_tally_begin(&hub->tally,
+                   bucket); /* whether it is new is not known: the next walk counts it */
+    dl_tally_end(&hub->tally, bucket, strchr(path, '/') + 1, 0, 0);
 }
 
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))
@@ -476,11 +517,8 @@ void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))
     if (!hub) return;
     int fd = MHD_quiesce_daemon(hub->daemon);
     if (fd >= 0) close(fd);
-    pthread_mutex_lock(&hub->lock);
-    atomic_store(&hub->stopping, true);
-    pthread_cond_signal(&hub->stop);
-    pthread_mutex_unlock(&hub->lock);
-    pthread_join(hub->reaper, NULL);
+    stop_thread(hub, &hub->reaper);
+    pthread_join(hub->counter, NULL);
     dl_events_close(&hub->events);
     while (atomic_load(&hub->in_flight) && dl_clock_now() < until && !(hurry && hurry()))
         dl_clock_sleep(10 * DL_MILLISECOND);

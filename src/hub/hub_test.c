@@ -195,6 +195,33 @@ static const char *metrics(void)
     return client_ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
+TEST(a_scrape_walks_no_folder)
+{
+    char path[700];
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/log/0000000000.json", "", "1234"));
+    CHECK_INT(201, ask_with("PUT /run/a", "", "123"));
+    CHECK_INT(201, ask_with("PUT /run/a", "", "123"));
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0000", "", "12"));
+    CHECK_INT(201, ask_with("PUT /run/hb/r0.0000", "", "123456"));
+    snprintf(path, sizeof path, "%s/run/by-hand", fixture.dir);
+    CHECK_OK(dl_file_write(path, &(dl_span){"xyz", 3}, 1)); /* seen by a walk only */
+    CHECK_CONTAINS("diloco_hub_objects{bucket=\"run\"} 3\n", metrics());
+    CHECK_CONTAINS("diloco_hub_object_bytes{bucket=\"run\"} 13\n", metrics());
+    CHECK_INT(204, ask("DELETE /run/a"));
+    CHECK_INT(204, ask("DELETE /run/a"));
+    CHECK_INT(204, ask("DELETE /run/hb/r0.0000"));
+    CHECK_CONTAINS("diloco_hub_objects{bucket=\"run\"} 1\n", metrics());
+    CHECK(!strstr(metrics(), "heartbeat_age"));
+    fixture_stop();
+    fixture_serve(PLAIN); /* the next one walks once, beside its requests */
+    while (!strstr(metrics(), "diloco_hub_objects{bucket=\"run\"} 2\n"))
+        usleep(10000);
+    CHECK_CONTAINS("diloco_hub_object_bytes{bucket=\"run\"} 7\n", metrics());
+    CHECK_CONTAINS("diloco_hub_log_entries{run=\"run\"} 1\n", metrics());
+}
+
 TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one)
 {
     enum { LEN = 32 << 20 };
@@ -742,6 +769,7 @@ int main(int argc, char **argv)
         HUB_TEST(a_listing_comes_in_pages),
         HUB_TEST(a_stream_tells_what_changes_under_its_prefixes),
         HUB_TEST(metrics_and_health_and_status_answer),
+        HUB_TEST(a_scrape_walks_no_folder),
         HUB_TEST(an_answer_that_is_cut_is_counted_as_such_and_an_open_stream_as_one),
         HUB_TEST(without_a_token_only_health_answers),
         HUB_TEST(a_file_of_tokens_is_read_strictly),

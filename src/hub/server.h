@@ -13,6 +13,7 @@
 #include "hub/events.h"
 #include "hub/hub.h"
 #include "hub/metrics.h"
+#include "hub/tally.h"
 #include "hub/target.h"
 #include "store/file_store.h"
 
@@ -34,12 +35,13 @@ struct dl_hub {
     dl_auth auth;
     dl_events events;
     dl_metrics metrics;
+    dl_tally tally;
     atomic_bool stopping;  /* no new requests */
     atomic_bool never;     /* stays false: what dl_file_store asks for */
     atomic_uint in_flight; /* requests */
     struct MHD_Daemon *daemon;
 
-    pthread_t reaper;
+    pthread_t reaper, counter;
     pthread_mutex_t lock; /* guards connections */
     pthread_cond_t stop;
     dl_connection *connections;

@@ -104,8 +104,11 @@ expect_error 4 '127.0.0.1' diloco status "$url"
 
 if command -v promtool >/dev/null; then
     serve
-    python3 -c "import sys, urllib.request as u; sys.stdout.write(u.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >metrics
-    grep -q '^diloco_hub_log_entries{run="team/tiny"} 30$' metrics || fail "metrics do not know the log"
+    counted() { # the hub walks its folders once, after its start
+        python3 -c "import sys, urllib.request as u; sys.stdout.write(u.urlopen('http://127.0.0.1:$port/metrics').read().decode())" >metrics
+        grep -q '^diloco_hub_log_entries{run="team/tiny"} 30$' metrics
+    }
+    wait_for counted
     promtool check metrics <metrics >out 2>&1 || fail "promtool does not like the metrics"
     [ ! -s out ] || fail "promtool has something to say"
 else
