@@ -81,24 +81,26 @@ static bool has(const dl_replica_name *names, size_t n, const char *name)
     return false;
 }
 
-/* Is a new replica here kept from this name by one that the run has? */
-static bool taken(const diloco_run_status *run, const char *name, bool join)
+static bool has_file(const char *state_dir, const char *name, const char *file)
+{
+    char path[DL_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s/%s", state_dir, name, file);
+    return access(path, F_OK) == 0;
+}
+
+/* Is a new replica here kept from this name by one that the run has? Of two machines with one host
+ * name that have raced for it, the loser has a note of that (run/local.h). */
+static bool taken(const diloco_run_status *run, const char *state_dir, const char *name, bool join)
 {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
-        if (strcmp(r->replica, name) == 0) return join || (*r->host && strcmp(r->host, host) != 0);
+        if (strcmp(r->replica, name) != 0) continue;
+        return join || (*r->host && strcmp(r->host, host) != 0) ||
+               has_file(state_dir, name, "lost");
     }
     return false;
-}
-
-/* A folder without it may be what is left of a name that another machine was quicker to take. */
-static bool has_state(const char *state_dir, const char *name)
-{
-    char path[DL_PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s/local.safetensors", state_dir, name);
-    return access(path, F_OK) == 0;
 }
 
 typedef struct asked {
@@ -113,7 +115,7 @@ static void smallest_free(dl_replica_name *out, uint64_t *number, const dl_repli
 {
     for (;; ++*number) {
         snprintf(*out, sizeof *out, "%c%llu", a->letter, (unsigned long long)*number);
-        if (has(names, n, *out) || taken(a->run, *out, a->join)) continue;
+        if (has(names, n, *out) || taken(a->run, a->state_dir, *out, a->join)) continue;
         if (!a->join || !runs_here(a->state_dir, *out)) return;
     }
 }
@@ -125,7 +127,9 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
     for (size_t i = 0; i < n_known && chosen < n; i++) {
         snprintf(out[chosen], sizeof *out, "%c%llu", a->letter, (unsigned long long)known[i]);
         if (a->join && runs_here(a->state_dir, out[chosen])) continue;
-        chosen += has_state(a->state_dir, out[chosen]) || !taken(a->run, out[chosen], false);
+        /* A folder without state may be what is left of a lost race. */
+        chosen += has_file(a->state_dir, out[chosen], "local.safetensors") ||
+                  !taken(a->run, a->state_dir, out[chosen], false);
     }
     for (uint64_t number = 0; chosen < n; chosen++)
         smallest_free(&out[chosen], &number, out, chosen, a);
@@ -191,7 +195,7 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     if (!status)
         choose(out, n, known, read_state_dir(known, DL_LAUNCH_MAX, a.state_dir, a.letter), &a);
     for (size_t i = 0; i < n && !status; i++)
-        is_new[i] = !taken(&run, out[i], true);
+        is_new[i] = !taken(&run, a.state_dir, out[i], true);
     free(known);
     diloco_run_status_free(&run);
     return status;

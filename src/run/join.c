@@ -413,8 +413,11 @@ static diloco_status join(diloco_run *run)
     begin_progress(run);
     DL_TRY(dl_pool_create(&run->pool, threads_of(&run->config)));
     DL_TRY(open_local(run));
-    DL_TRY(dl_run_claim_life(&run->self, run->store, run->replica, &run->file, &run->config,
-                             run->signer));
+    const diloco_status claimed = dl_run_claim_life(&run->self, run->store, run->replica,
+                                                    &run->file, &run->config, run->signer);
+    if (!claimed || (claimed == DILOCO_EFENCED && run->config.first_life))
+        dl_local_note_claim(run->local, claimed != DILOCO_OK);
+    if (claimed) return claimed;
     DL_TRY(make_peers(run));
     DL_TRY(make_exec(run));
     DL_TRY(keep_exchanges_own(run));

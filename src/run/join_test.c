@@ -4,6 +4,7 @@
 #include "toy_run.h"
 
 #include "base/file.h"
+#include "run/handle.h"
 #include "run/layout.h"
 
 #include <signal.h>
@@ -414,6 +415,35 @@ TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
     toy_close(&t);
 }
 
+/* The claim of a name that was free a moment ago. */
+static diloco_status claim_new(toy *t)
+{
+    CHECK_OK(toy_open(t));
+    t->run->config.first_life = true;
+    const diloco_status status = diloco_run_join(t->run);
+    toy_close(t);
+    return status;
+}
+
+TEST(the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own)
+{
+    const char *state = scratch_path("race.state");
+    char *lost;
+    toy winner = toy_of("r0", scratch_path("race")), loser = winner;
+    toy_set(&winner, "run.state_dir", scratch_path("race.winner"));
+    toy_set(&loser, "run.state_dir", state);
+    CHECK(asprintf(&lost, "%s/r0/lost", state) > 0);
+    CHECK_OK(toy_open(&winner));
+    CHECK_OK(diloco_run_join(winner.run));
+    CHECK_STATUS(DILOCO_EFENCED, claim_new(&loser));
+    CHECK_INT(0, access(lost, F_OK));
+    toy_close(&winner);
+    toy_live(&loser); /* it is told to take the name all the same */
+    TOY_OK(loser);
+    CHECK(access(lost, F_OK) != 0);
+    free(lost);
+}
+
 TEST(a_later_life_elsewhere_fences_the_one_before)
 {
     toy all[2];
@@ -468,5 +498,6 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,
           whose_local_state_is_gone_says_that_it_begins_anew,
           a_second_process_of_the_same_replica_here_is_refused_by_the_lock,
+          the_loser_of_a_race_for_a_name_notes_that_the_name_is_not_its_own,
           a_later_life_elsewhere_fences_the_one_before,
           a_later_life_that_puts_nothing_fences_the_one_before_at_a_heartbeat)

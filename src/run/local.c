@@ -122,6 +122,18 @@ diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *r
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
+void dl_local_note_claim(dl_local *local, bool lost)
+{
+    char path[PATH_MAX];
+    if (!local) return;
+    const int len = (int)(strlen(local->path) - strlen(file_name));
+    if (snprintf(path, sizeof path, "%.*s%s", len, local->path, DL_LOCAL_LOST) >= (int)sizeof path)
+        return;
+    const int fd = lost ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) close(fd);
+    if (!lost) unlink(path);
+}
+
 void dl_local_close(dl_local *local)
 {
     if (!local) return;

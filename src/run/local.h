@@ -45,6 +45,11 @@ typedef struct dl_local dl_local;
 /* Make the folder, take the lock. DILOCO_EINVAL: another process holds it (its pid is named). */
 DL_MUST_CHECK diloco_status dl_local_open(dl_local **out, const char *state_dir,
                                           const char *replica);
+/* Note in the folder, beside a state if there is one, that another machine was quicker to take the
+ * name, or remove that note, since this one has it now. `local` NULL: nothing. The host name does
+ * not tell machines apart: two may have one. */
+void dl_local_note_claim(dl_local *local, bool lost);
+#define DL_LOCAL_LOST "lost"
 void dl_local_close(dl_local *local);
 
 /* Atomic; allocates nothing after the first. */

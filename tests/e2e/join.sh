@@ -25,6 +25,28 @@ wait $first || code=$?
 grep -q '^entry .*: 2 replicas' joined || fail "the joiner did not take part"
 [ "$(diloco log s --json | grep -c '"r1.0000"')" -gt 0 ] || fail "no entry counts r1"
 
+# A machine of the same host name that once lost a race for r0 takes another name, by join and by
+# train, and the living r0 is not fenced. (The note of the race is as src/run/local.c writes it.)
+sed 's/^replicas = 2/replicas = 3/' tiny.toml >three.toml
+diloco train three.toml --store race --replicas 1 --quiet >race.out 2>&1 &
+first=$!
+started="$started $first"
+wait_for test -e race/gen/r0.0000
+mkdir -p lost1/r0 lost2/r0
+: >lost1/r0/lock && : >lost1/r0/lost && : >lost2/r0/lock && : >lost2/r0/lost
+diloco train three.toml --store race --replicas 1 --set run.state_dir=lost1 --quiet >lost1.out 2>&1 &
+second=$!
+started="$started $second"
+wait_for test -e race/gen/r1.0000
+code=0
+diloco join race --replicas 1 --set data.train_path=text.txt --set run.state_dir=lost2 \
+    --set run.threads=1 >lost2.out 2>&1 || code=$?
+[ $code = 0 ] || fail "join after a lost race: exit code $code: $(cat lost2.out)"
+wait $first || fail "the winner of the race: $(cat race.out)"
+wait $second || fail "train after a lost race: $(cat lost1.out)"
+[ "$(ls race/gen | tr '\n' ' ')" = "r0.0000 r1.0000 r2.0000 " ] ||
+    fail "a lost race ends in another's name: $(ls race/gen)"
+
 # Both halves on one machine end in the same state.
 expect 0 diloco train tiny.toml --store whole --set trainer.rounds=30 --quiet
 [ "$(digest s)" = "$(digest whole)" ] || fail "two machines end elsewhere than one"
