@@ -1,6 +1,7 @@
 /* cmd_doctor.c - look before training: the machine; a store; the memory a run will take.
  *
  * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
+#include "base/link.h"
 #include "cli/crew.h"
 #include "cli/settings.h"
 #include "cli/units.h"
@@ -25,6 +26,18 @@ static void look_at_machine(checkup *c)
     c->memory_free = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
 }
 
+static diloco_status slow_down(const char *text)
+{
+    dl_link link;
+    DL_TRY(dl_link_parse(&link, "--link", text));
+    if (link.loss >= 1)
+        return dl_fail(DILOCO_EINVAL,
+                       "--link %s: over a link that loses everything there is nothing to measure; "
+                       "give a loss below 100%%",
+                       text);
+    return diloco_store_link(text);
+}
+
 static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
 {
     const char *link = args->flags[DL_FLAG_RUN_LINK];
@@ -34,7 +47,7 @@ static diloco_status look(checkup *c, const dl_args *args, dl_config *config)
     if (!dl_is_config_file(args->target)) {
         if (args->n_sets)
             return dl_fail(DILOCO_EINVAL, "doctor takes --set with a CONFIG, not with a store");
-        if (link) DL_TRY(diloco_store_link(link));
+        if (link) DL_TRY(slow_down(link));
         const diloco_status status = diloco_store_check(&c->store, args->target);
         c->store_is_refused = status == DILOCO_EREFUSED && c->store.winners > 1;
         c->has_store = !status || c->store_is_refused;

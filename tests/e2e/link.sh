@@ -34,6 +34,7 @@ awk -v bps="$(json up_bps <out)" 'BEGIN { exit !(bps > 0 && bps <= 240e6) }' || 
 expect_error 2 'run.link 10mbot: "10mbot" does not fit' diloco train tiny.toml --link 10mbot
 expect_error 2 'like 10mbit,100ms,1%' diloco doctor slow --link 1%,10mbit
 expect_error 2 'doctor takes --link with a store' diloco doctor tiny.toml --link 10mbit
+expect_error 2 'loses everything' diloco doctor slow --link 10mbit,100%
 expect_error 2 'a plan counts no losses' diloco plan --params 1e6 --layers 2 --step-seconds 1 \
     --link 10mbit,1%
 [ ! -e runs/tiny ] || fail "a refused command made a run"
