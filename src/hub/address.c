@@ -1,7 +1,6 @@
-/* address.c - from text to a listening socket. */
+/* address.c - from an address to a listening socket. */
 #include "hub/address.h"
 
-#include "base/text.h"
 #include "store/line.h"
 
 #include <arpa/inet.h>
@@ -12,23 +11,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-diloco_status dl_address_parse(dl_address *out, const char *text)
-{
-    const char *colon = strrchr(text, ':'), *host = text;
-    size_t len = colon ? (size_t)(colon - text) : 0;
-    uint64_t port;
-    if (!colon || !dl_text_to_u64(&port, colon + 1, strlen(colon + 1)) || port > 65535)
-        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT, such as 127.0.0.1:8000", text);
-    if (len >= 2 && host[0] == '[' && host[len - 1] == ']') host++, len -= 2;
-    if (len > DL_HOST_MAX || (host == text && memchr(host, ':', len)))
-        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT; an IPv6 address stands in brackets",
-                       text);
-    memcpy(out->host, host, len);
-    out->host[len] = '\0';
-    snprintf(out->port, sizeof out->port, "%u", (unsigned)port);
-    return DILOCO_OK;
-}
 
 static bool is_loopback(const struct sockaddr *address)
 {

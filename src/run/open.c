@@ -2,9 +2,11 @@
  * names it. Whoever loses that race reads the winner's. */
 #include "run/open.h"
 
+#include "base/host_port.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "base/peer_address.h"
 #include "run/clients.h"
 #include "run/continuation.h"
 #include "run/fields.h"
@@ -145,6 +147,18 @@ static diloco_status check_rows(const dl_config *c)
     return dl_combine_rule_of(&rule, c);
 }
 
+/* Now, not when the run has begun and a replica joins it. */
+static diloco_status check_addresses(const dl_config *c)
+{
+    dl_address listen;
+    char address[DL_ADDRESS_MAX + 1];
+    if (dl_address_parse(&listen, c->peers_listen))
+        return dl_fail_context(DILOCO_EINVAL, "run.peers_listen");
+    if (*c->peers_address && dl_peer_address(address, c->peers_address, true))
+        return dl_fail_context(DILOCO_EINVAL, "run.peers_address");
+    return DILOCO_OK;
+}
+
 /* Whole contributions of members that live as long as a process does, served from a folder. */
 static diloco_status check_peers(const dl_config *c)
 {
@@ -157,8 +171,8 @@ static diloco_status check_peers(const dl_config *c)
                "allgather";
     if (!strcmp(c->state_dir, "none"))
         what = "run.state_dir = \"none\": it is where it keeps what others read; name a folder";
-    return what ? dl_fail(DILOCO_EREFUSED, "run.peers = true does not go with %s", what)
-                : DILOCO_OK;
+    if (what) return dl_fail(DILOCO_EREFUSED, "run.peers = true does not go with %s", what);
+    return check_addresses(c);
 }
 
 diloco_status dl_run_check(const dl_config *c)

@@ -237,6 +237,23 @@ TEST(a_round_without_a_step_is_refused_also_where_the_caller_trains)
     CHECK_CONTAINS("or a number of steps", diloco_error_text());
 }
 
+TEST(addresses_of_run_peers_are_checked_before_a_run_is_made)
+{
+    static const char *const bad[][2] = {{"run.peers_listen", "nowhere"},
+                                         {"run.peers_listen", "127.0.0.1:70000"},
+                                         {"run.peers_listen", "::1:80"},
+                                         {"run.peers_address", "ftp://a:1"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        dl_config config;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, bad[i][0], bad[i][1], "test"));
+        CHECK_OK(dl_run_check(&config)); /* nobody listens there */
+        CHECK_OK(dl_config_set(&config, "run.peers", "true", "test"));
+        CHECK_STATUS(DILOCO_EINVAL, dl_run_check(&config));
+        CHECK_CONTAINS(bad[i][0], diloco_error_text());
+    }
+}
+
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           the_first_creates_a_run_and_the_others_read_it,
           a_life_takes_the_next_generation_of_its_own_name,
@@ -244,4 +261,5 @@ TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
           local_state_lies_beside_a_folder_and_has_to_be_placed_for_other_stores,
           contributions_spool_to_disk_when_told_to_or_when_they_are_much,
           names_that_nobody_knows_are_refused,
-          a_round_without_a_step_is_refused_also_where_the_caller_trains)
+          a_round_without_a_step_is_refused_also_where_the_caller_trains,
+          addresses_of_run_peers_are_checked_before_a_run_is_made)
