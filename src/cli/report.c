@@ -71,6 +71,20 @@ void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica
     if (known_left) snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "%s", left);
 }
 
+/* The view to draw. In an exchange that has been silent for a while, the time left is unknown and
+ * the time waited is shown instead. */
+static dl_replica_view drawn_view(const dl_report *report, size_t replica, dl_time now)
+{
+    dl_replica_view view = report->views[replica];
+    dl_unit_text so_far;
+    const dl_time past = now - report->heard;
+    if (past < WAIT_TOLD || strcmp(view.phase, "exchange") != 0) return view;
+    view.eta_s = -1;
+    snprintf(view.phase, sizeof view.phase, "waits %.20s",
+             dl_time_text(so_far, round(dl_seconds(past))));
+    return view;
+}
+
 void dl_report_draw(dl_report *report)
 {
     char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
@@ -80,9 +94,10 @@ void dl_report_draw(dl_report *report)
     report->drawn = now;
     dl_screen_size(&report->screen, &columns, &rows);
     int room = rows - 2 < DL_SCREEN_MAX_LINES ? rows - 2 : DL_SCREEN_MAX_LINES;
-    for (; n < room && (size_t)n < report->n; n++)
-        dl_report_line(lines[n], report->names[n], &report->views[n],
-                       report->images ? "img" : "tok", columns);
+    for (; n < room && (size_t)n < report->n; n++) {
+        const dl_replica_view view = drawn_view(report, (size_t)n, now);
+        dl_report_line(lines[n], report->names[n], &view, report->images ? "img" : "tok", columns);
+    }
     if ((size_t)n < report->n && n > 0)
         snprintf(lines[n - 1], DL_SCREEN_LINE, "… and %zu more", report->n - (size_t)n + 1);
     dl_screen_draw(&report->screen, (const char(*)[DL_SCREEN_LINE])lines, n);
@@ -99,8 +114,7 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
     dl_unit_text so_far;
     uint64_t entry = UINT64_MAX;
     const dl_time past = dl_clock_now() - report->heard;
-    if (report->screen.live || past < (report->wait_told ? 2 * report->wait_told : WAIT_TOLD))
-        return;
+    if (past < (report->wait_told ? 2 * report->wait_told : WAIT_TOLD)) return;
     for (size_t i = 0; i < report->n; i++) {
         const dl_replica_view *view = &report->views[i];
         if (strcmp(view->phase, "exchange") != 0) return;

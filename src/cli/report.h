@@ -1,9 +1,10 @@
 /* report.h - what a run's replicas on this machine are doing, from their events, as lines for
  * people and one object for programs.
  *
- * On a terminal each replica has a live line, with the time left; elsewhere that is a line after
- * 10 seconds, 20, 40, …, and so is what all replicas here wait for. Besides, one line an entry, one
- * an evaluation, and warnings once each. All of it goes to one stream. */
+ * On a terminal each replica has a live line, with the time left. Elsewhere the time left is a line
+ * after 10 seconds, 20, 40, … On both, a wait of all replicas here is a line after 10 seconds, 20,
+ * 40, … Each entry and each evaluation has a line. A warning is printed once. All of it goes to one
+ * stream. */
 #ifndef DL_CLI_REPORT_H
 #define DL_CLI_REPORT_H
 
@@ -13,7 +14,7 @@
 #include "cli/screen.h"
 
 typedef struct dl_replica_view {
-    char phase[16];
+    char phase[32];
     uint64_t step, position, positions, entry, entries;
     double loss, tokens_per_s, eta_s;
     /* Of its "trainer" and "end": steps of earlier lives and of all; the rest of this life,

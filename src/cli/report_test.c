@@ -241,10 +241,35 @@ TEST(a_wait_of_all_replicas_here_is_told_ever_more_rarely)
         "status runs/x --why\n");
 }
 
+TEST(terminal_that_waits_names_the_missing_and_shows_no_time_left)
+{
+    const char waits[] = "{\"event\":\"progress\",\"entry\":3,\"phase\":\"exchange\",\"eta_s\":5}";
+    begin(false, false);
+    report.screen.live = true;
+    say(0, waits);
+    say(1, waits);
+    fflush(out);
+    CHECK_CONTAINS("5.0 s left", text);
+    const size_t before = len;
+    report.heard -= 11 * DL_SECOND;
+    report.drawn = 0;
+    look();
+    dl_report_draw(&report);
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_CONTAINS("waiting for entry 3, with 1 replica that is not here, 11 s so far; who is "
+                   "missing: diloco status runs/x --why",
+                   text + before);
+    const char *line = strstr(text + before, "waits 11 s");
+    CHECK(line && !strstr(line, "left"));
+    free(text);
+}
+
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
           images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
-          a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely)
+          a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely,
+          terminal_that_waits_names_the_missing_and_shows_no_time_left)
