@@ -1,4 +1,5 @@
 /* cmd_import.c - a model of Hugging Face's as what a run can begin from. */
+#include "base/config.h"
 #include "cli/cli.h"
 #include "cli/units.h"
 #include <diloco/train.h>
@@ -25,12 +26,16 @@ diloco_status dl_cmd_import(const dl_args *args)
 {
     diloco_import_report r;
     dl_unit_text parameters;
+    dl_config_path path;
+    char word[DL_PATH_MAX + 8];
     const char *to = args->flags[DL_FLAG_TO_PATH];
     if (!to) return dl_fail(DILOCO_EINVAL, "import needs --out DIR, a folder for what it makes");
     DL_TRY(diloco_import(&r, args->target, to));
     if (dl_args_has(args, DL_FLAG_JSON)) return print_json(&r, to);
     printf("%s parameters in %" PRIu64 " tensors of %" PRIu64 " file%s\n",
            dl_count_text(parameters, r.parameters), r.tensors, r.files, r.files == 1 ? "" : "s");
-    printf("train it: diloco train %s/model.toml --set data.train_path=FILE\n", to);
+    snprintf(path, sizeof path, "%s/model.toml", to);
+    printf("train it: diloco train %s --set data.train_path=FILE\n",
+           dl_shell_word(word, sizeof word, path));
     return DILOCO_OK;
 }

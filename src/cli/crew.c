@@ -128,17 +128,15 @@ static diloco_status launch(crew *c)
     return dl_launch_run(&plan);
 }
 
-/* The command line as it was, for somebody to type again. */
+/* The command line as it was, quoted for a shell. */
 static void say_again(char *out, size_t cap, const dl_args *args)
 {
+    char word[1024];
     size_t used = 0;
     *out = '\0';
-    for (int i = 0; i < args->argc && used < cap; i++) {
-        bool plain = !strpbrk(args->argv[i], " \t\n\"'\\$`*?[]{}()<>|&;#~!") && *args->argv[i];
-        const char *quote = plain ? "" : "'";
-        used += (size_t)snprintf(out + used, cap - used, "%s%s%s%s", i ? " " : "", quote,
-                                 args->argv[i], quote);
-    }
+    for (int i = 0; i < args->argc && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
+                                 dl_shell_word(word, sizeof word, args->argv[i]));
 }
 
 static diloco_status finish(crew *c, diloco_status status)

@@ -110,7 +110,7 @@ void dl_report_say(dl_report *report, const char *line)
 
 void dl_report_wait(dl_report *report, const char *store, uint64_t others)
 {
-    char line[DL_SCREEN_LINE + 1024], elsewhere[64] = "";
+    char line[DL_SCREEN_LINE + 1024], elsewhere[64] = "", word[1024];
     dl_unit_text so_far;
     uint64_t entry = UINT64_MAX;
     const dl_time past = dl_clock_now() - report->heard;
@@ -126,7 +126,8 @@ void dl_report_wait(dl_report *report, const char *store, uint64_t others)
                  others, dl_plural(others), others == 1 ? "is" : "are");
     snprintf(line, sizeof line,
              "waiting for entry %" PRIu64 "%s, %s so far; who is missing: diloco status %s --why",
-             entry, elsewhere, dl_time_text(so_far, round(dl_seconds(past))), store);
+             entry, elsewhere, dl_time_text(so_far, round(dl_seconds(past))),
+             dl_shell_word(word, sizeof word, store));
     dl_report_say(report, line);
 }
 
@@ -429,7 +430,7 @@ static void say_traffic(dl_report *report, const dl_replica_view *all)
 
 void dl_report_summary(dl_report *report, const char *store)
 {
-    char line[DL_SCREEN_LINE + 1024];
+    char line[DL_SCREEN_LINE + 1024], word[1024];
     dl_unit_text steps, tokens, wall;
     const dl_replica_view all = sum(report);
     dl_screen_draw(&report->screen, NULL, 0);
@@ -440,7 +441,8 @@ void dl_report_summary(dl_report *report, const char *store)
     dl_report_say(report, line);
     say_traffic(report, &all);
     if (*report->digest) {
-        snprintf(line, sizeof line, "state %s; check it: diloco verify %s", report->digest, store);
+        snprintf(line, sizeof line, "state %s; check it: diloco verify %s", report->digest,
+                 dl_shell_word(word, sizeof word, store));
         dl_report_say(report, line);
     }
 }

@@ -265,6 +265,22 @@ TEST(terminal_that_waits_names_the_missing_and_shows_no_time_left)
     free(text);
 }
 
+TEST(suggested_commands_quote_the_store)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"progress\",\"entry\":3,\"phase\":\"exchange\"}");
+    say(1, "{\"event\":\"progress\",\"entry\":3,\"phase\":\"exchange\"}");
+    report.heard -= 11 * DL_SECOND;
+    dl_report_wait(&report, "my runs/it's", 0);
+    say(0, "{\"event\":\"end\",\"digest\":\"abc\"}");
+    dl_report_summary(&report, "my runs/it's");
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_CONTAINS("diloco status 'my runs/it'\\''s' --why\n", text);
+    CHECK_CONTAINS("diloco verify 'my runs/it'\\''s'\n", text);
+    free(text);
+}
+
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
@@ -272,4 +288,5 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           strange_events_change_nothing, the_summary_counts_this_life_only,
           images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
           a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely,
-          terminal_that_waits_names_the_missing_and_shows_no_time_left)
+          terminal_that_waits_names_the_missing_and_shows_no_time_left,
+          suggested_commands_quote_the_store)

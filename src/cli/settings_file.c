@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli/toml.h"
+#include "cli/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,13 +104,14 @@ static const char *short_enough(const char *path)
 static diloco_status read_file(dl_settings_file *f)
 {
     struct stat info;
+    char word[DL_PATH_MAX + 8];
     f->shown = short_enough(f->path);
     dl_buf_init(&f->text, FILE_MAX);
     if (stat(f->path, &info) == 0 && S_ISDIR(info.st_mode))
         return dl_fail(DILOCO_EINVAL,
                        "%s is a folder, not a configuration file; to take part in a run: diloco "
                        "join %s",
-                       f->path, f->path);
+                       f->path, dl_shell_word(word, sizeof word, f->path));
     diloco_status status = dl_file_read(&f->text, f->path);
     return status == DILOCO_ENOENT
                ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", f->path)

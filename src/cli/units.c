@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,4 +66,15 @@ const char *dl_time_text(dl_unit_text out, double seconds)
 const char *dl_plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
+}
+
+/* A word that begins with '~' or '#' is special only there; quoting it anywhere is harmless. */
+const char *dl_shell_word(char *out, size_t cap, const char *text)
+{
+    const bool plain = *text && !strpbrk(text, " \t\r\n\"'\\$`*?[]{}()<>|&;#~!^");
+    size_t used = (size_t)snprintf(out, cap, "%s", plain ? text : "'");
+    for (; !plain && *text && used < cap; text++)
+        used += (size_t)snprintf(out + used, cap - used, *text == '\'' ? "'\\''" : "%c", *text);
+    if (!plain && used < cap) snprintf(out + used, cap - used, "'");
+    return out;
 }

@@ -1,7 +1,8 @@
-/* units.h - numbers for people: "9.7 MB", "34.1k", "1 min 20 s", "1,240". */
+/* units.h - numbers for people: "9.7 MB", "34.1k", "1 min 20 s", "1,240"; and text for a shell. */
 #ifndef DL_CLI_UNITS_H
 #define DL_CLI_UNITS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef char dl_unit_text[32];
@@ -12,5 +13,9 @@ const char *dl_rate_text(dl_unit_text out, double per_second); /* 950, 34.1k, 2.
 const char *dl_count_text(dl_unit_text out, uint64_t n);       /* thousands separated */
 const char *dl_time_text(dl_unit_text out, double seconds);    /* "-" below 0 or not a number */
 const char *dl_plural(uint64_t n);                             /* "" for 1, else "s" */
+
+/* Write one word of a command line so that a POSIX shell reads it back as `text`: as it is where
+ * nothing in it is special, otherwise in single quotes. Cut at cap; returns out. */
+const char *dl_shell_word(char *out, size_t cap, const char *text);
 
 #endif

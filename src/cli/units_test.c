@@ -48,5 +48,22 @@ TEST(times_carry_over_when_rounded)
     CHECK_STR("58 days 3 h", dl_time_text(out, 58 * 86400 + 2.6 * 3600));
 }
 
+TEST(suggested_word_reads_back_from_a_shell)
+{
+    static const struct {
+        const char *text, *word;
+    } cases[] = {{"runs/demo", "runs/demo"},
+                 {"my run", "'my run'"},
+                 {"", "''"},
+                 {"it's", "'it'\\''s'"},
+                 {"a$b", "'a$b'"},
+                 {"läufe/ü", "läufe/ü"},
+                 {"s3://bucket/run?x=1", "'s3://bucket/run?x=1'"}};
+    char word[64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_STR(cases[i].word, dl_shell_word(word, sizeof word, cases[i].text));
+    CHECK_STR("'my ", dl_shell_word(word, 5, "my run"));
+}
+
 TEST_MAIN(bytes_are_decimal_with_three_digits_at_most, rates_and_counts,
-          times_carry_over_when_rounded)
+          times_carry_over_when_rounded, suggested_word_reads_back_from_a_shell)
