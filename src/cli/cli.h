@@ -137,6 +137,7 @@ diloco_status dl_cmd_status(const dl_args *args);
 diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);
 diloco_status dl_cmd_report(const dl_args *args);
+diloco_status dl_cmd_rm(const dl_args *args);
 diloco_status dl_cmd_takeover(const dl_args *args);
 diloco_status dl_cmd_eval(const dl_args *args);
 diloco_status dl_cmd_sample(const dl_args *args);

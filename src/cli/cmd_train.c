@@ -1,7 +1,10 @@
 /* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
 #include "cli/crew.h"
+#include "cli/names.h"
 #include "cli/settings.h"
 #include "cli/swarm.h"
+#include "cli/units.h"
+#include <diloco/inspect.h>
 #include <diloco/train.h>
 
 #include <string.h>
@@ -16,6 +19,27 @@ static diloco_status check_store(const dl_config *config)
                    config->store, dl_config_origin(config, "run.store"));
 }
 
+/* A run that is created now cannot use the state of the replicas of an earlier one. This is said
+ * before anything is created. */
+static diloco_status check_leftover(const dl_config *config)
+{
+    static dl_config run; /* too large for some stacks */
+    char word[DL_PATH_MAX + 8];
+    if (dl_swarm_is(config) || !dl_names_any_state(config->state_dir)) return DILOCO_OK;
+    dl_config_init(&run);
+    if (diloco_run_config(&run, config->store) != DILOCO_ENOENT) return DILOCO_OK;
+    if (strcmp(dl_config_origin(config, "run.state_dir"), "chosen") != 0)
+        return dl_fail(DILOCO_EDIFFERS,
+                       "%s holds no run, and run.state_dir = \"%s\" holds the state of replicas of "
+                       "an earlier one: remove that folder, or name another",
+                       config->store, config->state_dir);
+    return dl_fail(DILOCO_EDIFFERS,
+                   "%s holds no run, and %s holds the state of replicas of an earlier one: remove "
+                   "it with  diloco rm %s  or name another run.store",
+                   config->store, config->state_dir,
+                   dl_shell_word(word, sizeof word, config->store));
+}
+
 diloco_status dl_cmd_train(const dl_args *args)
 {
     dl_config config;
@@ -24,6 +48,7 @@ diloco_status dl_cmd_train(const dl_args *args)
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
     DL_TRY(check_store(&config));
     DL_TRY(diloco_train_check(&config));
+    DL_TRY(check_leftover(&config));
     DL_TRY(diloco_train_create(&config));
     return dl_crew_run(&config, args, false);
 }

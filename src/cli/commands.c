@@ -66,6 +66,15 @@ const dl_command dl_commands[] = {
      "over: if it is not, both write, and whoever has read what is overwritten stops. A committer\n"
      "that is started again where its state folder is takes over by itself.",
      FLAGS(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_takeover},
+    {"rm", "URL|CONFIG", "remove a run and the private state of its replicas on this machine",
+     "It does not ask. It refuses while a replica of the run is alive: one that runs on this "
+     "machine,\n"
+     "or one whose heartbeat changes. Only what diloco wrote is removed, and each thing is named. "
+     "A\n"
+     "run whose folder is gone leaves its replicas' state in <folder>.local, which is removed, "
+     "too.\n"
+     "  diloco rm runs/demo",
+     FLAGS(DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_rm},
     {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
      "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "
      "of\n"

@@ -29,8 +29,8 @@ static bool number_of(uint64_t *out, const char *name, char letter)
     return !*end && *out < NUMBERS_MAX;
 }
 
-/* Does a process hold the lock of this name's folder (run/local.h)? */
-static bool runs_here(const char *state_dir, const char *name)
+/* The lock is that of run/local.h. */
+bool dl_name_runs_here(const char *state_dir, const char *name)
 {
     char path[DL_PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/%s/lock", state_dir, name);
@@ -68,8 +68,32 @@ size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir)
     for (struct dirent *entry; found < n && (entry = readdir(dir));) {
         const char *name = entry->d_name;
         if (name[0] == '.' || strlen(name) > DL_REPLICA_NAME_MAX) continue;
-        if (!runs_here(state_dir, name)) snprintf(out[found++], sizeof *out, "%s", name);
+        if (!dl_name_runs_here(state_dir, name)) snprintf(out[found++], sizeof *out, "%s", name);
     }
+    closedir(dir);
+    return found;
+}
+
+static bool has_file(const char *state_dir, const char *name, const char *file)
+{
+    char path[DL_PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s/%s", state_dir, name, file);
+    return access(path, F_OK) == 0;
+}
+
+/* A folder without it may be what is left of a name that another machine was quicker to take. */
+static bool has_state(const char *state_dir, const char *name)
+{
+    return has_file(state_dir, name, "local.safetensors");
+}
+
+bool dl_names_any_state(const char *state_dir)
+{
+    bool found = false;
+    DIR *dir = opendir(state_dir);
+    if (!dir) return false;
+    for (struct dirent *entry; !found && (entry = readdir(dir));)
+        found = entry->d_name[0] != '.' && has_state(state_dir, entry->d_name);
     closedir(dir);
     return found;
 }
@@ -79,13 +103,6 @@ static bool has(const dl_replica_name *names, size_t n, const char *name)
     for (size_t i = 0; i < n; i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
-}
-
-static bool has_file(const char *state_dir, const char *name, const char *file)
-{
-    char path[DL_PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s/%s", state_dir, name, file);
-    return access(path, F_OK) == 0;
 }
 
 /* Is a new replica here kept from this name by one that the run has? Of two machines with one host
@@ -116,7 +133,7 @@ static void smallest_free(dl_replica_name *out, uint64_t *number, const dl_repli
     for (;; ++*number) {
         snprintf(*out, sizeof *out, "%c%llu", a->letter, (unsigned long long)*number);
         if (has(names, n, *out) || taken(a->run, a->state_dir, *out, a->join)) continue;
-        if (!a->join || !runs_here(a->state_dir, *out)) return;
+        if (!a->join || !dl_name_runs_here(a->state_dir, *out)) return;
     }
 }
 
@@ -126,9 +143,8 @@ static void choose(dl_replica_name *out, size_t n, const uint64_t *known, size_t
     size_t chosen = 0;
     for (size_t i = 0; i < n_known && chosen < n; i++) {
         snprintf(out[chosen], sizeof *out, "%c%llu", a->letter, (unsigned long long)known[i]);
-        if (a->join && runs_here(a->state_dir, out[chosen])) continue;
-        /* A folder without state may be what is left of a lost race. */
-        chosen += has_file(a->state_dir, out[chosen], "local.safetensors") ||
+        if (a->join && dl_name_runs_here(a->state_dir, out[chosen])) continue;
+        chosen += has_state(a->state_dir, out[chosen]) ||
                   !taken(a->run, a->state_dir, out[chosen], false);
     }
     for (uint64_t number = 0; chosen < n; chosen++)
@@ -148,7 +164,7 @@ static diloco_status choose_ours(void *user, const char *roster, const char *own
     choice *c = user;
     (void)roster, (void)owner;
     if (!replica || c->chosen == c->n || strcmp(key, c->ours) != 0) return DILOCO_OK;
-    if (!runs_here(c->state_dir, replica))
+    if (!dl_name_runs_here(c->state_dir, replica))
         snprintf(c->out[c->chosen++], sizeof *c->out, "%s", replica);
     return DILOCO_OK;
 }

@@ -20,6 +20,12 @@ DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, 
 DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                                     const dl_config *config);
 
+/* Does a process on this machine run as this name? It then holds the lock in its folder. */
+bool dl_name_runs_here(const char *state_dir, const char *name);
+
+/* Is there saved state of any replica in a state folder? */
+bool dl_names_any_state(const char *state_dir);
+
 /* Of the names in a state folder, at most n that no process lives now; how many. */
 size_t dl_names_idle(dl_replica_name *out, size_t n, const char *state_dir);
 

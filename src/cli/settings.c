@@ -287,6 +287,18 @@ static diloco_status load_target(dl_config *out, const dl_args *args)
     return default_state_dir(out);
 }
 
+diloco_status dl_settings_of_target(dl_config *out, const dl_args *args)
+{
+    dl_plato plato = {.torchvision = false};
+    if (!*args->target)
+        return dl_fail(DILOCO_EINVAL, "%s needs a %s, and an empty one is given",
+                       args->command->name, args->command->target);
+    DL_TRY(load_target(out, args));
+    DL_TRY(take_flags(out, &plato, args));
+    DL_TRY(show_key(out));
+    return list_coord(out);
+}
+
 diloco_status dl_settings_store(dl_config_path out, const char *target)
 {
     dl_config config;

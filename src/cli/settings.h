@@ -20,6 +20,10 @@ DL_MUST_CHECK diloco_status dl_settings_load(dl_config *out, const dl_args *args
  * of what must agree, or of a run.store that is not the URL. */
 DL_MUST_CHECK diloco_status dl_settings_of_run(dl_config *out, const dl_args *args);
 
+/* run.store and run.state_dir of a URL or a TOML file, with what --set says of them; nothing is
+ * read from the store. DILOCO_EINVAL: an empty target; otherwise as dl_settings_load. */
+DL_MUST_CHECK diloco_status dl_settings_of_target(dl_config *out, const dl_args *args);
+
 /* The store that a URL or a TOML file (its run.store) names. */
 DL_MUST_CHECK diloco_status dl_settings_store(dl_config_path out, const char *target);
 bool dl_is_config_file(const char *target);
