@@ -1,6 +1,7 @@
 /* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
 #include "cli/crew.h"
 #include "cli/names.h"
+#include "cli/onward.h"
 #include "cli/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
@@ -40,6 +41,38 @@ static diloco_status check_leftover(const dl_config *config)
                    dl_shell_word(word, sizeof word, config->store));
 }
 
+/* Warn of a run beside the configuration file before another is begun here. */
+static void warn_of_another(const dl_config *config, const dl_args *args)
+{
+    char words[DL_ONWARD_MAX];
+    if (!dl_args_has(args, DL_FLAG_QUIET) && dl_onward_beside(words, config, args->target))
+        fprintf(stderr, "diloco: warning: %s\n", words);
+}
+
+/* Is the run in the store complete, and shorter than is asked for? */
+static bool is_to_be_longer(const dl_config *config)
+{
+    static dl_config settings; /* too large for some stacks */
+    diloco_run_status run;
+    dl_config_init(&settings);
+    if (diloco_run_config(&settings, config->store) || config->rounds <= settings.rounds)
+        return false;
+    const bool is = !diloco_run_status_read(&run, config->store, 0) && run.done;
+    diloco_run_status_free(&run);
+    return is;
+}
+
+static diloco_status create(const dl_config *config)
+{
+    char why[1024], words[DL_ONWARD_MAX];
+    const diloco_status status = diloco_train_create(config);
+    if (status != DILOCO_EDIFFERS) return status;
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    if (!is_to_be_longer(config)) return dl_fail(status, "%s", why);
+    dl_onward_continue(words, config->store);
+    return dl_fail(status, "%s; %s", why, words);
+}
+
 diloco_status dl_cmd_train(const dl_args *args)
 {
     dl_config config;
@@ -49,6 +82,7 @@ diloco_status dl_cmd_train(const dl_args *args)
     DL_TRY(check_store(&config));
     DL_TRY(diloco_train_check(&config));
     DL_TRY(check_leftover(&config));
-    DL_TRY(diloco_train_create(&config));
+    warn_of_another(&config, args);
+    DL_TRY(create(&config));
     return dl_crew_run(&config, args, false);
 }

@@ -3,6 +3,7 @@
 
 #include "cli/launch.h"
 #include "cli/names.h"
+#include "cli/onward.h"
 #include "cli/report.h"
 #include "cli/settings.h"
 #include "cli/swarm.h"
@@ -24,6 +25,7 @@ typedef struct crew {
     bool *is_new;
     dl_buf settings;
     dl_report report;
+    bool complete; /* the run was, before anything was started */
 } crew;
 
 static diloco_status set_number(dl_config *config, const char *name, int64_t value)
@@ -47,23 +49,25 @@ diloco_status dl_crew_fill_in(dl_config *config)
 
 static diloco_status say_start(crew *c)
 {
-    char line[512];
+    char line[DL_PATH_MAX + 512];
+    dl_config_path room;
     dl_unit_text parameters;
     const dl_config *config = c->config;
+    const char *place = dl_onward_place(room, config, c->args->target);
     const bool federated = dl_config_federated(config);
     diloco_run_status run;
     diloco_status status = diloco_run_status_read(&run, config->store, 0);
     if (!status) {
         snprintf(line, sizeof line,
-                 "run %.8s in %.200s: preset %s, %s parameters, %" PRIu64 " of %" PRIu64
+                 "run %.8s in %s: preset %s, %s parameters, %" PRIu64 " of %" PRIu64
                  " entries done",
-                 run.run, config->store, run.preset, dl_count_text(parameters, run.parameters),
-                 run.entries, run.entries_total);
+                 run.run, place, run.preset, dl_count_text(parameters, run.parameters), run.entries,
+                 run.entries_total);
         if (dl_swarm_is(config))
             snprintf(line, sizeof line,
-                     "run %.8s in %.200s: preset %s, %s parameters, %" PRId64
+                     "run %.8s in %s: preset %s, %s parameters, %" PRId64
                      " rounds, no consensus: each node keeps a model of its own",
-                     run.run, config->store, run.preset, dl_count_text(parameters, run.parameters),
+                     run.run, place, run.preset, dl_count_text(parameters, run.parameters),
                      config->rounds);
         dl_report_say(&c->report, line);
         snprintf(line, sizeof line,
@@ -74,6 +78,7 @@ static diloco_status say_start(crew *c)
                  config->threads, dl_plural((uint64_t)config->threads), diloco_cores(),
                  dl_plural((uint64_t)diloco_cores()), diloco_isa());
         dl_report_say(&c->report, line);
+        c->complete = run.done;
     }
     diloco_run_status_free(&run);
     return status;
@@ -139,6 +144,15 @@ static void say_again(char *out, size_t cap, const dl_args *args)
                                  dl_shell_word(word, sizeof word, args->argv[i]));
 }
 
+static void say_complete(crew *c)
+{
+    char words[DL_ONWARD_MAX], line[DL_ONWARD_MAX + 64];
+    if (!c->complete || dl_swarm_is(c->config)) return;
+    dl_onward_continue(words, c->config->store);
+    snprintf(line, sizeof line, "the run was complete already; %s", words);
+    dl_report_say(&c->report, line);
+}
+
 static diloco_status finish(crew *c, diloco_status status)
 {
     char again[1024];
@@ -148,6 +162,7 @@ static diloco_status finish(crew *c, diloco_status status)
         dl_fail(status, "stopped; nothing is lost, and the same command goes on: %s", again);
     }
     if (!status) dl_report_summary(&c->report, c->config->store);
+    if (!status) say_complete(c);
     if (dl_args_has(c->args, DL_FLAG_JSON)) {
         diloco_status printed = dl_report_json(&c->report, c->config->store, status);
         if (!status) status = printed;

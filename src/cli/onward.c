@@ -1,0 +1,107 @@
+/* onward.c - see onward.h. Only folders are looked at; nothing is asked of a store elsewhere. */
+#include "cli/onward.h"
+
+#include "base/file.h"
+#include "cli/units.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *folder_of(const char *store)
+{
+    const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
+    return strstr(folder, "://") ? NULL : folder;
+}
+
+/* ---- going on from a complete run */
+
+/* The last name in a folder, in the order of bytes; false: it has none. */
+static bool last_name(char out[256], const char *path)
+{
+    DIR *dir = opendir(path);
+    *out = '\0';
+    if (!dir) return false;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (entry->d_name[0] != '.' && strcmp(entry->d_name, out) > 0)
+            snprintf(out, 256, "%s", entry->d_name);
+    closedir(dir);
+    return *out != '\0';
+}
+
+static bool newest_state(dl_config_path out, const char *folder)
+{
+    char entry[256], life[256];
+    dl_config_path path;
+    snprintf(path, sizeof path, "%s/snap", folder);
+    if (!last_name(entry, path)) return false;
+    snprintf(path, sizeof path, "%s/snap/%s", folder, entry);
+    if (!last_name(life, path)) return false;
+    const int n = snprintf(out, sizeof(dl_config_path), "%s/snap/%s/%s/state.safetensors", folder,
+                           entry, life);
+    return n > 0 && (size_t)n < sizeof(dl_config_path) && dl_file_exists(out);
+}
+
+/* The first of "<store>-2", "<store>-3", … that is not there. */
+static void free_name(dl_config_path out, const char *store)
+{
+    const char *folder = folder_of(store);
+    dl_config_path path;
+    for (int i = 2; i < 1000; i++) {
+        snprintf(out, sizeof(dl_config_path), "%s-%d", store, i);
+        snprintf(path, sizeof path, "%s-%d", folder ? folder : "", i);
+        if (!folder || !dl_file_exists(path)) return;
+    }
+}
+
+void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store)
+{
+    dl_config_path state, next;
+    char from[DL_PATH_MAX + 32], word[2][DL_PATH_MAX + 64];
+    const char *folder = folder_of(store);
+    const bool found = folder && newest_state(state, folder);
+    free_name(next, store);
+    snprintf(from, sizeof from, "trainer.init_from=%s", found ? state : "FILE");
+    snprintf(
+        out, DL_ONWARD_MAX,
+        "to train on from its end, begin a new run: the same command with  --store %s --set %s "
+        "--set trainer.init_as=continuation%s",
+        dl_shell_word(word[0], sizeof word[0], next), dl_shell_word(word[1], sizeof word[1], from),
+        found ? "" : "  where FILE is a copy of its newest snap/*/*/state.safetensors");
+}
+
+/* ---- a run beside the configuration file */
+
+bool dl_onward_beside(char out[DL_ONWARD_MAX], const dl_config *config, const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    dl_config_path beside;
+    char file[DL_PATH_MAX + 16], here[DL_PATH_MAX + 16];
+    char word[2][DL_PATH_MAX + 64];
+    if (!slash || config->store[0] == '/') return false;
+    if (strcmp(dl_config_origin(config, "run.store"), "chosen") != 0) return false;
+    const int n =
+        snprintf(beside, sizeof beside, "%.*s/%s", (int)(slash - path), path, config->store);
+    if (n < 0 || (size_t)n >= sizeof beside) return false;
+    snprintf(here, sizeof here, "%s/run.json", config->store);
+    snprintf(file, sizeof file, "%s/run.json", beside);
+    if (dl_file_exists(here) || !dl_file_exists(file)) return false;
+    snprintf(
+        out, DL_ONWARD_MAX,
+        "%s holds a run of the same configuration; this command begins another in %s: to go on "
+        "with that one add  --store %s",
+        beside, config->store, dl_shell_word(word[0], sizeof word[0], beside));
+    return true;
+}
+
+const char *dl_onward_place(dl_config_path out, const dl_config *config, const char *path)
+{
+    char whole[PATH_MAX];
+    const char *store = config->store;
+    const bool chosen = strcmp(dl_config_origin(config, "run.store"), "chosen") == 0;
+    if (!chosen || !path || !strchr(path, '/') || !realpath(store, whole)) return store;
+    const int n = snprintf(out, sizeof(dl_config_path), "%s", whole);
+    return n > 0 && (size_t)n < sizeof(dl_config_path) ? out : store;
+}

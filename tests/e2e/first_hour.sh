@@ -1,0 +1,35 @@
+#!/bin/sh
+# What a first-time user does and the program does not expect: each answer names the way out.
+. "$(dirname "$0")/lib.sh"
+
+# flags_after_with FILE: the flags that a line suggests.
+flags_after_with() {
+    sed -n 's/.*the same command with  \(.*\)$/\1/p' "$1" | head -1
+}
+
+# A complete run: the same command says how to train on, and that works.
+expect 0 diloco train tiny.toml --quiet
+expect 0 diloco train tiny.toml
+grep -q '^the run was complete already; to train on from its end' out || fail "no way to train on"
+flags=$(flags_after_with out)
+sh -c "diloco train tiny.toml --quiet $flags" >log 2>&1 || fail "the way to train on: $(cat log)"
+[ -e runs/tiny-2/run.json ] || fail "no new run in runs/tiny-2"
+before=$(diloco eval tiny.toml --json | json loss)
+after=$(diloco eval runs/tiny-2 --set data.train_path=text.txt --json | json loss)
+awk "BEGIN { exit !($after < $before) }" || fail "training on from $before ended at $after"
+
+# ... and so does the same command with more rounds.
+expect_error 1 'trainer.rounds is 6 in the run, 12 here (--set); to train on from its end' \
+    diloco train tiny.toml --set trainer.rounds=12
+says ' --store runs/tiny-3 '
+
+# The same configuration from another folder.
+mkdir elsewhere
+cd elsewhere
+expect 0 diloco train ../tiny.toml --set data.train_path=../text.txt
+grep -q 'warning: ../runs/tiny holds a run of the same configuration; .* in runs/tiny' err ||
+    fail "a second run begins without a word"
+grep -q "^run [0-9a-f]* in $(pwd)/runs/tiny: " out || fail "the run's place is not said"
+expect 0 diloco train ../tiny.toml --set data.train_path=../text.txt
+[ ! -s err ] || fail "the run that is there is called a second one"
+cd ..
