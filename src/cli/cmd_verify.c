@@ -66,6 +66,11 @@ static void print_report(const diloco_verify_report *r)
            " (%" PRIu64 " commits, %" PRIu64 " aborts, %" PRIu64 " void)%s\n",
            r->chained, r->replayed, r->first_replayed, r->commits, r->aborts, r->voids,
            r->complete ? "; the run is complete" : "");
+    if (r->first_replayed)
+        printf("entries before %" PRIu64
+               " were checked by their chain alone: their contributions are "
+               "no longer kept; a run created with run.retain = \"all\" keeps them\n",
+               r->first_replayed);
     printf("state after entry %" PRIu64 ": %s\n", r->entries ? r->entries - 1 : 0, r->digest);
 }
 

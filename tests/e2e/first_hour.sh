@@ -33,3 +33,11 @@ grep -q "^run [0-9a-f]* in $(pwd)/runs/tiny: " out || fail "the run's place is n
 expect 0 diloco train ../tiny.toml --set data.train_path=../text.txt
 [ ! -s err ] || fail "the run that is there is called a second one"
 cd ..
+
+# verify replays what is kept, and says how to keep more. A long run loses its first contributions.
+expect 0 diloco verify runs/tiny
+! grep -q 'by their chain alone' out || fail "all is kept, and verify says it is not"
+rm -r runs/tiny/c/0000000000
+expect 0 diloco verify runs/tiny
+grep -q '^entries before [1-6] were checked by their chain alone.* run.retain = "all" keeps' out ||
+    fail "how to keep more is not said"
