@@ -53,12 +53,22 @@ static diloco_status check_choice(const char *name, const dl_plan_choice *c, boo
                    name, c->tau, c->sync_every, c->sync_every == 1 ? "" : "s", c->sync_every);
 }
 
+/* A method's own interval is of runs longer than some. */
+static void bound_by_length(dl_plan_choice *c, const dl_plan_task *task)
+{
+    const uint32_t most = dl_plan_most_interval(task);
+    if (c->sync_every <= most) return;
+    c->sync_every = most;
+    if (c->tau >= most) c->tau = most - 1;
+}
+
 /* The command line over the method's values: all of it where the method is named; otherwise what it
  * has a use for. */
 static diloco_status choose(dl_plan_choice *c, const dl_plan_question *q, const dl_plan_method *m)
 {
     bool named = q->method != NULL, every_step = m->sync_every == 1;
     *c = dl_plan_default(m, q->layers, q->fragment_layers);
+    bound_by_length(c, &q->task);
     if (q->sync_every > 0 && (named || !every_step)) c->sync_every = (uint32_t)q->sync_every;
     if (m->delayed) c->tau = c->sync_every;
     if (q->tau >= 0 && (named || m->tau)) c->tau = (uint32_t)q->tau;

@@ -77,6 +77,10 @@ typedef struct dl_plan_choice {
     dl_exchange exchange;
 } dl_plan_choice;
 
+/* The largest interval between exchanges that is sensible in a run of that length: half of it, so
+ * that there are at least two exchanges; at least 1. */
+uint32_t dl_plan_most_interval(const dl_plan_task *task);
+
 /* The method's own values for a model of so many layers. */
 dl_plan_choice dl_plan_default(const dl_plan_method *method, uint32_t layers,
                                uint32_t fragment_layers);

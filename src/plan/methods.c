@@ -128,6 +128,12 @@ diloco_status dl_plan_method_find(const dl_plan_method **out, const char *name)
     return dl_fail(DILOCO_EINVAL, "there is no method %.60s; there is: %s", name, known);
 }
 
+uint32_t dl_plan_most_interval(const dl_plan_task *task)
+{
+    const double half = floor(task->steps / 2);
+    return half < 1 ? 1 : half < UINT32_MAX ? (uint32_t)half : UINT32_MAX;
+}
+
 dl_plan_choice dl_plan_default(const dl_plan_method *method, uint32_t layers,
                                uint32_t fragment_layers)
 {

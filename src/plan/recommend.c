@@ -56,8 +56,11 @@ static bool take_interval(search *s, uint32_t H)
 static bool look(search *s)
 {
     if (take(s, "data_parallel", "f32", 1, 0)) return true;
-    for (size_t i = 0; i < sizeof intervals / sizeof intervals[0]; i++)
+    const uint32_t most = dl_plan_most_interval(s->task);
+    for (size_t i = 0; i < sizeof intervals / sizeof intervals[0]; i++) {
+        if (intervals[i] >= most) return most > 1 && take_interval(s, most);
         if (take_interval(s, intervals[i])) return true;
+    }
     return false;
 }
 

@@ -77,7 +77,21 @@ TEST(only_what_is_offered_is_recommended)
                  dl_plan_recommend(&r, &task, 12, 3, DL_ALLGATHER, 0.95, NULL, none, NULL));
 }
 
+TEST(short_run_has_at_least_two_exchanges)
+{
+    const double steps[] = {400, 100, 24, 3, 1};
+    const uint32_t most[] = {200, 50, 12, 1, 1};
+    for (size_t i = 0; i < 5; i++) {
+        task.steps = steps[i];
+        const dl_recommendation r = on(1e3, all);
+        CHECK(!r.reached);
+        CHECK_INT(most[i], r.choice.sync_every);
+    }
+    task.steps = 10000;
+}
+
 TEST_MAIN(a_link_that_carries_every_step_needs_no_diloco,
           a_good_link_takes_the_plainest_method_and_the_finest_codec,
           a_slow_link_takes_fragments_overlap_and_a_coarse_codec_before_a_longer_interval,
-          where_nothing_does_the_best_is_named_as_such, only_what_is_offered_is_recommended)
+          where_nothing_does_the_best_is_named_as_such, only_what_is_offered_is_recommended,
+          short_run_has_at_least_two_exchanges)
