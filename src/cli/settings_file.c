@@ -30,14 +30,35 @@ typedef struct walker {
     dl_settings_file *next; /* what is found to be included */
 } walker;
 
+static bool is_named_toml(const char *path)
+{
+    const size_t len = strlen(path);
+    return len >= 5 && strcmp(path + len - 5, ".toml") == 0;
+}
+
+/* Behind an error of reading it: a first-time user gives the text to train on. */
+static diloco_status say_not_toml(const char *path)
+{
+    char why[1024], word[DL_PATH_MAX + 32], set[DL_PATH_MAX + 32];
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    snprintf(set, sizeof set, "data.train_path=%s", path);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "%s: this is no configuration file in TOML; to train on it as text:  diloco train "
+        "--set %s  (%s)",
+        path, dl_shell_word(word, sizeof word, set), why);
+}
+
 static diloco_status walk(walker *w, const dl_settings_file *file, dl_toml_fn fn)
 {
     dl_toml_error error;
     w->file = file;
     w->status = DILOCO_OK;
-    if (!dl_toml_walk((const char *)file->text.data, file->text.len, fn, w, &error))
-        return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", file->path, error.at.line, error.at.column,
-                       error.text);
+    if (!dl_toml_walk((const char *)file->text.data, file->text.len, fn, w, &error)) {
+        dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", file->path, error.at.line, error.at.column,
+                error.text);
+        return is_named_toml(file->path) ? DILOCO_EINVAL : say_not_toml(file->path);
+    }
     return w->status;
 }
 
@@ -113,6 +134,7 @@ static diloco_status read_file(dl_settings_file *f)
                        "join %s",
                        f->path, dl_shell_word(word, sizeof word, f->path));
     diloco_status status = dl_file_read(&f->text, f->path);
+    if (status == DILOCO_EPROTO) return say_not_toml(f->path);
     return status == DILOCO_ENOENT
                ? dl_fail(DILOCO_EINVAL, "%s: there is no such configuration file", f->path)
                : status;

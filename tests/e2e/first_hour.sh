@@ -41,3 +41,11 @@ rm -r runs/tiny/c/0000000000
 expect 0 diloco verify runs/tiny
 grep -q '^entries before [1-6] were checked by their chain alone.* run.retain = "all" keeps' out ||
     fail "how to keep more is not said"
+
+# A text in place of a configuration file: short, long, or of bytes that are no text.
+awk 'BEGIN { while (n++ < 100000) print "no configuration" }' >long.txt
+printf '\377\376' >bytes.bin
+for file in text.txt long.txt bytes.bin; do
+    expect_error 2 "$file: this is no configuration file in TOML; to train on it as text:  diloco train --set data.train_path=$file " \
+        diloco train $file
+done
