@@ -1,9 +1,28 @@
-/* cmd_options.c - every option, for reading or as the page docs/options.md. */
+/* cmd_options.c - every option, those that a part of a name finds, or the page docs/options.md. */
+#include "base/config.h"
 #include "cli/help.h"
+
+static diloco_status none_found(const char *part)
+{
+    const char *nearest = dl_option_nearest(dl_config_table, part);
+    if (nearest)
+        return dl_fail(DILOCO_EINVAL,
+                       "no option has \"%.60s\" in its name or its help; did you mean %s?", part,
+                       nearest);
+    return dl_fail(DILOCO_EINVAL,
+                   "no option has \"%.60s\" in its name or its help: diloco options lists all",
+                   part);
+}
 
 diloco_status dl_cmd_options(const dl_args *args)
 {
-    if (dl_args_has(args, DL_FLAG_MARKDOWN))
+    const bool page = dl_args_has(args, DL_FLAG_MARKDOWN);
+    if (page && args->target)
+        return dl_fail(DILOCO_EINVAL, "--markdown writes the page of all options: leave %.60s away",
+                       args->target);
+    if (args->target)
+        return dl_help_options_with(stdout, args->target) ? DILOCO_OK : none_found(args->target);
+    if (page)
         dl_help_options_page(stdout);
     else
         dl_help_options(stdout, false);

@@ -133,8 +133,10 @@ const dl_command dl_commands[] = {
            DL_FLAG_UTILIZATION, DL_FLAG_GRID, DL_FLAG_REPLAY, DL_FLAG_RECORDED_LINK, DL_FLAG_SET,
            DL_FLAG_JSON),
      DL_SETS_ALL, dl_cmd_plan},
-    {"options", NULL, "every option: range, unit, default, meaning", NULL, FLAGS(DL_FLAG_MARKDOWN),
-     DL_SETS_NONE, dl_cmd_options},
+    {"options", "[NAME]", "options: range, unit, default, meaning",
+     "All options, or those with NAME in their names; where there are none, in their meanings.\n"
+     "  diloco options lr",
+     FLAGS(DL_FLAG_MARKDOWN), DL_SETS_NONE, dl_cmd_options},
     {"man", "DIR", NULL, NULL, NULL, DL_SETS_NONE, dl_cmd_man},
     {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
     {"replica", "NAME", NULL, "Started by train and join; see launch.h.", FLAGS(DL_FLAG_NEW),

@@ -129,6 +129,47 @@ void dl_help_options(FILE *out, bool machine)
     }
 }
 
+static bool holds(const char *text, const char *part)
+{
+    return text && strcasestr(text, part);
+}
+
+static bool is_named(const dl_option *row, const char *part)
+{
+    return holds(row->name, part) || holds(row->alias, part);
+}
+
+static size_t name_others(FILE *out, const dl_option *but, const char *part)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (row == but || !is_named(row, part)) continue;
+        if (n == 0) fprintf(out, "\nalso with \"%s\" in their names:\n", part);
+        fprintf(out, "  %s\n", row->name);
+        n++;
+    }
+    return n;
+}
+
+size_t dl_help_options_with(FILE *out, const char *part)
+{
+    const dl_option *exact = dl_option_find(dl_config_table, part);
+    size_t n = 0;
+    if (exact) {
+        print_option(out, exact);
+        return 1 + name_others(out, exact, part);
+    }
+    for (int in_help = 0; in_help < 2 && n == 0; in_help++)
+        for (size_t i = 0; i < dl_config_table.n; i++) {
+            const dl_option *row = &dl_config_table.rows[i];
+            if (in_help ? !holds(row->help, part) : !is_named(row, part)) continue;
+            print_option(out, row);
+            n++;
+        }
+    return n;
+}
+
 /* Text in a table of Markdown. */
 static void put_markdown(FILE *out, const char *text)
 {

@@ -19,4 +19,9 @@ void dl_help_option_type(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 int dl_help_section(const dl_option *row);
 bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
+/* Print the options whose name or alias holds `part`, of any case; where there are none, those
+ * whose help does. Of an exact name or alias only that one is explained; the others are named.
+ * Returns how many were found. */
+size_t dl_help_options_with(FILE *out, const char *part);
+
 #endif

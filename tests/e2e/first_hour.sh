@@ -49,3 +49,15 @@ for file in text.txt long.txt bytes.bin; do
     expect_error 2 "$file: this is no configuration file in TOML; to train on it as text:  diloco train --set data.train_path=$file " \
         diloco train $file
 done
+
+# Options by a part of a name or an alias, by their meaning, and one alone.
+expect_error 2 'no option has "zzz" in its name or its help' diloco options zzz
+expect 0 diloco options lr
+grep -q '^  parameters.optimizer.lr (also lr)$' out || fail "no option by its alias"
+grep -q '^  server.diloco.outer_learning_rate$' out || fail "the others with lr are not named"
+[ "$(grep -c '; default' out)" = 1 ] || fail "not one option is explained"
+expect 0 diloco options Heartbeat
+grep -q '^  run.heartbeat' out || fail "no option by a part of its name, of another case"
+expect 0 diloco options 'third of'
+grep -q '; default' out || fail "no option by a part of its meaning"
+expect_error 2 '--markdown' diloco options lr --markdown
