@@ -8,7 +8,10 @@
 #include <diloco/train.h>
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAMES_MAX = 32 };
 
@@ -101,10 +104,20 @@ static diloco_status run(int argc, char **argv)
     return command->run(&args);
 }
 
+/* Is stdout a pipe that nobody reads any more? */
+static bool output_is_closed(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && out.revents & POLLERR;
+}
+
+static bool closed; /* seen by dl_flush_output */
+
 /* An error sticks to the stream: what an earlier flush has lost is told here, too. */
 diloco_status dl_flush_output(void)
 {
     const int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+    closed = closed || (error && output_is_closed());
     return error ? dl_fail(DILOCO_EIO, "writing the output: %s", strerror(error)) : DILOCO_OK;
 }
 
@@ -116,6 +129,7 @@ int dl_cli_main(int argc, char **argv)
     }
     diloco_status status = run(argc, argv);
     if (!status) status = dl_flush_output();
+    if (closed) return 128 + SIGPIPE; /* as if the signal, which is ignored, had ended us */
     if (status) {
         char text[2048];
         dl_printable(text, sizeof text, diloco_error_text());

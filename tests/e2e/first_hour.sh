@@ -61,3 +61,22 @@ grep -q '^  run.heartbeat' out || fail "no option by a part of its name, of anot
 expect 0 diloco options 'third of'
 grep -q '; default' out || fail "no option by a part of its meaning"
 expect_error 2 '--markdown' diloco options lr --markdown
+
+# Output into a pipe that nobody reads: a quiet end, also where the signal for it is ignored.
+mkfifo pipe
+: <pipe &
+exec 8>pipe
+wait $!
+for ignored in false true; do
+    for command in 'options' 'status runs/tiny' 'train tiny.toml'; do
+        code=0
+        (
+            $ignored && trap '' PIPE
+            # shellcheck disable=SC2086 # words
+            exec diloco $command >&8 2>err
+        ) || code=$?
+        [ $code = 141 ] || fail "diloco $command into a closed pipe: exit code $code"
+        [ ! -s err ] || fail "diloco $command into a closed pipe is not quiet"
+    done
+done
+exec 8>&-
