@@ -82,7 +82,7 @@ static bool set_real(void *field, const dl_option *row, const char *text, expect
 {
     char plain[DL_NUMBER_MAX + 1];
     double value;
-    if (!dl_text_to_f64(&value, plain, plain_number(plain, text)) || value < row->min ||
+    if (!dl_text_to_real(&value, plain, plain_number(plain, text)) || value < row->min ||
         value > row->max) {
         want_range(want, row, "a number");
         return false;

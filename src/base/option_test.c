@@ -90,6 +90,12 @@ TEST(numbers_are_as_in_toml)
     CHECK_INT(7, v.steps);
     CHECK_OK(set("outer_lr", "1_0.0"));
     CHECK_NEAR(10, v.lr, 0);
+    CHECK_OK(set("outer_lr", ".25"));
+    CHECK_NEAR(.25, v.lr, 0);
+    CHECK_OK(set("outer_lr", "10"));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "."));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", ".e1"));
+    CHECK_STATUS(DILOCO_EINVAL, set("outer_lr", "-.5"));
     const char *bad[] = {
         "",    " 1",      "1_",
         "_1",  "1__0",    "0x10",

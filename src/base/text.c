@@ -89,6 +89,17 @@ bool dl_text_to_f64(double *out, const char *s, size_t n)
     return true;
 }
 
+bool dl_text_to_real(double *out, const char *s, size_t n)
+{
+    char whole[DL_NUMBER_MAX + 1];
+    const size_t sign = n > 0 && s[0] == '-';
+    if (n <= sign || s[sign] != '.') return dl_text_to_f64(out, s, n);
+    if (n + 1 > DL_NUMBER_MAX) return false;
+    const int len =
+        snprintf(whole, sizeof whole, "%s0%.*s", sign ? "-" : "", (int)(n - sign), s + sign);
+    return dl_text_to_f64(out, whole, (size_t)len);
+}
+
 void dl_text_from_f64(char out[32], double value)
 {
     DL_ASSERT(isfinite(value));

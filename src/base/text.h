@@ -17,6 +17,9 @@ size_t dl_number_len(const char *s, size_t n);
 bool dl_text_to_i64(int64_t *out, const char *s, size_t n);
 bool dl_text_to_u64(uint64_t *out, const char *s, size_t n);
 bool dl_text_to_f64(double *out, const char *s, size_t n);
+/* The same for a number that a person wrote: the zero before the point may be left out (.5, -.5).
+ */
+bool dl_text_to_real(double *out, const char *s, size_t n);
 
 /* A finite number with 9 digits, or with 17 when those 9 do not read back to equal bits. */
 void dl_text_from_f64(char out[32], double value);

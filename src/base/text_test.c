@@ -129,8 +129,23 @@ TEST(malformed_utf8_is_refused)
         if (dl_utf8_char(&code, bad[i], strlen(bad[i]))) CHECK_FAIL("bad[%zu] was accepted", i);
 }
 
+TEST(number_of_a_person_may_begin_with_the_point)
+{
+    double x = 7;
+    CHECK(dl_text_to_real(&x, ".5", 2) && x == .5);
+    CHECK(dl_text_to_real(&x, "-.5e1", 5) && x == -5);
+    CHECK(dl_text_to_real(&x, "0.25", 4) && x == .25);
+    static const char *const bad[] = {"", "-", ".", "-.", "..5", ".-5", "5.", "+.5", ".5 "};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!dl_text_to_real(&x, bad[i], strlen(bad[i])));
+    char full[DL_NUMBER_MAX + 2] = ".";
+    memset(full + 1, '1', DL_NUMBER_MAX);
+    CHECK(dl_text_to_real(&x, full, DL_NUMBER_MAX - 1));
+    CHECK(!dl_text_to_real(&x, full, DL_NUMBER_MAX));
+}
+
 TEST_MAIN(numbers_are_those_of_json, integers_are_exact_up_to_their_borders,
           doubles_beyond_the_largest_or_too_long_are_refused,
           doubles_are_written_short_and_read_back_to_equal_bits,
           the_programs_locale_changes_nothing, utf8_round_trips_at_the_borders_of_its_lengths,
-          malformed_utf8_is_refused)
+          malformed_utf8_is_refused, number_of_a_person_may_begin_with_the_point)

@@ -267,7 +267,7 @@ diloco_status dl_args_f64(double *out, const dl_args *args, dl_flag flag, double
 {
     const char *text = args->flags[flag];
     *out = fallback;
-    if (!text || (dl_text_to_f64(out, text, strlen(text)) && *out >= 0 && *out <= max))
+    if (!text || (dl_text_to_real(out, text, strlen(text)) && *out >= 0 && *out <= max))
         return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "%s %.100s is not a number from 0 to %g", dl_flag_rows[flag].name,
                    text, max);

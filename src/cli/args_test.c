@@ -68,7 +68,7 @@ TEST(wrong_values_and_targets_are_refused)
     check_refused("--set KEY=VALUE", "train --set x");
     check_refused("status needs a URL", "status");
     check_refused("\"a\" and \"b\"", "status a b");
-    check_refused("options takes no argument", "options a");
+    check_refused("id takes no argument", "id a");
     CHECK_OK(parse("train --seed 1 --seed 1"));
 }
 

@@ -33,7 +33,7 @@ static diloco_status read_targets(row *r, const char *text)
     for (r->n = 0; r->n < MAX_TARGETS; r->n++) {
         size_t len = strcspn(text, ",");
         double u;
-        if (!dl_text_to_f64(&u, text, len) || !(u > 0 && u < 1))
+        if (!dl_text_to_real(&u, text, len) || !(u > 0 && u < 1))
             return dl_fail(DILOCO_EINVAL,
                            "--utilization \"%.*s\" is not between 0 and 1; write 0.5,0.8,0.95",
                            (int)dl_size_min(len, 40), text);
