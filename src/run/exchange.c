@@ -76,12 +76,22 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
     dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
 }
 
+/* Does every member's movement consist of one step? Gradients of single batches hardly agree: their
+ * cosine says nothing of the data. */
+static bool is_of_single_steps(const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (entry->members[i].steps > 1) return false;
+    return true;
+}
+
 /* Members that hardly agree: their mean is short, and who has which data is the first question. */
 static void note_similarity(dl_driver *d, const dl_entry *entry)
 {
     const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
     char text[512];
     if (!(similarity < POINT_APART) || d->warned_apart || entry->n_members < 2) return;
+    if (is_of_single_steps(entry)) return;
     d->warned_apart = true;
     int len =
         snprintf(text, sizeof text,

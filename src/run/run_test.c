@@ -658,6 +658,22 @@ TEST(p18_a_step_of_other_samples_than_were_dealt_is_refused)
     CHECK_CONTAINS("deals 1 samples a step", all[0].text);
 }
 
+TEST(members_of_one_step_each_are_not_reported_as_pointing_apart)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://single-steps", "none");
+    toy_set_all(all, 2, "trainer.rounds", "9");
+    toy_set_all(all, 2, "trainer.local_steps_per_round", "1");
+    for (int r = 0; r < 2; r++)
+        all[r].step = pull_apart;
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK(!strstr(all[0].record, "\"similarity\""));
+    free(all[0].record);
+}
+
 TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           a_cosine_of_the_outer_learning_rate_goes_through_the_log,
           schedule_free_trains_from_y_and_shows_x,
@@ -677,4 +693,5 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           a_replica_that_comes_late_is_given_the_shared_model_and_takes_part,
           contributions_may_wait_on_disk_for_the_outer_step,
           p18_what_the_log_deals_is_trained_on_once_by_one_replica,
-          p18_a_step_of_other_samples_than_were_dealt_is_refused)
+          p18_a_step_of_other_samples_than_were_dealt_is_refused,
+          members_of_one_step_each_are_not_reported_as_pointing_apart)
