@@ -45,9 +45,15 @@ static void log_line(void *user, diloco_log_level level, const char *line)
     fprintf(stderr, "diloco: %s%s\n", level == DILOCO_LOG_WARN ? "warning: " : "", line);
 }
 
-void dl_log_to_stderr(bool verbose)
+void dl_log_to_stderr(const dl_args *args)
 {
-    diloco_log_set(log_line, NULL, verbose ? DILOCO_LOG_DEBUG : DILOCO_LOG_WARN);
+    /* A hub has no record that keeps its warnings. */
+    const bool quiet =
+        dl_args_has(args, DL_FLAG_QUIET) && !dl_flags_have(args->command->flags, DL_FLAG_LISTEN);
+    diloco_log_set(log_line, NULL,
+                   dl_args_has(args, DL_FLAG_VERBOSE) ? DILOCO_LOG_DEBUG
+                   : quiet                            ? DILOCO_LOG_ERROR
+                                                      : DILOCO_LOG_WARN);
 }
 
 static diloco_status unknown_command(const char *name)
@@ -100,7 +106,7 @@ static diloco_status run(int argc, char **argv)
         dl_help_command(stdout, command);
         return DILOCO_OK;
     }
-    dl_log_to_stderr(dl_args_has(&args, DL_FLAG_VERBOSE));
+    dl_log_to_stderr(&args);
     return command->run(&args);
 }
 

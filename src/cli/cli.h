@@ -201,7 +201,8 @@ DL_MUST_CHECK diloco_status dl_print_json(dl_json *json, dl_buf *buf);
  * not UTF-8, become '?'. Cut at cap, between characters. */
 void dl_printable(char *out, size_t cap, const char *text);
 
-/* Lines of the library's log to stderr, warnings and errors only, or all with verbose. */
-void dl_log_to_stderr(bool verbose);
+/* Lines of the library's log to stderr: warnings and errors; all with --verbose; errors alone with
+ * --quiet, but for serve. */
+void dl_log_to_stderr(const dl_args *args);
 
 #endif

@@ -81,7 +81,7 @@ static diloco_status check_all(const sweep *s)
         dl_sweep_arm_text(text, sizeof text, &s->plan, arm);
         if (status && *text) status = dl_fail_context(status, "%s", text);
     }
-    dl_log_to_stderr(dl_args_has(s->args, DL_FLAG_VERBOSE));
+    dl_log_to_stderr(s->args);
     return status;
 }
 

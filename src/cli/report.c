@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/units.h"
+#include <diloco/log.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -305,8 +306,8 @@ static bool said_before(dl_report *report, const char *line)
     return false;
 }
 
-/* A line of a replica's log, or a warning of its record: once, whoever says it. Warnings come
- * also when quiet. */
+/* A line of a replica's log: printed once, whichever replica reports it. Quiet leaves errors only;
+ * warnings are in the record. */
 static void on_log(dl_report *report, dl_json_value e, uint64_t level)
 {
     char line[TEXT_MAX], said[TEXT_MAX + 16];
@@ -314,8 +315,8 @@ static void on_log(dl_report *report, dl_json_value e, uint64_t level)
     text(line, sizeof line, e, "text");
     if ((!warning && !report->verbose) || said_before(report, line)) return;
     snprintf(said, sizeof said, "%s%s", warning ? "warning: " : "", line);
-    if (warning && report->quiet)
-        fprintf(stderr, "diloco: %s\n", said);
+    if (level == DILOCO_LOG_ERROR && report->quiet)
+        fprintf(stderr, "diloco: %s\n", line);
     else
         dl_report_say(report, said);
 }

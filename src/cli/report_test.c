@@ -281,6 +281,23 @@ TEST(suggested_commands_quote_the_store)
     free(text);
 }
 
+TEST(quiet_report_prints_no_warning)
+{
+    char *heard;
+    size_t heard_len;
+    FILE *before = stderr;
+    begin(true, false);
+    stderr = open_memstream(&heard, &heard_len);
+    CHECK(stderr != NULL);
+    say(0, "{\"event\":\"log\",\"level\":1,\"text\":\"slow\"}");
+    say(0, "{\"event\":\"log\",\"level\":0,\"text\":\"broken\"}");
+    fclose(stderr);
+    stderr = before;
+    CHECK_STR("diloco: broken\n", heard);
+    free(heard);
+    end("");
+}
+
 TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           an_evaluation_that_comes_late_is_a_line_too_and_not_the_newest,
           a_warning_comes_once_and_information_only_when_asked_for,
@@ -289,4 +306,4 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
           a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely,
           terminal_that_waits_names_the_missing_and_shows_no_time_left,
-          suggested_commands_quote_the_store)
+          suggested_commands_quote_the_store, quiet_report_prints_no_warning)

@@ -128,7 +128,8 @@ diloco log runs/diloco_lenet5 --events | grep -q '"contract":"faithful"' ||
     fail "the record does not say faithful"
 
 # FED-47: allowed and unfaithful is said on stderr and in the record.
-run MNIST/diloco_lenet5_smoke --store runs/other --record other.jsonl --set server.diloco.codec=int8
+expect 0 diloco train "$configs/MNIST/diloco_lenet5_smoke.toml" --json --store runs/other \
+    --record other.jsonl --set server.diloco.codec=int8
 grep -q 'unfaithful' err || fail "no warning on stderr: $(cat err)"
 grep -q '"unfaithful_codec"' other.jsonl || fail "no warning in the record"
 grep -q '"contract":"unfaithful"' other.jsonl || fail "the record says faithful"

@@ -264,7 +264,7 @@ def check_trained(program, said, got, err, store):
 def run_cell(program, matrix, cell, folder):
     code, said = matrix.ask(cell)
     store = folder / "run"
-    got, _, err = run(program, "train", str(folder / "tiny.toml"), "--store", str(store), "--quiet",
+    got, _, err = run(program, "train", str(folder / "tiny.toml"), "--store", str(store), "--json",
                       "--record", str(store.with_suffix(".jsonl")), *settings_of(matrix, cell))
     if code:
         check_refused(code, said, got, err, store)
