@@ -2,6 +2,7 @@
 #include "train/export.h"
 
 #include "base/sized.h"
+#include "model/model.h"
 #include "tensor/widths.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
@@ -53,10 +54,61 @@ static diloco_status check_model(const dl_config *config, const dl_export_format
 
 /* ---- the tensors */
 
+static bool same_shape(const diloco_tensor *t, const dl_st_tensor *found)
+{
+    return t->n_dims == found->n_dims &&
+           memcmp(t->shape, found->shape, (size_t)t->n_dims * sizeof *t->shape) == 0;
+}
+
 /* A run's state may hold more than its model: names that begin with "diloco.". */
 static bool is_models(const dl_st_tensor *t)
 {
     return strncmp(t->name, "diloco.", 7) != 0;
+}
+
+static diloco_status is_another(const char *name, const char *how, const dl_config *config,
+                                const dl_export_format *format)
+{
+    return dl_fail(DILOCO_EREFUSED,
+                   "tensor %s %s model %s as the run's settings describe it: another trainer made "
+                   "this run, and %s is for the language models of this program; export it to npz",
+                   name, how, config->model, format->name);
+}
+
+/* A trainer of another program (PyTorch, C) brings its own tensors, and the settings of the run
+ * describe a model that it does not have. */
+static diloco_status compare_tensors(const dl_model *model, const dl_st *st,
+                                     const dl_config *config, const dl_export_format *format)
+{
+    size_t n, n_own = 0;
+    const diloco_tensor *own = dl_model_tensors(model, &n);
+    for (size_t i = 0; i < st->n; i++) {
+        const dl_st_tensor *t = &st->tensors[i];
+        size_t k = 0;
+        if (!is_models(t)) continue;
+        while (k < n && strcmp(own[k].name, t->name) != 0)
+            k++;
+        if (k == n) return is_another(t->name, "is not in", config, format);
+        if (!same_shape(&own[k], t))
+            return is_another(t->name, "has another shape in", config, format);
+        n_own++;
+    }
+    for (size_t i = 0; i < n && n_own < n; i++)
+        if (!dl_st_find(st, own[i].name))
+            return is_another(own[i].name, "is not in the run but is in", config, format);
+    return DILOCO_OK;
+}
+
+static diloco_status check_tensors(const dl_config *config, const dl_export_format *format,
+                                   const dl_st *st)
+{
+    const dl_sample sample = dl_sample_tokens(config->vocab > 0 ? (size_t)config->vocab : 1, 1);
+    dl_model *model;
+    if (format->any_model) return DILOCO_OK;
+    DL_TRY(dl_model_sketch(&model, config, &sample));
+    const diloco_status status = compare_tensors(model, st, config, format);
+    dl_model_destroy(model);
+    return status;
 }
 
 static bool is_narrowed(const dl_export *e, const dl_export_format *format, const dl_st_tensor *t)
@@ -113,7 +165,8 @@ static diloco_status export_run(diloco_export_report *out, dl_config *config,
     DL_TRY(diloco_theta_read(&bytes, &len, &out->entry, config->store, UINT64_MAX));
     diloco_status status = dl_st_open(&st, bytes, len);
     if (!status) {
-        status = write_as(e, format, &st);
+        status = check_tensors(config, format, &st);
+        if (!status) status = write_as(e, format, &st);
         dl_st_close(&st);
     }
     diloco_free(bytes);
