@@ -7,10 +7,14 @@
 #include "base/sized.h"
 #include "model/hf.h"
 #include "model/model.h"
+#include "tensor/kernels.h"
 #include "tensor/widths.h"
 #include <diloco/train.h>
 
+#include <errno.h>
+#include <float.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,6 +169,39 @@ static diloco_status widen_all(importing *im, const diloco_tensor *own)
     return DILOCO_OK;
 }
 
+/* The first value that is not finite, and its index; n if there is none. The file may have its
+ * tensors at any place. */
+static size_t first_not_finite(float *out, dl_span span)
+{
+    float block[1024];
+    const size_t n = span.len / sizeof(float), most = sizeof block / sizeof *block;
+    for (size_t at = 0; at < n; at += most) {
+        const size_t size = dl_size_min(n - at, most);
+        memcpy(block, (const char *)span.data + at * sizeof(float), size * sizeof(float));
+        const size_t bad = dl_first_bad(block, size, FLT_MAX);
+        if (bad == size) continue;
+        *out = block[bad];
+        return at + bad;
+    }
+    return n;
+}
+
+/* Training from a NaN or an infinity would give nothing else. */
+static diloco_status check_finite(const importing *im)
+{
+    for (size_t i = 0; i < im->n; i++) {
+        float value = 0;
+        const dl_span span = im->spans[1 + i];
+        const size_t n = span.len / sizeof(float), bad = first_not_finite(&value, span);
+        if (bad < n)
+            return dl_fail(DILOCO_ENUMERIC,
+                           "tensor %s is not finite: element %zu of %zu is %g; export the model "
+                           "again from a checkpoint before its training diverged",
+                           im->tensors[i].name, bad, n, (double)value);
+    }
+    return DILOCO_OK;
+}
+
 static diloco_status gather(importing *im)
 {
     const diloco_tensor *own = dl_model_tensors(im->model, &im->n);
@@ -176,6 +213,7 @@ static diloco_status gather(importing *im)
     if (!status) status = check_tied(im);
     if (!status) status = check_no_more(im, own);
     if (!status) status = widen_all(im, own);
+    if (!status) status = check_finite(im);
     return status ? dl_fail_context(status, "%s", im->folder) : DILOCO_OK;
 }
 
@@ -249,9 +287,10 @@ static diloco_status copy_tokenizer(const importing *im)
     return status;
 }
 
+/* model.toml names the weights by their absolute path: it is used from any folder. */
 static diloco_status import(importing *im)
 {
-    char weights[4096];
+    char weights[4096], whole[PATH_MAX];
     DL_TRY(path_of(weights, im->to, "model.safetensors"));
     DL_TRY(read_config(im));
     DL_TRY(sketch(im));
@@ -260,7 +299,8 @@ static diloco_status import(importing *im)
     DL_TRY(dl_dir_make(im->to));
     DL_TRY(write_weights(im, weights));
     DL_TRY(copy_tokenizer(im));
-    return write_toml(im, weights);
+    if (!realpath(weights, whole)) return dl_fail_errno(errno, "find", weights);
+    return write_toml(im, whole);
 }
 
 static diloco_status import_folder(diloco_import_report *out, const char *folder, const char *to)

@@ -364,7 +364,48 @@ TEST(a_folder_that_lacks_something_is_refused)
     free(empty), free(no_weights);
 }
 
+TEST(values_that_are_not_finite_are_refused_by_the_tensor_name)
+{
+    static const float bad[] = {NAN, INFINITY};
+    static const char *const dtypes[] = {"F32", "BF16"};
+    for (size_t k = 0; k < 4; k++) {
+        weights w = make_weights(hf_models[0].config, dtypes[k % 2]);
+        char *folder = new_folder();
+        const size_t width = dl_st_dtype_size(dtypes[k % 2]);
+        write_config(folder, hf_models[0].config);
+        dl_narrow((unsigned char *)(uintptr_t)w.spans[2].data + 7 * width, &bad[k / 2], 1,
+                  dtypes[k % 2]);
+        char says[160];
+        snprintf(says, sizeof says, "tensor %s is not finite: element 7 of ", w.tensors[1].name);
+        write_part(folder, "model.safetensors", &w, 0, w.n);
+        refused(DILOCO_ENUMERIC, says, folder);
+        free_weights(&w);
+        free(folder);
+    }
+}
+
+TEST(imported_configuration_names_its_weights_from_any_folder)
+{
+    diloco_import_report report;
+    dl_buf text;
+    char path[DL_PATH_MAX + 64], *folder = folder_of(hf_models[0].config, "F32"),
+                                 *to = new_folder(), *back = getcwd(NULL, 0);
+    const char *name = strrchr(to, '/');
+    CHECK_INT(0, chdir(scratch_path("")));
+    CHECK_OK(diloco_import(&report, folder, name + 1));
+    CHECK_INT(0, chdir(back));
+    snprintf(path, sizeof path, "%s/model.toml", to);
+    dl_buf_init(&text, 1 << 20);
+    CHECK_OK(dl_file_read(&text, path));
+    CHECK_OK(dl_buf_add(&text, "", 1));
+    CHECK_CONTAINS("init_from = \"/", (const char *)text.data);
+    dl_buf_deinit(&text);
+    free(folder), free(to), free(back);
+}
+
 TEST_MAIN(logits_are_those_of_transformers, values_of_every_width_come_through_exactly,
           a_model_may_be_cut_into_several_files, an_index_cannot_lead_out_of_its_folder_or_lie,
           a_tensor_in_two_files_is_refused, tensors_must_be_those_that_the_configuration_says,
-          a_tied_head_that_is_another_matrix_is_refused, a_folder_that_lacks_something_is_refused)
+          a_tied_head_that_is_another_matrix_is_refused, a_folder_that_lacks_something_is_refused,
+          values_that_are_not_finite_are_refused_by_the_tensor_name,
+          imported_configuration_names_its_weights_from_any_folder)
