@@ -312,7 +312,8 @@ static diloco_status open_words(dl_data *data, const dl_config *config)
     if (data->kind) return DILOCO_OK;
     size_t vocab = config->vocab ? (size_t)config->vocab : n_words(data);
     data->sample = dl_sample_tokens(vocab, (size_t)config->context);
-    data->spoken = data->words || vocab <= n_words(data);
+    /* A text has only tokens that its tokenizer knows, however many the model has room for. */
+    data->spoken = data->words || vocab <= n_words(data) || sources[row].tokens == &dl_source_text;
     return DILOCO_OK;
 }
 

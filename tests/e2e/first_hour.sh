@@ -80,3 +80,9 @@ for ignored in false true; do
     done
 done
 exec 8>&-
+
+# A model with room for more tokens than bytes, trained on bytes, speaks.
+expect 0 diloco train tiny.toml --store wide --set parameters.model.vocab=300 --quiet
+expect 0 diloco sample wide --tokens 20 --prompt 'the '
+expect 0 diloco eval wide --text text.txt
+grep -q 'bits per byte\|bits a byte' out || fail "no loss of a text"
