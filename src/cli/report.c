@@ -52,6 +52,22 @@ static const char *known(char out[32], int digits, double value)
     return out;
 }
 
+/* For a narrow terminal: the steps, the loss, and what still fits of the time left or the phase. */
+static void narrow_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
+                        const char *steps, int columns)
+{
+    dl_unit_text eta;
+    char loss[32];
+    const bool known_left = view->eta_s >= 0;
+    const int used =
+        snprintf(out, DL_SCREEN_LINE, "%s %s loss %s", name, steps, known(loss, 3, view->loss));
+    const char *tail = known_left ? dl_time_text(eta, ceil(view->eta_s)) : view->phase;
+    const int size = (int)strlen(tail) + 2;
+    if (used + size >= columns) return;
+    snprintf(out + used, DL_SCREEN_LINE - (size_t)used, "  %s%s", tail,
+             known_left && used + size + 5 < columns ? " left" : "");
+}
+
 void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica_view *view,
                     const char *unit, int columns)
 {
@@ -65,6 +81,10 @@ void dl_report_line(char out[DL_SCREEN_LINE], const char *name, const dl_replica
                         view->positions ? steps : "-", known(loss, 3, view->loss),
                         dl_rate_text(rate, view->tokens_per_s), unit,
                         snprintf(NULL, 0, "%" PRIu64, view->entries), view->entry, view->entries);
+    if (used >= columns) {
+        narrow_line(out, name, view, view->positions ? steps : "-", columns);
+        return;
+    }
     const int size = snprintf(left, sizeof left, "  %s left", dl_time_text(eta, ceil(view->eta_s)));
     const bool known_left = view->eta_s >= 0 && used + size < columns;
     if (!known_left || used + 10 + size < columns) /* there is room for the phase as well */

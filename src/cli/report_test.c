@@ -182,7 +182,16 @@ TEST(a_live_line_has_all_that_fits)
     CHECK_STR("r0   step 1,240/5,000   loss 2.310   34.1k tok/s  entry  4/10  1 min 20 s left",
               line);
     dl_report_line(line, "r0", &view, "tok", 60);
-    CHECK(!strstr(line, "left"));
+    CHECK_STR("r0 1,240/5,000 loss 2.310  1 min 20 s left", line);
+    dl_report_line(line, "r0", &view, "tok", 40);
+    CHECK_STR("r0 1,240/5,000 loss 2.310  1 min 20 s", line);
+    dl_report_line(line, "r0", &view, "tok", 20);
+    CHECK_STR("r0 1,240/5,000 loss 2.310", line); /* the screen cuts it */
+    dl_replica_view waits = view;
+    waits.eta_s = -1;
+    strcpy(waits.phase, "waits 11 s");
+    dl_report_line(line, "r0", &waits, "tok", 40);
+    CHECK_STR("r0 1,240/5,000 loss 2.310  waits 11 s", line);
     view = (dl_replica_view){.phase = "join", .loss = (double)NAN, .eta_s = -1};
     dl_report_line(line, "r0", &view, "tok", 120);
     CHECK_CONTAINS("step -             loss -", line);
