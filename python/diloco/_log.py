@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _c
 from ._config import Config
-from ._run import store_text
+from ._run import array_over, store_text
 from .errors import Interrupted
 
 
@@ -137,16 +136,18 @@ class RunLog:
             _c.lib().diloco_free(data)
 
     def theta(self, entries: Optional[int] = None) -> Dict[str, Any]:
-        """The model's tensors in `theta_bytes` as numpy arrays by name."""
-        import numpy
-        kinds = {"F32": "<f4", "I64": "<i8", "BOOL": "?"}
+        """The model's tensors in `theta_bytes` by name: numpy arrays, or memoryviews where numpy
+        is not installed."""
+        kinds = {"F32": "float32", "I64": "int64", "BOOL": "bool"}
         blob = self.theta_bytes(entries)
         head = int.from_bytes(blob[:8], "little")
         header = json.loads(blob[8:8 + head])
         header.pop("__metadata__", None)
-        return {name: numpy.frombuffer(blob, kinds[t["dtype"]], math.prod(t["shape"]),
-                                       8 + head + t["data_offsets"][0]).reshape(t["shape"]).copy()
-                for name, t in header.items() if not name.startswith("diloco.")}
+
+        def array(t: Any) -> Any:
+            begin, end = (8 + head + offset for offset in t["data_offsets"])
+            return array_over(bytearray(blob[begin:end]), kinds[t["dtype"]], tuple(t["shape"]))
+        return {name: array(t) for name, t in header.items() if not name.startswith("diloco.")}
 
     @property
     def _url(self) -> bytes:

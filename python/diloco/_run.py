@@ -127,7 +127,7 @@ class Run:
 
     def __init__(self, store: Any, replica: str = "r0", options: Optional[Mapping[str, Any]] = None,
                  *, preset: Optional[str] = None, outer_optimizer: Any = None,
-                 **keywords: Any) -> None:
+                 _model: str = "python", **keywords: Any) -> None:
         library = _c.lib()
         self.store = store_text(store)
         self.replica = replica
@@ -135,6 +135,7 @@ class Run:
             keywords["outer_optimizer"], outer_optimizer = outer_optimizer, None
         self._config = config = Config(options, preset=preset, **keywords)
         config["run.store"] = self.store
+        config.default("trainer.model_name", _model)
         if not config["run.state_dir"]:
             config["run.state_dir"] = state_dir(self.store)
         self._handle = ctypes.c_void_p()
@@ -215,12 +216,17 @@ class Run:
 
     def private(self, name: str, data: Any) -> None:
         """Register bytes that belong to this replica alone (inner moments, counters): saved
-        beside the run, given back on resume, never sent. ``data``: a writable buffer."""
-        view = memoryview(data).cast("B")
-        anchor = ctypes.c_char.from_buffer(view)
-        _c.check(_c.lib().diloco_run_private(self._open, _c.text(name),
-                                             ctypes.addressof(anchor), view.nbytes))
-        self._kept.append((data, anchor))
+        beside the run, given back on resume, never sent. ``data``: a writable buffer, or a
+        `Memory`."""
+        if isinstance(data, Memory):
+            pointer, size = data.pointer, _c.ITEM_SIZES[data.dtype] * math.prod(data.shape)
+            kept: Any = data
+        else:
+            view = memoryview(data).cast("B")
+            anchor = ctypes.c_char.from_buffer(view)
+            pointer, size, kept = ctypes.addressof(anchor), view.nbytes, (data, anchor)
+        _c.check(_c.lib().diloco_run_private(self._open, _c.text(name), pointer, size))
+        self._kept.append(kept)
 
     def data_digest(self, digest: str) -> None:
         """32 hex digits of the data: replicas on other data are warned about."""
@@ -424,7 +430,7 @@ def _address(buffer: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(memoryview(buffer).cast("B")))
 
 
-def _array_over(room: Any, dtype: str, shape: Tuple[int, ...]) -> Any:
+def array_over(room: Any, dtype: str, shape: Tuple[int, ...]) -> Any:
     """A numpy array over bytes, or a memoryview where numpy is not installed."""
     try:
         import numpy
@@ -437,11 +443,11 @@ def _array_over(room: Any, dtype: str, shape: Tuple[int, ...]) -> Any:
 
 
 def _new_array(dtype: str, shape: Tuple[int, ...]) -> Any:
-    return _array_over(bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype]), dtype, shape)
+    return array_over(bytearray(math.prod(shape) * _c.ITEM_SIZES[dtype]), dtype, shape)
 
 
 def _array_at(pointer: int, memory: Memory) -> Any:
     """The library's memory, like a tensor: only to be read, during the call that gave it."""
     kind: Any = ctypes.c_char * (math.prod(memory.shape) * _c.ITEM_SIZES[memory.dtype])
     room = memoryview(kind.from_address(pointer)).cast("B").toreadonly()
-    return _array_over(room, memory.dtype, memory.shape)
+    return array_over(room, memory.dtype, memory.shape)

@@ -13,7 +13,9 @@ library saves it, so that a resume is bitwise.
 
 from __future__ import annotations
 
+import ctypes
 import math
+import pickle
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -44,13 +46,29 @@ class Island:
     def tell(self, value: Any) -> Any:
         """Rank 0's value, on all ranks; an exception is raised on all of them."""
         if self.size > 1:
-            said = [value]
-            source = torch.distributed.get_global_rank(self.group, 0)
-            torch.distributed.broadcast_object_list(said, source, group=self.group)
-            value = said[0]
+            value = self._broadcast(value)
         if isinstance(value, BaseException):
             raise value
         return value
+
+    def _broadcast(self, value: Any) -> Any:
+        """torch's broadcast_object_list, which needs numpy, does the same."""
+        dist = torch.distributed
+        device = (torch.device("cuda", torch.cuda.current_device())
+                  if dist.get_backend(self.group) == "nccl" else torch.device("cpu"))
+        source = dist.get_global_rank(self.group, 0)
+        text = pickle.dumps(value) if self.leads else b""
+        size = torch.tensor([len(text)], device=device)
+        dist.broadcast(size, source, group=self.group)
+        if self.leads:
+            room = torch.frombuffer(bytearray(text), dtype=torch.uint8).to(device)
+        else:
+            room = torch.empty(int(size.item()), dtype=torch.uint8, device=device)
+        dist.broadcast(room, source, group=self.group)
+        if self.leads:
+            return value
+        host = room.cpu()
+        return pickle.loads(ctypes.string_at(host.data_ptr(), host.numel()))
 
     def share(self, t: torch.Tensor) -> None:
         """Rank 0's values, on all ranks."""
@@ -127,6 +145,11 @@ def check_placement(name: str, t: torch.Tensor) -> None:
 
 def memory_of(t: torch.Tensor) -> Memory:
     return Memory(t.data_ptr(), _DTYPES[t.dtype], tuple(t.shape), t)
+
+
+def bytes_of(t: torch.Tensor) -> Memory:
+    """A uint8 tensor's memory. Does not need numpy, unlike ``t.numpy()``."""
+    return Memory(t.data_ptr(), "bool", tuple(t.shape), t)
 
 
 class Direct:
@@ -352,7 +375,7 @@ class Binding:
                 assert b.host is not None
                 self._run.tensor(name, memory_of(b.host), role=role, fragment=number)
             for name, piece in self._private.items():
-                self._run.private(name, piece.room().numpy())
+                self._run.private(name, bytes_of(piece.room()))
         self.island.lead(open_and_register)
         self._join()
 

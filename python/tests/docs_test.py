@@ -1,5 +1,5 @@
-"""docs_test.py - every block of docs/python.md runs as it stands, in an empty folder. A block that
-needs what is not installed (its second word) is left out."""
+"""docs_test.py - every Python block of docs/python.md and of the README runs as it is printed, in an
+empty folder. A block that needs what is not installed (its second word) is left out."""
 import importlib.util
 import os
 import pathlib
@@ -9,22 +9,30 @@ import sys
 import tempfile
 import unittest
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/python.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE, README = ROOT / "docs/python.md", ROOT / "README.md"
 NEEDS = {"torch": ["torch"], "transformers": ["torch", "transformers", "accelerate"],
          "lightning": ["torch", "lightning"]}
 
 
-def blocks():
-    return re.findall(r"^```python ?(\w*)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+def blocks(page):
+    return re.findall(r"^```python ?(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S)
 
 
 class Page(unittest.TestCase):
-    def test_every_block_runs(self):
+    def test_every_block_of_the_page_runs(self):
+        self.check(PAGE, 3)
+
+    def test_the_readmes_loop_runs(self):
+        self.check(README, 0)
+        self.assertIn("diloco.DiLoCoOptimizer(", "".join(code for _, code in blocks(README)))
+
+    def check(self, page, at_least):
         run = 0
-        for need, code in blocks():
+        for need, code in blocks(page):
             missing = [m for m in NEEDS.get(need, []) if importlib.util.find_spec(m) is None]
             if missing:
-                print(f"left out: a block of docs/python.md (no {', '.join(missing)})")
+                print(f"left out: a block of {page.name} (no {', '.join(missing)})")
                 continue
             with self.subTest(code=code.splitlines()[0]), tempfile.TemporaryDirectory() as folder:
                 script = pathlib.Path(folder) / "block.py"
@@ -33,7 +41,7 @@ class Page(unittest.TestCase):
                                       text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
                 self.assertEqual(done.returncode, 0, done.stderr)
                 run += 1
-        self.assertGreaterEqual(run, 3)
+        self.assertGreaterEqual(run, at_least)
 
     def test_the_page_says_what_the_package_has(self):
         import diloco
