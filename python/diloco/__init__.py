@@ -1,12 +1,21 @@
-"""DiLoCo training: replicas on machines that can barely talk to each other.
+"""DiLoCo training: replicas that train alone for many steps and then exchange how far they moved.
 
-`Run` is one replica of a run, over any buffers; `run` reads a run's log. The library is C, bound
-by ctypes; numpy and torch are used where they are installed and needed nowhere else.
+    DiLoCoOptimizer  a torch optimizer whose steps are a replica's steps of a run
+    DiLoCo           the same with the shape of torchft's class, over a manager or a run
+    Run              one replica of a run over buffers of any kind, without torch
+    launch_local     replicas on this machine, one process each
+    run              a run's log, status, settings and shared model
+    plan             time, traffic and cost of a run before it is started
+    errors           the exceptions; all of them are an `Error`
+
+The library is C, bound by ctypes. Neither numpy nor torch is needed to import this package.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import importlib.util
+from typing import TYPE_CHECKING, Any, List
 
+from . import errors
 from ._config import Config, presets
 from ._local import Place, ReplicaFailed, launch_local
 from ._log import RunLog, run
@@ -33,11 +42,23 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
 
 
+def __dir__() -> List[str]:
+    """What help() shows: the exceptions are left to `errors`, so that it begins with what trains.
+    Without torch the classes that need it are left out."""
+    there = importlib.util.find_spec("torch") is not None
+
+    def is_shown(name: str) -> bool:
+        value = globals().get(name)
+        return (there or name not in _LAZY) and not (
+            isinstance(value, type) and issubclass(value, BaseException))
+    return sorted(filter(is_shown, {*globals(), *__all__}))
+
+
 __all__ = [
     "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
     "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory",
     "NoMemoryError", "NotThereError", "NumericError",
     "OuterOptimizer", "OuterStep", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
-    "launch_local", "plan", "presets", "run",
+    "errors", "launch_local", "plan", "presets", "run",
 ]

@@ -53,6 +53,12 @@ class Config:
         _c.check(_c.lib().diloco_config_set(self._handle, _c.text(name),
                                             _c.text(option_text(value)), b"python"))
 
+    def default(self, name: str, value: Any) -> None:
+        """Another default: the value where neither the caller nor a run that exists gives one."""
+        if self.origin(name) == "default":
+            _c.check(_c.lib().diloco_config_set(self._handle, _c.text(name),
+                                                _c.text(option_text(value)), b"default"))
+
     def __getitem__(self, name: str) -> str:
         """The value as text; a secret reads "***"."""
         room = ctypes.create_string_buffer(8192)

@@ -380,7 +380,7 @@ class _OverRun:
             given["server.diloco.schedule"] = "torchft"
 
         def opened() -> Run:
-            return Run(run, replica, given, **keywords)
+            return Run(run, replica, given, _model="torch", **keywords)
         self.binding = Binding(run if isinstance(run, Run) else opened, parameters,
                                fragments=list(fragments),
                                private=lambda island: pieces(inner, island, True, {}))

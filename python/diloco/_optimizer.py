@@ -27,7 +27,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
                                fragments if isinstance(fragments, int) else len(fragments))
 
         def opened() -> Run:
-            return Run(run, replica, **options)
+            return Run(run, replica, _model="torch", **options)
     elif options:
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import pathlib
+import pydoc
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import time
 import unittest
 
 import diloco
-from diloco import _run
+from diloco import _program, _run
 
 QUICK = {"run.heartbeat": 0.05, "run.patience": 20}
 
@@ -265,6 +266,46 @@ class Errors(InScratch):
                                   capture_output=True, text=True)
             self.assertIn("LibraryError", done.stderr)
             self.assertIn("does not load", done.stderr)
+
+
+class Words(InScratch):
+    """What a reader of a run and of the package is shown."""
+
+    def finish(self, **options):
+        with diloco.Run(self.store, "r0", QUICK, sync_every=1, rounds=1, **options) as run:
+            run.tensor("w", array.array("f", [1]))
+            run.join()
+            run.step()
+
+    def test_a_run_without_reports_has_no_loss(self):
+        with self.assertLogs("diloco", "INFO") as logs:
+            self.finish()
+        lines = [line for line in logs.output if "entry 0" in line]
+        self.assertEqual(len(lines), 1)
+        self.assertIn("no loss", lines[0])
+        said = subprocess.check_output([_program.path(), "log", self.store], text=True)
+        self.assertIn("no loss", said)
+        self.assertNotIn("nan", said)
+
+    def test_status_says_that_the_model_is_pythons(self):
+        self.finish()
+        self.assertEqual(diloco.run(self.store).status()["model"], "python")
+
+    def test_a_run_of_another_model_name_keeps_it(self):
+        self.finish(model_name="theirs")
+        with diloco.Run(self.store, "r1", QUICK) as run:
+            run.tensor("w", array.array("f", [1]))
+            run.join()
+        self.assertEqual(diloco.run(self.store).status()["model"], "theirs")
+
+    def test_help_begins_with_what_trains(self):
+        text = pydoc.plain(pydoc.render_doc(diloco))
+        self.assertLess(text.index("DiLoCoOptimizer"), text.index("Error"))
+        self.assertNotIn("class FencedError", text)
+        self.assertIn("class Error(", pydoc.plain(pydoc.render_doc(diloco.errors)))
+        everything = {}
+        exec("from diloco import *", everything)
+        self.assertIs(everything["FencedError"], diloco.FencedError)
 
 
 class Waits(InScratch):

@@ -3,6 +3,7 @@ cannot take part is refused by name. Skips itself (77) without torch."""
 import collections
 import copy
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,7 +16,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from diloco import _state, _torch
+from diloco import _program, _state, _torch
 
 torch.set_num_threads(1)
 QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
@@ -279,6 +280,15 @@ class Resume(InScratch):
 
 
 class Shared(InScratch):
+    def test_status_and_export_know_a_model_of_torchs(self):
+        model = small()
+        with self.optimizer(model, sync_every=1, rounds=1) as opt:
+            inner_step(model, opt, 0, 0)
+        self.assertEqual(diloco.run(self.store).status()["model"], "torch")
+        said = subprocess.run([_program.path(), "export", self.store, "--to", "hf", "--out",
+                               self.store.with_name("out")], capture_output=True, text=True)
+        self.assertIn("the run's model is torch", said.stderr)
+
     def test_theta_of_the_log_is_what_the_model_loads(self):
         try:
             import numpy  # noqa: F401: the log's arrays are of it

@@ -7,6 +7,7 @@
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
+#include <math.h>
 
 static void print_members(const diloco_log_entry *e)
 {
@@ -20,8 +21,9 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
     (void)user;
     printf("%6" PRIu64 "  %-6s  ", e->entry, e->commit ? "commit" : "abort");
     if (e->commit) {
-        printf("loss %-8.4f %9s  %.16s  ", e->loss, dl_bytes_text(bytes, (double)e->bytes),
-               e->result);
+        char loss[32] = "no loss"; /* a trainer need not report one */
+        if (!isnan(e->loss)) snprintf(loss, sizeof loss, "loss %-8.4f", e->loss);
+        printf("%-13s %9s  %.16s  ", loss, dl_bytes_text(bytes, (double)e->bytes), e->result);
     } else {
         char reason[128];
         dl_printable(reason, sizeof reason, e->reason ? e->reason : "");

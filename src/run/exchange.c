@@ -137,8 +137,10 @@ static void note_commit(dl_driver *d, const dl_note *n)
             d->stops.weight = n->entry->members[i].weight;
     dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
                     dl_exec_measured(d->a.exec), n->counted);
-    dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, loss %.4f, %.1f MB out, %.1f MB in, %.2f s",
-           (unsigned long long)n->entry->entry, n->entry->n_members, n->entry->loss,
+    char loss[32] = "no loss"; /* a trainer need not report one */
+    if (!isnan(n->entry->loss)) snprintf(loss, sizeof loss, "loss %.4f", n->entry->loss);
+    dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, %s, %.1f MB out, %.1f MB in, %.2f s",
+           (unsigned long long)n->entry->entry, n->entry->n_members, loss,
            1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
            d->context.wait_s + d->context.exchange_s);
     note_combiner(d, n->entry);
