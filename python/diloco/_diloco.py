@@ -20,7 +20,8 @@ from . import _c
 from ._config import Config
 from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
-from ._state import check_trains, pieces
+from ._guards import Unique, check_two, claim, release
+from ._state import all_parameters, check_trains, pieces
 from ._torch import Binding, check_tensor, is_sharded
 from .errors import InvalidError, RefusedError
 
@@ -292,7 +293,7 @@ class _OverManager:
             raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
                                "manager with use_async_quorum=False")
         rows = _places(fragments)
-        optimizers = self._optimizers(outer, len(rows))
+        optimizers = self._optimizers(outer, rows)
         self._all = [place for row in rows for place in row]
         check_trains(inner, (place.parameter for place in self._all))
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
@@ -319,16 +320,27 @@ class _OverManager:
         return None if outer is None else Config(**_options_of(outer))
 
     @staticmethod
-    def _optimizers(outer: Any, n: int) -> List[torch.optim.Optimizer]:
-        """One for each fragment; none: the library's."""
+    def _optimizers(outer: Any, rows: Sequence[Sequence[_Place]]) -> List[torch.optim.Optimizer]:
+        """One for each fragment; none: the library's. InvalidError: one lacks a parameter of its
+        fragment, which then would never move."""
         if _is_ours(outer):
             return []
-        if not isinstance(outer, (list, tuple)):
-            return [outer] * n
-        if len(outer) != n:
-            raise InvalidError(f"{len(outer)} outer optimizers for {n} fragments: give one for "
-                               "each, or one for all")
-        return list(outer)
+        n = len(rows)
+        optimizers = list(outer) if isinstance(outer, (list, tuple)) else [outer] * n
+        if len(optimizers) != n:
+            raise InvalidError(f"{len(optimizers)} outer optimizers for {n} fragments: give one "
+                               "for each, or one for all")
+        for f, (optimizer, row) in enumerate(zip(optimizers, rows)):
+            has = {id(p) for p in all_parameters(optimizer)}
+            lacks = [place.name for place in row
+                     if place.parameter.requires_grad and id(place.parameter) not in has]
+            if lacks:
+                more = f" and {len(lacks) - 1} more" if len(lacks) > 1 else ""
+                raise InvalidError(f"the outer {type(optimizer).__name__} of fragment {f} does not "
+                                   f"have its parameter {lacks[0]}{more}: make it of the "
+                                   "fragment's own parameters, one optimizer for each fragment in "
+                                   "their order, or one for all")
+        return optimizers
 
     def before(self) -> None:
         if hasattr(self._manager, "disallow_state_dict_read"):
@@ -398,7 +410,7 @@ class _OverRun:
 # ---- the class ------------------------------------------------------------------------------
 
 
-class DiLoCo:
+class DiLoCo(Unique):
     """DiLoCo (2311.08105) and its streaming form (2501.18512) around a torch training loop.
 
     ::
@@ -449,8 +461,14 @@ class DiLoCo:
                                "kept in the CPU's memory")
         if isinstance(model_fragments, torch.nn.Module):
             raise InvalidError("model_fragments is a list of modules: [model]")
+        if bucket_cap_mb is not None and not bucket_cap_mb * 2**20 >= 1:
+            raise InvalidError(f"bucket_cap_mb = {bucket_cap_mb}: a bucket has at least one byte")
+        check_two(inner_optimizer, outer_optimizer)
+        claim(inner_optimizer, self)  # raises where another one is entered
+        release(inner_optimizer, self)
         self._optimizer: Any = inner_optimizer
         self._hooks: List[Any] = []
+        self._made_here()
         self._side: Union[_OverManager, _OverRun]
         if isinstance(manager, (str, os.PathLike, Run)):
             if use_bucketization or bucket_cap_mb is not None or should_quantize:
@@ -471,7 +489,8 @@ class DiLoCo:
                                   should_quantize, fragment_sync_delay, fragment_update_alpha)
 
     def __enter__(self) -> DiLoCo:
-        self._hooks = [self._optimizer.register_step_pre_hook(lambda *_: self._side.before()),
+        claim(self._optimizer, self)
+        self._hooks = [self._optimizer.register_step_pre_hook(lambda *_: self._before()),
                        self._optimizer.register_step_post_hook(lambda *_: self._side.after())]
         return self
 
@@ -479,6 +498,11 @@ class DiLoCo:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        release(self._optimizer, self)
+
+    def _before(self) -> None:
+        self._check_process()
+        self._side.before()
 
     @property
     def run(self) -> Run:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from . import _c
 from ._config import Config
+from ._guards import Unique
 from ._run import Memory, _folded
 from .errors import ClosedError
 
@@ -141,7 +142,7 @@ def _copy(copies: Copies, raised: List[BaseException]) -> _c.LoopCopy:
                        staging=copies.staging.pointer, n_staging=copies.staging.shape[0])
 
 
-class Loop:
+class Loop(Unique):
     """See diloco/loop.h, whose words the arguments are. ``outer``: a function of the caller's, or
     one of the library's own by its options; None: Nesterov, 0.7, 0.9. One thread at a time."""
 
@@ -165,6 +166,7 @@ class Loop:
         _c.check(library.diloco_loop_create(ctypes.byref(self._handle), ctypes.byref(options),
                                             ctypes.byref(communicator)))
         self._kept: List[Any] = []  # memory that the library has pointers to
+        self._made_here()
         # What is in flight is waited for when the loop goes, so the callbacks outlive it.
         callbacks = (communicator, options, copies)
         self.close = weakref.finalize(self, _destroy, self._handle, callbacks, os.getpid())
@@ -221,6 +223,7 @@ class Loop:
     def _open(self) -> ctypes.c_void_p:
         if not self.close.alive:
             raise ClosedError("the loop is closed")
+        self._check_process()
         return self._handle
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 import torch
 
+from ._guards import Unique, check_two, claim, release
 from ._run import Run
 from ._state import check_trains, pieces
 from ._torch import Binding, Fragments, named_tensors
@@ -19,6 +20,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
          options: Dict[str, Any], group: Any = None) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
+    check_two(inner, options.get("outer_optimizer"))
     check_trains(inner, (p for _, p in parameters))
     opened: Any = run
     if not isinstance(run, Run):
@@ -51,7 +53,7 @@ def ranks(size: int) -> Any:
     return torch.distributed.group.WORLD
 
 
-class DiLoCoOptimizer(torch.optim.Optimizer):
+class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     """A drop-in for the inner optimizer: its ``step`` takes the inner step, counts it, and at a
     due point exchanges with the other replicas and overwrites the parameters.
 
@@ -95,8 +97,14 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
         self._link()
         self._report: Dict[str, Any] = {}
         saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
-        self.binding = bind(params, inner_optimizer, run, replica, fragments, keep_inner_state,
-                            saved, options, group)
+        self._made_here()
+        claim(inner_optimizer, self)
+        try:
+            self.binding = bind(params, inner_optimizer, run, replica, fragments,
+                                keep_inner_state, saved, options, group)
+        except BaseException:
+            release(inner_optimizer, self)
+            raise
 
     def _link(self) -> None:
         """Groups and state are the inner optimizer's, so that schedulers work on either."""
@@ -110,6 +118,7 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """One inner step; what the inner optimizer returns. Interrupted, KeyboardInterrupt: the
         step is counted; go on with ``binding.wait()``, or close and resume."""
+        self._check_process()
         self.binding.check_open()
         result = self.inner.step(closure) if closure is not None else self.inner.step()
         if self.scheduler is not None:
@@ -166,6 +175,7 @@ class DiLoCoOptimizer(torch.optim.Optimizer):
 
     def close(self) -> None:
         """Stop the run's helpers. Saves nothing."""
+        release(self.inner, self)
         self.binding.close()
 
     def __enter__(self) -> DiLoCoOptimizer:

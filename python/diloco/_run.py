@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from . import _c
 from ._config import Config
+from ._guards import Unique
 from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
 from .errors import ClosedError, InvalidError, IOFailedError, NotThereError
@@ -100,7 +101,7 @@ def state_dir(store: str) -> str:
     return f"runs/{name}.local/{socket.gethostname() or 'host'}"
 
 
-class Run:
+class Run(Unique):
     """One replica of a run: open, register tensors, join, then ``step`` after each optimizer step.
 
     ::
@@ -148,6 +149,7 @@ class Run:
             ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
             ctypes.sizeof(parts)))
         # The exchange may call back until it is closed: what it calls lives as long.
+        self._made_here()
         self._close = weakref.finalize(self, _close, self._handle, kept, os.getpid())
 
     def _parts(self, outer: Any) -> Tuple[_c.UserParts, List[Any]]:
@@ -400,6 +402,7 @@ class Run:
     def _open(self) -> ctypes.c_void_p:
         if not self._handle:
             raise ClosedError("the run is closed")
+        self._check_process()
         return self._handle
 
     def _guard(self, call: Callable[[], Any]) -> Any:

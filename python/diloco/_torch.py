@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 import torch
 
 from ._c import DTYPES
+from ._guards import Unique
 from ._run import Memory, Run
 from .errors import InvalidError, RefusedError
 
@@ -340,7 +341,7 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     return items, []
 
 
-class Binding:
+class Binding(Unique):
     """Parameters, buffers and an inner optimizer, bound to a run and joined to it.
 
     ``run``: a Run that is not joined yet, or what opens one (called on rank 0 only).

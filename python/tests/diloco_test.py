@@ -1,8 +1,10 @@
 """diloco_test.py - diloco.DiLoCo: torchft's class in shape, schedule and constraints (LIB-8, LIB-11), over
 managers of the test's own and over runs. Rows LIB-9 to LIB-19 have their names in src/loop's tests; here is
 what Python adds. Skips itself without torch."""
+import copy
 import os
 import pathlib
+import pickle
 import sys
 import tempfile
 import threading
@@ -16,6 +18,7 @@ except ImportError:
     sys.exit(77)
 
 import diloco
+from diloco import _guards
 
 
 class Table:
@@ -319,6 +322,112 @@ class Refusals(unittest.TestCase):
             with self.assertRaisesRegex(diloco.InvalidError, "SGD has none of the parameters"):
                 diloco.DiLoCoOptimizer(Layer(), other, folder + "/run", sync_every=1)
             self.assertEqual(os.listdir(folder), [])
+
+    def test_an_outer_optimizer_without_its_fragments_parameters_is_refused(self):
+        layers = [Layer(), Layer()]
+        partial = torch.optim.SGD([layers[0].weight, *layers[1].parameters()], lr=1)
+        swapped = [outer_of(layers[1]), outer_of(layers[0])]
+        for words, outer in {"SGD of fragment 0 does not have its parameter weight and 1 more":
+                             outer_of(Layer()),
+                             "fragment 0 does not have its parameter bias: ": partial,
+                             "fragment 0 does not have its parameter weight and": swapped}.items():
+            with self.assertRaisesRegex(diloco.InvalidError, words):
+                diloco.DiLoCo(Table().managers[0], layers, inner_of(*layers), outer, sync_every=2)
+
+    def test_frozen_parameters_may_be_missing_from_an_outer_optimizer(self):
+        model, manager = Layer(), Table().managers[0]
+        model.bias.requires_grad_(False)
+        outer, inner = torch.optim.SGD([model.weight], lr=1), torch.optim.SGD([model.weight], lr=1)
+        with diloco.DiLoCo(manager, [model], inner, outer, sync_every=1):
+            move(inner, 1)
+        self.assertEqual([model.weight.item(), model.bias[0, 0].item()], [2, 1])
+
+    def test_the_inner_optimizer_as_the_outer_one_is_refused(self):
+        model = Layer()
+        inner = inner_of(model)
+        for outer in (inner, [inner]):
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD is the inner and the outer"):
+                diloco.DiLoCo(Table().managers[0], [model], inner, outer, sync_every=1)
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD is the inner and the outer"):
+                diloco.DiLoCoOptimizer(model, inner, folder + "/run", outer_optimizer=inner)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_bucket_of_no_bytes_is_refused(self):
+        for cap in (0, -1, float("nan")):
+            self.refused("bucket_cap_mb = ", bucket_cap_mb=cap, use_bucketization=True)
+            self.refused("bucket_cap_mb = ", bucket_cap_mb=cap)
+
+    def test_a_second_diloco_on_one_optimizer_is_refused_until_the_first_is_left(self):
+        model, inner = Layer(), None
+        inner = inner_of(model)
+
+        def another():
+            return diloco.DiLoCo(Table().managers[0], [model], inner, sync_every=1)
+        first, second = another(), another()
+        with first:
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD already drives a DiLoCo"):
+                another()
+            with self.assertRaisesRegex(diloco.InvalidError, "SGD already drives a DiLoCo"):
+                second.__enter__()
+            move(inner, 1)
+        with second:
+            move(inner, 1)
+        with tempfile.TemporaryDirectory() as folder:
+            opt = diloco.DiLoCoOptimizer(model, inner, folder + "/run", sync_every=50)
+            with self.assertRaisesRegex(diloco.InvalidError, "already drives a DiLoCoOptimizer"):
+                another()
+            with self.assertRaisesRegex(diloco.InvalidError, "already drives a DiLoCoOptimizer"):
+                diloco.DiLoCoOptimizer(model, inner, folder + "/other", sync_every=50)
+            opt.close()
+            another()
+
+    def test_copies_and_pickles_are_refused(self):
+        model = Layer()
+        d = diloco.DiLoCo(Table().managers[0], [model], inner_of(model), sync_every=1)
+        with tempfile.TemporaryDirectory() as folder, diloco.DiLoCoOptimizer(
+                model, inner_of(model), folder + "/run", sync_every=50) as opt:
+            for thing in (d, opt, opt.run, opt.binding):
+                for way in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(diloco.RefusedError,
+                                                f"a {type(thing).__name__} cannot be copied"):
+                        way(thing)
+            copy.deepcopy(opt.state_dict())
+
+    def in_a_fork(self, call):
+        """What ``call`` raises in a forked child."""
+        back, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                call()
+                said = "nothing was raised"
+            except BaseException as error:
+                said = f"{type(error).__name__}: {error}"
+            os.write(told, said.encode())
+            os._exit(0)
+        os.close(told)
+        with open(back) as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        return said
+
+    def test_a_step_in_a_forked_child_is_refused(self):
+        model = Layer()
+        inner = inner_of(model)
+        refused = r"InvalidError: this {} was made by process \d+, and this is a fork"
+        with diloco.DiLoCo(Table().managers[0], [model], inner, sync_every=2):
+            self.assertRegex(self.in_a_fork(lambda: move(inner, 1)), refused.format("DiLoCo"))
+        with tempfile.TemporaryDirectory() as folder:
+            inner = inner_of(model)
+            with diloco.DiLoCoOptimizer(model, inner, folder + "/run", sync_every=1,
+                                        rounds=1) as opt:
+                self.assertRegex(self.in_a_fork(opt.step), refused.format("DiLoCoOptimizer"))
+                self.assertRegex(self.in_a_fork(opt.run.step), refused.format("Run"))
+                self.assertEqual(self.in_a_fork(lambda: _guards.claim(inner, Layer())),
+                                 "nothing was raised")  # the child may make its own
+                move(opt, 1)  # the parent goes on
+                self.assertTrue(opt.done)
 
     def test_a_parameter_that_moved_is_named_before_anything_is_written(self):
         model, manager = Layer(), Table().managers[0]

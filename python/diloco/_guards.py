@@ -1,0 +1,59 @@
+"""What an object that belongs to one process, and to one optimizer, refuses."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+from .errors import InvalidError, RefusedError
+
+
+class Unique:
+    """An object that can be neither copied nor pickled, and works only in the process that made
+    it: its connection and its threads are not in a copy, nor in a forked child."""
+
+    _maker = 0  # process id; 0: not made yet
+
+    def _made_here(self) -> None:
+        self._maker = os.getpid()
+
+    def _check_process(self) -> None:
+        """InvalidError: this is a forked child, in which a step would wait for ever."""
+        if self._maker not in (0, os.getpid()):
+            raise InvalidError(f"this {type(self).__name__} was made by process {self._maker}, and "
+                               f"this is a fork of it, process {os.getpid()}: its threads are not "
+                               "here; make a new one in this process")
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise RefusedError(f"a {type(self).__name__} cannot be copied or pickled, because it holds "
+                           "a connection and this replica's place: make a new one, and keep the "
+                           "state_dict of the model and of the inner optimizer")
+
+
+_stepped_by: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+
+
+def claim(inner: Any, owner: Any) -> None:
+    """From now on ``owner`` alone is told of the optimizer's steps, until `release`. InvalidError:
+    another one is."""
+    held = _stepped_by.get(inner)
+    other = held() if held is not None else None
+    if other is not None and other is not owner and other._maker == os.getpid():
+        raise InvalidError(f"the {type(inner).__name__} already drives a {type(other).__name__}, "
+                           "and a second one would count each step twice: close the first, or "
+                           "leave its with statement")
+    _stepped_by[inner] = weakref.ref(owner)
+
+
+def release(inner: Any, owner: Any) -> None:
+    held = _stepped_by.get(inner)
+    if held is not None and held() is owner:
+        del _stepped_by[inner]
+
+
+def check_two(inner: Any, outer: Any) -> None:
+    """InvalidError: the inner optimizer is also the outer one, or one of them."""
+    if any(o is inner for o in (outer if isinstance(outer, (list, tuple)) else [outer])):
+        raise InvalidError(f"the {type(inner).__name__} is the inner and the outer optimizer: make "
+                           "two, since each has its own learning rate and state")
