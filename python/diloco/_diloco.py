@@ -293,7 +293,7 @@ class _OverManager:
             raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
                                "manager with use_async_quorum=False")
         rows = _places(fragments)
-        optimizers = self._optimizers(outer, rows)
+        self._rows, optimizers = rows, self._optimizers(outer, rows)
         self._all = [place for row in rows for place in row]
         check_trains(inner, (place.parameter for place in self._all))
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
@@ -357,6 +357,13 @@ class _OverManager:
                 for place in self._all:  # the library wrote behind autograd's back
                     torch.autograd.graph.increment_version(place.parameter)
 
+    def adopt(self) -> None:
+        with torch.no_grad():
+            for fragment, row in zip(self.fragments, self._rows):
+                for place in row:
+                    place.check()
+                    place.local().copy_(fragment.original_parameters[place.name])
+
     def close(self) -> None:
         self.loop.close()
 
@@ -402,6 +409,9 @@ class _OverRun:
 
     def after(self) -> None:
         self.binding.step()
+
+    def adopt(self) -> None:
+        self.binding.adopt()
 
     def close(self) -> None:
         self.binding.close()
@@ -513,8 +523,16 @@ class DiLoCo(Unique):
 
     @property
     def done(self) -> bool:
-        """The run has ended; with a manager never."""
+        """The run has ended, and the parameters are the shared model. With a manager never true:
+        call `adopt` after the last step."""
         return isinstance(self._side, _OverRun) and self._side.binding.done
+
+    def adopt(self) -> None:
+        """Make the parameters the shared model as it was last committed, on every replica the
+        same. Steps since the last exchange of a fragment are lost. With a run that has ended it is
+        done already."""
+        self._check_process()
+        self._side.adopt()
 
     def close(self) -> None:
         """Free the loop's memory, or close the run. Saves nothing."""

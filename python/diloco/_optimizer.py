@@ -130,8 +130,14 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
 
     @property
     def done(self) -> bool:
-        """All entries of the run are folded; the parameters hold its result."""
+        """All entries of the run are applied, and the parameters are the shared model."""
         return self.binding.done
+
+    def adopt(self) -> None:
+        """Make the parameters the shared model as it now is, for example before an evaluation in
+        the middle of a run. Steps since the last exchange are lost. At the end it is done
+        already."""
+        self.binding.adopt()
 
     @property
     def run(self) -> Run:

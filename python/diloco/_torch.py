@@ -364,7 +364,7 @@ class Binding(Unique):
         self._private = private(self.island)
         self._run: Optional[Run] = None
         self._until = 0  # steps before the next stop, from the last one
-        self.done = False
+        self.done = False  # the run has ended, and the tensors are the shared model
         roles = [*("parameter" if t.requires_grad else "frozen" for _, t in parameters),
                  *("buffer" for _ in buffers)]
         names = [name for name, _ in both]
@@ -405,6 +405,8 @@ class Binding(Unique):
             now = self.run.now
             return now.next_stop - now.position, self.run.done
         self._until, self.done = self.island.lead(look)
+        if self.done:  # fragments other than the last have trained on since they were adopted
+            self.adopt()
 
     def _check_places(self) -> None:
         """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
@@ -437,8 +439,9 @@ class Binding(Unique):
             raise InvalidError("the run has ended, and a step of this replica alone is no part of "
                                "it: stop when `done` is true")
 
-    def take_result(self) -> None:
-        """The tensors are the shared model again, whatever a step behind the end made of them."""
+    def adopt(self) -> None:
+        """The tensors become the shared model as it now is. Steps since their last exchange are
+        lost."""
         self.island.lead(lambda: self.run.theta_into(self.run.places))
         self._up()
 

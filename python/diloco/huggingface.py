@@ -49,7 +49,7 @@ class DiLoCoCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         assert self.binding is not None
         if self.binding.done:  # since the beginning; one step was taken before anybody asked
-            self.binding.take_result()
+            self.binding.adopt()
             return
         if getattr(self._optimizer, "step_was_skipped", False):
             return

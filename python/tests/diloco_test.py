@@ -510,6 +510,29 @@ class Replicas(unittest.TestCase):
             self.assertTrue(torch.equal(a[name], b[name]), name)
             self.assertFalse(torch.equal(a[name], first[1].state_dict()[name]), name)
 
+    def test_adopt_gives_every_replica_the_shared_model(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            _, models, options = self.two(dtype, fragment_sync_delay=1)
+            table, shared = Table(2), {}
+            lives = []
+            for i, model in enumerate(models):
+                inner = inner_of(model)
+                lives.append((inner, diloco.DiLoCo(table.managers[i], list(model), inner,
+                                                   **options)))
+            with lives[0][1], lives[1][1]:
+                for step in range(10):  # the first fragment trains on after its exchange
+                    for i, (inner, _) in enumerate(lives):
+                        move(inner, 0.25 * (i + 1))
+            for (_, d), model in zip(lives, models):
+                before = d._fragments[0].original_parameters["weight"]
+                self.assertFalse(torch.equal(model[0].weight.float(), before))
+                d.adopt()
+                for f, layer in enumerate(model):
+                    for name, p in layer.named_parameters():
+                        theta = d._fragments[f].original_parameters[name].to(dtype)
+                        self.assertTrue(torch.equal(p, theta))
+                        self.assertTrue(torch.equal(p, shared.setdefault((f, name), theta)))
+
     def test_two_in_threads(self):
         _, models, options = self.two()
         table = Table(2, wait_s=30)
@@ -677,7 +700,7 @@ class Runs(unittest.TestCase):
             raise raised[0]
         rows = diloco.run(self.store).history()
         self.assertEqual([r["fragment"] for r in rows], [0, 1] * 3)
-        for a, b in zip(*(m[1].parameters() for m in models)):  # the last to be synchronised
+        for a, b in zip(*(m.parameters() for m in models)):
             self.assertTrue(torch.equal(a, b))
 
     def test_what_is_of_managers_is_refused(self):

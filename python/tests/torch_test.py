@@ -130,6 +130,28 @@ class Arithmetic(InScratch):
         with self.assertRaisesRegex(ValueError, "in fragments 0 and 1"):
             _torch.fragment_numbers(list(model.named_parameters()), [model, model[0]])
 
+    def test_a_finished_model_of_fragments_is_the_shared_one_and_a_restart_finds_it(self):
+        got = self.together(2, fragments=2, sync_every=4, rounds=2, local_mix=0.5)
+        self.assertEqualTensors(values(got[0]), values(got[1]))
+        shared = [torch.as_tensor(t) for t in diloco.run(self.store).theta().values()]
+        for p in got[0].parameters():
+            self.assertTrue(any(torch.equal(p, t.view(p.shape)) for t in shared
+                                if t.numel() == p.numel()))
+        again = small(9)
+        self.assertTrue(self.optimizer(again).done)
+        self.assertEqualTensors(values(again), values(got[0]))
+
+    def test_adopt_in_the_middle_of_a_run_gives_the_shared_model(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=4, rounds=2)
+        for step in range(5):
+            inner_step(model, opt, 0, step)
+        shared = [torch.as_tensor(t).view(p.shape)
+                  for t, p in zip(opt.run.theta().values(), model.parameters())]
+        self.assertFalse(torch.equal(model[0].weight, shared[0]))
+        opt.adopt()
+        self.assertEqualTensors(values(model), shared)
+
     def test_a_joiner_takes_the_runs_fragments(self):
         self.optimizer(small(), fragments=2, sync_every=4).close()
         model = small(2)
@@ -529,7 +551,7 @@ class Refusals(InScratch):
         self.assertEqualTensors(values(model), before)
         with torch.no_grad():
             model[0].weight.add_(1)  # as a trainer that looks only behind its step
-        opt.binding.take_result()
+        opt.adopt()
         self.assertEqualTensors(values(model), before)
         with self.assertRaisesRegex(ValueError, "same tensors"):
             opt.add_param_group({"params": [torch.zeros(1)]})
