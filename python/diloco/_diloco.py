@@ -11,6 +11,7 @@ Either way ``inner_optimizer.step()`` is hooked, and all else happens behind it.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -88,7 +89,8 @@ class _Place:
 
 
 def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
-    """Of each fragment its parameters. InvalidError: one is in two."""
+    """Of each fragment its parameters that this rank has values of. InvalidError: one is in two,
+    or a rank has none."""
     owner: Dict[int, int] = {}
     rows: List[List[_Place]] = []
     for f, module in enumerate(fragments):
@@ -98,10 +100,28 @@ def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
             if owner.setdefault(id(p), f) != f:
                 raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
                                    "that is shared belongs to one")
-            row.append(_Place(name, p, f, begin))
-            begin += row[-1].n
+            place = _Place(name, p, f, begin)
+            if place.n == 0:
+                continue  # a shard with fewer rows than ranks: other ranks have them
+            row.append(place)
+            begin += place.n
+        if not any(_is_on_every_rank(p) for p in module.parameters()):
+            raise InvalidError(f"fragment {f} has no parameter with a row for every rank of its "
+                               "mesh, so a rank would have nothing to exchange: join it with "
+                               "another fragment, or take fewer ranks")
         rows.append(row)
     return rows
+
+
+def _is_on_every_rank(p: torch.Tensor) -> bool:
+    """Every rank finds the same answer without a message."""
+    if not is_sharded(p):
+        return True
+    sharded: Any = p
+    ranks = math.prod(sharded.device_mesh.size(dim) for dim, placement
+                      in enumerate(sharded.placements) if placement.is_shard())
+    rows = -(-p.shape[0] // ranks) if p.dim() else 1  # of the first ranks, as torch.chunk deals
+    return ranks == 1 or rows * (ranks - 1) < p.shape[0]
 
 
 class _Copies(Copies):

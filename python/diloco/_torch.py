@@ -134,6 +134,16 @@ def check_tensor(name: str, t: torch.Tensor) -> None:
         check_placement(name, t)
 
 
+def check_whole(tensors: Iterable[Tuple[str, torch.Tensor]]) -> None:
+    """RefusedError, on every rank: FSDP1's, whose ranks have shards that look like whole
+    tensors."""
+    for name, t in tensors:
+        if getattr(t, "_is_flat_param", False) or getattr(t, "_fsdp_flattened", False):
+            raise RefusedError(f"{name} belongs to FullyShardedDataParallel (FSDP1), whose shards "
+                               "would be taken for the whole model and lost: shard the model with "
+                               "torch.distributed.fsdp.fully_shard (FSDP2) instead")
+
+
 def check_placement(name: str, t: torch.Tensor) -> None:
     for p in t.placements:
         if not (p.is_replicate() or (p.is_shard() and p.dim == 0)):
@@ -355,6 +365,7 @@ class Binding(Unique):
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
                  buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None) -> None:
         both = [*parameters, *buffers]
+        check_whole(both)
         for name, t in both:
             check_tensor(name, t)
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, t in both]

@@ -86,6 +86,82 @@ def rank(place, port, store):
         dist.destroy_process_group()
 
 
+class Alone:
+    """A manager of one replica: a mean of one is the value itself."""
+
+    def __init__(self):
+        self.step = 0
+
+    def allreduce(self, tensor, should_quantize=False):
+        return self
+
+    def wait(self):
+        pass
+
+    def start_quorum(self):
+        pass
+
+    def should_commit(self):
+        self.step += 1
+        return True
+
+    def current_step(self):
+        return self.step
+
+
+def over_a_manager(model):
+    """Two layers, the last with fewer rows than ranks; whole parameters."""
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with diloco.DiLoCo(Alone(), [model], inner, sync_every=2):
+        for step in range(4):
+            inner.zero_grad()
+            model(batch(step)[0]).pow(2).mean().backward()
+            inner.step()
+    return [p.full_tensor().tolist() if hasattr(p, "full_tensor") else p.tolist()
+            for p in model.parameters()]
+
+
+def narrow():
+    torch.manual_seed(6)
+    return torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Linear(3, 1, bias=False))
+
+
+def refused_with(kind, call):
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    return "not refused"
+
+
+def sharded_rank(place, port, store):
+    """What each rank finds of models that have shards."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=place.rank, world_size=place.replicas)
+    try:
+        model = narrow()
+        fully_shard(model)
+        found = [over_a_manager(model)]
+
+        def one_row_alone():
+            last = narrow()
+            fully_shard(last)
+            inner = torch.optim.SGD(last.parameters(), lr=0.1)
+            diloco.DiLoCo(Alone(), list(last), inner, sync_every=2)
+        found.append(refused_with(diloco.InvalidError, one_row_alone))
+        for original in (False, True):
+            def first_fsdp():
+                flat = FullyShardedDataParallel(narrow(), device_id=torch.device("cpu"),
+                                                use_orig_params=original)
+                inner = torch.optim.SGD(flat.parameters(), lr=0.1)
+                diloco.DiLoCoOptimizer(flat, inner, f"{store}-flat", group=dist.group.WORLD)
+            found.append(refused_with(diloco.RefusedError, first_fsdp))
+        return found
+    finally:
+        dist.destroy_process_group()
+
+
 def free_port():
     script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
     return int(subprocess.check_output([sys.executable, script]))
@@ -108,6 +184,17 @@ class Islands(unittest.TestCase):
             for ours in (sharded, copied):  # the mean of two equal gradients rounds
                 torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=0,
                                            atol=1e-5)
+
+
+    def test_shards_over_a_manager_and_those_of_fsdp1(self):
+        with tempfile.TemporaryDirectory() as folder:
+            a, b = diloco.launch_local(2, sharded_rank, free_port(), folder + "/run")
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(a, b)
+        torch.testing.assert_close(a[0], over_a_manager(narrow()), rtol=0, atol=1e-6)
+        self.assertRegex(a[1], "fragment 1 has no parameter with a row for every rank")
+        for said in a[2:]:
+            self.assertRegex(said, r"FullyShardedDataParallel \(FSDP1\)")
 
 
 if __name__ == "__main__":
