@@ -11,9 +11,11 @@ Either way ``inner_optimizer.step()`` is hooked, and all else happens behind it.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import os
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+import struct
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -162,8 +164,10 @@ class _Back:
 class _ManagerExchange(Exchange):
     """torchft's manager. What went wrong in its all-reduces it keeps to itself and votes no."""
 
-    def __init__(self, manager: Any, places: Sequence[Sequence[_Place]]) -> None:
+    def __init__(self, manager: Any, places: Sequence[Sequence[_Place]],
+                 fingerprint: Optional[Callable[[], torch.Tensor]]) -> None:
         self._manager, self._places = manager, places
+        self._fingerprint = fingerprint  # None: the starts are not compared
         self.voted = False  # since this was last set: parameters are overwritten behind a vote
 
     def all_reduce(self, reduce: Reduce) -> Any:
@@ -186,7 +190,21 @@ class _ManagerExchange(Exchange):
     def start_quorum(self) -> int:
         self._manager.start_quorum()
         self._check()
-        return int(self._manager.current_step())
+        entry = int(self._manager.current_step())
+        if entry == 0 and self._fingerprint is not None:
+            self._compare_starts(self._fingerprint())
+        return entry
+
+    def _compare_starts(self, mine: torch.Tensor) -> None:
+        """InvalidError, on all replicas: they begin from different parameters. A mean of equal
+        small integers is exact."""
+        device = self._places[0][0].device
+        mean = mine.to(device).clone()
+        self._manager.allreduce(mean, should_quantize=False).wait()
+        if not torch.equal(mean.cpu(), mine):
+            raise InvalidError("the replicas begin from different parameters, and would never "
+                               "meet: load the same weights or set the same seed on each, or let "
+                               "the manager bring them to one state before the first step")
 
     def should_commit(self, well: bool) -> bool:
         self._check()
@@ -308,7 +326,7 @@ class _Fragment:
 class _OverManager:
     def __init__(self, manager: Any, fragments: Sequence[torch.nn.Module], inner: Any, outer: Outer,
                  sync_every: int, pin_memory: bool, bucket_bytes: int, should_quantize: bool,
-                 delay: int, alpha: float) -> None:
+                 delay: int, alpha: float, check_start: Optional[bool]) -> None:
         if getattr(manager, "_use_async_quorum", False):
             raise InvalidError("DiLoCo needs the quorum to be there when it begins: make the "
                                "manager with use_async_quorum=False")
@@ -317,7 +335,9 @@ class _OverManager:
         self._all = [place for row in rows for place in row]
         check_trains(inner, (place.parameter for place in self._all))
         copies = (None if all(p.direct for p in self._all) else _Copies(self._all, pin_memory))
-        self._exchange = _ManagerExchange(manager, rows)
+        if check_start is None:
+            check_start = not hasattr(manager, "register_state_dict_fn")
+        self._exchange = _ManagerExchange(manager, rows, self._start if check_start else None)
         self.loop = Loop(
             self._exchange, sync_every=sync_every, fragments=len(rows),
             delay=delay, alpha=alpha, bucket_bytes=bucket_bytes, should_quantize=should_quantize,
@@ -334,6 +354,15 @@ class _OverManager:
             for f, fragment in enumerate(self.fragments):
                 manager.register_state_dict_fn(f"StreamingDiLoCoFragment_{f}",
                                                fragment.load_state_dict, fragment.state_dict)
+
+    def _start(self) -> torch.Tensor:
+        """A digest of theta as 16 integers below 2^16."""
+        digest = hashlib.blake2b(digest_size=32)
+        for f in range(len(self._rows)):
+            view = self.loop.view(f)
+            digest.update(memoryview((ctypes.c_char * (4 * view.n)).from_address(view.theta)))
+        numbers = struct.unpack("<16H", digest.digest())
+        return torch.tensor(numbers, dtype=torch.float32)
 
     @staticmethod
     def _config(outer: Any) -> Optional[Config]:
@@ -469,6 +498,9 @@ class DiLoCo(Unique):
     ``use_bucketization``, ``bucket_cap_mb`` (1024): all-reduce in pieces of that many MB instead
     of tensor by tensor. ``should_quantize``: passed on to ``allreduce``. ``pin_memory``: the
     staging buffer of CUDA tensors. ``backup_device``: None or the CPU; theta is kept there.
+    ``check_start``: compare the replicas' first parameters at entry 0, by one more all-reduce of
+    16 numbers. None: where the manager has no ``register_state_dict_fn``, by which it could bring
+    the replicas to one state. All replicas of a run give the same.
 
     Where ``should_commit`` says no the fragment's parameters are back at the last committed
     values, the outer state is as it was, and the fragment is due again; data is not replayed.
@@ -485,7 +517,8 @@ class DiLoCo(Unique):
                  pin_memory: bool = True, use_bucketization: bool = False,
                  bucket_cap_mb: Optional[float] = None, should_quantize: bool = False,
                  fragment_sync_delay: int = 0, fragment_update_alpha: float = 0.0, *,
-                 replica: str = "r0", **options: Any) -> None:
+                 check_start: Optional[bool] = None, replica: str = "r0",
+                 **options: Any) -> None:
         if backup_device is not None and torch.device(backup_device).type != "cpu":
             raise RefusedError(f"backup_device = {backup_device}: theta and the outer state are "
                                "kept in the CPU's memory")
@@ -501,9 +534,11 @@ class DiLoCo(Unique):
         self._made_here()
         self._side: Union[_OverManager, _OverRun]
         if isinstance(manager, (str, os.PathLike, Run)):
-            if use_bucketization or bucket_cap_mb is not None or should_quantize:
-                raise InvalidError("use_bucketization, bucket_cap_mb and should_quantize are of "
-                                   "managers; a run has server.diloco.codec")
+            if (use_bucketization or bucket_cap_mb is not None or should_quantize
+                    or check_start is not None):
+                raise InvalidError("use_bucketization, bucket_cap_mb, should_quantize and "
+                                   "check_start are of managers; a run has server.diloco.codec, "
+                                   "and its first state is in its log")
             self._side = _OverRun(manager, model_fragments, inner_optimizer, outer_optimizer,
                                   sync_every, fragment_sync_delay, fragment_update_alpha, replica,
                                   options)
@@ -516,7 +551,8 @@ class DiLoCo(Unique):
         cap = int((_BUCKET_MB if bucket_cap_mb is None else bucket_cap_mb) * 2**20)
         self._side = _OverManager(manager, model_fragments, inner_optimizer, outer_optimizer,
                                   sync_every, pin_memory, cap if use_bucketization else 0,
-                                  should_quantize, fragment_sync_delay, fragment_update_alpha)
+                                  should_quantize, fragment_sync_delay, fragment_update_alpha,
+                                  check_start)
 
     def __enter__(self) -> DiLoCo:
         claim(self._optimizer, self)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 try:
     import torch
@@ -533,6 +534,38 @@ class Replicas(unittest.TestCase):
                         self.assertTrue(torch.equal(p, theta))
                         self.assertTrue(torch.equal(p, shared.setdefault((f, name), theta)))
 
+    def starts(self, first, second, **options):
+        """Two replicas that begin at these values; what each of them raised."""
+        table, raised = Table(2, wait_s=30), [None, None]
+
+        def live(i, value):
+            try:
+                model = Layer(3, value)
+                inner = inner_of(model)
+                with diloco.DiLoCo(table.managers[i], [model], inner, sync_every=1, **options):
+                    move(inner, 1)
+            except BaseException as error:
+                raised[i] = error
+        threads = [threading.Thread(target=live, args=a) for a in enumerate((first, second))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return raised
+
+    def test_different_starts_are_refused_on_every_replica(self):
+        for error in self.starts(1.0, 1.0000001, check_start=True):
+            self.assertIsInstance(error, diloco.InvalidError)
+            self.assertRegex(str(error), "begin from different parameters")
+        self.assertEqual(self.starts(1.0, 1.0, check_start=True), [None, None])
+        self.assertEqual(self.starts(1.0, 2.0), [None, None])  # the manager could repair it
+
+    def test_starts_are_compared_where_the_manager_cannot_repair_them(self):
+        with mock.patch.object(Manager, "register_state_dict_fn"):
+            del Manager.register_state_dict_fn
+            self.assertRegex(str(self.starts(1.0, 2.0)[0]), "begin from different parameters")
+            self.assertEqual(self.starts(1.0, 1.0), [None, None])
+
     def test_two_in_threads(self):
         _, models, options = self.two()
         table = Table(2, wait_s=30)
@@ -707,6 +740,7 @@ class Runs(unittest.TestCase):
         model = Layer()
         for words, options in {"one outer optimizer for all": {"outer_optimizer": [outer_of(model)]},
                                "are of managers": {"use_bucketization": True},
+                               "check_start are": {"check_start": True},
                                "managers": {"should_quantize": True}}.items():
             with self.assertRaisesRegex(diloco.InvalidError, words):
                 diloco.DiLoCo(self.store, [model], inner_of(model), sync_every=1, **options)
