@@ -451,7 +451,8 @@ class _OverRun:
             return Run(run, replica, given, _model="torch", **keywords)
         self.binding = Binding(run if isinstance(run, Run) else opened, parameters,
                                fragments=list(fragments),
-                               private=lambda island: pieces(inner, island, True, {}))
+                               private=lambda island: pieces(inner, island, True, {}),
+                               optimizer=type(inner).__name__)
 
     def before(self) -> None:
         self.binding.check_open()

@@ -57,3 +57,23 @@ def check_two(inner: Any, outer: Any) -> None:
     if any(o is inner for o in (outer if isinstance(outer, (list, tuple)) else [outer])):
         raise InvalidError(f"the {type(inner).__name__} is the inner and the outer optimizer: make "
                            "two, since each has its own learning rate and state")
+
+
+def check_masters(inner: Any) -> None:
+    """RefusedError: an optimizer with master weights of its own, which its next step would write
+    over what was adopted."""
+    kinds = type(inner).__mro__
+    homes = [kind.__module__ for kind in kinds]
+    theirs = ""
+    if any(home.startswith("deepspeed.runtime.") for home in homes):
+        theirs = "DeepSpeed"
+    elif any(home.startswith("apex.") for home in homes) and (
+            any(kind.__name__ == "FP16_Optimizer" for kind in kinds)
+            or getattr(inner, "master_weights", False)) or hasattr(inner, "_amp_stash"):
+        theirs = "Apex"
+    elif getattr(inner, "master_weights", False):
+        theirs = type(inner).__module__.partition(".")[0]
+    if theirs:
+        raise RefusedError(f"{type(inner).__name__} of {theirs} keeps master weights of its own, "
+                           "and its next step would write them over the shared model: take a "
+                           "torch optimizer, with parameters in float32 under autocast")

@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 
 import torch
 
+from ._guards import check_masters
 from ._outer_torch import copy_of
 from ._torch import Bound, Direct, Island, Mirror, Sharded, is_sharded, settle
 from .errors import InvalidError, ProtocolError, RefusedError
@@ -44,8 +45,9 @@ def all_parameters(inner: Any) -> List[torch.Tensor]:
 
 
 def check_trains(inner: Any, parameters: Iterable[torch.Tensor]) -> None:
-    """InvalidError: the inner optimizer has none of them (but another model's, or copies of its
+    """RefusedError: it has master weights. InvalidError: the inner optimizer has none of them (but another model's, or copies of its
     own), and what replicas agree on would not be what it trains."""
+    check_masters(inner)
     ours = {id(p) for p in parameters}
     if not any(id(p) in ours for p in all_parameters(inner)):
         raise InvalidError(f"the {type(inner).__name__} has none of the parameters that are "

@@ -351,6 +351,60 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     return items, []
 
 
+_SAMPLES = 64  # elements of a tensor
+_LONG = 8  # steps, and elements: one step does not lead back to where that many led
+
+
+class Survival:
+    """Looks once whether what was adopted first outlives the next inner step. An optimizer with
+    weights of its own writes them over it: the parameters are back where they were before."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], optimizer: str) -> None:
+        self._tensors, self._optimizer = tensors, optimizer
+        self._before: Optional[torch.Tensor] = None
+        self._theta: Optional[torch.Tensor] = None
+        self._waits = True  # for the first adoption, or for the step after it
+
+    def _sample(self) -> torch.Tensor:
+        """Some elements of each tensor's local part."""
+        parts = [torch.empty(0)]
+        for t in self._tensors:
+            local = (t.to_local() if is_sharded(t) else t).detach().reshape(-1)
+            parts.append(local[::max(1, local.numel() // _SAMPLES)][:_SAMPLES].float().cpu())
+        return torch.cat(parts)
+
+    def before(self, steps: int) -> None:
+        """Something may be adopted now, ``steps`` after the last time."""
+        if self._waits and not self.is_due and steps >= _LONG:
+            self._before = self._sample()
+
+    def after(self) -> None:
+        """Keep what an adoption changed."""
+        if self._before is None or self.is_due:
+            return
+        theta = self._sample()
+        self._moved = theta != self._before
+        if int(self._moved.sum()) >= _LONG:
+            self._theta = theta
+
+    @property
+    def is_due(self) -> bool:
+        """The next step is the first after the first adoption."""
+        return self._waits and self._theta is not None
+
+    def check(self) -> None:
+        """InvalidError: the step has undone the adoption."""
+        assert self._before is not None and self._theta is not None
+        now, before, theta = (v[self._moved] for v in (self._sample(), self._before, self._theta))
+        self._waits, self._before, self._theta = False, None, None
+
+        back = before - theta
+        if float((now - theta) @ back) > 0.75 * float(back @ back):  # 1 and a step, or a step
+            raise InvalidError(f"the {self._optimizer} has written over the shared model that was "
+                               "adopted: it keeps weights of its own beside the parameters; take "
+                               "an optimizer that updates the parameters themselves")
+
+
 class Binding(Unique):
     """Parameters, buffers and an inner optimizer, bound to a run and joined to it.
 
@@ -363,7 +417,8 @@ class Binding(Unique):
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
                  buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
-                 buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None) -> None:
+                 buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
+                 optimizer: str = "optimizer") -> None:
         both = [*parameters, *buffers]
         check_whole(both)
         for name, t in both:
@@ -373,8 +428,10 @@ class Binding(Unique):
         self.island = island_of((t for _, t in both), group)
         self._bound = [bound(t, self.island) for _, t in both]
         self._private = private(self.island)
+        self._survival = Survival([t for _, t in parameters if t.requires_grad], optimizer)
         self._run: Optional[Run] = None
         self._until = 0  # steps before the next stop, from the last one
+        self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
         roles = [*("parameter" if t.requires_grad else "frozen" for _, t in parameters),
                  *("buffer" for _ in buffers)]
@@ -412,10 +469,10 @@ class Binding(Unique):
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        def look() -> Tuple[int, bool]:
+        def look() -> Tuple[int, bool, bool]:
             now = self.run.now
-            return now.next_stop - now.position, self.run.done
-        self._until, self.done = self.island.lead(look)
+            return now.next_stop - now.position, self.run.done, self._survival.is_due
+        self._until, self.done, self._has_adopted = self.island.lead(look)
         if self.done:  # fragments other than the last have trained on since they were adopted
             self.adopt()
 
@@ -460,11 +517,17 @@ class Binding(Unique):
         """One optimizer step is complete on all ranks; True where the model was exchanged or
         adopted. Raises what Run.step does."""
         self.check_open()
+        if self._has_adopted:
+            self._has_adopted = False
+            self.island.lead(self._survival.check)
         self._until -= 1
+        self._steps += 1
         if self._until > 0:
             if self._run is not None:
                 self._run.step(loss, samples, tokens)
             return False
+        if self.island.leads:
+            self._survival.before(self._steps)
         self._down()
         self._pack()
         self._finish(lambda: self.run.step(loss, samples, tokens))
@@ -477,6 +540,9 @@ class Binding(Unique):
     def _finish(self, call: Callable[[], None]) -> None:
         self.island.lead(call)
         self._up()
+        if self.island.leads:
+            self._survival.after()
+        self._steps = 0
         self._look_ahead()
 
     def save(self) -> None:

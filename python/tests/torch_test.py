@@ -516,6 +516,57 @@ class Refusals(InScratch):
         with self.assertRaisesRegex(ValueError, "no parameters"):
             diloco.DiLoCoOptimizer([], torch.optim.SGD([torch.zeros(1)], lr=1), self.store)
 
+    def test_optimizers_with_master_weights_are_refused_by_name(self):
+        def like(name, module, **attributes):
+            kind = type(name, (torch.optim.SGD,), {"__module__": module})
+            inner = kind(model.parameters(), lr=1)
+            inner.__dict__.update(attributes)
+            return inner
+        model = small()
+        for words, inner in {
+                "BF16_Optimizer of DeepSpeed": like("BF16_Optimizer",
+                                                    "deepspeed.runtime.bf16_optimizer"),
+                "FusedAdam of Apex": like("FusedAdam", "apex.optimizers.fused_adam",
+                                          master_weights=True),
+                "FP16_Optimizer of Apex": like("FP16_Optimizer", "apex.contrib.optimizers"),
+                "SGD of Apex": like("SGD", "torch.optim.sgd", _amp_stash=object()),
+                "FusedAdam of transformer_engine": like(
+                    "FusedAdam", "transformer_engine.pytorch.optimizers", master_weights=True)
+        }.items():
+            with self.assertRaisesRegex(diloco.RefusedError, words + " keeps master weights"):
+                self.optimizer(model, inner)
+        for plain in (like("FusedAdam", "apex.optimizers.fused_adam", master_weights=False),
+                      like("FusedAdam", "deepspeed.ops.adam.fused_adam")):
+            self.optimizer(model, plain, sync_every=50).close()
+
+    def test_an_optimizer_that_writes_its_own_weights_over_the_shared_model_is_found(self):
+        class Keeps(torch.optim.SGD):
+            masters = None
+
+            def step(self, closure=None):
+                parameters = self.param_groups[0]["params"]
+                if self.masters is None:
+                    self.masters = [p.detach().clone() for p in parameters]
+                for m, p in zip(self.masters, parameters):
+                    m -= self.param_groups[0]["lr"] * p.grad
+                    p.data.copy_(m)
+        for kind, dtype in ((Keeps, torch.float32), (Keeps, torch.bfloat16),
+                            (torch.optim.SGD, torch.float32)):
+            with self.subTest(kind.__name__, dtype=dtype):
+                self.store = self.store.with_name(f"{kind.__name__}-{dtype}")
+                model = small(dtype=dtype)
+                opt = self.optimizer(model, kind(model.parameters(), lr=.02), sync_every=40,
+                                     rounds=2)
+                for step in range(40):
+                    inner_step(model, opt, 0, step)
+                if kind is Keeps:
+                    with self.assertRaisesRegex(diloco.InvalidError, "Keeps has written over"):
+                        inner_step(model, opt, 0, 40)
+                    continue
+                for step in range(40, 80):
+                    inner_step(model, opt, 0, step)
+                self.assertTrue(opt.done)
+
     def test_other_models_are_told(self):
         self.optimizer(small()).close()
         model = torch.nn.Linear(3, 3)
