@@ -25,7 +25,7 @@ from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
 from ._guards import Unique, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
-from ._torch import Binding, check_tensor, is_sharded
+from ._torch import Binding, check_tensor, is_sharded, named_tensors
 from .errors import InvalidError, RefusedError
 
 Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
@@ -58,7 +58,8 @@ class _Place:
         local = self.local()
         self.shape, self.n = tuple(local.shape), local.numel()
         self.device = local.device
-        self.direct = local.device.type == "cpu" and local.dtype == torch.float32
+        self.direct = (local.device.type == "cpu" and local.dtype == torch.float32
+                       and local.is_contiguous())
         self._pointer = local.data_ptr()
 
     def local(self) -> torch.Tensor:
@@ -98,7 +99,7 @@ def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
     for f, module in enumerate(fragments):
         row: List[_Place] = []
         begin = 0
-        for name, p in module.named_parameters():
+        for name, p in named_tensors(module)[0]:
             if owner.setdefault(id(p), f) != f:
                 raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
                                    "that is shared belongs to one")
@@ -127,7 +128,7 @@ def _is_on_every_rank(p: torch.Tensor) -> bool:
 
 
 class _Copies(Copies):
-    """Parameters that are not float32 in the CPU's memory."""
+    """Parameters that are not contiguous float32 in the CPU's memory."""
 
     def __init__(self, places: Sequence[_Place], pin_memory: bool) -> None:
         self._places = places
@@ -136,15 +137,16 @@ class _Copies(Copies):
         self._room = torch.empty(n, pin_memory=pin_memory and on_cuda)
         self.staging = Memory(self._room.data_ptr(), "float32", (n,), self._room)
 
-    def _chunk(self, tensor: int, first: int, n: int) -> torch.Tensor:
-        return self._places[tensor].local().view(-1)[first:first + n]
-
     def read(self, host: int, tensor: int, first: int, n: int) -> None:
-        self._room[:n].copy_(self._chunk(tensor, first, n))
+        self._room[:n].copy_(self._places[tensor].local().reshape(-1)[first:first + n])
 
     def write(self, host: int, tensor: int, first: int, n: int) -> None:
+        local = self._places[tensor].local()
+        whole = local.reshape(-1)  # a copy where its memory is in another order (channels_last)
         with torch.no_grad():
-            self._chunk(tensor, first, n).copy_(self._room[:n])
+            whole[first:first + n].copy_(self._room[:n])
+            if not local.is_contiguous():
+                local.copy_(whole.view(local.shape))
 
 
 # ---- the manager as an exchange -------------------------------------------------------------
@@ -440,7 +442,7 @@ class _OverRun:
                     raise InvalidError(f"the run has {option} = {run.setting(option)}, and here "
                                        f"it is to be {value}")
         parameters = [(f"{f}.{n}", p) for f, module in enumerate(fragments)
-                      for n, p in module.named_parameters()]
+                      for n, p in named_tensors(module)[0]]
         check_trains(inner, (p for _, p in parameters))
         keywords = {**_run_options(outer), **options}
         given: Dict[str, Any] = {k: v for k, v in wanted.items() if v is not None}

@@ -35,7 +35,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
                            f"{', '.join(options)}")
 
     def buffers_now() -> Mapping[str, Any]:
-        return dict(source.named_buffers()) if isinstance(source, torch.nn.Module) else {}
+        return dict(named_tensors(source)[1]) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keep_inner_state, extra),
                    buffers_now=buffers_now, group=group, optimizer=type(inner).__name__)

@@ -77,9 +77,12 @@ class Island:
             return
         if t.device.type == "cpu" and torch.distributed.get_backend(self.group) == "nccl":
             t.copy_(self.tell(t))
-        else:
-            torch.distributed.broadcast(t, torch.distributed.get_global_rank(self.group, 0),
-                                        group=self.group)
+            return
+        room = t.contiguous()
+        torch.distributed.broadcast(room, torch.distributed.get_global_rank(self.group, 0),
+                                    group=self.group)
+        if room is not t:
+            t.copy_(room)
 
     def lead(self, call: Callable[[], Any]) -> Any:
         """What ``call`` gives on rank 0, or raises there, on all ranks."""
@@ -123,7 +126,7 @@ def check_tensor(name: str, t: torch.Tensor) -> None:
     if t.dtype not in _DTYPES:
         raise RefusedError(f"{name} is {str(t.dtype)[6:]}: a tensor is one of "
                            f"{', '.join(DTYPES)}")
-    if not (t.to_local() if is_sharded(t) else t).is_contiguous():
+    if not is_dense(t.to_local() if is_sharded(t) else t):
         raise InvalidError(f"{name} is not contiguous (strides {tuple(t.stride())}): replace it "
                            "by its .contiguous() before the optimizer is made")
     if t.device.type not in ("cpu", "cuda"):
@@ -132,6 +135,16 @@ def check_tensor(name: str, t: torch.Tensor) -> None:
         raise InvalidError(f"{name} has no elements")
     if is_sharded(t):
         check_placement(name, t)
+
+
+def is_dense(t: torch.Tensor) -> bool:
+    """Its elements fill their memory, in whatever order (channels_last, a transposed matrix)."""
+    expected = 1
+    for stride, size in sorted(zip(t.stride(), t.shape)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
 
 def check_whole(tensors: Iterable[Tuple[str, torch.Tensor]]) -> None:
@@ -267,7 +280,7 @@ Bound = Union[Direct, Mirror, Shared, Sharded]
 
 
 def alone(t: torch.Tensor) -> Union[Direct, Mirror]:
-    return Direct(t) if t.device.type == "cpu" else Mirror(t)
+    return Direct(t) if t.device.type == "cpu" and t.is_contiguous() else Mirror(t)
 
 
 def bound(t: torch.Tensor, island: Island) -> Bound:
@@ -333,15 +346,43 @@ def fragments_of(run: Run) -> int:
 # ---- a model bound to a run -----------------------------------------------------------------
 
 
+def unwrapped(module: torch.nn.Module) -> torch.nn.Module:
+    """The model inside torch.compile's and DistributedDataParallel's modules."""
+    parallel = torch.nn.parallel
+    while True:
+        if hasattr(module, "_orig_mod"):
+            module = module._orig_mod  # type: ignore[assignment]
+        elif isinstance(module, (parallel.DistributedDataParallel, parallel.DataParallel)):
+            module = module.module
+        else:
+            return module
+
+
+def plain_name(name: str) -> str:
+    """A tensor's name in a model of which no part is compiled, so that replicas may differ."""
+    return name.replace("_orig_mod.", "")
+
+
+def plain_pairs(items: Sequence[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
+    """Of a wrapped model's named_parameters(), too."""
+    names = [plain_name(name) for name, _ in items]
+    if all(name.startswith("module.") for name in names):
+        names = [name[len("module."):] for name in names]
+    return [(name, t) for name, (_, t) in zip(names, items)]
+
+
 def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
                                         List[Tuple[str, torch.Tensor]]]:
     """(parameters, buffers) by name of a module, of (name, tensor) pairs, of tensors, or of an
     optimizer's groups. A module's buffers take part where they are in its state_dict."""
     if isinstance(source, torch.nn.Module):
+        source = unwrapped(source)
         kept = set(source.state_dict(keep_vars=True))
-        buffers = [(n, b) for n, b in source.named_buffers() if n in kept]
-        return list(source.named_parameters()), buffers
+        return ([(plain_name(n), p) for n, p in source.named_parameters()],
+                [(plain_name(n), b) for n, b in source.named_buffers() if n in kept])
     items = list(source)
+    if items and isinstance(items[0], tuple):
+        items = plain_pairs(items)
     if items and isinstance(items[0], dict):
         items = [p for group in items for p in group["params"]]
     if items and not isinstance(items[0], tuple):

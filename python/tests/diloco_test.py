@@ -299,7 +299,7 @@ class Refusals(unittest.TestCase):
         def parameter(t, grad=True):
             return nn.Parameter(t, requires_grad=grad)
         self.check_tensor("weight is on the meta device", parameter(torch.ones(2, device="meta")))
-        self.check_tensor("weight is not contiguous", parameter(torch.ones(2, 3).t()))
+        self.check_tensor("weight is not contiguous", parameter(torch.ones(2, 4)[:, ::2]))
         self.check_tensor("weight is sparse", parameter(torch.eye(2).to_sparse()),
                           diloco.RefusedError)
         self.check_tensor("weight is float64", parameter(torch.ones(2, dtype=torch.float64)),
@@ -650,6 +650,23 @@ class Copies(unittest.TestCase):
             torch.testing.assert_close(shared, torch.full((3,), 2.33), rtol=0.004, atol=0)
             expected = torch.full((3,), 2.33 + 0.25 * (2 - 2.33)).to(torch.bfloat16)
             torch.testing.assert_close(model.weight.detach(), expected, rtol=0.01, atol=0)
+
+    def test_channels_last_moves_as_plain_memory_does(self):
+        ends = []
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            for outer in (None, "torch"):
+                torch.manual_seed(1)
+                model = nn.Conv2d(3, 2, 2).to(memory_format=memory_format)
+                inner, manager = inner_of(model), Table().managers[0]
+                with diloco.DiLoCo(manager, [model], inner, outer_of(model) if outer else None,
+                                   sync_every=2, fragment_update_alpha=0.5):
+                    for k in range(4):
+                        for p in model.parameters():
+                            p.grad = torch.linspace(-k, 1, p.numel()).view(p.shape)
+                        inner.step()
+                ends.append(model.weight.detach().contiguous())
+        for end in ends[1:]:
+            torch.testing.assert_close(ends[0], end, rtol=0, atol=1e-6)
 
     def test_a_dtensor_moves_its_local_shard(self):
         import torch.distributed as dist

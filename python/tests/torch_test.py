@@ -173,6 +173,50 @@ class Arithmetic(InScratch):
         self.assertEqual(got[0][1].num_batches_tracked.item(), 6)
         self.assertTrue(torch.equal(got[0][1].running_mean, got[1][1].running_mean))
 
+    def test_channels_last_trains_as_plain_memory_does(self):
+        def model_of(seed):
+            torch.manual_seed(seed)
+            return torch.nn.Sequential(torch.nn.Unflatten(1, (2, 1, 3)),
+                                       torch.nn.Conv2d(2, 4, (1, 2)), torch.nn.Flatten(),
+                                       torch.nn.Linear(8, 3))
+
+        def last(seed):
+            return model_of(seed).to(memory_format=torch.channels_last)
+        self.assertFalse(last(7)[1].weight.is_contiguous())
+        plain = self.together(2, model_of, sync_every=3, rounds=2)
+        self.store = self.store.with_name("last")
+        permuted = self.together(2, last, sync_every=3, rounds=2)
+        self.assertFalse(permuted[0][1].weight.is_contiguous())
+        for a, b in zip(values(plain[0]), values(permuted[0])):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+        self.assertEqualTensors(values(permuted[0]), values(permuted[1]))
+
+    def test_compiled_and_wrapped_models_have_the_names_of_plain_ones(self):
+        class Wrapped(torch.nn.Module):  # what DistributedDataParallel does to names
+            def __init__(self, module):
+                super().__init__()
+                self.module = module
+
+        def partly(model):
+            model[2] = torch.compile(model[2], backend="eager")
+            return model
+        plain = [name for name, _ in small().named_parameters()]
+        for source in (torch.compile(small(), backend="eager"), partly(small()),
+                       torch.nn.DataParallel(small()),
+                       torch.compile(torch.nn.DataParallel(partly(small())), backend="eager"),
+                       Wrapped(small()).named_parameters(),
+                       torch.compile(Wrapped(small()), backend="eager").named_parameters()):
+            self.assertEqual([name for name, _ in _torch.named_tensors(source)[0]], plain)
+        own = [name for name, _ in _torch.named_tensors(Wrapped(small()))[0]]
+        self.assertEqual(own, [f"module.{name}" for name in plain])  # a model of its own names
+
+    def test_a_compiled_replica_joins_a_plain_one(self):
+        def model_of(seed, made=[]):  # noqa: B006: the first is plain
+            made.append(seed)
+            return small(seed) if len(made) == 1 else torch.compile(small(seed), backend="eager")
+        got = self.together(2, model_of, sync_every=3, rounds=2)
+        self.assertEqualTensors(values(got[0]), values(got[1]))
+
     def test_frozen_parameters_stay(self):
         model = small()
         model[0].weight.requires_grad_(False)
@@ -510,7 +554,8 @@ class Refusals(InScratch):
     def test_tensors_that_cannot_take_part(self):
         self.check(torch.zeros(3, device="meta"), "w is on the meta device", ValueError)
         self.check(torch.zeros(3, 4).to_sparse(), "w is sparse", diloco.RefusedError)
-        self.check(torch.zeros(3, 4).t(), r"not contiguous \(strides \(1, 4\)\)", ValueError)
+        self.check(torch.zeros(3, 8)[:, ::2], r"not contiguous \(strides \(8, 2\)\)", ValueError)
+        self.check(torch.zeros(3, 1).expand(3, 4), "not contiguous", ValueError)
         self.check(torch.zeros(3, dtype=torch.float64), "w is float64: a tensor is one of")
         self.check(torch.zeros(0), "no elements", ValueError)
         with self.assertRaisesRegex(ValueError, "no parameters"):
