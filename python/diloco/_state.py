@@ -300,30 +300,32 @@ class Json:
         self.unpack_from(self._island.lead(lambda: self._room))
 
 
+_CUDA_STATE = 16  # bytes of a CUDA generator's state
+
+
 class Generators:
-    """The states of torch's random generators: the CPU's, and that of the current CUDA device."""
+    """The states of torch's random generators: the CPU's, then 1 byte (CUDA was in use) and the
+    current CUDA device's. The size is the same on every machine, so that a replica may move
+    between machines with and without CUDA."""
 
     def __init__(self) -> None:
-        self._cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._room = self._now()
-
-    def _now(self) -> torch.Tensor:
-        states = [torch.get_rng_state()]
-        if self._cuda:
-            states.append(torch.cuda.get_rng_state())
-        return torch.cat(states)
+        self._n = torch.get_rng_state().numel()
+        self._room = torch.zeros(self._n + 1 + _CUDA_STATE, dtype=torch.uint8)
 
     def room(self) -> torch.Tensor:
         return self._room
 
     def pack(self) -> None:
-        self._room[:] = self._now()
+        in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._room[:self._n] = torch.get_rng_state()
+        self._room[self._n] = in_use
+        if in_use:
+            self._room[self._n + 1:] = torch.cuda.get_rng_state()
 
     def unpack(self) -> None:
-        n = torch.get_rng_state().numel()
-        torch.set_rng_state(self._room[:n].clone())
-        if self._cuda:
-            torch.cuda.set_rng_state(self._room[n:].clone())
+        torch.set_rng_state(self._room[:self._n].clone())
+        if self._room[self._n] and torch.cuda.is_available():
+            torch.cuda.set_rng_state(self._room[self._n + 1:].clone())
 
 
 def pieces(inner: Any, island: Island, keep_inner_state: bool,

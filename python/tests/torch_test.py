@@ -1,6 +1,7 @@
 """torch_test.py - models bound to a run: the arithmetic is torch's own, a resume is bitwise, what
 cannot take part is refused by name. Skips itself (77) without torch."""
 import collections
+import contextlib
 import copy
 import pathlib
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 try:
     import torch
@@ -508,6 +510,35 @@ class InnerStates(unittest.TestCase):
                 self.state[self.param_groups[0]["params"][0]]["history"] = [1, 2]
         with self.assertRaisesRegex(diloco.RefusedError, "keeps a list .history."):
             _state.slots_of(Keeps(small().parameters(), lr=1))
+
+
+class Generators(unittest.TestCase):
+    def machine(self, cuda, state=None):
+        """The calls into CUDA of a machine with it or without; what was set is in the list."""
+        taken = []
+        stack = contextlib.ExitStack()
+        for name, call in {"is_available": lambda: cuda, "is_initialized": lambda: cuda,
+                           "get_rng_state": lambda: state, "set_rng_state": taken.append}.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, call))
+        return stack, taken
+
+    def test_states_move_between_machines_with_and_without_cuda(self):
+        theirs = torch.arange(16, dtype=torch.uint8)
+        for cuda_before in (False, True):
+            for cuda_after in (False, True):
+                with self.subTest(before=cuda_before, after=cuda_after):
+                    with self.machine(cuda_before, theirs)[0]:
+                        saved = _state.Generators()
+                        saved.pack()
+                    expected = torch.rand(3)
+                    stack, taken = self.machine(cuda_after)
+                    with stack:
+                        found = _state.Generators()
+                        found.room()[:] = saved.room()
+                        found.unpack()
+                    self.assertTrue(torch.equal(torch.rand(3), expected))
+                    self.assertEqual([t.tolist() for t in taken],
+                                     [theirs.tolist()] if cuda_before and cuda_after else [])
 
 
 class ExtraStates(unittest.TestCase):
