@@ -586,6 +586,11 @@ class Binding(Unique):
         self._steps = 0
         self._look_ahead()
 
+    def restore_generators(self) -> None:
+        """The random generators as they were when this replica was saved, if it was resumed."""
+        if self.resumed and "torch.generators" in self._private:
+            self._private["torch.generators"].unpack()
+
     def save(self) -> None:
         """Save what a resume needs, as it is now: the model and the inner state."""
         self._down()

@@ -10,8 +10,9 @@ The run's length is the run's: training stops when it has ended, so leave ``max_
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import Any, Optional, Union
+from typing import Any, Callable, List, Optional, Union
 
 from transformers import TrainerCallback
 
@@ -20,13 +21,32 @@ from ._run import Run
 from ._torch import Binding, Fragments
 
 
+_log = logging.getLogger("diloco")
+
+
+def innermost_sampler(loader: Any) -> Any:
+    """What decides the order of samples, inside accelerate's wrappers."""
+    sampler = loader
+    while True:
+        inside = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+        if inside is None:
+            return sampler if sampler is not loader else None
+        sampler = inside
+
+
+def later(set_epoch: Callable[[int], Any], epochs: int) -> Callable[[int], Any]:
+    """The trainer counts its epochs from 0 in each life."""
+    return lambda epoch: set_epoch(epoch + epochs)
+
+
 class DiLoCoCallback(TrainerCallback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. Samples are the batch's, times the accumulated
     micro-batches and the ranks, which are one replica. A resume from the run takes up the inner
-    optimizer's and the scheduler's state; Trainer's own checkpoints are not needed for it. A step
-    that a loss scaler skipped is none.
+    optimizer's and the scheduler's state, and goes on after the batches that this replica has
+    trained on, in the order of their epoch; Trainer's own checkpoints are not needed for it. A
+    step that a loss scaler skipped is none.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -35,9 +55,13 @@ class DiLoCoCallback(TrainerCallback):
         self._what = (run, replica, fragments, keep_inner_state, options)
         self.binding: Optional[Binding] = None
         self._optimizer: Any = None
+        self._loader: Any = None  # its first epoch begins after the batches of earlier lives
+        self._skips = 0  # batches of that epoch
+        self._counted: List[Any] = []  # whose set_epoch is told of later epochs
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None,
-                       optimizer: Any = None, lr_scheduler: Any = None, **_others: Any) -> None:
+                       optimizer: Any = None, lr_scheduler: Any = None,
+                       train_dataloader: Any = None, **_others: Any) -> None:
         run, replica, fragments, keep, options = self._what
         self._optimizer = optimizer
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
@@ -45,6 +69,38 @@ class DiLoCoCallback(TrainerCallback):
         self.binding = bind(model, inner, run, replica, fragments, keep, extra, dict(options),
                             ranks(args.world_size))
         control.should_training_stop = self.binding.done
+        steps = self.binding.island.lead(lambda: self.binding and self.binding.run.now.step)
+        if steps and not self.binding.done and not args.ignore_data_skip:
+            self._go_on_after(train_dataloader, steps, args.gradient_accumulation_steps)
+
+    def _go_on_after(self, loader: Any, steps: int, micro_batches: int) -> None:
+        """Let the loader pass over what ``steps`` optimizer steps have used."""
+        try:
+            updates = -(-len(loader) // micro_batches)
+        except TypeError:  # a stream without a length has one epoch
+            updates = steps + 1
+        epochs, updates = divmod(steps, updates)
+        if not hasattr(loader, "skip_batches"):
+            _log.warning("the data begins at its first batch again: a %s cannot pass over the %d "
+                         "steps that this replica has trained on", type(loader).__name__, steps)
+            return
+        for part in (innermost_sampler(loader), getattr(loader, "dataset", None)):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch = later(part.set_epoch, epochs)
+                self._counted.append(part)
+        self._loader, self._skips = loader, updates * micro_batches
+        loader.skip_batches += self._skips
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+        if self._skips and state.global_step == 0 and self.binding is not None:
+            self.binding.restore_generators()  # which the passed batches have used
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None,
+                     **_others: Any) -> None:
+        if self._skips:
+            self._loader.skip_batches -= self._skips
+            self._skips = 0
+            model.zero_grad()  # of micro-batches that are no whole step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         assert self.binding is not None
@@ -60,5 +116,8 @@ class DiLoCoCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+        for part in self._counted:
+            del part.set_epoch  # its class's own again
+        self._counted.clear()
         if self.binding is not None:
             self.binding.close()

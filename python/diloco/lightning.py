@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Optional, Union
+from typing import Any, Dict, Optional, Union
 
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from ._optimizer import bind, number, ranks
@@ -21,12 +22,62 @@ from ._torch import Binding, Fragments
 from .errors import RefusedError
 
 
+class Position:
+    """Where the data is: the epoch, the batches of it that were used, and torch's generator as the
+    epoch began, from which a shuffled order follows. Lightning's loop is told by `go_on`."""
+
+    def __init__(self) -> None:
+        self.epoch, self.batches = 0, 0
+        self._before = torch.get_rng_state()
+        self._former = 0  # epochs of former lives
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "batches": self.batches,
+                "generator": bytes(self._before.tolist()).hex()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.epoch = self._former = state["epoch"]
+        self.batches = state["batches"]
+        self._before = torch.tensor(list(bytes.fromhex(state["generator"])), dtype=torch.uint8)
+
+    def begin(self, trainer: Any, resumed: bool) -> None:
+        """Let the first epoch begin after the batches that were used."""
+        fetcher, now = trainer.fit_loop._data_fetcher, torch.get_rng_state()
+        if resumed and self.batches >= trainer.fit_loop.max_batches:
+            self.epoch, self.batches = self.epoch + 1, 0
+            self._former, resumed = self.epoch, False
+        if resumed:
+            torch.set_rng_state(self._before)
+        self._before = torch.get_rng_state()
+        self._set_epoch(trainer)
+        iter(fetcher)  # again, since another generator's state was there when the loop did it
+        for _ in range(self.batches):
+            next(fetcher)
+        if resumed:
+            torch.set_rng_state(now)
+
+    def next_epoch(self, trainer: Any) -> None:
+        if trainer.current_epoch == 0:
+            return  # `begin` has done it
+        self.epoch, self.batches = self._former + trainer.current_epoch, 0
+        self._before = torch.get_rng_state()
+        self._set_epoch(trainer)
+
+    def _set_epoch(self, trainer: Any) -> None:
+        for loader in trainer.fit_loop._combined_loader.flattened:
+            for sampler in (getattr(loader, "sampler", None),
+                            getattr(getattr(loader, "batch_sampler", None), "sampler", None)):
+                if hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(self.epoch)
+
+
 class DiLoCoCallback(Callback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
     the last batch's first tensor, times accumulate_grad_batches and the ranks, which are one
-    replica. RefusedError: several optimizers.
+    replica. A resume goes on after the batches that this replica has trained on, in the order of
+    their epoch. RefusedError: several optimizers.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -43,16 +94,24 @@ class DiLoCoCallback(Callback):
         if len(trainer.optimizers) != 1:
             raise RefusedError(f"{len(trainer.optimizers)} optimizers: a step of a replica is that "
                                "of one; use diloco.DiLoCoOptimizer with manual optimization")
-        schedulers = {f"scheduler{i}": c.scheduler
-                      for i, c in enumerate(trainer.lr_scheduler_configs)}
+        self._position = Position()
+        extra = {f"scheduler{i}": c.scheduler
+                 for i, c in enumerate(trainer.lr_scheduler_configs)}
         self._steps = trainer.global_step
         self.binding = bind(pl_module, trainer.optimizers[0], run, replica, fragments, keep,
-                            schedulers, dict(options), ranks(trainer.world_size))
+                            {**extra, "data": self._position}, dict(options),
+                            ranks(trainer.world_size))
         trainer.should_stop = trainer.should_stop or self.binding.done
+        if not trainer.should_stop:
+            self._position.begin(trainer, self.binding.resumed)
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._position.next_epoch(trainer)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any,
                            batch_idx: int) -> None:
         assert self.binding is not None
+        self._position.batches += 1
         if trainer.global_step == self._steps or self.binding.done:
             return  # a micro-batch
         self._steps = trainer.global_step

@@ -88,8 +88,8 @@ class Regression(torch.nn.Module):
 
 @unittest.skipUnless(transformers, "no transformers")
 class HuggingFace(InScratch):
-    def trainer(self, model, replica, replicas=2, micro_batches=1):
-        x, y = samples(replica)
+    def trainer(self, model, replica, replicas=2, micro_batches=1, n=64, sync_every=3, rounds=2):
+        x, y = samples(replica, n)
         data = [{"x": a, "labels": b} for a, b in zip(x, y)]
         args = transformers.TrainingArguments(
             output_dir=str(self.folder / f"out{replica}"), per_device_train_batch_size=4,
@@ -97,7 +97,8 @@ class HuggingFace(InScratch):
             save_strategy="no", disable_tqdm=True, use_cpu=True, logging_strategy="no",
             report_to=[])
         callback = huggingface.DiLoCoCallback(
-            self.store, f"r{replica}", options=OPTIONS, replicas=replicas, sync_every=3, rounds=2)
+            self.store, f"r{replica}", options=OPTIONS, replicas=replicas, sync_every=sync_every,
+            rounds=rounds)
         return transformers.Trainer(model, args, train_dataset=data, callbacks=[callback])
 
     def test_two_trainers_end_with_one_model(self):
@@ -120,6 +121,36 @@ class HuggingFace(InScratch):
         trainer.train()
         self.assertEqual(trainer.state.global_step, 6)
         self.assertEqual([r["samples"] for r in diloco.run(self.store).history()], [24, 24])
+
+
+    def test_a_resume_goes_on_after_the_batches_that_were_used(self):
+        """Shuffled data, dropout, two and a half epochs: the same batches, the same model."""
+        class Noisy(Regression):
+            def __init__(self):
+                super().__init__()
+                self.drop, self.seen = torch.nn.Dropout(.2), []
+
+            def forward(self, x=None, labels=None):
+                self.seen.append(x[:, 0].tolist())
+                return super().forward(self.drop(x), labels)
+
+        def life(store, stop=None):
+            class Stop(transformers.TrainerCallback):
+                def on_step_end(self, args, state, control, **_others):
+                    if state.global_step == stop:
+                        control.should_training_stop = True
+            torch.manual_seed(3)
+            self.store = self.folder / store
+            model = Noisy()
+            trainer = self.trainer(model, 0, replicas=1, n=24, sync_every=5, rounds=3)
+            trainer.add_callback(Stop())
+            trainer.train()
+            return model
+        whole, first, second = life("whole"), life("parts", 12), life("parts")
+        self.assertEqual(len(whole.seen), 15)
+        self.assertEqual(first.seen[:10] + second.seen, whole.seen)  # saved at the due point at 10
+        for a, b in zip(whole.parameters(), second.parameters()):
+            self.assertTrue(torch.equal(a, b))
 
 
 @unittest.skipUnless(lightning, "no lightning")
@@ -154,6 +185,44 @@ class Lightning(InScratch):
         in_threads(*[lambda r=r: self.fit(models[r], r) for r in range(2)])
         self.check_ends(models, 2, 3 * 8 * 2)
         self.assertGreater(diloco.run(self.store).history()[0]["loss"], 0)
+
+    def test_a_resume_goes_on_after_the_batches_that_were_used(self):
+        """Shuffled data, dropout, two and a half epochs: the same batches, the same model."""
+        class Stop(lightning.pytorch.callbacks.Callback):
+            def __init__(self, step):
+                self.step = step
+
+            def on_train_batch_end(self, trainer, *_others):
+                if trainer.global_step == self.step:
+                    trainer.should_stop = True
+
+        def life(store, stop=None):
+            torch.manual_seed(3)
+            model = self.module()
+            model.drop, model.seen = torch.nn.Dropout(.2), []
+
+            def training_step(batch, batch_idx):
+                model.seen.append(batch[0][:, 0].tolist())
+                return torch.nn.functional.mse_loss(model.layer(model.drop(batch[0])), batch[1])
+            model.training_step = training_step
+            data = torch.utils.data.DataLoader(
+                torch.utils.data.TensorDataset(*samples(0, 24)), batch_size=4, shuffle=True)
+            callback = diloco.lightning.DiLoCoCallback(
+                self.folder / store, "r0", options=OPTIONS, sync_every=due, rounds=15 // due)
+            trainer = lightning.Trainer(
+                max_epochs=100, accelerator="cpu", callbacks=[callback, Stop(stop)], logger=False,
+                enable_checkpointing=False, enable_progress_bar=False,
+                enable_model_summary=False, default_root_dir=self.folder)
+            trainer.fit(model, data)
+            return model
+        for due, stop in ((5, 12), (3, 7)):  # saved within an epoch, and at its end
+            with self.subTest(sync_every=due):
+                whole = life(f"whole{due}")
+                first, second = life(f"parts{due}", stop), life(f"parts{due}")
+                self.assertEqual(len(whole.seen), 15)
+                self.assertEqual(first.seen[:stop // due * due] + second.seen, whole.seen)
+                for a, b in zip(whole.parameters(), second.parameters()):
+                    self.assertTrue(torch.equal(a, b))
 
     def test_several_optimizers_are_refused(self):
         model = self.module()
