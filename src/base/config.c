@@ -300,7 +300,7 @@ static const dl_option rows[] = {
 {"trainer.preserve_optimizer_state", NULL, BOOL, AT(preserve_optimizer_state), "true", 0, 0, "", NULL, AGREE,
  "keep inner moments across entries; false is refused as unfaithful"},
 {"trainer.init_from", NULL, TEXT, AT(init_from), "", 0, DL_PATH_MAX, "path", NULL, 0,
- "safetensors file that a new run begins from; empty: random values. Joining needs none"},
+ "safetensors file, or a run by its folder or URL, that a new run begins from; empty: random values"},
 {"trainer.init_as", NULL, NAME, AT(init_as), "model", 0, 0, "", "model|continuation", 0,
  "init_from gives exactly the model; or what fits of a run's state, outer vectors too, the rest anew"},
 {"trainer.eval_every", NULL, INT, AT(eval_every), "1", 0, BIG, "rounds", NULL, AGREE,

@@ -4,10 +4,12 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include <diloco/inspect.h>
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 bool dl_continue_is_asked(const dl_config *config)
 {
@@ -18,6 +20,56 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
 {
     return found && !strcmp(found->dtype, dtype) && found->n_dims == n_dims &&
            memcmp(found->shape, shape, (size_t)n_dims * sizeof *shape) == 0;
+}
+
+/* ---- where from --------------------------------------------------------------------------- */
+
+static bool is_run(const char *from)
+{
+    struct stat st;
+    return strstr(from, "://") || (stat(from, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static diloco_status with_run(const char *url, dl_st_fn fn, void *context)
+{
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    dl_st st;
+    DL_TRY(diloco_theta_read(&bytes, &len, &entry, url, UINT64_MAX));
+    diloco_status status = dl_st_open(&st, bytes, len);
+    if (!status) {
+        status = fn(context, &st);
+        dl_st_close(&st);
+    }
+    diloco_free(bytes);
+    return status;
+}
+
+diloco_status dl_init_from(const char *from, dl_st_fn fn, void *context)
+{
+    const diloco_status status =
+        is_run(from) ? with_run(from, fn, context) : dl_st_with_file(from, fn, context);
+    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", from) : DILOCO_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+enum { NAMES_SHOWN = 8 };
+
+void dl_tensor_list_add(dl_tensor_list *list, const char *name)
+{
+    const size_t used = strlen(list->names), room = sizeof list->names - used;
+    const size_t wanted = strlen(name) + (used ? 2 : 0);
+    if (list->n++ < NAMES_SHOWN && wanted < room)
+        snprintf(list->names + used, room, "%s%s", used ? ", " : "", name);
+}
+
+void dl_tensor_list_warn(const dl_tensor_list *list, const char *what)
+{
+    if (list->n == 0) return;
+    dl_log(DILOCO_LOG_WARN, "%zu tensor%s (%s%s): %s", list->n, list->n == 1 ? "" : "s",
+           list->names, list->n > NAMES_SHOWN ? ", …" : "", what);
 }
 
 static const dl_st_tensor *find_vector(const dl_st *st, const dl_outer *outer, int k,
@@ -37,13 +89,12 @@ static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_te
     return fits;
 }
 
-static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t)
+static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
+                 dl_tensor_list *lacking)
 {
     const dl_outer *outer = state->outer;
     if (!goes_on(st, outer, t)) {
-        dl_log(DILOCO_LOG_WARN,
-               "%s has no %s of this optimizer, type and shape: its %s begins anew", t->name,
-               outer->state_names[0], outer->state_names[0]);
+        dl_tensor_list_add(lacking, t->name);
         return;
     }
     for (int k = 0; k < outer->n_state; k++) {
@@ -62,27 +113,41 @@ static bool has_tensor(const dl_manifest *m, const char *name)
 
 static void tell_of_dropped(const dl_state *state, const dl_st *st)
 {
+    dl_tensor_list dropped = {0};
     for (size_t i = 0; i < st->n; i++) {
         const char *name = st->tensors[i].name;
         if (strncmp(name, "diloco.", 7) != 0 && !has_tensor(state->manifest, name))
-            dl_log(DILOCO_LOG_WARN, "%s is not in this model: it is left behind", name);
+            dl_tensor_list_add(&dropped, name);
     }
+    dl_tensor_list_warn(&dropped, "not in this model, and left out");
 }
 
 static diloco_status take_all(void *context, const dl_st *st)
 {
     dl_state *state = context;
+    dl_tensor_list lacking = {0};
     for (size_t i = 0; i < state->manifest->n_tensors && state->outer->n_state > 0; i++)
         if (state->manifest->tensors[i].region == DL_TRAINED)
-            take(state, st, &state->manifest->tensors[i]);
+            take(state, st, &state->manifest->tensors[i], &lacking);
+    dl_tensor_list_warn(&lacking, "no state of this outer optimizer with the same type and shape, "
+                                  "so it begins at zero");
     tell_of_dropped(state, st);
     return DILOCO_OK;
 }
 
-diloco_status dl_continue_outer(dl_state *state, const char *path)
+diloco_status dl_continue_outer(dl_state *state, const char *from)
 {
-    const diloco_status status = dl_st_with_file(path, take_all, state);
-    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
+    return dl_init_from(from, take_all, state);
+}
+
+void dl_continue_start(dl_continue_text out, const dl_config *config)
+{
+    snprintf(
+        out, sizeof(dl_continue_text),
+        "this run begins with the model and the outer state of \"%.200s\", and is a run of its "
+        "own: the inner optimizer begins without moments, and the schedule \"%s\" at its first "
+        "step; parameters.learning_rate.warmup_steps softens that",
+        config->init_from, config->lr_scheduler);
 }
 
 /* ---- H of both runs ----------------------------------------------------------------------- */
@@ -137,7 +202,7 @@ bool dl_continue_pace(dl_continue_text out, const dl_config *config)
     pace before = {(double)NAN, (double)NAN, (double)NAN};
     const double now = (double)config->local_steps;
     const dl_outer *outer = dl_outer_of(config);
-    if (!dl_continue_is_asked(config) || dl_st_with_file(config->init_from, read_pace, &before))
+    if (!dl_continue_is_asked(config) || dl_init_from(config->init_from, read_pace, &before))
         return false;
     const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
     if (!told || now == 0 || now == before.local_steps || outer->n_state == 0) return false;

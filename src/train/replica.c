@@ -101,7 +101,11 @@ static diloco_status record_trainer(replica *r)
     dl_recorder_put_inner(j, &r->setup.config);
     DL_TRY(dl_recorder_end(&r->recorder));
     dl_check_warnings(&r->setup.config, record_warning, r);
-    dl_continue_text pace;
+    dl_continue_text pace, start;
+    if (dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed) {
+        dl_continue_start(start, &r->setup.config);
+        record_warning(r, "continuation", start);
+    }
     if (dl_continue_pace(pace, &r->setup.config)) record_warning(r, "continuation", pace);
     return DILOCO_OK;
 }

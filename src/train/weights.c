@@ -90,8 +90,7 @@ static diloco_status check_no_more(const dl_setup *s, const dl_st *st)
 
 static diloco_status read_file(const dl_setup *s, const char *path, dl_st_fn read)
 {
-    const diloco_status status = dl_st_with_file(path, read, (void *)(uintptr_t)s);
-    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", path) : DILOCO_OK;
+    return dl_init_from(path, read, (void *)(uintptr_t)s);
 }
 
 static diloco_status read_model(void *context, const dl_st *st)
@@ -112,6 +111,7 @@ static diloco_status read_what_fits(void *context, const dl_st *st)
 {
     const dl_setup *s = context;
     size_t n_tensors, n_taken = 0;
+    dl_tensor_list others = {0};
     const diloco_tensor *tensors = dl_model_tensors(s->model, &n_tensors);
     for (size_t i = 0; i < n_tensors; i++) {
         const dl_st_tensor *found = dl_st_find(st, tensors[i].name);
@@ -120,9 +120,9 @@ static diloco_status read_what_fits(void *context, const dl_st *st)
         if (taken)
             copy_in(s, &tensors[i], st, found);
         else
-            dl_log(DILOCO_LOG_WARN, "%s %s the file: it begins anew", tensors[i].name,
-                   found ? "is of another type or shape in" : "is not in");
+            dl_tensor_list_add(&others, tensors[i].name);
     }
+    dl_tensor_list_warn(&others, "not there with the same type and shape, so they begin anew");
     if (n_taken > 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "no tensor of the file is one of the model's");
 }

@@ -281,6 +281,14 @@ static void keep_line(void *user, diloco_log_level level, const char *line)
     strcat(lines_logged, "\n");
 }
 
+static int count_lines(void)
+{
+    int n = 0;
+    for (const char *c = lines_logged; *c; c++)
+        n += *c == '\n';
+    return n;
+}
+
 static dl_config *continued_with(const char *path, const char *const (*settings)[2])
 {
     dl_config *config = fixture_config("diloco");
@@ -346,7 +354,10 @@ TEST(
         if (restarts) CHECK_CONTAINS(own[i].name, lines_logged);
         CHECK(same_bytes(&begin, restarts && i != FORGOTTEN ? &initial : &end, own[i].name));
     }
-    CHECK_CONTAINS(LEFT " is not in this model: it is left behind", lines_logged);
+    CHECK_CONTAINS("1 tensor (" LEFT "): not in this model, and left out", lines_logged);
+    CHECK_CONTAINS("4 tensors (", lines_logged); /* one warning of all whose momentum restarts */
+    CHECK_CONTAINS("3 tensors (", lines_logged); /* and one of all that begin anew */
+    CHECK_INT(3, count_lines());
     CHECK(!dl_st_find(&begin.st, LEFT));
     image_close(&end), image_close(&begin), image_close(&initial);
     dl_setup_close(&setup);
@@ -412,6 +423,49 @@ TEST(the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movement
 #undef LR
 #undef MU
 #undef OUTER
+}
+
+/* A run's folder and its URL are its newest model and outer vectors. */
+TEST(a_run_named_by_its_store_is_continued_and_says_what_begins_at_zero)
+{
+    fixture_record first_record = {0}, record = {0};
+    image end, begin;
+    char url[DL_PATH_MAX + 16];
+    dl_config *first = fixture_config("diloco");
+    fixture_train(first, &first_record, 1);
+    image_open(&end, first);
+    snprintf(url, sizeof url, "file://%s", first->store);
+    for (int by_url = 0; by_url < 2; by_url++) {
+        dl_config *next = continued(by_url ? url : first->store);
+        image_open(&begin, next);
+        CHECK_STR("", lines_logged);
+        CHECK_INT(end.len, begin.len);
+        CHECK_BYTES(end.bytes, begin.bytes, end.len);
+        image_close(&begin);
+        if (by_url) {
+            fixture_train(next, &record, 1);
+            const dl_json_value warned = fixture_nth(&record, "warn", 0);
+            char text[512];
+            CHECK(dl_json_is(dl_json_get(warned, "code"), "continuation"));
+            CHECK_OK(dl_json_read_str(text, sizeof text, warned, "text"));
+            CHECK_CONTAINS("the inner optimizer begins without moments", text);
+        }
+        free(next);
+    }
+    image_close(&end);
+    fixture_record_free(&first_record), fixture_record_free(&record);
+    free(first);
+}
+
+TEST(a_folder_that_holds_no_run_is_named_as_such)
+{
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.init_from", "/");
+    set(config, "trainer.init_as", "continuation");
+    CHECK(diloco_train_create(config) != DILOCO_OK);
+    CHECK_CONTAINS("trainer.init_from = \"/\"", diloco_error_text());
+    CHECK_CONTAINS("run", diloco_error_text());
+    free(config);
 }
 
 TEST(a_file_of_which_nothing_fits_is_no_run_to_continue)
@@ -487,7 +541,8 @@ TEST_MAIN(
     fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
     another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace,
     the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements,
-    a_file_of_which_nothing_fits_is_no_run_to_continue,
+    a_run_named_by_its_store_is_continued_and_says_what_begins_at_zero,
+    a_folder_that_holds_no_run_is_named_as_such, a_file_of_which_nothing_fits_is_no_run_to_continue,
     an_outer_optimizer_that_counts_commits_cannot_be_continued,
     fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown,
     a_run_begins_from_anothers_first_state, a_run_begins_from_what_another_has_become,
