@@ -258,6 +258,11 @@ TEST(over_tls_a_client_trusts_the_certificate_or_the_pin_and_nobody_else)
     store_must_hold(store, "a", "x");
     dl_store_close(store);
     unsetenv("DILOCO_HUB_CA");
+    setenv("SSL_CERT_FILE", cert, 1);
+    store = open_store(url);
+    store_must_hold(store, "a", "x");
+    dl_store_close(store);
+    unsetenv("SSL_CERT_FILE");
 }
 
 static void *wait_once(void *context)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "store/line.h"
+#include "store/trust.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -372,7 +373,8 @@ static bool is_near(const char *url)
 static void set_tls(const slot *s)
 {
     const dl_web *web = s->web;
-    if (web->ca_file) curl_easy_setopt(s->easy, CURLOPT_CAINFO, web->ca_file);
+    const char *ca_file = web->ca_file ? web->ca_file : dl_trust_file();
+    if (ca_file) curl_easy_setopt(s->easy, CURLOPT_CAINFO, ca_file);
     if (web->cert) {
         struct curl_blob cert = {web->cert, strlen(web->cert), CURL_BLOB_NOCOPY};
         struct curl_blob key = {web->key, strlen(web->key), CURL_BLOB_NOCOPY};
