@@ -5,12 +5,14 @@ libdiloco.so and the program; what these need of the system (libcurl, OpenSSL, â
 system's. The sources are those of the worktree around this folder or, from an sdist, those that
 build_sdist put beside it as csrc/.
 
-In the environment: DILOCO_BUILD names a build folder to use and keep instead of a new one under
-build/python; CMAKE_ARGS is given to CMake.
+In the environment: DILOCO_BUILD names a build folder to use instead of build/python. CMAKE_ARGS is given to CMake. DILOCO_LICENSES names a folder of licence texts, which go
+into the wheel beside ours (`make wheel`). SOURCE_DATE_EPOCH dates the files of a source distribution.
 """
 
 import base64
+import gzip
 import hashlib
+import io
 import os
 import pathlib
 import re
@@ -19,7 +21,7 @@ import shutil
 import subprocess
 import sysconfig
 import tarfile
-import tempfile
+import time
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -27,6 +29,12 @@ ROOT = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent
 TARGETS = ["diloco_diloco_shared", "diloco_train_shared", "diloco"]
 SOURCES = ["CMakeLists.txt", "LICENSE", "CHANGELOG.md", "README.md", "cmake", "docs", "include",
            "src"]
+
+# The packages of scripts/packages.sh, set build.
+DEBIAN = ("on Debian: apt install gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev "
+          "zlib1g-dev libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev "
+          "libmicrohttpd-dev libgnutls28-dev libzstd-dev")
+OR_WHEEL = ", or install the manylinux wheel of the release, which needs no compiler"
 
 
 class BuildError(Exception):
@@ -47,31 +55,37 @@ def version():
 
 def need_tools():
     if not shutil.which("cmake"):
-        raise BuildError("CMake is not installed, and the library is built with it: install "
-                         "cmake >= 3.25 (Debian: apt install cmake ninja-build)")
+        raise BuildError("CMake is not installed, and the library is built with it: install cmake "
+                         f">= 3.25 ({DEBIAN}){OR_WHEEL}")
     compilers = [c for c in (os.environ.get("CC"), "cc", "gcc", "clang") if c]
     if not any(shutil.which(shlex.split(c)[0]) for c in compilers):
         raise BuildError("no C compiler is installed, and the library is built with one: install "
-                         "gcc or clang (Debian: apt install gcc g++ libc6-dev), or name one as CC")
+                         f"gcc or clang, or name one as CC ({DEBIAN}){OR_WHEEL}")
 
 
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         said = "\n".join(done.stdout.splitlines()[-40:])
-        raise BuildError(f"{' '.join(map(str, command))} failed:\n{said}\nWhat the library needs "
-                         "of the system stands in scripts/packages.sh: `make packages-build` "
-                         "installs it")
+        raise BuildError(f"{' '.join(map(str, command))} failed:\n{said}\nThe library could not be "
+                         f"built: install what the lines above miss ({DEBIAN}){OR_WHEEL}")
+
+
+def configure(folder):
+    """Configures the build once. A failed configure leaves no cache that spoils the next one."""
+    if any((folder / name).exists() for name in ("build.ninja", "Makefile")):
+        return
+    ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
+    (folder / "CMakeCache.txt").unlink(missing_ok=True)
+    run(["cmake", "-S", ROOT, "-B", folder, *ninja, "-DCMAKE_BUILD_TYPE=Release",
+         "-DDILOCO_TESTS=OFF", "-DDILOCO_BENCH=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+         *shlex.split(os.environ.get("CMAKE_ARGS", ""))])
 
 
 def build_library(folder):
     """The files of the library, built in folder."""
     need_tools()
-    if not (folder / "CMakeCache.txt").exists():
-        ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
-        run(["cmake", "-S", ROOT, "-B", folder, *ninja, "-DCMAKE_BUILD_TYPE=Release",
-             "-DDILOCO_TESTS=OFF", "-DDILOCO_BENCH=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
-             *shlex.split(os.environ.get("CMAKE_ARGS", ""))])
+    configure(folder)
     run(["cmake", "--build", folder, "--parallel", str(os.cpu_count() or 1), "--target", *TARGETS])
     return [folder / "libdiloco.so.0", folder / "libdiloco-train.so", folder / "diloco"]
 
@@ -113,7 +127,8 @@ class Wheel:
                                         f"Root-Is-Purelib: false\nTag: {tag()}\n").encode())
         self.add(f"{self.info}/entry_points.txt",
                  b"[console_scripts]\ndiloco = diloco._program:main\n")
-        self.add(f"{self.info}/LICENSE", (ROOT / "LICENSE").read_bytes())
+        for name, data in license_files():
+            self.add(f"{self.info}/licenses/{name}", data)
         rows = [*self.record, f"{self.info}/RECORD,,"]
         self.zip.writestr(f"{self.info}/RECORD", "\n".join(rows) + "\n")
         self.zip.close()
@@ -125,34 +140,63 @@ def package_files():
             yield path
 
 
+def license_files():
+    """Names and bytes for dist-info/licenses: ours and, in DILOCO_LICENSES, those of what is
+    bundled."""
+    yield "LICENSE", (ROOT / "LICENSE").read_bytes()
+    others = os.environ.get("DILOCO_LICENSES")
+    for path in sorted(pathlib.Path(others).iterdir()) if others else []:
+        yield f"bundled/{path.name}", path.read_bytes()
+
+
+def write_wheel(path, library):
+    wheel = Wheel(path)
+    for file in package_files():
+        wheel.add(file.relative_to(HERE).as_posix(), file.read_bytes())
+    for file in library:
+        wheel.add(f"diloco/_lib/{file.name}", file.read_bytes(), 0o755)
+    wheel.close()
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     folder = pathlib.Path(os.environ.get("DILOCO_BUILD") or ROOT / "build/python").resolve()
     name = f"diloco-{version()}-{tag()}.whl"
-    library = build_library(folder)
-    wheel = Wheel(pathlib.Path(wheel_directory) / name)
-    for path in package_files():
-        wheel.add(path.relative_to(HERE).as_posix(), path.read_bytes())
-    for path in library:
-        wheel.add(f"diloco/_lib/{path.name}", path.read_bytes(), 0o755)
-    wheel.close()
+    try:
+        library = build_library(folder)
+    except BuildError as error:  # without a traceback, which would hide the sentence
+        raise SystemExit(f"diloco: {error}") from None
+    write_wheel(pathlib.Path(wheel_directory) / name, library)
     return name
 
 
 # ---- the source distribution -------------------------------------------------------------
 
 
+def sdist_files():
+    """Pairs of a name in the archive and a file: the package's folder, and as csrc/ what CMake
+    needs of the project."""
+    for path in [HERE / "pyproject.toml", HERE / "_build.py", *package_files()]:
+        yield path.relative_to(HERE).as_posix(), path
+    for source in SOURCES:
+        top = ROOT / source
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file():
+                yield f"csrc/{path.relative_to(ROOT).as_posix()}", path
+
+
 def build_sdist(sdist_directory, config_settings=None):
-    """The package's folder, and as csrc/ what CMake needs of the project."""
+    """Equal files and an equal SOURCE_DATE_EPOCH give equal bytes."""
     top = f"diloco-{version()}"
     name = f"{top}.tar.gz"
-    with tarfile.open(pathlib.Path(sdist_directory) / name, "w:gz") as tar, \
-            tempfile.TemporaryDirectory() as scratch:
-        info = pathlib.Path(scratch) / "PKG-INFO"
-        info.write_text(metadata())
-        tar.add(info, f"{top}/PKG-INFO")
-        for path in [HERE / "pyproject.toml", HERE / "_build.py", *package_files()]:
-            tar.add(path, f"{top}/{path.relative_to(HERE).as_posix()}")
-        for source in SOURCES:
-            if (ROOT / source).exists():
-                tar.add(ROOT / source, f"{top}/csrc/{source}")
+    date = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
+    content = [("PKG-INFO", metadata().encode(), 0o644)]
+    for inside, path in sdist_files():
+        content.append((inside, path.read_bytes(), 0o755 if os.access(path, os.X_OK) else 0o644))
+    with open(pathlib.Path(sdist_directory) / name, "wb") as file, \
+            gzip.GzipFile("", "wb", fileobj=file, mtime=date) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for inside, data, mode in content:
+            entry = tarfile.TarInfo(f"{top}/{inside}")
+            entry.size, entry.mode, entry.mtime = len(data), mode, date
+            tar.addfile(entry, io.BytesIO(data))
     return name

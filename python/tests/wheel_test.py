@@ -4,12 +4,14 @@ DILOCO_BUILD: the build folder whose library goes into the wheel, so that nothin
 second time. No network is needed: the backend has no requirements."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -82,6 +84,27 @@ class Wheel(unittest.TestCase):
         self.assertEqual(here, there)
 
 
+    def test_equal_sources_give_equal_source_distributions(self):
+        packed = []
+        for name in ("first", "second"):
+            (self.scratch / name).mkdir()
+            with unittest.mock.patch.dict(os.environ, SOURCE_DATE_EPOCH="1700000000"):
+                file = _build.build_sdist(self.scratch / name)
+            packed.append((self.scratch / name / file).read_bytes())
+        self.assertEqual(*packed)
+
+    def test_licences_of_bundled_libraries_are_in_the_wheel(self):
+        licenses = self.scratch / "licenses"
+        licenses.mkdir()
+        (licenses / "zlib").write_text("of zlib")
+        with unittest.mock.patch.dict(os.environ, DILOCO_LICENSES=str(licenses)):
+            _build.write_wheel(self.scratch / "a.whl", [])
+        wheel = zipfile.ZipFile(self.scratch / "a.whl")
+        info = f"diloco-{_build.version()}.dist-info/licenses"
+        self.assertEqual(wheel.read(f"{info}/bundled/zlib"), b"of zlib")
+        self.assertIn(b"Apache License", wheel.read(f"{info}/LICENSE"))
+
+
 class Tools(unittest.TestCase):
     """What is said where a tool lacks."""
 
@@ -111,8 +134,30 @@ class Tools(unittest.TestCase):
     def test_a_library_that_lacks(self):
         self.tool("cmake")
         self.tool("cc")
-        with self.assertRaisesRegex(_build.BuildError, "libxxhash[^$]*packages-build"):
+        with self.assertRaisesRegex(_build.BuildError, "libxxhash[^$]*manylinux wheel"):
             _build.build_library(self.folder / "build")
+
+    def test_a_failed_configure_does_not_spoil_the_next(self):
+        build = self.folder / "build"
+        build.mkdir()
+        (build / "CMakeCache.txt").write_text("CMAKE_C_COMPILER:STRING=/none\n")
+        (self.folder / "cmake").write_text("#!/bin/sh\n[ \"$1\" != -S ] || echo >configured\n")
+        (self.folder / "cmake").chmod(0o755)
+        self.tool("cc")
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        _build.build_library(build)
+        self.assertTrue((self.folder / "configured").exists())
+        self.assertFalse((build / "CMakeCache.txt").exists())
+
+    def test_pip_prints_the_sentence_and_no_traceback(self):
+        with self.assertRaisesRegex(SystemExit, "^diloco: CMake is not installed.*manylinux wheel"):
+            _build.build_wheel(self.folder)
+
+    def test_the_debian_packages_are_those_of_the_project(self):
+        listed = re.search(r"build\).*?;;", (HERE.parent / "scripts/packages.sh").read_text(), re.S)
+        self.assertEqual(set(re.findall(r"[a-z0-9+.-]+", _build.DEBIAN.split("install ")[1])),
+                         set(re.findall(r"[a-z0-9+.-]+", listed.group().split("echo")[1])))
 
 
 if __name__ == "__main__":
