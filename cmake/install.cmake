@@ -50,5 +50,5 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libxxhash-dev, libzstd-dev, libcurl4-openssl-dev, libssl-dev, libexpat1-dev") # to link the static libraries
 include(CPack)
-add_custom_target(deb COMMAND ${CMAKE_CPACK_COMMAND} -G DEB
+add_custom_target(deb COMMAND ${PROJECT_SOURCE_DIR}/scripts/deb.sh ${CMAKE_CPACK_COMMAND}
                   WORKING_DIRECTORY ${PROJECT_BINARY_DIR} USES_TERMINAL)

@@ -7,6 +7,7 @@
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
 #     check    compilers, formatter and linter of the gate
 #     deb      the Debian package
+#     wheel    a wheel for other distributions
 #     fresh    what makes bare machines
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,6 +25,8 @@ list() {
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
+    wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \
+                libtomlplusplus-dev ;;
     fresh) echo debootstrap ;;
     *)     echo "packages.sh: there is no set $1" >&2; exit 2 ;;
     esac

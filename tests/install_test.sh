@@ -4,6 +4,7 @@
 set -eu
 
 build=$(cd "$1" && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "install_test: $*" >&2; exit 1; }
@@ -14,6 +15,7 @@ prefix=$work/prefix
 lib=$(dirname "$(find "$prefix" -name libdiloco.so)")
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 sanitize=$(cached DILOCO_SANITIZE_FLAGS)
+version=$(cached CMAKE_PROJECT_VERSION)
 CC=$(cached CMAKE_C_COMPILER) CXX=$(cached CMAKE_CXX_COMPILER)
 export CC CXX PKG_CONFIG_PATH="$lib/pkgconfig"
 with_train=$([ ! -e "$lib/libdiloco-train.so" ] || echo yes)
@@ -30,7 +32,7 @@ C
 cat >CMakeLists.txt <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)
 project(outside C)
-find_package(diloco 0.1 REQUIRED)
+find_package(diloco ${SERIES} REQUIRED)
 add_executable(with_shared main.c)
 target_link_libraries(with_shared diloco::diloco)
 add_executable(with_static main.c)
@@ -75,7 +77,7 @@ try_pkg_config diloco main.c
 
 # CMake
 cmake -S . -B out -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS="$sanitize" \
-    -DWITH_TRAIN="$with_train" >"$work/log" 2>&1 && cmake --build out >>"$work/log" 2>&1 ||
+    -DWITH_TRAIN="$with_train" -DSERIES="${version%.*}" >"$work/log" 2>&1 && cmake --build out >>"$work/log" 2>&1 ||
     { cat "$work/log"; fail "find_package(diloco)"; }
 for program in with_shared with_static ${with_train:+train_shared train_static}; do
     says_full "out/$program"
@@ -121,14 +123,17 @@ if [ -e "$prefix/bin/diloco" ]; then
     for page in man1/diloco.1 man1/diloco-train.1 man5/diloco_config.5; do
         [ -s "$prefix/share/man/$page" ] || fail "$page is not installed"
     done
-    "$prefix/bin/diloco" --version | grep -q 0.1.0 || fail "diloco --version"
+    "$prefix/bin/diloco" --version | grep -qF "$version" || fail "diloco --version"
 fi
 # the Debian package, of what is installed here: nothing is built for it
 if [ -e "$prefix/bin/diloco" ] && [ -z "$sanitize" ] && command -v dpkg-shlibdeps >/dev/null; then
-    cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/deb" -D CPACK_INSTALL_CMAKE_PROJECTS= \
+    mkdir "$work/empty"
+    if PATH="$work/empty" /bin/sh "$root/scripts/deb.sh" cpack 2>"$work/log"; then fail "a package without tools"; fi
+    grep -q 'Install it: apt install file' "$work/log" || fail "deb.sh does not say what is missing"
+    "$root/scripts/deb.sh" cpack --config "$build/CPackConfig.cmake" -B "$work/deb" -D CPACK_INSTALL_CMAKE_PROJECTS= \
         -D "CPACK_INSTALLED_DIRECTORIES=$prefix;/usr" >"$work/log" 2>&1 || { cat "$work/log"; fail deb; }
-    dpkg-deb -f "$work"/deb/diloco_*.deb Depends | grep -q 'libc6 ' || fail "the package needs nothing"
+    dpkg-deb -f "$work"/deb/diloco_*.deb Depends | grep -q 'libc6 .*libcurl' || fail "the package needs nothing"
     dpkg-deb -x "$work"/deb/diloco_*.deb "$work/unpacked"
-    "$work/unpacked/usr/bin/diloco" --version | grep -q 0.1.0 || fail "diloco --version from the package"
+    "$work/unpacked/usr/bin/diloco" --version | grep -qF "$version" || fail "diloco --version from the package"
 fi
 echo "install_test: passed"
