@@ -24,12 +24,12 @@ extern "C" {
 /* Of these headers. What was compiled with them runs with every libdiloco of the same series
  * (0.MINOR, later MAJOR) and this version or a later one. */
 #define DILOCO_VERSION_MAJOR 0
-#define DILOCO_VERSION_MINOR 1
+#define DILOCO_VERSION_MINOR 2
 #define DILOCO_VERSION_PATCH 0
 #define DILOCO_VERSION_NUMBER                                                                      \
     (DILOCO_VERSION_MAJOR * 10000 + DILOCO_VERSION_MINOR * 100 + DILOCO_VERSION_PATCH)
 
-DILOCO_API const char *diloco_version(void); /* of the library: "0.1.0" */
+DILOCO_API const char *diloco_version(void); /* of the library: "0.2.0" */
 DILOCO_API int diloco_version_number(void);  /* … as DILOCO_VERSION_NUMBER */
 DILOCO_API const char *diloco_isa(void);     /* the vector kernels in use: "avx512", … */
 DILOCO_API int diloco_cores(void);           /* that this process may use */

@@ -71,7 +71,7 @@ static void scene_begin(scene *s, const char *name)
                                 .manifest = s->manifest,
                                 .isa = "avx2",
                                 .threads = 2,
-                                .program = "0.1.0"};
+                                .program = DILOCO_VERSION};
     for (size_t f = 0; f < N_FRAGMENTS; f++)
         s->fragments[f] =
             (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3, dl_hash_bytes(&f, sizeof f)};
@@ -151,7 +151,7 @@ TEST(local_state_comes_back_to_the_bit)
     CHECK_STR(RUN, facts.run);
     CHECK_STR("r0", facts.replica);
     CHECK_STR("avx2", facts.isa);
-    CHECK_STR("0.1.0", facts.program);
+    CHECK_STR(DILOCO_VERSION, facts.program);
     scene_end(&s);
 }
 

@@ -44,7 +44,7 @@ TEST(a_run_reads_back_with_its_options_and_tensors)
     dl_buf text = written(&file);
     CHECK_OK(dl_runfile_read(&back, text.data, text.len));
     CHECK_STR(RUN, back.id);
-    CHECK_STR("0.1.0", back.program);
+    CHECK_STR(DILOCO_VERSION, back.program);
     CHECK_STR(RUN, back.data_digest);
     CHECK(dl_hash_equal(file.theta0, back.theta0));
     CHECK(dl_hash_equal(file.theta0_file, back.theta0_file));
@@ -141,7 +141,7 @@ TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
 {
     check_edited(DILOCO_EPROTO, "diloco-run", "diloco-entry", "diloco-entry");
     check_edited(DILOCO_EPROTO, RUN, "0123", "run");
-    check_edited(DILOCO_EPROTO, "\"program\":\"0.1.0\"",
+    check_edited(DILOCO_EPROTO, "\"program\":\"" DILOCO_VERSION "\"",
                  "\"program\":\"a version that is far longer than 31 bytes\"", "program");
     check_edited(DILOCO_EPROTO, "\"theta0\":\"", "\"theta0\":\"0", "theta0");
     check_edited(DILOCO_EPROTO, "\"theta0_file\"", "\"theta0_fil\"", "theta0_file");
