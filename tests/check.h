@@ -85,7 +85,7 @@
 
 /* Runs the tests whose names match argv[1], a pattern as the shell has them, or all without one. A
  * pattern that names no test is an error. Returns the exit code. */
-static inline int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+static inline int check_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
 {
     size_t matching = argc < 2 ? n : 0;
     for (size_t i = 0; i < n && argc > 1; i++)
@@ -112,7 +112,7 @@ static inline int check_run(int argc, char **argv, const struct CMUnitTest *test
             char *name_ = strtok_r(i_ ? NULL : text_, ", \n", &next_);                             \
             tests_[i_] = (struct CMUnitTest){name_, run_[i_], NULL, NULL, NULL};                   \
         }                                                                                          \
-        return check_run(argc, argv, tests_, sizeof run_ / sizeof run_[0]);                        \
+        return check_main(argc, argv, tests_, sizeof run_ / sizeof run_[0]);                        \
     }
 
 #endif

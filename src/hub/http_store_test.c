@@ -399,7 +399,7 @@ int main(int argc, char **argv)
         WITH(the_probe_finds_the_hub_right),
         WITH(nothing_is_paced_within_a_machine),
     };
-    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    if (argc > 1) return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
     int failed = store_suite_run(&row_http);
     return failed + cmocka_run_group_tests_name("around the hub", tests, NULL, NULL);
 }

@@ -792,5 +792,5 @@ int main(int argc, char **argv)
         HUB_TEST(stopping_cuts_what_does_not_end_and_leaves_nothing_half_written),
         HUB_TEST(a_folder_that_goes_is_missed_and_used_again_when_it_is_back),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -229,5 +229,5 @@ int main(int argc, char **argv)
         HUB(parts_of_an_object_that_will_not_be_made_do_not_stay_on_the_hub),
         HUB(parts_need_a_token_where_the_hub_has_one_and_a_hub_that_lost_them_is_asked_again),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -674,5 +674,5 @@ int main(int argc, char **argv)
         HUB_TEST(an_upload_is_aborted_and_never_replaces_an_object),
         HUB_TEST(framing_is_taken_off_and_what_is_none_is_refused),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -344,5 +344,5 @@ int main(int argc, char **argv)
         ONE(who_loses_the_race_removes_what_it_uploaded),
         ONE(what_nobody_published_in_a_day_is_removed_at_an_open),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

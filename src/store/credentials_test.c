@@ -239,5 +239,5 @@ int main(int argc, char **argv)
         ONE(google_takes_hmac_keys_or_the_instances_token),
         ONE(azures_identity_is_a_token_of_the_machine),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -477,5 +477,5 @@ int main(int argc, char **argv)
         ONE(p26_a_store_that_refuses_conditions_is_written_without),
         ONE(urls_that_cannot_be_are_refused_before_any_request),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -283,7 +283,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_large_object_ends_at_its_time),
         cmocka_unit_test(a_process_has_one_link),
     };
-    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    if (argc > 1) return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
     int failed = store_suite_run(&row); /* first: the last test above gives the process a link */
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     return failed ? 1 : 0;

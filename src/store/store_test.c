@@ -503,7 +503,7 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
         cmocka_unit_test(the_probe_of_a_store_that_cannot_be_opened_says_why),
     };
-    return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }
 
 int main(int argc, char **argv)

@@ -190,6 +190,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_a_store_says_wrongly_is_an_error_that_names_it),
         cmocka_unit_test(a_store_that_does_not_hear_what_it_is_told_is_not_believed),
     };
-    if (argc > 1) return check_run(argc, argv, tests, sizeof tests / sizeof *tests);
+    if (argc > 1) return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
     return cmocka_run_group_tests(tests, NULL, NULL) + store_suite_run(&row_user);
 }
