@@ -140,14 +140,17 @@ diloco_status dl_continue_outer(dl_state *state, const char *from)
     return dl_init_from(from, take_all, state);
 }
 
-void dl_continue_start(dl_continue_text out, const dl_config *config)
+void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited)
 {
     snprintf(
         out, sizeof(dl_continue_text),
-        "this run begins with the model and the outer state of \"%.200s\", and is a run of its "
-        "own: the inner optimizer begins without moments, and the schedule \"%s\" at its first "
-        "step; parameters.learning_rate.warmup_steps softens that",
-        config->init_from, config->lr_scheduler);
+        "this run begins with the model and the outer state of \"%.160s\", and is a run of its "
+        "own: the inner optimizer begins %s, and the schedule \"%s\" at its first step; "
+        "parameters.learning_rate.warmup_steps softens that",
+        config->init_from,
+        inherited ? "with the moments that this replica has left there"
+                  : "without moments, since this replica has left none beside it here",
+        config->lr_scheduler);
 }
 
 /* ---- H of both runs ----------------------------------------------------------------------- */

@@ -34,8 +34,9 @@ DL_MUST_CHECK diloco_status dl_continue_outer(dl_state *state, const char *from)
 
 typedef char dl_continue_text[512];
 
-/* One sentence for a run that begins so: which parts of a replica begin at zero all the same. */
-void dl_continue_start(dl_continue_text out, const dl_config *config);
+/* One sentence for a replica of a run that begins so: what it goes on with, and what begins at its
+ * first step all the same. inherited: its private state of that run was found. */
+void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited);
 
 /* Does that run's H, which its states tell, differ from this one's? Then movements have another
  * length than those that the momentum is made of. With

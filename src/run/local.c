@@ -92,13 +92,18 @@ static diloco_status remove_leftovers(const char *folder)
     return status;
 }
 
+static diloco_status make_path(char out[PATH_MAX], const char *state_dir, const char *replica)
+{
+    if (snprintf(out, PATH_MAX, "%s/%s/%s", state_dir, replica, file_name) < PATH_MAX)
+        return DILOCO_OK;
+    return dl_fail_errno(ENAMETOOLONG, "open the state in", state_dir);
+}
+
 static diloco_status open_folder(dl_local *local, const char *state_dir, const char *replica)
 {
     char folder[PATH_MAX];
-    if (snprintf(folder, sizeof folder, "%s/%s", state_dir, replica) >= (int)sizeof folder ||
-        snprintf(local->path, sizeof local->path, "%s/%s", folder, file_name) >=
-            (int)sizeof local->path)
-        return dl_fail_errno(ENAMETOOLONG, "make folder", state_dir);
+    DL_TRY(make_path(local->path, state_dir, replica));
+    snprintf(folder, sizeof folder, "%s/%s", state_dir, replica);
     DL_TRY(dl_dir_make(folder));
     DL_TRY(take_lock(local, folder, replica));
     return remove_leftovers(folder);
@@ -402,7 +407,7 @@ static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metada
     return status;
 }
 
-static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata)
+static diloco_status check_format(dl_json_value metadata)
 {
     char word[32];
     DL_TRY(dl_json_read_str(word, sizeof word, metadata, "format"));
@@ -412,6 +417,12 @@ static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata
     if (strcmp(word, "1") != 0)
         return dl_fail(DILOCO_EDIFFERS, "it has format version %s, this program (%s) reads %d",
                        word, DILOCO_VERSION, DL_FORMAT_VERSION);
+    return DILOCO_OK;
+}
+
+static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata)
+{
+    DL_TRY(check_format(metadata));
     return read_facts_text(facts, metadata);
 }
 
@@ -494,4 +505,42 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
     dl_st_close(&st);
     dl_map_close(&map);
     return status;
+}
+
+/* ---- of another run */
+
+static const dl_st_tensor *find_private(const dl_st *st, const dl_private *p)
+{
+    dl_st_tensor want;
+    part_name name;
+    describe_private(&want, name, p);
+    const dl_st_tensor *found = dl_st_find(st, name);
+    const bool fits = found && !strcmp(found->dtype, want.dtype) && found->n_dims == 1 &&
+                      found->shape[0] == want.shape[0];
+    return fits ? found : NULL;
+}
+
+static bool take_privates(const dl_st *st, const dl_private *privates, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!find_private(st, &privates[i])) return false;
+    for (size_t i = 0; i < n; i++)
+        memcpy(privates[i].data, st->data + find_private(st, &privates[i])->begin, privates[i].len);
+    return true;
+}
+
+bool dl_local_inherit(const char *state_dir, const char *replica, const dl_private *privates,
+                      size_t n)
+{
+    char path[PATH_MAX];
+    dl_map map;
+    dl_st st;
+    if (make_path(path, state_dir, replica) || dl_map_open(&map, path)) return false;
+    bool taken = false;
+    if (digest_fits(&map) && !dl_st_open(&st, map.data, map.len)) {
+        taken = !check_format(st.metadata) && take_privates(&st, privates, n);
+        dl_st_close(&st);
+    }
+    dl_map_close(&map);
+    return taken;
 }

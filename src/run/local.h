@@ -42,6 +42,12 @@ typedef struct dl_local_facts {
 
 typedef struct dl_local dl_local;
 
+/* Copy the privates that this replica has left in the state folder of another run, all of them or
+ * none. Only reads, and takes no lock. Returns false if there is no sound file, or if one of them
+ * is missing there or has another length: nothing is copied then. */
+bool dl_local_inherit(const char *state_dir, const char *replica, const dl_private *privates,
+                      size_t n);
+
 /* Make the folder, take the lock. DILOCO_EINVAL: another process holds it (its pid is named). */
 DL_MUST_CHECK diloco_status dl_local_open(dl_local **out, const char *state_dir,
                                           const char *replica);

@@ -489,6 +489,38 @@ TEST(a_full_disk_leaves_the_old_state)
     CHECK_INT(0, umount(disk));
 }
 
+/* All of them or none, whoever holds the lock. */
+TEST(another_run_inherits_the_privates_of_a_sound_file_and_nothing_else)
+{
+    scene s;
+    scene_begin(&s, "inherit");
+    CHECK(!dl_local_inherit(s.folder, "r0", s.privates, N_PRIVATES)); /* nothing saved yet */
+    const trainer saved = s.t;
+    CHECK_OK(save(&s));
+    fill(&s.t, 2);
+    trainer before = s.t;
+    dl_private longer[] = {s.privates[0], s.privates[1]}, unknown[] = {s.privates[0], longer[1]};
+    longer[1].len--;
+    unknown[1].name = "other";
+    CHECK(!dl_local_inherit(s.folder, "r0", longer, 2));
+    CHECK(!dl_local_inherit(s.folder, "r0", unknown, 2));
+    CHECK(!dl_local_inherit(s.folder, "r1", s.privates, N_PRIVATES));
+    CHECK_BYTES(&before, &s.t, sizeof before);
+    CHECK(dl_local_inherit(s.folder, "r0", s.privates, N_PRIVATES));
+    CHECK_BYTES(saved.moments, s.t.moments, sizeof saved.moments);
+    CHECK_BYTES(saved.stream, s.t.stream, sizeof saved.stream);
+    CHECK_BYTES(before.w, s.t.w, sizeof before.w);
+    FILE *f = fopen(s.path, "r+b");
+    CHECK(f != NULL && fseek(f, -1, SEEK_END) == 0);
+    const int last = fgetc(f);
+    CHECK(fseek(f, -1, SEEK_END) == 0 && fputc(last ^ 1, f) != EOF);
+    CHECK_INT(0, fclose(f));
+    fill(&s.t, 3), fill(&before, 3);
+    CHECK(!dl_local_inherit(s.folder, "r0", s.privates, N_PRIVATES));
+    CHECK_BYTES(&before, &s.t, sizeof before);
+    scene_end(&s);
+}
+
 TEST(a_folder_that_cannot_be_made_is_an_error)
 {
     dl_local *local;
@@ -512,4 +544,5 @@ TEST_MAIN(local_state_comes_back_to_the_bit,
           a_second_process_is_refused_with_the_pid_of_the_first,
           the_lock_ends_with_a_killed_process, what_a_killed_process_left_half_written_goes,
           a_write_that_fails_leaves_the_old_state, a_full_disk_leaves_the_old_state,
+          another_run_inherits_the_privates_of_a_sound_file_and_nothing_else,
           a_folder_that_cannot_be_made_is_an_error)

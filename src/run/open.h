@@ -72,6 +72,8 @@ bool dl_run_has_lived(const dl_life *life, const dl_config *config);
 /* run.state_dir; or "<folder>.local/<host>" beside a file store. DILOCO_EINVAL: a store of
  * another kind needs it to be set. */
 DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
+/* ... where no run.state_dir is set. */
+DL_MUST_CHECK diloco_status dl_run_state_dir_of(dl_config_path out, const char *store);
 
 /* Do contributions of so many bytes together wait for the outer step on disk (run.spool)? Where
  * many logical clients are asked they always do, so that memory follows from the workers alone. */

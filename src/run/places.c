@@ -11,18 +11,21 @@
 
 diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config)
 {
-    if (config->state_dir[0]) {
-        memcpy(out, config->state_dir, sizeof(dl_config_path));
-        return DILOCO_OK;
-    }
-    const char *place = config->store;
+    if (!config->state_dir[0]) return dl_run_state_dir_of(out, config->store);
+    memcpy(out, config->state_dir, sizeof(dl_config_path));
+    return DILOCO_OK;
+}
+
+diloco_status dl_run_state_dir_of(dl_config_path out, const char *store)
+{
+    const char *place = store;
     if (strncmp(place, "file://", 7) == 0)
         place += 7;
     else if (strstr(place, "://"))
         return dl_fail(DILOCO_EINVAL,
                        "set run.state_dir (a folder, or \"none\"): %s has no place "
                        "beside it for private state",
-                       config->store);
+                       store);
     char host[64] = "host";
     (void)!gethostname(host, sizeof host - 1);
     size_t len = strlen(place);

@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "run/continuation.h"
+#include "run/local.h"
+#include "run/open.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
 #include "train/opening.h"
@@ -30,12 +32,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_PRIVATES = 32 };
+
 typedef struct replica {
     const char *name;
     const diloco_train_hooks *hooks; /* or NULL */
     dl_setup setup;
     bool exists; /* the run, when this replica looked for its settings */
     bool data_parallel;
+    bool inherited; /* private state of the run that this one goes on from */
     dl_step step;
     diloco_run *run;
     dl_recorder recorder;
@@ -56,17 +61,48 @@ static void progress(const replica *r, const char *phase)
 
 /* ---- opening */
 
-static diloco_status register_privates(replica *r)
+/* What is this replica's own. */
+static size_t privates_of(dl_private out[], size_t cap, replica *r)
 {
+    size_t n = 0, len;
     dl_inner *inner = r->step.inner;
     for (size_t i = 0; inner && i < dl_inner_n_vectors(inner); i++) {
-        size_t n;
-        float *vector = dl_inner_vector(inner, i, &n);
-        DL_TRY(
-            diloco_run_private(r->run, dl_inner_vector_name(inner, i), vector, n * sizeof *vector));
+        DL_ASSERT(n + 2 < cap);
+        float *vector = dl_inner_vector(inner, i, &len);
+        out[n++] = (dl_private){
+            .name = dl_inner_vector_name(inner, i), .data = vector, .len = len * sizeof *vector};
     }
-    DL_TRY(diloco_run_private(r->run, "inner.rewarming", &r->rewarming, sizeof r->rewarming));
-    return diloco_run_private(r->run, "inner.steps", &r->inner_steps, sizeof r->inner_steps);
+    out[n++] = (dl_private){"inner.rewarming", &r->rewarming, sizeof r->rewarming, false};
+    out[n++] = (dl_private){"inner.steps", &r->inner_steps, sizeof r->inner_steps, false};
+    return n;
+}
+
+static diloco_status register_privates(replica *r)
+{
+    dl_private privates[MOST_PRIVATES];
+    const size_t n = privates_of(privates, MOST_PRIVATES, r);
+    for (size_t i = 0; i < n; i++)
+        DL_TRY(diloco_run_private(r->run, privates[i].name, privates[i].data, privates[i].len));
+    return DILOCO_OK;
+}
+
+/* A run that goes on from another one, before its first step here. */
+static bool begins_from_another(const replica *r)
+{
+    return dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed;
+}
+
+/* What this replica has left of its own beside that run, if that was on this machine. */
+static bool inherit(replica *r)
+{
+    dl_private privates[MOST_PRIVATES];
+    dl_config_path folder;
+    const size_t n = privates_of(privates, MOST_PRIVATES, r);
+    if (!r->step.inner || dl_run_state_dir_of(folder, r->setup.config.init_from)) return false;
+    dl_backend_enter(r->setup.backend);
+    const bool found = dl_local_inherit(folder, r->name, privates, n);
+    dl_backend_leave(r->setup.backend);
+    return found;
 }
 
 /* Which shard its samples are numbered in. What the log deals are samples of all there is, which is
@@ -102,8 +138,8 @@ static diloco_status record_trainer(replica *r)
     DL_TRY(dl_recorder_end(&r->recorder));
     dl_check_warnings(&r->setup.config, record_warning, r);
     dl_continue_text pace, start;
-    if (dl_continue_is_asked(&r->setup.config) && r->now.position == 0 && !r->now.resumed) {
-        dl_continue_start(start, &r->setup.config);
+    if (begins_from_another(r)) {
+        dl_continue_start(start, &r->setup.config, r->inherited);
         record_warning(r, "continuation", start);
     }
     if (dl_continue_pace(pace, &r->setup.config)) record_warning(r, "continuation", pace);
@@ -243,6 +279,7 @@ static diloco_status join(replica *r)
     DL_TRY(dl_opening_check(&r->setup.config));
     r->now = diloco_run_now(r->run);
     DL_TRY(dl_data_take(r->setup.data, (size_t)r->now.shard));
+    r->inherited = begins_from_another(r) && inherit(r);
     if (r->step.inner) dl_inner_set_steps(r->step.inner, r->inner_steps);
     begin_rewarming(r);
     dl_meter_begin(&r->meter, &r->now);

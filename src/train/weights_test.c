@@ -2,6 +2,7 @@
  * not the model's is refused by name. */
 #include "train/weights.h"
 
+#include "run/open.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 #include <diloco/log.h>
@@ -425,16 +426,51 @@ TEST(the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movement
 #undef OUTER
 }
 
-/* A run's folder and its URL are its newest model and outer vectors. */
-TEST(a_run_named_by_its_store_is_continued_and_says_what_begins_at_zero)
+static diloco_status read_inner_steps(void *context, const dl_st *st)
 {
-    fixture_record first_record = {0}, record = {0};
+    const dl_st_tensor *t = dl_st_find(st, "diloco.private.inner.steps");
+    CHECK(t != NULL);
+    memcpy(context, st->data + t->begin, sizeof(uint64_t));
+    return DILOCO_OK;
+}
+
+/* The inner optimizer's count of steps that a run's replica has saved. */
+static uint64_t saved_steps(const dl_config *config)
+{
+    dl_config_path folder;
+    char path[2 * DL_PATH_MAX];
+    uint64_t steps = 0;
+    CHECK_OK(dl_run_state_dir(folder, config));
+    snprintf(path, sizeof path, "%s/r0/local.safetensors", folder);
+    CHECK_OK(dl_st_with_file(path, read_inner_steps, &steps));
+    return steps;
+}
+
+/* Train a continuation, whose first warning contains `said`. */
+static void check_continued(dl_config *next, const char *said, uint64_t steps)
+{
+    char text[512];
+    fixture_record record = {0};
+    fixture_train(next, &record, 1);
+    const dl_json_value warned = fixture_nth(&record, "warn", 0);
+    CHECK(dl_json_is(dl_json_get(warned, "code"), "continuation"));
+    CHECK_OK(dl_json_read_str(text, sizeof text, warned, "text"));
+    CHECK_CONTAINS(said, text);
+    CHECK_INT(steps, saved_steps(next));
+    fixture_record_free(&record);
+}
+
+/* A run's folder and its URL are its newest model and outer vectors. */
+TEST(a_run_named_by_its_store_is_continued_with_the_moments_that_its_replica_left)
+{
+    fixture_record record = {0};
     image end, begin;
-    char url[DL_PATH_MAX + 16];
+    char url[DL_PATH_MAX + 16], local[DL_PATH_MAX + 16];
     dl_config *first = fixture_config("diloco");
-    fixture_train(first, &first_record, 1);
+    fixture_train(first, &record, 1);
     image_open(&end, first);
     snprintf(url, sizeof url, "file://%s", first->store);
+    snprintf(local, sizeof local, "%s.local", first->store);
     for (int by_url = 0; by_url < 2; by_url++) {
         dl_config *next = continued(by_url ? url : first->store);
         image_open(&begin, next);
@@ -442,19 +478,15 @@ TEST(a_run_named_by_its_store_is_continued_and_says_what_begins_at_zero)
         CHECK_INT(end.len, begin.len);
         CHECK_BYTES(end.bytes, begin.bytes, end.len);
         image_close(&begin);
-        if (by_url) {
-            fixture_train(next, &record, 1);
-            const dl_json_value warned = fixture_nth(&record, "warn", 0);
-            char text[512];
-            CHECK(dl_json_is(dl_json_get(warned, "code"), "continuation"));
-            CHECK_OK(dl_json_read_str(text, sizeof text, warned, "text"));
-            CHECK_CONTAINS("the inner optimizer begins without moments", text);
-        }
+        check_continued(next, "begins with the moments that this replica has left", 8 + 8);
         free(next);
     }
+    CHECK_INT(0, rename(local, scratch_path("moved-away")));
+    dl_config *next = continued(first->store);
+    check_continued(next, "begins without moments", 8);
     image_close(&end);
-    fixture_record_free(&first_record), fixture_record_free(&record);
-    free(first);
+    fixture_record_free(&record);
+    free(first), free(next);
 }
 
 TEST(a_folder_that_holds_no_run_is_named_as_such)
@@ -541,7 +573,7 @@ TEST_MAIN(
     fed_18_only_the_momentum_of_a_tensor_that_changed_restarts_and_that_of_one_that_vanished_is_dropped,
     another_h_than_that_of_the_run_that_goes_on_is_told_with_what_keeps_its_pace,
     the_moments_of_an_adaptive_outer_optimizer_are_said_to_be_of_other_movements,
-    a_run_named_by_its_store_is_continued_and_says_what_begins_at_zero,
+    a_run_named_by_its_store_is_continued_with_the_moments_that_its_replica_left,
     a_folder_that_holds_no_run_is_named_as_such, a_file_of_which_nothing_fits_is_no_run_to_continue,
     an_outer_optimizer_that_counts_commits_cannot_be_continued,
     fed_19_an_adapters_tensors_are_refused_and_a_name_that_only_resembles_one_is_just_unknown,
