@@ -348,6 +348,25 @@ class Resume(InScratch):
 
 
 class Shared(InScratch):
+    def test_a_run_is_lengthened_with_its_model_moments_and_momentum(self):
+        first = small()
+        inner = adamw(first)
+        with self.optimizer(first, inner, sync_every=2, rounds=2) as opt:
+            for step in range(4):
+                inner_step(first, opt, 0, step)
+            saved = opt.state_dict()
+        end, before = diloco.run(self.store).theta_bytes(), self.store
+        self.store = self.store.with_name("longer")
+        model = small(2)
+        model.load_state_dict(first.state_dict())
+        inner = adamw(model)
+        inner.load_state_dict({k: v for k, v in saved.items() if k != "diloco"})
+        opt = self.optimizer(model, inner, sync_every=2, rounds=2, init_from=str(before),
+                             init_as="continuation")
+        self.assertEqual(diloco.run(self.store).theta_bytes(), end)  # with the momentum
+        self.assertEqual(inner.state[model[0].weight]["step"].item(), 4)
+        inner_step(model, opt, 0, 4)
+
     def test_status_and_export_know_a_model_of_torchs(self):
         model = small()
         with self.optimizer(model, sync_every=1, rounds=1) as opt:
@@ -812,6 +831,102 @@ class DropIn(InScratch):
         inner_step(model, opt, 0, 0)
         schedule.step()
         self.assertAlmostEqual(inner.param_groups[0]["lr"], .001)
+
+    def test_a_state_dict_round_trip_through_a_file_goes_on_bitwise(self):
+        ends = []
+        for through_file in (False, True):
+            self.store = self.store.with_name(f"file{through_file}")
+            model = small()
+            opt = self.optimizer(model, sync_every=50)
+            for step in range(3):
+                inner_step(model, opt, 0, step)
+            if through_file:
+                path = self.store.with_name("saved.pt")
+                torch.save({"model": model.state_dict(), "opt": opt.state_dict()}, path)
+                inner_step(model, opt, 0, 99)
+                saved = torch.load(path, weights_only=True)
+                model.load_state_dict(saved["model"])
+                opt.load_state_dict(saved["opt"])
+            for step in range(3, 6):
+                inner_step(model, opt, 0, step)
+            ends.append(values(model))
+        self.assertEqualTensors(*ends)
+
+    def test_a_grad_scaler_skips_a_step_that_overflows_and_counts_the_others(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=50)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4)
+        before = None
+        for step in range(4):
+            x, y = batch(0, step)
+            opt.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x), y) * (float("inf") if step == 1 else 1)
+            scaler.scale(loss).backward()
+            before = values(model)
+            scaler.step(opt)
+            scaler.update()
+            if step == 1:
+                self.assertEqualTensors(values(model), before)
+        self.assertEqual(opt.run.now.step, 3)
+        self.assertEqual(scaler.get_scale(), 2)
+
+    def test_accumulated_gradients_are_one_step(self):
+        model, twin = small(), small()
+        opt, plain = self.optimizer(model, sync_every=50), adamw(twin)
+        for m, o in ((model, opt), (twin, plain)):
+            for micro in range(6):
+                x, y = batch(0, micro)
+                (torch.nn.functional.mse_loss(m(x), y) / 3).backward()
+                if micro % 3 == 2:
+                    o.step()
+                    o.zero_grad()
+        self.assertEqual(opt.run.now.step, 2)
+        self.assertEqualTensors(values(model), values(twin))
+
+    def test_a_compiled_training_step_counts_and_exchanges(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=2, rounds=2)
+
+        @torch.compile(backend="eager")
+        def train(x, y):
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            return loss
+        for step in range(4):
+            train(*batch(0, step))
+        self.assertTrue(opt.done)
+        self.assertEqual(len(diloco.run(self.store).history()), 2)
+        self.assertEqual(opt.run.now.step, 4)
+
+    def test_an_exception_in_a_with_statement_leaves_a_run_that_can_be_resumed(self):
+        model = small()
+        with self.assertRaises(KeyError), diloco.DiLoCoOptimizer(
+                model, adamw(model), self.store, sync_every=2, rounds=2) as opt:
+            for step in range(3):
+                inner_step(model, opt, 0, step)
+            raise KeyError("the user's own")
+        with self.assertRaises(diloco.ClosedError):
+            opt.run.step()
+        again = small(2)
+        with diloco.DiLoCoOptimizer(again, adamw(again), self.store) as opt:
+            self.assertTrue(opt.binding.resumed)
+            while not opt.done:
+                inner_step(again, opt, 0, opt.run.now.step)
+
+    def test_two_optimizers_in_one_process_have_a_run_each(self):
+        models = [small(1), small(2)]
+        opts = []
+        for i, model in enumerate(models):
+            self.store = self.store.with_name(f"run{i}")
+            opts.append(self.optimizer(model, sync_every=2, rounds=2 + i))
+        while not all(opt.done for opt in opts):
+            for model, opt in zip(models, opts):
+                if not opt.done:
+                    inner_step(model, opt, 0, opt.run.now.step)
+        self.assertEqual([opt.run.now.step for opt in opts], [4, 6])
+        self.assertNotEqual(opts[0].run.now.run, opts[1].run.now.run)
 
     def test_a_closure_gives_the_loss(self):
         model = small()
