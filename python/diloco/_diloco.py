@@ -124,7 +124,7 @@ def _is_on_every_rank(p: torch.Tensor) -> bool:
     ranks = math.prod(sharded.device_mesh.size(dim) for dim, placement
                       in enumerate(sharded.placements) if placement.is_shard())
     rows = -(-p.shape[0] // ranks) if p.dim() else 1  # of the first ranks, as torch.chunk deals
-    return ranks == 1 or rows * (ranks - 1) < p.shape[0]
+    return bool(ranks == 1 or rows * (ranks - 1) < p.shape[0])
 
 
 class _Copies(Copies):

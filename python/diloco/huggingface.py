@@ -84,7 +84,8 @@ class DiLoCoCallback(TrainerCallback):
             _log.warning("the data begins at its first batch again: a %s cannot pass over the %d "
                          "steps that this replica has trained on", type(loader).__name__, steps)
             return
-        for part in (innermost_sampler(loader), getattr(loader, "dataset", None)):
+        parts: List[Any] = [innermost_sampler(loader), getattr(loader, "dataset", None)]
+        for part in parts:
             if hasattr(part, "set_epoch"):
                 part.set_epoch = later(part.set_epoch, epochs)
                 self._counted.append(part)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Dict, Optional, Union
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 from lightning.pytorch.callbacks import Callback
@@ -65,8 +65,9 @@ class Position:
 
     def _set_epoch(self, trainer: Any) -> None:
         for loader in trainer.fit_loop._combined_loader.flattened:
-            for sampler in (getattr(loader, "sampler", None),
-                            getattr(getattr(loader, "batch_sampler", None), "sampler", None)):
+            samplers: List[Any] = [getattr(loader, "sampler", None), getattr(
+                getattr(loader, "batch_sampler", None), "sampler", None)]
+            for sampler in samplers:
                 if hasattr(sampler, "set_epoch"):
                     sampler.set_epoch(self.epoch)
 
