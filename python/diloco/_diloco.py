@@ -25,7 +25,7 @@ from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
 from ._guards import Unique, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
-from ._torch import Binding, check_tensor, is_sharded, named_tensors
+from ._torch import Binding, check_tensor, is_sharded, named_parameters
 from .errors import InvalidError, RefusedError
 
 Outer = Union[None, str, Mapping[str, Any], torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
@@ -99,7 +99,7 @@ def _places(fragments: Sequence[torch.nn.Module]) -> List[List[_Place]]:
     for f, module in enumerate(fragments):
         row: List[_Place] = []
         begin = 0
-        for name, p in named_tensors(module)[0]:
+        for name, p in named_parameters(module):
             if owner.setdefault(id(p), f) != f:
                 raise InvalidError(f"{name} is in fragments {owner[id(p)]} and {f}: a parameter "
                                    "that is shared belongs to one")
@@ -442,7 +442,7 @@ class _OverRun:
                     raise InvalidError(f"the run has {option} = {run.setting(option)}, and here "
                                        f"it is to be {value}")
         parameters = [(f"{f}.{n}", p) for f, module in enumerate(fragments)
-                      for n, p in named_tensors(module)[0]]
+                      for n, p in named_parameters(module)]
         check_trains(inner, (p for _, p in parameters))
         keywords = {**_run_options(outer), **options}
         given: Dict[str, Any] = {k: v for k, v in wanted.items() if v is not None}

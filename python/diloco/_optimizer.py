@@ -11,7 +11,7 @@ import torch
 from ._guards import Unique, check_two, claim, release
 from ._run import Run
 from ._state import check_trains, pieces
-from ._torch import Binding, Fragments, named_tensors
+from ._torch import Binding, Fragments, named_buffers, named_tensors
 from .errors import DiffersError, InvalidError
 
 
@@ -35,7 +35,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
                            f"{', '.join(options)}")
 
     def buffers_now() -> Mapping[str, Any]:
-        return dict(named_tensors(source)[1]) if isinstance(source, torch.nn.Module) else {}
+        return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keep_inner_state, extra),
                    buffers_now=buffers_now, group=group, optimizer=type(inner).__name__)

@@ -364,6 +364,14 @@ def plain_name(name: str) -> str:
     return name.replace("_orig_mod.", "")
 
 
+def named_parameters(module: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
+    return [(plain_name(n), p) for n, p in unwrapped(module).named_parameters()]
+
+
+def named_buffers(module: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
+    return [(plain_name(n), b) for n, b in unwrapped(module).named_buffers()]
+
+
 def plain_pairs(items: Sequence[Tuple[str, Any]]) -> List[Tuple[str, Any]]:
     """Of a wrapped model's named_parameters(), too."""
     names = [plain_name(name) for name, _ in items]
@@ -377,10 +385,9 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     """(parameters, buffers) by name of a module, of (name, tensor) pairs, of tensors, or of an
     optimizer's groups. A module's buffers take part where they are in its state_dict."""
     if isinstance(source, torch.nn.Module):
-        source = unwrapped(source)
-        kept = set(source.state_dict(keep_vars=True))
-        return ([(plain_name(n), p) for n, p in source.named_parameters()],
-                [(plain_name(n), b) for n, b in source.named_buffers() if n in kept])
+        kept = {plain_name(n) for n in unwrapped(source).state_dict(keep_vars=True)}
+        return (named_parameters(source),
+                [(n, b) for n, b in named_buffers(source) if n in kept])
     items = list(source)
     if items and isinstance(items[0], tuple):
         items = plain_pairs(items)
