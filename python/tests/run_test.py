@@ -1,5 +1,6 @@
 """run_test.py - a run over plain buffers: whole life, errors, waits, callbacks, the log's rows."""
 import array
+import asyncio
 import json
 import logging
 import math
@@ -365,6 +366,22 @@ class Waits(InScratch):
         with self.assertRaises(KeyboardInterrupt):
             self.check_signal(signal.SIGINT)
         self.assertEqual(signal.set_wakeup_fd(-1), -1)
+
+    def test_ctrl_c_in_a_notebook_ends_the_cell_and_the_event_loop_keeps_its_signals(self):
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, former)
+        loop = asyncio.new_event_loop()
+        self.addCleanup(loop.close)
+        heard = asyncio.Event()
+        loop.add_signal_handler(signal.SIGUSR1, heard.set)  # the loop has the wakeup descriptor
+
+        async def cell():
+            with self.assertRaises(KeyboardInterrupt):
+                self.check_signal(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await heard.wait()
+        loop.run_until_complete(cell())
+        self.assertTrue(heard.is_set())
 
     def test_a_handler_of_the_programs_own_runs(self):
         called = []
