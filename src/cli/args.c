@@ -104,6 +104,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_VOCAB] = {"--vocab", "N", NULL, "tokens to have in the end (default 8192)"},
     [DL_FLAG_WORDS] = {"--words", "NAME", NULL,
                        "how text is cut: gpt2 or cl100k, which is Llama 3's (default cl100k)"},
+    [DL_FLAG_MODEL] = {"--model", "NAME", "trainer.model_name", "the model (default gpt)"},
     [DL_FLAG_WHY] = {"--why", NULL, NULL, "who is missing, what the run waits for, each deadline"},
     [DL_FLAG_PEER] = {"--peer", "HOST:PORT", "swarm.bootstrap",
                       "a node of a run without a log, to join by"},

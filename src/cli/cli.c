@@ -1,6 +1,7 @@
 /* cli.c - from the command line to a command, and from its status to the exit code. */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/help.h"
 #include "cli/join_line.h"
@@ -127,10 +128,22 @@ diloco_status dl_flush_output(void)
     return error ? dl_fail(DILOCO_EIO, "writing the output: %s", strerror(error)) : DILOCO_OK;
 }
 
+/* After the usage: where a newcomer begins. */
+static void say_first(FILE *out)
+{
+    fputs(dl_file_exists("run.toml")
+              ? "\nHere is a run.toml: diloco train run.toml starts its run, or resumes it.\n"
+              : "\nTo begin: diloco init --text FILE writes run.toml, a configuration to train on "
+                "that\n"
+                "text; diloco train run.toml then starts the run.\n",
+          out);
+}
+
 int dl_cli_main(int argc, char **argv)
 {
     if (argc < 2) {
         dl_help_program(stderr);
+        say_first(stderr);
         return diloco_exit_code(DILOCO_EINVAL);
     }
     diloco_status status = run(argc, argv);

@@ -80,8 +80,9 @@ typedef enum dl_flag {
     DL_FLAG_TOKENIZER,
     DL_FLAG_VOCAB,
     DL_FLAG_WORDS,
-    DL_FLAG_PEER, /* of join */
-    DL_FLAG_WHY,  /* from here on: of status */
+    DL_FLAG_MODEL, /* of init */
+    DL_FLAG_PEER,  /* of join */
+    DL_FLAG_WHY,   /* from here on: of status */
     DL_FLAG_WATCH,
     DL_FLAG_ID_KEY,  /* of id and invite */
     DL_FLAG_FOR,     /* of invite */
@@ -127,6 +128,7 @@ const dl_command *dl_command_find(const char *name); /* NULL: none */
 /* DILOCO_EIO: stdout has not taken all that was written. */
 DL_MUST_CHECK diloco_status dl_flush_output(void);
 
+diloco_status dl_cmd_init(const dl_args *args);
 diloco_status dl_cmd_train(const dl_args *args);
 diloco_status dl_cmd_join(const dl_args *args);
 diloco_status dl_cmd_replica(const dl_args *args);

@@ -6,6 +6,10 @@
 #define FLAGS DL_FLAGS
 
 const dl_command dl_commands[] = {
+    {"init", "[DIR]", "write a commented starter configuration, run.toml",
+     "It asks for nothing: flags choose, and the file can be edited. Nothing is overwritten.\n"
+     "  diloco init --text book.txt && diloco train run.toml",
+     FLAGS(DL_FLAG_PRESET, DL_FLAG_MODEL, DL_FLAG_TEXT), DL_SETS_NONE, dl_cmd_init},
     {"train", "[CONFIG]", "start a run, or resume it: the same command again goes on",
      "CONFIG is a TOML file; values come from the defaults, the preset, the file and the flags,\n"
      "later ones winning. Without run.store the log is kept in runs/<name of CONFIG>.\n"
