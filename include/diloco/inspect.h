@@ -192,10 +192,11 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_verify(const diloco_run 
  * would be done. Make sure that the committer before is over. DILOCO_EINVAL: there is nothing to
  * take over; DILOCO_ENOENT: no such replica has ever been there; DILOCO_EEXIST: the committer
  * lives. */
-/* Remove every object of a run, run.json last, and leave other objects in its store alone.
- * *n_objects says how many are gone, also after an error; the same call goes on. The caller makes
- * sure that no replica of the run is alive. DILOCO_ENOENT: no run there. DILOCO_EIO and others: the
- * store, for example one that does not let this machine delete. */
+/* Remove every object of a run, the log first and run.json last, and leave other objects in its
+ * store alone. *n_objects says how many are gone, also after an error; the same call goes on. The
+ * caller makes sure that no replica of the run is alive. DILOCO_ENOENT: no run there.
+ * DILOCO_EREFUSED: the store does not let this machine delete; a hub lets no client remove a log.
+ */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_remove(uint64_t *n_objects, const char *url);
 
 typedef struct diloco_takeover_report {

@@ -145,10 +145,23 @@ static void remove_folder(const char *store)
     fprintf(stderr, "diloco: warning: %s is kept: %s\n", folder, strerror(errno));
 }
 
+/* A hub lets no client remove a log. Nothing is gone then: the log is what goes first. */
+static diloco_status remove_objects(uint64_t *n, const char *store)
+{
+    const diloco_status status = diloco_run_remove(n, store);
+    if (status != DILOCO_EREFUSED || *n > 0) return status;
+    char why[1024];
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    return dl_fail(status,
+                   "%s; nothing was removed. A hub keeps its runs: remove this one on the hub's "
+                   "machine with  diloco rm FOLDER",
+                   why);
+}
+
 static diloco_status remove_run(const char *store)
 {
     uint64_t n = 0;
-    DL_TRY(diloco_run_remove(&n, store));
+    DL_TRY(remove_objects(&n, store));
     remove_folder(store);
     printf("removed the run in %s: %" PRIu64 " objects\n", store, n);
     return DILOCO_OK;

@@ -1,5 +1,6 @@
 /* remove.c - diloco_run_remove: every object of a run, and no other.
  *
+ * The log is removed first: a store that keeps logs (a hub) refuses before anything is gone.
  * run.json is removed last, so that a removal that was interrupted can be repeated. A run with a
  * coordination store has objects in two stores: those of the coordination store go first, since
  * run.json in the other one names it. */
@@ -52,10 +53,11 @@ static diloco_status remove_below(dl_store *store, const char *folder, uint64_t 
     found f = {.folder = folder};
     dl_buf_init(&f.keys, KEYS_MAX);
     diloco_status status = dl_store_list(store, folder, NULL, on_key, &f, limit());
-    for (size_t at = 0; !status && at < f.keys.len; ++*n) {
+    for (size_t at = 0; !status && at < f.keys.len;) {
         const char *key = (const char *)f.keys.data + at;
         at += strlen(key) + 1;
         status = dl_store_delete(store, key, limit());
+        *n += !status;
     }
     dl_buf_deinit(&f.keys);
     return status;

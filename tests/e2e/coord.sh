@@ -12,7 +12,7 @@ expect 0 diloco train tiny.toml --store alone --quiet
 expect 0 diloco train tiny.toml --store bulk --coord $hub/run --quiet
 expect 0 diloco train tiny.toml --store bulk --coord $hub/run --quiet # complete
 
-for command in status log verify takeover; do
+for command in status log verify takeover rm; do
     expect_error 3 "DILOCO_COORDS=$hub" diloco $command bulk
 done
 DILOCO_COORDS=http://127.0.0.1:1,https://127.0.0.1:$port,${hub}0
@@ -32,3 +32,8 @@ done
 given="--set data.train_path=text.txt --set run.state_dir=s --quiet"
 expect_error 3 "DILOCO_COORDS" diloco join bulk $given
 expect 0 env DILOCO_COORDS=$hub/run diloco join bulk $given
+
+# rm is refused by a coord that keeps its log, and then takes nothing of either part.
+expect_error 3 "DILOCO_COORDS=$hub" diloco rm bulk
+expect_error 3 'nothing was removed' diloco rm named.toml
+expect 0 diloco verify named.toml

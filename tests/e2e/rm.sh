@@ -56,3 +56,18 @@ expect 0 diloco rm s --set run.state_dir=away
 [ ! -e s ] && [ ! -e away ] || fail "rm left $(ls -A s away)"
 expect 0 diloco rm runs/tiny
 [ -z "$(ls -A runs)" ] || fail "rm left $(ls -A runs)"
+
+# A run of a hub, by its URL.
+port=$(python3 "$project/tests/free_port.py")
+diloco serve hub --listen "127.0.0.1:$port" >serve.out 2>serve.err &
+started="$started $!"
+wait_for grep -q '^serving ' serve.out
+url=http://127.0.0.1:$port/team/tiny
+expect 0 diloco train tiny.toml --store "$url" --quiet
+expect_error 3 'remove this one on the hub' diloco rm "$url"
+expect 0 diloco verify "$url"
+expect 0 diloco rm hub/team/tiny
+[ -z "$(find hub -type f ! -path '*/.tmp/*')" ] || fail "rm left in the hub: $(find hub -type f)"
+expect 0 diloco rm "$url" # what is left of it here
+[ -z "$(ls -A runs)" ] || fail "rm left $(ls -A runs)"
+expect_error 1 "$url holds no run" diloco rm "$url"
