@@ -71,12 +71,10 @@ const dl_command dl_commands[] = {
      "that is started again where its state folder is takes over by itself.",
      FLAGS(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_takeover},
     {"rm", "URL|CONFIG", "remove a run and the private state of its replicas on this machine",
-     "It does not ask. It refuses while a replica of the run is alive: one that runs on this "
-     "machine,\n"
-     "or one whose heartbeat changes. Only what diloco wrote is removed, and each thing is named. "
-     "A\n"
-     "run whose folder is gone leaves its replicas' state in <folder>.local, which is removed, "
-     "too.\n"
+     "It does not ask. It refuses while a replica of the run is alive: one that runs here, or one\n"
+     "whose heartbeat changes. Only what diloco wrote is removed, and each thing is named. A run\n"
+     "whose folder is gone leaves its replicas' state in <folder>.local: that is removed, too. A\n"
+     "hub lets no client remove a run: do it on the hub's machine.\n"
      "  diloco rm runs/demo",
      FLAGS(DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_rm},
     {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
