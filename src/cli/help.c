@@ -7,16 +7,27 @@
 #include <diloco/train.h>
 
 #include <string.h>
+#include <sys/ioctl.h>
 
-enum { WIDTH = 100, RANGE_MAX = DL_OPTION_TYPE_MAX };
+enum { WIDTH = 100, NARROWEST = 30, RANGE_MAX = DL_OPTION_TYPE_MAX };
+
+/* Columns of the terminal that is written to, at most WIDTH. */
+static int width_of(FILE *out)
+{
+    struct winsize size;
+    const int fd = fileno(out);
+    if (fd < 0 || ioctl(fd, TIOCGWINSZ, &size) || size.ws_col == 0) return WIDTH;
+    return size.ws_col < NARROWEST ? NARROWEST : size.ws_col < WIDTH ? size.ws_col : WIDTH;
+}
 
 /* Words of the text, wrapped, every line indented. */
 static void wrap(FILE *out, int indent, const char *text)
 {
+    const int width = width_of(out);
     int column = fprintf(out, "%*s", indent, "");
     for (bool first = true; *text; first = false) {
         int len = (int)strcspn(text, " ");
-        if (!first && column + 1 + len > WIDTH)
+        if (!first && column + 1 + len > width)
             fprintf(out, "\n%*s", indent, ""), column = indent;
         else if (!first)
             fputc(' ', out), column++;
