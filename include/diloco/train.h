@@ -48,6 +48,14 @@ typedef struct diloco_train_hooks {
 
 /* Create the run in config's run.store unless it is there. DILOCO_EDIFFERS: another run is. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create(const diloco_config *config);
+/* The same, and hooks->on_record gets the record's line of what creating has moved. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_train_create_with_sized(
+    const diloco_config *config, const diloco_train_hooks *hooks, size_t size);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status
+diloco_train_create_with(const diloco_config *config, const diloco_train_hooks *hooks)
+{
+    return diloco_train_create_with_sized(config, hooks, sizeof *hooks);
+}
 
 /* Live one replica to the end of the run: create or join, train, exchange, evaluate, record.
  * Options that nobody gave are those of the run. Warnings of diloco_train_check stand in the

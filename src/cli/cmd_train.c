@@ -62,10 +62,10 @@ static bool is_to_be_longer(const dl_config *config)
     return is;
 }
 
-static diloco_status create(const dl_config *config)
+static diloco_status create_and_train(dl_config *config, const dl_args *args)
 {
     char why[1024], words[DL_ONWARD_MAX];
-    const diloco_status status = diloco_train_create(config);
+    const diloco_status status = dl_crew_create_and_run(config, args);
     if (status != DILOCO_EDIFFERS) return status;
     snprintf(why, sizeof why, "%s", diloco_error_text());
     if (!is_to_be_longer(config)) return dl_fail(status, "%s", why);
@@ -83,6 +83,5 @@ diloco_status dl_cmd_train(const dl_args *args)
     DL_TRY(diloco_train_check(&config));
     DL_TRY(check_leftover(&config));
     warn_of_another(&config, args);
-    DL_TRY(create(&config));
-    return dl_crew_run(&config, args, false);
+    return create_and_train(&config, args);
 }

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETTINGS_MAX = 1 << 20, TICK_MS = 100, LOOK_MS = 1000 };
+enum { SETTINGS_MAX = 1 << 20, CREATED_MAX = 1 << 16, TICK_MS = 100, LOOK_MS = 1000 };
 
 typedef struct crew {
     dl_config *config;
@@ -24,6 +24,7 @@ typedef struct crew {
     dl_replica_name *names;
     bool *is_new;
     dl_buf settings;
+    const dl_buf *created; /* the line of what creating has moved; NULL: there is none */
     dl_report report;
     bool complete; /* the run was, before anything was started */
 } crew;
@@ -170,6 +171,14 @@ static diloco_status finish(crew *c, diloco_status status)
     return status;
 }
 
+static void count_creation(crew *c)
+{
+    dl_json_value traffic;
+    if (!c->created || !c->created->len) return;
+    if (!dl_json_parse(&traffic, c->created->data, c->created->len))
+        dl_report_event(&c->report, 0, traffic);
+}
+
 static diloco_status run_named(crew *c, bool join)
 {
     const dl_args *args = c->args;
@@ -181,6 +190,7 @@ static diloco_status run_named(crew *c, bool join)
     DL_TRY(dl_settings_write(&c->settings, c->config));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
                           dl_args_has(args, DL_FLAG_QUIET), dl_args_has(args, DL_FLAG_VERBOSE)));
+    count_creation(c);
     DL_TRY(say_start(c));
     return finish(c, launch(c));
 }
@@ -196,11 +206,12 @@ static diloco_status keep_with_the_nodes(dl_config *config)
     return dl_config_set(config, "run.state_dir", nodes, "chosen");
 }
 
-diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
+static diloco_status run(dl_config *config, const dl_args *args, bool join, const dl_buf *created)
 {
     if (dl_swarm_is(config)) DL_TRY(keep_with_the_nodes(config));
     DL_TRY(dl_crew_fill_in(config));
-    crew c = {.config = config, .args = args, .n = (size_t)config->local_replicas};
+    crew c = {
+        .config = config, .args = args, .n = (size_t)config->local_replicas, .created = created};
     if (c.n > DL_LAUNCH_MAX)
         return dl_fail(DILOCO_EINVAL, "%zu replicas on one machine are more than %d", c.n,
                        DL_LAUNCH_MAX);
@@ -214,5 +225,28 @@ diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
     dl_buf_deinit(&c.settings);
     free(c.names);
     free(c.is_new);
+    return status;
+}
+
+diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
+{
+    return run(config, args, join, NULL);
+}
+
+static void keep_line(void *user, const char *line, size_t len)
+{
+    dl_buf *kept = user;
+    dl_buf_clear(kept);
+    if (dl_buf_add(kept, line, len)) dl_buf_clear(kept);
+}
+
+diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
+{
+    dl_buf created;
+    dl_buf_init(&created, CREATED_MAX);
+    const diloco_train_hooks hooks = {.on_record = keep_line, .user = &created};
+    diloco_status status = diloco_train_create_with(config, &hooks);
+    if (!status) status = run(config, args, false, &created);
+    dl_buf_deinit(&created);
     return status;
 }

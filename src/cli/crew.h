@@ -11,6 +11,9 @@
  * and run.threads. DILOCO_EINTERRUPTED: stopped on request; the text says how to resume. */
 DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join);
 
+/* Create the run unless it is there, then dl_crew_run. */
+DL_MUST_CHECK diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args);
+
 /* run.local_replicas and run.threads as they will be. */
 DL_MUST_CHECK diloco_status dl_crew_fill_in(dl_config *config);
 

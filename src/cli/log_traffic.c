@@ -3,9 +3,11 @@
  * A replica's line has what it moved since the line before: bytes over the wire, requests as a
  * provider bills them (docs/design.md section 9). A sum is of as many records as have come to the
  * store; a replica that was started again may have two lines of an entry, and has then moved it
- * twice. Heartbeats and snapshots are not in it: they belong to no entry. */
+ * twice. What belongs to no entry (the probe, the first model, heartbeats, records, snapshots) is
+ * in the "traffic" lines, which a process writes when it ends; they are summed by kind. */
 #include "cli/log_traffic.h"
 
+#include "cli/kinds.h"
 #include "cli/plan.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
@@ -23,6 +25,7 @@ typedef struct sum {
 
 typedef struct sums {
     dl_buf all; /* sum[], ascending */
+    dl_kinds kinds;
     uint64_t from;
 } sums;
 
@@ -64,8 +67,9 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     dl_json_value event;
     uint64_t entry;
     sum *to;
-    if (dl_json_parse(&event, line, len) || !dl_json_is(dl_json_get(event, "event"), "commit"))
-        return DILOCO_OK;
+    if (dl_json_parse(&event, line, len)) return DILOCO_OK;
+    if (dl_json_is(dl_json_get(event, "event"), "traffic")) dl_kinds_add(&s->kinds, event);
+    if (!dl_json_is(dl_json_get(event, "event"), "commit")) return DILOCO_OK;
     if (dl_json_read_u64(&entry, event, "entry", INT64_MAX) || entry < s->from) return DILOCO_OK;
     DL_TRY(find(&to, s, entry));
     to->records++;
@@ -118,6 +122,33 @@ static diloco_status print_json(const sum *s, const dl_prices *prices)
     return dl_print_json(&json, &out);
 }
 
+/* Of the whole run, so not where only some entries are asked for. */
+static diloco_status print_kinds(const sums *s, bool json)
+{
+    char text[DL_KINDS_TEXT];
+    dl_unit_text sent, received;
+    dl_buf out;
+    dl_json j;
+    if (s->from || !s->kinds.lines) return DILOCO_OK;
+    if (!json) {
+        printf("all replicas, %zu process%s that ended: %s sent, %s received: %s\n", s->kinds.lines,
+               s->kinds.lines == 1 ? "" : "es",
+               dl_bytes_text(sent, (double)dl_kinds_sent(&s->kinds)),
+               dl_bytes_text(received, (double)dl_kinds_received(&s->kinds)),
+               dl_kinds_text(text, &s->kinds));
+        return DILOCO_OK;
+    }
+    dl_buf_init(&out, 1 << 12);
+    dl_json_init(&j, &out);
+    dl_json_object(&j, NULL);
+    dl_json_object(&j, "traffic");
+    dl_json_u64(&j, "processes", s->kinds.lines);
+    dl_kinds_json(&j, &s->kinds);
+    dl_json_end(&j);
+    dl_json_end(&j);
+    return dl_print_json(&j, &out);
+}
+
 static diloco_status print(const sums *s, const dl_prices *prices, bool json)
 {
     const sum *at = (const sum *)(const void *)s->all.data;
@@ -128,7 +159,7 @@ static diloco_status print(const sums *s, const dl_prices *prices, bool json)
         if (json) DL_TRY(print_json(at + i, prices));
         if (!json) print_line(at + i, prices);
     }
-    return DILOCO_OK;
+    return print_kinds(s, json);
 }
 
 diloco_status dl_log_traffic(const dl_args *args, const char *store, uint64_t from)

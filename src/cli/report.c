@@ -234,9 +234,9 @@ static void on_commit(dl_report *report, size_t replica, dl_json_value e)
     const size_t n_members = dl_json_count(dl_json_get(e, "members"));
     if (!worth_a_line(report, replica)) return;
     if (n_missing) snprintf(missing, sizeof missing, " (%zu missing)", n_missing);
-    snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replica%s%s, loss %s, %s sent, %s", entry,
-             n_members, dl_plural(n_members), missing, known(loss, 4, report->loss),
-             dl_bytes_text(sent, f64(e, "bytes_sent")),
+    snprintf(line, sizeof line, "entry %" PRIu64 ": %zu replica%s%s, loss %s, %s sent by %s, %s",
+             entry, n_members, dl_plural(n_members), missing, known(loss, 4, report->loss),
+             dl_bytes_text(sent, f64(e, "bytes_sent")), report->names[replica],
              dl_time_text(wait, f64(e, "exchange_s") + f64(e, "wait_s")));
     dl_report_say(report, line);
 }
@@ -409,6 +409,8 @@ void dl_report_event(dl_report *report, size_t replica, dl_json_value event)
         on_trainer(report, replica, event);
     else if (dl_json_is(kind, "end"))
         on_end(report, replica, event);
+    else if (dl_json_is(kind, "traffic"))
+        dl_kinds_add(&report->kinds, event);
     dl_report_draw(report);
 }
 
@@ -433,15 +435,30 @@ static dl_replica_view sum(const dl_report *report)
     return all;
 }
 
+/* What all processes here have moved, to begin and to snapshot included. */
+static void say_kinds(dl_report *report)
+{
+    char kinds[DL_KINDS_TEXT], line[DL_KINDS_TEXT + 128];
+    dl_unit_text sent, received;
+    const dl_kinds *k = &report->kinds;
+    if (!dl_kinds_sent(k) && !dl_kinds_received(k)) return;
+    snprintf(line, sizeof line, "in all, to begin included: %s sent, %s received: %s",
+             dl_bytes_text(sent, (double)dl_kinds_sent(k)),
+             dl_bytes_text(received, (double)dl_kinds_received(k)), dl_kinds_text(kinds, k));
+    dl_report_say(report, line);
+}
+
 static void say_traffic(dl_report *report, const dl_replica_view *all)
 {
     char line[256];
     dl_unit_text sent, received, parallel;
+    say_kinds(report);
     if (!all->bytes_sent || !all->steps) return;
     double ratio = (double)all->data_parallel_bytes / (double)all->bytes_sent;
-    int used = snprintf(line, sizeof line, "sent %s, received %s",
-                        dl_bytes_text(sent, (double)all->bytes_sent),
-                        dl_bytes_text(received, (double)all->bytes_received));
+    int used =
+        snprintf(line, sizeof line, "to exchange, %zu replica%s here: sent %s, received %s",
+                 report->n, dl_plural(report->n), dl_bytes_text(sent, (double)all->bytes_sent),
+                 dl_bytes_text(received, (double)all->bytes_received));
     if (ratio > 1.5)
         snprintf(line + used, sizeof line - (size_t)used,
                  "; a data-parallel run sends %s for as many steps, %.3g times as much",
@@ -496,6 +513,9 @@ diloco_status dl_report_json(const dl_report *report, const char *store, diloco_
     dl_json_u64(&json, "bytes_sent", all.bytes_sent);
     dl_json_u64(&json, "bytes_received", all.bytes_received);
     dl_json_u64(&json, "data_parallel_bytes", all.data_parallel_bytes);
+    dl_json_object(&json, "traffic");
+    dl_kinds_json(&json, &report->kinds);
+    dl_json_end(&json);
     dl_json_f64(&json, "wall_s", dl_seconds(dl_clock_now() - report->begun));
     dl_json_str(&json, "digest", report->digest);
     dl_json_end(&json);

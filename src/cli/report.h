@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "cli/kinds.h"
 #include "cli/launch.h"
 #include "cli/screen.h"
 
@@ -33,6 +34,8 @@ typedef struct dl_report {
     dl_time left_told; /* the time left, after so long; 0: not yet */
     dl_time heard;     /* the newest event that is no mere log line */
     dl_time wait_told; /* the wait, after so long; 0: not this one yet */
+
+    dl_kinds kinds; /* of all processes here, creating included */
 
     /* Of the run, from whichever replica says it first. */
     uint64_t entries_said; /* entries below are said already */

@@ -47,7 +47,7 @@ TEST(an_entry_is_one_line_whoever_tells_of_it)
     CHECK_INT(1, report.commits);
     CHECK_INT(1, report.aborts);
     CHECK_NEAR(2.25, report.eval_loss, 0);
-    end("entry 3: 2 replicas (1 missing), loss 2.5000, 1.6 MB sent, 2.0 s\n"
+    end("entry 3: 2 replicas (1 missing), loss 2.5000, 1.6 MB sent by r0, 2.0 s\n"
         "after 4 entries: validation loss 2.2500, perplexity 9.488\n"
         "entry 4: aborted, quorum; 1 replicas were there\n");
 }
@@ -96,7 +96,8 @@ TEST(of_very_many_entries_not_every_one_is_a_line)
     CHECK_INT(3, report.commits);
     report.entry_told -= 2 * DL_SECOND;
     say(0, "{\"event\":\"commit\",\"entry\":3}");
-    end("entry 0: 0 replicas, loss -, 0 B sent, -\nentry 3: 0 replicas, loss -, 0 B sent, -\n");
+    end("entry 0: 0 replicas, loss -, 0 B sent by r0, -\nentry 3: 0 replicas, loss -, 0 B sent by "
+        "r0, -\n");
 }
 
 TEST(damage_is_told)
@@ -141,10 +142,27 @@ TEST(the_summary_counts_this_life_only)
     fclose(out);
     dl_report_close(&report);
     CHECK_CONTAINS("done: 10 entries, 50 steps and 1,000 tokens here, ", text);
-    CHECK_CONTAINS("sent 1.0 MB, received 3.0 MB; a data-parallel run sends 20.0 MB for as many "
+    CHECK_CONTAINS("to exchange, 2 replicas here: sent 1.0 MB, received 3.0 MB; a data-parallel "
+                   "run sends 20.0 MB for as many "
                    "steps, 20 times as much\n",
                    text);
     CHECK_CONTAINS("state abc; check it: diloco verify runs/x\n", text);
+    free(text);
+}
+
+TEST(the_summary_counts_all_that_was_moved_by_kind)
+{
+    begin(false, false);
+    for (size_t i = 0; i < 2; i++)
+        say(i, "{\"event\":\"traffic\",\"bytes_sent\":4100000,\"bytes_received\":3000000,"
+               "\"sent\":{\"probe\":4000000,\"log\":100000},"
+               "\"received\":{\"probe\":3000000,\"log\":0}}");
+    dl_report_summary(&report, "runs/x");
+    fclose(out);
+    dl_report_close(&report);
+    CHECK_CONTAINS("in all, to begin included: 8.2 MB sent, 6.0 MB received: probe 8.0 MB sent, "
+                   "6.0 MB received; log 200 kB sent, 0 B received\n",
+                   text);
     free(text);
 }
 
@@ -312,7 +330,8 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
-          images_are_not_called_tokens, without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
+          the_summary_counts_all_that_was_moved_by_kind, images_are_not_called_tokens,
+          without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
           a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely,
           terminal_that_waits_names_the_missing_and_shows_no_time_left,
           suggested_commands_quote_the_store, quiet_report_prints_no_warning)

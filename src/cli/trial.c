@@ -187,8 +187,7 @@ static diloco_status train(dl_config *config, const dl_args *args)
     inner.flags[DL_FLAG_JSON] = NULL;
     DL_TRY(diloco_train_check(config));
     DL_TRY(check_can_evaluate(config));
-    DL_TRY(diloco_train_create(config));
-    return dl_crew_run(config, &inner, false);
+    return dl_crew_create_and_run(config, &inner);
 }
 
 static diloco_status measure(dl_trial_result *r, const dl_config *config)

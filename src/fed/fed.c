@@ -264,8 +264,9 @@ diloco_status dl_fed_train(const dl_config *config, const char *name,
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_stop_destroy(l.stop);
     dl_results_close(&l.results);
-    dl_recorder_close(&l.recorder);
     diloco_run_close(l.run);
+    l.recorder.run = NULL;
+    dl_recorder_close(&l.recorder); /* after the run's last line */
     dl_worker_close(&l.worker);
     dl_setup_close(&l.setup);
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;

@@ -125,6 +125,66 @@ TEST(p19_what_slices_move_through_a_hub_is_what_the_formula_says)
     check_through_hub(DL_WAY_SHARDED);
 }
 
+/* ---- by kind */
+
+/* The number behind "key": in the line's object `which`. */
+static double kind_of_line(const char *line, const char *which, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "\"%s\":{", which);
+    const char *object = strstr(line, name);
+    CHECK(object != NULL);
+    snprintf(name, sizeof name, "\"%s\":", key);
+    const char *value = strstr(object, name);
+    CHECK(value != NULL);
+    return strtod(value + strlen(name), NULL);
+}
+
+static const char *traffic_line_of(const toy *t)
+{
+    const char *line = strstr(t->record, "{\"event\":\"traffic\"");
+    CHECK(line != NULL);
+    return line;
+}
+
+TEST(all_bytes_of_a_run_are_counted_by_kind)
+{
+    static toy all[2];
+    char url[300];
+    const double model = 4.0 * (VOLUME_FLOATS + TOY_N);
+    dl_hub *hub;
+    const dl_hub_options options = {.dir = scratch_path("kinds"), .listen = "127.0.0.1:0"};
+    CHECK_OK(dl_hub_start(&hub, &options));
+    snprintf(url, sizeof url, "%s/run", dl_hub_url(hub));
+    toy_crew(all, 2, url, "none");
+    toy_set_all(all, 2, "server.diloco.codec", "topk");
+    toy_set_all(all, 2, "trainer.rounds", "3");
+    double sent[8] = {0}, received[8] = {0};
+    static const char *const kinds[8] = {"probe",      "first_model", "contributions", "log",
+                                         "heartbeats", "records",     "snapshots",     "other"};
+    for (int i = 0; i < 2; i++) {
+        all[i].prepare = volume_add;
+        all[i].user = calloc(VOLUME_FLOATS, sizeof(float));
+        toy_keep_record(&all[i]);
+    }
+    toy_live_all(all, 2);
+    for (int i = 0; i < 2; i++) {
+        TOY_OK(all[i]);
+        for (int k = 0; k < 8; k++) {
+            sent[k] += kind_of_line(traffic_line_of(&all[i]), "sent", kinds[k]);
+            received[k] += kind_of_line(traffic_line_of(&all[i]), "received", kinds[k]);
+        }
+        free(all[i].record);
+        free(all[i].user);
+    }
+    CHECK(sent[1] > model && received[1] > 2 * model); /* by who creates; to all who join */
+    CHECK(sent[6] > model);                            /* a snapshot */
+    for (int k = 0; k < 8; k++)
+        CHECK(sent[k] > 0 && received[k] > 0);
+    CHECK(sent[0] > 1000 && sent[0] < 2 * model); /* not 8 MiB: contributions are shorter */
+    dl_hub_stop(hub, dl_time_after(dl_clock_now(), DL_SECOND), NULL);
+}
+
 /* ---- between two entries */
 
 typedef struct between {
@@ -188,4 +248,5 @@ TEST(between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)
 TEST_MAIN(p19_what_everybody_moves_through_a_hub_is_what_the_formula_says,
           p19_what_a_leader_saves_is_what_the_formula_says,
           p19_what_slices_move_through_a_hub_is_what_the_formula_says,
+          all_bytes_of_a_run_are_counted_by_kind,
           between_two_entries_a_blocking_run_asks_the_store_nothing_but_heartbeats)

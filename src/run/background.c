@@ -45,12 +45,13 @@ struct dl_background {
 
 /* ---- helpers ---------------------------------------------------------------------------- */
 
-static diloco_status helper_start(helper *h, const char *url, void *(*body)(void *), void *context)
+static diloco_status helper_start(helper *h, dl_background *b, void *(*body)(void *))
 {
-    DL_TRY(dl_store_open(&h->store, url, false));
+    DL_TRY(dl_store_open(&h->store, b->a.url, false));
+    dl_store_count_into(h->store, b->a.tally);
     pthread_mutex_init(&h->lock, NULL);
     dl_cond_init(&h->wake);
-    const int error = dl_thread_start(&h->thread, body, context);
+    const int error = dl_thread_start(&h->thread, body, b);
     if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the run: %s", strerror(error));
     h->started = true;
     return DILOCO_OK;
@@ -317,10 +318,10 @@ diloco_status dl_background_create(dl_background **out, const dl_background_args
     dl_background *b = calloc(1, sizeof *b);
     if (!b) return dl_fail(DILOCO_ENOMEM, "no memory for heartbeats and snapshots");
     b->a = *args;
-    diloco_status status = helper_start(&b->snap, args->url, snap_body, b);
-    if (!status) status = helper_start(&b->beat, args->url, beat_body, b);
+    diloco_status status = helper_start(&b->snap, b, snap_body);
+    if (!status) status = helper_start(&b->beat, b, beat_body);
     if (!status && dl_members_admits(args->run, args->signer))
-        status = helper_start(&b->meet, args->url, meet_body, b);
+        status = helper_start(&b->meet, b, meet_body);
     if (status) {
         dl_background_destroy(b);
         return status;

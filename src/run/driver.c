@@ -209,6 +209,7 @@ void dl_driver_halt(dl_driver *d)
 {
     dl_driver_settle(d);
     dl_exchange_stop(d);
+    dl_background_settle(d->background);
 }
 
 void dl_driver_hold(dl_driver *d)
@@ -256,6 +257,7 @@ diloco_status dl_driver_leave(dl_driver *d)
     dl_key_end(key, &d->a.self);
     DL_TRY(write_end(&text, d));
     DL_TRY(dl_store_open(&store, d->a.url, false));
+    dl_store_count_into(store, dl_store_tally(d->a.store));
     const dl_span span = {text.data, text.len};
     const diloco_status status =
         dl_store_create(store, key, &span, 1, NULL, dl_time_after(dl_clock_now(), SMALL_LIMIT));
@@ -381,6 +383,7 @@ static diloco_status make_pace(dl_driver *d)
 static diloco_status make_sending(dl_driver *d)
 {
     const dl_sending_args args = {.url = d->a.url,
+                                  .tally = dl_store_tally(d->a.store),
                                   .exec = d->a.exec,
                                   .store_timeout_s = d->a.store_timeout_s,
                                   .ended = &d->was_taken};
@@ -390,6 +393,7 @@ static diloco_status make_sending(dl_driver *d)
 static diloco_status make(dl_driver *d)
 {
     const dl_background_args background = {.url = d->a.url,
+                                           .tally = dl_store_tally(d->a.store),
                                            .run = d->a.run,
                                            .state = dl_exec_state(d->a.exec),
                                            .self = d->a.self,

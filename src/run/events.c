@@ -377,6 +377,34 @@ void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, co
     finish(r, &j);
 }
 
+static void put_kinds(dl_json *j, const char *key, const uint64_t bytes[DL_N_TRAFFIC])
+{
+    dl_json_object(j, key);
+    for (int i = 0; i < DL_N_TRAFFIC; i++)
+        dl_json_u64(j, dl_traffic_names[i], bytes[i]);
+    dl_json_end(j);
+}
+
+static uint64_t sum_of(const uint64_t bytes[DL_N_TRAFFIC])
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < DL_N_TRAFFIC; i++)
+        sum += bytes[i];
+    return sum;
+}
+
+void dl_event_traffic(dl_record *r, const char *replica, const uint64_t sent[DL_N_TRAFFIC],
+                      const uint64_t received[DL_N_TRAFFIC])
+{
+    dl_json j = begin(r, "traffic");
+    dl_json_str(&j, "replica", replica);
+    dl_json_u64(&j, "bytes_sent", sum_of(sent));
+    dl_json_u64(&j, "bytes_received", sum_of(received));
+    put_kinds(&j, "sent", sent);
+    put_kinds(&j, "received", received);
+    finish(r, &j);
+}
+
 void dl_event_end(dl_record *r, const dl_event_context *c, const dl_end_facts *f)
 {
     const double per_step = 4.0 * (double)f->n_floats, here = per_step * (double)f->life_steps;

@@ -3,6 +3,7 @@
 #define DL_RUN_EVENTS_H
 
 #include "run/exec.h"
+#include "run/traffic.h"
 #include "run/zipped.h"
 #include <diloco/run.h>
 
@@ -88,6 +89,10 @@ void dl_event_reject(dl_record *r, const dl_event_context *c, uint64_t entry, co
 void dl_event_peer(dl_record *r, const dl_event_context *c, uint64_t entry, const dl_life *life,
                    const char *reason);
 void dl_event_warn(dl_record *r, const dl_event_context *c, const char *code, const char *text);
+
+/* All bytes that this process has moved for the run so far, by kind. */
+void dl_event_traffic(dl_record *r, const char *replica, const uint64_t sent[DL_N_TRAFFIC],
+                      const uint64_t received[DL_N_TRAFFIC]);
 
 typedef struct dl_end_facts {
     uint64_t entry, n_floats;

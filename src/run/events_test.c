@@ -164,8 +164,12 @@ TEST(the_store_holds_the_same_lines_as_the_sink)
     dl_buf_init(&text, 1 << 20);
     CHECK_OK(dl_store_open(&store, "mem://lines", false));
     read_part(&text, store, 0);
-    CHECK_INT(t.record_len, text.len);
-    CHECK_BYTES(t.record, text.data, text.len);
+    const size_t before = text.len;
+    CHECK_BYTES(t.record, text.data, before);
+    read_part(&text, store, 1); /* the line that counts part 0, too */
+    CHECK_INT(t.record_len, before + text.len);
+    CHECK_BYTES(t.record + before, text.data, text.len);
+    CHECK_CONTAINS("{\"event\":\"traffic\",\"replica\":\"r0\"", t.record + before);
     dl_buf_deinit(&text);
     dl_store_close(store);
     free(t.record);
@@ -224,6 +228,8 @@ TEST(every_event_has_the_names_of_the_design)
     dl_event_reject(&r, &c, 3, &life, "checksum");
     dl_event_warn(&r, &c, "late", "entry 3 \xe2\x80\x94 \"quoted\"");
     dl_event_end(&r, &c, &(dl_end_facts){.entry = 4, .throughput_ratio = 0.5});
+    dl_event_traffic(&r, "r0", (const uint64_t[DL_N_TRAFFIC]){[DL_TRAFFIC_LOG] = 3, [0] = 1},
+                     (const uint64_t[DL_N_TRAFFIC]){[DL_TRAFFIC_OTHER] = 7});
 
     must_have(sink.record, "run",
               "run config_digest preset params fragments local_steps outer_optimizer "
@@ -248,6 +254,8 @@ TEST(every_event_has_the_names_of_the_design)
     must_have(sink.record, "end",
               "entry steps tokens bytes_sent bytes_received data_parallel_bytes reduction "
               "heartbeats heartbeat_s_max utilization throughput_ratio digest");
+    must_have(sink.record, "traffic", "replica bytes_sent bytes_received sent received");
+    CHECK_CONTAINS("\"bytes_sent\":4,\"bytes_received\":7,\"sent\":{\"probe\":1,", sink.record);
     CHECK_CONTAINS("\"missing\":[\"r7\"]", sink.record);
     CHECK_CONTAINS("\"peer_grad_similarity\":null", sink.record);
     CHECK_CONTAINS("\"replica\":\"r1.0002\"", sink.record);

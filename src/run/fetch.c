@@ -101,6 +101,7 @@ static diloco_status open_own(dl_store **out, const char *url)
 static diloco_status make_ready(dl_exec *x, fetcher *f)
 {
     if (!f->store) DL_TRY(open_own(&f->store, dl_store_url(x->a.store)));
+    dl_store_count_into(f->store, dl_store_tally(x->a.store));
     if (x->packer && !f->packer) DL_TRY(dl_packer_create(&f->packer));
     return DILOCO_OK;
 }

@@ -6,6 +6,7 @@
 #include "run/hands.h"
 #include "run/local.h"
 #include "run/open.h"
+#include "run/traffic.h"
 #include "run/user.h"
 #include "run/watch.h"
 #include <diloco/run.h>
@@ -45,6 +46,7 @@ struct diloco_run {
 
     /* From diloco_run_create. */
     bool created;
+    dl_tally traffic; /* of all handles of the store; kinds are those of traffic.h */
     dl_store *store;
     dl_runfile file;
     dl_hash file_digest;

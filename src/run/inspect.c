@@ -381,7 +381,8 @@ diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, co
     dl_probe probe = {0};
     diloco_status status = check_parent(url);
     if (!status)
-        status = dl_store_probe(&probe, url, dl_time_after(dl_clock_now(), 120 * DL_SECOND));
+        status = dl_store_probe(&probe, url, DL_PROBE_MOST, NULL,
+                                dl_time_after(dl_clock_now(), 120 * DL_SECOND));
     const diloco_store_report report = {.create_ms = probe.create_ms,
                                         .read_ms = probe.read_ms,
                                         .write_mb_per_s = probe.write_mb_per_s,

@@ -33,10 +33,12 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .tensors = run->tensors,
                                   .n_tensors = run->n_tensors,
                                   .data_digest = run->data_digest,
-                                  .signer = run->signer};
+                                  .signer = run->signer,
+                                  .tally = &run->traffic};
     dl_run_store url;
     dl_run_store_url(url, run->config.store, &run->config);
     if (!run->store) DL_TRY(dl_store_open(&run->store, url, true));
+    dl_store_count_into(run->store, &run->traffic);
     DL_TRY(dl_run_create_or_read(&run->file, &run->file_digest, run->store, &what));
     dl_runfile_take(&run->config, &run->file);
     DL_TRY(take_key(run, run->file.identity.policy));

@@ -373,17 +373,28 @@ static diloco_status put_first_state(dl_runfile *file, dl_store *store, const dl
     return status;
 }
 
-static diloco_status must_create_once(dl_store *store, dl_store **handles)
+static void log_probe(const char *url, const dl_probe *p)
+{
+    char speed[64] = "";
+    if (p->write_mb_per_s > 0)
+        snprintf(speed, sizeof speed, ", %.3g MB/s out, %.3g MB/s in", p->write_mb_per_s,
+                 p->read_mb_per_s);
+    dl_log(DILOCO_LOG_INFO, "store %s: create %.1f ms, read %.1f ms%s", url, p->create_ms,
+           p->read_ms, speed);
+}
+
+/* The probe's objects are no longer than what the run is going to put. */
+static diloco_status must_create_once(dl_store *store, const dl_run_creation *what,
+                                      const dl_manifest *manifest)
 {
     dl_probe probe;
+    size_t largest;
     const dl_time until = dl_time_after(dl_clock_now(), 120 * DL_SECOND);
-    const diloco_status status = handles ? dl_store_probe_handles(&probe, handles, until)
-                                         : dl_store_probe(&probe, dl_store_url(store), until);
-    if (!status)
-        dl_log(DILOCO_LOG_INFO,
-               "store %s: create %.1f ms, read %.1f ms, %.0f MB/s out, %.0f MB/s in",
-               dl_store_url(store), probe.create_ms, probe.read_ms, probe.write_mb_per_s,
-               probe.read_mb_per_s);
+    DL_TRY(dl_way_largest(&largest, what->config, manifest));
+    const diloco_status status =
+        what->probe ? dl_store_probe_handles(&probe, what->probe, largest, until)
+                    : dl_store_probe(&probe, dl_store_url(store), largest, what->tally, until);
+    if (!status) log_probe(dl_store_url(store), &probe);
     return status;
 }
 
@@ -411,7 +422,7 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
 {
     dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here */
     if (!what->config->single_committer[0] || what->config->coord[0])
-        DL_TRY(must_create_once(store, what->probe));
+        DL_TRY(must_create_once(store, what, manifest));
     DL_TRY(random_id(file.id));
     snprintf(file.program, sizeof file.program, "%s", DILOCO_VERSION);
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);

@@ -41,6 +41,7 @@ diloco_status diloco_run_open_with_sized(diloco_run **out, const diloco_config *
     diloco_run *run = calloc(1, sizeof *run);
     if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for a run");
     run->config = *config;
+    run->traffic.kind_of = dl_traffic_kind;
     dl_record_init(&run->record);
     const diloco_status status = open_run(run, replica, &seen);
     if (status)
@@ -444,6 +445,37 @@ void dl_run_end_line(diloco_run *run)
     dl_event_end(&run->record, &c, &end);
 }
 
+/* What is sent after this line is not in it: the line itself and the last heartbeat. */
+static void traffic_line(diloco_run *run)
+{
+    uint64_t sent[DL_N_TRAFFIC], received[DL_N_TRAFFIC];
+    for (int i = 0; i < DL_N_TRAFFIC; i++) {
+        sent[i] = atomic_load(&run->traffic.sent[i]);
+        received[i] = atomic_load(&run->traffic.received[i]);
+    }
+    if (run->peers) {
+        const dl_peers_counts p = dl_peers_count(run->peers);
+        sent[DL_TRAFFIC_CONTRIBUTIONS] += p.sent;
+        received[DL_TRAFFIC_CONTRIBUTIONS] += p.received;
+    }
+    dl_event_traffic(&run->record, run->replica, sent, received);
+}
+
+/* Put the rest of the record, then the line that counts it. A process that created the run and did
+ * not join it puts its line under rec/_create.0000/. */
+static void end_record(diloco_run *run)
+{
+    const bool made = atomic_load(&run->traffic.sent[DL_TRAFFIC_FIRST_MODEL]) > 0;
+    const dl_time until = dl_time_after(dl_clock_now(), 10 * DL_SECOND);
+    dl_life life = {.replica = "_create"};
+    if (run->joined) {
+        life = run->self;
+        dl_record_flush(&run->record, run->store, &life, true, until);
+    }
+    traffic_line(run);
+    if (run->joined || made) dl_record_flush(&run->record, run->store, &life, true, until);
+}
+
 diloco_status diloco_run_save(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_save"));
@@ -462,9 +494,7 @@ void diloco_run_close(diloco_run *run)
     if (!run) return;
     if (run->driver) dl_driver_halt(run->driver);
     dl_record_deliver(&run->record);
-    if (run->joined)
-        dl_record_flush(&run->record, run->store, &run->self, true,
-                        dl_time_after(dl_clock_now(), 10 * DL_SECOND));
+    if (run->created) end_record(run);
     dl_run_unjoin(run);
     dl_store_close(run->store);
     dl_runfile_deinit(&run->file);

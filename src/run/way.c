@@ -95,6 +95,14 @@ static diloco_status find_sizes(double *contribution, double *floats, const dl_c
     return DILOCO_OK;
 }
 
+diloco_status dl_way_largest(size_t *out, const dl_config *config, const dl_manifest *manifest)
+{
+    double contribution, floats;
+    DL_TRY(find_sizes(&contribution, &floats, config, manifest));
+    *out = (size_t)contribution;
+    return DILOCO_OK;
+}
+
 typedef struct choice {
     double N, S, F;
     size_t owners;

@@ -52,6 +52,10 @@ DL_MUST_CHECK diloco_status dl_way_owners(size_t *out, const dl_config *config);
 /* DILOCO_EREFUSED: why contributions of such a run cannot be combined by pieces. */
 DL_MUST_CHECK diloco_status dl_way_can_shard(const dl_config *config);
 
+/* The most bytes that a contribution of this run can have. DILOCO_EINVAL, DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_way_largest(size_t *out, const dl_config *config,
+                                           const dl_manifest *manifest);
+
 /* What server.diloco.exchange comes to for this run: a function of what must agree. `auto` takes
  * the way that moves the fewest bytes, of equals the one whose busiest replica moves the fewest,
  * and allgather where an entry is small, counts one contribution, or has clients for members, who

@@ -88,7 +88,7 @@ size_t dl_store_max_object(const dl_store *store);
 enum { DL_PROBE_HANDLES = 8 };
 DL_MUST_CHECK diloco_status dl_store_probe_handles(dl_probe *out,
                                                    dl_store *handles[DL_PROBE_HANDLES],
-                                                   dl_time until);
+                                                   size_t largest, dl_time until);
 
 /* faulty.c: wrap an open handle; owns it, and closes it when this fails. From a seed it
  * delays, fails (before or after the effect), truncates and flips bits; equal seeds and

@@ -15,15 +15,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum {
-    SMALL_BYTES = 64,
-    SMALL_OBJECTS = 5,
-    MEDIUM_BYTES = 256 << 10,
-    LARGE_BYTES = 8 << 20,
-    TEXT_MAX = 256
-};
+enum { SMALL_BYTES = 64, SMALL_OBJECTS = 5, MEDIUM_BYTES = 256 << 10, TEXT_MAX = 256 };
 
-static const double FAST_S = 0.2; /* of the medium object: the large one takes 32 times as long */
+static const double FAST_S = 0.2; /* of the medium object: 8 MiB take 32 times as long */
 
 /* What one thread did; the error's text is the thread's own, so it is carried over. */
 typedef struct attempt {
@@ -36,6 +30,7 @@ typedef struct attempt {
 typedef struct probe {
     dl_store **handles;
     char key[64];
+    size_t largest;
     dl_time until;
     atomic_int arrived;
     attempt attempts[DL_PROBE_HANDLES];
@@ -148,11 +143,12 @@ static double mb_per_s(size_t bytes, double s, double request_s)
  * request, not its bytes. */
 static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
 {
-    size_t len = MEDIUM_BYTES;
+    size_t len = dl_size_min(MEDIUM_BYTES, p->largest);
     double write_s, read_s;
+    if (len < DL_PROBE_LEAST) return DILOCO_OK;
     DL_TRY(time_object(p, SMALL_OBJECTS, data, len, &write_s, &read_s));
-    if (write_s + read_s < FAST_S && dl_store_max_object(p->handles[0]) >= LARGE_BYTES) {
-        len = LARGE_BYTES;
+    if (write_s + read_s < FAST_S && len < p->largest) {
+        len = p->largest;
         DL_TRY(time_object(p, SMALL_OBJECTS + 1, data, len, &write_s, &read_s));
     }
     out->write_mb_per_s = mb_per_s(len, write_s, 1e-3 * out->create_ms);
@@ -163,7 +159,7 @@ static diloco_status run_throughput(dl_probe *out, probe *p, const void *data)
 static diloco_status run_speed(dl_probe *out, probe *p)
 {
     double create_s[SMALL_OBJECTS], read_s[SMALL_OBJECTS];
-    void *large = calloc(1, LARGE_BYTES);
+    void *large = calloc(1, dl_size_max(p->largest, SMALL_BYTES));
     if (!large) return dl_fail(DILOCO_ENOMEM, "no memory to probe the store");
     diloco_status status = DILOCO_OK;
     for (int i = 0; i < SMALL_OBJECTS && !status; i++)
@@ -194,13 +190,14 @@ static void clean_up(probe *p)
 }
 
 diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_HANDLES],
-                                     dl_time until)
+                                     size_t largest, dl_time until)
 {
     *out = (dl_probe){0};
     uint64_t name;
     if (getrandom(&name, sizeof name, 0) != sizeof name)
         return dl_fail_errno(errno, "read random bytes for", "the probe");
     probe p = {.handles = handles, .until = until};
+    p.largest = dl_size_min(dl_size_min(largest, DL_PROBE_MOST), dl_store_max_object(handles[0]));
     snprintf(p.key, sizeof p.key, "probe/%016llx", (unsigned long long)name);
 
     diloco_status status = run_race(out, &p);
@@ -211,14 +208,17 @@ diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_H
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;
 }
 
-diloco_status dl_store_probe(dl_probe *out, const char *url, dl_time until)
+diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest, dl_tally *tally,
+                             dl_time until)
 {
     dl_store *handles[DL_PROBE_HANDLES] = {0};
     diloco_status status = DILOCO_OK;
     *out = (dl_probe){0};
-    for (int i = 0; i < DL_PROBE_HANDLES && !status; i++)
+    for (int i = 0; i < DL_PROBE_HANDLES && !status; i++) {
         status = dl_store_open(&handles[i], url, true);
-    if (!status) status = dl_store_probe_handles(out, handles, until);
+        if (!status) dl_store_count_into(handles[i], tally);
+    }
+    if (!status) status = dl_store_probe_handles(out, handles, largest, until);
     for (int i = 0; i < DL_PROBE_HANDLES; i++)
         dl_store_close(handles[i]);
     return status;

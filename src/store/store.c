@@ -38,6 +38,8 @@ struct dl_store {
     bool vouched;           /* of the last create */
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
+    dl_tally *tally;           /* NULL: none */
+    dl_store_counters tallied; /* of the counts, what `tally` has */
     dl_store_speed speed;
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
 };
@@ -303,6 +305,30 @@ dl_store_counters dl_store_counts(const dl_store *store)
     return counts;
 }
 
+void dl_store_count_into(dl_store *store, dl_tally *tally)
+{
+    store->tally = tally;
+}
+
+dl_tally *dl_store_tally(const dl_store *store)
+{
+    return store->tally;
+}
+
+/* How every call ends: what it moved belongs to the kind of its key. Returns `status`. */
+static diloco_status leave(dl_store *store, const char *key, diloco_status status)
+{
+    dl_tally *tally = store->tally;
+    if (!tally) return status;
+    const dl_store_counters now = dl_store_counts(store);
+    const unsigned kind = tally->kind_of(key);
+    DL_ASSERT(kind < DL_TALLY_KINDS);
+    atomic_fetch_add(&tally->sent[kind], now.bytes_sent - store->tallied.bytes_sent);
+    atomic_fetch_add(&tally->received[kind], now.bytes_received - store->tallied.bytes_received);
+    store->tallied = now;
+    return status;
+}
+
 /* ---- how fast it is */
 
 enum { SMALL_BYTES = 4 << 10, LARGE_BYTES = 256 << 10 };
@@ -357,7 +383,7 @@ static diloco_status meter_piece(void *context, const void *data, size_t len)
     return m->sink.piece(m->sink.context, data, len);
 }
 
-diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_time until)
+static diloco_status read_object(dl_store *store, const char *key, dl_sink sink, dl_time until)
 {
     DL_TRY(enter(store, key, until));
     store->counts.n_get++;
@@ -370,6 +396,11 @@ diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_t
                        m.got, m.len);
     note_speed(store, &store->speed.down_bps, m.len, began);
     return DILOCO_OK;
+}
+
+diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_time until)
+{
+    return leave(store, key, read_object(store, key, sink, until));
 }
 
 typedef struct into_buf {
@@ -449,8 +480,8 @@ static diloco_status compare(dl_store *store, const char *key, const dl_span *sp
     return status;
 }
 
-diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
-                             bool *taken, dl_time until)
+static diloco_status claim_name(dl_store *store, const char *key, const dl_span *spans,
+                                size_t n_spans, bool *taken, dl_time until)
 {
     *taken = store->vouched = false;
     DL_TRY(enter(store, key, until));
@@ -462,6 +493,12 @@ diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *sp
     store->counts.bytes_sent += dl_spans_len(spans, n_spans);
     note_speed(store, &store->speed.up_bps, dl_spans_len(spans, n_spans), began);
     return DILOCO_OK;
+}
+
+diloco_status dl_store_claim(dl_store *store, const char *key, const dl_span *spans, size_t n_spans,
+                             bool *taken, dl_time until)
+{
+    return leave(store, key, claim_name(store, key, spans, n_spans, taken, until));
 }
 
 diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
@@ -481,8 +518,8 @@ bool dl_store_vouches(const dl_store *store)
     return store->vouched;
 }
 
-diloco_status dl_store_put(dl_store *store, const char *key, const void *data, size_t len,
-                           dl_time until)
+static diloco_status put_object(dl_store *store, const char *key, const void *data, size_t len,
+                                dl_time until)
 {
     DL_TRY(enter(store, key, until));
     store->counts.n_put++;
@@ -493,11 +530,17 @@ diloco_status dl_store_put(dl_store *store, const char *key, const void *data, s
     return DILOCO_OK;
 }
 
+diloco_status dl_store_put(dl_store *store, const char *key, const void *data, size_t len,
+                           dl_time until)
+{
+    return leave(store, key, put_object(store, key, data, len, until));
+}
+
 diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until)
 {
     DL_TRY(enter(store, key, until));
     store->counts.n_delete++;
-    return store->kind->remove(store->self, key, until);
+    return leave(store, key, store->kind->remove(store->self, key, until));
 }
 
 /* ---- listing and waiting */
@@ -530,7 +573,7 @@ diloco_status dl_store_list(dl_store *store, const char *prefix, const char *aft
     store->counts.n_list++;
     listing l = {.url = store->url, .prefix = prefix, .found = found, .context = context};
     if (after) strcpy(l.last, after);
-    return store->kind->list(store->self, prefix, after, listed, &l, until);
+    return leave(store, prefix, store->kind->list(store->self, prefix, after, listed, &l, until));
 }
 
 void dl_store_look_like(dl_store *store, const dl_store *inner)
@@ -542,8 +585,8 @@ void dl_store_look_like(dl_store *store, const dl_store *inner)
 
 diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n, dl_time until)
 {
-    return store->kind->wait ? store->kind->wait(store->self, prefixes, n, until)
-                             : dl_store_sleep(&store->aborted, until);
+    if (!store->kind->wait) return dl_store_sleep(&store->aborted, until);
+    return leave(store, n ? prefixes[0] : "", store->kind->wait(store->self, prefixes, n, until));
 }
 
 /* Twice the last one; up to a quarter less, so that replicas do not all look at once. */

@@ -20,6 +20,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+#include <stdatomic.h>
+
 enum { DL_KEY_MAX = 512, DL_LINK_TEXT = 64 };
 
 typedef struct dl_store dl_store;
@@ -67,6 +69,19 @@ const char *dl_store_url(const dl_store *store);
 enum { DL_STORE_SERVER = 1024 };
 void dl_store_server(char *out, size_t cap, const char *url);
 dl_store_counters dl_store_counts(const dl_store *store);
+
+/* Bytes by the kind of object that they were moved for, summed over all handles that count into one
+ * tally. kind_of returns the kind of a key or of a folder, below DL_TALLY_KINDS. Any thread. */
+enum { DL_TALLY_KINDS = 8 };
+typedef struct dl_tally {
+    unsigned (*kind_of)(const char *key);
+    atomic_ullong sent[DL_TALLY_KINDS], received[DL_TALLY_KINDS];
+} dl_tally;
+
+/* From here on each call on the handle adds the bytes that it moved to `tally` (borrowed until
+ * close; NULL: to none). What opening the handle has moved counts with the first call. */
+void dl_store_count_into(dl_store *store, dl_tally *tally);
+dl_tally *dl_store_tally(const dl_store *store); /* NULL: none */
 
 /* How fast the store was for this handle: objects of 256 KiB and more, each direction, without what
  * a request takes by itself; that is of small ones. Each new one counts as much as all before. 0:
@@ -133,12 +148,17 @@ DL_MUST_CHECK diloco_status dl_store_wait(dl_store *store, const char *const *pr
                                           size_t n_prefixes, bool progress, dl_time until);
 
 /* The probe of PROTOCOL P26: 8 concurrent creates of one random name under probe/; exactly
- * one wins and reads back its own bytes. DILOCO_EREFUSED names what the store did. Cleans up. */
+ * one wins and reads back its own bytes. DILOCO_EREFUSED names what the store did. Cleans up.
+ * Speed is measured with an object of 256 KiB, then with one of 8 MiB where that takes little time.
+ * No object is longer than `largest` bytes; below DL_PROBE_LEAST the speed is not measured. */
+enum { DL_PROBE_MOST = 8 << 20, DL_PROBE_LEAST = 16 << 10 };
 typedef struct dl_probe {
     double create_ms, read_ms;            /* median latency of a small object */
-    double write_mb_per_s, read_mb_per_s; /* of 8 MiB; where that takes long, of 256 KiB */
+    double write_mb_per_s, read_mb_per_s; /* of the longest object; 0: not measured */
     int winners;                          /* of 8; 1 is right */
 } dl_probe;
-DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, dl_time until);
+/* `tally` may be NULL. */
+DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest,
+                                           dl_tally *tally, dl_time until);
 
 #endif

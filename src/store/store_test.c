@@ -431,7 +431,7 @@ static void check_probe(const store_row *row)
     dl_store *store;
     row->make(url);
     store = row->open(url); /* keeps mem:// alive */
-    CHECK_OK(dl_store_probe(&probe, url, DL_NEVER));
+    CHECK_OK(dl_store_probe(&probe, url, DL_PROBE_MOST, NULL, DL_NEVER));
     CHECK_INT(1, probe.winners);
     CHECK(probe.create_ms > 0 && probe.read_ms > 0);
     CHECK(probe.write_mb_per_s > 0 && probe.read_mb_per_s > 0);
@@ -446,6 +446,68 @@ TEST(the_probe_accepts_file_and_mem_and_cleans_up)
     check_probe(&store_row_mem);
 }
 
+static unsigned kind_of_probe(const char *key)
+{
+    return strncmp(key, "probe/", 6) ? 0 : 1;
+}
+
+/* 8 creates of one name and 5 small objects of 64 bytes, each read back, and the long ones. */
+static void check_probe_moves(uint64_t long_bytes, size_t largest)
+{
+    dl_probe probe;
+    dl_tally tally = {.kind_of = kind_of_probe};
+    CHECK_OK(dl_store_probe(&probe, "mem://bounded", largest, &tally, DL_NEVER));
+    CHECK_INT(0, tally.sent[0] + tally.received[0]);
+    CHECK_INT((1 + 5) * 64 + long_bytes, tally.sent[1]);
+    CHECK((long_bytes > 0) == (probe.write_mb_per_s > 0));
+}
+
+TEST(the_probe_moves_no_object_longer_than_it_may)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, "mem://bounded", true)); /* keeps it alive */
+    check_probe_moves(0, 0);
+    check_probe_moves(0, DL_PROBE_LEAST - 1);
+    check_probe_moves(DL_PROBE_LEAST, DL_PROBE_LEAST);
+    check_probe_moves((256 << 10) + 300000, 300000);
+    check_probe_moves((256 << 10) + (8 << 20), SIZE_MAX);
+    dl_store_close(store);
+}
+
+static void check_tally(const dl_tally *tally, uint64_t sent, uint64_t received)
+{
+    CHECK_INT(sent, tally->sent[1]);
+    CHECK_INT(received, tally->received[1]);
+}
+
+TEST(a_tally_sums_the_bytes_of_its_handles_by_kind)
+{
+    dl_tally tally = {.kind_of = kind_of_probe};
+    dl_store *stores[2];
+    dl_buf back;
+    const dl_span span = {"12345", 5};
+    dl_buf_init(&back, 100);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(dl_store_open(&stores[i], "mem://tally", true));
+        CHECK(!dl_store_tally(stores[i]));
+        dl_store_count_into(stores[i], &tally);
+        CHECK(dl_store_tally(stores[i]) == &tally);
+    }
+    CHECK_OK(dl_store_create(stores[0], "probe/a", &span, 1, NULL, DL_NEVER));
+    CHECK_OK(dl_store_put(stores[0], "x", "123", 3, DL_NEVER));
+    check_tally(&tally, 5, 0);
+    CHECK_OK(dl_store_get(stores[1], &back, "probe/a", DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(stores[1], &back, "probe/b", DL_NEVER));
+    check_tally(&tally, 5, 5);
+    CHECK_INT(3, tally.sent[0]);
+    dl_store_count_into(stores[0], NULL);
+    CHECK_OK(dl_store_put(stores[0], "probe/c", "123", 3, DL_NEVER));
+    check_tally(&tally, 5, 5);
+    for (int i = 0; i < 2; i++)
+        dl_store_close(stores[i]);
+    dl_buf_deinit(&back);
+}
+
 static void check_probe_of_faulty(diloco_status expected, dl_faults faults, const char *part)
 {
     dl_store *handles[DL_PROBE_HANDLES], *inner;
@@ -454,7 +516,7 @@ static void check_probe_of_faulty(diloco_status expected, dl_faults faults, cons
         CHECK_OK(dl_store_open(&inner, "mem://probed", true));
         CHECK_OK(dl_store_faulty(&handles[i], inner, faults));
     }
-    CHECK_STATUS(expected, dl_store_probe_handles(&probe, handles, DL_NEVER));
+    CHECK_STATUS(expected, dl_store_probe_handles(&probe, handles, DL_PROBE_MOST, DL_NEVER));
     CHECK_CONTAINS(part, diloco_error_text());
     for (int i = 0; i < DL_PROBE_HANDLES; i++)
         dl_store_close(handles[i]);
@@ -472,8 +534,9 @@ TEST(the_probe_refuses_a_store_that_lets_several_win)
 TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
 {
     dl_probe probe;
-    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s4://x", DL_NEVER));
-    CHECK_STATUS(DILOCO_ETIMEDOUT, dl_store_probe(&probe, "mem://late", dl_clock_now() - 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_store_probe(&probe, "s4://x", DL_PROBE_MOST, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ETIMEDOUT,
+                 dl_store_probe(&probe, "mem://late", DL_PROBE_MOST, NULL, dl_clock_now() - 1));
 }
 
 static int own_tests(int argc, char **argv)
@@ -500,6 +563,8 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
         cmocka_unit_test(a_back_off_goes_on_over_calls_that_end_before_it),
         cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),
+        cmocka_unit_test(the_probe_moves_no_object_longer_than_it_may),
+        cmocka_unit_test(a_tally_sums_the_bytes_of_its_handles_by_kind),
         cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
         cmocka_unit_test(the_probe_of_a_store_that_cannot_be_opened_says_why),
     };

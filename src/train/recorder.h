@@ -28,7 +28,8 @@ typedef struct dl_recorder {
 } dl_recorder;
 
 /* Open the file, if config names one, and listen to the run. Everything given is borrowed until
- * dl_recorder_close, which comes before the run's close. DILOCO_EIO, DILOCO_ENOENT: the file. */
+ * dl_recorder_close. The run's last line comes when it is closed: to get that, close the run, set
+ * `run` NULL, then close the recorder. DILOCO_EIO, DILOCO_ENOENT: the file. */
 DL_MUST_CHECK diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config,
                                              const char *replica, diloco_run *run,
                                              const diloco_train_hooks *hooks);

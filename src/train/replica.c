@@ -312,14 +312,15 @@ diloco_status diloco_train_sized(const diloco_config *config, const char *name,
     char text[2048]; /* what went wrong, whatever goes wrong in closing */
     snprintf(text, sizeof text, "%s", diloco_error_text());
     dl_stop_destroy(r.stop);
-    dl_recorder_close(&r.recorder);
     diloco_run_close(r.run);
+    r.recorder.run = NULL;
+    dl_recorder_close(&r.recorder); /* after the run's last line */
     dl_step_deinit(&r.step);
     dl_setup_close(&r.setup);
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;
 }
 
-diloco_status diloco_train_create(const diloco_config *config)
+static diloco_status create(const diloco_config *config, const diloco_train_hooks *hooks)
 {
     dl_setup s;
     diloco_run *run = NULL;
@@ -331,10 +332,24 @@ diloco_status diloco_train_create(const diloco_config *config)
                "is",
                config->store);
     diloco_status status = dl_opening_run(&run, &s, "create", exists);
+    if (!status && hooks) diloco_run_on_record(run, hooks->on_record, hooks->user);
     dl_backend_enter(s.backend);
     if (!status) status = diloco_run_create(run);
     dl_backend_leave(s.backend);
     diloco_run_close(run);
     dl_setup_close(&s);
     return status;
+}
+
+diloco_status diloco_train_create(const diloco_config *config)
+{
+    return create(config, NULL);
+}
+
+diloco_status diloco_train_create_with_sized(const diloco_config *config,
+                                             const diloco_train_hooks *given, size_t size)
+{
+    diloco_train_hooks hooks;
+    DL_TRY(dl_sized_in(&hooks, sizeof hooks, given, size, "diloco_train_hooks"));
+    return create(config, &hooks);
 }

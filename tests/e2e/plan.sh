@@ -148,7 +148,9 @@ expect 0 diloco train tiny.toml --store eight --replicas 8 --set trainer.rounds=
     --set trainer.local_steps_per_round=2 --quiet
 printf 'date = "2026-01-31"\ncurrency = "USD"\negress_per_gb = 90\nput_per_1000 = 5\nget_per_1000 = 0.4\n' >dear.toml
 expect 0 diloco log eight --traffic --cost dear.toml --json
-[ "$(wc -l <out)" = 3 ] || fail "not a line an entry"
+[ "$(grep -c '"entry"' out)" = 3 ] || fail "not a line an entry"
+[ "$(sed -n 4p out | grep -c '"traffic":{"processes":9,.*"probe":[1-9].*"first_model":[1-9].*"heartbeats":[1-9]')" = 1 ] ||
+    fail "not all bytes by kind: $(sed -n 4p out)"
 sed -n 3p out >last
 [ "$(json records <last)" = 8 ] || fail "not the records of eight"
 # 8 contributions up and 64 down, one's own read back; nothing else is so long

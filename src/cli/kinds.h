@@ -1,0 +1,32 @@
+/* kinds.h - sums of the record's "traffic" lines: what processes have moved, by kind of object. */
+#ifndef DL_CLI_KINDS_H
+#define DL_CLI_KINDS_H
+
+#include "base/json.h"
+
+enum { DL_KINDS_MAX = 16 };
+
+typedef struct dl_kinds {
+    size_t n, lines; /* kinds; "traffic" lines that were added */
+    struct {
+        char name[24]; /* "first model" */
+        uint64_t sent, received;
+    } at[DL_KINDS_MAX];
+} dl_kinds;
+
+/* Add a "traffic" line. What is no number counts as 0. */
+void dl_kinds_add(dl_kinds *kinds, dl_json_value traffic);
+
+uint64_t dl_kinds_sent(const dl_kinds *kinds); /* of all kinds */
+uint64_t dl_kinds_received(const dl_kinds *kinds);
+
+/* The most text that dl_kinds_text writes. */
+enum { DL_KINDS_TEXT = DL_KINDS_MAX * 80 };
+/* "contributions 29.9 kB sent, 29.9 kB received; log …": the kinds that moved anything, the largest
+ * first. Returns out. */
+const char *dl_kinds_text(char out[DL_KINDS_TEXT], const dl_kinds *kinds);
+
+/* Members "sent" and "received" of the open object, as the record has them. */
+void dl_kinds_json(dl_json *j, const dl_kinds *kinds);
+
+#endif
