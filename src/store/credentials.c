@@ -3,13 +3,17 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "store/cloud.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { FILE_MAX = 1 << 20, ANSWER_MAX = 64 << 10 };
+#define METADATA_HOST "169.254.169.254"
+#define METADATA      "http://" METADATA_HOST
 #define METADATA_TIME (3 * DL_SECOND) /* outside a cloud its address leads nowhere */
 
 /* ---- ini files */
@@ -213,12 +217,27 @@ static diloco_status from_container(dl_credentials *out, dl_web *web, const char
     return parse_aws(out, buf);
 }
 
+/* Where a provider's machines answer. `given` (NULL: nothing) was named by the environment; else
+ * the address is only asked on the provider's machines. DILOCO_EINVAL: this is none. */
+static diloco_status metadata_at(const char **at, const char *given, dl_cloud cloud,
+                                 const char *whose, const char *how)
+{
+    *at = given ? given : cloud == DL_CLOUD_GOOGLE ? METADATA_HOST : METADATA;
+    if (given || dl_cloud_is_here(cloud)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "this machine's firmware does not name %s, so %s is not asked; %s asks it all "
+                   "the same",
+                   whose, METADATA_HOST, how);
+}
+
 /* Version 2: a token for the session first, then the role's name, then its credentials. */
 static diloco_status from_instance(dl_credentials *out, dl_web *web, dl_buf *buf, dl_time until)
 {
     const char *at = set("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *off = set("AWS_EC2_METADATA_DISABLED");
     char url[1024], header[1024];
-    if (!at) at = "http://169.254.169.254";
+    if (!at && off && !strcasecmp(off, "false")) at = METADATA;
+    DL_TRY(metadata_at(&at, at, DL_CLOUD_AMAZON, "Amazon EC2", "AWS_EC2_METADATA_DISABLED=false"));
     snprintf(url, sizeof url, "%.400s/latest/api/token", at);
     DL_TRY(fetch(web, buf, "PUT", url, "X-aws-ec2-metadata-token-ttl-seconds: 300", until));
     snprintf(header, sizeof header, "X-aws-ec2-metadata-token: %.900s", dl_buf_str(buf));
@@ -236,7 +255,7 @@ static diloco_status from_endpoints(dl_credentials *out, dl_web *web, dl_buf *bu
     char url[1024];
     const char *off = set("AWS_EC2_METADATA_DISABLED");
     if (container_url(url)) return from_container(out, web, url, buf, until);
-    if (off && !strcmp(off, "true"))
+    if (off && !strcasecmp(off, "true"))
         return dl_fail(DILOCO_EINVAL, "AWS_EC2_METADATA_DISABLED is true");
     return from_instance(out, web, buf, until);
 }
@@ -308,17 +327,18 @@ static bool from_boto(dl_credentials *out)
 diloco_status dl_credentials_google(dl_credentials *out, dl_web *web, dl_time until)
 {
     char url[512];
-    const char *host = set("GCE_METADATA_HOST");
+    const char *host;
     *out = (dl_credentials){.expires = 0};
     if (take(out->access, sizeof out->access, set("GS_ACCESS_KEY_ID")) &&
         take(out->secret, sizeof out->secret, set("GS_SECRET_ACCESS_KEY")))
         return DILOCO_OK;
     if (from_boto(out)) return DILOCO_OK;
     *out = (dl_credentials){.expires = 0};
+    diloco_status status = metadata_at(&host, set("GCE_METADATA_HOST"), DL_CLOUD_GOOGLE,
+                                       "Google Compute Engine", "GCE_METADATA_HOST=" METADATA_HOST);
     snprintf(url, sizeof url,
-             "http://%.200s/computeMetadata/v1/instance/service-accounts/default/token",
-             host ? host : "169.254.169.254");
-    diloco_status status = fetch_token(out, web, url, "Metadata-Flavor: Google", until);
+             "http://%.200s/computeMetadata/v1/instance/service-accounts/default/token", host);
+    if (!status) status = fetch_token(out, web, url, "Metadata-Flavor: Google", until);
     return status ? none_found(status, "not in GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, not in "
                                        "~/.boto, not from the instance")
                   : DILOCO_OK;
@@ -331,16 +351,19 @@ diloco_status dl_credentials_azure(dl_credentials *out, dl_web *web, dl_time unt
     static const char resource[] = "resource=https%3A%2F%2Fstorage.azure.com%2F";
     char url[1024], header[1024] = "Metadata: true";
     const char *app = set("IDENTITY_ENDPOINT"), *secret = set("IDENTITY_HEADER");
-    const char *at = set("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+    const char *at;
+    diloco_status status = DILOCO_OK;
     *out = (dl_credentials){.expires = 0};
     if (app && secret) {
         snprintf(url, sizeof url, "%.900s?api-version=2019-08-01&%s", app, resource);
         snprintf(header, sizeof header, "X-IDENTITY-HEADER: %.900s", secret);
     } else {
+        status = metadata_at(&at, set("AZURE_POD_IDENTITY_AUTHORITY_HOST"), DL_CLOUD_AZURE, "Azure",
+                             "AZURE_POD_IDENTITY_AUTHORITY_HOST=" METADATA);
         snprintf(url, sizeof url, "%.400s/metadata/identity/oauth2/token?api-version=2018-02-01&%s",
-                 at ? at : "http://169.254.169.254", resource);
+                 at, resource);
     }
-    diloco_status status = fetch_token(out, web, url, header, until);
+    if (!status) status = fetch_token(out, web, url, header, until);
     return status ? none_found(status, "not in AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or "
                                        "AZURE_STORAGE_CONNECTION_STRING, not from a managed "
                                        "identity")

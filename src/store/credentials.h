@@ -16,7 +16,10 @@ typedef struct dl_credentials {
  * ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE); the container's endpoint
  * (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, with AWS_CONTAINER_AUTHORIZATION_TOKEN
  * or its _FILE); the instance's metadata, version 2 (AWS_EC2_METADATA_SERVICE_ENDPOINT,
- * AWS_EC2_METADATA_DISABLED). DILOCO_EINVAL: none of them has any, and says where it looked. */
+ * AWS_EC2_METADATA_DISABLED). DILOCO_EINVAL: none of them has any, and says where it looked.
+ *
+ * Each provider's metadata address is asked only on its machines (cloud.h), or where the variable
+ * in brackets names a server; Amazon's also where AWS_EC2_METADATA_DISABLED is "false". */
 DL_MUST_CHECK diloco_status dl_credentials_aws(dl_credentials *out, dl_web *web, dl_time until);
 
 /* Google, the first of: HMAC keys in the environment (GS_ACCESS_KEY_ID, GS_SECRET_ACCESS_KEY), in

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "check.h"
 #include "http_script.h"
+#include "store/cloud.h"
 
 #include <unistd.h>
 
@@ -29,7 +30,13 @@ static int set_up(void **state)
                                         "AWS_CONTAINER_CREDENTIALS_FULL_URI",
                                         "AWS_CONTAINER_AUTHORIZATION_TOKEN",
                                         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-                                        "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+                                        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+                                        "GS_ACCESS_KEY_ID",
+                                        "GS_SECRET_ACCESS_KEY",
+                                        "GCE_METADATA_HOST",
+                                        "IDENTITY_ENDPOINT",
+                                        "IDENTITY_HEADER",
+                                        "AZURE_POD_IDENTITY_AUTHORITY_HOST"};
     char path[128];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -41,12 +48,17 @@ static int set_up(void **state)
     setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
     snprintf(path, sizeof path, "%s/config", folder);
     setenv("AWS_CONFIG_FILE", path, 1);
+    snprintf(path, sizeof path, "%s/boto", folder);
+    setenv("BOTO_CONFIG", path, 1);
+    dl_cloud_read_from(folder); /* which names no provider yet */
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"credentials", "config", "token"};
+    static const char *const names[] = {"credentials",  "config",           "token",
+                                        "sys_vendor",   "bios_vendor",      "board_vendor",
+                                        "product_name", "chassis_asset_tag"};
     char path[128];
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -107,6 +119,57 @@ TEST(without_any_the_error_says_where_it_looked)
     CHECK_CONTAINS("AWS_ACCESS_KEY_ID", diloco_error_text());
     CHECK_CONTAINS("\"mine\"", diloco_error_text());
     CHECK_CONTAINS("AWS_EC2_METADATA_DISABLED is true", diloco_error_text());
+}
+
+typedef diloco_status (*find_fn)(dl_credentials *out, dl_web *web, dl_time until);
+
+/* Credentials are not found, and no request is made: the address would not be loopback. */
+static void check_asks_nobody(find_fn find_them, const char *why)
+{
+    dl_web *web;
+    dl_credentials found;
+    CHECK_OK(dl_web_create(&web, NULL, &aborted));
+    CHECK_STATUS(DILOCO_EINVAL, find_them(&found, web, DL_NEVER));
+    CHECK_CONTAINS(why, diloco_error_text());
+    CHECK_INT(0, dl_web_counts(web).n_requests);
+    dl_web_destroy(web);
+}
+
+TEST(a_machine_that_is_no_clouds_asks_no_metadata_address)
+{
+    unsetenv("AWS_EC2_METADATA_DISABLED");
+    check_asks_nobody(dl_credentials_aws, "AWS_EC2_METADATA_DISABLED=false");
+    check_asks_nobody(dl_credentials_google, "GCE_METADATA_HOST");
+    check_asks_nobody(dl_credentials_azure, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
+    write_file("sys_vendor", "Google\n"); /* a laptop */
+    write_file("product_name", "Eve\n");
+    check_asks_nobody(dl_credentials_google, "GCE_METADATA_HOST");
+    write_file("sys_vendor", "Microsoft Corporation\n"); /* a guest of Hyper-V */
+    check_asks_nobody(dl_credentials_azure, "AZURE_POD_IDENTITY_AUTHORITY_HOST");
+}
+
+TEST(metadata_is_not_asked_where_it_is_disabled_even_on_an_instance)
+{
+    write_file("sys_vendor", "Amazon EC2\n");
+    setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1", 1);
+    setenv("AWS_EC2_METADATA_DISABLED", "True", 1);
+    check_asks_nobody(dl_credentials_aws, "AWS_EC2_METADATA_DISABLED is true");
+}
+
+TEST(firmware_names_the_provider)
+{
+    CHECK(!dl_cloud_is_here(DL_CLOUD_AMAZON));
+    write_file("sys_vendor", "Amazon EC2\n");
+    CHECK(dl_cloud_is_here(DL_CLOUD_AMAZON));
+    write_file("sys_vendor", "Xen\n");
+    CHECK(!dl_cloud_is_here(DL_CLOUD_AMAZON));
+    write_file("bios_vendor", "amazon\n");
+    CHECK(dl_cloud_is_here(DL_CLOUD_AMAZON));
+    write_file("product_name", "Google Compute Engine\n");
+    CHECK(dl_cloud_is_here(DL_CLOUD_GOOGLE));
+    CHECK(!dl_cloud_is_here(DL_CLOUD_AZURE));
+    write_file("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77\n");
+    CHECK(dl_cloud_is_here(DL_CLOUD_AZURE));
 }
 
 #define JSON(expiration)                                                                           \
@@ -234,6 +297,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         ONE(the_environment_comes_first_then_the_profile),
         ONE(without_any_the_error_says_where_it_looked),
+        ONE(a_machine_that_is_no_clouds_asks_no_metadata_address),
+        ONE(metadata_is_not_asked_where_it_is_disabled_even_on_an_instance),
+        ONE(firmware_names_the_provider),
         ONE(an_instance_is_asked_in_version_two),
         ONE(a_container_hands_out_credentials_against_its_token),
         ONE(google_takes_hmac_keys_or_the_instances_token),

@@ -1,5 +1,5 @@
 # What speaks to a network; -DDILOCO_CLOUD=OFF leaves it out.
-set(network web trust web_read sigv4 xml credentials bucket bucket_bulk s3_wire s3 gs az http http_upload etcd etcd_wire ear sse)
+set(network web trust web_read sigv4 xml cloud credentials bucket bucket_bulk s3_wire s3 gs az http http_upload etcd etcd_wire ear sse)
 if(DILOCO_CLOUD)
   target_compile_definitions(dl_store PUBLIC DL_CLOUD=1)
 else()
