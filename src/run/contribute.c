@@ -131,7 +131,7 @@ static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contrib
         dl_key_contribution(key, ask->entry, &life);
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
-        if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
+        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (status) continue; /* none, or none that anybody can have counted */
         event->taken = nothing
                            ? c.samples > 0

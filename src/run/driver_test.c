@@ -202,7 +202,95 @@ static double fill_at_entry_2(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-TEST(a_full_disk_ends_a_life_with_its_reason_and_nothing_is_lost)
+/* What goes wrong at entry 1 (or 2) and is mended when the run has complained. */
+static const char *trouble_in;
+
+static bool complains(const char *line)
+{
+    return strstr(line, "\"code\":\"unreachable\"") != NULL;
+}
+
+static void free_space(toy *t, diloco_run *run, const char *line)
+{
+    (void)t, (void)run;
+    if (complains(line) && unlink(trouble_in)) abort();
+}
+
+static void goes_on(toy *t, const char *store, const char *reason)
+{
+    toy_keep_record(t);
+    toy_live(t);
+    TOY_OK(*t);
+    CHECK_CONTAINS(reason, t->record);
+    CHECK_INT(4, verified(store).commits);
+    free(t->record);
+}
+
+TEST(a_full_disk_is_waited_for_and_the_run_goes_on)
+{
+    char *filler;
+    const char *store = scratch_path("refilled");
+    toy t = toy_of("r0", store);
+    if (!mount_small(store)) skip();
+    CHECK(asprintf(&filler, "%s/.filler", store) > 0);
+    toy_set(&t, "run.state_dir", scratch_path("refilled.state"));
+    t.step = fill_at_entry_2;
+    t.user = filler;
+    t.heard = free_space;
+    trouble_in = filler;
+    goes_on(&t, store, "free some space");
+    CHECK_INT(0, umount(store));
+    free(filler);
+}
+
+/* EBUSY: a heartbeat is being written. */
+static void remount(const char *folder, unsigned long flags)
+{
+    while (mount("none", folder, NULL, MS_REMOUNT | flags, NULL))
+        if (errno != EBUSY) abort();
+}
+
+static void make_read_only(toy *t, diloco_run *run, const char *line)
+{
+    (void)t, (void)run;
+    if (contributes(line, 1)) remount(trouble_in, MS_RDONLY);
+    if (complains(line)) remount(trouble_in, 0);
+}
+
+TEST(a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else)
+{
+    const char *store = scratch_path("remounted");
+    toy t = toy_of("r0", store);
+    if (!mount_small(store)) skip();
+    toy_set(&t, "run.state_dir", "none");
+    t.heard = make_read_only;
+    trouble_in = store;
+    goes_on(&t, store, "read-only");
+    CHECK_INT(0, umount(store));
+}
+
+/* A file where the contributions' folder was: an I/O error of another kind. */
+static void block_folder(toy *t, diloco_run *run, const char *line)
+{
+    char folder[512], away[512];
+    (void)t, (void)run;
+    snprintf(folder, sizeof folder, "%s/log", trouble_in);
+    snprintf(away, sizeof away, "%s-away", trouble_in);
+    if (contributes(line, 1) && (rename(folder, away) || creat(folder, 0666) < 0)) abort();
+    if (complains(line) && (unlink(folder) || rename(away, folder))) abort();
+}
+
+TEST(an_io_error_of_a_folder_is_waited_for)
+{
+    const char *store = scratch_path("blocked");
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", "none");
+    t.heard = block_folder;
+    trouble_in = store;
+    goes_on(&t, store, "is in the way");
+}
+
+TEST(a_disk_that_stays_full_ends_a_life_with_its_reason_and_nothing_is_lost)
 {
     char *filler;
     const char *store = scratch_path("full");
@@ -214,6 +302,7 @@ TEST(a_full_disk_ends_a_life_with_its_reason_and_nothing_is_lost)
     if (!mount_small(store)) skip();
     CHECK(asprintf(&filler, "%s/.filler", store) > 0);
     toy_set(&t, "run.state_dir", scratch_path("full.state"));
+    toy_set(&t, "run.store_timeout", soon_given_up);
     t.step = fill_at_entry_2;
     t.user = filler;
     toy_live(&t);
@@ -495,7 +584,10 @@ TEST_MAIN(swm8_the_steps_of_a_round_need_no_store,
           a_store_that_stays_away_ends_a_life_that_resumes_when_it_is_back,
           an_interrupt_is_heard_while_the_store_is_away,
           a_join_that_fails_takes_nothing_and_can_be_tried_again,
-          a_full_disk_ends_a_life_with_its_reason_and_nothing_is_lost,
+          a_full_disk_is_waited_for_and_the_run_goes_on,
+          a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else,
+          an_io_error_of_a_folder_is_waited_for,
+          a_disk_that_stays_full_ends_a_life_with_its_reason_and_nothing_is_lost,
           a_read_only_store_is_said_by_name,
           a_committer_that_flips_a_bit_is_found_out_by_every_replica_and_the_run_goes_on,
           every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_them)

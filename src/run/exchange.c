@@ -385,7 +385,7 @@ static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
 /* True: carry the ask out again after a pause. */
 static bool try_again(dl_driver *d, const dl_event *event)
 {
-    if (event->status != DILOCO_EUNREACHABLE) {
+    if (!dl_store_may_recover(d->a.store, event->status)) {
         d->unreachable_since = 0;
         return false;
     }

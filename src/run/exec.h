@@ -1,8 +1,8 @@
 /* exec.h - carries out what a machine asks for, on a store and on tensors.
  *
  * Everything but time: who waits, trains, retries and sleeps is the caller (driver.c, or the
- * simulation). An ask that failed with DILOCO_EUNREACHABLE may be carried out again: its
- * effect is the same once or twice. */
+ * simulation). An ask that failed so that the store may recover (dl_store_may_recover) may be
+ * carried out again: its effect is the same once or twice. */
 #ifndef DL_RUN_EXEC_H
 #define DL_RUN_EXEC_H
 
@@ -134,8 +134,8 @@ const uint64_t *dl_exec_slices(const dl_exec *exec);
 
 /* Does it answer CONTRIBUTE with put_ahead, event's `sending` set, once the contribution is made?
  * Then dl_exec_send puts it: by any thread with a handle of its own, beside dl_exec_do of anything
- * but another such ask; an end of DILOCO_EUNREACHABLE may be repeated. DILOCO_EFENCED as
- * CONTRIBUTE; DILOCO_EEXIST: its name holds junk, and it is to be contributed again (dl_event).
+ * but another such ask; an end that the store may recover from may be repeated. DILOCO_EFENCED
+ * as CONTRIBUTE; DILOCO_EEXIST: its name holds junk, and it is to be contributed again (dl_event).
  * dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
 bool dl_exec_puts_ahead(const dl_exec *exec);
 DL_MUST_CHECK diloco_status dl_exec_send(dl_exec *exec, dl_store *store, dl_time until);

@@ -50,7 +50,7 @@ static diloco_status send(dl_sending *s)
     for (dl_time pause = PAUSE_FIRST;;
          pause = pause * 2 < PAUSE_LONGEST ? pause * 2 : PAUSE_LONGEST) {
         status = dl_exec_send(s->a.exec, s->store, dl_time_after(dl_clock_now(), patience));
-        if (status != DILOCO_EUNREACHABLE || dl_clock_now() >= give_up) return status;
+        if (!dl_store_may_recover(s->store, status) || dl_clock_now() >= give_up) return status;
         pause_for(s, pause);
         if (atomic_load(&s->quit)) return status;
     }

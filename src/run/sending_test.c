@@ -149,11 +149,11 @@ TEST(what_was_put_ahead_is_tried_again_where_the_store_does_not_answer)
 TEST(what_was_put_ahead_and_cannot_be_ends_the_run_with_its_reason)
 {
     toy all[CREW];
-    gate.failure = DILOCO_EFULL;
+    gate.failure = DILOCO_EIO;
     live(all, "full", true, 9);
     gate.failure = DILOCO_OK;
-    CHECK_INT(DILOCO_EFULL, all[0].status);
-    CHECK_CONTAINS("says: full", all[0].text);
+    CHECK_INT(DILOCO_EIO, all[0].status);
+    CHECK_CONTAINS("says: io", all[0].text);
     forget(all);
 }
 

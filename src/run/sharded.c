@@ -454,7 +454,7 @@ diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event, dl_t
         diloco_status status = read_plan(x, ask, &p.at[i], until);
         if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
         if (!status) status = serve(x, &x->entry, &p.at[i], until);
-        if (status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT) return status;
+        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (!status) continue;
         dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
                (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());

@@ -203,6 +203,7 @@ diloco_status dl_store_faulty(dl_store **out, dl_store *inner, dl_faults faults)
         return status;
     }
     faulty_store *f = self;
+    dl_store_look_like(*out, inner);
     f->inner = inner;
     f->faults = faults;
     f->aborted = aborted;

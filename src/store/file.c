@@ -367,6 +367,7 @@ static diloco_status file_remove(void *self, const char *key, dl_time until)
 const dl_store_kind dl_store_file = {
     .scheme = "file",
     .size = sizeof(dl_file_store),
+    .io_may_pass = true,
     .open = file_open,
     .close = file_close,
     .create = file_create,

@@ -11,6 +11,10 @@ typedef struct dl_store_kind {
     const char *scheme; /* "file": the url picks the row */
     size_t size;        /* bytes of private state, given zeroed */
 
+    /* May DILOCO_EIO go away by itself or by an operator's hand? Of a folder: a disk that answers
+     * again, a file system that is writable again, permissions. */
+    bool io_may_pass;
+
     size_t max_object; /* longest object, where that is short; 0: no limit that matters */
 
     /* Between two looks of somebody who waits, where a look costs something; 0: store.h's. */

@@ -35,6 +35,7 @@ struct dl_store {
     atomic_bool aborted;
     dl_time least, most; /* pauses between two looks */
     size_t max_object;
+    bool io_may_pass;
     bool vouched;           /* of the last create */
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
@@ -228,6 +229,7 @@ diloco_status dl_store_wrap(dl_store **out, const dl_store_kind *kind, const cha
     store->least = kind->pause_min ? kind->pause_min : PAUSE_MIN;
     store->most = kind->pause_max ? kind->pause_max : PAUSE_MAX;
     store->max_object = kind->max_object ? kind->max_object : SIZE_MAX;
+    store->io_may_pass = kind->io_may_pass;
     atomic_init(&store->aborted, false);
     *self = store->self;
     *aborted = &store->aborted;
@@ -289,6 +291,12 @@ void dl_store_close(dl_store *store)
 const char *dl_store_url(const dl_store *store)
 {
     return store->url;
+}
+
+bool dl_store_may_recover(const dl_store *store, diloco_status status)
+{
+    return status == DILOCO_EUNREACHABLE || status == DILOCO_EFULL ||
+           (status == DILOCO_EIO && store->io_may_pass);
 }
 
 size_t dl_store_max_object(const dl_store *store)
@@ -581,6 +589,7 @@ void dl_store_look_like(dl_store *store, const dl_store *inner)
     store->least = inner->least;
     store->most = inner->most;
     store->max_object = inner->max_object;
+    store->io_may_pass = inner->io_may_pass;
 }
 
 diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n, dl_time until)

@@ -91,6 +91,11 @@ typedef struct dl_store_speed {
 } dl_store_speed;
 dl_store_speed dl_store_speed_now(const dl_store *store);
 
+/* Return whether a call that ended with this status is worth making again later:
+ * DILOCO_EUNREACHABLE, DILOCO_EFULL, and of a folder DILOCO_EIO. A create that failed so has had no
+ * effect, or the whole one. */
+bool dl_store_may_recover(const dl_store *store, diloco_status status);
+
 /* Let the call in progress and all later ones return DILOCO_ECLOSED. Any thread; async-
  * signal-safe; never blocks; may repeat. */
 void dl_store_abort(dl_store *store);

@@ -422,6 +422,34 @@ TEST(a_back_off_goes_on_over_calls_that_end_before_it)
     dl_store_close(store);
 }
 
+/* ---- what may pass */
+
+static void check_may_recover(const char *url, bool io)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, url, true));
+    for (int layer = 0; layer < 2; layer++) { /* as it is, and behind faults */
+        CHECK(dl_store_may_recover(store, DILOCO_EUNREACHABLE));
+        CHECK(dl_store_may_recover(store, DILOCO_EFULL));
+        CHECK(dl_store_may_recover(store, DILOCO_EIO) == io);
+        CHECK(!dl_store_may_recover(store, DILOCO_OK));
+        CHECK(!dl_store_may_recover(store, DILOCO_ENOENT));
+        CHECK(!dl_store_may_recover(store, DILOCO_EPROTO));
+        CHECK(!dl_store_may_recover(store, DILOCO_EREFUSED));
+        if (!layer) CHECK_OK(dl_store_faulty(&store, store, (dl_faults){.seed = 1}));
+    }
+    dl_store_close(store);
+}
+
+TEST(a_store_may_recover_from_silence_and_want_of_space_and_a_folder_from_io_errors)
+{
+    char url[512];
+    store_row_file.make(url);
+    check_may_recover(url, true);
+    store_row_file.destroy(url);
+    check_may_recover("mem://recovers", false);
+}
+
 /* ---- the probe */
 
 static void check_probe(const store_row *row)
@@ -563,6 +591,8 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
         cmocka_unit_test(a_back_off_goes_on_over_calls_that_end_before_it),
         cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),
+        cmocka_unit_test(
+            a_store_may_recover_from_silence_and_want_of_space_and_a_folder_from_io_errors),
         cmocka_unit_test(the_probe_moves_no_object_longer_than_it_may),
         cmocka_unit_test(a_tally_sums_the_bytes_of_its_handles_by_kind),
         cmocka_unit_test(the_probe_refuses_a_store_that_lets_several_win),
