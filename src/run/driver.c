@@ -70,14 +70,30 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     return status;
 }
 
+/* Save the local state. A disk that is full or gives I/O errors is tried again for
+ * run.store_timeout, as a store is; an interrupt ends that. Nothing is put meanwhile. */
+static diloco_status save(dl_driver *d)
+{
+    const dl_event_context context = {.replica = d->a.self.replica};
+    const dl_time patience = dl_time_from_seconds(d->a.store_timeout_s);
+    const dl_time give_up = dl_time_after(dl_clock_now(), patience);
+    for (bool told = false;; told = true) {
+        const diloco_status status = d->a.save(d->a.user);
+        if (status != DILOCO_EFULL && status != DILOCO_EIO) return status;
+        if (dl_clock_now() >= give_up || atomic_load(d->a.interrupted)) return status;
+        if (!told) dl_event_warn(d->a.record, &context, "unreachable", diloco_error_text());
+        dl_clock_sleep(SLICE);
+    }
+}
+
 /* Saved before anything of it is put. Where no thread beside this one puts, that is behind the
  * taking, and the residual moves on by what was taken in a later life, too (P16, P17). */
 static diloco_status take(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
-    if (saves && d->beside) DL_TRY(d->a.save(d->a.user));
+    if (saves && d->beside) DL_TRY(save(d));
     DL_TRY(take_now(d, entry));
-    return saves && !d->beside ? d->a.save(d->a.user) : DILOCO_OK;
+    return saves && !d->beside ? save(d) : DILOCO_OK;
 }
 
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)

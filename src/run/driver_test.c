@@ -243,6 +243,23 @@ TEST(a_full_disk_is_waited_for_and_the_run_goes_on)
     free(filler);
 }
 
+TEST(a_full_disk_of_the_local_state_is_waited_for)
+{
+    char *filler;
+    const char *store = scratch_path("roomy"), *small = scratch_path("small.state");
+    toy t = toy_of("r0", store);
+    if (!mount_small(small)) skip();
+    CHECK(asprintf(&filler, "%s/.filler", small) > 0);
+    toy_set(&t, "run.state_dir", small);
+    t.step = fill_at_entry_2;
+    t.user = filler;
+    t.heard = free_space;
+    trouble_in = filler;
+    goes_on(&t, store, "No space left");
+    CHECK_INT(0, umount(small));
+    free(filler);
+}
+
 /* EBUSY: a heartbeat is being written. */
 static void remount(const char *folder, unsigned long flags)
 {
@@ -585,6 +602,7 @@ TEST_MAIN(swm8_the_steps_of_a_round_need_no_store,
           an_interrupt_is_heard_while_the_store_is_away,
           a_join_that_fails_takes_nothing_and_can_be_tried_again,
           a_full_disk_is_waited_for_and_the_run_goes_on,
+          a_full_disk_of_the_local_state_is_waited_for,
           a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else,
           an_io_error_of_a_folder_is_waited_for,
           a_disk_that_stays_full_ends_a_life_with_its_reason_and_nothing_is_lost,
