@@ -213,6 +213,27 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_takeover(diloco_takeover_rep
     return diloco_takeover_sized(out, sizeof *out, url, replica, really);
 }
 
+/* A run in which every replica stops at an entry that counts what nobody can read, where no
+ * committer may lie (two replicas, or one committer; docs/protocol.md P7): the newest life of
+ * `replica` puts an abort at the log's end that says that this entry, and those after it, are void.
+ * The run goes on from the state before it. `replica` NULL: only says what would be done. Stop all
+ * replicas first. DILOCO_EINVAL: there is nothing to void; DILOCO_ENOENT: no such replica has ever
+ * been there; DILOCO_EEXIST: a replica lives; DILOCO_EREFUSED: this machine's key creates no
+ * entries. */
+typedef struct diloco_void_report {
+    uint64_t entry; /* that cannot be read; those from it up to `at` are void */
+    uint64_t at;    /* the entry that says so */
+    char by[48];    /* the life that decides; "" where `replica` is NULL */
+    char why[256];  /* it cannot be read */
+} diloco_void_report;
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_void_sized(diloco_void_report *out, size_t size,
+                                                             const char *url, const char *replica);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_void(diloco_void_report *out, const char *url,
+                                                         const char *replica)
+{
+    return diloco_void_sized(out, sizeof *out, url, replica);
+}
+
 /* The shared model after the last entry (or after `entries` of them) as safetensors bytes: the
  * model's tensors under their names, as they are to be evaluated: theta, or what the outer
  * optimizer evaluates in its place (schedule_free: the mean). Beside them the outer optimizer's

@@ -41,8 +41,9 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_MARKDOWN] = {"--markdown", NULL, NULL, "as the page docs/options.md"},
     [DL_FLAG_RUN_LINK] = {"--link", "LINK", "run.link",
                           "try a slower link to the store: 10mbit,100ms,1%"},
-    [DL_FLAG_REPLICA] = {"--replica", "NAME", NULL,
-                         "who takes over; not given: only say what it would do"},
+    [DL_FLAG_REPLICA] =
+        {"--replica", "NAME", NULL,
+         "replica in whose name it is decided; without it only say what would be done"},
     [DL_FLAG_LISTEN] = {"--listen", "HOST:PORT", NULL,
                         "where to be reached (default 127.0.0.1:8765; port 0: any)"},
     [DL_FLAG_CERT] = {"--cert", "FILE", NULL, "certificate for TLS, PEM"},

@@ -141,6 +141,7 @@ diloco_status dl_cmd_verify(const dl_args *args);
 diloco_status dl_cmd_report(const dl_args *args);
 diloco_status dl_cmd_rm(const dl_args *args);
 diloco_status dl_cmd_takeover(const dl_args *args);
+diloco_status dl_cmd_void(const dl_args *args);
 diloco_status dl_cmd_eval(const dl_args *args);
 diloco_status dl_cmd_sample(const dl_args *args);
 diloco_status dl_cmd_import(const dl_args *args);

@@ -176,6 +176,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     d->reason[0] = 0;
     d->combined.there = false;
     d->takeover = d->emptied = false;
+    d->voids = 0;
     d->simulated_s = from->simulated_s;
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a);
@@ -246,6 +247,14 @@ void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
     draft->entry.takeover = true;
     snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s.%04u takes over from %s",
              self->replica, (unsigned)self->generation, before->replica);
+}
+
+void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry)
+{
+    dl_draft_abort(draft, from, "");
+    draft->entry.voids = entry + 1;
+    snprintf(draft->entry.reason, sizeof draft->entry.reason, "an operator voids entry %llu",
+             (unsigned long long)entry);
 }
 
 /* As bits, not as numbers: that is how entries have them (P2). */

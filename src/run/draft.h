@@ -42,6 +42,9 @@ void dl_draft_abort(dl_draft *draft, const dl_draft_source *from, const char *re
 /* An abort by which the args' self becomes the single committer (P26). */
 void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from);
 
+/* An abort that records an operator's decision: that entry, and those behind it, are void (P7). */
+void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry);
+
 /* Do both commit the same members with the same weights and scalars, and reject the same? Then they
  * give the same result, and who lost the race for the name need not compute again. */
 bool dl_draft_same_step(const dl_entry *a, const dl_entry *b);

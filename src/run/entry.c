@@ -207,6 +207,8 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     if (!e->commit && !e->emptied && !dl_hash_equal(e->base, e->result))
         return dl_fail(status, "an abort whose result is not its base");
     if (e->commit && e->takeover) return dl_fail(status, "a takeover that commits");
+    if (e->voids && (e->commit || e->emptied || e->voids > e->entry))
+        return dl_fail(status, "it voids an entry, and is no abort behind that");
     if (!e->commit) DL_TRY(check_reason(e, status));
     if (!e->commit && e->combined.there)
         return dl_fail(status, "an abort that names a combined update");
@@ -290,6 +292,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     if (!entry->commit) dl_json_str(&j, "reason", entry->reason);
     if (entry->emptied) dl_json_bool(&j, "emptied", true);
     if (entry->takeover) dl_json_bool(&j, "takeover", true);
+    if (entry->voids) dl_json_u64(&j, "voids", entry->voids - 1);
     dl_json_array(&j, "members");
     for (size_t i = 0; i < entry->n_members; i++)
         write_member(&j, &entry->members[i], entry->entry);
@@ -423,6 +426,11 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
     DL_TRY(dl_json_read_hash(&out->result, root, "result"));
     memset(out->reason, 0, sizeof out->reason);
     out->takeover = out->emptied = false;
+    out->voids = 0;
+    if (dl_json_get(root, "voids").type != DL_JSON_MISSING) {
+        DL_TRY(dl_json_read_u64(&out->voids, root, "voids", UINT64_MAX - 1));
+        out->voids++;
+    }
     if (dl_json_get(root, "emptied").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_bool(&out->emptied, root, "emptied"));
     if (dl_json_get(root, "takeover").type != DL_JSON_MISSING)

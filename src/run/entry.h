@@ -89,6 +89,7 @@ typedef struct dl_entry {
     char reason[DL_REASON_MAX + 1];      /* of an abort */
     bool emptied;           /* an abort of nobody's that zeroes the outer vectors (plato_compat) */
     bool takeover;          /* an abort by which its committer becomes the single one (P26) */
+    uint64_t voids;         /* an abort by an operator: 1 + the entry that it voids (P7); 0: none */
     double simulated_s;     /* that the round took in simulated time (simulation.h); else 0 */
     double loss;            /* mean of the members' */
     uint64_t snapshot;      /* newest snapshot the committer knows of */

@@ -504,7 +504,8 @@ static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, d
     (void)event;
     if (!x->unpacked) dl_exec_forget(x);
     if (x->loaded) x->disputed = x->state.control.entry + 2;
-    DL_TRY(is_collected(x, &collected, ask->entry, until));
+    collected = false;
+    if (!ask->voided) DL_TRY(is_collected(x, &collected, ask->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
                                    collected ? UINT64_MAX : ask->entry, x->a.pool, until));
     x->loaded = true;

@@ -16,6 +16,7 @@
 #include "run/async.h"
 #include "run/clients.h"
 #include "run/fold.h"
+#include "run/voided.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -128,7 +129,7 @@ static dl_ask fold_abort(dl_machine *m, bool valid)
     return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
 }
 
-static dl_ask fold_void(dl_machine *m, const char *why)
+dl_ask dl_follow_void(dl_machine *m, const char *why)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->entry, .text = why});
     return fold_abort(m, false);
@@ -172,7 +173,7 @@ static dl_ask dispute(dl_machine *m, dl_hash computed)
                                  .text = "result",
                                  .claimed = m->entry.result,
                                  .computed = computed});
-    return fold_void(m, "its result is not what its members give");
+    return dl_follow_void(m, "its result is not what its members give");
 }
 
 static dl_ask of_entry(dl_machine *m, dl_ask_kind kind, dl_phase next)
@@ -347,8 +348,9 @@ static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
     if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
         return rejoin(m, UINT64_MAX);
+    if (u->stands && !collected && !n_liars(m)) return dl_voided_look(m, status);
     if (u->stands || collected) return dl_machine_fail(m, status);
-    return fold_void(m, DL_UNREAD_VOID);
+    return dl_follow_void(m, DL_UNREAD_VOID);
 }
 
 /* Who audits does not need it to go on: its committer has combined it for all. */
@@ -422,7 +424,7 @@ static dl_ask fold_unreadable(dl_machine *m)
     m->entry.committer = (dl_life){.generation = 0};
     m->entry.entry = dl_open_entry(m);
     m->entry.commit = false;
-    return fold_void(m, diloco_error_text());
+    return dl_follow_void(m, diloco_error_text());
 }
 
 /* Does it follow the state that we have? */
@@ -473,6 +475,8 @@ static const char *members_void_reason(const dl_machine *m)
     const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
     const char *why = dl_bans_void_reason(m->a.control->bans, m->bans, &m->entry);
     if (why) return why;
+    if (m->entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
+        return "it voids an entry, and in this run committers decide that by what they build on";
     if (m->entry.n_rejected && !dl_judge_is_on(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
     if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
@@ -520,10 +524,12 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
                    ? wait_for_the_rest(m)
                    : dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
+    if (dl_voided_is(m)) return dl_follow_void(m, DL_VOIDED);
+    if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
     if (why && two_have_written(m)) return broken_chain(m);
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why && goes_on_without_us(m)) return dl_follow_without(m);
-    if (why) return fold_void(m, why);
+    if (why) return dl_follow_void(m, why);
     return m->entry.commit || m->entry.emptied ? follow_commit(m) : fold_abort(m, true);
 }
 
@@ -545,7 +551,7 @@ static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
 static dl_ask member_is_bad(dl_machine *m)
 {
     if (m->entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
-    return fold_void(m, "a contribution that it counts is not valid");
+    return dl_follow_void(m, "a contribution that it counts is not valid");
 }
 
 /* Where all read all contributions it is void for all. Elsewhere only an audit has looked, and goes
@@ -553,7 +559,7 @@ static dl_ask member_is_bad(dl_machine *m)
 static dl_ask verdicts_are_wrong(dl_machine *m)
 {
     if (m->a.way == DL_WAY_ALLGATHER)
-        return fold_void(m, "its verdicts are not what its contributions give");
+        return dl_follow_void(m, "its verdicts are not what its contributions give");
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = "verdicts"});
     m->judged = true;
     return fold_members(m);

@@ -10,6 +10,7 @@
 #include "run/async.h"
 #include "run/clients.h"
 #include "run/machine_parts.h"
+#include "run/voided.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,6 +42,8 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
     if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
     m->a = *args;
     m->known.cap = 2 * args->max_members;
+    m->void_first = args->void_first;
+    m->void_end = args->void_end;
 
     dl_arena measure = {0};
     layout(m, &measure);
@@ -416,6 +419,8 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
         return dl_decide_created(m, event);
     case DL_READING_BACK:
         return dl_decide_read_back(m, event);
+    case DL_FINDING_VOID:
+        return dl_voided_looked(m, event);
     case DL_HALF_READ:
         return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
     case DL_FOLD_FETCHING:

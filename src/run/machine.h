@@ -105,6 +105,7 @@ typedef struct dl_ask {
     uint64_t own;          /* SWAP, counted: the entry that it was made for; LIST, async: that
                             * what this replica has under way is made for, or the open one */
     dl_hash body;          /* SWAP, counted: its body */
+    bool voided;           /* REJOIN: `entry` is void now, whatever has become of what it counts */
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */
     diloco_status status;  /* FAIL */
@@ -199,11 +200,12 @@ typedef struct dl_machine_args {
     const dl_weighting *weighting;
     const dl_combiner *combiner;
     size_t max_members;
-    size_t snapshot_bytes; /* size of one: P25's rule */
-    bool sends_beside;     /* CONTRIBUTE with put_ahead is answered before it is there */
-    bool follows;          /* leaves the closing of entries to others */
-    bool reader;           /* replays only: does not begin again, but says what is wrong */
-    bool audits;           /* combines what others have combined, and compares */
+    size_t snapshot_bytes;         /* size of one: P25's rule */
+    bool sends_beside;             /* CONTRIBUTE with put_ahead is answered before it is there */
+    bool follows;                  /* leaves the closing of entries to others */
+    bool reader;                   /* replays only: does not begin again, but says what is wrong */
+    bool audits;                   /* combines what others have combined, and compares */
+    uint64_t void_first, void_end; /* entries that an operator has voided (voided.h), if known */
     dl_way way;
     dl_simulation simulation;                 /* of clients' time; zeroed: none */
     const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */

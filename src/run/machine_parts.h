@@ -42,6 +42,7 @@ typedef enum dl_phase {
     DL_CREATING,
     DL_READING_BACK,
     DL_HALF_READ,     /* waiting for the rest of what a store showed too early */
+    DL_FINDING_VOID,  /* looking for a decision that the open entry is void */
     DL_FOLD_FETCHING, /* what the entry names and we do not have */
     DL_FOLD_JUDGING,
     DL_FOLD_COMBINED, /* fetching what its committer has combined */
@@ -119,6 +120,12 @@ struct dl_machine {
     uint64_t started_for;  /* behind the last of these for whose sake we began again, */
     unsigned n_starts;     /* so often; */
     bool parted;           /* … held void by us, while our former life had gone on from it */
+
+    /* an operator's decision (voided.h): entries [first, end) are void; end 0: none is known */
+    uint64_t void_first, void_end;
+    uint64_t void_look; /* the entry that may be one */
+    diloco_status lost; /* with which we fail if there is none */
+    char lost_text[512];
 
     /* P25: when is a snapshot due? */
     uint64_t bytes_since_snapshot, snapshot_known;
@@ -206,6 +213,7 @@ dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event);
 /* ---- of follow.c: answers of its phases ---- */
 
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
+dl_ask dl_follow_void(dl_machine *m, const char *why);       /* it is void */
 dl_ask dl_follow_without(
     dl_machine *m); /* from behind an entry that we cannot read, and others did */
 dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);

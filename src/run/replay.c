@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "run/exec_parts.h"
+#include "run/voided.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +38,10 @@ static void on_note(void *user, const dl_note *n)
         r->report->aborts++;
         break;
     case DL_NOTE_VOID:
+        if (!strcmp(n->text, DL_VOIDED)) { /* the log says so, and all follow it */
+            r->report->aborts++;
+            break;
+        }
         if (r->report->voids++ == 0) {
             r->report->first_void = n->entry->entry;
             snprintf(r->report->first_void_reason, sizeof r->report->first_void_reason, "%s",
@@ -86,6 +91,12 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
     return DILOCO_OK;
 }
 
+void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end)
+{
+    exec->void_first = first;
+    exec->void_end = end;
+}
+
 diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run, bool audit,
                         uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
 {
@@ -108,6 +119,8 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .slices = dl_exec_slices(exec),
                                   .reader = true,
                                   .audits = audit,
+                                  .void_first = exec->void_first,
+                                  .void_end = exec->void_end,
                                   .note = on_note,
                                   .note_user = &r};
     DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
@@ -130,6 +143,7 @@ diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *ex
         if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
         if (status) return status;
         *first = state->control.entry;
+        if (*first > exec->void_first && *first <= exec->void_end) continue; /* of what is void */
         status = dl_replay(out, exec, a->run, true, entries, progress, user);
         if (status != DILOCO_ENOENT) return status;
         snprintf(gone, sizeof gone, "%s", diloco_error_text());

@@ -22,6 +22,9 @@ DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, cons
                                       bool audit, uint64_t entries,
                                       void (*progress)(void *user, uint64_t done), void *user);
 
+/* Of replays by this exec: entries [first, end) are void by an operator's decision (voided.h). */
+void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end);
+
 /* An audit from the oldest snapshot that has all that follows it; *first is its entry. A straggler
  * may have put an older one behind the collection of the others: it is passed over with a warning.
  */

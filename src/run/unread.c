@@ -18,6 +18,12 @@ size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
     return dl_size_min(dl_size_min(f, n ? (n - 1) / 2 : 0), DL_UNREAD_BY - 1);
 }
 
+bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity)
+{
+    const dl_roster none = {.n = 0};
+    return dl_unread_liars(config, identity, &none) == 0;
+}
+
 static void add(dl_unread *u, const dl_entry *entry, size_t n_liars)
 {
     bool there = false;

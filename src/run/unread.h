@@ -31,6 +31,9 @@ typedef struct dl_unread {
 size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
                        const dl_roster *roster);
 
+/* Is an entry that nobody can read an operator's to void (voided.h)? Where no committer may lie. */
+bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity);
+
 /* That entry is one; known already: nothing changes. */
 void dl_unread_meet(dl_unread *unread, const dl_entry *entry, size_t n_liars);
 /* Is this one built on it? */

@@ -2,6 +2,7 @@
  * by them, and waited for where more do. */
 #include "machine_world.h"
 #include "run/unread.h"
+#include "run/voided.h"
 
 TEST(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority)
 {
@@ -173,6 +174,85 @@ TEST(p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too)
     end_world(&w);
 }
 
+/* r0 is one of two. Entry 2 is an operator's: it voids entry 1, which r1 has committed. */
+static void begin_voided(world *w, int n_bad)
+{
+    make_world(w, 1);
+    option(w, "run.replicas", "2");
+    others_commit(w, 1, "r1");
+    w->put[0].n_bad = n_bad;
+    dl_entry e = entry_by(w, 2, "r1", false, NULL, 0);
+    e.voids = 2;
+    e.base = e.result = w->digest[1];
+    write_entry(w, &e);
+}
+
+TEST(p7_with_two_replicas_an_operator_voids_what_cannot_be_read)
+{
+    world w;
+    begin_voided(&w, -1);
+    w.digest[2] = w.digest[3] = w.digest[1];
+    join_run(&w);
+    find_it_void(&w, 3);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_STR(DL_VOIDED, w.said);
+    CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
+{
+    world w;
+    begin_voided(&w, 0);
+    const dl_hash prev = w.control.prev;
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_REJOIN);
+    CHECK(a->voided);
+    CHECK_INT(1, a->entry);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    w.digest[2] = w.digest[3] = w.digest[1];
+    w.control.entry = 1; /* of the snapshot */
+    w.control.prev = prev;
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* it is void now, though it can be read */
+    CHECK_STR(DL_VOIDED, w.said);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.replicas", "2");
+    others_commit(&w, 1, "r1");
+    w.put[0].n_bad = -1;
+    join_run(&w);
+    find_it_void(&w, 3);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("entry 1 needs the contribution of r1", diloco_error_text());
+    CHECK_CONTAINS("diloco void", diloco_error_text());
+    end_world(&w);
+}
+
+TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
+{
+    world w;
+    begin_voided(&w, 0);
+    option(&w, "run.replicas", "3");
+    join_run(&w);
+    until(&w, DL_ASK_REJOIN); /* of another base: perhaps it is we who are wrong */
+    CHECK(!w.ask.voided);
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK(strcmp(DL_VOIDED, w.said) != 0);
+    end_world(&w);
+}
+
 TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
           p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without_it,
           p7_so_is_one_of_a_contribution_that_is_not_there,
@@ -180,4 +260,8 @@ TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
           p7_its_committer_alone_may_go_on_from_it_in_vain,
           p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot,
           p7_a_life_that_had_gone_on_from_it_does_not_find_it_void,
-          p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too)
+          p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too,
+          p7_with_two_replicas_an_operator_voids_what_cannot_be_read,
+          p7_a_replica_that_had_read_it_begins_again_from_before_it,
+          p7_without_a_decision_two_replicas_stop_and_say_the_way_out,
+          p7_where_committers_are_enough_nobody_voids_by_decision)

@@ -5,6 +5,7 @@
 #include "run/handle.h"
 #include "run/reader.h"
 #include "run/replay.h"
+#include "run/unread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,8 @@ static diloco_status check_link(const dl_reader *r, const dl_buf *text, dl_entry
 {
     const diloco_status status = dl_reader_entry(entry, text, r);
     if (status == DILOCO_EPROTO) return DILOCO_OK; /* the replay finds it void, and says so */
+    if (!status && entry->voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
+        dl_replay_voids(r->exec, entry->voids - 1, e);
     if (status || dl_hash_equal(entry->prev, before)) return status;
     return dl_fail(DILOCO_EPROTO, "entry %llu: prev is not the digest of the entry before it",
                    (unsigned long long)e);

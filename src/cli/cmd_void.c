@@ -1,0 +1,30 @@
+/* cmd_void.c - an operator's decision that an entry is void (PROTOCOL P7). Without --replica it
+ * only says what it would do. */
+#include "cli/settings.h"
+#include "cli/swarm.h"
+#include <diloco/inspect.h>
+
+#include <inttypes.h>
+
+diloco_status dl_cmd_void(const dl_args *args)
+{
+    dl_config_path store;
+    diloco_void_report report;
+    const char *replica = args->flags[DL_FLAG_REPLICA];
+    DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "void an entry"));
+    DL_TRY(diloco_void(&report, store, replica));
+    printf("entry %" PRIu64 " cannot be read: %s\n", report.entry, report.why);
+    if (replica) {
+        printf("entries %" PRIu64 " to %" PRIu64 " are void, as entry %" PRIu64 " by %s says; "
+               "start the replicas again\n",
+               report.entry, report.at - 1, report.at, report.by);
+        return DILOCO_OK;
+    }
+    printf("Entry %" PRIu64 " is to be an abort that voids entries %" PRIu64 " to %" PRIu64
+           ": the run goes on from the state before them, and what they counted is lost.\n"
+           "If the store can be restored, restore it instead. Stop all replicas first.\n"
+           "Nothing was done: name the replica in whose name it is decided, with --replica.\n",
+           report.at, report.entry, report.at - 1);
+    return DILOCO_OK;
+}
