@@ -2,7 +2,8 @@
 # soak.sh BUILD: what takes longer than the tests may. A build without network stores and one without
 # C++, the whole matrix, a covering set of it trained, members 100 ms apart, DiLoCo against
 # synchronous training (where DILOCO_DATA is), the tests under SHAKE_SEEDS (3) timings of other
-# machines (tests/shake/shake.c), every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations
+# machines (tests/shake/shake.c), every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations:
+# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out), then ones
 # with ever new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on
 # where one stopped.
 set -eu
@@ -45,6 +46,25 @@ scripts/sanitize.sh address
 scripts/tidy.sh build/address 225000
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
 scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
+
+# One seed is one process, so that all cores have work. With 1,000 replicas one takes 30 GB.
+seeds() { # PROGRAM FIRST MANY REPLICAS JOBS
+    step "cluster simulation, $3 seeds of $4 replicas"
+    seq "$2" $(($2 + $3 - 1)) | xargs -P "$5" -I SEED "$build/tests/$1" SEED 1 "$4" >"$build/seeds.log" 2>&1 ||
+        { tail -n 20 "$build/seeds.log" && exit 1; }
+}
+if [ "${SOAK_WIDE:-yes}" = yes ]; then
+    cores=$(nproc)
+    gigabytes=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+    fits() { n=$((gigabytes / $1)) && [ $n -lt "$cores" ] || n=$cores && echo $n; }
+    seeds cluster_sim 1 2000 64 "$(fits 1)"
+    [ "$(fits 2)" = 0 ] || seeds cluster_sim 1 200 256 "$(fits 2)"
+    if [ "$(fits 30)" = 0 ]; then
+        echo "left out: simulations of 1,000 replicas, which take 30 GB of memory"
+    else
+        seeds cluster_many 1 20 1000 "$(fits 30)"
+    fi
+fi
 
 seed=${FIRST_SEED:-1000}
 while [ -z "${SOAK_SECONDS:-}" ] || [ $(($(date +%s) - began)) -lt "$SOAK_SECONDS" ]; do
