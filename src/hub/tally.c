@@ -77,7 +77,10 @@ static void see_entry(dl_tally *t, const char *bucket, const char *key)
     if (!row) {
         char *copy = strdup(run);
         row = copy ? add_row(&t->runs, &t->n_runs, sizeof *row) : NULL;
-        if (!row) return free(copy);
+        if (!row) {
+            free(copy);
+            return;
+        }
         row->run = copy;
     }
     if (entries > row->entries) row->entries = entries;
