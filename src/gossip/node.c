@@ -178,7 +178,7 @@ static void draw_partner(dl_node *n, dl_time now)
     size_t k = 0;
     for (size_t i = 0; i < n->n_members; i++) {
         const dl_node_member *m = &n->members[i];
-        const bool there = !m->late || m->beat.contributed > n->round;
+        const bool there = (!m->late || m->beat.contributed > n->round) && n->round >= m->waited_at;
         if (dl_node_is_live(n, i, now) && there && in_reach(n, i))
             all[k++] = (named){m->beat.life.replica, i};
     }
@@ -222,14 +222,28 @@ void dl_node_published(dl_node *n, dl_time now)
 
 /* ---- from round to round */
 
+/* A deadline more for which it said to have contributed: the pause doubles. */
+static void stalled(const dl_node *n, dl_node_member *m)
+{
+    const uint64_t pause = m->stalls < 4 ? UINT64_C(1) << m->stalls : DL_NODE_PAUSE;
+    m->stalls++;
+    m->waited_at = n->round + 1 + pause;
+}
+
 static void note_late(dl_node *n, dl_time now)
 {
     for (size_t i = 0; i < n->n_members; i++) {
         dl_node_member *m = &n->members[i];
-        if (m->got)
+        if (m->got) {
             m->late = false;
-        else if (takes_part(n, i, now) && !m->refuse)
+            m->stalls = 0;
+            m->waited_at = 0;
+        } else if (takes_part(n, i, now) && !m->refuse) {
             m->late = true;
+            if (n->phase == DL_PHASE_EXCHANGE && now >= n->until && n->round >= m->waited_at &&
+                m->beat.contributed > n->round)
+                stalled(n, m);
+        }
     }
 }
 
@@ -357,7 +371,7 @@ static bool awaited(const dl_node *n, size_t i, dl_time now)
     /* An agreement is of all that are near; one that is rounds behind will not come. */
     const bool may_come = n->phase == DL_PHASE_MODELS ? m->beat.contributed >= n->round : !m->late;
     return takes_part(n, i, now) && !m->got && !m->refuse && in_reach(n, i) &&
-           (may_come || m->beat.contributed > n->round);
+           n->round >= m->waited_at && (may_come || m->beat.contributed > n->round);
 }
 
 /* false: somebody is waited for, at the latest until n->until. */

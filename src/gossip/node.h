@@ -17,7 +17,9 @@
  *     no time-out makes a node step alone.
  *  2. Whom a node waits for has been heard from within `patience`. Who let a deadline pass is
  *     waited for again once it was there in time; what it has by then is taken all the same. An
- *     agreement waits for it too, unless it is more than a round behind.
+ *     agreement waits for it too, unless it is more than a round behind. Who says to have
+ *     contributed, and lets the deadline pass all the same, is then not waited for in 1, 2, 4, …
+ *     DL_NODE_PAUSE rounds, until something of it comes.
  *  3. A round of another number is never combined with this one.
  *  4. At most DL_NODE_MAX members are known; who is silent gives way to who is new.
  *
@@ -32,7 +34,7 @@
 
 /* Contributions are kept so many rounds; who begins a round while somebody has trained for one that
  * is more than so many later would stay behind, and count for nobody. */
-enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1 };
+enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1, DL_NODE_PAUSE = 16 };
 
 typedef struct dl_node_rules {
     uint64_t seed;
@@ -84,9 +86,11 @@ extern const char *const dl_ignored_names[DL_N_IGNORED];
 typedef struct dl_node_member {
     dl_beat beat;
     dl_time heard;
-    bool late;    /* it let the last deadline pass */
-    bool got;     /* its object of this exchange is there */
-    bool refuse;  /* it was there, and is not to be counted */
+    bool late;       /* it let the last deadline pass */
+    unsigned stalls; /* deadlines in a row for which it said to have contributed, and sent none */
+    uint64_t waited_at; /* rounds before this one do not wait for it */
+    bool got;           /* its object of this exchange is there */
+    bool refuse;        /* it was there, and is not to be counted */
     bool struck;  /* … for what only its sender can have done: not finite, beyond the bound */
     bool no_copy; /* its model could not be copied */
 } dl_node_member;

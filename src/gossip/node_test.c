@@ -71,6 +71,41 @@ TEST(a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_ag
     CHECK_INT(DL_TODO_STEP, dl_node_next(&n, 11 * S));
 }
 
+/* r2's heartbeats say that it has contributed, and nothing of it ever comes: rounds 0, 2, 5, 10, 19
+ * and 36 wait for it. */
+TEST(a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom)
+{
+    dl_node n = exchanging(3, "all", 2);
+    dl_time now = S;
+    int deadlines = 0;
+    n.rules.rounds = 100;
+    for (uint64_t round = 0; round < 40; round++) {
+        for (int i = 1; i < 3; i++) {
+            dl_beat b = beat(i);
+            b.contributed = round + 1;
+            dl_node_heard(&n, &b, now);
+        }
+        arrive(&n, 0, now);
+        if (dl_node_next(&n, now) == DL_TODO_WAIT) {
+            deadlines++;
+            now = n.until;
+            CHECK_INT(DL_TODO_STEP, dl_node_next(&n, now));
+        }
+        dl_node_stepped(&n, true, now);
+        CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, now));
+        dl_node_trained(&n, now);
+    }
+    CHECK_INT(6, deadlines);
+    arrive(&n, 1, now); /* it came: it is waited for again */
+    arrive(&n, 0, now);
+    CHECK_INT(DL_TODO_STEP, dl_node_next(&n, now));
+    dl_node_stepped(&n, true, now);
+    CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, now));
+    dl_node_trained(&n, now);
+    arrive(&n, 0, now);
+    CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, now));
+}
+
 TEST(with_fewer_than_min_peers_at_the_deadline_the_round_passes)
 {
     dl_node n = exchanging(3, "all", 3);
@@ -290,6 +325,7 @@ TEST(the_last_round_lingers_until_all_are_done)
 
 TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
           a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_again,
+          a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom,
           with_fewer_than_min_peers_at_the_deadline_the_round_passes,
           nobody_steps_alone_though_all_the_others_are_gone,
           a_second_object_of_a_name_does_not_count_twice, what_comes_for_another_round_is_not_taken,
