@@ -509,7 +509,7 @@ static void begin_node(dl_gossip_life *l, bool resumed, bool blank)
     memcpy(self.id, l->home.id, sizeof self.id);
     memcpy(self.address, l->home.address, sizeof self.address);
     dl_node_init(&l->node, &rules, &self, l->state.control.entry, dl_clock_now());
-    l->node.fresh = !resumed;
+    l->node.fresh = !resumed || (l->steps == 0 && l->state.control.entry == 0);
     l->node.blank = blank;
 }
 

@@ -283,7 +283,12 @@ void dl_node_copied(dl_node *n, bool copied, uint64_t round, dl_time now)
         return;
     }
     n->round = n->self.contributed = round;
-    n->fresh = n->blank = false;
+    n->blank = false;
+    if (round == 0 && n->fresh) { /* the run has not begun: its first round waits for all */
+        n->phase = DL_PHASE_START;
+        return;
+    }
+    n->fresh = false;
     begin_round(n, now);
 }
 

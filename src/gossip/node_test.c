@@ -258,6 +258,30 @@ TEST(a_newcomer_copies_the_model_that_most_have)
     CHECK_INT(5, n.round);
 }
 
+TEST(a_joiner_that_copied_the_first_model_waits_for_all_before_the_first_round)
+{
+    const dl_beat self = beat(0);
+    dl_node n;
+    dl_node_init(&n,
+                 &(dl_node_rules){.min_peers = 3,
+                                  .expected = 5,
+                                  .rounds = 9,
+                                  .start = 60 * S,
+                                  .patience = 20 * S,
+                                  .deadline = 10 * S},
+                 &self, 0, 0);
+    n.fresh = n.blank = true;
+    for (int i = 1; i < 5; i++) {
+        dl_beat b = beat(i);
+        dl_node_heard(&n, &b, S);
+        if (i == 1) {
+            CHECK_INT(DL_TODO_COPY, dl_node_next(&n, S));
+            dl_node_copied(&n, true, 0, S);
+        }
+        CHECK_INT(i < 4 ? DL_TODO_WAIT : DL_TODO_TRAIN, dl_node_next(&n, S));
+    }
+}
+
 /* The odd one of a round passes at once: who starts slowly has a partner all the same. */
 TEST(a_slow_starter_does_not_leave_who_waits_for_it_behind)
 {
@@ -334,6 +358,7 @@ TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
           no_more_members_than_there_is_room_and_who_is_silent_gives_way,
           partners_are_each_others_and_the_odd_one_passes_at_once,
           a_newcomer_copies_the_model_that_most_have,
+          a_joiner_that_copied_the_first_model_waits_for_all_before_the_first_round,
           a_slow_starter_does_not_leave_who_waits_for_it_behind,
           too_few_to_begin_with_is_said_when_the_time_is_over,
           the_last_round_lingers_until_all_are_done)
