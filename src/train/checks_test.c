@@ -81,7 +81,7 @@ TEST(what_only_a_log_decides_is_refused_without_one)
 TEST(nodes_that_could_never_exchange_are_refused)
 {
     refused(DILOCO_EINVAL, "no round could move", "raise run.replicas", "swarm",
-            CHANGES("run.replicas", "4"));
+            CHANGES("run.replicas", "3"));
     refused(DILOCO_EREFUSED, "swarm.min_peers allows 3", "robust_fallback", "swarm",
             CHANGES("swarm.min_peers", "3"));
     refused(DILOCO_EREFUSED, "would round", "leave it f32", "noloco", CHANGES("codec", "int8"));

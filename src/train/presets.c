@@ -158,12 +158,12 @@ static const diloco_preset presets[] = {
     {"swarm", "nodes that find each other and each keep a model; the middle of what they send",
      "docs/swarm.md; the outer step is arXiv:2311.08105's, the trimmed mean Yin et al. 2018, "
      "arXiv:1803.01498",
-     VALUES({"swarm.consensus", "none"}, {"swarm.exchange", "all"}, {"swarm.min_peers", "5"},
+     VALUES({"swarm.consensus", "none"}, {"swarm.exchange", "all"}, {"swarm.min_peers", "4"},
             {"swarm.agree_every", "10"}, {"run.replicas", "5"},
             {"trainer.local_steps_per_round", "500"}, {"trainer.optimizer", "adamw"},
             {"server.diloco.outer_optimizer", "nesterov"},
             {"server.diloco.outer_learning_rate", "0.1"}, {"server.diloco.outer_momentum", "0.9"},
-            {"server.diloco.combiner", "trimmed_mean"}, {"server.diloco.trim", "0.2"},
+            {"server.diloco.combiner", "trimmed_mean"}, {"server.diloco.trim", "0.25"},
             {"server.diloco.aggregation_weighting", "uniform"}, {"server.diloco.codec", "int8"})},
     /* With the paper's alpha as momentum and its beta, which is its gamma too, as learning rate:
      * src/gossip/mix.h. */

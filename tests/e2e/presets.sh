@@ -14,7 +14,7 @@ for preset in $names; do
     [ "$preset" != decoupled ] || p=4 # the tiny model has not enough tensors for 24
     n=2
     [ "$preset" != single ] || n=1
-    [ "$preset" != swarm ] || n=5 # its min_peers
+    [ "$preset" != swarm ] || n=4 # its min_peers
     expect 0 diloco train tiny.toml --preset "$preset" --store "$preset" --quiet \
         --set server.diloco.fragments=$p --set trainer.local_steps_per_round=$h --replicas $n
     case $preset in
