@@ -100,8 +100,9 @@ diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn, void 
     const diloco_status status =
         dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(dl_clock_now(), most));
     if (status && k.n < DL_KNOWN_MAX) return status;
-    for (size_t i = 0; i < k.n; i++)
+    bool more = true;
+    for (size_t i = 0; i < k.n && more; i++)
         if (!dl_beat_get(&beat, store, k.all[i], dl_time_after(dl_clock_now(), most)))
-            fn(context, &beat);
+            more = fn(context, &beat);
     return DILOCO_OK;
 }

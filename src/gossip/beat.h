@@ -38,7 +38,7 @@ void dl_key_known(dl_key out, const char *name); /* hb/<name> */
 /* Those under hb/ of a store, up to DL_KNOWN_MAX; what is none is passed over. Each request may
  * take `most`. */
 enum { DL_KNOWN_MAX = 64 };
-typedef void (*dl_beat_fn)(void *context, const dl_beat *beat);
+typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
 DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,
                                            void *context);
 

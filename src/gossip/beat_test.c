@@ -63,5 +63,37 @@ TEST(a_heartbeat_with_an_address_that_is_none_is_refused)
     dl_buf_deinit(&text);
 }
 
-TEST_MAIN(what_was_written_reads_back, one_flipped_byte_anywhere_is_refused_and_nothing_is_written,
+static bool take_two(void *n, const dl_beat *known)
+{
+    (void)known;
+    return ++*(int *)n < 2;
+}
+
+/* A line stops so when an exchange begins: each heartbeat is a request of its own. */
+TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
+{
+    const dl_beat b = example();
+    dl_store *store;
+    dl_buf text;
+    dl_key key;
+    int n = 0;
+    CHECK_OK(dl_store_open(&store, "mem://known", true));
+    dl_buf_init(&text, DL_BEAT_MAX);
+    CHECK_OK(dl_beat_write(&text, &b));
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        dl_key_known(key, name);
+        CHECK_OK(dl_store_put(store, key, text.data, text.len, DL_NEVER));
+    }
+    const uint64_t before = dl_store_counts(store).n_get;
+    CHECK_OK(dl_beats_known(store, DL_SECOND, take_two, &n));
+    CHECK_INT(2, n);
+    CHECK_INT(2, dl_store_counts(store).n_get - before);
+    dl_buf_deinit(&text);
+    dl_store_close(store);
+}
+
+TEST_MAIN(reading_whom_a_store_knows_stops_where_the_reader_has_enough, what_was_written_reads_back,
+          one_flipped_byte_anywhere_is_refused_and_nothing_is_written,
           a_heartbeat_with_an_address_that_is_none_is_refused)

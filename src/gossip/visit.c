@@ -80,18 +80,19 @@ static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
 }
 
 /* One whom another knows: what itself says, where it answers. */
-static void visit(void *context, const dl_beat *known)
+static bool visit(void *context, const dl_beat *known)
 {
     dl_gossip_status *out = context;
     dl_store *store;
     dl_beat beat;
     bool reached = false;
-    if (strcmp(known->run, out->run) != 0) return;
+    if (strcmp(known->run, out->run) != 0) return true;
     if (!dl_store_open_peer(&store, known->address, NULL)) {
         reached = !dl_beat_get(&beat, store, DL_KEY_BEAT, soon()) && !strcmp(beat.run, out->run);
         dl_store_close(store);
     }
     show(out, reached ? &beat : known, reached);
+    return true;
 }
 
 static diloco_status read_node(dl_gossip_status *out, dl_store *store, bool others)

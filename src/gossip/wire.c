@@ -42,6 +42,8 @@ typedef struct line {
     dl_time heard, hear_at;
     unsigned n_heard;
     bool stranger; /* this node itself, or nobody that it takes */
+    bool told;     /* the peer has something new since the last fetch */
+    dl_want asked; /* the last fetch */
 } line;
 
 struct dl_wire {
@@ -155,15 +157,26 @@ static void make_known(line *l)
 
 static void add_line(dl_wire *w, const char *address);
 
-static void learn_of(void *context, const dl_beat *known)
+static bool is_wanted(line *l);
+
+typedef struct learner {
+    dl_wire *wire;
+    line *line; /* whose store is read; NULL: this node's own */
+} learner;
+
+/* One heartbeat is one request: an exchange that begins meanwhile does not wait for the others. */
+static bool learn_of(void *context, const dl_beat *known)
 {
-    add_line(context, known->address);
+    const learner *x = context;
+    add_line(x->wire, known->address);
+    return !x->line || !is_wanted(x->line);
 }
 
 /* Addresses under hb/ of a store: hearsay, which the node itself then confirms or not. */
-static void learn(dl_wire *w, dl_store *store)
+static void learn(dl_wire *w, dl_store *store, line *l)
 {
-    if (dl_beats_known(store, ASK, learn_of, w))
+    learner x = {w, l};
+    if (dl_beats_known(store, ASK, learn_of, &x))
         dl_log(DILOCO_LOG_DEBUG, "whom others know: %s", diloco_error_text());
 }
 
@@ -188,7 +201,8 @@ static bool hear(line *l)
         l->heard = dl_clock_now();
         if (!is_wanted(l)) { /* an exchange comes first */
             if (l->n_heard % KNOW_EVERY == 0) make_known(l);
-            if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) learn(w, l->store);
+            if ((l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) && !is_wanted(l))
+                learn(w, l->store, l);
             l->n_heard++;
         }
     }
@@ -255,7 +269,7 @@ static void wait_for_it(line *l, dl_time until)
 {
     static const char *const folders[] = {"c/", "a/", "me/"};
     if (until > l->hear_at) until = l->hear_at;
-    if (dl_store_wait(l->store, folders, 3, false, until) == DILOCO_ECLOSED) return;
+    l->told = !dl_store_wait(l->store, folders, 3, false, until);
 }
 
 static void fetch(line *l, dl_want want, const char *run)
@@ -266,6 +280,8 @@ static void fetch(line *l, dl_want want, const char *run)
     dl_contribution_data data;
     const char *reason = "";
     dl_key key;
+    l->told = false;
+    l->asked = want;
     dl_contribution_expect e = dl_mix_expect(w->a.mix, want.object);
     e.run = run;
     e.entry = want.round;
@@ -314,15 +330,27 @@ static dl_want next_want(line *l)
     const dl_store_counters counts = dl_store_counts(l->store);
     l->sent = counts.bytes_sent;
     l->received = counts.bytes_received;
-    while (!w->stopping && dl_clock_now() < l->hear_at) {
+    for (;;) {
         if (l->member != NOBODY) want = dl_node_wants(n, l->member, dl_clock_now());
-        if (want.object) break;
+        if (want.object || w->stopping || dl_clock_now() >= l->hear_at) break;
         dl_time until = l->hear_at;
         if (in_a_hurry(n) && until > soon(QUICK)) until = soon(QUICK), l->hear_at = until;
         dl_wire_wait(w, until);
     }
     dl_wire_unlock(w);
     return want;
+}
+
+/* Is there something to fetch that may be there by now? It goes before a heartbeat that is due, so
+ * that an exchange takes one delay. What was not there is asked for again after the heartbeat. */
+static bool fetches_first(line *l)
+{
+    const dl_want was = l->asked;
+    dl_wire_lock(l->wire);
+    dl_want want = {.object = DL_OBJECT_NONE};
+    if (l->member != NOBODY) want = dl_node_wants(l->wire->a.node, l->member, dl_clock_now());
+    dl_wire_unlock(l->wire);
+    return want.object && (l->told || want.object != was.object || want.round != was.round);
 }
 
 static void *live(void *context)
@@ -335,7 +363,8 @@ static void *live(void *context)
         dl_wire_lock(w);
         const bool over = w->stopping;
         dl_wire_unlock(w);
-        if (over || (dl_clock_now() >= l->hear_at && !hear(l))) break;
+        const bool hears = dl_clock_now() >= l->hear_at && !fetches_first(l);
+        if (over || (hears && !hear(l))) break;
         const dl_want want = next_want(l);
         if (want.object) fetch(l, want, w->a.node->self.run);
     }
@@ -485,7 +514,7 @@ static void *keep(void *context)
         say(w);
         note(w);
         sweep(w);
-        learn(w, w->home);
+        learn(w, w->home, NULL);
         look_beside(w);
         if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
         dl_wire_lock(w);
