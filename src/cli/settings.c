@@ -194,15 +194,23 @@ static void name_by_flags(dl_settings_names *n, const dl_args *args)
     snprintf(n->at, sizeof n->at, "--preset");
 }
 
-/* Applies a preset with the place that names it. One that follows from server.type and clients
- * lies over Plato's defaults, which are those of preset federated. */
+/* A preset of the federated family, which says what differs from preset federated. */
+static bool varies_federated(const char *preset)
+{
+    return begins(preset, "fed") && strcmp(preset, "federated") != 0;
+}
+
+/* Applies a preset with the place that names it. With logical clients one that follows from
+ * server.type, or is of the federated family, is applied after preset federated, which has Plato's
+ * defaults: so members of the family have the same inner trainer. */
 static diloco_status apply_preset(dl_config *config, const dl_settings_names *n)
 {
     const char *follows = dl_plato_preset(n->server_type, n->clients);
     const char *name = *n->preset ? n->preset : follows;
     DL_TRY(dl_plato_server(n->server_type));
     if (!name) return DILOCO_OK; /* the defaults are preset diloco's values: settings_test.c */
-    if (!*n->preset && n->clients) DL_TRY(diloco_preset_apply(config, "federated"));
+    if (n->clients && (!*n->preset || varies_federated(name)))
+        DL_TRY(diloco_preset_apply(config, "federated"));
     diloco_status status = diloco_preset_apply(config, name);
     if (!*n->preset) return status ? dl_fail_context(status, "server.type") : DILOCO_OK;
     if (status) return dl_fail_context(status, "%s", n->at);

@@ -223,6 +223,40 @@ TEST(a_file_includes_another_beside_it_and_wins)
     check_refused("names one other file", "[data]\ninclude = [\"iid.toml\"]\n", "");
 }
 
+/* Of all that a client does, fedavg changes nothing. */
+TEST(presets_of_the_federated_family_leave_the_clients_trainer_as_it_is)
+{
+    static const char *const family[] = {"fedavg",  "fedavgm", "fedprox",
+                                         "fedadam", "fedyogi", "fedadagrad"};
+    static const char *const options[] = {"trainer.optimizer",
+                                          "parameters.optimizer.lr",
+                                          "parameters.optimizer.weight_decay",
+                                          "parameters.optimizer.decay_of",
+                                          "trainer.lr_scheduler",
+                                          "trainer.gradient_clip",
+                                          "trainer.eval_batches",
+                                          "data.sampler"};
+    char flags[64];
+    for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
+        CHECK_OK(load("clients.total_clients = 10\n", "--preset federated"));
+        const dl_config federated = config;
+        snprintf(flags, sizeof flags, "--preset %s", family[i]);
+        CHECK_OK(load("clients.total_clients = 10\n", flags));
+        CHECK_STR(family[i], config.preset);
+        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++) {
+            const dl_option *row = dl_option_find(dl_config_table, options[k]);
+            dl_buf a, b;
+            dl_buf_init(&a, 4096), dl_buf_init(&b, 4096);
+            CHECK_OK(dl_option_text(&a, row, &federated));
+            CHECK_OK(dl_option_text(&b, row, &config));
+            CHECK_STR(dl_buf_str(&a), dl_buf_str(&b));
+            dl_buf_deinit(&a), dl_buf_deinit(&b);
+        }
+        CHECK_OK(load("", flags)); /* without clients it is of replicas, as it was */
+        CHECK_STR("cosine", config.lr_scheduler);
+    }
+}
+
 TEST(server_type_and_clients_name_the_preset)
 {
     CHECK_OK(load("[clients]\ntotal_clients = 5\n[server]\ntype = \"diloco\"\n", ""));
@@ -271,6 +305,7 @@ TEST_MAIN(later_places_win_and_every_value_remembers_its_own,
           replicas_is_what_runs_here_and_all_of_the_run_unless_that_is_given,
           the_store_is_named_after_the_file_and_the_private_state_lies_beside_it,
           a_file_that_is_not_there_is_said_so, a_file_includes_another_beside_it_and_wins,
+          presets_of_the_federated_family_leave_the_clients_trainer_as_it_is,
           server_type_and_clients_name_the_preset,
           platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name,
           settings_reach_another_process_with_their_places)
