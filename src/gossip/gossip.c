@@ -281,6 +281,18 @@ static diloco_status agreement_missed(dl_gossip_life *l)
     return finish(l, "agreement", false, NULL, 0);
 }
 
+/* The record says that a robust combiner gave way. */
+static diloco_status warn_fallback(dl_gossip_life *l, size_t n)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "round %" PRIu64 ": %zu members are too few for combiner %s: their weighted mean is "
+             "taken, and one hostile member decides it",
+             l->node.round, n, dl_gossip_config(l)->combiner);
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->name, text);
+    return dl_recorder_warn(&l->recorder, "combiner_fallback", text);
+}
+
 static diloco_status do_step(dl_gossip_life *l, bool agree)
 {
     dl_mix_input inputs[DL_NODE_MAX + 1];
@@ -296,6 +308,7 @@ static diloco_status do_step(dl_gossip_life *l, bool agree)
     const bool stepped = !status;
     if (status) DL_TRY(say_no_step(l, status));
     if (stepped && !agree) begin_setback(l, inputs, n);
+    if (stepped && facts.outer.fell_back) DL_TRY(warn_fallback(l, n));
     return finish(l, agree ? "agreement" : "round", stepped, &facts,
                   dl_seconds(dl_clock_now() - began));
 }

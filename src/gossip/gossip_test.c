@@ -39,30 +39,32 @@ static void *live(void *user)
     return NULL;
 }
 
-static dl_config *two_nodes(void)
+static dl_config *nodes(const char *n, const char *combiner)
 {
     dl_config *config = fixture_config("swarm");
-    set(config, "run.replicas", "2");
+    set(config, "run.replicas", n);
     set(config, "swarm.min_peers", "2");
     set(config, "swarm.agree_every", "2");
-    set(config, "server.diloco.combiner", "mean");
+    set(config, "server.diloco.robust_fallback", "mean");
+    set(config, "server.diloco.combiner", combiner);
     set(config, "run.heartbeat", "0.2");
     return config;
 }
 
-/* Both to their end; the second one leaves early where `leaves` says so. */
-static void run(life lives[2], fixture_record records[2], const dl_config *config, bool leaves)
+/* All to their end; the last one leaves early where `leaves` says so. */
+static void run(life *lives, fixture_record *records, size_t n, const dl_config *config,
+                bool leaves)
 {
     volatile int trains = 0;
     CHECK_OK(diloco_train_create(config));
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < n; i++) {
         lives[i] = (life){.of = {.config = config, .record = &records[i]},
-                          .leaves = leaves && i == 1,
+                          .leaves = leaves && i + 1 == n,
                           .other_trains = &trains};
-        snprintf(lives[i].of.name, sizeof lives[i].of.name, "r%d", i);
+        snprintf(lives[i].of.name, sizeof lives[i].of.name, "r%zu", i);
         CHECK_INT(0, pthread_create(&lives[i].of.thread, NULL, live, &lives[i]));
     }
-    for (int i = 0; i < 2; i++)
+    for (size_t i = 0; i < n; i++)
         pthread_join(lives[i].of.thread, NULL);
 }
 
@@ -71,9 +73,9 @@ TEST(nodes_that_agree_after_the_last_round_end_with_one_model)
     static life lives[2];
     fixture_record records[2] = {{0}};
     char digests[2][33];
-    dl_config *config = two_nodes();
+    dl_config *config = nodes("2", "mean");
     set(config, "run.deadline", "60");
-    run(lives, records, config, false);
+    run(lives, records, 2, config, false);
     for (int i = 0; i < 2; i++) {
         if (lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
         CHECK_INT(1, fixture_count(&records[i], "agreement"));
@@ -91,9 +93,9 @@ TEST(a_node_that_never_agreed_ends_with_an_error)
 {
     static life lives[2];
     fixture_record records[2] = {{0}};
-    dl_config *config = two_nodes();
+    dl_config *config = nodes("2", "mean");
     set(config, "run.deadline", "1");
-    run(lives, records, config, true);
+    run(lives, records, 2, config, true);
     CHECK_STATUS(DILOCO_EINTERRUPTED, lives[1].of.status);
     CHECK_STATUS(DILOCO_EUNREACHABLE, lives[0].of.status);
     CHECK_CONTAINS("r0 finished without one of its 1 agreements (swarm.agree_every = 2)",
@@ -108,5 +110,26 @@ TEST(a_node_that_never_agreed_ends_with_an_error)
     free(config);
 }
 
-TEST_MAIN(nodes_that_agree_after_the_last_round_end_with_one_model,
+/* The median of f = 1 needs three members, and the third has left before its second round's end. */
+TEST(a_round_in_which_a_robust_combiner_gives_way_is_warned_about)
+{
+    static life lives[3];
+    fixture_record records[3] = {{0}};
+    dl_config *config = nodes("3", "median");
+    set(config, "run.patience", "3");
+    set(config, "run.deadline", "60");
+    run(lives, records, 3, config, true);
+    for (int i = 0; i < 3; i++) {
+        bool warned = false;
+        if (i < 2 && lives[i].of.status) CHECK_FAIL("%s: %s", lives[i].of.name, lives[i].of.text);
+        for (size_t k = 0; k < records[i].n; k++)
+            warned |= strstr(records[i].lines[k], "\"code\":\"combiner_fallback\"") != NULL;
+        CHECK(i == 2 || warned);
+        fixture_record_free(&records[i]);
+    }
+    free(config);
+}
+
+TEST_MAIN(a_round_in_which_a_robust_combiner_gives_way_is_warned_about,
+          nodes_that_agree_after_the_last_round_end_with_one_model,
           a_node_that_never_agreed_ends_with_an_error)
