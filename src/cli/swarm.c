@@ -93,13 +93,26 @@ static bool asks_for_tls(const dl_args *args)
     return false;
 }
 
+/* The node's folder: --store, or --set run.store. */
+static diloco_status find_folder(const char **store, const dl_args *args)
+{
+    const char *flag = args->flags[DL_FLAG_STORE], *set = NULL;
+    for (size_t i = 0; i < args->n_sets; i++)
+        if (!strncmp(args->sets[i], "run.store=", 10)) set = args->sets[i] + 10;
+    if (flag && set && strcmp(flag, set) != 0)
+        return dl_fail(DILOCO_EINVAL, "--store and --set run.store contradict each other");
+    *store = flag ? flag : set ? set : "runs/swarm";
+    return DILOCO_OK;
+}
+
 diloco_status dl_swarm_settings(dl_config *out, const dl_args *args)
 {
-    const char *peer = args->flags[DL_FLAG_PEER], *store = args->flags[DL_FLAG_STORE];
+    const char *peer = args->flags[DL_FLAG_PEER], *store = NULL;
     dl_args local = *args;
     if (args->target)
         return dl_fail(DILOCO_EINVAL, "give either --peer or the URL of a run, not both");
-    local.target = store ? store : "runs/swarm";
+    DL_TRY(find_folder(&store, args));
+    local.target = store;
     const diloco_status status = dl_gossip_take_run(local.target, peer, asks_for_tls(args));
     if (status && (status != DILOCO_EUNREACHABLE && status != DILOCO_ETIMEDOUT)) return status;
     if (status && !dl_swarm_is_at(local.target))

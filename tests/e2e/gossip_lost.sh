@@ -46,7 +46,9 @@ first_node=$(children $first)
 started="$started $first_node"
 peer=$(node_address a)
 for node in b c d e; do
-    diloco join --peer "$peer" --store $node --record $node.jsonl --set data.train_path=text.txt \
+    folder="--store $node"
+    [ $node != b ] || folder="--set run.store=$node" # the same
+    diloco join --peer "$peer" $folder --record $node.jsonl --set data.train_path=text.txt \
         >$node.out 2>&1 &
     eval "$node=$!"
     started="$started $!"
