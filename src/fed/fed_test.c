@@ -263,6 +263,9 @@ static size_t state_bytes, n_states;
 static int see_state(const char *path, const struct stat *info, int type, struct FTW *at)
 {
     (void)at;
+    const size_t len = strlen(path);
+    if (type == FTW_D && len > 8 && !strcmp(path + len - 8, "/clients"))
+        CHECK_INT(0700, info->st_mode & 0777); /* no other user reads what a client is */
     if (type != FTW_F || !strstr(path, "/st/")) return 0;
     state_bytes = (size_t)info->st_size;
     n_states++;

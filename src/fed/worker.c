@@ -18,11 +18,14 @@
 #include "train/local_steps.h"
 #include "train/stop.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const dl_time SHORTEST_PATIENCE = 1 * DL_SECOND; /* before others' clients are taken over */
 
@@ -55,16 +58,26 @@ static diloco_status list_vectors(dl_worker *w)
     return DILOCO_OK;
 }
 
+/* A folder that this makes is its user's alone; one that was there stays as its owner set it. */
+static diloco_status open_private_folder(dl_worker *w, const char *place)
+{
+    const char *path = strncmp(place, "file://", 7) ? place : place + 7;
+    const bool makes = !strstr(path, "://") && access(path, F_OK);
+    DL_TRY(dl_store_open(&w->private_store, place, true));
+    if (makes && chmod(path, 0700)) return dl_fail_errno(errno, "close to other users", path);
+    return DILOCO_OK;
+}
+
 /* clients.state, or a folder of run.state_dir. */
 static diloco_status open_private_store(dl_worker *w)
 {
     const dl_config *c = &w->setup->config;
     dl_config_path dir;
     char place[sizeof dir + 16];
-    if (c->client_state[0]) return dl_store_open(&w->private_store, c->client_state, true);
+    if (c->client_state[0]) return open_private_folder(w, c->client_state);
     DL_TRY(dl_run_state_dir(dir, c));
     snprintf(place, sizeof place, "%s/clients", dir);
-    return dl_store_open(&w->private_store, place, true);
+    return open_private_folder(w, place);
 }
 
 diloco_status dl_worker_open(dl_worker *out, const dl_worker *borrowed)
