@@ -414,7 +414,7 @@ static const dl_option rows[] = {
 {"algorithm.type", NULL, NAME, AT(algorithm_type), "fedavg", 0, 0, "", NULL, AGREE,
  "what clients and server exchange; only fedavg, for server.type = diloco too"},
 {"algorithm.total_silos", NULL, INT, AT(total_silos), "0", 0, 65536, "silos", NULL, AGREE,
- "orthogonal: silos that share out the classes; 0: as many as institution_class_ids names"},
+ "orthogonal: silos that share out the classes; 0: as many as institution_class_ids names, or a class each"},
 
 {"results.types", NULL, TEXT, AT(result_types), "round, accuracy, elapsed_time", 0, DL_PATH_MAX, "columns", NULL, 0,
  "columns of the results file of a federated run"},

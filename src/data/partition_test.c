@@ -279,6 +279,17 @@ static unsigned classes_of(const dl_partition *p, labels all, size_t client)
     return set;
 }
 
+TEST(orthogonal_gives_each_class_a_silo_where_no_number_is_set)
+{
+    labels all = uneven();
+    dl_config config = config_of("orthogonal");
+    set(&config, "data.partition_size", "100");
+    dl_partition *p = make(&config, all, CLIENTS);
+    for (size_t c = 0; c < CLIENTS; c++)
+        CHECK_INT(1 << c % CLASSES, classes_of(p, all, c));
+    dl_partition_destroy(p);
+}
+
 TEST(orthogonal_silos_see_their_own_classes_only)
 {
     labels all = uneven();
@@ -417,7 +428,9 @@ TEST_MAIN(clients_have_no_sample_in_common_where_the_sampler_says_so,
           both_hold_for_the_labels_of_mnist,
           iid_deals_everything_and_begins_again_where_the_data_is_short,
           noniid_is_as_skewed_as_its_concentration_says,
-          mixed_draws_for_the_clients_named_or_so_many, orthogonal_silos_see_their_own_classes_only,
+          mixed_draws_for_the_clients_named_or_so_many,
+          orthogonal_gives_each_class_a_silo_where_no_number_is_set,
+          orthogonal_silos_see_their_own_classes_only,
           label_quantity_gives_so_many_classes_and_shares_out_all_samples,
           sample_quantity_shares_out_all_samples_and_leaves_nobody_below_the_least,
           distribution_has_uneven_sizes_and_uneven_classes, ten_thousand_clients_are_dealt_to,

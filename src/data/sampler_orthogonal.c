@@ -56,7 +56,7 @@ static diloco_status plan(dl_partition *p)
 {
     bool named = p->config.institution_classes[0] != 0;
     size_t silos = (size_t)p->config.total_silos, n_named = count_silos(p);
-    p->n_silos = silos ? silos : named ? n_named : p->n_clients;
+    p->n_silos = silos ? silos : named ? n_named : dl_size_min(p->n_clients, p->n_classes);
     if (named && n_named != p->n_silos) return wrong_classes(p);
     if (!named && p->n_silos > p->n_classes)
         return dl_fail(DILOCO_EINVAL,
