@@ -54,6 +54,7 @@ static void warn_schedule(warning *out, const dl_config *config)
 static void warn_sampler(warning *out, const dl_config *config)
 {
     static const reading rows[] = {
+        {"data.partition_size", "|iid|noniid|mixed|orthogonal|"},
         {"data.concentration", "|noniid|mixed|orthogonal|"},
         {"data.label_concentration", "|distribution_noniid|"},
         {"data.client_quantity_concentration", "|sample_quantity_noniid|distribution_noniid|"},
