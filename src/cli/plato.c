@@ -88,6 +88,7 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
     *status = DILOCO_OK;
     if (strcmp(key, "data.datasource") == 0 && strcmp(text, "Torchvision") == 0)
         return plato->torchvision = true;
+    if (strcmp(key, "trainer.optimizer") == 0) plato->adam = strcmp(text, "Adam") == 0;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (!answers(keys[i].key, key)) continue;
         bool any = keys[i].fine && strcmp(keys[i].fine, "*") == 0;
@@ -116,6 +117,7 @@ void dl_plato_words(const char **key, const char **text)
         const char *key, *plato, *ours;
     } words[] = {
         {"trainer.optimizer", "AdamW", "adamw"},
+        {"trainer.optimizer", "Adam", "adamw"}, /* without decay: dl_plato_finish */
         {"trainer.optimizer", "SGD", "sgd"},
     };
     if (strcmp(*key, "parameters.learning_rate.warmup_steps") == 0 && is_epochs(*text))
@@ -149,15 +151,34 @@ diloco_status dl_plato_server(const char *type)
     return DILOCO_OK;
 }
 
+/* Set by a person, not by default or preset? */
+static bool by_hand(const dl_config *config, const char *option)
+{
+    const char *from = dl_config_origin(config, option);
+    return strcmp(from, "default") != 0 && strncmp(from, "preset ", 7) != 0;
+}
+
 /* Without a number of steps a client of FedAvg trains whole epochs. */
 static diloco_status whole_epochs(dl_config *config)
 {
-    const char *from = dl_config_origin(config, "trainer.local_steps_per_round");
-    bool given = strcmp(from, "default") != 0 && strncmp(from, "preset ", 7) != 0;
-    if (!dl_config_federated(config) || config->epochs == 0 || given ||
+    if (!dl_config_federated(config) || config->epochs == 0 ||
+        by_hand(config, "trainer.local_steps_per_round") ||
         strcmp(config->preset, "federated") == 0)
         return DILOCO_OK;
     return dl_config_set(config, "trainer.local_steps_per_round", "0", "trainer.epochs");
+}
+
+/* torch's Adam is AdamW without decay; with decay it adds it to the gradient, which is another. */
+static diloco_status without_decay(dl_config *config, const dl_plato *plato)
+{
+    static const char option[] = "parameters.optimizer.weight_decay";
+    if (!plato->adam) return DILOCO_OK;
+    if (!by_hand(config, option)) return dl_config_set(config, option, "0", "trainer.optimizer");
+    if (config->weight_decay <= 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.optimizer = \"Adam\" with %s = %g adds the decay to the gradient, "
+                   "which is not built here: take AdamW, or %s = 0",
+                   option, config->weight_decay, option);
 }
 
 diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato)
@@ -176,5 +197,6 @@ diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato)
                                       "MNIST or CIFAR10");
     if (plato->torchvision && !config->train_path[0])
         DL_TRY(dl_config_set(config, "data.train_path", "data", "chosen"));
+    DL_TRY(without_decay(config, plato));
     return whole_epochs(config);
 }

@@ -15,6 +15,7 @@ enum { DL_PLATO_NOTES = 1024 };
 typedef struct dl_plato {
     char unused[DL_PLATO_NOTES];
     bool torchvision; /* data.dataset_name says which set */
+    bool adam;        /* trainer.optimizer is torch's Adam: AdamW without decay */
 } dl_plato;
 
 /* Plato's words in ours: "trainer.optimizer" = "AdamW" is "adamw", "data.dataset_name" is
@@ -34,7 +35,8 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
 const char *dl_plato_preset(const char *server_type, bool clients);
 
 /* What follows from the file when all is read: H of whole epochs, where data lies.
- * DILOCO_EINVAL: server.type and preset contradict; Torchvision without a set's name. */
+ * DILOCO_EINVAL: server.type and preset contradict; Torchvision without a set's name.
+ * DILOCO_EREFUSED: Adam with weight decay. */
 DL_MUST_CHECK diloco_status dl_plato_finish(dl_config *config, const dl_plato *plato);
 
 #endif

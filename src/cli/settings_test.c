@@ -291,6 +291,15 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
     CHECK_STATUS(DILOCO_EREFUSED, load("", "--set trainer.bf16=true"));
     CHECK_CONTAINS("--set: trainer.bf16 = true", diloco_error_text());
     CHECK_STATUS(DILOCO_EREFUSED, load("[data.train_kwargs]\nname = \"x\"\n", ""));
+    CHECK_OK(load("clients.total_clients = 2\n[trainer]\noptimizer = \"Adam\"\n", ""));
+    CHECK_STR("adamw", config.optimizer);
+    CHECK_NEAR(0, config.weight_decay, 0);
+    CHECK_OK(load("[trainer]\noptimizer = \"Adam\"\n", "--set trainer.optimizer=AdamW"));
+    CHECK(config.weight_decay > 0);
+    CHECK_STATUS(DILOCO_EREFUSED, load("[trainer]\noptimizer = \"Adam\"\n"
+                                       "[parameters.optimizer]\nweight_decay = 0.1\n",
+                                       ""));
+    CHECK_CONTAINS("take AdamW", diloco_error_text());
     check_refused("needs data.dataset_name", "data.datasource = \"Torchvision\"\n", "");
 }
 
