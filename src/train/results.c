@@ -162,6 +162,13 @@ static diloco_status read_file(dl_results *r)
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
+/* Sums are of whole bytes and of microseconds: adding in floats leaves digits behind those. */
+static double rounded(int column, double value)
+{
+    const bool sum = column == DL_RESULTS_COMM_OVERHEAD || column == DL_RESULTS_ELAPSED_TIME;
+    return sum ? round(value * 1e6) / 1e6 : value;
+}
+
 static diloco_status add_value(dl_buf *out, double value, const char *after)
 {
     char text[32] = "";
@@ -176,7 +183,7 @@ static diloco_status format(dl_buf *out, const dl_results *r)
     DL_TRY(dl_buf_addf(out, "\n"));
     for (size_t k = 0; k < r->n_rows; k++)
         for (size_t i = 0; i < r->n_columns; i++)
-            DL_TRY(add_value(out, r->rows[k].values[r->columns[i]],
+            DL_TRY(add_value(out, rounded(r->columns[i], r->rows[k].values[r->columns[i]]),
                              i + 1 < r->n_columns ? "," : "\n"));
     return DILOCO_OK;
 }

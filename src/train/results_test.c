@@ -101,6 +101,22 @@ TEST(what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_emp
     free(c);
 }
 
+/* Sums are of whole bytes and of microseconds, and read like that. */
+TEST(sums_have_no_more_than_six_decimals)
+{
+    dl_results r;
+    dl_config *c = results_in("decimals", "round,comm_overhead,elapsed_time");
+    CHECK_OK(dl_results_open(&r, c, 0));
+    put(&r, 1, 0.5);
+    for (int k = 1; k <= 4; k++)
+        r.rows[k - 1].values[DL_RESULTS_COMM_OVERHEAD] = 0.1 * 3 * k, /* 0.30000000000000004 */
+            r.rows[k - 1].values[DL_RESULTS_ELAPSED_TIME] = 0.1 * 3 * k;
+    put(&r, 4, 0.5);
+    CHECK_CONTAINS("1,0.3,0.3\n", text_of(&r));
+    dl_results_close(&r);
+    free(c);
+}
+
 TEST(a_round_that_the_log_does_not_have_gets_no_row)
 {
     dl_results r;
@@ -211,7 +227,7 @@ TEST(the_file_lies_beside_a_folder_of_the_log_or_under_the_base_path)
 
 TEST_MAIN(columns_are_named_once_and_known, a_run_that_begins_has_a_file_of_columns_alone,
           what_the_log_knows_is_there_for_every_round_and_what_nobody_measured_is_empty,
-          a_round_that_the_log_does_not_have_gets_no_row,
+          sums_have_no_more_than_six_decimals, a_round_that_the_log_does_not_have_gets_no_row,
           a_later_life_goes_on_with_the_file_and_its_time,
           columns_may_change_between_lives_and_values_are_found_by_name,
           processes_beside_each_other_lose_nothing_of_each_others,
