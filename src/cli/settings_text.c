@@ -2,6 +2,9 @@
  * this one starts. */
 #include "cli/settings.h"
 
+#include "base/own.h"
+#include <diloco/train.h>
+
 #include <string.h>
 
 enum { ALL_MAX = 1 << 20 };
@@ -72,8 +75,23 @@ static const char *unsaid(const dl_option *row, const char *origin)
     return "";
 }
 
+/* A misspelt choice is refused here as it is in training; a run's own parts are not this program's.
+ */
+static diloco_status check_choice(const dl_option *row, const dl_config *config)
+{
+    const char *value = (const char *)config + row->offset, *name = NULL;
+    if (!diloco_choice_at(row->name, 0) || !strncmp(value, DL_OWN_MARK, strlen(DL_OWN_MARK)))
+        return DILOCO_OK;
+    for (size_t i = 0; (name = diloco_choice_at(row->name, i)); i++)
+        if (!strcmp(name, value)) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s: %s: \"%s\" is unknown; diloco options names the values",
+                   dl_config_origin(config, row->name), row->name, value);
+}
+
 diloco_status dl_settings_print(const dl_config *config, bool json)
 {
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        DL_TRY(check_choice(&dl_config_table.rows[i], config));
     if (json) return print_json(config);
     dl_buf line;
     diloco_status status = DILOCO_OK;

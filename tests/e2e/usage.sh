@@ -18,6 +18,9 @@ expect_error 2 'did you mean train?' diloco trian
 expect_error 2 'there is no command quux; see diloco help' diloco quux
 expect_error 2 'did you mean --replicas?' diloco train --replcas 2
 expect_error 2 'status needs a URL' diloco status
+for choice in combiner=foo trainer.optimizer=foo data.sampler=foo preset=foo; do
+    expect_error 2 'foo" is unknown' diloco train tiny.toml --set $choice --print-config
+done
 
 # refused CODE TEXT LINE: tiny.toml with this line as its third, in [run].
 refused() {
