@@ -182,9 +182,10 @@ static void tell_time_left(dl_report *report, const dl_replica_view *view)
     const dl_time next = report->left_told ? 2 * report->left_told : 10 * DL_SECOND;
     if (report->screen.live || past < next || !(view->eta_s >= SHORT_S)) return;
     report->left_told = past;
-    snprintf(line, sizeof line, "about %s left, at step %s of %s",
-             dl_time_text(left, ceil(view->eta_s)), dl_count_text(position, view->position),
-             dl_count_text(positions, view->positions));
+    const bool rounds = view->entries > 0 && view->positions == view->entries;
+    snprintf(line, sizeof line, "about %s left, at %s %s of %s",
+             dl_time_text(left, ceil(view->eta_s)), rounds ? "round" : "step",
+             dl_count_text(position, view->position), dl_count_text(positions, view->positions));
     dl_report_say(report, line);
 }
 

@@ -236,6 +236,16 @@ TEST(without_a_terminal_the_time_left_is_a_line_ever_more_rarely)
         "about 2 days 21 h left, at step 12 of 10,000\n");
 }
 
+/* A round of whole epochs is one position of the run. */
+TEST(the_time_left_of_whole_epochs_is_told_in_rounds)
+{
+    begin(false, false);
+    report.begun -= 11 * DL_SECOND;
+    say(0, "{\"event\":\"progress\",\"position\":2,\"positions\":10,\"entry\":2,\"entries\":10,"
+           "\"eta_s\":250000,\"phase\":\"train\"}");
+    end("about 2 days 21 h left, at round 2 of 10\n");
+}
+
 static void look(void)
 {
     dl_report_wait(&report, "runs/x", 1);
@@ -332,6 +342,7 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           strange_events_change_nothing, the_summary_counts_this_life_only,
           the_summary_counts_all_that_was_moved_by_kind, images_are_not_called_tokens,
           without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
-          a_live_line_has_all_that_fits, a_wait_of_all_replicas_here_is_told_ever_more_rarely,
+          the_time_left_of_whole_epochs_is_told_in_rounds, a_live_line_has_all_that_fits,
+          a_wait_of_all_replicas_here_is_told_ever_more_rarely,
           terminal_that_waits_names_the_missing_and_shows_no_time_left,
           suggested_commands_quote_the_store, quiet_report_prints_no_warning)
