@@ -25,6 +25,8 @@
  *   I8  what a live heartbeat needs is not collected
  *   I9  what a replica sends is what it took
  *   I10 who was rejected too often counts in no entry until its ban is over
+ * In every tenth seed members have keys, and a writer without one creates objects of any kind under
+ * any names (sim_intruder.c): no replica may stop for it.
  * Calm, nothing fails and every request takes 0.1 s: what an exchange takes is held against the
  * formula of docs/protocol.md, "Requests".
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
@@ -35,8 +37,15 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MAX_EVENTS = 1000000, MAX_EVENTS_OF = 64, ENOUGH_SEEDS = 100, SMALL = 3 };
+enum {
+    MAX_EVENTS = 1000000,
+    MAX_EVENTS_OF = 64,
+    ENOUGH_SEEDS = 100,
+    SMALL = 3,
+    KEYED = DL_CRYPTO ? 2 : 10
+};
 static const double GIVE_UP = 20000;
 
 double sim_uniform(sim *s, double a, double b)
@@ -160,6 +169,28 @@ static void configure(sim *s)
     choose_shape(s);
 }
 
+static void name_of(const sim *s, size_t i, char *out, size_t cap)
+{
+    const bool twin = s->dealt && s->seed % 9 == 0 && i == 2; /* sits where r1 sits */
+    snprintf(out, cap, twin ? "q1" : "r%zu", i);
+}
+
+/* In every tenth seed the members have keys, and a closed roster lists them. */
+static void make_members(sim *s, char *path, int fd)
+{
+    FILE *list = fdopen(fd, "w");
+    for (size_t i = 0; list && i < s->n; i++) {
+        char key[DL_PUBLIC_TEXT], name[DL_REPLICA_MAX + 1];
+        dl_public_text(key, dl_signer_public(sim_signer(i)));
+        name_of(s, i, name, sizeof name);
+        fprintf(list, "%s %s\n", name, key);
+    }
+    if (!list || fclose(list)) DIE(s, "%s is not written", path);
+    set(&s->config, "run.roster", "closed");
+    set(&s->config, "run.members", path);
+    dl_rng_init(&s->intruder, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
+}
+
 static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
 {
     char url[64];
@@ -169,6 +200,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
     if (calm > 0) s->now = SIM_QUIET; /* the faults are over */
     s->seed = seed;
     s->way = way;
+    s->keyed = seed % 10 == KEYED && calm <= 0 && strcmp(way, "sharded") != 0;
     s->n = seed % 4 == 0 && n > SMALL ? SMALL : n;
     dl_rng_init(&s->rng, seed, DL_STREAM(DL_STREAM_TEST, 1000), 0);
     s->p_crash = dl_rng_below(&s->rng, 2) ? 0.006 : 0.001;
@@ -188,17 +220,22 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *way, double calm)
     const dl_run_creation what = {.config = &s->config,
                                   .tensors = s->tensors,
                                   .n_tensors = s->n_fragments,
-                                  .data_digest = ""};
+                                  .data_digest = "",
+                                  .signer = s->keyed ? sim_signer(0) : NULL};
+    char members[] = "/tmp/diloco-members-XXXXXX";
+    const int fd = s->keyed ? mkstemp(members) : -1;
+    if (s->keyed) make_members(s, members, fd);
     if (dl_entry_init(&s->entry, dl_clients_max_members(&s->config)) ||
         dl_store_open(&s->store, url, true) ||
         dl_run_create_or_read(&s->file, &s->file_digest, s->store, &what))
         DIE(s, "%s", diloco_error_text());
+    if (s->keyed) unlink(members);
     const bool liar = dl_rng_below(&s->rng, 4) == 0 && calm <= 0;
     s->n_slots = s->n;
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
-        const bool twin = s->dealt && seed % 9 == 0 && i == 2; /* sits where r1 sits */
-        snprintf(r->name, sizeof r->name, twin ? "q1" : "r%zu", i);
+        name_of(s, i, r->name, sizeof r->name);
+        r->signer = s->keyed ? sim_signer(i) : NULL;
         r->sim = s;
         r->speed = sim_uniform(s, 0.5, 2);
         r->shard = i;
@@ -241,6 +278,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *way, double calm)
     for (replica *r; (r = soonest(s));) {
         s->now = fmax(s->now, moment(r));
         sim_cut(s);
+        sim_intrude(s);
         sim_deliver(s);
         if (s->now > GIVE_UP || ++events > max_events(s->n))
             DIE(s, "I4: %s does not come to an end: %zu events in %.0f s", r->name, events, s->now);

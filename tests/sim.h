@@ -1,6 +1,7 @@
 /* sim.h - the parts of the cluster simulation: cluster_sim.c makes a cluster and runs it,
  * sim_life.c lets a replica begin and end, sim_play.c takes its turns, sim_net.c stands between it
- * and the store, sim_count.c counts what happens, sim_referee.c judges. */
+ * and the store, sim_intruder.c writes without a key, sim_count.c counts what happens,
+ * sim_referee.c judges. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -78,6 +79,9 @@ enum {
     X(JUDGED, "contributions rejected by a commit")                                                \
     X(PROBED, "drafts whose members a committer measured, each by its own measure")                \
     X(BANNED, "replicas banned")                                                                   \
+    X(INTRUDED, "objects that a writer without a key created")                                     \
+    X(RENEWED, "replicas that went on as a later generation, for junk at their names")             \
+    X(PASSED_OVER, "listings that passed over junk")                                               \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
     X(UNREADABLE, "entries void since they count what cannot be read")                             \
@@ -119,9 +123,11 @@ typedef struct local_state { /* what a replica's disk holds */
 
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
+    const dl_signer *signer; /* NULL: nothing is signed */
     bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
     double next, train_at;  /* virtual seconds: the exchange's, the trainer's next moment */
     double send_at;         /* … that of what was put ahead */
+    uint64_t unsent;        /* dl_event's, for the next answer */
     uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
     double beat, speed;     /* seconds a step */
     bool training;          /* up to train_until; else it waits for an entry */
@@ -201,7 +207,11 @@ typedef struct sim {
     double slowest;    /* and the longest from there to an adoption */
     bool checks;       /* contributions are judged, and a liar boasts, too */
     bool dealt, exact; /* the log deals the data; each sample counts exactly once */
-    uint64_t counted;  /* samples of dealt data, and whether all contributions were there to tell */
+    bool keyed;        /* members have keys, and somebody without one writes to the store */
+    dl_rng intruder;
+    double next_intrusion;
+    uint64_t n_too_long;
+    uint64_t counted; /* samples of dealt data, and whether all contributions were there to tell */
     bool all_counted;
 } sim;
 
@@ -251,11 +261,17 @@ void sim_cut(sim *s);       /* at its time, some of the replicas for some time *
 void sim_deliver(sim *s);   /* what is late and arrives now */
 void sim_drop_late(sim *s); /* at the end */
 
+/* ---- sim_intruder.c ---- */
+
+const dl_signer *sim_signer(size_t i); /* of the i-th replica */
+void sim_intrude(sim *s);              /* at its time, something that has no key */
+
 /* ---- sim_referee.c ---- */
 
-void sim_check_digest(replica *r);                                     /* I1, as things stand */
-void sim_check_moved(replica *r, const dl_ask *swap);                  /* I1, behind a SWAP */
-void sim_check_sent(const replica *r, uint64_t entry);                 /* I9, of what was put */
+void sim_check_digest(replica *r);                    /* I1, as things stand */
+void sim_check_moved(replica *r, const dl_ask *swap); /* I1, behind a SWAP */
+/* I9, of what was put */
+void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life);
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */

@@ -96,6 +96,7 @@ void sim_count_answer(const replica *r, const dl_event *event)
     sim_count(SIM_UNREACHABLE, event->status == DILOCO_EUNREACHABLE);
     sim_count(SIM_READ_AFRESH, a->kind == DL_ASK_FETCH && a->fresh);
     if (event->status) return;
+    sim_count(SIM_PASSED_OVER, a->kind == DL_ASK_LIST && dl_exec_passed_over(r->exec));
     const bool combine = a->kind == DL_ASK_COMBINE, took = a->kind == DL_ASK_FETCH_COMBINED;
     sim_count(SIM_COMBINED, combine && a->put);
     sim_count(SIM_RECOMBINED, combine && !a->put);

@@ -136,6 +136,7 @@ static diloco_status make_machine(replica *r)
     const dl_state *state = dl_exec_state(r->exec);
     const dl_machine_args args = {.config = &s->file.config,
                                   .run = s->file.id,
+                                  .identity = &s->file.identity,
                                   .self = r->life,
                                   .control = &dl_exec_state(r->exec)->control,
                                   .pace = &r->pace,
@@ -208,10 +209,11 @@ static diloco_status live(replica *r)
                          .n_tensors = s->n_fragments,
                          .max_members = dl_clients_max_members(&s->config),
                          .beside = s->schedule.delay > 0,
+                         .signer = r->signer,
                          .n_copies = 2};
     set_clock(r);
     DL_TRY(open_faulty(r));
-    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file, &s->file.config, NULL));
+    DL_TRY(dl_run_claim_life(&r->life, r->store, r->name, &s->file, &s->file.config, r->signer));
     args.store = r->store;
     args.self = r->life;
     DL_TRY(dl_exec_create(&r->exec, &args));

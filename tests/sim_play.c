@@ -279,12 +279,14 @@ static void sending_turn(replica *r)
         r->send_at = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
         return;
     }
-    if (!status) sim_check_sent(r, r->sending - 1);
-    r->sent = r->sending;
+    const bool in_vain = status == DILOCO_EEXIST; /* its name holds junk */
+    if (!status) sim_check_sent(r, r->sending - 1, &r->exec->sent.life);
+    if (in_vain) r->unsent = r->sending;
+    r->sent = in_vain ? 0 : r->sending;
     r->sending = 0;
     r->send_at = INFINITY;
-    if (status) r->ask = (dl_ask){.kind = DL_ASK_FAIL, .status = status};
-    if (status || r->ask.kind == DL_ASK_WAIT) r->next = fmin(r->next, s->now + 0.001);
+    if (status && !in_vain) r->ask = (dl_ask){.kind = DL_ASK_FAIL, .status = status};
+    if ((status && !in_vain) || r->ask.kind == DL_ASK_WAIT) r->next = fmin(r->next, s->now + 0.001);
 }
 
 /* The open entry's was put ahead, and is not there yet: that is not answered. */
@@ -350,6 +352,15 @@ static void carry_out(replica *r, dl_event *event)
         event->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
+/* Told to the machine with every answer: one that was lost may have been the first (exchange.c). */
+static void take_generation(replica *r, dl_event *event)
+{
+    const dl_life now = dl_exec_self(r->exec);
+    sim_count(SIM_RENEWED, now.generation > r->life.generation);
+    event->generation = now.generation;
+    r->life = now;
+}
+
 static void act(replica *r)
 {
     sim *s = r->sim;
@@ -357,15 +368,19 @@ static void act(replica *r)
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     dl_event event = {.status = DILOCO_OK};
     carry_out(r, &event);
+    take_generation(r, &event);
     sim_count_answer(r, &event);
     const bool sends = event.sending == 1 + r->ask.entry;
     if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken && !sends)
-        sim_check_sent(r, r->ask.entry);
+        sim_check_sent(r, r->ask.entry, &r->life);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (event.status == DILOCO_EUNREACHABLE) {
         r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
         return;
     }
+    event.unsent = r->unsent;
+    event.renewed = event.generation > 0;
+    r->unsent = 0;
     const dl_ask done = r->ask;
     if (done.kind == DL_ASK_WAIT || done.kind == DL_ASK_LIST) r->missed = false;
     r->ask = dl_machine_next(r->machine, &event);
@@ -438,6 +453,7 @@ static void start_twin(replica *r)
     memset(twin, 0, sizeof *twin);
     memcpy(twin->name, r->name, sizeof twin->name);
     twin->sim = s;
+    twin->signer = r->signer;
     twin->speed = r->speed;
     twin->shard = r->shard;
     twin->told = r->told;

@@ -246,16 +246,19 @@ static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *st
 
 /* A later generation: the next one, then ever further away, by chance. So whoever creates n names
  * in advance costs about log2(n) generations. */
-static diloco_status renew(dl_exec *x, unsigned n, dl_time until)
+static diloco_status renew(dl_exec *x, unsigned n)
 {
-    dl_life next;
+    dl_life newest = x->a.self, next = x->a.self;
     uint32_t random, from = x->a.self.generation + 1;
-    (void)until;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
     from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
-    DL_TRY(dl_run_claim_next(&next, x->a.store, &x->a.self, from, x->a.run, x->a.signer));
-    x->a.self.generation = next.generation;
-    return DILOCO_OK;
+    /* A claim that was not answered may have created the name: then it is ours. */
+    if (x->claimed > newest.generation) newest.generation = x->claimed;
+    const diloco_status status =
+        dl_run_claim_next(&next, x->a.store, &newest, from, x->a.run, x->a.signer);
+    if (next.generation > x->claimed) x->claimed = next.generation;
+    if (!status) x->a.self.generation = next.generation;
+    return status;
 }
 
 dl_life dl_exec_self(const dl_exec *x)
@@ -373,7 +376,7 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
 {
     diloco_status status = contribute(x, ask, event, until);
     for (unsigned n = 0; status == DILOCO_EEXIST && n < RENEWALS_MAX; n++) {
-        DL_TRY(renew(x, n, until));
+        DL_TRY(renew(x, n));
         status = contribute(x, ask, event, until);
     }
     return status;

@@ -124,6 +124,7 @@ struct dl_exec {
     size_t gap;
     dl_made made;
     dl_sent sent;
+    uint32_t claimed;  /* the latest generation that this process has tried to claim; 0: none */
     bool unpacked;     /* what is under way rests on the state that is loaded next */
     bool contributed;  /* in this life: former lives have nothing open any more */
     bool loaded;       /* a state, by a REJOIN */

@@ -59,7 +59,7 @@ DL_MUST_CHECK diloco_status dl_run_claim_life(dl_life *out, dl_store *store, con
 
 /* The first free generation from `from` on, for a process of a run of keys that goes on as it:
  * somebody has created a name of the one that it has. DILOCO_EFENCED: its key has signed a later
- * one than `self`. */
+ * one than `self`. *out is the last that was tried, on error, too. */
 DL_MUST_CHECK diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self,
                                               uint32_t from, const dl_runfile *run,
                                               const dl_signer *signer);

@@ -48,6 +48,13 @@ MUTANTS = [
     Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
         ("src/run/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
          "if (life->generation == UINT32_MAX)")]),
+    Mutant("junk_fences", "P6", "an object that nobody signed, at a replica's own name, fences it", [
+        ("src/run/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
+    Mutant("any_later_life", "P6", "whatever has the name of a later life is listed, signed or not", [
+        ("src/run/listed.c", "const bool taken = x->ring ? take_or_keep(x, &o, named) : take(x, &o, named);",
+         "const bool taken = (!x->ring || named ? take : take_or_keep)(x, &o, named);")]),
+    Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
+        ("src/run/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
         ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
          "if (event->text == NULL) return fold_computed(m);")]),

@@ -1,0 +1,238 @@
+/* sim_intruder.c - a writer without a key, in a simulated run of keys.
+ *
+ * It can create any object under any free name, and does: for the entries that are open or come
+ * soon, for generations that a replica has or will need, for names of nobody. It has no key of a
+ * member. Its objects are empty, too short, random, longer than any entry, or copies of what
+ * members have signed, under other names. All invariants hold all the same, progress (I4) among
+ * them, and no replica stops. */
+#include "sim.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SECRET = 32, DER = 48, TOO_LONG_MAX = 4, CROWD_MAX = 300, RANDOM_MAX = 700 };
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+static void base64(char *out, const unsigned char *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        const unsigned v = (unsigned)bytes[i] << 16 | (unsigned)bytes[i + 1] << 8 | bytes[i + 2];
+        for (int k = 0; k < 4; k++)
+            *out++ = digits[v >> (18 - 6 * k) & 63];
+    }
+    *out = 0;
+}
+
+/* The same keys in every process, so that a seed replays: PKCS #8 of an Ed25519 secret. */
+static void write_key(const char *path, size_t i)
+{
+    unsigned char der[DER] = {0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 32};
+    char text[DER / 3 * 4 + 1];
+    const dl_hash a = dl_hash_bytes(&i, sizeof i), b = dl_hash_bytes(&a, sizeof a);
+    memcpy(der + DER - SECRET, a.bytes, sizeof a.bytes);
+    memcpy(der + DER - sizeof b.bytes, b.bytes, sizeof b.bytes);
+    base64(text, der, sizeof der);
+    FILE *file = fopen(path, "w");
+    if (!file || chmod(path, 0600) ||
+        fprintf(file, "-----BEGIN PRIVATE KEY-----\n%s\n-----END PRIVATE KEY-----\n", text) < 0 ||
+        fclose(file)) {
+        perror(path);
+        exit(1);
+    }
+}
+
+const dl_signer *sim_signer(size_t i)
+{
+    static dl_signer *signers[MAX_REPLICAS];
+    char folder[] = "/tmp/diloco-sim-XXXXXX", path[64];
+    if (signers[i]) return signers[i];
+    if (!mkdtemp(folder)) perror(folder), exit(1);
+    snprintf(path, sizeof path, "%s/key", folder);
+    write_key(path, i);
+    if (dl_signer_open(&signers[i], path)) fprintf(stderr, "%s\n", diloco_error_text()), exit(1);
+    unlink(path);
+    rmdir(folder);
+    return signers[i];
+}
+
+/* ---- what it creates ----------------------------------------------------------------------- */
+
+static uint64_t below(sim *s, uint64_t n)
+{
+    return dl_rng_below(&s->intruder, n);
+}
+
+static uint64_t open_entry(const sim *s)
+{
+    uint64_t open = 0;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        const replica *r = &s->replicas[i];
+        if (r->alive && dl_exec_state(r->exec)->control.entry > open)
+            open = dl_exec_state(r->exec)->control.entry;
+    }
+    return open;
+}
+
+/* A generation that lives, one that comes next, or the last that can be. */
+static dl_life draw_life(sim *s)
+{
+    const replica *r = &s->replicas[below(s, s->n)];
+    dl_life life = {.generation = r->life.generation + (uint32_t)below(s, 3)};
+    snprintf(life.replica, sizeof life.replica, "%s", r->name);
+    if (below(s, 8) == 0) life.generation = DL_GENERATION_MAX;
+    if (below(s, 8) == 0)
+        snprintf(life.replica, sizeof life.replica, "a%llu", (unsigned long long)below(s, 1000));
+    return life;
+}
+
+/* All patterns of docs/formats.md. */
+static void draw_key(sim *s, dl_key key)
+{
+    const uint64_t entry = open_entry(s) + below(s, 4), far = below(s, 50) ? entry : 9999999999;
+    const dl_life life = draw_life(s), other = draw_life(s);
+    const dl_hash hash = dl_hash_bytes(&entry, sizeof entry);
+    char id[DL_HASH_HEX + 1];
+    dl_hash_to_hex(id, hash);
+    switch (below(s, 16)) {
+    case 0:
+    case 1:
+        dl_key_entry(key, entry);
+        break;
+    case 2:
+        dl_key_gen(key, &life);
+        break;
+    case 3:
+        dl_key_end(key, &life);
+        break;
+    case 4:
+        dl_key_heartbeat(key, &life);
+        break;
+    case 5:
+        dl_key_snapshot(key, far, &life, below(s, 2) ? "manifest.json" : "state.safetensors");
+        break;
+    case 6:
+        dl_key_combined(key, entry, &life);
+        break;
+    case 7:
+        dl_key_slice(key, entry, below(s, 4), &life);
+        break;
+    case 8:
+        dl_key_combined_slice(key, entry, below(s, 4), &life, &other);
+        break;
+    case 9:
+        dl_key_plan(key, entry, &life);
+        break;
+    case 10:
+        dl_key_invite(key, id);
+        break;
+    case 11:
+        dl_key_admit(key, life.replica);
+        break;
+    case 12:
+        dl_key_record(key, &life, below(s, 3));
+        break;
+    case 13:
+        dl_key_theta0(key, hash);
+        break;
+    default:
+        dl_key_contribution(key, entry, &life);
+    }
+}
+
+typedef struct pick {
+    sim *s;
+    dl_key key;
+    uint64_t n;
+} pick;
+
+/* One of all, each as likely. */
+static diloco_status found(void *context, const char *key, size_t len)
+{
+    pick *p = context;
+    (void)len;
+    if (below(p->s, ++p->n) == 0) memcpy(p->key, key, strlen(key) + 1);
+    return DILOCO_OK;
+}
+
+/* What a member has signed, for another name. */
+static void copy_another(sim *s, dl_buf *out)
+{
+    static const char *const folders[] = {"c/", "log/", "gen/", "snap/", "x/"};
+    pick p = {.s = s};
+    const char *folder = folders[below(s, sizeof folders / sizeof *folders)];
+    if (dl_store_list(s->store, folder, NULL, found, &p, DL_NEVER) || !p.n) return;
+    if (dl_store_get(s->store, out, p.key, DL_NEVER)) DIE(s, "%s", diloco_error_text());
+}
+
+static void draw_content(sim *s, dl_buf *out)
+{
+    unsigned char random[RANDOM_MAX];
+    static const unsigned char zeros[DL_ENTRY_TEXT_MAX + 1];
+    diloco_status status = DILOCO_OK;
+    switch (below(s, 5)) {
+    case 0: /* empty */
+        break;
+    case 1:
+        status = dl_buf_add(out, "junk", 4);
+        break;
+    case 2:
+        for (size_t i = 0; i < sizeof random; i++)
+            random[i] = (unsigned char)below(s, 256);
+        status = dl_buf_add(out, random, sizeof random);
+        break;
+    case 3:
+        if (s->n_too_long++ < TOO_LONG_MAX) status = dl_buf_add(out, zeros, sizeof zeros);
+        break;
+    default:
+        copy_another(s, out);
+    }
+    if (status) DIE(s, "%s", diloco_error_text());
+}
+
+static void create(sim *s, const char *key)
+{
+    dl_buf bytes;
+    bool taken;
+    dl_buf_init(&bytes, SIZE_MAX / 2);
+    draw_content(s, &bytes);
+    const dl_span span = {bytes.data, bytes.len};
+    const diloco_status status = dl_store_create(s->store, key, &span, 1, &taken, DL_NEVER);
+    if (status && status != DILOCO_EEXIST) DIE(s, "an intruder's %s: %s", key, diloco_error_text());
+    sim_happened[SIM_INTRUDED] += !taken;
+    if (!taken) sim_tell(s, key);
+    dl_buf_deinit(&bytes);
+}
+
+/* More than there is room for, under names of nobody or of one replica. */
+static void create_crowd(sim *s)
+{
+    const uint64_t entry = open_entry(s) + below(s, 3), n = below(s, CROWD_MAX);
+    const bool of_one = below(s, 2);
+    dl_life life = draw_life(s);
+    for (uint64_t i = 0; i < n; i++) {
+        dl_key key;
+        if (of_one)
+            life.generation = (uint32_t)i;
+        else
+            snprintf(life.replica, sizeof life.replica, "a%llu", (unsigned long long)i);
+        dl_key_contribution(key, entry, &life);
+        const dl_span span = {"junk", 4};
+        bool taken;
+        const diloco_status status = dl_store_create(s->store, key, &span, 1, &taken, DL_NEVER);
+        if (status && status != DILOCO_EEXIST) DIE(s, "%s", diloco_error_text());
+        sim_happened[SIM_INTRUDED] += !taken;
+    }
+}
+
+void sim_intrude(sim *s)
+{
+    dl_key key;
+    if (!s->keyed || s->now < s->next_intrusion || s->now >= SIM_QUIET) return;
+    s->next_intrusion = s->now + 0.2 + 5 * dl_rng_f64(&s->intruder);
+    if (below(s, 20) == 0) create_crowd(s);
+    draw_key(s, key);
+    create(s, key);
+}
