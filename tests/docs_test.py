@@ -4,7 +4,7 @@
 Every `src/….c` or other path in backquotes exists; a function named beside a file
 ("`src/run/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
-relative links lead to files."""
+relative links lead to files. The terms of docs/glossary.md are in order."""
 import pathlib
 import re
 import sys
@@ -14,6 +14,7 @@ PATH = re.compile(r"`((?:src|tests|bench|include|examples|docs|scripts|cmake)/[\
 NAMED = re.compile(r"`((?:src|tests)/[\w./-]+\.(?:c|h))`: `(\w+)`")
 IN_FILE = re.compile(r"`(\w+)`,? (?:in |\()?`((?:src|tests)/[\w./-]+\.c)`")
 NAME = re.compile(r"`((?:dl|diloco|do|snap|beat|save)_\w+)`")
+TERM = re.compile(r"^- \*\*(.+?)\*\*:", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -42,6 +43,15 @@ def problems():
                     yield f"{where}: the link to {link} leads nowhere"
 
 
-found = list(problems())
+def glossary_problems():
+    terms = TERM.findall((ROOT / "docs/glossary.md").read_text())
+    if len(terms) < 60:
+        yield f"docs/glossary.md: {len(terms)} terms are fewer than 60"
+    for before, after in zip(terms, terms[1:]):
+        if before.lower() >= after.lower():
+            yield f"docs/glossary.md: {after} is after {before}"
+
+
+found = [*problems(), *glossary_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
