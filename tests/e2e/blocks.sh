@@ -51,7 +51,7 @@ line_printed() {
 # expect_lines N: the lines of block N are in the output of the block that was run last, or appear
 # in it if it is still running.
 expect_lines() {
-    sed -e '/^ *$/d' -e 's/[][\.*^$+?(){}|]/\\&/g' -e 's/…/.*/g' -e 's/  */ +/g' \
+    sed -e '/^ *$/d' -e 's/^ *//' -e 's/[][\.*^$+?(){}|]/\\&/g' -e 's/…/.*/g' -e 's/  */ +/g' \
         -e 's/^/^ */' -e 's/$/ *$/' "block$1" >patterns
     while read -r pattern; do
         if [ "$last_runs" ]; then
@@ -126,9 +126,9 @@ run_blocks() {
     last=
     rm -f block*
     : >exported
-    awk '/^```/ { if (open) { open = 0; next }
+    awk '/^ *```/ { if (open) { open = 0; next }
                   n++; open = 1; printf "" >("block" n)
-                  head = $0; sub(/^```/, "", head); print head >("block" n ".head"); next }
+                  head = $0; sub(/^ *```/, "", head); print head >("block" n ".head"); next }
          open { print >("block" n) }' "$page"
     if grep -q -- '--listen [^ ]*:8765' block*; then
         sed -i "s/--listen [^ ]*:8765/--listen 127.0.0.1:8765/
