@@ -4,7 +4,8 @@
 Every `src/….c` or other path in backquotes exists; a function named beside a file
 ("`src/run/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
-relative links lead to files. The terms of docs/glossary.md are in order."""
+relative links lead to files. The terms of docs/glossary.md are in order. docs/README.md links every
+other page."""
 import pathlib
 import re
 import sys
@@ -22,7 +23,7 @@ def problems():
     sources = {p: p.read_text(errors="replace") for p in ROOT.glob("src/**/*.[ch]")}
     sources.update({p: p.read_text(errors="replace") for p in ROOT.glob("include/**/*.h")})
     everything = "\n".join(sources.values())
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         if not page.exists():
             yield f"{page.relative_to(ROOT)} is missing"
             continue
@@ -52,6 +53,15 @@ def glossary_problems():
             yield f"docs/glossary.md: {after} is after {before}"
 
 
-found = [*problems(), *glossary_problems()]
+def index_problems():
+    docs = ROOT / "docs"
+    links = LINK.findall((docs / "README.md").read_text())
+    for page in sorted(docs.rglob("*.md")):
+        name = str(page.relative_to(docs))
+        if name not in ["README.md", *links]:
+            yield f"docs/README.md has no link to {name}"
+
+
+found = [*problems(), *glossary_problems(), *index_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
