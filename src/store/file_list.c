@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 typedef struct walk {
@@ -90,7 +91,8 @@ static diloco_status read_names(walk *w, int dir, size_t key_len)
     dl_file_store *fs = w->fs;
     for (;;) {
         DL_TRY(dl_store_check(fs->aborted, w->until, w->key));
-        ssize_t n = getdents64(dir, fs->piece, DL_STORE_PIECE);
+        /* glibc has a function for this since 2.30 only */
+        ssize_t n = syscall(SYS_getdents64, dir, fs->piece, (size_t)DL_STORE_PIECE);
         if (n == 0 || (n < 0 && errno == ENOENT)) return DILOCO_OK; /* ENOENT: removed meanwhile */
         if (n < 0) return dl_file_store_fail(fs, errno, "list", w->key);
         for (ssize_t at = 0; at < n;) {
