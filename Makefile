@@ -73,3 +73,12 @@ deb: packages-deb all
 
 clean:
 	@rm -rf build
+
+.PHONY: wheel sdist
+
+wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into build/wheel
+	@scripts/wheel/wheel.sh build/wheel
+
+sdist: ## the source distribution for pip, into build/sdist
+	@mkdir -p build/sdist
+	@cd python && python3 -c 'import _build; print("build/sdist/" + _build.build_sdist("../build/sdist"))'
