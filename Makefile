@@ -74,7 +74,7 @@ deb: packages-deb all
 clean:
 	@rm -rf build
 
-.PHONY: wheel sdist
+.PHONY: wheel sdist release
 
 wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into build/wheel
 	@scripts/wheel/wheel.sh build/wheel
@@ -82,3 +82,6 @@ wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into 
 sdist: ## the source distribution for pip, into build/sdist
 	@mkdir -p build/sdist
 	@cd python && python3 -c 'import _build; print("build/sdist/" + _build.build_sdist("../build/sdist"))'
+
+release: packages-build packages-deb packages-wheel ## all files of a release, into build/release-VERSION: make release VERSION=x
+	@scripts/release.sh "$(VERSION)"
