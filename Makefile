@@ -74,7 +74,7 @@ deb: packages-deb all
 clean:
 	@rm -rf build
 
-.PHONY: wheel sdist release
+.PHONY: wheel sdist release image
 
 wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into build/wheel
 	@scripts/wheel/wheel.sh build/wheel
@@ -85,3 +85,6 @@ sdist: ## the source distribution for pip, into build/sdist
 
 release: packages-build packages-deb packages-wheel ## all files of a release, into build/release-VERSION: make release VERSION=x
 	@scripts/release.sh "$(VERSION)"
+
+image: ## the container image diloco, by podman, buildah or docker
+	@scripts/image.sh
