@@ -410,7 +410,10 @@ class Talk(InScratch):
                 run.step(loss=2)
         self.assertEqual([e["entry"] for e in events if e["event"] == "commit"], [0, 1])
         self.assertTrue(json.dumps(events))
-        self.assertFalse(math.isnan(events[-1]["utilization"]))
+        end, traffic = events[-2:]
+        self.assertEqual([end["event"], traffic["event"]], ["end", "traffic"])
+        self.assertFalse(math.isnan(end["utilization"]))
+        self.assertGreater(traffic["sent"]["first_model"], 0)
 
     def probed(self, fn, **options):
         w = array.array("f", [0])

@@ -70,8 +70,8 @@ static diloco_status take_now(dl_driver *d, uint64_t entry)
     return status;
 }
 
-/* Save the local state. A disk that is full or gives I/O errors is tried again for
- * run.store_timeout, as a store is; an interrupt ends that. Nothing is put meanwhile. */
+/* Save the local state. A disk that is full is tried again for run.store_timeout, as a store is; an
+ * interrupt ends that. Nothing is put meanwhile. */
 static diloco_status save(dl_driver *d)
 {
     const dl_event_context context = {.replica = d->a.self.replica};
@@ -79,8 +79,8 @@ static diloco_status save(dl_driver *d)
     const dl_time give_up = dl_time_after(dl_clock_now(), patience);
     for (bool told = false;; told = true) {
         const diloco_status status = d->a.save(d->a.user);
-        if (status != DILOCO_EFULL && status != DILOCO_EIO) return status;
-        if (dl_clock_now() >= give_up || atomic_load(d->a.interrupted)) return status;
+        if (status != DILOCO_EFULL || dl_clock_now() >= give_up || atomic_load(d->a.interrupted))
+            return status;
         if (!told) dl_event_warn(d->a.record, &context, "unreachable", diloco_error_text());
         dl_clock_sleep(SLICE);
     }

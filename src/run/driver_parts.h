@@ -62,6 +62,7 @@ struct dl_driver {
     dl_peers_counts peers_before;
     double deadline_s; /* as the last contribution's derived itself */
     dl_time unreachable_since, pause;
+    uint64_t failed_before; /* of the tally's n_failed, before the ask */
 };
 
 /* Nothing to guard where there is one thread. */

@@ -382,10 +382,24 @@ static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
         dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));
 }
 
+static uint64_t failed_calls(const dl_driver *d)
+{
+    const dl_tally *tally = dl_store_tally(d->a.store);
+    return tally ? atomic_load(&tally->n_failed) : 0;
+}
+
+/* Has the store failed so that it may recover? What the caller has supplied (an outer optimizer, a
+ * device) reports EIO and EFULL, too. */
+static bool store_failed(const dl_driver *d, diloco_status status)
+{
+    return status == DILOCO_EUNREACHABLE ||
+           (dl_store_may_recover(d->a.store, status) && failed_calls(d) != d->failed_before);
+}
+
 /* True: carry the ask out again after a pause. */
 static bool try_again(dl_driver *d, const dl_event *event)
 {
-    if (!dl_store_may_recover(d->a.store, event->status)) {
+    if (!store_failed(d, event->status)) {
         d->unreachable_since = 0;
         return false;
     }
@@ -464,6 +478,7 @@ static void ask_once(dl_driver *d)
 {
     dl_event event;
     dl_background_settle(d->background); /* `now` and control may change from here */
+    d->failed_before = failed_calls(d);
     const bool locked = carry_out(d, &d->open, &event);
     /* What has moved is answered first. */
     const diloco_status sent = locked ? DILOCO_OK : reap(d, &d->unsent);

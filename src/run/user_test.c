@@ -469,7 +469,7 @@ TEST(any_other_failure_of_an_outer_optimizer_ends_the_step_with_it)
 {
     calls c = {.say = DILOCO_EIO};
     const diloco_user_outer outer = my_nesterov(&c);
-    toy t = toy_of("r0", "mem://failing");
+    toy t = toy_of("r0", scratch_path("failing"));
     toy_set(&t, "run.state_dir", "none");
     t.parts.outer = &outer;
     CHECK_INT(DILOCO_EIO, toy_live(&t));

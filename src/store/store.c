@@ -334,6 +334,7 @@ static diloco_status leave(dl_store *store, const char *key, diloco_status statu
     atomic_fetch_add(&tally->sent[kind], now.bytes_sent - store->tallied.bytes_sent);
     atomic_fetch_add(&tally->received[kind], now.bytes_received - store->tallied.bytes_received);
     store->tallied = now;
+    if (dl_store_may_recover(store, status)) atomic_fetch_add(&tally->n_failed, 1);
     return status;
 }
 

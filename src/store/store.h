@@ -76,6 +76,7 @@ enum { DL_TALLY_KINDS = 8 };
 typedef struct dl_tally {
     unsigned (*kind_of)(const char *key);
     atomic_ullong sent[DL_TALLY_KINDS], received[DL_TALLY_KINDS];
+    atomic_ullong n_failed; /* calls that ended so that dl_store_may_recover */
 } dl_tally;
 
 /* From here on each call on the handle adds the bytes that it moved to `tally` (borrowed until
