@@ -217,6 +217,9 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
         status = dl_entry_get(&v.text, r->store, e, dl_reader_limit());
         if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
         if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
+        if (!status && v.entry.entry != e)
+            status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
+                             (unsigned long long)v.entry.entry);
         if (status && status != DILOCO_EPROTO) break;
         const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
         status = fn(user, status ? NULL : &v.entry, &shown);

@@ -554,6 +554,9 @@ diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life 
     dl_buf_init(&text, TEXT_MAX);
     dl_key_snapshot(key, entry, life, "state.safetensors");
     diloco_status status = open_manifest(&root, &text, store, &which, run, until);
+    /* In a run of keys a manifest that nobody can read is one that no committer has signed. */
+    if (status == DILOCO_EPROTO && is_signed(run))
+        status = dl_fail_context(DILOCO_EREFUSED, "void");
     if (!status) status = verify_image(root, store, run, key, until);
     dl_buf_deinit(&text);
     return status ? dl_fail_context(status, "snapshot of entry %llu", (unsigned long long)entry)

@@ -8,44 +8,88 @@
 #include "run/unread.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- the chain -------------------------------------------------------------------------- */
+/* ---- the chain --------------------------------------------------------------------------
+ *
+ * An entry whose prev is wrong is void for every replica, whoever put it there, and the replay says
+ * so. Where the run went on from what such an entry says, it was valid when it was read: then the
+ * entry before it has been changed since. */
 
-/* An entry that cannot be read is void; its bytes are chained all the same. */
-static diloco_status check_link(const dl_reader *r, const dl_buf *text, dl_entry *entry, uint64_t e,
-                                dl_hash before)
+typedef struct suspect {
+    bool there;
+    uint64_t entry;
+    dl_hash result;
+} suspect;
+
+typedef struct chain {
+    dl_entry entry;
+    dl_buf text;
+    dl_hash before;    /* digest of the text before */
+    suspect *suspects; /* [n_fragments] its newest entry, if its prev is wrong */
+    size_t n_fragments;
+} chain;
+
+static diloco_status chain_init(chain *c, const dl_reader *r)
 {
-    const diloco_status status = dl_reader_entry(entry, text, r);
-    if (status == DILOCO_EPROTO) return DILOCO_OK; /* the replay finds it void, and says so */
-    if (!status && entry->voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
-        dl_replay_voids(r->exec, entry->voids - 1, e);
-    if (status || dl_hash_equal(entry->prev, before)) return status;
-    return dl_fail(DILOCO_EPROTO, "entry %llu: prev is not the digest of the entry before it",
-                   (unsigned long long)e);
+    *c = (chain){.before = r->digest, .n_fragments = (size_t)r->file.manifest.n_fragments};
+    dl_buf_init(&c->text, DL_ENTRY_TEXT_MAX);
+    c->suspects = calloc(c->n_fragments, sizeof *c->suspects);
+    if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "out of memory to check the log's chain");
+    return dl_entry_init(&c->entry, DL_MAX_MEMBERS);
 }
 
-/* prev of every entry before `end` is the digest of the text before it. */
+static void chain_deinit(chain *c)
+{
+    dl_buf_deinit(&c->text);
+    dl_entry_deinit(&c->entry);
+    free(c->suspects);
+}
+
+/* An entry that cannot be read is void; its bytes are chained all the same. */
+static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
+{
+    const dl_entry *entry = &c->entry;
+    const diloco_status status = dl_reader_entry(&c->entry, &c->text, r);
+    if (status) return status == DILOCO_EPROTO ? DILOCO_OK : status;
+    const bool follows = dl_hash_equal(entry->prev, c->before);
+    if (follows && entry->voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
+        dl_replay_voids(r->exec, entry->voids - 1, e);
+    if (entry->fragment >= c->n_fragments) return DILOCO_OK;
+    suspect *s = &c->suspects[entry->fragment];
+    if (s->there && dl_hash_equal(entry->base, s->result))
+        return dl_fail(DILOCO_EPROTO,
+                       "entry %llu: prev is not the digest of the entry before it, which was "
+                       "changed since: entry %llu goes on from it",
+                       (unsigned long long)s->entry, (unsigned long long)e);
+    *s = (suspect){.there = entry->commit && !follows, .entry = e, .result = entry->result};
+    return DILOCO_OK;
+}
+
+static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *out, uint64_t end)
+{
+    for (uint64_t e = 0; e < end; e++) {
+        dl_buf_clear(&c->text);
+        const diloco_status status = dl_entry_get(&c->text, r->store, e, dl_reader_limit());
+        if (status == DILOCO_ENOENT)
+            return dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
+                           (unsigned long long)e);
+        DL_TRY(status);
+        DL_TRY(check_link(c, r, e));
+        c->before = dl_hash_bytes(c->text.data, c->text.len);
+        out->chained++;
+    }
+    return DILOCO_OK;
+}
+
+/* prev of every entry before `end` is the digest of the text before it, or the entry is void. */
 static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64_t end)
 {
-    dl_buf text;
-    dl_entry entry;
-    DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
-    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    dl_hash before = r->digest;
-    diloco_status status = DILOCO_OK;
-    for (uint64_t e = 0; e < end && !status; e++) {
-        dl_buf_clear(&text);
-        status = dl_entry_get(&text, r->store, e, dl_reader_limit());
-        if (status == DILOCO_ENOENT)
-            status = dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
-                             (unsigned long long)e);
-        if (!status) status = check_link(r, &text, &entry, e, before);
-        before = dl_hash_bytes(text.data, text.len);
-        out->chained += !status;
-    }
-    dl_buf_deinit(&text);
-    dl_entry_deinit(&entry);
+    chain c;
+    diloco_status status = chain_init(&c, r);
+    if (!status) status = check_links(&c, r, out, end);
+    chain_deinit(&c);
     return status;
 }
 
@@ -126,7 +170,8 @@ static diloco_status found_snapshot(void *context, const char *key, size_t len)
     return n->found ? DILOCO_ECLOSED : DILOCO_OK;
 }
 
-static diloco_status check_snapshots(dl_reader *r)
+/* One of an entry that the log does not have is nobody's, whatever it is. */
+static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 {
     next_snapshot n = {.after = ""};
     for (;;) {
@@ -137,7 +182,7 @@ static diloco_status check_snapshots(dl_reader *r)
         if (!n.found) return DILOCO_OK;
         status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
         if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
-        if (status == DILOCO_EREFUSED) {
+        if (status == DILOCO_EREFUSED || (status && n.entry > end)) {
             dl_log(DILOCO_LOG_WARN, "%s: nobody believes it", diloco_error_text());
             continue;
         }
@@ -178,7 +223,7 @@ static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threa
             "entry %llu is of an update, or of verdicts, that its contributions do not give (%llu "
             "such in all): whoever created it has miscounted or lied, and the run went on from it",
             (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
-    return check_snapshots(r);
+    return check_snapshots(r, out->entries);
 }
 
 static diloco_status verify_url(diloco_verify_report *out, size_t size, const char *url,

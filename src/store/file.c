@@ -225,22 +225,21 @@ static void file_close(void *self)
 
 /* ---- writing */
 
-/* Is the name there? What is there and no object is an error: it would block for ever. */
-static diloco_status look(dl_file_store *fs, const char *key, bool *there)
+/* Is the name there, and as an object? A folder, a link or a pipe takes a name, too. */
+static diloco_status look(dl_file_store *fs, const char *key, bool *there, bool *is_object)
 {
     int folder;
     const char *leaf;
     struct stat st;
-    *there = false;
+    *there = *is_object = false;
     diloco_status status = dl_file_store_folder(fs, key, false, &folder, &leaf);
     if (status) return status == DILOCO_ENOENT ? DILOCO_OK : status;
     int error = fstatat(folder, leaf, &st, AT_SYMLINK_NOFOLLOW) ? errno : 0;
     close(folder);
     if (error == ENOENT) return DILOCO_OK;
     if (error) return dl_file_store_fail(fs, error, "look for", key);
-    if (S_ISDIR(st.st_mode)) return dl_file_store_fail(fs, EISDIR, "create", key);
-    if (!S_ISREG(st.st_mode)) return dl_file_store_fail(fs, ELOOP, "create", key);
     *there = true;
+    *is_object = S_ISREG(st.st_mode);
     return DILOCO_OK;
 }
 
@@ -263,7 +262,9 @@ static diloco_status write_object(dl_file_store *fs, const char *key, const dl_s
 static diloco_status file_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
                                  bool *taken, dl_time until)
 {
-    DL_TRY(look(self, key, taken)); /* spares the loser of a race the writing; link decides */
+    bool is_object;
+    DL_TRY(look(self, key, taken,
+                &is_object)); /* spares the loser of a race the writing; link decides */
     if (*taken) return DILOCO_OK;
     return write_object(self, key, spans, n_spans, taken, until);
 }
@@ -321,13 +322,27 @@ static diloco_status feed(dl_file_store *fs, int fd, const struct stat *before, 
     return DILOCO_OK;
 }
 
+/* What takes a name and is no object reads as a damaged one: a reader that found nothing there
+ * would create it in vain, again and again. */
+static diloco_status not_there(dl_file_store *fs, const char *key)
+{
+    bool there, is_object;
+    DL_TRY(look(fs, key, &there, &is_object));
+    if (!there || is_object) return no_object(fs, key);
+    return dl_fail(DILOCO_EPROTO,
+                   "%s in store %s is a folder, a link or a pipe, and no object: move it away", key,
+                   fs->root);
+}
+
 static diloco_status file_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     dl_file_store *fs = self;
     struct stat st;
     int fd;
-    DL_TRY(dl_file_store_object(fs, key, &fd, &st));
-    diloco_status status = feed(fs, fd, &st, key, sink, until);
+    diloco_status status = dl_file_store_object(fs, key, &fd, &st);
+    if (status == DILOCO_ENOENT) return not_there(fs, key);
+    DL_TRY(status);
+    status = feed(fs, fd, &st, key, sink, until);
     close(fd);
     return status;
 }

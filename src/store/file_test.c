@@ -133,12 +133,13 @@ TEST(no_symbolic_link_is_followed)
     CHECK_INT(0, symlink("k", at("link")));
     CHECK_INT(0, mkfifo(at("pipe"), 0644));
 
-    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &buf, "link", DL_NEVER));
-    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &buf, "pipe", DL_NEVER)); /* or it hangs */
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "link", DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "pipe", DL_NEVER)); /* or it hangs */
+    CHECK_CONTAINS("no object", diloco_error_text());
+    CHECK_STATUS(DILOCO_EEXIST, create_text(store, "pipe", "x"));
     CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &buf, "out/k", DL_NEVER));
     CHECK_STR("", store_keys(store, "out/", NULL));
-    CHECK_STATUS(DILOCO_EIO, create_text(store, "link", "x"));
-    CHECK_CONTAINS("link is in the way", diloco_error_text());
+    CHECK_STATUS(DILOCO_EEXIST, create_text(store, "link", "x"));
     CHECK_STATUS(DILOCO_EIO, create_text(store, "out/k", "x"));
     CHECK_CONTAINS("link is in the way", diloco_error_text());
     CHECK_STATUS(DILOCO_EIO, dl_store_put(store, "out/k", "x", 1, DL_NEVER));
@@ -148,18 +149,18 @@ TEST(no_symbolic_link_is_followed)
     end(store);
 }
 
-TEST(a_key_that_is_a_folder_is_refused)
+TEST(a_folder_at_a_key_takes_its_name_and_is_no_object)
 {
     dl_store *store = begin();
     dl_buf buf;
     dl_buf_init(&buf, 100);
     store_must_create(store, "a/b", "x");
-    CHECK_STATUS(DILOCO_EIO, create_text(store, "a", "x"));
-    CHECK_CONTAINS("a folder is in the way", diloco_error_text());
+    CHECK_STATUS(DILOCO_EEXIST, create_text(store, "a", "x"));
+    CHECK_CONTAINS("taken", diloco_error_text());
     CHECK_STATUS(DILOCO_EIO, dl_store_put(store, "a", "x", 1, DL_NEVER));
     CHECK_STATUS(DILOCO_EIO, create_text(store, "a/b/c", "x"));
     CHECK_CONTAINS("in the way", diloco_error_text());
-    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &buf, "a", DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &buf, "a", DL_NEVER));
     check_no_temporary_files();
     dl_buf_deinit(&buf);
     end(store);
@@ -542,7 +543,8 @@ TEST(writers_killed_at_any_moment_leave_whole_objects_only)
 TEST_MAIN(a_missing_root_is_made_with_its_parents_only_when_asked,
           a_root_that_is_no_folder_is_refused, a_reader_leaves_a_folder_as_it_is,
           foreign_files_are_not_listed, no_symbolic_link_is_followed,
-          a_key_that_is_a_folder_is_refused, an_object_that_changes_while_it_is_read_is_refused,
+          a_folder_at_a_key_takes_its_name_and_is_no_object,
+          an_object_that_changes_while_it_is_read_is_refused,
           open_removes_old_leftovers_of_the_dead_only,
           a_root_that_vanished_is_unreachable_and_works_again,
           a_wait_is_woken_by_what_happens_under_a_prefix, a_full_disk_is_said_and_harms_nothing,

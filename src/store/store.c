@@ -486,7 +486,7 @@ static diloco_status compare(dl_store *store, const char *key, const dl_span *sp
     if (status == DILOCO_ENOENT) /* deleted since, or a store that shows its objects late */
         return dl_fail(DILOCO_EUNREACHABLE, "%s in %s is taken, but cannot be read; try again", key,
                        store->url);
-    return status;
+    return status == DILOCO_EPROTO ? differs(&c) : status; /* it is damaged, or no object */
 }
 
 static diloco_status claim_name(dl_store *store, const char *key, const dl_span *spans,

@@ -103,8 +103,9 @@ void dl_store_abort(dl_store *store);
 
 /* Publish the spans as one object if the name is free: all or nothing to any reader,
  * durable at return. *taken (may be NULL): the name was there already. Then, if the bytes
- * there are equal, DILOCO_OK (a retry of one's own put), else DILOCO_EEXIST; where they cannot
- * be read, the error of reading. The spans are borrowed until the return. */
+ * there are equal, DILOCO_OK (a retry of one's own put), else DILOCO_EEXIST, also where
+ * what takes the name is damaged or no object; where the store does not answer, that. The spans are
+ * borrowed until the return. */
 DL_MUST_CHECK diloco_status dl_store_create(dl_store *store, const char *key, const dl_span *spans,
                                             size_t n_spans, bool *taken, dl_time until);
 
@@ -117,8 +118,8 @@ bool dl_store_vouches(const dl_store *store);
 DL_MUST_CHECK diloco_status dl_store_put(dl_store *store, const char *key, const void *data,
                                          size_t len, dl_time until);
 
-/* Append the object to out, whole. DILOCO_ENOENT; DILOCO_EPROTO: longer than out->max; out is
- * as it was on error. */
+/* Append the object to out, whole. DILOCO_ENOENT; DILOCO_EPROTO: longer than out->max, or what
+ * takes the name is no object; out is as it was on error. */
 DL_MUST_CHECK diloco_status dl_store_get(dl_store *store, dl_buf *out, const char *key,
                                          dl_time until);
 
