@@ -1,4 +1,5 @@
 /* Written by geometric_median.py (numpy, float64): 10,000 cases, one sum for each 100. */
+/* clang-format off */
 static const double medians[] = {
     1130.16457206, 1683.46260958, 2951.36152196, 2691.77254809,
     1208.46461091, 1620.70708682, 1784.15918092, 1308.99584639,

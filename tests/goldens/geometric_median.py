@@ -86,7 +86,7 @@ def main():
         for j, value in enumerate(geometric_median(x)):
             sums[-1] += (1 + (i + 3 * j) % 7) * value / unit
     print("/* Written by geometric_median.py (numpy, float64): 10,000 cases, one sum for each 100. */")
-    print("static const double medians[] = {")
+    print("/* clang-format off */\nstatic const double medians[] = {")
     for k in range(0, len(sums), 4):
         print("    " + " ".join(f"{v:.12g}," for v in sums[k:k + 4]))
     print("};")
