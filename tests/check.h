@@ -112,7 +112,7 @@ static inline int check_main(int argc, char **argv, const struct CMUnitTest *tes
             char *name_ = strtok_r(i_ ? NULL : text_, ", \n", &next_);                             \
             tests_[i_] = (struct CMUnitTest){name_, run_[i_], NULL, NULL, NULL};                   \
         }                                                                                          \
-        return check_main(argc, argv, tests_, sizeof run_ / sizeof run_[0]);                        \
+        return check_main(argc, argv, tests_, sizeof run_ / sizeof run_[0]);                       \
     }
 
 #endif

@@ -239,7 +239,7 @@ static void *counter(void *context)
 {
     dl_hub *hub = context;
     while (!is_stopping(hub)) {
-        dl_tally_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
+        dl_holdings_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
         const dl_time next = dl_clock_now() + CLEAN_EVERY;
         const struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
         pthread_mutex_lock(&hub->lock);
@@ -447,7 +447,7 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
 static void hub_free(dl_hub *hub)
 {
     dl_events_deinit(&hub->events);
-    dl_tally_deinit(&hub->tally);
+    dl_holdings_deinit(&hub->tally);
     pthread_cond_destroy(&hub->stop);
     pthread_mutex_destroy(&hub->lock);
     dl_auth_deinit(&hub->auth);
@@ -466,7 +466,7 @@ diloco_status dl_hub_start(dl_hub **out, const dl_hub_options *options)
     pthread_mutex_init(&hub->lock, NULL);
     dl_cond_init(&hub->stop);
     dl_events_init(&hub->events);
-    dl_tally_init(&hub->tally);
+    dl_holdings_init(&hub->tally);
     diloco_status status = start(hub, options);
     if (status) {
         hub_free(hub);
@@ -507,9 +507,9 @@ void dl_hub_tell(dl_hub *hub, const char *path)
     snprintf(bucket, sizeof bucket, "%.*s", (int)strcspn(path, "/"), path);
     dl_events_tell(&hub->events, path);
     if (!strchr(path, '/')) return;
-    dl_tally_begin(&hub->tally,
-                   bucket); /* whether it is new is not known: the next walk counts it */
-    dl_tally_end(&hub->tally, bucket, strchr(path, '/') + 1, 0, 0);
+    dl_holdings_begin(&hub->tally,
+                      bucket); /* whether it is new is not known: the next walk counts it */
+    dl_holdings_end(&hub->tally, bucket, strchr(path, '/') + 1, 0, 0);
 }
 
 void dl_hub_stop(dl_hub *hub, dl_time until, bool (*hurry)(void))

@@ -254,11 +254,11 @@ bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct
     if (fstat(upload->fd, st)) memset(st, 0, sizeof *st);
     diloco_status status = upload->fd < 0 ? DILOCO_OK : dl_upload_finish(upload, &r->folder, key);
     const int64_t before = replace ? length_of(r, key) : -1;
-    dl_tally_begin(&r->hub->tally, r->bucket);
+    dl_holdings_begin(&r->hub->tally, r->bucket);
     if (!status) status = dl_upload_publish(upload, &r->folder, key, replace ? NULL : &taken);
     const bool published = !status && !taken;
-    dl_tally_end(&r->hub->tally, r->bucket, key, published ? st->st_size : -1,
-                 published ? before : -1);
+    dl_holdings_end(&r->hub->tally, r->bucket, key, published ? st->st_size : -1,
+                    published ? before : -1);
     /* A plain PUT of what is there already has succeeded: tools repeat them. */
     if (!status && taken && r->kind != DL_KIND_CREATE && dl_object_is_the_same(r, upload, key, st))
         return true;
@@ -347,9 +347,9 @@ dl_answer dl_object_delete(dl_request *r)
     diloco_status status = dl_hub_bucket_open(&store, r, false);
     if (status) return dl_refuse_failed(r, status);
     const int64_t before = length_of(r, r->key);
-    dl_tally_begin(&r->hub->tally, r->bucket);
+    dl_holdings_begin(&r->hub->tally, r->bucket);
     status = dl_store_delete(store, r->key, DL_NEVER);
-    dl_tally_end(&r->hub->tally, r->bucket, r->key, -1, status ? -1 : before);
+    dl_holdings_end(&r->hub->tally, r->bucket, r->key, -1, status ? -1 : before);
     dl_store_close(store);
     if (status) return dl_refuse_failed(r, status);
     snprintf(path, sizeof path, "%s/%s", r->bucket, r->key);
@@ -442,7 +442,7 @@ dl_answer dl_hub_bucket_make(dl_request *r)
     diloco_status status = dl_hub_bucket_open(&store, r, true);
     if (status) return dl_refuse_failed(r, status);
     dl_store_close(store);
-    if (!there) dl_tally_made(&r->hub->tally, r->bucket);
+    if (!there) dl_holdings_made(&r->hub->tally, r->bucket);
     return dl_answer_empty(there || r->s3 ? 200 : 201);
 }
 

@@ -183,7 +183,7 @@ static dl_answer remove_bucket(dl_request *r)
     r->kind = DL_KIND_BUCKET;
     if (is_empty(r->root) && remove_below(r->root, DL_S3_MULTIPART)) {
         if (remove_below(r->root, DL_FILE_TMP) && rmdir(r->root) == 0) {
-            dl_tally_removed(&r->hub->tally, r->bucket);
+            dl_holdings_removed(&r->hub->tally, r->bucket);
             return dl_answer_empty(204);
         }
         snprintf(tmp, sizeof tmp, "%s/" DL_FILE_TMP, r->root);

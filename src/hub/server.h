@@ -11,9 +11,9 @@
 #include "hub/checksum.h"
 #include "hub/chunks.h"
 #include "hub/events.h"
+#include "hub/holdings.h"
 #include "hub/hub.h"
 #include "hub/metrics.h"
-#include "hub/tally.h"
 #include "hub/target.h"
 #include "store/file_store.h"
 
@@ -35,7 +35,7 @@ struct dl_hub {
     dl_auth auth;
     dl_events events;
     dl_metrics metrics;
-    dl_tally tally;
+    dl_holdings tally;
     atomic_bool stopping;  /* no new requests */
     atomic_bool never;     /* stays false: what dl_file_store asks for */
     atomic_uint in_flight; /* requests */

@@ -13,7 +13,7 @@ typedef struct dl_background dl_background;
 
 typedef struct dl_background_args {
     const char *url;
-    dl_tally *tally;       /* of what its handles move; NULL: none */
+    dl_moved *tally;       /* of what its handles move; NULL: none */
     const dl_runfile *run; /* borrowed, as all */
     const dl_state *state;
     dl_life self;

@@ -384,7 +384,7 @@ static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
 
 static uint64_t failed_calls(const dl_driver *d)
 {
-    const dl_tally *tally = dl_store_tally(d->a.store);
+    const dl_moved *tally = dl_store_tally(d->a.store);
     return tally ? atomic_load(&tally->n_failed) : 0;
 }
 

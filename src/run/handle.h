@@ -46,7 +46,7 @@ struct diloco_run {
 
     /* From diloco_run_create. */
     bool created;
-    dl_tally traffic; /* of all handles of the store; kinds are those of traffic.h */
+    dl_moved traffic; /* of all handles of the store; kinds are those of traffic.h */
     dl_store *store;
     dl_runfile file;
     dl_hash file_digest;

@@ -28,7 +28,7 @@ typedef struct dl_run_creation {
     const char *data_digest;
     const dl_signer *signer; /* of a run whose objects are signed; else NULL */
     dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
-    dl_tally *tally;         /* of handles that are opened here; NULL: none */
+    dl_moved *tally;         /* of handles that are opened here; NULL: none */
 } dl_run_creation;
 
 /* Create run.json unless it is there, and read it. DILOCO_EDIFFERS: another run is there.

@@ -18,7 +18,7 @@ typedef struct dl_sending dl_sending;
 
 typedef struct dl_sending_args {
     const char *url; /* of the store; borrowed, as all here */
-    dl_tally *tally; /* of what its handle moves; NULL: none */
+    dl_moved *tally; /* of what its handle moves; NULL: none */
     dl_exec *exec;
     double store_timeout_s; /* so long a store that does not answer is asked again */
     atomic_bool *ended;     /* set when something has ended: who waits shall look */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-_Static_assert((int)DL_N_TRAFFIC <= (int)DL_TALLY_KINDS, "a tally has room for each kind");
+_Static_assert((int)DL_N_TRAFFIC <= (int)DL_MOVED_KINDS, "a tally has room for each kind");
 
 const char *const dl_traffic_names[DL_N_TRAFFIC] = {
     [DL_TRAFFIC_PROBE] = "probe",

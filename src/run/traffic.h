@@ -19,7 +19,7 @@ typedef enum dl_traffic {
 /* As the record calls them: "probe", "first_model", … */
 extern const char *const dl_traffic_names[DL_N_TRAFFIC];
 
-/* Return the kind of a key, or of a folder that is listed. For dl_tally. */
+/* Return the kind of a key, or of a folder that is listed. For dl_moved. */
 unsigned dl_traffic_kind(const char *key);
 
 #endif

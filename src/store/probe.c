@@ -208,7 +208,7 @@ diloco_status dl_store_probe_handles(dl_probe *out, dl_store *handles[DL_PROBE_H
     return status ? dl_fail(status, "%s", text) : DILOCO_OK;
 }
 
-diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest, dl_tally *tally,
+diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest, dl_moved *tally,
                              dl_time until)
 {
     dl_store *handles[DL_PROBE_HANDLES] = {0};

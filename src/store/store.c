@@ -39,7 +39,7 @@ struct dl_store {
     bool vouched;           /* of the last create */
     dl_time pause, look_at; /* the last one; when it ends, 0: it is over */
     dl_store_counters counts;
-    dl_tally *tally;           /* NULL: none */
+    dl_moved *tally;           /* NULL: none */
     dl_store_counters tallied; /* of the counts, what `tally` has */
     dl_store_speed speed;
     _Alignas(max_align_t) unsigned char self[]; /* kind->size bytes */
@@ -313,12 +313,12 @@ dl_store_counters dl_store_counts(const dl_store *store)
     return counts;
 }
 
-void dl_store_count_into(dl_store *store, dl_tally *tally)
+void dl_store_count_into(dl_store *store, dl_moved *tally)
 {
     store->tally = tally;
 }
 
-dl_tally *dl_store_tally(const dl_store *store)
+dl_moved *dl_store_tally(const dl_store *store)
 {
     return store->tally;
 }
@@ -326,11 +326,11 @@ dl_tally *dl_store_tally(const dl_store *store)
 /* How every call ends: what it moved belongs to the kind of its key. Returns `status`. */
 static diloco_status leave(dl_store *store, const char *key, diloco_status status)
 {
-    dl_tally *tally = store->tally;
+    dl_moved *tally = store->tally;
     if (!tally) return status;
     const dl_store_counters now = dl_store_counts(store);
     const unsigned kind = tally->kind_of(key);
-    DL_ASSERT(kind < DL_TALLY_KINDS);
+    DL_ASSERT(kind < DL_MOVED_KINDS);
     atomic_fetch_add(&tally->sent[kind], now.bytes_sent - store->tallied.bytes_sent);
     atomic_fetch_add(&tally->received[kind], now.bytes_received - store->tallied.bytes_received);
     store->tallied = now;

@@ -71,18 +71,18 @@ void dl_store_server(char *out, size_t cap, const char *url);
 dl_store_counters dl_store_counts(const dl_store *store);
 
 /* Bytes by the kind of object that they were moved for, summed over all handles that count into one
- * tally. kind_of returns the kind of a key or of a folder, below DL_TALLY_KINDS. Any thread. */
-enum { DL_TALLY_KINDS = 8 };
-typedef struct dl_tally {
+ * tally. kind_of returns the kind of a key or of a folder, below DL_MOVED_KINDS. Any thread. */
+enum { DL_MOVED_KINDS = 8 };
+typedef struct dl_moved {
     unsigned (*kind_of)(const char *key);
-    atomic_ullong sent[DL_TALLY_KINDS], received[DL_TALLY_KINDS];
+    atomic_ullong sent[DL_MOVED_KINDS], received[DL_MOVED_KINDS];
     atomic_ullong n_failed; /* calls that ended so that dl_store_may_recover */
-} dl_tally;
+} dl_moved;
 
 /* From here on each call on the handle adds the bytes that it moved to `tally` (borrowed until
  * close; NULL: to none). What opening the handle has moved counts with the first call. */
-void dl_store_count_into(dl_store *store, dl_tally *tally);
-dl_tally *dl_store_tally(const dl_store *store); /* NULL: none */
+void dl_store_count_into(dl_store *store, dl_moved *tally);
+dl_moved *dl_store_tally(const dl_store *store); /* NULL: none */
 
 /* How fast the store was for this handle: objects of 256 KiB and more, each direction, without what
  * a request takes by itself; that is of small ones. Each new one counts as much as all before. 0:
@@ -166,6 +166,6 @@ typedef struct dl_probe {
 } dl_probe;
 /* `tally` may be NULL. */
 DL_MUST_CHECK diloco_status dl_store_probe(dl_probe *out, const char *url, size_t largest,
-                                           dl_tally *tally, dl_time until);
+                                           dl_moved *tally, dl_time until);
 
 #endif

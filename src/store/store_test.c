@@ -483,7 +483,7 @@ static unsigned kind_of_probe(const char *key)
 static void check_probe_moves(uint64_t long_bytes, size_t largest)
 {
     dl_probe probe;
-    dl_tally tally = {.kind_of = kind_of_probe};
+    dl_moved tally = {.kind_of = kind_of_probe};
     CHECK_OK(dl_store_probe(&probe, "mem://bounded", largest, &tally, DL_NEVER));
     CHECK_INT(0, tally.sent[0] + tally.received[0]);
     CHECK_INT((1 + 5) * 64 + long_bytes, tally.sent[1]);
@@ -502,7 +502,7 @@ TEST(the_probe_moves_no_object_longer_than_it_may)
     dl_store_close(store);
 }
 
-static void check_tally(const dl_tally *tally, uint64_t sent, uint64_t received)
+static void check_tally(const dl_moved *tally, uint64_t sent, uint64_t received)
 {
     CHECK_INT(sent, tally->sent[1]);
     CHECK_INT(received, tally->received[1]);
@@ -510,7 +510,7 @@ static void check_tally(const dl_tally *tally, uint64_t sent, uint64_t received)
 
 TEST(a_tally_sums_the_bytes_of_its_handles_by_kind)
 {
-    dl_tally tally = {.kind_of = kind_of_probe};
+    dl_moved tally = {.kind_of = kind_of_probe};
     dl_store *stores[2];
     dl_buf back;
     const dl_span span = {"12345", 5};

@@ -1,10 +1,10 @@
-/* tally.c - see tally.h.
+/* holdings.c - see holdings.h.
  *
  * A walk of a bucket and changes in it may overlap. Its counts are taken if no change was pending
  * when it began and none has begun since; else it is made again, three times, and a bucket that was
  * counted before keeps the counts that its changes have made. So counts are exact for what passes
  * through the hub once a walk was undisturbed. */
-#include "hub/tally.h"
+#include "hub/holdings.h"
 
 #include "base/log.h"
 #include "hub/server.h"
@@ -16,13 +16,13 @@
 
 enum { TRIES = 3, RUN_MAX = DL_BUCKET_MAX + DL_KEY_MAX + 2 };
 
-void dl_tally_init(dl_tally *t)
+void dl_holdings_init(dl_holdings *t)
 {
-    *t = (dl_tally){.n_buckets = 0};
+    *t = (dl_holdings){.n_buckets = 0};
     pthread_mutex_init(&t->lock, NULL);
 }
 
-void dl_tally_deinit(dl_tally *t)
+void dl_holdings_deinit(dl_holdings *t)
 {
     for (size_t i = 0; i < t->n_buckets; i++)
         free(t->buckets[i].name);
@@ -46,12 +46,12 @@ static void *add_row(void *rows, size_t *n, size_t size)
     return memset(more + size * (*n)++, 0, size);
 }
 
-static dl_tally_bucket *find_bucket(dl_tally *t, const char *name)
+static dl_holdings_bucket *find_bucket(dl_holdings *t, const char *name)
 {
     for (size_t i = 0; i < t->n_buckets; i++)
         if (!strcmp(t->buckets[i].name, name)) return &t->buckets[i];
     char *copy = strdup(name);
-    dl_tally_bucket *b = copy ? add_row(&t->buckets, &t->n_buckets, sizeof *b) : NULL;
+    dl_holdings_bucket *b = copy ? add_row(&t->buckets, &t->n_buckets, sizeof *b) : NULL;
     if (b)
         b->name = copy;
     else
@@ -66,11 +66,11 @@ static void run_of(char out[RUN_MAX], const char *bucket, const char *key, const
     snprintf(out, RUN_MAX, "%s%s%.*s", bucket, len ? "/" : "", len ? (int)len - 1 : 0, key);
 }
 
-static void see_entry(dl_tally *t, const char *bucket, const char *key)
+static void see_entry(dl_holdings *t, const char *bucket, const char *key)
 {
     char run[RUN_MAX];
     const uint64_t entries = strtoull(strrchr(key, '/') + 1, NULL, 10) + 1;
-    dl_tally_run *row = NULL;
+    dl_holdings_run *row = NULL;
     run_of(run, bucket, key, "log");
     for (size_t i = 0; i < t->n_runs && !row; i++)
         if (!strcmp(t->runs[i].run, run)) row = &t->runs[i];
@@ -86,7 +86,7 @@ static void see_entry(dl_tally *t, const char *bucket, const char *key)
     if (entries > row->entries) row->entries = entries;
 }
 
-static void free_beat(dl_tally *t, size_t i)
+static void free_beat(dl_holdings *t, size_t i)
 {
     free(t->beats[i].run), free(t->beats[i].replica);
     t->beats[i] = t->beats[--t->n_beats];
@@ -100,13 +100,13 @@ static bool same_replica(const char *a, const char *b)
 }
 
 /* `at` NULL: it is gone. A heartbeat of an older generation is left out. */
-static void see_beat(dl_tally *t, const char *bucket, const char *key, const struct timespec *at)
+static void see_beat(dl_holdings *t, const char *bucket, const char *key, const struct timespec *at)
 {
     char run[RUN_MAX];
     const char *replica = strrchr(key, '/') + 1;
     run_of(run, bucket, key, "hb");
     for (size_t i = 0; i < t->n_beats; i++) {
-        dl_tally_beat *b = &t->beats[i];
+        dl_holdings_beat *b = &t->beats[i];
         if (strcmp(b->run, run) || !same_replica(b->replica, replica)) continue;
         const int order = strcmp(replica, b->replica);
         if (order < 0 || (!at && order > 0)) return;
@@ -119,9 +119,9 @@ static void see_beat(dl_tally *t, const char *bucket, const char *key, const str
     }
     if (!at) return;
     char *copy = strdup(run), *name = strdup(replica);
-    dl_tally_beat *b = copy && name ? add_row(&t->beats, &t->n_beats, sizeof *b) : NULL;
+    dl_holdings_beat *b = copy && name ? add_row(&t->beats, &t->n_beats, sizeof *b) : NULL;
     if (b)
-        *b = (dl_tally_beat){copy, name, *at};
+        *b = (dl_holdings_beat){copy, name, *at};
     else
         free(copy), free(name);
 }
@@ -132,7 +132,7 @@ static bool is_of(const char *run, const char *bucket)
     return !strncmp(run, bucket, len) && (!run[len] || run[len] == '/');
 }
 
-static void forget_runs(dl_tally *t, const char *bucket)
+static void forget_runs(dl_holdings *t, const char *bucket)
 {
     for (size_t i = t->n_runs; i-- > 0;)
         if (is_of(t->runs[i].run, bucket)) {
@@ -143,7 +143,7 @@ static void forget_runs(dl_tally *t, const char *bucket)
         if (is_of(t->beats[i].run, bucket)) free_beat(t, i);
 }
 
-static void forget_bucket(dl_tally *t, const char *bucket)
+static void forget_bucket(dl_holdings *t, const char *bucket)
 {
     forget_runs(t, bucket);
     for (size_t i = t->n_buckets; i-- > 0;)
@@ -155,35 +155,36 @@ static void forget_bucket(dl_tally *t, const char *bucket)
 
 /* ---- changes */
 
-void dl_tally_made(dl_tally *t, const char *bucket)
+void dl_holdings_made(dl_holdings *t, const char *bucket)
 {
     pthread_mutex_lock(&t->lock);
-    dl_tally_bucket *b = find_bucket(t, bucket);
+    dl_holdings_bucket *b = find_bucket(t, bucket);
     if (b) b->counted = b->walked = true; /* with zeros, or what a quicker maker has counted */
     pthread_mutex_unlock(&t->lock);
 }
 
-void dl_tally_removed(dl_tally *t, const char *bucket)
+void dl_holdings_removed(dl_holdings *t, const char *bucket)
 {
     pthread_mutex_lock(&t->lock);
     forget_bucket(t, bucket);
     pthread_mutex_unlock(&t->lock);
 }
 
-void dl_tally_begin(dl_tally *t, const char *bucket)
+void dl_holdings_begin(dl_holdings *t, const char *bucket)
 {
     pthread_mutex_lock(&t->lock);
-    dl_tally_bucket *b = find_bucket(t, bucket);
+    dl_holdings_bucket *b = find_bucket(t, bucket);
     if (b) b->n_changes++, b->pending++;
     pthread_mutex_unlock(&t->lock);
 }
 
-void dl_tally_end(dl_tally *t, const char *bucket, const char *key, int64_t now, int64_t before)
+void dl_holdings_end(dl_holdings *t, const char *bucket, const char *key, int64_t now,
+                     int64_t before)
 {
     struct timespec at;
     clock_gettime(CLOCK_REALTIME, &at);
     pthread_mutex_lock(&t->lock);
-    dl_tally_bucket *b = find_bucket(t, bucket);
+    dl_holdings_bucket *b = find_bucket(t, bucket);
     if (b && b->pending) b->pending--;
     if (b) b->objects += (uint64_t)(now >= 0) - (uint64_t)(before >= 0);
     if (b) b->bytes += (uint64_t)(now > 0 ? now : 0) - (uint64_t)(before > 0 ? before : 0);
@@ -196,7 +197,7 @@ void dl_tally_end(dl_tally *t, const char *bucket, const char *key, int64_t now,
 /* ---- the walk */
 
 typedef struct walk {
-    dl_tally seen; /* of one bucket; its own, so not locked */
+    dl_holdings seen; /* of one bucket; its own, so not locked */
     const char *root, *bucket;
     uint64_t objects, bytes;
     bool (*stop)(void *context);
@@ -219,30 +220,30 @@ static diloco_status see(void *context, const char *key, size_t len)
 }
 
 /* What was walked, in place of what was known of the bucket's runs. */
-static void take_runs(dl_tally *t, walk *w)
+static void take_runs(dl_holdings *t, walk *w)
 {
     forget_runs(t, w->bucket);
     for (size_t i = 0; i < w->seen.n_runs; i++) {
-        dl_tally_run *row = add_row(&t->runs, &t->n_runs, sizeof *row);
+        dl_holdings_run *row = add_row(&t->runs, &t->n_runs, sizeof *row);
         if (row) *row = w->seen.runs[i], w->seen.runs[i].run = NULL;
     }
     for (size_t i = 0; i < w->seen.n_beats; i++) {
-        dl_tally_beat *row = add_row(&t->beats, &t->n_beats, sizeof *row);
-        if (row) *row = w->seen.beats[i], w->seen.beats[i] = (dl_tally_beat){.run = NULL};
+        dl_holdings_beat *row = add_row(&t->beats, &t->n_beats, sizeof *row);
+        if (row) *row = w->seen.beats[i], w->seen.beats[i] = (dl_holdings_beat){.run = NULL};
     }
 }
 
 /* Returns true when the bucket need not be walked again. */
-static bool walk_once(dl_tally *t, walk *w, bool last)
+static bool walk_once(dl_holdings *t, walk *w, bool last)
 {
     char url[PATH_MAX + 8];
     dl_store *store;
     pthread_mutex_lock(&t->lock);
-    dl_tally_bucket *b = find_bucket(t, w->bucket);
+    dl_holdings_bucket *b = find_bucket(t, w->bucket);
     const uint64_t before = b ? b->n_changes : 0;
     bool quiet = b && !b->pending;
     pthread_mutex_unlock(&t->lock);
-    dl_tally_init(&w->seen);
+    dl_holdings_init(&w->seen);
     w->objects = w->bytes = 0;
     snprintf(url, sizeof url, "file://%s", w->root);
     diloco_status status = dl_store_open(&store, url, false);
@@ -260,13 +261,13 @@ static bool walk_once(dl_tally *t, walk *w, bool last)
     }
     if (b) b->walked = true;
     pthread_mutex_unlock(&t->lock);
-    dl_tally_deinit(&w->seen);
+    dl_holdings_deinit(&w->seen);
     if (status && status != DILOCO_ECLOSED)
         dl_log(DILOCO_LOG_WARN, "metrics of %s: %s", w->bucket, diloco_error_text());
     return status || quiet;
 }
 
-static void set_walked(dl_tally *t, bool forget)
+static void set_walked(dl_holdings *t, bool forget)
 {
     pthread_mutex_lock(&t->lock);
     for (size_t i = t->n_buckets; i-- > 0;) {
@@ -278,8 +279,8 @@ static void set_walked(dl_tally *t, bool forget)
     pthread_mutex_unlock(&t->lock);
 }
 
-void dl_tally_walk(dl_tally *t, const char *dir, bool (*is_bucket)(const char *name),
-                   bool (*stop)(void *context), void *context)
+void dl_holdings_walk(dl_holdings *t, const char *dir, bool (*is_bucket)(const char *name),
+                      bool (*stop)(void *context), void *context)
 {
     char root[PATH_MAX];
     struct stat st;
@@ -306,12 +307,12 @@ static diloco_status head(dl_buf *out, const char *name, const char *help)
                        name);
 }
 
-static diloco_status write_buckets(dl_buf *out, const dl_tally *t, const char *name,
+static diloco_status write_buckets(dl_buf *out, const dl_holdings *t, const char *name,
                                    const char *help, bool bytes)
 {
     bool any = false;
     for (size_t i = 0; i < t->n_buckets; i++) {
-        const dl_tally_bucket *b = &t->buckets[i];
+        const dl_holdings_bucket *b = &t->buckets[i];
         if (!b->counted) continue;
         if (!any) DL_TRY(head(out, name, help));
         any = true;
@@ -321,7 +322,7 @@ static diloco_status write_buckets(dl_buf *out, const dl_tally *t, const char *n
     return DILOCO_OK;
 }
 
-static diloco_status write_rows(dl_buf *out, const dl_tally *t)
+static diloco_status write_rows(dl_buf *out, const dl_holdings *t)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -334,7 +335,7 @@ static diloco_status write_rows(dl_buf *out, const dl_tally *t)
     if (t->n_beats)
         DL_TRY(head(out, "heartbeat_age_seconds", "Since the replica's last heartbeat."));
     for (size_t i = 0; i < t->n_beats; i++) {
-        const dl_tally_beat *b = &t->beats[i];
+        const dl_holdings_beat *b = &t->beats[i];
         DL_TRY(dl_buf_addf(
             out, "diloco_hub_heartbeat_age_seconds{run=\"%s\",replica=\"%s\"} %.3f\n", b->run,
             b->replica,
@@ -343,7 +344,7 @@ static diloco_status write_rows(dl_buf *out, const dl_tally *t)
     return DILOCO_OK;
 }
 
-diloco_status dl_tally_write(dl_buf *out, dl_tally *t)
+diloco_status dl_holdings_write(dl_buf *out, dl_holdings *t)
 {
     pthread_mutex_lock(&t->lock);
     const diloco_status status = write_rows(out, t);
