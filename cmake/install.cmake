@@ -30,6 +30,24 @@ if(TARGET diloco)
     install(DIRECTORY ${PROJECT_BINARY_DIR}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section}
             FILES_MATCHING PATTERN *.${section})
   endforeach()
+
+  # Completion, likewise. zsh looks in site-functions below /usr/local, and Debian's also in
+  # vendor-completions below /usr.
+  set(completion_dir ${PROJECT_BINARY_DIR}/completion)
+  file(MAKE_DIRECTORY ${completion_dir})
+  foreach(shell bash zsh fish)
+    add_custom_command(TARGET diloco POST_BUILD VERBATIM
+      COMMAND sh -c "\"$1\" completion \"$2\" >\"$3\"" sh $<TARGET_FILE:diloco> ${shell}
+              ${completion_dir}/${shell})
+  endforeach()
+  install(FILES ${completion_dir}/bash RENAME diloco
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completion_dir}/fish RENAME diloco.fish
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  foreach(folder site-functions vendor-completions)
+    install(FILES ${completion_dir}/zsh RENAME _diloco
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder})
+  endforeach()
 endif()
 
 install(EXPORT diloco-targets NAMESPACE diloco:: DESTINATION ${package_dir})

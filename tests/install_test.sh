@@ -124,6 +124,10 @@ if [ -e "$prefix/bin/diloco" ]; then
     for page in man1/diloco.1 man1/diloco-train.1 man5/diloco_config.5; do
         [ -s "$prefix/share/man/$page" ] || fail "$page is not installed"
     done
+    for script in bash-completion/completions/diloco zsh/site-functions/_diloco \
+        zsh/vendor-completions/_diloco fish/vendor_completions.d/diloco.fish; do
+        grep -q takeover "$prefix/share/$script" || fail "$script is not installed"
+    done
     "$prefix/bin/diloco" --version | grep -qF "$version" || fail "diloco --version"
 fi
 # the Debian package, of what is installed here: nothing is built for it

@@ -155,6 +155,7 @@ diloco_status dl_cmd_sweep(const dl_args *args);
 diloco_status dl_cmd_plan(const dl_args *args);
 diloco_status dl_cmd_options(const dl_args *args);
 diloco_status dl_cmd_man(const dl_args *args);
+diloco_status dl_cmd_completion(const dl_args *args);
 diloco_status dl_cmd_help(const dl_args *args);
 
 /* ---- arguments */

@@ -150,6 +150,12 @@ const dl_command dl_commands[] = {
      "All options, or those with NAME in their names; where there are none, in their meanings.\n"
      "  diloco options lr",
      FLAGS(DL_FLAG_MARKDOWN), DL_SETS_NONE, dl_cmd_options},
+    {"completion", "SHELL", "completion of commands, flags and settings for bash, zsh or fish",
+     "Prints a script for the shell. `make install` and the Debian package install it; otherwise:\n"
+     "  source <(diloco completion bash)                                      # in ~/.bashrc\n"
+     "  diloco completion zsh >~/.zfunc/_diloco          # in a folder of fpath, before compinit\n"
+     "  diloco completion fish >~/.config/fish/completions/diloco.fish",
+     NULL, DL_SETS_NONE, dl_cmd_completion},
     {"man", "DIR", NULL, NULL, NULL, DL_SETS_NONE, dl_cmd_man},
     {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
     {"replica", "NAME", NULL, "Started by train and join; see launch.h.", FLAGS(DL_FLAG_NEW),

@@ -1,0 +1,414 @@
+/* cmd_completion.c - completion for bash, zsh and fish, written from the tables of commands, flags,
+ * options and presets. The build installs what it prints (cmake/install.cmake).
+ *
+ * Each script holds the words itself, so that pressing Tab does not run the program. */
+#include "base/config.h"
+#include "cli/cli.h"
+#include <diloco/train.h>
+
+#include <string.h>
+
+static const char shells[] = "bash|zsh|fish";
+
+/* ---- words from the tables */
+
+/* Print the parts of "a|b|c", with one blank between them. */
+static void put_parts(const char *list)
+{
+    for (; *list; list++)
+        putchar(*list == '|' ? ' ' : *list);
+}
+
+static void put_presets(void)
+{
+    for (size_t i = 0; diloco_preset_at(i); i++)
+        printf("%s%s", i ? " " : "", diloco_preset_at(i)->name);
+}
+
+/* Does the option have a known set of values? */
+static bool has_choices(const dl_option *row)
+{
+    return row->choices || row->type == DL_OPTION_BOOL || strcmp(row->name, "preset") == 0;
+}
+
+static void put_choices(const dl_option *row)
+{
+    if (row->choices)
+        put_parts(row->choices);
+    else if (row->type == DL_OPTION_BOOL)
+        fputs("true false", stdout);
+    else
+        put_presets();
+}
+
+/* The option that a flag is short for if it has a known set of values; otherwise NULL. */
+static const dl_option *chosen_option(const dl_flag_row *row)
+{
+    const dl_option *option = row->option ? dl_option_find(dl_config_table, row->option) : NULL;
+    return option && has_choices(option) ? option : NULL;
+}
+
+static bool takes_key(size_t flag)
+{
+    return flag == DL_FLAG_SET || flag == DL_FLAG_SET_VALUES;
+}
+
+/* Is the value a file or a folder? */
+static bool takes_path(const dl_flag_row *row)
+{
+    static const char *const words[] = {"FILE", "DIR", "PATH", "LIST", "URL"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(row->value, words[i])) return true;
+    return false;
+}
+
+/* Print the keys that --set takes, with `end` after each. */
+static void put_keys(bool machine, const char *end)
+{
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        if (!machine || !(dl_config_table.rows[i].flags & DL_OPTION_AGREE))
+            printf("%s%s", dl_config_table.rows[i].name, end);
+}
+
+static void put_commands(void)
+{
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary && !strchr(c->name, ' ')) printf("%s ", c->name);
+}
+
+/* Print the second words of commands of two words that begin with this one, as "data prepare". */
+static void put_second_words(const dl_command *first)
+{
+    const size_t len = strlen(first->name);
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (strncmp(c->name, first->name, len) == 0 && c->name[len] == ' ')
+            printf("%s ", c->name + len + 1);
+}
+
+/* Is the command's argument one of a few words, and never a file? */
+static bool takes_word(const dl_command *c)
+{
+    return c->run == dl_cmd_presets || c->run == dl_cmd_help || c->run == dl_cmd_completion ||
+           c->run == dl_cmd_options;
+}
+
+/* Print the words that a command's argument may be; nothing if it is a file, or has none. */
+static void put_targets(const dl_command *c)
+{
+    if (!c->target) return;
+    if (c->run == dl_cmd_presets)
+        put_presets();
+    else if (c->run == dl_cmd_options)
+        put_keys(false, " ");
+    else if (c->run == dl_cmd_help)
+        put_commands();
+    else if (c->run == dl_cmd_completion)
+        put_parts(shells);
+    else
+        put_second_words(c);
+}
+
+/* Print text inside single quotes: a backslash before each character of `escaped`, and a quote as
+ * `quote`. */
+static void put_text(const char *text, const char *escaped, const char *quote)
+{
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs(quote, stdout);
+        else
+            printf("%s%c", strchr(escaped, *text) ? "\\" : "", *text);
+}
+
+/* ---- bash */
+
+static const char bash_functions[] =
+    "# COMP_WORDS has NAME=VALUE as three words.\n"
+    "_diloco() {\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+    "    local command=${COMP_WORDS[1]} second=${COMP_WORDS[2]-} named= kind=1 words=\n"
+    "    COMPREPLY=()\n"
+    "    if [[ $cur == = ]]; then\n"
+    "        cur= named=yes\n"
+    "    elif [[ $before == = ]]; then\n"
+    "        before=${COMP_WORDS[COMP_CWORD - 2]} named=yes\n"
+    "    fi\n"
+    "    if [[ $COMP_CWORD -gt 2 && $(_diloco_flags \"$command $second\") ]]; then\n"
+    "        command=\"$command $second\"\n"
+    "    fi\n"
+    "    if [[ $COMP_CWORD -eq 1 ]]; then\n"
+    "        words=\"$_diloco_commands --version --help\"\n"
+    "    elif [[ $named && $before != -* ]]; then\n"
+    "        words=$(_diloco_choices \"$before\") kind=0\n"
+    "    else\n"
+    "        words=$(_diloco_value \"$before\" \"$command\")\n"
+    "        kind=$?\n"
+    "        if [[ $kind -eq 1 && $cur == -* ]]; then\n"
+    "            words=$(_diloco_flags \"$command\")\n"
+    "        elif [[ $kind -eq 1 ]]; then\n"
+    "            words=$(_diloco_targets \"$command\")\n"
+    "        fi\n"
+    "    fi\n"
+    "    [[ $kind -ne 0 ]] || compopt +o default 2>/dev/null # no names of files\n"
+    "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+    "    [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null\n"
+    "}\n"
+    "complete -o default -F _diloco diloco\n";
+
+static void bash_flags(void)
+{
+    puts("_diloco_flags() {\n    case $1 in");
+    for (const dl_command *c = dl_commands; c->name; c++) {
+        if (!c->summary) continue;
+        printf("    '%s') echo '--help", c->name);
+        for (size_t i = 0; i < DL_N_FLAGS; i++)
+            if (i != DL_FLAG_HELP && dl_flags_have(c->flags, i))
+                printf(" %s", dl_flag_rows[i].name);
+        puts("' ;;");
+    }
+    puts("    esac\n}");
+}
+
+static void bash_targets(void)
+{
+    puts("_diloco_targets() {\n    case $1 in");
+    for (const dl_command *c = dl_commands; c->name; c++) {
+        if (!c->summary) continue;
+        printf("    '%s') echo '", c->name);
+        put_targets(c);
+        puts("' ;;");
+    }
+    puts("    esac\n}");
+}
+
+static void bash_keys(void)
+{
+    puts("_diloco_keys_of() {\n    case $1 in");
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->sets == DL_SETS_MACHINE)
+            printf("    '%s') echo \"$_diloco_machine_keys\" ;;\n", c->name);
+    puts("    *) echo \"$_diloco_keys\" ;;\n    esac\n}");
+}
+
+static void bash_values(void)
+{
+    puts("# The values of flag $1 of command $2. Returns 1 if it takes none, 2 if they are files.\n"
+         "_diloco_value() {\n    case $1 in");
+    for (size_t i = 0; i < DL_N_FLAGS; i++) {
+        const dl_flag_row *row = &dl_flag_rows[i];
+        const dl_option *option = chosen_option(row);
+        if (!row->value) continue;
+        printf("    %s) ", row->name);
+        if (takes_key(i)) {
+            puts("_diloco_keys_of \"$2\" ;;");
+        } else if (option) {
+            fputs("echo '", stdout);
+            put_choices(option);
+            puts("' ;;");
+        } else {
+            puts(takes_path(row) ? "return 2 ;;" : ";;");
+        }
+    }
+    puts("    *) return 1 ;;\n    esac\n}");
+}
+
+static void bash_choices(void)
+{
+    puts("_diloco_choices() {\n    case $1 in");
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!has_choices(row)) continue;
+        printf("    %s) echo '", row->name);
+        put_choices(row);
+        puts("' ;;");
+    }
+    puts("    esac\n}");
+}
+
+static void print_bash(void)
+{
+    fputs("# bash completion for diloco, written by: diloco completion bash\n_diloco_commands='",
+          stdout);
+    put_commands();
+    fputs("'\n_diloco_keys='", stdout);
+    put_keys(false, "=\n");
+    fputs("'\n_diloco_machine_keys='", stdout);
+    put_keys(true, "=\n");
+    puts("'");
+    bash_flags();
+    bash_targets();
+    bash_keys();
+    bash_values();
+    bash_choices();
+    fputs(bash_functions, stdout);
+}
+
+/* ---- zsh */
+
+static void zsh_choices(void)
+{
+    puts("# KEY, or after its = the values that it may have. The last argument names the keys.\n"
+         "_diloco_set() {\n"
+         "    if ! compset -P '*='; then\n"
+         "        compadd -q -S = -- ${(P)argv[-1]}\n"
+         "        return\n"
+         "    fi\n"
+         "    case ${${IPREFIX%=}##*=} in");
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!has_choices(row)) continue;
+        printf("    %s) compadd -- ", row->name);
+        put_choices(row);
+        puts(" ;;");
+    }
+    puts("    *) _files ;;\n    esac\n}");
+}
+
+/* A flag as _arguments reads it: '--replicas=[help]:N: '. */
+static void zsh_flag(const dl_command *c, size_t flag)
+{
+    const dl_flag_row *row = &dl_flag_rows[flag];
+    const dl_option *option = chosen_option(row);
+    printf(" \\\n        '%s%s%s[", takes_key(flag) || flag == DL_FLAG_COMPARE ? "*" : "",
+           row->name, row->value ? "=" : "");
+    put_text(row->help, "[]\\", "'\\''");
+    putchar(']');
+    if (row->value) {
+        putchar(':');
+        put_text(row->value, ":\\", "'\\''");
+        putchar(':');
+    }
+    if (takes_key(flag)) {
+        printf("_diloco_set _diloco_%skeys", c->sets == DL_SETS_MACHINE ? "machine_" : "");
+    } else if (option) {
+        putchar('(');
+        put_choices(option);
+        putchar(')');
+    } else if (row->value) {
+        fputs(takes_path(row) ? "_files" : " ", stdout);
+    }
+    putchar('\'');
+}
+
+static void zsh_command(const dl_command *c)
+{
+    printf("    '%s') _arguments", c->name);
+    for (size_t i = 0; i < DL_N_FLAGS; i++)
+        if (i == DL_FLAG_HELP || dl_flags_have(c->flags, i)) zsh_flag(c, i);
+    if (c->target) {
+        printf(" \\\n        '1:");
+        put_text(c->target, ":\\", "'\\''");
+        fputs(takes_word(c) ? ":(" : ":{ compadd -- ", stdout);
+        put_targets(c);
+        fputs(takes_word(c) ? ")'" : "; _files }'", stdout);
+    }
+    puts(" ;;");
+}
+
+static void print_zsh(void)
+{
+    fputs("#compdef diloco\n# zsh completion for diloco, written by: diloco completion zsh\n"
+          "typeset -ga _diloco_keys _diloco_machine_keys\n_diloco_keys=(",
+          stdout);
+    put_keys(false, " ");
+    fputs(")\n_diloco_machine_keys=(", stdout);
+    put_keys(true, " ");
+    puts(")");
+    zsh_choices();
+    puts("_diloco() {\n    local -a commands\n    local command\n    commands=(");
+    for (const dl_command *c = dl_commands; c->name; c++) {
+        if (!c->summary || strchr(c->name, ' ')) continue;
+        printf("        '%s:", c->name);
+        put_text(c->summary, "\\", "'\\''");
+        puts("'");
+    }
+    puts("    )\n"
+         "    if (( CURRENT == 2 )); then\n"
+         "        _describe command commands\n"
+         "        return\n"
+         "    fi\n"
+         "    shift words\n"
+         "    (( CURRENT-- ))\n"
+         "    command=$words[1]\n"
+         "    case \"$command $words[2]\" in");
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary && strchr(c->name, ' '))
+            printf("    '%s') (( CURRENT > 2 )) && { command='%s'; shift words; (( CURRENT-- )) } "
+                   ";;\n",
+                   c->name, c->name);
+    puts("    esac\n    case $command in");
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary) zsh_command(c);
+    puts("    esac\n}\n_diloco \"$@\"");
+}
+
+/* ---- fish */
+
+static void fish_begin(const dl_command *c)
+{
+    const size_t len = strcspn(c->name, " ");
+    printf("complete -c diloco -n '__fish_seen_subcommand_from %.*s", (int)len, c->name);
+    if (c->name[len]) printf("; and __fish_seen_subcommand_from %s", c->name + len + 1);
+    fputs("' ", stdout);
+}
+
+static void fish_flag(const dl_command *c, size_t flag)
+{
+    const dl_flag_row *row = &dl_flag_rows[flag];
+    const dl_option *option = chosen_option(row);
+    fish_begin(c);
+    printf("-l %s ", row->name + 2);
+    if (row->value) fputs(takes_path(row) ? "-r " : "-x ", stdout);
+    if (takes_key(flag)) {
+        printf("-a \"$_diloco_%skeys\" ", c->sets == DL_SETS_MACHINE ? "machine_" : "");
+    } else if (option) {
+        fputs("-a '", stdout);
+        put_choices(option);
+        fputs("' ", stdout);
+    }
+    fputs("-d '", stdout);
+    put_text(row->help, "\\", "\\'");
+    puts("'");
+}
+
+static void fish_command(const dl_command *c)
+{
+    if (!strchr(c->name, ' ')) {
+        printf("complete -c diloco -n __fish_use_subcommand -f -a '%s' -d '", c->name);
+        put_text(c->summary, "\\", "\\'");
+        puts("'");
+    }
+    for (size_t i = 0; i < DL_N_FLAGS; i++)
+        if (i == DL_FLAG_HELP || dl_flags_have(c->flags, i)) fish_flag(c, i);
+    fish_begin(c);
+    fputs(takes_word(c) ? "-f -a '" : "-a '", stdout);
+    put_targets(c);
+    puts("'");
+}
+
+static void print_fish(void)
+{
+    fputs("# fish completion for diloco, written by: diloco completion fish\n"
+          "set -g _diloco_keys '",
+          stdout);
+    put_keys(false, "= ");
+    fputs("'\nset -g _diloco_machine_keys '", stdout);
+    put_keys(true, "= ");
+    puts("'");
+    for (const dl_command *c = dl_commands; c->name; c++)
+        if (c->summary) fish_command(c);
+}
+
+diloco_status dl_cmd_completion(const dl_args *args)
+{
+    if (strcmp(args->target, "bash") == 0)
+        print_bash();
+    else if (strcmp(args->target, "zsh") == 0)
+        print_zsh();
+    else if (strcmp(args->target, "fish") == 0)
+        print_fish();
+    else
+        return dl_fail(DILOCO_EINVAL,
+                       "completion for the shell %.60s is not available; give bash, zsh or fish",
+                       args->target);
+    return DILOCO_OK;
+}
