@@ -22,6 +22,11 @@ signal() {
     kill -s "$1" -- "-$2" 2>/dev/null || true
 }
 
+# group_gone JOB: no process of the block is left.
+group_gone() {
+    ! kill -0 -- "-$1" 2>/dev/null
+}
+
 # start_block N: in a process group of its own, its leader in $job.
 start_block() {
     setsid sh -eu "block$1.sh" >"block$1.out" 2>&1 &
@@ -70,6 +75,7 @@ stop_at() {
     signal "$1" "$job"
     code=0
     wait "$job" 2>/dev/null || code=$?
+    wait_for group_gone "$job"
     case $1.$code in
     INT.0 | INT.130 | KILL.*) ;;
     *) block_fails "$3" "exits with $code after SIG$1" ;;
