@@ -143,14 +143,16 @@ static void forget_runs(dl_holdings *t, const char *bucket)
         if (is_of(t->beats[i].run, bucket)) free_beat(t, i);
 }
 
+/* `bucket` may be the name in its row, which is gone afterwards. */
 static void forget_bucket(dl_holdings *t, const char *bucket)
 {
     forget_runs(t, bucket);
-    for (size_t i = t->n_buckets; i-- > 0;)
-        if (!strcmp(t->buckets[i].name, bucket)) {
-            free(t->buckets[i].name);
-            t->buckets[i] = t->buckets[--t->n_buckets];
-        }
+    for (size_t i = 0; i < t->n_buckets; i++) {
+        if (strcmp(t->buckets[i].name, bucket) != 0) continue;
+        free(t->buckets[i].name);
+        t->buckets[i] = t->buckets[--t->n_buckets];
+        return;
+    }
 }
 
 /* ---- changes */
