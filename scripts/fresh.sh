@@ -5,10 +5,12 @@
 #     demo12 demo13    `make demo` on Debian 12 and 13
 #     deb12 deb13      `make deb` on one machine; on another `apt install` of its package, a run of
 #                      two replicas, and `man diloco`
+#     wheel12 wheel13  `pip install` of build/wheel (`make wheel` makes it) without a compiler, and a
+#                      run of two replicas
 #     test12 test13    `make test`, PyTorch included
 #     full             all but test13
 #
-# Without PIECE the demos and packages. It needs root and debootstrap, and says "left out" without
+# Without PIECE the demos and Debian packages. It needs root and debootstrap, and says "left out" without
 # them. FRESH_DIR (build/fresh) gets 1 to 5 GB for each machine, which is removed after its piece; the
 # bare ones stay for the next time. FRESH_MIRROR is the archive (default: the one that this system
 # uses). FRESH_BIND lists folders of this system that the machines may read, such as a folder of
@@ -70,11 +72,20 @@ deb_piece() {
     rm -rf "${work:?}/$1-user"
 }
 
+wheel_piece() {
+    local wheel
+    wheel=$(ls build/wheel/diloco-*.whl 2>/dev/null) || fail "$1: there is no wheel; make wheel"
+    machine "$1" "$(suite "$1")"
+    say "$1: pip install of the wheel, train"
+    scripts/fresh_wheel.sh "$work/$1" "$wheel"
+}
+
 run_piece() {
     case $1 in
     demo1[23]) source_piece "$1" demo
                [ -s "$work/$1/root/diloco/build/demo/loss.svg" ] || fail "$1: the demo drew no picture" ;;
     test1[23]) source_piece "$1" test ;;
+    wheel1[23]) wheel_piece "$1" ;;
     deb1[23]) deb_piece "$1" ;;
     *) fail "there is no piece $1" ;;
     esac
@@ -87,7 +98,7 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null || ! unshare --mou
 fi
 case $* in
 '') set -- demo12 demo13 deb12 deb13 ;;
-full) set -- demo12 demo13 deb12 deb13 test12 ;;
+full) set -- demo12 demo13 deb12 deb13 wheel12 wheel13 test12 ;;
 esac
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
     echo "fresh: changes that are not committed are no part of this"

@@ -14,7 +14,8 @@ began=$(date +%s)
 step() { printf '\n== %s\n' "$*"; }
 
 step "the ways in, on bare machines"
-scripts/fresh.sh
+make wheel
+scripts/fresh.sh demo12 demo13 deb12 deb13 wheel12 wheel13
 for sanitizer in address thread; do
     step "every test under the $sanitizer sanitizer"
     make test SAN=$sanitizer
