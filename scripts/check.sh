@@ -5,13 +5,20 @@ cd "$(dirname "$0")/.."
 
 step() { printf '\n== %s\n' "$*"; }
 
+# build FOLDER [TARGET…]: quiet unless it fails.
+build() {
+    folder=$1
+    shift
+    cmake --build "$folder" ${1:+--target "$@"} >build/check.log || { tail -n 60 build/check.log; exit 1; }
+}
+
 step "clang-format"
 git ls-files '*.c' '*.h' '*.cc' | xargs clang-format --dry-run --Werror
 
 step "gcc, warnings are errors"
 cmake -S . -B build/release -G Ninja -DDILOCO_WERROR=ON -DDILOCO_TESTS=ON \
     -DDILOCO_BENCH=ON >/dev/null
-cmake --build build/release | tail -n 1
+build build/release
 
 step "clang: the same bits of the outer step"
 cmake -S . -B build/clang -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
@@ -21,7 +28,7 @@ for source in $(git ls-files 'src/tensor/*_test.c' 'src/codec/*_test.c' 'src/com
     'src/outer/*_test.c'); do
     bits="$bits $(basename "$(dirname "$source")")_$(basename "$source" .c)"
 done
-cmake --build build/clang --target $bits | tail -n 1
+build build/clang $bits
 scripts/test.sh build/clang -R '^(tensor|codec|combine|outer)_'
 
 step "clang-tidy"
@@ -32,7 +39,7 @@ scripts/tidy.sh build/clang 30000
 
 step "clang, warnings are errors; unit tests under address and undefined-behaviour sanitizers"
 scripts/sanitize.sh address -DDILOCO_WERROR=ON -DDILOCO_TESTS=ON
-cmake --build build/address | tail -n 1
+build build/address
 # without what starts no sanitized program, and what differs from another test only by numbers
 scripts/test.sh build/address -LE 'e2e|slow|servers' \
     -E '^(docs|rows|matrix|contract|abi|install|include_graph.*|outer_bits|python_.*|cluster_sim_.*|cluster_wide.*)$'
@@ -40,7 +47,7 @@ scripts/test.sh build/address -LE 'e2e|slow|servers' \
 step "runs of several replicas under the thread sanitizer"
 scripts/sanitize.sh thread -DDILOCO_TESTS=ON
 threaded="base_thread run_run run_streaming run_join run_driver run_handle run_events run_mirrors run_fetch run_sending run_halves run_peers train_replica"
-cmake --build build/thread --target $(printf '%s_test ' $threaded) | tail -n 1
+build build/thread $(printf '%s_test ' $threaded)
 scripts/test.sh build/thread -R "^($(echo "$threaded" | tr ' ' '|'))_test\$"
 
 step "fuzzing, 20 seconds a parser; more with FUZZ_SECONDS"
