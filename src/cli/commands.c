@@ -50,9 +50,9 @@ const dl_command dl_commands[] = {
      FLAGS(DL_FLAG_JSON, DL_FLAG_WHY, DL_FLAG_WATCH), DL_SETS_NONE, dl_cmd_status},
     {"log", "URL", "the entries of a run's log: who counted, loss, bytes, digests",
      "With --traffic, of each commit: bytes and requests of all replicas together, bytes a second\n"
-     "and, with --cost, what they come to; then all bytes of the run by kind. With --events all "
-     "that the replicas have recorded, a\n"
-     "line of JSON each. Replicas leave their records in the store every 30 s.\n"
+     "and, with --cost, their price; then all bytes of the run by kind. With --events everything\n"
+     "that the replicas have recorded, a line of JSON each. Replicas leave their records in the\n"
+     "store every 30 s.\n"
      "  diloco log runs/demo --traffic --cost prices.toml",
      FLAGS(DL_FLAG_JSON, DL_FLAG_FROM, DL_FLAG_MOVED, DL_FLAG_TRAFFIC, DL_FLAG_EVENTS,
            DL_FLAG_COST),

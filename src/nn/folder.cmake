@@ -2,10 +2,12 @@
 # machines (docs/design.md, section 8), only between runs on one. -fopenmp-simd reads the
 # simd pragmas of cpu/vec.h and links nothing. -Wno-psabi: vectors are never passed between
 # separately compiled functions.
-# A sanitizer's instructions stand between a product and its sum, and clang then contracts some.
+# A sanitizer's instructions come between a product and its sum, and clang then contracts some only:
+# its builds fuse none, in cpu/tile_body.h as well.
 set(contract fast)
 if(DILOCO_SANITIZE)
   set(contract off)
+  target_compile_definitions(dl_nn PRIVATE DL_UNFUSED)
 endif()
 foreach(source ${sources})
   set_source_files_properties(${source} PROPERTIES

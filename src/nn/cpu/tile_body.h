@@ -14,7 +14,9 @@ typedef int32_t INTS __attribute__((vector_size(4 * LANES), aligned(4), may_alia
  * Neither compiler has a portable operation on vectors that it leaves fused. */
 static inline DL_BODY void JOIN(dl_tile_fma, LANES)(VEC *sum, float a, const VEC *b)
 {
-#if defined(__x86_64__) && defined(__OPTIMIZE__) && (LANES > 4 || defined(__FMA__))
+#if defined(DL_UNFUSED)
+    *sum += a * *b;
+#elif defined(__x86_64__) && defined(__OPTIMIZE__) && (LANES > 4 || defined(__FMA__))
     const VEC all = a - (VEC){0}; /* a in each lane */
     __asm__("vfmadd231ps %2, %1, %0" : "+v"(*sum) : "v"(all), "v"(*b));
 #elif defined(__aarch64__) && LANES == 4
