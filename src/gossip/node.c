@@ -63,7 +63,9 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
         return NONE;
     }
     if (!known || strcmp(m->beat.id, b->id) != 0) *m = (dl_node_member){.late = false};
+    const uint64_t contributed = m->beat.contributed; /* perhaps by an object of its */
     m->beat = *b;
+    if (m->beat.contributed < contributed) m->beat.contributed = contributed;
     m->heard = now;
     m->no_copy = false; /* it may do now */
     if (i == n->n_members) n->n_members++;
@@ -110,6 +112,8 @@ bool dl_node_got(dl_node *n, size_t i, dl_want w)
 {
     if (!still_wanted(n, i, w)) return false;
     n->members[i].got = true;
+    if (w.object == DL_OBJECT_CONTRIBUTION && n->members[i].beat.contributed <= w.round)
+        n->members[i].beat.contributed = w.round + 1; /* its heartbeat comes later */
     return true;
 }
 

@@ -71,6 +71,31 @@ TEST(a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_ag
     CHECK_INT(DL_TODO_STEP, dl_node_next(&n, 11 * S));
 }
 
+/* Objects may come before the heartbeat that announces them, and after a later one. */
+TEST(agreement_waits_for_each_node_whose_contribution_came_before_its_heartbeat)
+{
+    dl_node n = exchanging(3, "all", 2);
+    n.rules.agree_every = 2;
+    for (int round = 0; round < 2; round++) {
+        if (round) {
+            CHECK_INT(DL_TODO_TRAIN, dl_node_next(&n, S));
+            dl_node_trained(&n, S);
+        }
+        arrive(&n, 0, S);
+        arrive(&n, 1, S);
+        CHECK_INT(DL_TODO_STEP, dl_node_next(&n, S));
+        dl_node_stepped(&n, true, S);
+    }
+    CHECK_INT(DL_TODO_PUBLISH, dl_node_next(&n, S));
+    dl_node_published(&n, S);
+    const dl_beat late = beat(2); /* from before its first contribution */
+    dl_node_heard(&n, &late, S);
+    arrive(&n, 0, S);
+    CHECK_INT(DL_TODO_WAIT, dl_node_next(&n, S));
+    arrive(&n, 1, S);
+    CHECK_INT(DL_TODO_AGREE, dl_node_next(&n, S));
+}
+
 /* r2's heartbeats say that it has contributed, and nothing of it ever comes: rounds 0, 2, 5, 10, 19
  * and 36 wait for it. */
 TEST(a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom)
@@ -349,6 +374,7 @@ TEST(the_last_round_lingers_until_all_are_done)
 
 TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
           a_round_ends_at_its_deadline_without_who_stalls_and_does_not_wait_for_it_again,
+          agreement_waits_for_each_node_whose_contribution_came_before_its_heartbeat,
           a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom,
           with_fewer_than_min_peers_at_the_deadline_the_round_passes,
           nobody_steps_alone_though_all_the_others_are_gone,
