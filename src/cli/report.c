@@ -436,14 +436,16 @@ static dl_replica_view sum(const dl_report *report)
     return all;
 }
 
-/* What all processes here have moved, to begin and to snapshot included. */
-static void say_kinds(dl_report *report)
+/* Everything that the processes here have moved. A process that was killed leaves no count, and a
+ * node without a log counts its exchanges elsewhere: then the sum is not shown. */
+static void say_kinds(dl_report *report, uint64_t exchanged)
 {
     char kinds[DL_KINDS_TEXT], line[DL_KINDS_TEXT + 128];
     dl_unit_text sent, received;
     const dl_kinds *k = &report->kinds;
     if (!dl_kinds_sent(k) && !dl_kinds_received(k)) return;
-    snprintf(line, sizeof line, "in all, to begin included: %s sent, %s received: %s",
+    if (dl_kinds_sent(k) < exchanged) return;
+    snprintf(line, sizeof line, "all traffic: sent %s, received %s (%s)",
              dl_bytes_text(sent, (double)dl_kinds_sent(k)),
              dl_bytes_text(received, (double)dl_kinds_received(k)), dl_kinds_text(kinds, k));
     dl_report_say(report, line);
@@ -453,11 +455,11 @@ static void say_traffic(dl_report *report, const dl_replica_view *all)
 {
     char line[256];
     dl_unit_text sent, received, parallel;
-    say_kinds(report);
+    say_kinds(report, all->bytes_sent);
     if (!all->bytes_sent || !all->steps) return;
     double ratio = (double)all->data_parallel_bytes / (double)all->bytes_sent;
     int used =
-        snprintf(line, sizeof line, "to exchange, %zu replica%s here: sent %s, received %s",
+        snprintf(line, sizeof line, "exchanged by %zu replica%s here: sent %s, received %s",
                  report->n, dl_plural(report->n), dl_bytes_text(sent, (double)all->bytes_sent),
                  dl_bytes_text(received, (double)all->bytes_received));
     if (ratio > 1.5)

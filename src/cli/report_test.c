@@ -142,7 +142,7 @@ TEST(the_summary_counts_this_life_only)
     fclose(out);
     dl_report_close(&report);
     CHECK_CONTAINS("done: 10 entries, 50 steps and 1,000 tokens here, ", text);
-    CHECK_CONTAINS("to exchange, 2 replicas here: sent 1.0 MB, received 3.0 MB; a data-parallel "
+    CHECK_CONTAINS("exchanged by 2 replicas here: sent 1.0 MB, received 3.0 MB; a data-parallel "
                    "run sends 20.0 MB for as many "
                    "steps, 20 times as much\n",
                    text);
@@ -160,9 +160,23 @@ TEST(the_summary_counts_all_that_was_moved_by_kind)
     dl_report_summary(&report, "runs/x");
     fclose(out);
     dl_report_close(&report);
-    CHECK_CONTAINS("in all, to begin included: 8.2 MB sent, 6.0 MB received: probe 8.0 MB sent, "
-                   "6.0 MB received; log 200 kB sent, 0 B received\n",
+    CHECK_CONTAINS("all traffic: sent 8.2 MB, received 6.0 MB (probe 8.0 MB sent, "
+                   "6.0 MB received; log 200 kB sent, 0 B received)\n",
                    text);
+    free(text);
+}
+
+/* As of nodes without a log. */
+TEST(traffic_that_lacks_the_exchange_is_not_shown)
+{
+    begin(false, false);
+    say(0, "{\"event\":\"traffic\",\"bytes_sent\":10,\"bytes_received\":0,\"sent\":{\"probe\":10},"
+           "\"received\":{}}");
+    say(0, "{\"event\":\"end\",\"steps\":100,\"bytes_sent\":1000,\"bytes_received\":3000}");
+    dl_report_summary(&report, "runs/x");
+    fclose(out);
+    dl_report_close(&report);
+    CHECK(!strstr(text, "all traffic"));
     free(text);
 }
 
@@ -340,7 +354,8 @@ TEST_MAIN(an_entry_is_one_line_whoever_tells_of_it,
           a_warning_comes_once_and_information_only_when_asked_for,
           of_very_many_entries_not_every_one_is_a_line, damage_is_told, quiet_is_quiet,
           strange_events_change_nothing, the_summary_counts_this_life_only,
-          the_summary_counts_all_that_was_moved_by_kind, images_are_not_called_tokens,
+          the_summary_counts_all_that_was_moved_by_kind,
+          traffic_that_lacks_the_exchange_is_not_shown, images_are_not_called_tokens,
           without_a_terminal_the_time_left_is_a_line_ever_more_rarely,
           the_time_left_of_whole_epochs_is_told_in_rounds, a_live_line_has_all_that_fits,
           a_wait_of_all_replicas_here_is_told_ever_more_rarely,
