@@ -156,6 +156,15 @@ static diloco_status find(takeover *t, diloco_takeover_report *out, const char *
     return make_draft(t, TAKES_OVER, 0);
 }
 
+static void close_takeover(takeover *t)
+{
+    dl_entry_deinit(&t->draft.entry);
+    dl_ledger_destroy(t->scratch);
+    dl_bans_destroy(t->bans);
+    free(t->silent);
+    dl_reader_close(&t->reader);
+}
+
 diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, const char *url,
                                     const char *replica, bool really)
 {
@@ -165,11 +174,7 @@ diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, co
     DL_TRY(dl_reader_open(&t.reader, url));
     diloco_status status = find(&t, &report, replica);
     if (!status && really) status = put_entry(&t, url);
-    dl_entry_deinit(&t.draft.entry);
-    dl_ledger_destroy(t.scratch);
-    dl_bans_destroy(t.bans);
-    free(t.silent);
-    dl_reader_close(&t.reader);
+    close_takeover(&t);
     dl_sized_out(out, size, &report, sizeof report);
     return status;
 }
@@ -235,11 +240,7 @@ diloco_status diloco_void_sized(diloco_void_report *out, size_t size, const char
     DL_TRY(dl_reader_open(&t.reader, url));
     diloco_status status = prepare_void(&t, &report, replica);
     if (!status && replica) status = put_entry(&t, url);
-    dl_entry_deinit(&t.draft.entry);
-    dl_ledger_destroy(t.scratch);
-    dl_bans_destroy(t.bans);
-    free(t.silent);
-    dl_reader_close(&t.reader);
+    close_takeover(&t);
     dl_sized_out(out, size, &report, sizeof report);
     return status;
 }
