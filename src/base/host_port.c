@@ -15,7 +15,7 @@ diloco_status dl_address_parse(dl_address *out, const char *text)
         return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT, such as 127.0.0.1:8000", text);
     if (len >= 2 && host[0] == '[' && host[len - 1] == ']') host++, len -= 2;
     if (len > DL_HOST_MAX || (host == text && memchr(host, ':', len)))
-        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT; an IPv6 address stands in brackets",
+        return dl_fail(DILOCO_EINVAL, "%.300s is not HOST:PORT; write an IPv6 address in brackets",
                        text);
     memcpy(out->host, host, len);
     out->host[len] = '\0';

@@ -78,15 +78,12 @@ const dl_command dl_commands[] = {
      "hub lets no client remove a run: do it on the hub's machine.\n"
      "  diloco rm runs/demo",
      FLAGS(DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_rm},
-    {"void", "URL", "let a run go on without an entry that nobody can read",
-     "For runs of two replicas, or of one committer. There an entry that counts a contribution "
-     "which\n"
-     "is not in the store, or is damaged there, stops every replica: nobody but you can tell "
-     "whether\n"
-     "the store lost it or it was never there. If the store cannot be restored, stop all "
-     "replicas;\n"
-     "this puts an abort at the log's end, by the newest life of --replica, which says that the\n"
-     "entry and those after it are void. The run goes on from the state before them.",
+    {"void", "URL", "let a run continue without an entry that no replica can read",
+     "For runs of two replicas, or of one committer. If the store lacks a contribution that an\n"
+     "entry counts, or holds it damaged, every replica stops there. Only you can know whether the\n"
+     "store lost it. First restore it if you can. Otherwise stop all replicas. This command then\n"
+     "writes an abort at the log's end, as the newest process of --replica, which declares that\n"
+     "entry and all later ones void. The run continues from the state before them.",
      FLAGS(DL_FLAG_REPLICA), DL_SETS_NONE, dl_cmd_void},
     {"eval", "URL|CONFIG", "loss of a run's model on its validation data, or on any text",
      "With a CONFIG, its run.store names the run and its data.* the data. --text tells the loss "

@@ -208,7 +208,7 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
         return dl_fail(status, "an abort whose result is not its base");
     if (e->commit && e->takeover) return dl_fail(status, "a takeover that commits");
     if (e->voids && (e->commit || e->emptied || e->voids > e->entry))
-        return dl_fail(status, "it voids an entry, and is no abort behind that");
+        return dl_fail(status, "it voids an entry, but is not a later abort");
     if (!e->commit) DL_TRY(check_reason(e, status));
     if (!e->commit && e->combined.there)
         return dl_fail(status, "an abort that names a combined update");
