@@ -2,7 +2,7 @@
  * its disk keeps, its heartbeats, its end. */
 #include "run/clients.h"
 #include "run/exec_parts.h"
-#include "run/open.h"
+#include "run/generations.h"
 #include "sim.h"
 #include "store/kind.h"
 

@@ -132,6 +132,11 @@ static inline bool dl_config_checks_directions(const dl_config *config)
 {
     return config->check_cosine > -1 || (config->check_copy > 0 && config->check_copy < 1);
 }
+/* Replicas that this machine runs. */
+static inline int64_t dl_local_replicas(const dl_config *config)
+{
+    return config->local_replicas ? config->local_replicas : config->replicas;
+}
 /* Do logical clients train (docs/federated.md), and not the replicas themselves? */
 static inline bool dl_config_federated(const dl_config *config)
 {

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "run/clients.h"
-#include "run/open.h"
+#include "run/paths.h"
 #include "tensor/isa.h"
 #include "train/local_steps.h"
 #include "train/stop.h"

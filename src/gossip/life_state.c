@@ -5,8 +5,6 @@
  * resumes the round before, from the model before it, and contributes to it again as a new life. */
 #include "gossip/life.h"
 
-#include "run/open.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

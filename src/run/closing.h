@@ -20,9 +20,9 @@
 #define DL_RUN_CLOSING_H
 
 #include "base/config.h"
+#include "run/control.h"
 #include "run/known.h"
 #include "run/simulation.h"
-#include "run/state.h"
 
 typedef struct dl_closing {
     const dl_config *config;

@@ -5,7 +5,7 @@
  * residual moves on by it, and an eager momentum, as if the life had not ended. */
 #include "run/exec_parts.h"
 
-#include "run/open.h"
+#include "run/generations.h"
 
 #include <math.h>
 #include <string.h>

@@ -18,7 +18,6 @@
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "run/contribution.h"
 
-#include "run/deal.h"
 #include "run/fields.h"
 
 #include <math.h>
@@ -401,7 +400,7 @@ static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
 static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
 {
     const char *why = NULL;
-    if (e->ledger) why = dl_ledger_refuses(e->ledger, &r->facts);
+    if (e->ledger) why = e->refuses(e->ledger, &r->facts);
     if (!e->ledger && r->facts.dealt.n) why = "it names dealt samples, and this run deals none";
     return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
 }

@@ -84,6 +84,9 @@ DL_MUST_CHECK diloco_status
 dl_contribution_sign(unsigned char out[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF],
                      dl_contribution *c, const dl_signer *signer, const dl_span *body, size_t n);
 
+/* Returns why a contribution's assigned samples are refused, or NULL. */
+typedef const char *(*dl_dealt_rule)(const dl_ledger *ledger, const dl_contribution *facts);
+
 /* What a contribution must say to be used for this entry. */
 typedef struct dl_contribution_expect {
     const char *run;
@@ -101,7 +104,8 @@ typedef struct dl_contribution_expect {
     const float *before;     /* payloads are values (DL_CODEC_WEIGHTS), and this is what they are
                               * subtracted from to be movements; NULL: they are movements */
     dl_packer *packer;       /* NULL: payloads are not packed */
-    const dl_ledger *ledger; /* NULL: data is not dealt */
+    const dl_ledger *ledger; /* NULL: the run does not assign data */
+    dl_dealt_rule refuses;   /* with a ledger: judges the samples that the header names */
     float bound;             /* largest size of an element */
     uint64_t slices, bulk;   /* it is in so many slices, of so many bytes: then the table of their
                               * digests is all that is read; 0: it is whole */

@@ -12,6 +12,7 @@
 #include "run/mirrors.h"
 #include "run/peers.h"
 #include "run/runfile.h"
+#include "run/state.h"
 #include <diloco/run.h>
 
 typedef struct dl_exec dl_exec;

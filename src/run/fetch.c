@@ -160,6 +160,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .before = values ? now->theta : NULL,
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
+                                    .refuses = dl_ledger_refuses,
                                     .bound = dl_exec_element_bound(x),
                                     .slices = slices.n,
                                     .bulk = slices.n ? dl_slices_bytes(&slices) : 0,

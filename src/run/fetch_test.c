@@ -4,6 +4,7 @@
 #include "run/exec_parts.h"
 
 #include "check.h"
+#include "run/generations.h"
 #include "run/open.h"
 #include "scratch.h"
 #include "store/kind.h"

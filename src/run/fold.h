@@ -5,7 +5,7 @@
 #ifndef DL_RUN_FOLD_H
 #define DL_RUN_FOLD_H
 
-#include "run/state.h"
+#include "run/control.h"
 
 /* May this life create the next entry (P26)? */
 bool dl_fold_may_create(const dl_control *control, const dl_life *life);

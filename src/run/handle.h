@@ -5,7 +5,6 @@
 #include "run/driver.h"
 #include "run/hands.h"
 #include "run/local.h"
-#include "run/open.h"
 #include "run/traffic.h"
 #include "run/user.h"
 #include "run/watch.h"

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "run/clients.h"
+#include "run/open.h"
 #include "run/reader.h"
 #include "run/replay.h"
 

@@ -8,6 +8,9 @@
 
 #include "base/log.h"
 #include "run/clients.h"
+#include "run/generations.h"
+#include "run/open.h"
+#include "run/paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,10 @@
-/* lives.c - a replica's generations: gen/<replica>.<g>, created once each (declared in open.h). */
+/* lives.c - see generations.h. */
+#include "run/generations.h"
+
 #include "base/json.h"
 #include "run/fields.h"
 #include "run/members.h"
-#include "run/open.h"
+#include "tensor/isa.h"
 
 #include <errno.h>
 #include <fcntl.h>

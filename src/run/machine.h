@@ -36,11 +36,11 @@
 
 #include "base/config.h"
 #include "run/contribution.h"
+#include "run/control.h"
 #include "run/entry.h"
 #include "run/identity.h"
 #include "run/pace.h"
 #include "run/simulation.h"
-#include "run/state.h"
 #include "run/way.h"
 
 typedef struct dl_machine dl_machine;

@@ -1,6 +1,5 @@
-/* places.c - this machine's folders (declared in open.h): what a replica keeps for itself alone,
- * and what waits on disk because it would not fit in memory. */
-#include "run/open.h"
+/* places.c - see paths.h. */
+#include "run/paths.h"
 
 #include "run/clients.h"
 

@@ -3,7 +3,6 @@
 #define DL_RUN_READER_H
 
 #include "run/exec.h"
-#include "run/open.h"
 #include <diloco/inspect.h>
 
 typedef struct dl_reader {

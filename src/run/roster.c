@@ -1,7 +1,6 @@
 /* roster.c - include/diloco/inspect.h: whose a run and its names are, and inviting. */
 #include "base/clock.h"
 #include "run/members.h"
-#include "run/open.h"
 #include "run/reader.h"
 
 #include <diloco/inspect.h>

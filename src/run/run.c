@@ -1,6 +1,7 @@
 /* run.c - the public handle of run.h: registering, counting steps, ending. Joining is join.c,
  * the protocol itself machine.c, its life driver.c. */
 #include "run/handle.h"
+#include "run/open.h"
 
 #include "base/log.h"
 #include "base/sized.h"

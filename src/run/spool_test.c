@@ -8,7 +8,6 @@
 #include "high_water.h"
 #include "outer/outer_step.h"
 #include "run/contribution.h"
-#include "run/open.h"
 #include "sanitized.h"
 #include "scratch.h"
 

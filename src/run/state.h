@@ -8,25 +8,8 @@
 #define DL_RUN_STATE_H
 
 #include "outer/outer_step.h"
-#include "run/bans.h"
-#include "run/deal.h"
+#include "run/control.h"
 #include "run/runfile.h"
-
-typedef struct dl_control {
-    uint64_t entry;    /* the next entry: e entries are folded */
-    dl_hash prev;      /* digest of log/<e-1>, of run.json at 0 */
-    uint64_t n_aborts; /* consecutive, just before */
-    uint64_t snapshot; /* newest known */
-    dl_roster roster;  /* of entry e; empty before entry L */
-    float lr, mu;      /* of entry e */
-    dl_terms *later;   /* [n_later] of the entries behind it that are settled already: L - 1 (P9) */
-    size_t n_later;
-    bool last;         /* the run has ended */
-    dl_ledger *ledger; /* owned by the state; NULL: the log deals no data */
-    dl_bans *bans;     /* likewise; NULL: the run has none (bans.h) */
-    dl_life committer; /* run.single_committer: who alone may create the entry (P26), of a life that
-                        * may be DL_LIFE_ANY; no name: anybody may */
-} dl_control;
 
 typedef struct dl_state {
     const dl_manifest *manifest; /* borrowed */

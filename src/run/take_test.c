@@ -7,6 +7,7 @@
 #include "run/exec_parts.h"
 
 #include "check.h"
+#include "run/generations.h"
 #include "run/open.h"
 
 enum { N = 64, N_B = 3, A = 0, B = 1 };

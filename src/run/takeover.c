@@ -10,6 +10,7 @@
 #include "base/sized.h"
 #include "run/draft.h"
 #include "run/fold.h"
+#include "run/generations.h"
 #include "run/open.h"
 #include "run/reader.h"
 #include "run/replay.h"

@@ -12,6 +12,7 @@
 #include "run/clients.h"
 #include "run/deal.h"
 #include "run/open.h"
+#include "run/paths.h"
 #include "store/store.h"
 #include "tensor/isa.h"
 #include "train/checks_parts.h"

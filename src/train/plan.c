@@ -24,7 +24,7 @@
 #include "outer/outer.h"
 #include "run/clients.h"
 #include "run/contribution.h"
-#include "run/open.h"
+#include "run/paths.h"
 #include "run/schedule.h"
 #include "run/state.h"
 #include "run/way.h"

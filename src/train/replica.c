@@ -14,7 +14,7 @@
 #include "base/sized.h"
 #include "run/continuation.h"
 #include "run/local.h"
-#include "run/open.h"
+#include "run/paths.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
 #include "train/opening.h"

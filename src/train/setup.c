@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t dl_local_replicas(const dl_config *config)
-{
-    return config->local_replicas ? config->local_replicas : config->replicas;
-}
-
 int dl_setup_threads(const dl_config *config)
 {
     int64_t each = dl_cores() / dl_local_replicas(config);

@@ -21,9 +21,6 @@ typedef struct dl_setup {
         *places; /* [n_tensors] where each lies; NULL: a counter, which evaluating does not read */
 } dl_setup;
 
-/* Replicas that this machine runs. */
-int64_t dl_local_replicas(const dl_config *config);
-
 /* Threads of one replica: run.threads, or cores / local replicas, at least 1. */
 int dl_setup_threads(const dl_config *config);
 
