@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "codec/codec.h"
 #include "combine/combine.h"
+#include "model/model.h"
 #include "nn/inner.h"
 #include "outer/outer.h"
 #include "run/clients.h"
@@ -20,7 +21,6 @@
 #include "train/fragments.h"
 #include "train/local_steps.h"
 #include "train/presets.h"
-#include "train/setup.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -10,7 +10,7 @@
 #include "train/checks.h"
 #include "train/checks_parts.h"
 #include "train/presets.h"
-#include "train/results.h"
+#include "train/result_columns.h"
 
 /* ---- refusals */
 

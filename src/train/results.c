@@ -24,51 +24,7 @@
 
 enum { FILE_MAX = 64 << 20 };
 
-static const char *const names[DL_RESULTS_COLUMNS] = {"round",     "accuracy",   "elapsed_time",
-                                                      "test_loss", "train_loss", "comm_overhead",
-                                                      "clients",   "steps",      "samples"};
-
 static const dl_results_row nothing = {{NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN}};
-
-/* ---- columns */
-
-static int column_of(const char *name, size_t len)
-{
-    for (int i = 0; i < DL_RESULTS_COLUMNS; i++)
-        if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0) return i;
-    return -1;
-}
-
-/* The words of "round, accuracy" as columns, at most all; false at one that is none, or again. */
-static bool read_columns(int *columns, size_t *n, const char *text)
-{
-    *n = 0;
-    for (text += strspn(text, " ,"); *text; text += strspn(text, " ,")) {
-        size_t len = strcspn(text, " ,");
-        int column = column_of(text, len);
-        for (size_t i = 0; i < *n; i++)
-            if (columns[i] == column) return false;
-        if (column < 0) return false;
-        columns[(*n)++] = column;
-        text += len;
-    }
-    return *n > 0;
-}
-
-static diloco_status choose_columns(dl_results *r)
-{
-    if (read_columns(r->columns, &r->n_columns, r->config->result_types)) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "results.types = \"%s\": name columns, each once, of round, accuracy, "
-                   "elapsed_time, test_loss, train_loss, comm_overhead, clients, steps, samples",
-                   r->config->result_types);
-}
-
-diloco_status dl_results_check(const dl_config *config)
-{
-    dl_results r = {.config = config};
-    return choose_columns(&r);
-}
 
 /* ---- rows */
 
@@ -135,7 +91,7 @@ static diloco_status read_rows(dl_results *r, const char *text)
     int columns[DL_RESULTS_COLUMNS];
     size_t n, len = strcspn(text, "\n"), line = 1;
     snprintf(header, sizeof header, "%.*s", (int)dl_size_min(len, sizeof header - 1), text);
-    bool ours = text[len] && read_columns(columns, &n, header);
+    bool ours = text[len] && dl_result_columns_read(columns, &n, header);
     for (text += len + ours; ours && *text; line++) {
         dl_results_row row;
         ours = read_row(&row, columns, n, text);
@@ -179,7 +135,7 @@ static diloco_status add_value(dl_buf *out, double value, const char *after)
 static diloco_status format(dl_buf *out, const dl_results *r)
 {
     for (size_t i = 0; i < r->n_columns; i++)
-        DL_TRY(dl_buf_addf(out, "%s%s", i ? "," : "", names[r->columns[i]]));
+        DL_TRY(dl_buf_addf(out, "%s%s", i ? "," : "", dl_result_names[r->columns[i]]));
     DL_TRY(dl_buf_addf(out, "\n"));
     for (size_t k = 0; k < r->n_rows; k++)
         for (size_t i = 0; i < r->n_columns; i++)
@@ -255,7 +211,7 @@ static diloco_status take_up(dl_results *r, uint64_t entries)
 diloco_status dl_results_open(dl_results *out, const dl_config *config, uint64_t entries)
 {
     *out = (dl_results){.config = config, .begin = dl_clock_now()};
-    diloco_status status = choose_columns(out);
+    diloco_status status = dl_result_columns_choose(out->columns, &out->n_columns, config);
     if (!status) status = choose_path(out);
     if (!status) status = take_up(out, entries);
     if (status) dl_results_close(out);

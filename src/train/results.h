@@ -14,19 +14,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "train/evaluate.h"
-
-enum {
-    DL_RESULTS_ROUND,
-    DL_RESULTS_ACCURACY,
-    DL_RESULTS_ELAPSED_TIME, /* s of training so far, of all lives; or as simulated, of the log */
-    DL_RESULTS_TEST_LOSS,
-    DL_RESULTS_TRAIN_LOSS,    /* mean of the members */
-    DL_RESULTS_COMM_OVERHEAD, /* MB of contributions so far */
-    DL_RESULTS_CLIENTS,       /* counted in this round */
-    DL_RESULTS_STEPS,         /* optimizer steps of all counted clients so far */
-    DL_RESULTS_SAMPLES,       /* likewise */
-    DL_RESULTS_COLUMNS
-};
+#include "train/result_columns.h"
 
 /* A value that is not known is NaN. */
 typedef struct dl_results_row {
@@ -43,9 +31,6 @@ typedef struct dl_results {
     double before; /* elapsed_time of earlier lives */
     dl_time begin;
 } dl_results;
-
-/* DILOCO_EINVAL: results.types names a column that there is not, or one twice. */
-DL_MUST_CHECK diloco_status dl_results_check(const dl_config *config);
 
 /* At a life's beginning, after so many entries; 0 begins a new file. DILOCO_EINVAL, DILOCO_EIO,
  * DILOCO_ENOMEM; DILOCO_EPROTO: a file of that name is something else. */
