@@ -32,7 +32,7 @@ test: packages-build packages-test packages-servers $(if $(filter yes,$(PYTHON))
 	@$(MAKE) --no-print-directory tests
 	@scripts/test.sh $(BUILD)
 
-one: packages-build packages-test ## one test program, or the cases of it with this in their names: make one T=run_machine_test [CASE=late]
+one: packages-build packages-test ## one test program, or the cases of it with this in their names: make one T=protocol_machine_test [CASE=late]
 	@$(call configure,-DDILOCO_TESTS=ON)
 	@cmake --build $(BUILD) --target $(T)
 	@$(BUILD)/$(T) $(if $(CASE),'*$(CASE)*')

@@ -1,9 +1,10 @@
-# dl_folder(name USES folders… LINK libraries…)
+# dl_folder(name USES folders… [LINK libraries…] [TESTS folders…])
 #
-# src/<name>/**/*.c becomes the object library dl_<name>; every src/<name>/**/x_test.c a
-# test of its own, linked with the folder and what it uses.
+# src/<name>/**/*.c becomes the object library dl_<name>; every src/<name>/**/x_test.c a test of its
+# own (dl_tests_of_folders), linked with the folder, what it uses, and the folders of TESTS, which
+# may be below this row, with what they use.
 function(dl_folder name)
-  cmake_parse_arguments(F "" "" "USES;LINK" ${ARGN})
+  cmake_parse_arguments(F "" "" "USES;LINK;TESTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.c
                                               ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
   set(tests ${sources})
@@ -15,17 +16,35 @@ function(dl_folder name)
 
   add_library(dl_${name} OBJECT ${sources})
   target_link_libraries(dl_${name} PUBLIC dl_flags ${F_LINK})
-  set_property(GLOBAL PROPERTY dl_${name}_uses ${F_USES})
+  set_property(GLOBAL APPEND PROPERTY dl_folders ${name})
+  set_property(GLOBAL PROPERTY dl_${name}_uses ${F_USES} ${name})
+  set_property(GLOBAL PROPERTY dl_${name}_tests ${tests})
+  set_property(GLOBAL PROPERTY dl_${name}_tests_use ${F_TESTS})
   if(EXISTS ${PROJECT_SOURCE_DIR}/src/${name}/folder.cmake)
     include(${PROJECT_SOURCE_DIR}/src/${name}/folder.cmake)
   endif()
+endfunction()
 
-  if(DILOCO_TESTS)
+# The tests of all folders, once every folder is known.
+function(dl_tests_of_folders)
+  if(NOT DILOCO_TESTS)
+    return()
+  endif()
+  get_property(folders GLOBAL PROPERTY dl_folders)
+  foreach(folder ${folders})
+    get_property(linked GLOBAL PROPERTY dl_${folder}_uses)
+    get_property(more GLOBAL PROPERTY dl_${folder}_tests_use)
+    foreach(other ${more})
+      get_property(uses GLOBAL PROPERTY dl_${other}_uses)
+      list(APPEND linked ${uses})
+    endforeach()
+    list(REMOVE_DUPLICATES linked)
+    get_property(tests GLOBAL PROPERTY dl_${folder}_tests)
     foreach(test ${tests})
       get_filename_component(stem ${test} NAME_WE)
-      dl_test(${name}_${stem} SOURCES ${test} FOLDERS ${F_USES} ${name})
+      dl_test(${folder}_${stem} SOURCES ${test} FOLDERS ${linked})
     endforeach()
-  endif()
+  endforeach()
 endfunction()
 
 # dl_program(name SOURCES … FOLDERS …): a program over the objects of those folders.

@@ -1,6 +1,6 @@
 # What the folders become: two libraries, each static and shared, and the program.
 #
-#   libdiloco        base … run: embeds in anybody's trainer
+#   libdiloco        base … inspect: embeds in anybody's trainer
 #   libdiloco-train  nn, model, data, train on top of it
 #   diloco           fed, plan, hub and cli, with both in it
 #
@@ -32,7 +32,7 @@ endfunction()
 
 # Symbols are hidden unless marked DILOCO_API. In these folders dl_ names stay visible to the
 # linker, because libdiloco-train uses them; the version script says who may.
-set(core base tensor codec combine outer loop store run)
+set(core base tensor codec combine outer loop store log protocol state exchange run inspect)
 foreach(folder ${core})
   if(TARGET dl_${folder})
     set_target_properties(dl_${folder} PROPERTIES C_VISIBILITY_PRESET default)

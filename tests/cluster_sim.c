@@ -31,7 +31,7 @@
  * formula of docs/protocol.md, "Requests".
  * A failing seed is printed; it replays exactly. And a check that cannot fail is a defect: over
  * many seeds every kind of fault in sim.h must have happened. */
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "sim.h"
 

@@ -2,7 +2,7 @@
 """docs_test.py: what docs/ and README.md say of the tree is so.
 
 Every `src/….c` or other path in backquotes exists; a function named beside a file
-("`src/run/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
+("`src/exchange/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
 relative links lead to files. The terms of docs/glossary.md are in order. docs/README.md links every
 other page."""

@@ -8,7 +8,8 @@ The dl_folder rows of CMakeLists.txt are the law:
 
   rows     a folder is one row, and uses only folders of rows above it (so there is no cycle)
   src      a quoted include is "folder/x.h", a file that is there, of the folder itself or one it
-           uses; what is public comes as <diloco/x.h>. Tests may also use tests/.
+           uses; what is public comes as <diloco/x.h>. Tests may also use tests/, and the folders
+           that TESTS of the row names, with what they use.
   cli      speaks to the libraries through <diloco/...>, and may use "base/...", "cli/..." and the
            program's other folders
   public   include/diloco/*.h includes <diloco/...> and the C standard library, nothing else
@@ -19,7 +20,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROW = re.compile(r"^dl_folder\(\s*(\w+)\s+USES\s*([\w\s]*?)\s*(?:LINK\b[^)]*)?\)", re.M)
+ROW = re.compile(
+    r"^dl_folder\(\s*(\w+)\s+USES\b([\w\s]*?)(?:\sLINK\b([\w\s:${}]*?))?(?:\sTESTS\b([\w\s]*?))?\)", re.M
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
 CLI_USES = {"base", "cli", "fed", "plan", "hub", "gossip"}
@@ -32,9 +35,10 @@ C11_HEADERS = {
 
 
 def read_rows(root, violations):
-    """{folder: folders it uses}, from the rows; wrong rows are violations."""
+    """{folder: folders it uses}, {folder: folders its tests use}, from the rows; wrong rows are
+    violations."""
     text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
-    rows = {}
+    rows, tests = {}, {}
     for match in ROW.finditer(text):
         name, uses = match[1], match[2].split()
         where = f"CMakeLists.txt:{text.count(chr(10), 0, match.start()) + 1}"
@@ -44,10 +48,16 @@ def read_rows(root, violations):
             if used not in rows:
                 violations.append(f"{where}: {name} uses {used}, which has no row above it")
         rows[name] = set(uses)
+        tests[name] = (match[4] or "").split()
     n_calls = len(re.findall(r"^dl_folder\(", text, re.M))
     if not rows or n_calls != len(list(ROW.finditer(text))):
         violations.append("CMakeLists.txt:1: dl_folder rows that cannot be read")
-    return rows
+    for name, more in tests.items():
+        for other in more:
+            if other not in rows:
+                violations.append(f"CMakeLists.txt:1: tests of {name} use {other}, which has no row")
+        tests[name] = set().union(rows[name], *({other} | rows.get(other, set()) for other in more))
+    return rows, tests
 
 
 def includes(path):
@@ -59,8 +69,10 @@ def includes(path):
 
 
 def fault_in_source(root, rows, folder, is_test, quote, name):
-    """What is wrong with an include of src/<folder>, or None."""
-    allowed = CLI_USES if folder == "cli" else rows[folder] | {folder}
+    """What is wrong with an include of src/<folder>, or None. `rows` are those of tests for one."""
+    allowed = rows[folder] | {folder}
+    if folder == "cli":
+        allowed = CLI_USES
     if quote == "<":
         if name.startswith("diloco/"):
             return None if (root / "include" / name).is_file() else f"there is no include/{name}"
@@ -89,7 +101,7 @@ def fault_in_public(root, quote, name):
 def check(root):
     """(number of files, violations)"""
     violations, n_files = [], 0
-    rows = read_rows(root, violations)
+    rows, tests = read_rows(root, violations)
     for path in sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES):
         n_files += 1
         where, folder = path.relative_to(root), path.relative_to(root / "src").parts[0]
@@ -98,7 +110,7 @@ def check(root):
             continue
         for number, quote, name in includes(path):
             is_test = path.stem.endswith("_test")
-            fault = fault_in_source(root, rows, folder, is_test, quote, name)
+            fault = fault_in_source(root, tests if is_test else rows, folder, is_test, quote, name)
             if fault:
                 violations.append(f"{where}:{number}: {fault}")
     for path in sorted((root / "include").rglob("*.h")):

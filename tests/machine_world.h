@@ -6,7 +6,7 @@
 #ifndef DL_TESTS_MACHINE_WORLD_H
 #define DL_TESTS_MACHINE_WORLD_H
 
-#include "run/machine.h"
+#include "protocol/machine.h"
 
 #include "check.h"
 

@@ -6,9 +6,9 @@
 #define DL_TESTS_SIM_H
 
 #include "base/rng.h"
-#include "run/exec.h"
-#include "run/layout.h"
-#include "run/stops.h"
+#include "exchange/exec.h"
+#include "log/layout.h"
+#include "run/due_points.h"
 
 #include <stdio.h>
 #include <stdlib.h>

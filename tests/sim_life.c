@@ -1,8 +1,8 @@
 /* sim_life.c - a simulated replica's life, as diloco_run_join begins it: its clock, its store, what
  * its disk keeps, its heartbeats, its end. */
-#include "run/clients.h"
-#include "run/exec_parts.h"
-#include "run/generations.h"
+#include "exchange/exec_parts.h"
+#include "exchange/generations.h"
+#include "protocol/logical_clients.h"
 #include "sim.h"
 #include "store/kind.h"
 

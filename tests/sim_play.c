@@ -1,6 +1,6 @@
 /* sim_play.c - a simulated replica's turns: its trainer's, as run.c and driver.c but for time and
  * threads, and its exchange's, which carries out what the machine asks for. */
-#include "run/exec_parts.h"
+#include "exchange/exec_parts.h"
 #include "sim.h"
 
 #include <math.h>
@@ -352,7 +352,8 @@ static void carry_out(replica *r, dl_event *event)
         event->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
-/* Told to the machine with every answer: one that was lost may have been the first (exchange.c). */
+/* Told to the machine with every answer: one that was lost may have been the first
+ * (driver_exchange.c). */
 static void take_generation(replica *r, dl_event *event)
 {
     const dl_life now = dl_exec_self(r->exec);

@@ -1,8 +1,8 @@
 /* sim_referee.c - what must hold of a simulated cluster (the list at the top of cluster_sim.c),
  * and what must have happened to it. */
-#include "run/clients.h"
-#include "run/exec_parts.h"
-#include "run/replay.h"
+#include "exchange/exec_parts.h"
+#include "inspect/replay.h"
+#include "protocol/logical_clients.h"
 #include "sim.h"
 #include "tensor/cut.h"
 #include "tensor/kernels.h"

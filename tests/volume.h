@@ -4,7 +4,7 @@
 #ifndef DL_TESTS_VOLUME_H
 #define DL_TESTS_VOLUME_H
 
-#include "run/way.h"
+#include "protocol/topology.h"
 #include "toy_run.h"
 
 enum { VOLUME_CREW = 4, VOLUME_ENTRIES = 6, VOLUME_FLOATS = 200000 };

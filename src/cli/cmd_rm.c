@@ -1,6 +1,6 @@
 /* cmd_rm.c - remove a run: its objects in the store, and the private state of its replicas.
  *
- * Only what this program wrote is removed: the run's objects (run/remove.c), and in the state
+ * Only what this program wrote is removed: the run's objects (inspect/remove.c), and in the state
  * folder what replicas keep there. */
 #include "base/file.h"
 #include "cli/names.h"

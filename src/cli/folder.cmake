@@ -1,5 +1,4 @@
-# main.c has the program's main, and tests have their own: it is not part of the folder. The
-# tests link the libraries behind the public headers, which the program speaks to.
+# main.c has the program's main, and tests have their own: it is not part of the folder.
 if(DILOCO_CLOUD)
   target_compile_definitions(dl_cli PRIVATE DL_CLOUD=1)
 else()
@@ -8,4 +7,3 @@ endif()
 get_target_property(cli_sources dl_cli SOURCES)
 list(FILTER cli_sources EXCLUDE REGEX "/main\\.c$")
 set_property(TARGET dl_cli PROPERTY SOURCES ${cli_sources})
-set(F_USES base tensor codec combine outer store run nn model data train fed plan hub gossip)

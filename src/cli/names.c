@@ -29,7 +29,7 @@ static bool number_of(uint64_t *out, const char *name, char letter)
     return !*end && *out < NUMBERS_MAX;
 }
 
-/* The lock is that of run/local.h. */
+/* The lock is that of state/private_state.h. */
 bool dl_name_runs_here(const char *state_dir, const char *name)
 {
     char path[DL_PATH_MAX + 64];
@@ -106,7 +106,7 @@ static bool has(const dl_replica_name *names, size_t n, const char *name)
 }
 
 /* Is a new replica here kept from this name by one that the run has? Of two machines with one host
- * name that have raced for it, the loser has a note of that (run/local.h). */
+ * name that have raced for it, the loser has a note of that (state/private_state.h). */
 static bool taken(const diloco_run_status *run, const char *state_dir, const char *name, bool join)
 {
     char host[64] = "";

@@ -2,7 +2,7 @@
  * written to a vector, so a state is taken up whole or not at all. */
 #include "fed/client.h"
 
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #ifndef DL_FED_CLIENT_H
 #define DL_FED_CLIENT_H
 
-#include "run/local.h"
+#include "state/private_state.h"
 #include "store/store.h"
 
 typedef struct dl_client_store {

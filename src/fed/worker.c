@@ -12,8 +12,8 @@
 #include "fed/worker.h"
 
 #include "base/log.h"
-#include "run/clients.h"
-#include "run/paths.h"
+#include "protocol/logical_clients.h"
+#include "state/paths.h"
 #include "tensor/isa.h"
 #include "train/local_steps.h"
 #include "train/stop.h"

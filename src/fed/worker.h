@@ -4,8 +4,8 @@
 #define DL_FED_WORKER_H
 
 #include "fed/client.h"
-#include "run/hands.h"
-#include "run/simulation.h"
+#include "protocol/simulated_time.h"
+#include "run/federated_worker.h"
 #include "train/progress.h"
 #include "train/recorder.h"
 

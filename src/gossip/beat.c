@@ -1,7 +1,7 @@
 /* beat.c - see beat.h. */
 #include "gossip/beat.h"
 
-#include "run/fields.h"
+#include "log/fields.h"
 
 #include <stdio.h>
 #include <string.h>

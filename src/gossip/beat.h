@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/peer_address.h"
-#include "run/layout.h"
+#include "log/layout.h"
 
 enum { DL_BEAT_MAX = 2048 }; /* bytes */
 

@@ -2,9 +2,9 @@
  * is, both sides know from the run. */
 #include "gossip/direct.h"
 
+#include "exchange/peers.h"
 #include "gossip/reached.h"
 #include "hub/hub.h"
-#include "run/peers.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "gossip/direct.h"
 
 #include "check.h"
-#include "run/peers.h"
+#include "exchange/peers.h"
 #include "scratch.h"
 #include "store/store.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "gossip/life.h"
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "train/checks.h"
 #include "train/opening.h"

@@ -4,10 +4,10 @@
 
 #include "gossip/node.h"
 #include "hub/hub.h"
-#include "run/contribution.h"
-#include "run/local.h"
-#include "run/runfile.h"
-#include "run/state.h"
+#include "log/contribution.h"
+#include "log/runfile.h"
+#include "state/private_state.h"
+#include "state/state.h"
 
 enum { DL_HOME_PRIVATES = 32 };
 

@@ -5,7 +5,7 @@
 
 #include "gossip/home.h"
 #include "gossip/wire.h"
-#include "run/setback.h"
+#include "run/divergence.h"
 #include "train/evaluate.h"
 #include "train/progress.h"
 #include "train/recorder.h"

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "data/data.h"
-#include "run/events.h"
+#include "run/run_events.h"
 #include "train/checks.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* life_state.c - what a node saves, and what it begins from.
  *
  * A round's end is durable before anybody is told of it: first the model under snap/, then the
- * private state (run/local.h), whose `entry` is the round. A life that was killed between the two
- * resumes the round before, from the model before it, and contributes to it again as a new life. */
+ * private state (state/private_state.h), whose `entry` is the round. A life that was killed between
+ * the two resumes the round before, from the model before it, and contributes to it again as a new
+ * life. */
 #include "gossip/life.h"
 
 #include <inttypes.h>

@@ -23,8 +23,8 @@
 #define DL_GOSSIP_MIX_H
 
 #include "gossip/node.h"
-#include "run/contribution.h"
-#include "run/state.h"
+#include "log/contribution.h"
+#include "state/state.h"
 
 #define DL_MIX_BOUND 1e18f /* as of a log's contributions: no sum or product overflows */
 

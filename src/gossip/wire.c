@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "run/judge.h"
+#include "protocol/judge.h"
 
 #include <dirent.h>
 #include <stdio.h>

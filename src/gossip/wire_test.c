@@ -4,7 +4,7 @@
 
 #include "gossip/home.h"
 #include "hub/hub.h"
-#include "run/runfile.h"
+#include "log/runfile.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -4,8 +4,6 @@ if(NOT DILOCO_CLOUD)
   set_property(TARGET dl_hub PROPERTY SOURCES ${sources})
   set(tests)
 endif()
-# The tests link the library behind include/diloco/inspect.h.
-set(F_USES base tensor codec combine outer store run)
 if(DILOCO_TESTS AND DILOCO_CLOUD)
   cmake_language(EVAL CODE "cmake_language(DEFER CALL target_sources hub_http_store_test PRIVATE
     ${PROJECT_SOURCE_DIR}/tests/store_suite.c)")

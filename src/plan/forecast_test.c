@@ -50,7 +50,8 @@ TEST(the_exchange_that_moves_least_depends_on_replicas_and_bits)
     dl_plan_task few = task, many = task;
     few.replicas = 2, many.replicas = 64;
     CHECK_INT(DL_ALLGATHER, dl_plan_cheapest(&few, blocking(100, 4)));
-    /* as much as with a leader, and no replica as much as that one: as run/way.c chooses */
+    /* as much as with a leader, and no replica as much as that one: as protocol/topology.c chooses
+     */
     CHECK_INT(DL_SHARDED, dl_plan_cheapest(&many, blocking(100, 32)));
 }
 

@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "run/collect.h"
-#include "run/members.h"
+#include "exchange/keyring.h"
+#include "state/collection.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,13 +1,13 @@
 /* background.h - what a replica does beside training: heartbeats and snapshots; and where it may
- * let in whom the owner invited, looking for newcomers (members.h).
+ * let in whom the owner invited, looking for newcomers (keyring.h).
  *
  * A thread and a store handle each, so that a heartbeat never queues behind tensors and a
  * snapshot is written while training goes on. */
 #ifndef DL_RUN_BACKGROUND_H
 #define DL_RUN_BACKGROUND_H
 
-#include "run/peers.h"
-#include "run/state.h"
+#include "exchange/peers.h"
+#include "state/state.h"
 
 typedef struct dl_background dl_background;
 

@@ -8,8 +8,8 @@
 #ifndef DL_RUN_DRIVER_H
 #define DL_RUN_DRIVER_H
 
-#include "run/events.h"
-#include "run/exec.h"
+#include "exchange/exec.h"
+#include "run/run_events.h"
 
 #include <stdatomic.h>
 

@@ -1,18 +1,18 @@
 /* driver_parts.h - the inside of a driver, which its two halves share and nobody else sees.
  *
  *     driver.c     the trainer's half: counts steps, takes, adopts, jumps, waits
- *     exchange.c   the exchange's half: carries out the machine's asks, one after the other
+ *     driver_exchange.c   the exchange's half: carries out the machine's asks, one after the other
  *
  * One thread may be both. Where there are two (`beside`), `lock` guards what is marked. */
 #ifndef DL_RUN_DRIVER_PARTS_H
 #define DL_RUN_DRIVER_PARTS_H
 
+#include "exchange/pipelined_upload.h"
 #include "run/background.h"
+#include "run/divergence.h"
 #include "run/driver.h"
-#include "run/sending.h"
-#include "run/setback.h"
-#include "run/stops.h"
-#include "run/trips.h"
+#include "run/due_points.h"
+#include "run/upload_latency.h"
 
 #include <pthread.h>
 
@@ -80,7 +80,7 @@ static inline dl_control *dl_driver_control(const dl_driver *d)
     return &dl_exec_state(d->a.exec)->control;
 }
 
-/* ---- exchange.c ---- */
+/* ---- driver_exchange.c ---- */
 
 dl_store_counters dl_exchange_traffic(const dl_driver *d);
 

@@ -4,9 +4,9 @@
 
 #include "base/json.h"
 #include "base/safetensors.h"
-#include "run/contribution.h"
-#include "run/entry.h"
-#include "run/zipped.h"
+#include "log/contribution.h"
+#include "log/entry.h"
+#include "log/zstd_text.h"
 
 #include <dirent.h>
 #include <errno.h>

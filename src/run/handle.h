@@ -2,12 +2,12 @@
 #ifndef DL_RUN_HANDLE_H
 #define DL_RUN_HANDLE_H
 
+#include "log/traffic.h"
+#include "protocol/liveness.h"
 #include "run/driver.h"
-#include "run/hands.h"
-#include "run/local.h"
-#include "run/traffic.h"
-#include "run/user.h"
-#include "run/watch.h"
+#include "run/federated_worker.h"
+#include "run/user_parts.h"
+#include "state/private_state.h"
 #include <diloco/run.h>
 
 enum { DL_MAX_PRIVATES = 64, DL_MAX_DEVICES = 16 };

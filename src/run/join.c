@@ -7,10 +7,10 @@
 #include "run/handle.h"
 
 #include "base/log.h"
-#include "run/clients.h"
-#include "run/generations.h"
+#include "exchange/generations.h"
+#include "protocol/logical_clients.h"
 #include "run/open.h"
-#include "run/paths.h"
+#include "state/paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include "toy_run.h"
 
 #include "base/file.h"
+#include "log/layout.h"
 #include "run/handle.h"
-#include "run/layout.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 #include "volume.h"
 
 #include "base/json.h"
-#include "run/entry.h"
+#include "log/entry.h"
 
 #include <signal.h>
 #include <sys/stat.h>

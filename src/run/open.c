@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "base/peer_address.h"
-#include "run/clients.h"
-#include "run/continuation.h"
-#include "run/fields.h"
-#include "run/judge.h"
-#include "run/simulation.h"
-#include "run/way.h"
+#include "log/fields.h"
+#include "protocol/judge.h"
+#include "protocol/logical_clients.h"
+#include "protocol/simulated_time.h"
+#include "protocol/topology.h"
+#include "state/continuation.h"
 #include "store/layers.h"
 
 #include <errno.h>

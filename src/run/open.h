@@ -2,9 +2,9 @@
 #ifndef DL_RUN_OPEN_H
 #define DL_RUN_OPEN_H
 
-#include "run/runfile.h"
-#include "run/schedule.h"
-#include "run/state.h"
+#include "log/runfile.h"
+#include "protocol/schedule.h"
+#include "state/state.h"
 
 /* What this part of the house can do faithfully: names known, combinations allowed.
  * DILOCO_EINVAL, DILOCO_EREFUSED. */

@@ -1,8 +1,8 @@
 /* open_test.c - how a run comes to be, and a life in it. */
 #include "check.h"
-#include "run/generations.h"
+#include "exchange/generations.h"
 #include "run/open.h"
-#include "run/paths.h"
+#include "state/paths.h"
 #include "store/kind.h"
 
 static float w[3] = {1, 2, 3};

@@ -6,8 +6,8 @@
 #include "base/rng.h"
 #include "check.h"
 #include "high_water.h"
+#include "log/contribution.h"
 #include "outer/outer_step.h"
-#include "run/contribution.h"
 #include "sanitized.h"
 #include "scratch.h"
 

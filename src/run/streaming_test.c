@@ -4,8 +4,8 @@
  * step, and with a store that is slow, they have to be too. */
 #include "toy_run.h"
 
+#include "log/layout.h"
 #include "run/handle.h"
-#include "run/layout.h"
 #include "store/kind.h"
 
 enum { CREW = 2, H = 6, MAX_STEPS = 64, MAX_FLIGHTS = 8, NEVER = -1 };

@@ -41,7 +41,7 @@ typedef struct dl_store_counters {
  * DILOCO_EINVAL: no such scheme (the known ones are named); DILOCO_EUNREACHABLE; DILOCO_EIO.
  * `create`: make the root when it is not there; otherwise a missing one is DILOCO_ENOENT. */
 DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool create);
-/* The objects of a node (docs/swarm.md) or a member (run/peers.h) at "http://host:port" or
+/* The objects of a node (docs/swarm.md) or a member (exchange/peers.h) at "http://host:port" or
  * "https://host:port", its bucket "run". Asks it nothing yet, and later each thing at most twice,
  * so one that is gone or stalled holds nobody up beyond `until`. In builds with DILOCO_CLOUD.
  * DILOCO_EINVAL: what `access` has cannot be used. */

@@ -1,6 +1,6 @@
 /* client_checks.c - what a federated run refuses (docs/federated.md); see checks.c. */
 #include "combine/combine.h"
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 #include "train/checks.h"
 #include "train/checks_parts.h"
 #include "train/presets.h"

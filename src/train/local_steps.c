@@ -1,7 +1,7 @@
 /* local_steps.c - see local_steps.h. */
 #include "train/local_steps.h"
 
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 
 #include <inttypes.h>
 

@@ -1,7 +1,7 @@
 /* opening.c - see opening.h. */
 #include "train/opening.h"
 
-#include "run/clients.h"
+#include "protocol/logical_clients.h"
 #include "train/checks.h"
 #include "train/fragments.h"
 #include "train/presets.h"

@@ -12,9 +12,9 @@
  *    up and its position passes, or it would come again for ever. */
 #include "base/log.h"
 #include "base/sized.h"
-#include "run/continuation.h"
-#include "run/local.h"
-#include "run/paths.h"
+#include "state/continuation.h"
+#include "state/paths.h"
+#include "state/private_state.h"
 #include "train/checks.h"
 #include "train/evaluate.h"
 #include "train/opening.h"

@@ -1,7 +1,7 @@
 /* replica_test.c - the life of a replica: what it records, when it evaluates, how it stops, goes
  * on, and refuses. */
 #include "nn/inner.h"
-#include "run/draft.h"
+#include "protocol/proposal.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 

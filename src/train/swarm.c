@@ -1,7 +1,7 @@
 /* swarm.c - refusals and warnings of runs without a log (docs/swarm.md): what nobody decides cannot
  * be asked for. */
 #include "combine/combine.h"
-#include "run/judge.h"
+#include "protocol/judge.h"
 #include "train/checks_parts.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "train/weights.h"
 
 #include "base/log.h"
-#include "run/continuation.h"
+#include "state/continuation.h"
 #include "tensor/manifest.h"
 
 #include <stdio.h>

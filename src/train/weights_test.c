@@ -2,7 +2,7 @@
  * not the model's is refused by name. */
 #include "train/weights.h"
 
-#include "run/paths.h"
+#include "state/paths.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 #include <diloco/log.h>

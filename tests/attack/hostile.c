@@ -20,7 +20,7 @@
  *     slice_owner  with exchange "sharded": what the attackers combine for all, x/<e>/<slice>/, and
  *                  have measured for it, x/<e>/measured/, becomes -1000 times that. All do the
  *                  same, so those who combine one slice agree in the lie. */
-#include "run/contribution.h"
+#include "log/contribution.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

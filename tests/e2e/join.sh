@@ -26,7 +26,7 @@ grep -q '^entry .*: 2 replicas' joined || fail "the joiner did not take part"
 [ "$(diloco log s --json | grep -c '"r1.0000"')" -gt 0 ] || fail "no entry counts r1"
 
 # A machine of the same host name that once lost a race for r0 takes another name, by join and by
-# train, and the living r0 is not fenced. (The note of the race is as src/run/local.c writes it.)
+# train, and the living r0 is not fenced. (The note of the race is as src/state/private_state.c writes it.)
 sed 's/^replicas = 2/replicas = 3/' tiny.toml >three.toml
 diloco train three.toml --store race --replicas 1 --quiet >race.out 2>&1 &
 first=$!

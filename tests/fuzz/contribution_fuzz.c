@@ -1,7 +1,7 @@
 /* contribution_fuzz.c - a contribution's header: what is read must write to the same bytes,
  * and a whole object is fetched or refused, never half. Half of the inputs are sealed first,
  * or no input would come past the seal. */
-#include "run/contribution.h"
+#include "log/contribution.h"
 
 #include <stdlib.h>
 #include <string.h>

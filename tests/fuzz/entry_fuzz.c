@@ -1,6 +1,6 @@
 /* entry_fuzz.c - an entry that reads must write, and what was written must read to the same
  * text. The input is tried as it is and with a seal behind it. */
-#include "run/entry.h"
+#include "log/entry.h"
 
 #include <stdlib.h>
 #include <string.h>

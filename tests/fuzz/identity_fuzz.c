@@ -1,9 +1,9 @@
 /* identity_fuzz.c - texts by which strangers say who they are: invitations, keys, what run.json
  * says of who may take part, signed objects. What is read writes to the same text; nothing that was
  * not signed is believed. */
-#include "run/fields.h"
-#include "run/identity.h"
-#include "run/invitation.h"
+#include "log/fields.h"
+#include "log/identity.h"
+#include "log/invitation.h"
 
 #include <stdlib.h>
 #include <string.h>

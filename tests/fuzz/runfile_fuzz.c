@@ -1,6 +1,6 @@
 /* runfile_fuzz.c - a run.json that reads must match itself, write, and read back to the same
  * text. The input is tried as it is and with a seal behind it. */
-#include "run/runfile.h"
+#include "log/runfile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* snapshot_fuzz.c - a snapshot's manifest of a stranger: it is believed only where all of it fits,
  * and then the state is the one it was written from. The input is put as it is and with a seal. */
-#include "run/state.h"
+#include "state/state.h"
 
 #include <stdlib.h>
 #include <string.h>

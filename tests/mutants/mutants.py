@@ -23,7 +23,7 @@ Mutant = namedtuple("Mutant", "name rule bug edits way first", defaults=["allgat
 
 MUTANTS = [
     Mutant("decide_alone", "P5, P12", "past the deadline a replica counts the entry as aborted, by itself", [
-        ("src/run/decide.c", """    case DL_VERDICT_ABORT:
+        ("src/protocol/propose.c", """    case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
                    : draft_abort(m, verdict->reason);
@@ -36,41 +36,41 @@ MUTANTS = [
         return dl_machine_go_on(m);
 """)]),
     Mutant("own_draft", "P5", "who creates an entry takes up the own draft, not what the log has", [
-        ("src/run/exec.c", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
+        ("src/exchange/exec.c", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 """, """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
     event->text = x->text.data, event->text_len = x->text.len;
     return status == DILOCO_EEXIST ? DILOCO_OK : status;
 """),
-        ("src/run/decide.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+        ("src/protocol/propose.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
 """, """    return dl_follow_text(m, event);
 """)]),
     Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
-        ("src/run/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
+        ("src/protocol/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
          "if (life->generation == UINT32_MAX)")]),
     Mutant("junk_fences", "P6", "an object that nobody signed, at a replica's own name, fences it", [
-        ("src/run/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
+        ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
     Mutant("any_later_life", "P6", "whatever has the name of a later life is listed, signed or not", [
-        ("src/run/listed.c", "const bool taken = x->ring ? take_or_keep(x, &o, named) : take(x, &o, named);",
+        ("src/exchange/listing.c", "const bool taken = x->ring ? take_or_keep(x, &o, named) : take(x, &o, named);",
          "const bool taken = (!x->ring || named ? take : take_or_keep)(x, &o, named);")]),
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
-        ("src/run/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
+        ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
+        ("src/protocol/apply.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
          "if (event->text == NULL) return fold_computed(m);")]),
     Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
-        ("src/run/unread.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
+        ("src/protocol/unreadable.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
-        ("src/run/follow.c", "if (dl_hash_equal(m->suspect, m->entry_digest)) return false;",
+        ("src/protocol/apply.c", "if (dl_hash_equal(m->suspect, m->entry_digest)) return false;",
          "if (m->n_recomputed == 0) return false;")]),
     Mutant("abort_elsewhere", "P5", "aborts have names of their own", [
-        ("src/run/exec.c", """    dl_key_entry(key, ask->entry);
+        ("src/exchange/exec.c", """    dl_key_entry(key, ask->entry);
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write(""", """    dl_key_entry(key, ask->entry);
     if (!ask->draft->commit) strcpy(strchr(key, '.'), ".abort");
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write("""),
-        ("src/run/exec.c", """    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
+        ("src/exchange/exec.c", """    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     event->text = x->text.data;""", """    dl_key key;
     dl_key_entry(key, ask->entry);
@@ -80,56 +80,56 @@ MUTANTS = [
     if (status == DILOCO_ENOENT) return DILOCO_OK;
     event->text = x->text.data;""")]),
     Mutant("gap", "P4", "a store that does not answer is taken for one that has no such entry", [
-        ("src/run/exec.c", """    if (status == DILOCO_ENOENT) return DILOCO_OK;
+        ("src/exchange/exec.c", """    if (status == DILOCO_ENOENT) return DILOCO_OK;
     event->text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
     event->text = x->text.data;""")]),
     Mutant("count_twice", "P15", "two lives of a replica both count", [
-        ("src/run/known.c", "other->life.generation > known->life.generation)", "other->life.generation == UINT32_MAX)"),
-        ("src/run/entry.c", "if (before && strcmp(before->life.replica, m->life.replica) == 0)",
+        ("src/protocol/candidates.c", "other->life.generation > known->life.generation)", "other->life.generation == UINT32_MAX)"),
+        ("src/log/entry.c", "if (before && strcmp(before->life.replica, m->life.replica) == 0)",
          "if (before && strcmp(before->life.replica, m->life.replica) == 9)"),
-        ("src/run/fold.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
+        ("src/protocol/fold.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
          'if (counts_a_replica_twice(entry) && entry->n_members == 0) return "it counts a replica twice";')]),
     Mutant("no_bans", "P27", "what a banned replica sends counts", [
-        ("src/run/bans.c", "return dl_bans_until(bans, name) > 0;",
+        ("src/protocol/bans.c", "return dl_bans_until(bans, name) > 0;",
          "return dl_bans_until(bans, name) == UINT64_MAX;"),
-        ("src/run/gather.c", "const bool banned = m->n_put < dl_bans_until(",
+        ("src/protocol/gather.c", "const bool banned = m->n_put < dl_bans_until(",
          "const bool banned = UINT64_MAX == dl_bans_until(")]),
     Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
-        ("src/run/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
+        ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
     Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
-        ("src/run/machine.c", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        ("src/protocol/machine.c", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
         m->has_bases = false;
         dl_pace_restart(m->a.pace);
     }
 """, """    if (m->has_bases && dl_open_entry(m) > m->bases_at) m->has_bases = false;
 """)], first=141),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
-        ("src/run/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        ("src/protocol/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
         p->fragments[fragment].behind = true;
     }
 """, "    }\n")]),
     Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
-        ("src/run/collect.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
+        ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
     Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
-        ("src/run/follow.c", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
+        ("src/protocol/apply.c", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
 """, """        dl_fold(m->a.control, &m->entry, m->entry_digest);
         if (m->a.control->roster.n && m->silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
     Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
-        ("src/run/decide.c", "if (m->a.way == DL_WAY_SHARDED && !m->by_all)",
+        ("src/protocol/propose.c", "if (m->a.way == DL_WAY_SHARDED && !m->by_all)",
          "if (m->a.way == DL_WAY_SHARDED)")], "sharded", 21),
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
-        ("src/run/sharded.c", "if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;",
+        ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;",
          "if (event->len) return DILOCO_OK;"),
-        ("src/run/follow.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
+        ("src/protocol/apply.c", "if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);",
          "if (m->entry.combined.there || dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
-        ("src/run/exec.c", " && !x->schedule.async", "")]),
+        ("src/exchange/exec.c", " && !x->schedule.async", "")]),
     Mutant("waits_for_another", "P20",
            "who reads in catching up that its own counted waits for one more entry", [
-        ("src/run/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+        ("src/protocol/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
     if (m->a.reader""", "    if (m->a.reader")]),
 ]
 

@@ -1,0 +1,447 @@
+/* capture_test.c - what is taken and sent, and what error feedback keeps of it (docs/protocol.md
+ * P17): a real exec over a store in memory; the test is its trainer and its machine.
+ *
+ * Two fragments, "a" of N floats and "b" with integers beside, H = 4, tau = 3: two contributions
+ * may be under way. The outer optimizer is SGD of lr 1 and this replica the only member, so theta
+ * moves by exactly what others decode. */
+#include "exchange/exec_parts.h"
+
+#include "check.h"
+#include "exchange/generations.h"
+#include "run/open.h"
+
+enum { N = 64, N_B = 3, A = 0, B = 1 };
+
+typedef struct world {
+    dl_config config;
+    dl_store *store;
+    dl_runfile file;
+    dl_exec *exec;
+    dl_state *state;
+    float a[N], b[N_B];
+    int64_t counts[2];
+    diloco_tensor tensors[3];
+    dl_entry entry;
+    dl_contribution facts; /* of what was fetched last */
+    float sent[N];         /* … decoded */
+} world;
+
+static void option(world *w, const char *name, const char *value)
+{
+    CHECK_OK(dl_config_set(&w->config, name, value, "test"));
+}
+
+static void make_exec(world *w)
+{
+    dl_exec_args args = {.store = w->store,
+                         .run = &w->file,
+                         .tensors = w->tensors,
+                         .n_tensors = 3,
+                         .max_members = 2,
+                         .beside = w->config.overlap_steps > 0,
+                         .n_copies = 2};
+    CHECK_OK(dl_run_claim_life(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
+    CHECK_OK(dl_exec_create(&w->exec, &args));
+    w->state = dl_exec_state(w->exec);
+}
+
+static void make_world_of(world *w, const char *codec, const char *feedback, const char *schedule)
+{
+    const bool async = !strcmp(schedule, "async");
+    static int n;
+    char url[32];
+    dl_hash digest;
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    snprintf(url, sizeof url, "mem://take-%d", n++);
+    option(w, "run.store", url);
+    option(w, "run.state_dir", "none");
+    option(w, "trainer.local_steps_per_round", "4");
+    option(w, "server.diloco.overlap_steps", async ? "0" : "3");
+    option(w, "server.diloco.schedule", schedule);
+    option(w, "server.diloco.outer_optimizer", "sgd");
+    option(w, "server.diloco.outer_learning_rate", "1");
+    option(w, "server.diloco.codec", codec);
+    option(w, "server.diloco.error_feedback", feedback);
+    w->tensors[0] = (diloco_tensor){.name = "a", .data = w->a, .n_dims = 1, .shape = {N}};
+    w->tensors[1] = (diloco_tensor){
+        .name = "b", .data = w->b, .n_dims = 1, .shape = {N_B}, .fragment = async ? A : B};
+    w->tensors[2] = (diloco_tensor){.name = "counts",
+                                    .data = w->counts,
+                                    .dtype = DILOCO_I64,
+                                    .role = DILOCO_BUFFER,
+                                    .n_dims = 1,
+                                    .shape = {2},
+                                    .fragment = async ? A : B};
+    const dl_run_creation what = {
+        .config = &w->config, .tensors = w->tensors, .n_tensors = 3, .data_digest = ""};
+    CHECK_OK(dl_store_open(&w->store, url, true));
+    CHECK_OK(dl_run_create_or_read(&w->file, &digest, w->store, &what));
+    CHECK_OK(dl_entry_init(&w->entry, 2));
+    make_exec(w);
+    CHECK_OK(
+        dl_snapshot_read_newest(w->state, w->store, &w->file, digest, UINT64_MAX, NULL, DL_NEVER));
+}
+
+static void make_world(world *w, const char *codec, const char *feedback)
+{
+    make_world_of(w, codec, feedback, "offset");
+}
+
+static void end_world(world *w)
+{
+    dl_exec_destroy(w->exec);
+    dl_entry_deinit(&w->entry);
+    dl_runfile_deinit(&w->file);
+    dl_store_close(w->store);
+}
+
+/* ---- one entry after the other ------------------------------------------------------------ */
+
+static dl_event carry_out(world *w, const dl_ask *ask)
+{
+    dl_event event = {.status = DILOCO_OK};
+    dl_exec_do(w->exec, ask, &event, DL_NEVER);
+    CHECK_OK(event.status);
+    return event;
+}
+
+static void take(world *w, uint64_t entry, uint32_t fragment)
+{
+    const dl_exec_work work = {.steps = 4, .samples = 4, .position = 4 + entry};
+    CHECK_OK(dl_exec_take(w->exec, entry, fragment, &work));
+}
+
+static dl_event put(world *w, uint64_t entry, uint32_t fragment)
+{
+    const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = entry, .fragment = fragment};
+    return carry_out(w, &ask);
+}
+
+/* Read it back as everybody does. */
+static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generation)
+{
+    const dl_ask ask = {.kind = DL_ASK_FETCH,
+                        .entry = entry,
+                        .fragment = fragment,
+                        .life = {.replica = "r0", .generation = generation}};
+    w->state->control.entry = entry;
+    const dl_event event = carry_out(w, &ask);
+    w->facts = *event.facts;
+}
+
+/* theta moves by what was fetched; `counted`: it was ours. What theta moved by is what others
+ * decoded. */
+static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
+{
+    static const size_t slot = 0;
+    const size_t n = fragment == A ? N : N_B;
+    float before[N];
+    memcpy(before, w->state->now[fragment].theta, n * sizeof *before);
+    w->entry.entry = entry;
+    w->entry.commit = true;
+    w->entry.n_members = 1;
+    w->entry.members[0] = (dl_member){.entry = entry, .weight = 1, .raw = 1};
+    w->entry.scalars[0] = 1; /* lr */
+    dl_ask ask = {.kind = DL_ASK_COMPUTE,
+                  .entry = entry,
+                  .fragment = fragment,
+                  .draft = &w->entry,
+                  .slots = &slot};
+    (void)carry_out(w, &ask);
+    ask = (dl_ask){.kind = DL_ASK_SWAP,
+                   .entry = entry,
+                   .fragment = fragment,
+                   .counted = counted,
+                   .own = entry,
+                   .body = w->facts.body};
+    (void)carry_out(w, &ask);
+    for (size_t i = 0; i < n; i++)
+        w->sent[i] = before[i] - w->state->now[fragment].theta[i];
+}
+
+static void contribute_and_commit(world *w, uint64_t entry, uint32_t fragment)
+{
+    take(w, entry, fragment);
+    (void)put(w, entry, fragment);
+    fetch(w, entry, fragment, 0);
+    commit(w, entry, fragment, true);
+    dl_exec_adopt(w->exec, fragment, 0);
+}
+
+static const float *residual(const world *w)
+{
+    const dl_exec_private *p = dl_exec_private_at(w->exec, 0);
+    CHECK(p != NULL);
+    CHECK_STR("diloco.residual", p->name);
+    CHECK_INT((N + N_B) * sizeof(float), p->len);
+    return p->data;
+}
+
+/* Training: a moves by -g. */
+static void move(world *w, const float *g)
+{
+    for (int i = 0; i < N; i++)
+        w->a[i] -= g[i];
+}
+
+/* One element of size 1, all others of 0.25: top-k of one in 64 sends the largest only. */
+static void one_large(float *g)
+{
+    for (int i = 0; i < N; i++)
+        g[i] = i == 5 ? 1 : 0.25f;
+}
+
+/* ---- error feedback ----------------------------------------------------------------------- */
+
+/* Algorithms: a = g + beta e; send C(a); e = a - C(a). */
+TEST(p17_what_was_not_sent_is_added_to_what_is_sent_next)
+{
+    world w;
+    float g[N];
+    make_world(&w, "topk", "0.5");
+    one_large(g);
+    move(&w, g);
+    contribute_and_commit(&w, 0, A);
+    for (int i = 0; i < N; i++) {
+        CHECK_NEAR(i == 5 ? 1 : 0, (double)w.sent[i], 0);
+        CHECK_NEAR(i == 5 ? 0 : 0.25, (double)residual(&w)[i], 0);
+    }
+    move(&w, g); /* a = g + e / 2: 1 at 5, 0.375 elsewhere */
+    contribute_and_commit(&w, 2, A);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR(i == 5 ? 0 : 0.375, (double)residual(&w)[i], 1e-7);
+    for (int i = N; i < N + N_B; i++) /* the other fragment's */
+        CHECK_NEAR(0, (double)residual(&w)[i], 0);
+    end_world(&w);
+}
+
+TEST(p17_an_entry_that_does_not_count_it_leaves_the_residual)
+{
+    world w;
+    float g[N], was[N];
+    make_world(&w, "topk", "0.5");
+    one_large(g);
+    move(&w, g);
+    contribute_and_commit(&w, 0, A);
+    memcpy(was, residual(&w), sizeof was);
+    move(&w, g);
+    take(&w, 2, A);
+    (void)put(&w, 2, A);
+    fetch(&w, 2, A, 0);
+    CHECK_BYTES(was, residual(&w), sizeof was); /* taken, put, and not decided */
+    commit(&w, 2, A, false);
+    CHECK_BYTES(was, residual(&w), sizeof was);
+    end_world(&w);
+}
+
+/* Nothing moved since, so what is sent again is the same to the byte. */
+TEST(p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much)
+{
+    world w;
+    float g[N];
+    make_world(&w, "topk", "0.5");
+    one_large(g);
+    move(&w, g);
+    contribute_and_commit(&w, 0, A);
+    move(&w, g);
+    take(&w, 2, A);
+    (void)put(&w, 2, A);
+    fetch(&w, 2, A, 0);
+    const dl_hash first = w.facts.body; /* entry 2 aborts: no SWAP, no adoption */
+    take(&w, 4, A);
+    (void)put(&w, 4, A);
+    fetch(&w, 4, A, 0);
+    CHECK(dl_hash_equal(first, w.facts.body));
+    commit(&w, 4, A, true);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR(i == 5 ? 0 : 0.375, (double)residual(&w)[i], 1e-7);
+    end_world(&w);
+}
+
+TEST(p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual)
+{
+    world w;
+    float g[N];
+    make_world(&w, "topk", "0.5");
+    one_large(g);
+    for (int other = 0; other < 2; other++) {
+        move(&w, g);
+        contribute_and_commit(&w, 4 * (uint64_t)other, A);
+        CHECK(residual(&w)[0] > 0);
+        move(&w, g);
+        const uint64_t entry = 4 * (uint64_t)other + 2;
+        take(&w, entry, A);
+        (void)put(&w, entry, A);
+        fetch(&w, entry, A, 0);
+        const dl_ask rejoin = {.kind = DL_ASK_REJOIN, .entry = 0};
+        if (other)
+            w.facts.body.bytes[0] ^= 1; /* a former life's, of other bytes */
+        else
+            (void)carry_out(&w, &rejoin); /* what was taken rests on a state that is none */
+        commit(&w, entry, A, true);
+        for (int i = 0; i < N; i++)
+            CHECK_NEAR(0, (double)residual(&w)[i], 0);
+        dl_exec_adopt(w.exec, A, 0);
+    }
+    end_world(&w);
+}
+
+/* SWM-25: 0.1 a step is below the threshold for ever, or ten times that after a while. */
+static bool is_ever_sent(const char *feedback)
+{
+    world w;
+    float g[N];
+    bool sent = false;
+    make_world(&w, "topk", feedback);
+    for (int i = 0; i < N; i++)
+        g[i] = i == 5 ? 1 : i == 40 ? 0.1f : 0;
+    for (uint64_t e = 0; e < 200; e++) {
+        move(&w, g);
+        contribute_and_commit(&w, 2 * e, A);
+        sent |= w.sent[40] != 0;
+    }
+    end_world(&w);
+    return sent;
+}
+
+TEST(a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_never_without)
+{
+    CHECK(is_ever_sent("0.95"));
+    CHECK(!is_ever_sent("0"));
+}
+
+/* SWM-26: theta moves by what others decode, and the residual is what they did not. */
+TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
+{
+    static const char *const codecs[] = {"bf16", "f16",  "int8", "int4",
+                                         "int2", "e3m0", "sign", "topk"};
+    for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+        world w;
+        float g[N];
+        make_world(&w, codecs[c], "1");
+        for (int i = 0; i < N; i++)
+            g[i] = 0.01f * (float)(i * i % 37 - 18);
+        move(&w, g);
+        contribute_and_commit(&w, 0, A);
+        for (int i = 0; i < N; i++) {
+            CHECK_NEAR((double)g[i], (double)w.sent[i] + (double)residual(&w)[i], 1e-6);
+            CHECK_NEAR((double)w.state->now[A].theta[i], (double)w.a[i], 0);
+        }
+        end_world(&w);
+    }
+}
+
+/* Where replicas do not wait for each other, entries of others come between taking and putting. */
+TEST(p20_what_was_taken_stays_while_an_entry_of_another_is_computed)
+{
+    world w;
+    float g[N];
+    make_world_of(&w, "f32", "0", "async");
+    for (int i = 0; i < N; i++)
+        g[i] = 0.5f * (float)(i + 1);
+    move(&w, g);
+    take(&w, 0, A); /* the other's: put, and committed below */
+    (void)put(&w, 0, A);
+    fetch(&w, 0, A, 0);
+    move(&w, g);
+    take(&w, 1, A);
+    commit(&w, 0, A, false);
+    const dl_capture *taken = dl_exec_captured(w.exec, 1);
+    CHECK(taken != NULL);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR(2 * (double)g[i], (double)taken->g[i], 0); /* from theta as it was */
+    end_world(&w);
+}
+
+/* ---- what is taken ------------------------------------------------------------------------- */
+
+TEST(what_was_taken_does_not_change_with_further_training)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    for (int i = 0; i < N; i++)
+        w.a[i] = -1;
+    take(&w, 0, A);
+    for (int i = 0; i < N; i++)
+        w.a[i] = -7;
+    (void)put(&w, 0, A);
+    fetch(&w, 0, A, 0);
+    commit(&w, 0, A, true);
+    for (int i = 0; i < N; i++)
+        CHECK_NEAR(1, (double)w.sent[i], 0);
+    end_world(&w);
+}
+
+TEST(what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    w.counts[0] = 7, w.counts[1] = -8;
+    w.b[1] = -2;
+    take(&w, 2, B); /* in the first capture, as entry 0 would be */
+    (void)put(&w, 1, B);
+    fetch(&w, 1, B, 0);
+    CHECK_INT(0, w.facts.samples);
+    (void)put(&w, 2, B);
+    fetch(&w, 2, B, 0);
+    CHECK_INT(4, w.facts.samples);
+    commit(&w, 2, B, true);
+    CHECK_INT(7, w.state->now[B].integers[0]);
+    CHECK_INT(-8, w.state->now[B].integers[1]);
+    CHECK_NEAR(2, (double)w.sent[1], 0);
+    end_world(&w);
+}
+
+TEST(p15_what_a_former_life_put_is_not_put_again_as_nothing)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    w.a[0] = -1;
+    take(&w, 0, A);
+    CHECK(!put(&w, 0, A).taken);
+    dl_exec_destroy(w.exec);
+    make_exec(&w); /* theta is zero again, as it was */
+    dl_state_rehash(w.state, NULL);
+    const dl_event event = put(&w, 0, A);
+    CHECK(event.taken);
+    CHECK_INT(0, event.takes_over.generation);
+    CHECK(!put(&w, 1, A).taken); /* the former life had not come so far */
+    end_world(&w);
+}
+
+/* What is encoded again after an unknown outcome is the same bytes, or the store would fence us. */
+TEST(a_contribution_may_be_put_again)
+{
+    world w;
+    float g[N];
+    make_world(&w, "topk", "0.5");
+    one_large(g);
+    move(&w, g);
+    take(&w, 0, A);
+    (void)put(&w, 0, A);
+    (void)put(&w, 0, A);
+    end_world(&w);
+}
+
+TEST(a_movement_that_is_not_finite_is_refused_by_name)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    w.a[17] = NAN;
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_exec_take(w.exec, 0, A, &(dl_exec_work){.steps = 1}));
+    CHECK_CONTAINS("a[17]", diloco_error_text());
+    end_world(&w);
+}
+
+TEST_MAIN(p20_what_was_taken_stays_while_an_entry_of_another_is_computed,
+          p17_what_was_not_sent_is_added_to_what_is_sent_next,
+          p17_an_entry_that_does_not_count_it_leaves_the_residual,
+          p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much,
+          p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual,
+          a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_never_without,
+          a_replica_takes_its_own_contribution_as_others_decode_it,
+          what_was_taken_does_not_change_with_further_training,
+          what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone,
+          p15_what_a_former_life_put_is_not_put_again_as_nothing, a_contribution_may_be_put_again,
+          a_movement_that_is_not_finite_is_refused_by_name)

@@ -1,0 +1,178 @@
+/* combined.c - what an entry's members come to, combined by one replica for all (P19): an object
+ * under x/ with the form of a contribution, its payload G as float32, and its integers and
+ * booleans the new values.
+ *
+ * One is held at a time, in a slot of its own: whatever was combined or fetched last. */
+#include "exchange/exec_parts.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+diloco_status dl_exec_prepare_combined(dl_exec *x)
+{
+    const dl_manifest *manifest = &x->a.run->manifest;
+    dl_config plain = x->a.run->config;
+    DL_TRY(dl_config_set(&plain, "server.diloco.codec", "f32", "run"));
+    x->plain = calloc((size_t)manifest->n_fragments, sizeof *x->plain);
+    if (!x->plain) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    for (int f = 0; f < manifest->n_fragments; f++)
+        DL_TRY(dl_codec_form_init(&x->plain[f], &plain, manifest, f));
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
+{
+    size_t most = 0;
+    if (*slot) return DILOCO_OK;
+    for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
+        most = dl_size_max(
+            most, dl_contribution_body_max(&x->plain[f], x->a.run->manifest.fragments[f], false));
+    return dl_slot_create(slot, most, x->a.spool_dir);
+}
+
+/* Where the parts of a fragment's lie in the slot: as in the object. */
+dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment)
+{
+    unsigned char *base = dl_slot_bytes(slot);
+    unsigned char *integers = base + x->plain[fragment].n * sizeof(float);
+    const size_t n_integers = x->a.run->manifest.fragments[fragment].n_integers;
+    return (dl_combined){.g = (float *)(void *)base,
+                         .integers = integers,
+                         .booleans = integers + n_integers * sizeof(int64_t)};
+}
+
+static size_t body_bytes(const dl_exec *x, uint32_t fragment)
+{
+    return dl_contribution_body_max(&x->plain[fragment], x->a.run->manifest.fragments[fragment],
+                                    false);
+}
+
+static size_t head_bytes(const dl_exec *x)
+{
+    return DL_CONTRIBUTION_HEADER + (x->ring ? DL_CONTRIBUTION_PROOF : 0);
+}
+
+static dl_contribution describe(const dl_exec *x, const dl_ask *ask, dl_hash body, double norm)
+{
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
+    dl_contribution c = {.life = x->a.self,
+                         .entry = ask->entry,
+                         .fragment = ask->fragment,
+                         .codec = DL_CODEC_COMBINED,
+                         .position = ask->draft->position,
+                         .loss = ask->draft->loss,
+                         .norm = norm,
+                         .base = ask->draft->base,
+                         .manifest = x->a.run->manifest.digest,
+                         .n_floats = x->plain[ask->fragment].n,
+                         .n_integers = s->n_integers,
+                         .n_booleans = s->n_booleans,
+                         .payload_len = x->plain[ask->fragment].n * sizeof(float),
+                         .body = body};
+    memcpy(c.run, x->a.run->id, sizeof c.run);
+    return c;
+}
+
+static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, dl_time until)
+{
+    dl_key key;
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    const double norm = x->facts.outer.aggregated_norm;
+    dl_contribution c = describe(x, ask, body, isfinite(norm) ? norm : 0);
+    const dl_span spans[] = {
+        {header, head_bytes(x)},
+        {dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment)},
+    };
+    if (x->ring)
+        DL_TRY(dl_contribution_sign(header, &c, x->a.signer, spans + 1, 1));
+    else
+        dl_contribution_write_header(header, &c);
+    dl_key_combined(key, ask->entry, &x->a.self);
+    const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
+    x->combined_vouched = !status && dl_store_vouches(x->a.store);
+    if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: the members are read */
+    if (status == DILOCO_EEXIST)
+        return dl_fail(DILOCO_EFENCED,
+                       "%s holds other bytes: another process lives as %s; stop one", key,
+                       x->a.self.replica);
+    return status;
+}
+
+diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    const dl_outer_step_args args = dl_exec_step_args(x, ask);
+    if (x->way == DL_WAY_SHARDED && ask->put) return dl_exec_combine_slices(x, ask, event, until);
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
+    dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
+    DL_TRY(dl_outer_combine(&parts, &x->state.now[ask->fragment], &args, &x->facts.outer,
+                            x->scratch, x->a.pool));
+    x->combined_here = true;
+    x->combined_vouched = false;
+    if (x->way == DL_WAY_SHARDED) {
+        memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
+        event->result = dl_exec_slices_digest(x, ask->fragment);
+        return DILOCO_OK;
+    }
+    event->len = head_bytes(x) + body_bytes(x, ask->fragment);
+    event->result = dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment));
+    return ask->put ? put_combined(x, ask, event->result, until) : DILOCO_OK;
+}
+
+/* What this replica has put lies in the slot, and is fit for use: nothing has to be read (P8). */
+static bool is_held(dl_exec *x, const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    const dl_combined_at *named = &ask->draft->combined;
+    const unsigned char *body = dl_slot_bytes(x->combined_slot);
+    size_t index;
+    double norm2;
+    return x->combined_vouched && dl_life_equal(&named->life, &x->a.self) &&
+           dl_hash_equal(dl_digest_bytes(body, body_bytes(x, ask->fragment)), named->body) &&
+           !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
+                           &index, &norm2);
+}
+
+diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    const dl_combined_at *named = &ask->draft->combined;
+    dl_contribution_expect expect = {.run = x->a.run->id,
+                                     .entry = ask->entry,
+                                     .fragment = ask->fragment,
+                                     .life = named->life,
+                                     .base = ask->draft->base,
+                                     .also_base = ask->draft->base,
+                                     .manifest = x->a.run->manifest.digest,
+                                     .shape = x->a.run->manifest.fragments[ask->fragment],
+                                     .form = &x->plain[ask->fragment],
+                                     .codec = DL_CODEC_COMBINED,
+                                     .bound = FLT_MAX,
+                                     .tensors = &x->a.run->manifest};
+    dl_contribution_data data; /* the parts of the slot: nothing is packed */
+    dl_key key;
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
+    if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, ask, event, until);
+    DL_TRY(dl_exec_key_of(&expect.key, &event->reason, x, named->life.replica, until));
+    x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
+    if (is_held(x, ask, &expect)) return DILOCO_OK;
+    x->combined_vouched = false;
+    dl_key_combined(key, ask->entry, &named->life);
+    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &event->reason, x->combined_slot, x->a.store,
+                                 key, &expect, until));
+    if (dl_hash_equal(x->fetched.body, named->body)) return DILOCO_OK;
+    event->reason = "checksum";
+    return dl_fail(DILOCO_EPROTO, "%s is not what entry %llu names", key,
+                   (unsigned long long)ask->entry);
+}
+
+diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next, const dl_ask *ask)
+{
+    dl_outer_step_facts facts;
+    dl_outer_step_args args = dl_exec_step_args(x, ask);
+    const dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
+    args.combined = &parts;
+    DL_TRY(dl_outer_step(next, &x->state.now[ask->fragment], &args, &facts, x->scratch, x->a.pool));
+    if (!x->combined_here) x->facts.outer = facts; /* who combined has measured more */
+    x->combined_here = false;
+    return DILOCO_OK;
+}

@@ -1,0 +1,510 @@
+/* contribute.c - a replica's own contribution: encode what was taken, put it.
+ *
+ * What was taken does not change until its entry is adopted, so an ask that is carried out again
+ * gives the same bytes, also by a later life, with whose local state it is saved (P16): then the
+ * residual moves on by it, and an eager momentum, as if the life had not ended. */
+#include "exchange/exec_parts.h"
+
+#include "exchange/generations.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
+
+/* A former life's that began from a state which the log does not have is not sent (P3). */
+static bool fits_the_log(const dl_exec *x, const dl_ask *ask, const dl_capture *c)
+{
+    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
+    return !c->restored || dl_hash_equal(c->base, now->digest) ||
+           (lags && dl_hash_equal(c->base, now->before));
+}
+
+/* What this replica has to say to an entry; of no samples: nothing. */
+static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
+{
+    const dl_capture *c = dl_exec_captured(x, ask->entry);
+    if (c && !ask->knock && fits_the_log(x, ask, c)) return *c;
+    return (dl_capture){
+        .entry = ask->entry, .base = x->state.now[ask->fragment].digest, .work.loss = NAN};
+}
+
+bool dl_exec_sends_values(const dl_exec *x)
+{
+    const dl_config *c = &x->a.run->config;
+    return dl_config_federated(c) && !strcmp(c->payload, "weights");
+}
+
+static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_capture *from,
+                                size_t payload_len)
+{
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
+    const dl_exec_work *w = &from->work;
+    const bool dealt = from->dealt.n > 0; /* its chunks are no range */
+    dl_contribution c = {.life = ask->life,
+                         .entry = ask->entry,
+                         .fragment = ask->fragment,
+                         .position = w->position,
+                         .step = w->step,
+                         .steps = w->steps,
+                         .samples = w->samples,
+                         .tokens = w->tokens,
+                         .shard = dealt ? 0 : w->shard,
+                         .first_sample = dealt ? 0 : w->first_sample,
+                         .end_sample = dealt ? 0 : w->end_sample,
+                         .loss = w->loss,
+                         .holds = w->holds,
+                         .norm = from->norm,
+                         .base = from->base,
+                         .manifest = x->a.run->manifest.digest,
+                         .n_floats = s->n_trained + s->n_averaged,
+                         .n_integers = s->n_integers,
+                         .n_booleans = s->n_booleans,
+                         .payload_len = payload_len,
+                         .dealt = from->dealt};
+    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
+    if (slices.n && c.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
+    if (c.samples == 0) {
+        c.end_sample = c.first_sample;
+        c.n_floats = c.n_integers = c.n_booleans = 0;
+        c.norm = 0;
+    }
+    memcpy(c.run, x->a.run->id, sizeof c.run);
+    const char *codec =
+        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[ask->fragment].codec->name;
+    memcpy(c.codec, codec, strlen(codec) + 1);
+    return c;
+}
+
+/* Which former lives may have contributed: all of smaller number; where numbers are random
+ * (dl_run_claim_life), those that a listing shows. */
+enum { FORMER_MAX = 64 };
+typedef struct former_lives {
+    const dl_life *self;
+    bool listed;
+    uint32_t at[FORMER_MAX]; /* ascending */
+    size_t n;
+} former_lives;
+
+static diloco_status found_former(void *context, const char *key, size_t len)
+{
+    former_lives *l = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (dl_key_parse_contribution(&entry, &life, key) && l->n < FORMER_MAX &&
+        !strcmp(life.replica, l->self->replica) && life.generation < l->self->generation)
+        l->at[l->n++] = life.generation;
+    return DILOCO_OK;
+}
+
+static diloco_status list_former(former_lives *l, dl_exec *x, uint64_t entry, dl_time until)
+{
+    dl_key folder;
+    *l = (former_lives){.self = &x->a.self, .listed = x->a.run->config.single_committer[0]};
+    if (!l->listed) return DILOCO_OK;
+    dl_key_contributions(folder, entry);
+    return dl_store_list(x->a.store, folder, NULL, found_former, l, until);
+}
+
+/* The newest before *g; false: there is none. */
+static bool life_before(former_lives *l, uint32_t *g)
+{
+    if (l->listed) return l->n > 0 && (*g = l->at[--l->n], true);
+    return *g > 0 && ((*g)--, true);
+}
+
+/* P15: did a former life of ours put the same contribution already? Asked at the first of this
+ * life, and for what a former life had under way: then whatever it put is ours. */
+static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contribution *ours,
+                                 bool nothing, dl_event *event, dl_time until)
+{
+    former_lives lives;
+    uint32_t g = x->a.self.generation;
+    DL_TRY(list_former(&lives, x, ask->entry, until));
+    while (!event->taken && life_before(&lives, &g)) {
+        dl_life life = x->a.self;
+        life.generation = g;
+        dl_key key;
+        dl_key_contribution(key, ask->entry, &life);
+        dl_contribution c;
+        const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
+        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
+        if (status) continue; /* none, or none that anybody can have counted */
+        event->taken = nothing
+                           ? c.samples > 0
+                           : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
+        event->takes_over = life;
+    }
+    return DILOCO_OK;
+}
+
+static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigned char *header)
+{
+    dl_digest_stream digest;
+    dl_digest_begin(&digest);
+    x->facts.bytes = DL_CONTRIBUTION_HEADER + c->bulk;
+    for (size_t i = 1; i < *n_spans; i++) {
+        dl_digest_add(&digest, x->spans[i].data, x->spans[i].len);
+        x->facts.bytes += x->spans[i].len;
+    }
+    c->body = dl_digest_end(&digest);
+    dl_contribution_write_header(header, c);
+    x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
+}
+
+/* Header, payload, integers and booleans into x->spans, for ask->life; *n_spans: how many. */
+static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask, dl_contribution *c,
+                                 unsigned char header[DL_CONTRIBUTION_HEADER],
+                                 const dl_capture *from)
+{
+    const dl_codec_form *form = &x->forms[ask->fragment];
+    size_t raw, len;
+    x->made.entry_and_1 = 0;
+    if (!from->work.samples) {
+        *n_spans = 1;
+        *c = describe(x, ask, from, 0);
+        make_header(x, n_spans, c, header);
+        return DILOCO_OK;
+    }
+    DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
+    len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
+    *c = describe(x, ask, from, len);
+    c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
+    c->unpacked_len = x->packer ? raw : 0;
+    size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
+    const unsigned char *body = x->payload;
+    if (c->slices) {
+        c->payload_len = len = dl_exec_make_table(x, ask->fragment, from->discrete);
+        body = (const unsigned char *)x->table;
+        discrete = 0;
+    }
+    x->spans[1] = (dl_span){body, len};
+    x->spans[2] = (dl_span){from->discrete, discrete};
+    *n_spans = discrete ? 3 : 2;
+    make_header(x, n_spans, c, header);
+    return DILOCO_OK;
+}
+
+/* What make_object made, signed where the run is. */
+static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *header,
+                                 size_t n_spans)
+{
+    if (!x->ring) return DILOCO_OK;
+    x->spans[0].len += DL_CONTRIBUTION_PROOF;
+    x->facts.bytes += DL_CONTRIBUTION_PROOF;
+    return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
+}
+
+static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_time began)
+{
+    x->facts.norm = from->norm;
+    x->facts.fragment = ask->fragment;
+    x->facts.step = from->work.step;
+    x->facts.position = from->work.position;
+    x->facts.encode_s = dl_seconds(dl_clock_now() - began);
+}
+
+/* A name that is taken by other bytes is EEXIST. */
+static diloco_status put(dl_exec_facts *facts, bool *vouched, dl_store *store, uint64_t entry,
+                         const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
+{
+    dl_key key;
+    const dl_time began = dl_clock_now();
+    dl_key_contribution(key, entry, life);
+    diloco_status status = dl_store_create(store, key, spans, n_spans, NULL, until);
+    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+        status = dl_store_create(store, key, spans, n_spans, NULL, until);
+    facts->put_s = dl_seconds(dl_clock_now() - began);
+    *vouched = !status && dl_store_vouches(store);
+    return status;
+}
+
+/* ---- a name that is taken ----------------------------------------------------------------- */
+
+/* If our own object name holds different bytes, another process is running under this replica's
+ * identity. In a run of keys that process has signed them. DILOCO_EEXIST: nobody has, so the name
+ * is somebody's junk, and this replica needs another generation. */
+static diloco_status fenced(const dl_exec *x, diloco_status status, dl_store *store, uint64_t entry,
+                            const dl_life *life, dl_time until)
+{
+    bool signed_by_us = true;
+    if (status != DILOCO_EEXIST) return status;
+    if (x->ring && x->a.signer)
+        DL_TRY(dl_contribution_is_by(&signed_by_us, store, x->a.run->id, entry, life,
+                                     dl_signer_public(x->a.signer), until));
+    if (!signed_by_us)
+        return dl_fail(DILOCO_EEXIST, "the name of contribution %llu of %s.%04u holds junk",
+                       (unsigned long long)entry, life->replica, (unsigned)life->generation);
+    return dl_fail(DILOCO_EFENCED,
+                   "this replica's contribution to entry %llu is there with other bytes: "
+                   "another process lives as %s; stop one",
+                   (unsigned long long)entry, x->a.self.replica);
+}
+
+/* A later generation: the next one, then ever further away, by chance. So whoever creates n names
+ * in advance costs about log2(n) generations. */
+static diloco_status renew(dl_exec *x, unsigned n)
+{
+    dl_life newest = x->a.self, next = x->a.self;
+    uint32_t random, from = x->a.self.generation + 1;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
+    from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
+    /* A claim that was not answered may have created the name: then it is ours. */
+    if (x->claimed > newest.generation) newest.generation = x->claimed;
+    const diloco_status status =
+        dl_run_claim_next(&next, x->a.store, &newest, from, x->a.run, x->a.signer);
+    if (next.generation > x->claimed) x->claimed = next.generation;
+    if (!status) x->a.self.generation = next.generation;
+    return status;
+}
+
+dl_life dl_exec_self(const dl_exec *x)
+{
+    return x->a.self;
+}
+
+/* ---- put ahead ---------------------------------------------------------------------------- */
+
+bool dl_exec_puts_ahead(const dl_exec *x)
+{
+    return x->puts_ahead;
+}
+
+/* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
+ * change places, the rest is small. */
+static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
+                         const unsigned char *discrete)
+{
+    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[ask->fragment];
+    dl_sent *s = &x->sent;
+    unsigned char *free_payload = s->payload;
+    x->made.entry_and_1 = 0;
+    s->payload = x->payload;
+    x->payload = free_payload;
+    s->entry = ask->entry;
+    s->life = ask->life;
+    s->facts = x->facts;
+    s->n_spans = n_spans;
+    memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
+    memcpy(s->header, x->spans[0].data, x->spans[0].len);
+    s->spans[0].data = s->header;
+    s->spans[2].data = s->discrete;
+    memcpy(s->discrete, discrete, shape->n_integers * sizeof(int64_t) + shape->n_booleans);
+    s->slicing = dl_exec_slicing(x, ask->fragment);
+    if (!s->slicing.n) return;
+    memcpy(s->table, x->table, sizeof s->table);
+    s->spans[1].data = s->table;
+}
+
+diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
+{
+    dl_sent *s = &x->sent;
+    dl_slices_put slices = {.slicing = s->slicing,
+                            .entry = s->entry,
+                            .life = s->life,
+                            .payload = s->payload,
+                            .discrete = s->discrete,
+                            .until = until};
+    DL_TRY(dl_slices_send(&slices, store));
+    const diloco_status status =
+        put(&s->facts, &s->vouched, store, s->entry, &s->life, s->spans, s->n_spans, until);
+    s->vouched &= dl_slices_are_vouched(&slices);
+    return fenced(x, status, store, s->entry, &s->life, until);
+}
+
+void dl_exec_sent(dl_exec *x)
+{
+    const dl_exec_facts *s = &x->sent.facts;
+    x->facts.fragment = s->fragment;
+    x->facts.step = s->step;
+    x->facts.position = s->position;
+    x->facts.norm = s->norm;
+    x->facts.bytes = s->bytes;
+    x->facts.encode_s = s->encode_s;
+    x->facts.put_s = s->put_s;
+    dl_capture *c = dl_exec_captured(x, x->sent.entry);
+    if (c) c->vouched = x->sent.vouched;
+    if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
+}
+
+static diloco_status contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
+{
+    const dl_time began = dl_clock_now();
+    dl_ask own = *asked, *ask = &own;
+    own.life = x->a.self;
+    dl_capture from = captured_or_nothing(x, ask);
+    const bool nothing = !from.g;
+    dl_contribution c;
+    size_t n_spans;
+    DL_TRY(make_object(x, &n_spans, ask, &c, x->made.header, &from));
+    DL_TRY(sign_object(x, &c, x->made.header, n_spans));
+    x->made.n_spans = n_spans;
+    x->made.entry_and_1 = 1 + ask->entry;
+    measure(x, ask, &from, began);
+    if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
+    if (nothing || from.restored || !x->contributed)
+        DL_TRY(find_former(x, ask, &c, nothing, event, until));
+    if (!nothing) x->contributed = true;
+    if (event->taken) return DILOCO_OK;
+
+    if (x->a.peers) dl_peers_keep(x->a.peers, ask->entry, x->spans, n_spans);
+    if (ask->put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
+        keep_to_send(x, ask, n_spans, from.discrete);
+        event->sending = 1 + ask->entry;
+        return DILOCO_OK;
+    }
+    dl_slices_put slices = {.slicing = dl_exec_slicing(x, ask->fragment),
+                            .entry = ask->entry,
+                            .life = ask->life,
+                            .payload = x->payload,
+                            .discrete = from.discrete,
+                            .until = until};
+    if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
+    bool vouched;
+    const diloco_status status =
+        put(&x->facts, &vouched, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
+    if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
+    if (!nothing)
+        dl_exec_captured(x, ask->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
+    return fenced(x, status, x->a.store, ask->entry, &ask->life, until);
+}
+
+diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    diloco_status status = contribute(x, ask, event, until);
+    for (unsigned n = 0; status == DILOCO_EEXIST && n < RENEWALS_MAX; n++) {
+        DL_TRY(renew(x, n));
+        status = contribute(x, ask, event, until);
+    }
+    return status;
+}
+
+/* ---- known without reading ---------------------------------------------------------------- */
+
+/* What was sent may lie there still: the header's digest tells. */
+static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_data *data,
+                    dl_slot *slot, const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    const char *reason;
+    return x->made.entry_and_1 == 1 + ask->entry &&
+           !dl_contribution_read(facts, data, &reason, slot, x->spans, x->made.n_spans, expect);
+}
+
+/* What was taken may lie where the next state was made since: the digest tells. */
+static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const dl_ask *ask,
+                       const dl_capture *from)
+{
+    dl_contribution c;
+    const dl_exec_facts facts = x->facts;
+    const bool same = !make_object(x, n_spans, ask, &c, header, from) &&
+                      dl_hash_equal(c.body, from->body) && !sign_object(x, &c, header, *n_spans);
+    x->facts = facts;
+    return same;
+}
+
+bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
+                    const dl_ask *ask, const dl_contribution_expect *expect)
+{
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    size_t n_spans;
+    const char *reason; /* what is wrong with it, it is refused for as it was stored */
+    const dl_capture *c = dl_exec_captured(x, ask->entry);
+    if (!c || !c->vouched || expect->slices || !dl_life_equal(&ask->life, &x->a.self)) return false;
+    return is_made(x, facts, data, slot, ask, expect) ||
+           (make_again(x, &n_spans, header, ask, c) &&
+            !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect));
+}
+
+/* The captured movement gives its place to where it ended: what was checked of it holds. */
+static void put_values(dl_exec *x, dl_capture *c)
+{
+    for (size_t i = x->first[c->fragment]; i < x->first[c->fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->local[i];
+        if (t->region != DL_TRAINED && t->region != DL_AVERAGED) continue;
+        DL_ASSERT(x->a.tensors[x->tensor_of[i]].dtype == DILOCO_F32); /* as clients' models are */
+        memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
+    }
+}
+
+diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *client,
+                                 dl_time until)
+{
+    const dl_time began = dl_clock_now();
+    dl_ask ask = {.entry = x->state.control.entry, .life = client->life};
+    unsigned char header[DL_CONTRIBUTION_HEADER];
+    dl_contribution c;
+    size_t n_spans;
+    DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
+    dl_capture *from = dl_exec_captured(x, ask.entry);
+    if (dl_exec_sends_values(x)) put_values(x, from);
+    dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
+    DL_TRY(make_object(x, &n_spans, &ask, &c, header, from));
+    measure(x, &ask, from, began);
+    DL_TRY(client->keep(client->user, c.body));
+    bool vouched; /* the next client takes the place of what this one sent */
+    const diloco_status status =
+        put(&x->facts, &vouched, x->a.store, ask.entry, &ask.life, x->spans, n_spans, until);
+    *first = status != DILOCO_EEXIST;
+    return *first ? status : DILOCO_OK;
+}
+
+/* ---- saved and taken up again ------------------------------------------------------------ */
+
+void dl_exec_pack_under_way(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_captures; i++) {
+        const dl_capture *c = &x->captures[i];
+        const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+        unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+        memset(head, 0, DL_CONTRIBUTION_HEADER);
+        if (!c->there || !x->keeps_under_way) continue;
+        const dl_contribution facts = describe(x, &of, c, 0);
+        dl_contribution_write_header(head, &facts);
+    }
+}
+
+static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
+{
+    dl_capture *c = &x->captures[i];
+    dl_contribution f;
+    DL_TRY(dl_contribution_read_header(&f, head, DL_CONTRIBUTION_HEADER));
+    if (f.entry % x->n_captures != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
+        return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
+    c->there = c->restored = true;
+    c->vouched = false;
+    c->entry = f.entry;
+    c->fragment = f.fragment;
+    c->base = f.base;
+    c->norm = f.norm;
+    c->dealt = f.dealt;
+    c->work = (dl_exec_work){.step = f.step,
+                             .steps = f.steps,
+                             .samples = f.samples,
+                             .tokens = f.tokens,
+                             .shard = f.shard,
+                             .first_sample = f.first_sample,
+                             .end_sample = f.end_sample,
+                             .position = f.position,
+                             .loss = f.loss,
+                             .holds = f.holds};
+    /* Its entry may have counted it since, by this body. */
+    const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+    unsigned char again[DL_CONTRIBUTION_HEADER];
+    size_t n_spans;
+    DL_TRY(make_object(x, &n_spans, &of, &f, again, c));
+    c->body = f.body;
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_unpack_under_way(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_captures && x->keeps_under_way; i++) {
+        const unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+        if (head[0]) DL_TRY(unpack(x, i, head));
+    }
+    x->unpacked = true;
+    return DILOCO_OK;
+}

@@ -1,0 +1,543 @@
+/* exec.c - see exec.h. One function an ask; `asks` below is the table.
+ *
+ * Memory: the state's two copies; one encoded contribution of our own (two where one is put ahead),
+ * and what it is made from for each that is under way (in the copy that is free between entries
+ * where there is one at a time); a slot for each contribution held, made when it is first needed
+ * and kept. */
+#include "exchange/exec_parts.h"
+
+#include "base/clock.h"
+#include "base/own.h"
+#include "log/fields.h"
+#include "outer/state.h"
+#include "protocol/async.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+static size_t n_fragments(const dl_exec *x)
+{
+    return (size_t)x->a.run->manifest.n_fragments;
+}
+
+static size_t n_floats(const dl_fragment_shape *s)
+{
+    return s->n_trained + s->n_averaged;
+}
+
+/* The largest of each kind over all fragments. */
+static dl_fragment_shape largest(const dl_exec *x)
+{
+    dl_fragment_shape most = {0};
+    for (size_t f = 0; f < n_fragments(x); f++) {
+        const dl_fragment_shape *s = &x->a.run->manifest.fragments[f];
+        most.n_trained = dl_size_max(most.n_trained, n_floats(s));
+        most.n_integers = dl_size_max(most.n_integers, s->n_integers);
+        most.n_booleans = dl_size_max(most.n_booleans, s->n_booleans);
+    }
+    return most;
+}
+
+/* What encoding any fragment needs. */
+static size_t payload_room(const dl_exec *x)
+{
+    size_t room = 0;
+    for (size_t f = 0; f < n_fragments(x); f++)
+        room = dl_size_max(room, x->forms[f].room);
+    return room;
+}
+
+static void lay_out_captures(dl_exec *x, dl_arena *arena)
+{
+    const dl_fragment_shape most = largest(x);
+    const size_t n = x->n_captures;
+    const size_t discrete = most.n_integers * sizeof(int64_t) + most.n_booleans;
+    const size_t floats = x->shares_next ? 0 : n * most.n_trained;
+    x->captures = DL_ARENA_ARRAY(arena, dl_capture, n);
+    if (x->puts_ahead) x->sent.discrete = dl_arena_take(arena, discrete);
+    float *g = DL_ARENA_ARRAY(arena, float, floats);
+    unsigned char *d = dl_arena_take(arena, n * discrete);
+    x->heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
+    if (!x->captures) return; /* measuring */
+    for (size_t i = 0; i < n; i++) {
+        x->captures[i].g = g + i * most.n_trained;
+        x->captures[i].discrete = d + i * discrete;
+    }
+    /* Nothing is under way when something is saved; or, async, it is not gone on with. */
+    x->keeps_under_way = !x->schedule.async && !x->shares_next;
+    if (!x->keeps_under_way) return;
+    const dl_exec_private all[] = {
+        {"diloco.under_way", g, floats * sizeof *g, true},
+        {"diloco.under_way_discrete", d, n * discrete, false},
+        {"diloco.under_way_heads", x->heads, n * DL_CONTRIBUTION_HEADER, false}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].len) x->privates[x->n_privates++] = all[i];
+}
+
+static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
+{
+    size_t all = 0;
+    for (size_t f = 0; f < n_fragments(x); f++)
+        all += n_floats(&x->a.run->manifest.fragments[f]);
+    float *floats = DL_ARENA_ARRAY(arena, float, all);
+    if (floats)
+        x->privates[x->n_privates++] =
+            (dl_exec_private){.name = name, .data = floats, .len = all * sizeof *floats, true};
+    return floats;
+}
+
+/* What lies beside the local tensors, and is saved with them. */
+static void lay_out_beside(dl_exec *x, dl_arena *arena)
+{
+    const size_t n = n_fragments(x);
+    const bool rounds = x->schedule.overlap != DL_OVERLAP_STEPS;
+    const bool eager = x->schedule.overlap == DL_OVERLAP_EAGER;
+    size_t all = 0;
+    x->f32_at = DL_ARENA_ARRAY(arena, size_t, n + 1);
+    for (size_t f = 0; f <= n; f++) {
+        if (x->f32_at) x->f32_at[f] = all;
+        if (f < n) all += n_floats(&x->a.run->manifest.fragments[f]);
+    }
+    if (x->a.run->config.error_feedback > 0)
+        x->residual = lay_out_floats(x, arena, "diloco.residual");
+    if (rounds) x->start = lay_out_floats(x, arena, "diloco.round_start");
+    if (eager) x->own_momentum = lay_out_floats(x, arena, "diloco.own_momentum");
+    if (eager) x->share = DL_ARENA_ARRAY(arena, float, largest(x).n_trained);
+    if (eager) x->share_payload = dl_arena_take(arena, payload_room(x));
+    if (rounds) x->start_base = DL_ARENA_ARRAY(arena, dl_hash, n);
+    if (x->start_base)
+        x->privates[x->n_privates++] = (dl_exec_private){
+            .name = "diloco.round_base", .data = x->start_base, .len = n * sizeof *x->start_base};
+}
+
+static void lay_out_trainer(dl_exec *x, dl_arena *arena)
+{
+    const size_t room = payload_room(x);
+    if (x->packer) x->gap = dl_pack_gap(room);
+    x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
+    x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
+    x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+    x->payload = dl_arena_take(arena, x->gap + room);
+    if (x->puts_ahead) x->sent.payload = dl_arena_take(arena, x->gap + room);
+    lay_out_beside(x, arena);
+    lay_out_captures(x, arena);
+}
+
+static void layout(dl_exec *x, dl_arena *arena)
+{
+    const size_t m = x->a.max_members;
+    if (x->a.tensors) lay_out_trainer(x, arena);
+    x->slots = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
+    x->held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
+    x->members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
+    x->weight = DL_ARENA_ARRAY(arena, float, m);
+    x->raw = DL_ARENA_ARRAY(arena, uint64_t, m);
+    x->probed = DL_ARENA_ARRAY(arena, double, m + 1);
+    x->listed = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
+    x->seen = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
+    x->spans = DL_ARENA_ARRAY(arena, dl_span, 3);
+}
+
+/* In fragment order, and within a fragment one region after the other. */
+static void list_local_tensors(dl_exec *x)
+{
+    const dl_manifest *m = &x->a.run->manifest;
+    size_t n = 0;
+    for (size_t f = 0; f < n_fragments(x); f++) {
+        x->first[f] = n;
+        for (int region = 0; region < DL_N_REGIONS; region++)
+            for (size_t i = 0; i < x->a.n_tensors; i++) {
+                const dl_manifest_tensor *t = &m->tensors[i];
+                if (t->fragment != (int)f || t->region != (dl_region)region) continue;
+                x->tensor_of[n] = i;
+                x->local[n++] = (dl_local_tensor){.data = x->a.tensors[i].data,
+                                                  .begin = t->offset,
+                                                  .count = t->count,
+                                                  .region = t->region};
+            }
+    }
+    x->first[n_fragments(x)] = n;
+}
+
+static diloco_status make_forms(dl_exec *x)
+{
+    const dl_manifest *manifest = &x->a.run->manifest;
+    x->forms = calloc((size_t)manifest->n_fragments, sizeof *x->forms);
+    if (!x->forms) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    for (int f = 0; f < manifest->n_fragments; f++)
+        DL_TRY(dl_codec_form_init(&x->forms[f], &x->a.run->config, manifest, f));
+    return DILOCO_OK;
+}
+
+static diloco_status make_probing(dl_exec *x)
+{
+    const dl_probing_args args = {.manifest = &x->a.run->manifest,
+                                  .forms = x->forms,
+                                  .measure = x->a.probe,
+                                  .user = x->a.probe_user};
+    return dl_probing_create(&x->probing, &args);
+}
+
+static diloco_status take_memory(dl_exec *x)
+{
+    dl_arena measure = {0};
+    DL_TRY(make_forms(x));
+    if (strcmp(x->a.run->config.compression, "zstd") == 0) DL_TRY(dl_packer_create(&x->packer));
+    DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
+    const size_t ahead = dl_schedule_ahead(&x->schedule);
+    x->n_captures = ahead;
+    /* Async computes entries of others between taking and putting. */
+    x->shares_next =
+        ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
+    DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
+    x->puts_ahead = ahead > 1 && x->a.beside && x->a.tensors;
+    layout(x, &measure);
+    DL_TRY(dl_arena_init(&x->arena, measure.used));
+    layout(x, &x->arena);
+    if (x->a.tensors) list_local_tensors(x);
+    const dl_outer *outer = dl_outer_of(&x->a.run->config);
+    if (!outer) return dl_no_row("outer optimizer", x->a.run->config.outer_optimizer);
+    DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,
+                                 x->a.n_copies, ahead, x->a.offload_dir));
+    DL_TRY(dl_state_deal(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
+    DL_TRY(dl_fetchers_create(x));
+    DL_TRY(dl_lister_create(x));
+    if (x->a.probe) DL_TRY(make_probing(x));
+    if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
+    DL_TRY(dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
+                                   dl_pool_size(x->a.pool)));
+    DL_TRY(dl_outer_scratch_reserve(x->scratch, &x->a.run->manifest, outer));
+    return x->way == DL_WAY_SHARDED ? dl_exec_prepare_slices(x) : DILOCO_OK;
+}
+
+diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
+{
+    *out = NULL;
+    dl_exec *x = calloc(1, sizeof *x);
+    if (!x) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    x->a = *args;
+    x->n_slots = 2 * args->max_members;
+    x->cap_seen = 8 * args->max_members;
+    dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
+
+    diloco_status status = dl_entry_init(&x->entry, args->max_members);
+    if (!status && args->run->identity.policy != DL_TRUSTED)
+        status = dl_keyring_create(&x->ring, args->store, args->run, args->signer);
+    if (!status) status = take_memory(x);
+    if (status) {
+        dl_exec_destroy(x);
+        return status;
+    }
+    *out = x;
+    return DILOCO_OK;
+}
+
+void dl_exec_destroy(dl_exec *x)
+{
+    if (!x) return;
+    for (size_t i = 0; x->slots && i < x->n_slots; i++)
+        dl_slot_destroy(x->slots[i]);
+    for (int f = 0; x->forms && f < x->a.run->manifest.n_fragments; f++)
+        dl_codec_form_deinit(&x->forms[f]);
+    for (int f = 0; x->plain && f < x->a.run->manifest.n_fragments; f++)
+        dl_codec_form_deinit(&x->plain[f]);
+    free(x->forms);
+    free(x->plain);
+    free(x->slices);
+    dl_measures_deinit(x);
+    dl_slot_destroy(x->combined_slot);
+    dl_slot_destroy(x->serving);
+    dl_fetchers_destroy(x);
+    dl_lister_destroy(x);
+    dl_keyring_destroy(x->ring);
+    dl_probing_destroy(x->probing);
+    dl_packer_destroy(x->packer);
+    dl_outer_scratch_destroy(x->scratch);
+    dl_state_deinit(&x->state);
+    dl_buf_deinit(&x->text);
+    dl_entry_deinit(&x->entry);
+    dl_arena_deinit(&x->arena);
+    free(x);
+}
+
+dl_state *dl_exec_state(dl_exec *x)
+{
+    return &x->state;
+}
+dl_way dl_exec_way(const dl_exec *x)
+{
+    return x->way;
+}
+const uint64_t *dl_exec_slices(const dl_exec *x)
+{
+    return x->slices;
+}
+const dl_exec_facts *dl_exec_measured(const dl_exec *x)
+{
+    return &x->facts;
+}
+
+const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
+{
+    *n = x->n_listed;
+    return x->listed;
+}
+
+/* ---- reading ---------------------------------------------------------------------------- */
+
+static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_buf_reserve(&x->text, 1)); /* a text without bytes is one */
+    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
+    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    event->text = x->text.data;
+    event->text_len = x->text.len;
+    return status;
+}
+
+diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
+                             const char *replica, dl_time until)
+{
+    const char *why;
+    *out = NULL;
+    if (!x->ring) return DILOCO_OK;
+    DL_TRY(dl_keyring_find(out, &why, x->ring, replica, until));
+    if (*out) return DILOCO_OK;
+    *reason = "signature";
+    return dl_fail(DILOCO_EPROTO, "%s has no key in this run: %s", replica, why);
+}
+
+static diloco_status probe(dl_exec *x, const dl_ask *ask, dl_event *event)
+{
+    DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)ask->fragment, x->members,
+                              ask->n_slots));
+    event->probed = x->probed;
+    return DILOCO_OK;
+}
+
+static diloco_status do_judge(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)until;
+    for (size_t i = 0; i < ask->n_slots; i++)
+        x->members[i] = x->held[ask->slots[i]];
+    if (ask->probe && x->probing) DL_TRY(probe(x, ask, event));
+    if (!ask->whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
+    const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
+                                     .fragment = (int)ask->fragment,
+                                     .form = &x->forms[ask->fragment],
+                                     .outer = x->state.outer,
+                                     .n_members = ask->n_slots,
+                                     .members = x->members};
+    event->gram = dl_outer_gram(&args, x->scratch, x->a.pool);
+    return DILOCO_OK;
+}
+
+/* The newest life of each replica: its lives follow each other in a listing. */
+static diloco_status found_heartbeat(void *context, const char *key, size_t len)
+{
+    dl_exec *x = context;
+    dl_seen s = {.ended = false};
+    (void)len;
+    if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
+    dl_seen *last = x->n_seen ? &x->seen[x->n_seen - 1] : NULL;
+    if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
+        if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+    } else if (s.life.generation > last->life.generation) {
+        *last = s;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status found_end(void *context, const char *key, size_t len)
+{
+    dl_exec *x = context;
+    dl_seen s = {.ended = true};
+    (void)len;
+    if (!dl_key_parse_life(&s.life, key, "end/")) return DILOCO_OK;
+    for (size_t i = 0; i < x->n_seen; i++)
+        if (dl_life_equal(&x->seen[i].life, &s.life)) {
+            x->seen[i].ended = true;
+            return DILOCO_OK;
+        }
+    if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+    return DILOCO_OK;
+}
+
+static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)ask;
+    x->n_seen = 0;
+    DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
+    for (size_t i = 0; i < x->n_seen; i++) {
+        dl_key key;
+        dl_key_heartbeat(key, &x->seen[i].life);
+        dl_buf_clear(&x->text);
+        const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
+        if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
+        x->seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
+        dl_json_value beat;
+        if (x->schedule.async && !dl_json_parse(&beat, x->text.data, x->text.len))
+            (void)!dl_json_read_f64_or_nan(&x->seen[i].steps_per_s, beat, "steps_per_s");
+    }
+    DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
+    event->seen = x->seen;
+    event->n_seen = x->n_seen;
+    return DILOCO_OK;
+}
+
+/* ---- deciding --------------------------------------------------------------------------- */
+
+/* Rejected for what only they can have done; where slices are combined, owners do not count them.
+ */
+static size_t n_struck(const dl_exec *x, const dl_entry *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; x->way != DL_WAY_SHARDED && i < e->n_rejected; i++)
+        n += dl_judge_strikes(e->rejected[i].reason);
+    return n;
+}
+
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask)
+{
+    const dl_entry *e = ask->draft;
+    const bool combined = ask->kind == DL_ASK_COMPUTE && e->combined.there;
+    for (size_t i = 0; i < e->n_members; i++) {
+        if (!combined) x->members[i] = x->held[ask->slots[i]];
+        x->weight[i] = e->members[i].weight;
+        x->raw[i] = e->members[i].raw;
+    }
+    dl_outer_step_args args = {.manifest = &x->a.run->manifest,
+                               .fragment = (int)ask->fragment,
+                               .form = &x->forms[ask->fragment],
+                               .outer = x->state.outer,
+                               .n_members = e->n_members,
+                               .n_rejected = n_struck(x, e),
+                               .members = x->members,
+                               .weight = x->weight,
+                               .raw = x->raw};
+    memcpy(args.scalars, e->scalars, sizeof args.scalars);
+    return args;
+}
+
+static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_ask *ask)
+{
+    if (ask->draft->combined.there) return dl_exec_compute_combined(x, next, ask);
+    const dl_outer_step_args args = dl_exec_step_args(x, ask);
+    return dl_outer_step(next, &x->state.now[ask->fragment], &args, &x->facts.outer, x->scratch,
+                         x->a.pool);
+}
+
+static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)until;
+    dl_fragment_state *now = &x->state.now[ask->fragment];
+    dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[ask->fragment] : now;
+    const dl_time began = dl_clock_now();
+    if (ask->draft->commit)
+        DL_TRY(compute(x, next, ask));
+    else
+        dl_state_empty(next, now, x->a.run->manifest.fragments[ask->fragment], x->state.outer,
+                       x->a.pool);
+    x->facts.compute_s = dl_seconds(dl_clock_now() - began);
+    event->result = next->digest;
+    return DILOCO_OK;
+}
+
+static diloco_status do_create(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key key;
+    dl_key_entry(key, ask->entry);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    if (x->ring) {
+        const dl_statement what = dl_entry_statement(ask->draft);
+        DL_TRY(dl_sealed_sign(&x->text, 0, x->a.signer, &what));
+    }
+    const dl_span span = {x->text.data, x->text.len};
+    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
+    return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
+}
+
+static diloco_status do_swap(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)event, (void)until;
+    if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)ask->fragment);
+    if (ask->counted) dl_exec_settle(x, ask);
+    if (x->a.beside) dl_state_put_out(&x->state, (int)ask->fragment); /* until it is adopted */
+    return DILOCO_OK;
+}
+
+static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    (void)ask;
+    x->collector.now = event->now;
+    return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
+                                   x->a.signer, until);
+}
+
+/* Is the entry a commit whose contributions are gone (P25)? Then no replay comes past it, and an
+ * older snapshot is of no use. */
+static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time until)
+{
+    const dl_ask log = {.kind = DL_ASK_READ, .entry = entry};
+    dl_event event = {.text = NULL};
+    *out = false;
+    if (entry == UINT64_MAX || x->schedule.async) return DILOCO_OK;
+    DL_TRY(do_read(x, &log, &event, until));
+    if (!event.text || dl_entry_read(&x->entry, event.text, event.text_len, x->state.outer))
+        return DILOCO_OK;
+    DL_TRY(dl_exec_list(x, &log, &event, until));
+    *out = x->entry.commit && event.n_listed == 0;
+    return DILOCO_OK;
+}
+
+static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    bool collected;
+    const uint64_t told = x->loaded ? x->state.control.entry : ask->entry;
+    (void)event;
+    if (!x->unpacked) dl_exec_forget(x);
+    if (x->loaded) x->disputed = x->state.control.entry + 2;
+    collected = false;
+    if (!ask->voided) DL_TRY(is_collected(x, &collected, ask->entry, until));
+    DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
+                                   collected ? UINT64_MAX : ask->entry, x->a.pool, until));
+    x->loaded = true;
+    dl_state_put_out_all(&x->state);
+    if (x->state.control.entry > ask->entry) dl_exec_forget(x);   /* a resume is not told of all */
+    if (x->state.control.entry > told) dl_exec_clear_residual(x); /* … of what counted between */
+    x->unpacked = false;
+    return DILOCO_OK;
+}
+
+typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until);
+static const ask_fn asks[] = {
+    [DL_ASK_READ] = do_read,
+    [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
+    [DL_ASK_LIST] = dl_exec_list,
+    [DL_ASK_FETCH] = dl_exec_fetch,
+    [DL_ASK_JUDGE] = do_judge,
+    [DL_ASK_COMBINE] = dl_exec_combine,
+    [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
+    [DL_ASK_SERVE] = dl_exec_serve,
+    [DL_ASK_COMPUTE] = do_compute,
+    [DL_ASK_CREATE] = do_create,
+    [DL_ASK_SWAP] = do_swap,
+    [DL_ASK_WATCH] = do_watch,
+    [DL_ASK_REJOIN] = do_rejoin,
+    [DL_ASK_SNAPSHOT] = do_snapshot,
+};
+
+void dl_exec_do(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    DL_ASSERT((size_t)ask->kind < sizeof asks / sizeof asks[0] && asks[ask->kind]);
+    *event = (dl_event){.now = event->now};
+    if (ask->kind != DL_ASK_FETCH) dl_exec_forget_fetched(x);
+    event->status = asks[ask->kind](x, ask, event, until);
+}

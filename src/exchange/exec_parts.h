@@ -1,0 +1,269 @@
+/* exec_parts.h - what a dl_exec is: shared by exec.c, capture.c, contribute.c, fetch.c and
+ * combined.c, for nobody else. */
+#ifndef DL_EXCHANGE_EXEC_PARTS_H
+#define DL_EXCHANGE_EXEC_PARTS_H
+
+#include "exchange/exec.h"
+#include "exchange/keyring.h"
+#include "exchange/probing.h"
+#include "log/slices.h"
+#include "protocol/judge.h"
+#include "state/collection.h"
+
+#define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
+
+/* What was taken for an entry; a slot is free again once the entry is adopted. */
+typedef struct dl_capture {
+    bool there, restored; /* restored: by a former life, and perhaps put by it */
+    uint64_t entry;
+    uint32_t fragment;
+    float *g;                /* f32 of the largest fragment: what is encoded, the residual added */
+    unsigned char *discrete; /* its integers, then its booleans */
+    dl_exec_work work;
+    dl_hash base;
+    dl_dealt dealt;
+    double norm;  /* of the movement, without the residual */
+    dl_hash body; /* of the contribution that it became; the exchange's */
+    bool vouched; /* the store has it there as it was sent (dl_store_vouches), slices and all */
+} dl_capture;
+
+/* What was put ahead, whole: who sends it needs nothing else, and changes nothing else. */
+typedef struct dl_sent {
+    uint64_t entry;
+    dl_life life;
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    unsigned char *payload, *discrete; /* NULL: nothing is put ahead but waited for */
+    dl_slicing slicing;                /* n 0: it is whole; else slices go first, and then … */
+    dl_hash table[DL_SLICES_MAX];      /* … the table of their digests */
+    dl_span spans[3];
+    size_t n_spans;
+    bool vouched; /* the sender's, as facts.put_s */
+    dl_exec_facts facts;
+} dl_sent;
+
+/* The own contribution that lies in `payload` and `spans`, the first of which is the header. */
+typedef struct dl_made {
+    uint64_t entry_and_1; /* 0: none, what was there is overwritten */
+    size_t n_spans;
+    unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+} dl_made;
+
+/* Slices of a combined update that were read into combined_slot. */
+typedef struct dl_gathered {
+    uint64_t entry;
+    dl_life planner;
+    bool have[DL_SLICES_MAX], agreed[DL_SLICES_MAX]; /* agreed: all of its owners */
+    dl_hash digest[DL_SLICES_MAX];
+    bool disputed; /* owners differ: the plan comes to nothing */
+} dl_gathered;
+
+enum { DL_SERVED_MAX = 16 };
+typedef struct dl_served {
+    uint64_t entry;
+    dl_life planner;
+} dl_served;
+
+/* Which slice of a plan's members the slots hold; a FETCH puts something else there. */
+typedef struct dl_sliced {
+    bool there;
+    dl_served plan;
+    size_t slice;
+} dl_sliced;
+
+/* Slices of a plan that this replica has combined and put first of all their owners: what is in
+ * `serving` of them; vouched: the store has it so. */
+typedef struct dl_own_slices {
+    dl_served plan;
+    bool vouched[DL_SLICES_MAX];
+    dl_hash digest[DL_SLICES_MAX];
+} dl_own_slices;
+
+/* What check.* asks of members whom nobody reads whole (sharded_measure.c). */
+typedef struct dl_compared {
+    double *numbers; /* of the slices of a plan; NULL: nothing is asked */
+    dl_known *rows;  /* [max_members] */
+    dl_judge judge;
+    dl_arena arena; /* its room */
+} dl_compared;
+
+struct dl_exec {
+    dl_exec_args a;
+    dl_state state;
+    dl_keyring *ring;     /* NULL: nothing is signed */
+    dl_codec_form *forms; /* [n_fragments] */
+    dl_exec_facts facts;
+    dl_schedule schedule;
+    uint64_t void_first, void_end; /* for a replay: entries that an operator has voided */
+
+    dl_local_tensor *local; /* [n_tensors], fragment by fragment, region by region */
+    size_t *tensor_of;      /* [n_tensors] local[i] is this one of the manifest */
+    size_t *first;          /* [n_fragments + 1] into local */
+    dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
+    size_t n_captures;
+    bool keeps_under_way; /* they are saved with the local state */
+    unsigned char
+        *heads;       /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
+                       * its arrays, as the header of what it becomes; zeros: not there */
+    bool puts_ahead;  /* … without waiting for it: `sent` has arrays */
+    bool shares_next; /* the one capture lies in the state's free copy */
+    /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
+    size_t *f32_at;      /* [n_fragments + 1] */
+    float *residual;     /* of error feedback */
+    float *start;        /* where the round began: theta is further when it ends */
+    dl_hash *start_base; /* [n_fragments] digest of the state that it began on */
+    float *own_momentum; /* of this replica's own shares (eager) */
+    float *share;        /* f32 of the largest fragment: its newest share, decoded (eager) */
+    unsigned char *share_payload;
+    dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
+    size_t n_privates;
+    dl_outer_scratch *scratch;
+    dl_probing *probing;    /* NULL: nothing is measured */
+    double *probed;         /* [1 + max_members] what it measured last */
+    dl_packer *packer;      /* NULL: payloads are sent as they are */
+    unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
+    size_t gap;
+    dl_made made;
+    dl_sent sent;
+    uint32_t claimed;  /* the latest generation that this process has tried to claim; 0: none */
+    bool unpacked;     /* what is under way rests on the state that is loaded next */
+    bool contributed;  /* in this life: former lives have nothing open any more */
+    bool loaded;       /* a state, by a REJOIN */
+    uint64_t disputed; /* contributions to entries below are read from the store alone: a REJOIN
+                        * means that what was folded there may not be what the store has */
+
+    struct dl_fetchers *fetchers; /* fetch.c */
+    struct dl_lister *lister;     /* listing.c */
+
+    dl_way way;
+    dl_codec_form *plain;         /* [n_fragments] of combined updates; NULL: everybody combines */
+    dl_slot *combined_slot;       /* of the one that was combined or fetched last; NULL: none yet */
+    bool combined_here;           /* … and facts.outer tells of its members */
+    bool combined_vouched;        /* … and the store has it as it is there */
+    dl_hash table[DL_SLICES_MAX]; /* of the own contribution that was made last */
+    uint64_t *slices;             /* [n_fragments]; NULL: nothing is cut */
+    size_t n_owners;              /* of each slice */
+    dl_gathered gathered;
+    dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
+    size_t n_served;
+    double
+        *measures; /* sharded_measure.c: of the slices of a plan; NULL: the rule measures nothing */
+    dl_compared compared;
+    dl_served measured; /* of this plan ours are put */
+    dl_sliced sliced;
+    dl_slot *serving; /* what is combined for others; NULL: nothing yet */
+    dl_own_slices own;
+
+    size_t n_slots;
+    dl_slot **slots;               /* [n_slots], NULL until needed */
+    dl_contribution_data *held;    /* [n_slots] */
+    dl_contribution_data *members; /* [max_members] of the step, in order */
+    float *weight;
+    uint64_t *raw;
+    dl_listed *listed; /* [n_slots] */
+    size_t n_listed;
+    dl_seen *seen; /* [cap_seen] */
+    size_t n_seen, cap_seen;
+    dl_span *spans; /* header, payload, each integer and boolean tensor */
+    dl_contribution fetched;
+    dl_entry entry; /* an older one, read for its base (async) */
+    dl_collector collector;
+    dl_buf text;
+    dl_arena arena;
+};
+
+/* capture.c: the capture of an entry, or NULL. */
+dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
+/* capture.c: the entry counted a contribution of this replica, with that body: the residual moves
+ * on (P17). */
+void dl_exec_settle(dl_exec *x, const dl_ask *swap);
+/* capture.c: the residual becomes what encoding this leaves out; nothing without error feedback.
+ * Overwrites the payload. */
+void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
+/* capture.c: the state is another one: what was taken from the one before is nothing. */
+void dl_exec_forget(dl_exec *x);
+void dl_exec_clear_residual(dl_exec *x); /* nothing without error feedback */
+
+/* fetch.c: DL_ASK_FETCH; what was read ahead for such is as nothing. */
+typedef struct dl_fetchers dl_fetchers;
+DL_MUST_CHECK diloco_status dl_fetchers_create(dl_exec *x); /* behind slots and packer */
+void dl_fetchers_destroy(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                          dl_time until);
+void dl_exec_forget_fetched(dl_exec *x);
+float dl_exec_element_bound(const dl_exec *x); /* largest size that is taken */
+DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i); /* unless it is there */
+/* fetch.c: fn(context, store, i) for each i below n, on as many threads as there are fetchers, each
+ * with a handle of its own; the error of the first that failed. */
+typedef diloco_status (*dl_errand_fn)(void *context, dl_store *store, size_t i);
+DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context);
+
+/* listing.c: DL_ASK_LIST. */
+typedef struct dl_lister dl_lister;
+DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x); /* behind slots and keyring */
+void dl_lister_destroy(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                         dl_time until);
+/* … that object has the name of a generation of its replica and is not signed by its key. */
+void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
+
+/* sharded.c: a fragment's slices; n 0: contributions are whole. */
+dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment);
+DL_MUST_CHECK diloco_status dl_exec_prepare_slices(dl_exec *x);
+void dl_measures_deinit(dl_exec *x); /* sharded_measure.c */
+/* … the table of an own contribution's digests, from payload and integers; its bytes; and putting
+ * the slices before it: one after the other, or several at once. */
+size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete);
+typedef struct dl_slices_put {
+    dl_slicing slicing;
+    uint64_t entry;
+    dl_life life;
+    unsigned char *payload, *discrete;
+    dl_time until;
+    bool vouched[DL_SLICES_MAX]; /* out: the store has the slice as it was sent */
+} dl_slices_put;
+DL_MUST_CHECK diloco_status dl_slices_send(dl_slices_put *p, dl_store *store);
+bool dl_slices_are_vouched(const dl_slices_put *p);                           /* all of them */
+DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
+/* … DL_ASK_COMBINE of who plans, and of who audits; DL_ASK_FETCH_COMBINED; DL_ASK_SERVE. */
+DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                   dl_time until);
+dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* of the update that is held */
+DL_MUST_CHECK diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                 dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                          dl_time until);
+
+/* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
+ * *reason: it has none. */
+DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
+                                           const char *replica, dl_time until);
+
+/* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);
+
+/* combined.c: where not everybody combines, its forms; the slot and its parts; DL_ASK_COMBINE;
+ * _FETCH_COMBINED; and the step with what these left. */
+DL_MUST_CHECK diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot);
+dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment);
+DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
+DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                            dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                                   dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
+                                                     const dl_ask *ask);
+
+/* contribute.c: do this run's clients send values in place of movements (clients.payload)? */
+bool dl_exec_sends_values(const dl_exec *x);
+
+/* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
+ * waits for it. DILOCO_EFENCED: another process lives as this life. In a run of keys, where the
+ * name holds junk, this replica goes on as a later generation (dl_exec_self). */
+DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
+                                               dl_time until);
+/* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the
+ * bytes as they were sent, or else made again. false: it is none of that, and is to be read. */
+bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
+                    const dl_ask *ask, const dl_contribution_expect *expect);
+
+#endif

@@ -1,0 +1,424 @@
+/* fetch.c - contributions, read and checked; several at a time, where there are fetchers. One's own
+ * is not read where the store vouches for it (P8).
+ *
+ * What a FETCH names is read on the caller's thread; what the machine will ask for next (its
+ * `ahead`) beside it, each by a thread with a handle on the store and a packer of its own, and
+ * kept until it is asked for. All are there when the ask is answered, so nothing is read while no
+ * FETCH is open; any other ask forgets what was kept. Each lies in the slot that the machine gave
+ * it: how many read, and which comes first, changes no bit of what they come to.
+ *
+ * Memory: the slots, which the contributions take anyway; of each fetcher what its handle holds
+ * (over HTTP ranges that came early: 4 of 4 MiB), and a packer where payloads are packed. */
+#include "exchange/exec_parts.h"
+
+#include "base/clock.h"
+#include "log/fields.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a reading gave. */
+typedef struct fetched {
+    bool there, whole, forged;
+    uint64_t entry;
+    dl_life life;
+    diloco_status status;
+    const char *reason;
+    const char *peer; /* why not from its owner; NULL: from it, or it was not asked */
+    dl_contribution facts;
+    char text[512]; /* of the error */
+} fetched;
+
+typedef struct fetcher {
+    dl_store *store;   /* its own, but the first's; NULL: not opened yet */
+    dl_packer *packer; /* likewise */
+    /* one reading */
+    dl_slot *slot; /* NULL: nothing is left to be read */
+    dl_contribution_expect expect;
+    dl_public key; /* of expect */
+    dl_contribution_data *data;
+    dl_peers *peers;
+    double down_bps; /* of the link, for these */
+    bool fresh;      /* from the store alone */
+    fetched *out;
+} fetcher;
+
+struct dl_fetchers {
+    dl_pool *pool;
+    size_t n, n_busy;
+    fetcher *at;   /* [n] */
+    fetched *kept; /* [n_slots] */
+    dl_time until;
+    double down_bps;
+};
+
+/* Less is timed badly. */
+static const double TIMED_BYTES = 256 << 10;
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+diloco_status dl_fetchers_create(dl_exec *x)
+{
+    dl_fetchers *f = x->fetchers = calloc(1, sizeof *f);
+    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    f->n = dl_size_max(1, dl_size_min((size_t)x->a.n_fetchers, x->a.max_members));
+    f->at = calloc(f->n, sizeof *f->at);
+    f->kept = calloc(x->n_slots, sizeof *f->kept);
+    if (!f->at || !f->kept) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    f->at[0].store = x->a.store;
+    f->at[0].packer = x->packer;
+    return f->n > 1 ? dl_pool_create(&f->pool, (int)f->n) : DILOCO_OK;
+}
+
+void dl_fetchers_destroy(dl_exec *x)
+{
+    dl_fetchers *f = x->fetchers;
+    if (!f) return;
+    for (size_t i = 1; f->at && i < f->n; i++) {
+        dl_packer_destroy(f->at[i].packer);
+        dl_store_close(f->at[i].store);
+    }
+    dl_pool_destroy(f->pool);
+    free(f->at);
+    free(f->kept);
+    free(f);
+}
+
+/* A store that is not there was when the run began: it is away, and will be asked again. */
+static diloco_status open_own(dl_store **out, const char *url)
+{
+    const diloco_status status = dl_store_open(out, url, false);
+    if (status != DILOCO_ENOENT) return status;
+    char why[512];
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    return dl_fail(DILOCO_EUNREACHABLE, "%s", why);
+}
+
+/* Its handle and packer, once it is needed. */
+static diloco_status make_ready(dl_exec *x, fetcher *f)
+{
+    if (!f->store) DL_TRY(open_own(&f->store, dl_store_url(x->a.store)));
+    dl_store_count_into(f->store, dl_store_tally(x->a.store));
+    if (x->packer && !f->packer) DL_TRY(dl_packer_create(&f->packer));
+    return DILOCO_OK;
+}
+
+dl_store_counters dl_exec_traffic(const dl_exec *x)
+{
+    dl_store_counters all = dl_store_counts(x->a.store);
+    for (size_t i = 1; i < x->fetchers->n; i++) {
+        if (!x->fetchers->at[i].store) continue;
+        const dl_store_counters c = dl_store_counts(x->fetchers->at[i].store);
+        all.bytes_sent += c.bytes_sent;
+        all.bytes_received += c.bytes_received;
+        all.n_get += c.n_get;
+        all.billed_reads += c.billed_reads;
+        all.billed_writes += c.billed_writes;
+    }
+    if (!x->a.peers) return all;
+    const dl_peers_counts lines = dl_peers_count(x->a.peers);
+    all.bytes_sent += lines.sent;
+    all.bytes_received += lines.received;
+    return all;
+}
+
+dl_store_speed dl_exec_speed(const dl_exec *x)
+{
+    dl_store_speed speed = dl_store_speed_now(x->a.store);
+    if (x->fetchers->down_bps > speed.down_bps) speed.down_bps = x->fetchers->down_bps;
+    return speed;
+}
+
+/* ---- one reading ------------------------------------------------------------------------- */
+
+float dl_exec_element_bound(const dl_exec *x)
+{
+    const dl_config *config = &x->a.run->config;
+    return config->check_element > 0 ? (float)config->check_element : DL_ELEMENT_BOUND;
+}
+
+/* Where the overlap is one round, a round begins from the state before the entry that is still
+ * under way, or from the newest (P21). */
+static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
+{
+    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
+    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
+    return (dl_contribution_expect){.run = x->a.run->id,
+                                    .entry = ask->entry,
+                                    .fragment = ask->fragment,
+                                    .life = ask->life,
+                                    .base = now->digest,
+                                    .also_base = lags ? now->before : now->digest,
+                                    .manifest = x->a.run->manifest.digest,
+                                    .shape = x->a.run->manifest.fragments[ask->fragment],
+                                    .form = &x->forms[ask->fragment],
+                                    .codec = values ? DL_CODEC_WEIGHTS : NULL,
+                                    .before = values ? now->theta : NULL,
+                                    .packer = x->packer,
+                                    .ledger = x->state.control.ledger,
+                                    .refuses = dl_ledger_refuses,
+                                    .bound = dl_exec_element_bound(x),
+                                    .slices = slices.n,
+                                    .bulk = slices.n ? dl_slices_bytes(&slices) : 0,
+                                    .tensors = &x->a.run->manifest};
+}
+
+/* Room for a contribution to any fragment. */
+static size_t slot_bytes(const dl_exec *x)
+{
+    size_t most = 0;
+    for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
+        most = dl_size_max(dl_size_max(most, DL_SLICES_MAX * sizeof(dl_hash)),
+                           dl_contribution_body_max(&x->forms[f], x->a.run->manifest.fragments[f],
+                                                    x->packer != NULL));
+    return most;
+}
+
+diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
+{
+    return x->slots[i] ? DILOCO_OK : dl_slot_create(&x->slots[i], slot_bytes(x), x->a.spool_dir);
+}
+
+/* async: the state before entry b is the base that log/<b> tells, or the newest. */
+static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
+                               dl_time until)
+{
+    if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_get(&x->text, x->a.store, ask->entry, until));
+    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
+    expect->base = expect->also_base = x->entry.base;
+    return DILOCO_OK;
+}
+
+/* The slices behind the table that was read. */
+static diloco_status read_slices(fetcher *f, dl_time until)
+{
+    dl_hash table[DL_SLICES_MAX];
+    size_t index;
+    fetched *out = f->out;
+    const dl_slicing s = {f->expect.form, f->expect.shape, (size_t)f->expect.slices};
+    unsigned char *base = dl_slot_bytes(f->slot);
+    memcpy(table, base, s.n * sizeof *table);
+    DL_TRY(dl_slices_read(&s, base, table, out->entry, &out->life, &out->reason, f->store, until));
+    *f->data = dl_slices_data(&s, base);
+    diloco_status status = dl_codec_check(s.form, f->data->payload, f->data->len, f->expect.bound,
+                                          &index, &f->data->norm2);
+    if (status == DILOCO_ENUMERIC)
+        return dl_contribution_bad_element(&out->reason, &f->expect, f->data, index);
+    for (size_t i = 0; i < s.shape.n_booleans && !status; i++)
+        if (f->data->booleans[i] > 1) status = dl_fail(DILOCO_EPROTO, "boolean %zu is neither", i);
+    if (status) out->reason = "codec";
+    return status;
+}
+
+static diloco_status read_whole(fetcher *f, dl_time until)
+{
+    dl_key key;
+    fetched *out = f->out;
+    const dl_peers_want want = {.entry = out->entry,
+                                .life = out->life,
+                                .slot = f->slot,
+                                .store = f->store,
+                                .expect = &f->expect,
+                                .down_bps = f->down_bps,
+                                .store_only = f->fresh,
+                                .until = until};
+    if (f->peers)
+        return dl_peers_read(f->peers, &out->facts, f->data, &out->reason, &out->peer, &want);
+    dl_key_contribution(key, out->entry, &out->life);
+    return dl_contribution_fetch(&out->facts, f->data, &out->reason, f->slot, f->store, key,
+                                 &f->expect, until);
+}
+
+/* Of a refused one, in a run of keys. A look that fails says nothing. */
+static void see_whose_it_is(fetcher *f, dl_time until)
+{
+    bool theirs;
+    fetched *out = f->out;
+    if (!f->expect.key) return;
+    out->forged = !dl_contribution_is_by(&theirs, f->store, f->expect.run, out->entry, &out->life,
+                                         f->expect.key, until) &&
+                  !theirs;
+}
+
+static void read_one(fetcher *f, dl_time until)
+{
+    fetched *out = f->out;
+    out->status = read_whole(f, until);
+    const bool in_slices = !out->status && out->facts.slices;
+    if (in_slices) f->data->norm2 = out->facts.norm * out->facts.norm;
+    if (in_slices && out->whole) out->status = read_slices(f, until);
+    if (out->status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
+    if (out->status == DILOCO_EPROTO) see_whose_it_is(f, until);
+    /* A store that does not answer is asked again. */
+    out->there = out->status == DILOCO_OK || out->status == DILOCO_EPROTO ||
+                 out->status == DILOCO_ENUMERIC || out->status == DILOCO_ENOENT;
+}
+
+/* Whose signature it has to have, where there are any; who has no key is refused unread. */
+static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
+{
+    const dl_public *key;
+    fetched *out = f->out;
+    const diloco_status status = dl_exec_key_of(&key, &out->reason, x, out->life.replica, until);
+    if (status && status != DILOCO_EPROTO) return status;
+    out->status = status;
+    out->there = status == DILOCO_EPROTO;
+    if (status) snprintf(out->text, sizeof out->text, "%s", diloco_error_text());
+    if (status) f->slot = NULL;
+    if (key) f->key = *key;
+    if (key && x->a.peers) dl_peers_know(x->a.peers, out->life.replica, key);
+    f->expect.key = key ? &f->key : NULL;
+    return DILOCO_OK;
+}
+
+static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
+{
+    DL_TRY(dl_exec_make_slot(x, ask->slot));
+    f->slot = x->slots[ask->slot];
+    f->data = &x->held[ask->slot];
+    f->expect = expectation(x, ask);
+    f->expect.packer = f->packer;
+    f->peers = x->a.peers;
+    f->down_bps = dl_exec_speed(x).down_bps;
+    f->fresh = ask->fresh || ask->entry < x->disputed;
+    f->out = &x->fetchers->kept[ask->slot];
+    *f->out =
+        (fetched){.entry = ask->entry, .life = ask->life, .whole = ask->whole, .reason = "base"};
+    DL_TRY(read_base(x, ask, &f->expect, until));
+    DL_TRY(expect_key(x, f, until));
+    if (f->slot && !f->fresh &&
+        dl_exec_recall(x, &f->out->facts, f->data, f->slot, ask, &f->expect)) {
+        f->out->there = true;
+        f->slot = NULL;
+    }
+    return DILOCO_OK;
+}
+
+/* ---- several ----------------------------------------------------------------------------- */
+
+static bool is_kept(const dl_exec *x, const dl_ask *ask)
+{
+    const fetched *k = &x->fetchers->kept[ask->slot];
+    return k->there && k->whole == ask->whole && k->entry == ask->entry &&
+           dl_life_equal(&k->life, &ask->life);
+}
+
+void dl_exec_forget_fetched(dl_exec *x)
+{
+    for (size_t i = 0; i < x->n_slots; i++)
+        x->fetchers->kept[i].there = false;
+}
+
+/* Each of n pieces of work by one of the fetchers. */
+typedef struct errand {
+    dl_fetchers *f;
+    dl_errand_fn fn;
+    void *context;
+    size_t n, n_hands;
+    pthread_mutex_t lock; /* guards the first that failed: */
+    size_t failed;
+    diloco_status status;
+    char text[512];
+} errand;
+
+static void run_errand(void *context, int part, int n_parts)
+{
+    errand *e = context;
+    (void)n_parts;
+    for (size_t i = (size_t)part; (size_t)part < e->n_hands && i < e->n; i += e->n_hands) {
+        const diloco_status status = e->fn(e->context, e->f->at[part].store, i);
+        if (!status) continue;
+        pthread_mutex_lock(&e->lock);
+        if (i < e->failed) {
+            e->failed = i;
+            e->status = status;
+            snprintf(e->text, sizeof e->text, "%s", diloco_error_text());
+        }
+        pthread_mutex_unlock(&e->lock);
+        return;
+    }
+}
+
+diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context)
+{
+    dl_fetchers *f = x->fetchers;
+    errand e = {.f = f, .fn = fn, .context = context, .n = n, .failed = SIZE_MAX};
+    e.n_hands = dl_size_min(n, f->n);
+    for (size_t i = 0; i < e.n_hands; i++)
+        DL_TRY(make_ready(x, &f->at[i]));
+    pthread_mutex_init(&e.lock, NULL);
+    dl_pool_run(f->pool, run_errand, &e);
+    pthread_mutex_destroy(&e.lock);
+    return e.status ? dl_fail(e.status, "%s", e.text) : DILOCO_OK;
+}
+
+static void read_part(void *context, int part, int n_parts)
+{
+    dl_fetchers *f = context;
+    (void)n_parts;
+    if ((size_t)part < f->n_busy) read_one(&f->at[part], f->until);
+}
+
+/* How fast the link is when all of them read. */
+static void measure(dl_fetchers *f, dl_time began)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < f->n_busy; i++)
+        if (!f->at[i].out->status) bytes += (double)f->at[i].out->facts.payload_len;
+    if (f->n_busy < 2 || bytes < TIMED_BYTES) return;
+    const double bps = 8 * bytes / fmax(1e-6, dl_seconds(dl_clock_now() - began));
+    f->down_bps = f->down_bps > 0 ? (f->down_bps + bps) / 2 : bps;
+}
+
+/* One more to read, unless it is known without. */
+static diloco_status add(dl_exec *x, const dl_ask *ask, dl_time until)
+{
+    dl_fetchers *f = x->fetchers;
+    DL_TRY(prepare(x, &f->at[f->n_busy], ask, until));
+    f->n_busy += f->at[f->n_busy].slot != NULL;
+    return DILOCO_OK;
+}
+
+static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
+{
+    dl_fetchers *f = x->fetchers;
+    const dl_time began = dl_clock_now();
+    f->until = until;
+    x->sliced.there = false;
+    for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
+        DL_TRY(make_ready(x, &f->at[i]));
+    f->n_busy = 0;
+    DL_TRY(add(x, ask, until));
+    for (size_t i = 0; i < ask->n_ahead && f->n_busy < f->n; i++) {
+        dl_ask next = *ask;
+        next.entry = ask->ahead[i].entry;
+        next.life = ask->ahead[i].life;
+        next.slot = ask->ahead[i].slot;
+        if (!is_kept(x, &next)) DL_TRY(add(x, &next, until));
+    }
+    if (f->n_busy) dl_pool_run(f->pool, read_part, f);
+    measure(f, began);
+    return DILOCO_OK;
+}
+
+diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    fetched *kept = &x->fetchers->kept[ask->slot];
+    event->reason = "base";
+    if (ask->fresh || !is_kept(x, ask)) DL_TRY(read_all(x, ask, until));
+    kept->there = false;
+    event->reason = kept->reason;
+    event->peer = kept->peer;
+    event->forged = kept->forged;
+    if (kept->forged) dl_exec_note_forged(x, ask->entry, &ask->life);
+    if (kept->status) return dl_fail(kept->status, "%s", kept->text);
+    event->facts = &kept->facts;
+    event->norm2 = x->held[ask->slot].norm2;
+    return DILOCO_OK;
+}

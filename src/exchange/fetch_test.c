@@ -1,0 +1,454 @@
+/* fetch_test.c - contributions read several at a time: the same answers, byte for byte, as one
+ * after the other, whoever of them is damaged or missing, and nothing kept beyond what is asked
+ * next. */
+#include "exchange/exec_parts.h"
+
+#include "check.h"
+#include "exchange/generations.h"
+#include "run/open.h"
+#include "scratch.h"
+#include "store/kind.h"
+
+enum { N = 100, CREW = 6 };
+
+typedef struct world {
+    dl_config config;
+    dl_store *store;
+    dl_runfile file;
+    dl_hash digest;
+    float w[N];
+    diloco_tensor tensor;
+    dl_life lives[CREW];
+} world;
+
+static dl_exec *make_exec_with(world *w, const dl_life *self, int n_fetchers, dl_peers *peers)
+{
+    dl_exec *exec;
+    const dl_exec_args args = {.store = w->store,
+                               .run = &w->file,
+                               .self = *self,
+                               .tensors = &w->tensor,
+                               .n_tensors = 1,
+                               .max_members = CREW,
+                               .n_copies = 2,
+                               .n_fetchers = n_fetchers,
+                               .peers = peers};
+    CHECK_OK(dl_exec_create(&exec, &args));
+    CHECK_OK(dl_snapshot_read_newest(dl_exec_state(exec), w->store, &w->file, w->digest, UINT64_MAX,
+                                     NULL, DL_NEVER));
+    return exec;
+}
+
+static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
+{
+    return make_exec_with(w, self, n_fetchers, NULL);
+}
+
+/* Each of the crew moves its tensor otherwise, and puts that for entry 0. */
+static dl_exec *contribute(world *w, size_t who)
+{
+    char name[8];
+    dl_event event = {.status = DILOCO_OK};
+    const dl_exec_work work = {.steps = 1, .samples = 1, .position = 1};
+    const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = 0};
+    snprintf(name, sizeof name, "r%zu", who);
+    CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file, &w->file.config, NULL));
+    dl_exec *exec = make_exec(w, &w->lives[who], 1);
+    for (size_t i = 0; i < N; i++)
+        w->w[i] = (float)(who + 1) * (float)i;
+    CHECK_OK(dl_exec_take(exec, 0, 0, &work));
+    dl_exec_do(exec, &ask, &event, DL_NEVER);
+    CHECK_OK(event.status);
+    return exec;
+}
+
+/* Of w->config. */
+static void make_run(world *w, const char *url)
+{
+    CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
+    w->tensor = (diloco_tensor){.name = "w", .data = w->w, .n_dims = 1, .shape = {N}};
+    const dl_run_creation what = {
+        .config = &w->config, .tensors = &w->tensor, .n_tensors = 1, .data_digest = ""};
+    CHECK_OK(dl_store_open(&w->store, url, true));
+    CHECK_OK(dl_run_create_or_read(&w->file, &w->digest, w->store, &what));
+}
+
+static void make_world_at(world *w, const char *url)
+{
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    make_run(w, url);
+    for (size_t i = 0; i < CREW; i++)
+        dl_exec_destroy(contribute(w, i));
+}
+
+static void make_world(world *w)
+{
+    static int n;
+    char url[32];
+    snprintf(url, sizeof url, "mem://fetch-%d", n++);
+    make_world_at(w, url);
+}
+
+static void end_world(world *w)
+{
+    dl_runfile_deinit(&w->file);
+    dl_store_close(w->store);
+}
+
+/* Another object in its place. */
+static void replace(world *w, size_t who, const char *bytes)
+{
+    dl_key key;
+    const dl_span span = {bytes, strlen(bytes)};
+    dl_key_contribution(key, 0, &w->lives[who]);
+    CHECK_OK(dl_store_delete(w->store, key, DL_NEVER));
+    if (*bytes) CHECK_OK(dl_store_create(w->store, key, &span, 1, NULL, DL_NEVER));
+}
+
+typedef struct answer {
+    diloco_status status;
+    char reason[32];
+    dl_hash body, payload;
+} answer;
+
+static dl_ask fetch_of(const world *w, size_t who, dl_ahead *ahead)
+{
+    dl_ask ask = {.kind = DL_ASK_FETCH, .life = w->lives[who], .slot = who, .ahead = ahead};
+    for (size_t i = who + 1; ahead && i < CREW; i++)
+        ahead[ask.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
+    return ask;
+}
+
+static answer fetch(dl_exec *exec, const dl_ask *ask)
+{
+    dl_event event = {.status = DILOCO_OK};
+    answer a = {.status = DILOCO_OK};
+    dl_exec_do(exec, ask, &event, DL_NEVER);
+    a.status = event.status;
+    if (event.reason) snprintf(a.reason, sizeof a.reason, "%s", event.reason);
+    if (a.status) return a;
+    a.body = event.facts->body;
+    a.payload = dl_hash_bytes(exec->held[ask->slot].payload, exec->held[ask->slot].len);
+    return a;
+}
+
+static void fetch_all(answer out[CREW], world *w, int n_fetchers)
+{
+    dl_ahead ahead[CREW];
+    dl_exec *exec = make_exec(w, &w->lives[0], n_fetchers);
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(w, i, ahead);
+        out[i] = fetch(exec, &ask);
+    }
+    dl_exec_destroy(exec);
+}
+
+TEST(several_at_a_time_are_what_they_are_one_after_the_other)
+{
+    world w;
+    answer one[CREW], several[CREW];
+    make_world(&w);
+    replace(&w, 2, "no contribution");
+    replace(&w, 4, "");
+    fetch_all(one, &w, 1);
+    for (int n = 2; n <= CREW + 1; n++) {
+        fetch_all(several, &w, n);
+        for (size_t i = 0; i < CREW; i++) {
+            CHECK_INT(one[i].status, several[i].status);
+            CHECK_STR(one[i].reason, several[i].reason);
+            CHECK(dl_hash_equal(one[i].body, several[i].body));
+            CHECK(dl_hash_equal(one[i].payload, several[i].payload));
+        }
+    }
+    CHECK_INT(DILOCO_EPROTO, one[2].status);
+    CHECK_STR("truncated", one[2].reason);
+    CHECK_INT(DILOCO_ENOENT, one[4].status);
+    CHECK_OK(one[5].status);
+    end_world(&w);
+}
+
+/* Each reader opens the store when it first reads: no folder is then no word on a contribution. */
+TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    const char *store = scratch_path("store"), *away = scratch_path("away");
+    make_world_at(&w, store);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    CHECK_INT(0, rename(store, away));
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_INT(DILOCO_EUNREACHABLE, fetch(exec, &ask).status);
+    }
+    CHECK_INT(0, rename(away, store));
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &ask).status);
+    }
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST(what_was_read_ahead_is_not_read_again)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], 3);
+    const uint64_t before = dl_exec_traffic(exec).n_get;
+    for (size_t i = 0; i < CREW; i++) {
+        const dl_ask ask = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &ask).status);
+        CHECK_INT(i < 3 ? 3 : 6, dl_exec_traffic(exec).n_get - before);
+    }
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+/* A snapshot or an entry between two asks: nothing of before is told of after it. */
+TEST(another_ask_forgets_what_was_read_ahead)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    const dl_ask read = {.kind = DL_ASK_READ}, first = fetch_of(&w, 0, ahead);
+    dl_event event = {.status = DILOCO_OK};
+    CHECK_OK(fetch(exec, &first).status);
+    replace(&w, 1, "no contribution");
+    dl_ask second = fetch_of(&w, 1, NULL);
+    CHECK_OK(fetch(exec, &second).status); /* as it was */
+    CHECK_OK(fetch(exec, &first).status);
+    dl_exec_do(exec, &read, &event, DL_NEVER);
+    CHECK_OK(event.status);
+    CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+TEST(a_fresh_reading_is_one)
+{
+    world w;
+    dl_ahead ahead[CREW];
+    make_world(&w);
+    dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
+    const dl_ask first = fetch_of(&w, 0, ahead);
+    dl_ask second = fetch_of(&w, 1, NULL);
+    CHECK_OK(fetch(exec, &first).status);
+    replace(&w, 1, "no contribution");
+    second.fresh = true;
+    CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
+/* ---- one's own, where the store vouches for it (P8) --------------------------------------- */
+
+/* A store like a hub or a bucket, which tells what has arrived; or like a folder. */
+static void make_world_of_nobody(world *w, const char *compression, bool vouches)
+{
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.compression", compression, "test"));
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.codec", "bf16", "test"));
+    make_run(w, vouches ? scratch_path(compression) : scratch_path("folder"));
+    CHECK_OK(dl_store_faulty(&w->store, w->store, (dl_faults){.vouch = vouches}));
+}
+
+/* Its life, which goes on, of a contribution that the store has lost since. */
+static dl_exec *put_and_lose(world *w, answer *stored)
+{
+    dl_exec *exec = contribute(w, 0);
+    dl_exec *other = make_exec(w, &w->lives[0], 1);
+    const dl_ask ask = fetch_of(w, 0, NULL);
+    *stored = fetch(other, &ask);
+    CHECK_OK(stored->status);
+    dl_exec_destroy(other);
+    replace(w, 0, "");
+    return exec;
+}
+
+TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
+{
+    static const char *const packings[] = {"none", "zstd"};
+    for (size_t i = 0; i < 2; i++) {
+        world w;
+        answer stored;
+        make_world_of_nobody(&w, packings[i], true);
+        dl_exec *exec = put_and_lose(&w, &stored);
+        dl_ask ask = fetch_of(&w, 0, NULL);
+        const answer own = fetch(exec, &ask);
+        CHECK_OK(own.status);
+        CHECK(dl_hash_equal(stored.body, own.body));
+        CHECK(dl_hash_equal(stored.payload, own.payload));
+        ask.fresh = true; /* a doubt is settled by the store alone (P7) */
+        CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+        dl_exec_destroy(exec);
+        end_world(&w);
+    }
+}
+
+static void damage_payload(dl_exec *exec)
+{
+    exec->payload[exec->gap + N / 2] ^= 1;
+}
+
+/* What was sent, and what it was made of: either will do. */
+TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
+{
+    for (int payload = 0; payload < 2; payload++) {
+        world w;
+        answer stored;
+        make_world_of_nobody(&w, "none", true);
+        dl_exec *exec = put_and_lose(&w, &stored);
+        const dl_ask ask = fetch_of(&w, 0, NULL);
+        if (payload)
+            damage_payload(exec);
+        else
+            dl_exec_captured(exec, 0)->g[N / 2] += 1;
+        const answer own = fetch(exec, &ask);
+        CHECK_OK(own.status);
+        CHECK(dl_hash_equal(stored.body, own.body));
+        CHECK(dl_hash_equal(stored.payload, own.payload));
+        dl_exec_destroy(exec);
+        end_world(&w);
+    }
+}
+
+/* Both may lie where the next are made since; and a folder vouches for nothing. */
+TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
+{
+    for (int vouches = 0; vouches < 2; vouches++) {
+        world w;
+        answer stored;
+        make_world_of_nobody(&w, "none", vouches);
+        dl_exec *exec = put_and_lose(&w, &stored);
+        const dl_ask ask = fetch_of(&w, 0, NULL);
+        if (vouches) dl_exec_captured(exec, 0)->g[N / 2] += 1;
+        if (vouches) damage_payload(exec);
+        CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+        dl_exec_destroy(exec);
+        end_world(&w);
+    }
+}
+
+/* ---- from their owners (peers.h) --------------------------------------------------------- */
+
+/* Whatever the address, what is served is what the store of `served` has. */
+static const world *served;
+
+static diloco_status serve(void **out, char address[DL_ADDRESS_MAX + 1],
+                           const dl_peers_service *service)
+{
+    (void)service;
+    snprintf(address, DL_ADDRESS_MAX + 1, "https://owner:1");
+    *out = address;
+    return DILOCO_OK;
+}
+static void stop(void *self)
+{
+    (void)self;
+}
+static uint64_t bytes_served(const void *self)
+{
+    (void)self;
+    return 0;
+}
+static diloco_status open_line(void *self, dl_store **out, const char *address,
+                               const dl_public *key, dl_time patience)
+{
+    (void)self, (void)address, (void)key, (void)patience;
+    return dl_store_open(out, dl_store_url(served->store), false);
+}
+
+/* Everybody's heartbeat says that its contributions are served. */
+static void tell_all(const world *w, dl_peers *p)
+{
+    for (size_t i = 0; i < CREW; i++) {
+        dl_buf text;
+        dl_json j;
+        dl_key key;
+        dl_buf_init(&text, 4096);
+        dl_json_init(&j, &text);
+        dl_json_object(&j, NULL);
+        dl_json_u64(&j, "entry", 0);
+        dl_peers_tell(p, &j);
+        dl_json_end(&j);
+        CHECK_OK(dl_json_done(&j));
+        dl_key_heartbeat(key, &w->lives[i]);
+        CHECK_OK(dl_store_put(w->store, key, text.data, text.len, DL_NEVER));
+        dl_buf_deinit(&text);
+    }
+}
+
+static dl_peers *make_peers(world *w, const char *dir, bool reads)
+{
+    static const dl_peers_kind kind = {
+        .serve = serve, .stop = stop, .served = bytes_served, .open = open_line};
+    const dl_peers_args args = {
+        .config = &w->config, .dir = dir, .replica = "r0", .max_members = CREW, .reads = reads};
+    dl_peers *p;
+    served = w;
+    dl_peers_use(&kind);
+    CHECK_OK(dl_peers_create(&p, &args));
+    tell_all(w, p);
+    return p;
+}
+
+/* What of all the crew's contributions is read from their owners. */
+static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fresh)
+{
+    const uint64_t before = dl_peers_count(p).from_peers;
+    for (size_t i = 0; i < CREW; i++) {
+        dl_ask ask = fetch_of(w, i, NULL);
+        ask.fresh = fresh;
+        CHECK_OK(fetch(exec, &ask).status);
+    }
+    return dl_peers_count(p).from_peers - before;
+}
+
+TEST(what_is_doubted_is_read_from_the_store_alone)
+{
+    world w;
+    if (!DL_CRYPTO) skip();
+    make_world(&w);
+    dl_peers *p = make_peers(&w, scratch_path("doubted"), true);
+    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    const dl_ask rejoin = {.kind = DL_ASK_REJOIN, .entry = UINT64_MAX};
+    dl_event event = {.status = DILOCO_OK};
+    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* a life begins */
+    CHECK_OK(event.status);
+    CHECK(from_owners(exec, &w, p, false) > 0);
+    CHECK_INT(0, from_owners(exec, &w, p, true));
+    CHECK(from_owners(exec, &w, p, false) > 0);
+    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* it begins again: why may be what it had read */
+    CHECK_OK(event.status);
+    CHECK_INT(0, from_owners(exec, &w, p, false));
+    dl_exec_destroy(exec);
+    dl_peers_destroy(p);
+    end_world(&w);
+}
+
+TEST(who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)
+{
+    world w;
+    if (!DL_CRYPTO) skip();
+    make_world(&w);
+    dl_peers *p = make_peers(&w, scratch_path("committer"), false);
+    dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
+    CHECK_INT(0, from_owners(exec, &w, p, false));
+    CHECK(dl_peers_count(p).from_store > 0);
+    dl_exec_destroy(exec);
+    dl_peers_destroy(p);
+    end_world(&w);
+}
+
+TEST_MAIN(several_at_a_time_are_what_they_are_one_after_the_other,
+          a_store_that_is_away_is_unreachable_for_its_first_readers_too,
+          what_was_read_ahead_is_not_read_again, another_ask_forgets_what_was_read_ahead,
+          a_fresh_reading_is_one, p8_what_the_store_vouches_for_is_known_without_reading_it,
+          p8_where_one_of_both_was_overwritten_the_other_is_taken,
+          p8_what_was_overwritten_or_nobody_vouches_for_is_read,
+          what_is_doubted_is_read_from_the_store_alone,
+          who_closes_entries_in_a_roster_of_keys_reads_from_the_store_alone)

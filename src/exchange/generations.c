@@ -1,0 +1,277 @@
+/* generations.c - see generations.h. */
+#include "exchange/generations.h"
+
+#include "base/json.h"
+#include "exchange/keyring.h"
+#include "log/fields.h"
+#include "tensor/isa.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { LIFE_STRIDE = 10000 };
+static const dl_time LIMIT = 3600 * DL_SECOND;
+
+static dl_time limit(void)
+{
+    return dl_time_after(dl_clock_now(), LIMIT);
+}
+
+typedef struct lives {
+    const char *replica;
+    int64_t newest;      /* -1: none */
+    unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] a bit for each; NULL: nobody asks */
+} lives;
+
+static diloco_status found_life(void *context, const char *key, size_t len)
+{
+    lives *l = context;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_life(&life, key, "gen/") || strcmp(life.replica, l->replica) != 0)
+        return DILOCO_OK;
+    if ((int64_t)life.generation > l->newest) l->newest = life.generation;
+    if (l->used) l->used[life.generation / 8] |= (unsigned char)(1 << life.generation % 8);
+    return DILOCO_OK;
+}
+
+static diloco_status sign_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
+                               const dl_signer *signer)
+{
+    const dl_statement what = {.kind = "life", .run = run->id, .life = life};
+    return run->identity.policy == DL_TRUSTED ? DILOCO_OK : dl_sealed_sign(text, 0, signer, &what);
+}
+
+static diloco_status write_life(dl_buf *text, const dl_life *life, const dl_runfile *run,
+                                const char *invitation)
+{
+    dl_invitation i;
+    char host[64] = "";
+    size_t start;
+    dl_json j;
+    (void)!gethostname(host, sizeof host - 1);
+    dl_buf_clear(text);
+    dl_sealed_begin(&j, &start, text, "diloco-life");
+    dl_json_str(&j, "run", run->id);
+    dl_json_str(&j, "replica", life->replica);
+    dl_json_u64(&j, "generation", life->generation);
+    dl_json_str(&j, "host", host);
+    dl_json_i64(&j, "pid", (int64_t)getpid());
+    dl_json_f64(&j, "time", dl_clock_wall()); /* makes two claims of one life differ */
+    dl_json_i64(&j, "clock", dl_clock_now());
+    dl_json_str(&j, "program", DILOCO_VERSION);
+    dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
+    if (invitation[0]) {
+        DL_TRY(dl_invitation_read(&i, invitation, strlen(invitation)));
+        dl_json_str(&j, "invitation", i.id);
+    }
+    return dl_sealed_end(&j, start);
+}
+
+diloco_status dl_run_newest_life(dl_life *out, dl_store *store, const char *replica)
+{
+    lives l = {.replica = replica, .newest = -1};
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, &l, limit()));
+    if (l.newest < 0)
+        return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
+                       dl_store_url(store));
+    *out = (dl_life){.generation = (uint32_t)l.newest};
+    snprintf(out->replica, sizeof out->replica, "%s", replica);
+    return DILOCO_OK;
+}
+
+bool dl_run_has_lived(const dl_life *life, const dl_config *config)
+{
+    return life->generation >= (config->single_committer[0] ? 2 * LIFE_STRIDE : 1);
+}
+
+/* Behind all that are taken; in an unguarded store at a random distance. */
+static diloco_status first_generation(int64_t *out, const lives *l, const dl_runfile *run)
+{
+    uint32_t random;
+    *out = l->newest + 1;
+    if (!run->config.single_committer[0]) return DILOCO_OK;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return dl_fail(DILOCO_EIO, "no random bytes: %s", strerror(errno));
+    *out = (l->newest / LIFE_STRIDE + 1) * LIFE_STRIDE + random % LIFE_STRIDE;
+    return DILOCO_OK;
+}
+
+/* A moment ago the name had no life: another machine has chosen it too. */
+diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
+{
+    return dl_fail(DILOCO_EFENCED,
+                   "another replica took the name %s in %s in this very moment: start again, by a "
+                   "name that is free (join finds one)",
+                   replica, dl_store_url(store));
+}
+
+/* ---- where members have keys: names in gen/ that this replica's key has not signed are nobody's.
+ *
+ * A replica takes the first generation that is free after all that it has signed. What it has
+ * signed follows from reading: not every one of the names, since anyone may have created a
+ * hundred thousand of them, but LOOKS that follow a free one. Generations are created in order, so
+ * one that is signed is further away only if this replica had to pass over that many names. */
+
+enum { LOOKS = 256 };
+
+static bool is_used(const lives *l, int64_t g)
+{
+    return l->used[g / 8] >> g % 8 & 1;
+}
+
+/* The first from g on that is used, or is not; DL_GENERATION_MAX + 1: none. */
+static int64_t next_that(const lives *l, int64_t g, bool used)
+{
+    while (g <= DL_GENERATION_MAX && is_used(l, g) != used)
+        g++;
+    return g;
+}
+
+static diloco_status newest_signed(lives *l, dl_store *store, const dl_runfile *run,
+                                   const dl_public *key)
+{
+    int64_t g = next_that(l, 0, true);
+    l->newest = -1;
+    for (int n = 0; n < LOOKS && g <= DL_GENERATION_MAX; n++, g = next_that(l, g + 1, true)) {
+        bool theirs;
+        dl_life life = {.generation = (uint32_t)g};
+        snprintf(life.replica, sizeof life.replica, "%s", l->replica);
+        DL_TRY(dl_members_lived(&theirs, store, run, &life, key, limit()));
+        if (theirs) l->newest = g, n = 0;
+    }
+    return DILOCO_OK;
+}
+
+/* ---- claiming ----------------------------------------------------------------------------- */
+
+/* Of a run of keys, `newest` is the newest that `signer` has signed. lives_deinit also on error. */
+static diloco_status find_lives(lives *out, dl_store *store, const char *replica, bool first,
+                                const dl_runfile *run, const dl_signer *signer)
+{
+    *out = (lives){.replica = replica, .newest = -1};
+    const bool keyed = run->identity.policy != DL_TRUSTED;
+    if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
+        return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
+    DL_TRY(dl_store_list(store, "gen/", NULL, found_life, out, limit()));
+    if (keyed) DL_TRY(newest_signed(out, store, run, dl_signer_public(signer)));
+    return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
+}
+
+static void lives_deinit(lives *l)
+{
+    free(l->used);
+}
+
+/* The name is taken. May the next one be tried? Not where another process has just begun as this
+ * replica, which had no generation a moment ago. */
+static diloco_status is_taken(const lives *l, dl_store *store, const dl_runfile *run,
+                              const dl_life *life, const dl_signer *signer)
+{
+    bool theirs = true;
+    if (l->newest >= 0) return DILOCO_EEXIST;
+    if (l->used)
+        DL_TRY(dl_members_lived(&theirs, store, run, life, dl_signer_public(signer), limit()));
+    return theirs ? dl_run_refuse_twin(l->replica, store) : DILOCO_EEXIST;
+}
+
+/* The first generation from g on whose name is free. */
+static diloco_status claim_from(dl_life *out, const lives *l, int64_t g, dl_store *store,
+                                const dl_runfile *run, const dl_signer *signer,
+                                const char *invitation)
+{
+    dl_buf text;
+    dl_buf_init(&text, 4096);
+    diloco_status status = DILOCO_EEXIST;
+    for (; status == DILOCO_EEXIST && g <= DL_GENERATION_MAX; g++) {
+        if (l->used && is_used(l, g)) continue;
+        *out = (dl_life){.generation = (uint32_t)g};
+        snprintf(out->replica, sizeof out->replica, "%s", l->replica);
+        dl_key key;
+        dl_key_gen(key, out);
+        status = write_life(&text, out, run, invitation);
+        if (!status) status = sign_life(&text, out, run, signer);
+        const dl_span span = {text.data, text.len};
+        if (!status) status = dl_store_create(store, key, &span, 1, NULL, limit());
+        if (status == DILOCO_EEXIST) status = is_taken(l, store, run, out, signer);
+    }
+    dl_buf_deinit(&text);
+    if (status != DILOCO_EEXIST) return status;
+    return dl_fail(DILOCO_EINVAL, "%s.%d was its last life in %s: take another name", l->replica,
+                   DL_GENERATION_MAX, dl_store_url(store));
+}
+
+static diloco_status claim(dl_life *out, dl_store *store, const char *replica, bool first,
+                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
+{
+    lives l;
+    int64_t g;
+    diloco_status status = find_lives(&l, store, replica, first, run, signer);
+    if (!status) status = first_generation(&g, &l, run);
+    if (!status) status = claim_from(out, &l, g, store, run, signer, invitation);
+    lives_deinit(&l);
+    return status;
+}
+
+diloco_status dl_run_claim_next(dl_life *out, dl_store *store, const dl_life *self, uint32_t from,
+                                const dl_runfile *run, const dl_signer *signer)
+{
+    lives l;
+    diloco_status status = find_lives(&l, store, self->replica, false, run, signer);
+    if (!status && l.newest > (int64_t)self->generation)
+        status =
+            dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
+                    self->replica, (unsigned)l.newest, self->generation);
+    if (!status) status = claim_from(out, &l, (int64_t)from, store, run, signer, "");
+    lives_deinit(&l);
+    return status;
+}
+
+/* One replica of this machine at a time takes an invitation: all read the same file. -1: there is
+ * nothing to take, or no lock to be had. */
+static int lock_invitations(const dl_config *config)
+{
+    const int fd = config->invitation[0] ? open(config->invitation, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0) (void)!flock(fd, LOCK_EX);
+    return fd;
+}
+
+static diloco_status claim_life(dl_life *out, dl_store *store, const char *replica,
+                                const dl_runfile *run, const dl_config *config,
+                                const dl_signer *signer)
+{
+    char invitation[DL_INVITATION_TEXT] = "", none[DL_INVITATION_TEXT];
+    const bool keyed = run->identity.policy != DL_TRUSTED, first = config->first_life;
+    lives l;
+    if (keyed && first) { /* whoever's key it has */
+        const diloco_status status = find_lives(&l, store, replica, first, run, signer);
+        lives_deinit(&l);
+        DL_TRY(status);
+    }
+    if (keyed)
+        DL_TRY(dl_members_may_join(invitation, store, run, config, signer, replica, limit()));
+    DL_TRY(claim(out, store, replica, first, run, signer, invitation));
+    if (invitation[0])
+        DL_TRY(dl_members_use_invitation(store, run, signer, replica, invitation, limit()));
+    /* Somebody else may have begun under this name in the meantime. */
+    if (keyed && out->generation > 0)
+        DL_TRY(dl_members_may_join(none, store, run, config, signer, replica, limit()));
+    return DILOCO_OK;
+}
+
+diloco_status dl_run_claim_life(dl_life *out, dl_store *store, const char *replica,
+                                const dl_runfile *run, const dl_config *config,
+                                const dl_signer *signer)
+{
+    DL_TRY(dl_members_fits(run, config));
+    const int lock = lock_invitations(config);
+    const diloco_status status = claim_life(out, store, replica, run, config, signer);
+    if (lock >= 0) close(lock);
+    return status;
+}

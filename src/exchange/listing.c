@@ -1,0 +1,335 @@
+/* listing.c - LIST: the contributions under c/<entry>/ that are worth reading.
+ *
+ * Anyone who can write to the store can put any number of objects there, and the exchange has room
+ * for a fixed number. A *named* replica is one that a roster names, one on the list of a closed
+ * roster, or this replica. Two rules keep room for those:
+ *
+ *  1. Of a replica the newest LIVES generations are taken, and places are reserved for all named
+ *     replicas. Other names share the places that are left.
+ *  2. In a run of keys an object is listed once its header was found to be signed by the key of its
+ *     replica. Each listing looks at LOOKS_NAMED unknown objects of named replicas and at
+ *     LOOKS_OTHER of others. A result is kept, since objects do not change, so the next listing
+ *     looks at the next ones. Generations that have contributed before need no look.
+ *
+ * A listing therefore costs a bounded number of requests, however much is there. */
+#include "exchange/exec_parts.h"
+
+#include "protocol/async.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIVES = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
+enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
+
+typedef struct candidates {
+    size_t n, cap;
+    dl_listed at[LOOKS_NAMED];
+} candidates;
+
+struct dl_lister {
+    uint64_t
+        *forged; /* [FORGED_CAP] hashes of keys whose objects nobody signed who should; 0: free */
+    size_t n_forged;
+    uint64_t forged_for; /* the entry that they belong to; not async */
+    dl_life *known;      /* [n_known] the newest generation of each replica that signed one */
+    size_t n_known, cap_known;
+    size_t n_other, other_room; /* places of replicas that are not named */
+    bool listing;               /* objects come in the order of their keys */
+    bool in_order;
+    candidates named, other;
+    size_t n_passed_over; /* by the last listing */
+};
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+diloco_status dl_lister_create(dl_exec *x)
+{
+    dl_lister *l = x->lister = calloc(1, sizeof *l);
+    if (!l) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
+    l->named.cap = LOOKS_NAMED;
+    l->other.cap = LOOKS_OTHER;
+    if (!x->ring) return DILOCO_OK;
+    l->cap_known = x->n_slots;
+    l->known = calloc(l->cap_known, sizeof *l->known);
+    l->forged = calloc(FORGED_CAP, sizeof *l->forged);
+    if (l->known && l->forged) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
+}
+
+void dl_lister_destroy(dl_exec *x)
+{
+    if (!x->lister) return;
+    free(x->lister->known);
+    free(x->lister->forged);
+    free(x->lister);
+}
+
+/* ---- what is known of objects ------------------------------------------------------------ */
+
+/* Never 0. */
+static uint64_t hash_of(const dl_listed *o)
+{
+    dl_key key;
+    uint64_t hash;
+    dl_key_contribution(key, o->entry, &o->life);
+    const dl_hash all = dl_hash_bytes(key, strlen(key));
+    memcpy(&hash, all.bytes, sizeof hash);
+    return hash | 1;
+}
+
+/* Its place in `forged`, or the free one where it belongs. */
+static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
+{
+    const uint64_t hash = hash_of(o);
+    size_t at = (size_t)(hash >> (64 - FORGED_BITS));
+    while (l->forged[at] && l->forged[at] != hash)
+        at = (at + 1) % FORGED_CAP;
+    return &l->forged[at];
+}
+
+static void forget_forged(dl_lister *l)
+{
+    memset(l->forged, 0, FORGED_CAP * sizeof *l->forged);
+    l->n_forged = 0;
+}
+
+static void remember_forged(dl_lister *l, const dl_listed *o)
+{
+    if (l->n_forged == FORGED_MAX) forget_forged(l);
+    uint64_t *place = forged_place(l, o);
+    l->n_forged += *place == 0;
+    *place = hash_of(o);
+}
+
+void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life)
+{
+    const dl_listed o = {.entry = entry, .life = *life};
+    if (x->lister->forged) remember_forged(x->lister, &o);
+}
+
+static dl_life *known_of(const dl_lister *l, const char *replica)
+{
+    for (size_t i = 0; i < l->n_known; i++)
+        if (!strcmp(l->known[i].replica, replica)) return &l->known[i];
+    return NULL;
+}
+
+static void remember_signed(dl_lister *l, const dl_life *life)
+{
+    dl_life *known = known_of(l, life->replica);
+    if (!known && l->n_known == l->cap_known) l->n_known = 0; /* they are found again */
+    if (!known) *(known = &l->known[l->n_known++]) = *life;
+    if (life->generation > known->generation) *known = *life;
+}
+
+/* ---- whose it is -------------------------------------------------------------------------- */
+
+static bool is_own(const dl_exec *x, const dl_life *life)
+{
+    return !strcmp(life->replica, x->a.self.replica);
+}
+
+static bool is_named(const dl_exec *x, const dl_life *life)
+{
+    const dl_control *c = &x->state.control;
+    const dl_identity *identity = &x->a.run->identity;
+    bool named = is_own(x, life) || dl_roster_has(&c->roster, life->replica, NULL);
+    for (size_t i = 0; i < c->n_later && !named; i++)
+        named = dl_roster_has(&c->later[i].roster, life->replica, NULL);
+    return named ||
+           (identity->policy == DL_CLOSED && dl_identity_member(identity, life->replica) != NULL);
+}
+
+static size_t n_named(const dl_exec *x)
+{
+    const dl_control *c = &x->state.control;
+    size_t n = 1 + c->roster.n;
+    for (size_t i = 0; i < c->n_later; i++)
+        n += c->later[i].roster.n;
+    return dl_size_max(n, x->a.run->identity.n_members);
+}
+
+/* async: c/ also holds what was counted or is too old. This replica
+ * needs to know of its own later generations, whatever they put (P6). */
+static bool is_of_use(const dl_exec *x, const dl_listed *o)
+{
+    const dl_control *c = &x->state.control;
+    if (!x->schedule.async) return true;
+    if (is_own(x, &o->life) && o->life.generation > x->a.self.generation) return true;
+    return dl_async_may_count(&c->roster, c->entry, &x->a.run->config, o->life.replica, o->entry);
+}
+
+/* ---- taking ------------------------------------------------------------------------------- */
+
+/* In the order of their keys. */
+static int compare(const void *a, const void *b)
+{
+    const dl_listed *x = a, *y = b;
+    dl_key first, second;
+    if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
+    dl_key_contribution(first, x->entry, &x->life);
+    dl_key_contribution(second, y->entry, &y->life);
+    return strcmp(first, second);
+}
+
+/* The place of the oldest of LIVES generations of that replica which are taken; NULL: there are
+ * fewer. */
+static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
+{
+    dl_listed *oldest = NULL;
+    size_t n = 0;
+    for (size_t i = x->n_listed; i-- > 0;) {
+        dl_listed *it = &x->listed[i];
+        const bool same = it->entry == o->entry && !strcmp(it->life.replica, o->life.replica);
+        if (!same && x->lister->listing) break; /* keys of a replica follow each other */
+        if (!same) continue;
+        if (!oldest || it->life.generation < oldest->life.generation) oldest = it;
+        n++;
+    }
+    return n < LIVES ? NULL : oldest;
+}
+
+/* False: there is no room, or two newer ones are there. */
+static bool take(dl_exec *x, const dl_listed *o, bool named)
+{
+    dl_lister *l = x->lister;
+    dl_listed *oldest = oldest_of(x, o);
+    if (oldest) {
+        if (o->life.generation < oldest->life.generation) return false;
+        l->in_order = false;
+        return *oldest = *o, true;
+    }
+    if (x->n_listed == x->n_slots || (!named && l->n_other == l->other_room)) return false;
+    l->n_other += !named;
+    if (x->n_listed && compare(&x->listed[x->n_listed - 1], o) > 0) l->in_order = false;
+    x->listed[x->n_listed++] = *o;
+    return true;
+}
+
+/* It is looked at after the listing. */
+static bool keep(candidates *c, const dl_listed *o)
+{
+    if (c->n == c->cap) return false;
+    c->at[c->n++] = *o;
+    return true;
+}
+
+/* Whether it is signed is known, or has to be looked at. False: it is passed over. */
+static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
+{
+    dl_lister *l = x->lister;
+    const dl_life *known = known_of(l, o->life.replica);
+    if (x->a.run->identity.policy == DL_CLOSED && !named) return false;
+    if (*forged_place(l, o)) return false;
+    if (dl_life_equal(&o->life, &x->a.self) || (known && dl_life_equal(&o->life, known)))
+        return take(x, o, named);
+    return keep(named ? &l->named : &l->other, o);
+}
+
+static diloco_status found_contribution(void *context, const char *key, size_t len)
+{
+    dl_exec *x = context;
+    dl_listed o = {.len = len};
+    if (!dl_key_parse_contribution(&o.entry, &o.life, key) || !is_of_use(x, &o)) return DILOCO_OK;
+    const bool named = is_named(x, &o.life);
+    const bool taken = x->ring ? take_or_keep(x, &o, named) : take(x, &o, named);
+    x->lister->n_passed_over += !taken;
+    return DILOCO_OK;
+}
+
+static bool is_listed(const dl_exec *x, const dl_listed *o)
+{
+    for (size_t i = 0; i < x->n_listed; i++)
+        if (x->listed[i].entry == o->entry && !strcmp(x->listed[i].life.replica, o->life.replica))
+            return true;
+    return false;
+}
+
+static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time until)
+{
+    const dl_public *key;
+    const char *reason;
+    bool theirs = false;
+    const diloco_status status = dl_exec_key_of(&key, &reason, x, o->life.replica, until);
+    if (status && status != DILOCO_EPROTO) return status;
+    if (!status)
+        DL_TRY(dl_contribution_is_by(&theirs, x->a.store, x->a.run->id, o->entry, &o->life, key,
+                                     until));
+    if (theirs) {
+        remember_signed(x->lister, &o->life);
+        theirs = take(x, o, named);
+    } else {
+        remember_forged(x->lister, o);
+    }
+    x->lister->n_passed_over += !theirs;
+    return DILOCO_OK;
+}
+
+/* First those of replicas of which nothing is listed yet. */
+static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl_time until)
+{
+    bool done[LOOKS_NAMED] = {false};
+    for (int again = 0; again < 2; again++)
+        for (size_t i = 0; i < c->n; i++) {
+            if (done[i] || (!again && is_listed(x, &c->at[i]))) continue;
+            done[i] = true;
+            DL_TRY(look_at(x, &c->at[i], named, until));
+        }
+    return DILOCO_OK;
+}
+
+/* ---- the ask ------------------------------------------------------------------------------ */
+
+/* async: no contribution from before can still be named. Without a limit of staleness that is
+ * the oldest base that some replica can have: behind its newest that counted, or what it began on;
+ * a guest's is known to itself, and where others close its entry to nobody. */
+static uint64_t oldest_base(const dl_exec *x, uint64_t own)
+{
+    const dl_control *c = &x->state.control;
+    const uint64_t limit = (uint64_t)x->a.run->config.max_staleness;
+    if (limit) return c->entry > limit ? c->entry - limit : 0;
+    if (c->committer.replica[0] || x->a.run->identity.policy != DL_TRUSTED) return 0;
+    uint64_t oldest = own < c->entry ? own : c->entry;
+    for (size_t i = 0; i < c->roster.n; i++)
+        if (c->roster.misses[i] < oldest) oldest = c->roster.misses[i];
+    return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
+}
+
+static void begin(dl_exec *x, uint64_t entry)
+{
+    dl_lister *l = x->lister;
+    const size_t reserved = dl_size_min(x->n_slots, LIVES * n_named(x));
+    if (l->forged && !x->schedule.async && l->forged_for != entry && l->n_forged) forget_forged(l);
+    l->forged_for = entry;
+    l->other_room = x->n_slots - reserved;
+    l->n_other = l->n_passed_over = l->named.n = l->other.n = 0;
+    l->listing = l->in_order = true;
+    x->n_listed = 0;
+}
+
+diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key prefix, after;
+    dl_lister *l = x->lister;
+    const uint64_t oldest = x->schedule.async ? oldest_base(x, ask->own) : 0;
+    dl_key_contributions(prefix, ask->entry);
+    dl_key_contributions(after, oldest);
+    after[strlen(after) - 1] = 0; /* before all that lie under it */
+    begin(x, ask->entry);
+    const diloco_status status = dl_store_list(x->a.store, x->schedule.async ? "c/" : prefix,
+                                               oldest ? after : NULL, found_contribution, x, until);
+    l->listing = false;
+    DL_TRY(status);
+    DL_TRY(look_at_all(x, &l->named, true, until));
+    DL_TRY(look_at_all(x, &l->other, false, until));
+    if (!l->in_order) qsort(x->listed, x->n_listed, sizeof *x->listed, compare);
+    event->listed = x->listed;
+    event->n_listed = x->n_listed;
+    return DILOCO_OK;
+}
+
+size_t dl_exec_passed_over(const dl_exec *x)
+{
+    return x->lister->n_passed_over;
+}

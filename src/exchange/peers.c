@@ -1,0 +1,536 @@
+/* peers.c - see peers.h.
+ *
+ * A row a member: its key, and the line to its newest life. Whoever reads over a line has marked
+ * its row busy and needs no lock for it; who finds it busy reads from the store. `lock` guards
+ * everything else in the rows, and the counts.
+ *
+ *     not known  --heartbeat has an address-->  line  --error-->  paused  --time-->  line
+ *
+ * 1. What is served was created in the store before, with the same bytes (dl_peers_show behind the
+ *    create): so who has seen a contribution in a listing and reads it here reads what is there.
+ * 2. A reader asks only for what it has seen in the store or in an entry.
+ * 3. Bytes of a peer refuse nobody: what is refused is what the store has. */
+#include "exchange/peers.h"
+
+#include "base/log.h"
+#include "base/size.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BEAT_MAX = 4096, PAUSES = 16, SLOWER = 4, LOOKS = 4 };
+
+static const dl_time WELCOME_WAIT = DL_SECOND / 2, BEAT_LIMIT = 5 * DL_SECOND;
+static const dl_time STALL_LEAST = DL_SECOND, STALL_MOST = 10 * DL_SECOND;
+static const dl_time LOOK_AGAIN = 2 * DL_MILLISECOND; /* times 4 before each further look */
+static const double UNMEASURED_BPS = 8e6;
+
+typedef struct row {
+    char replica[DL_REPLICA_MAX + 1];
+    uint32_t generation; /* of the line */
+    bool has_key, busy;
+    dl_public key;
+    dl_store *line; /* NULL: not known */
+    uint64_t entry; /* where its heartbeat was when it was read */
+    dl_time ask_at; /* not before */
+    dl_time pause;  /* the last; 0: none since it last answered */
+    uint64_t used;  /* when it was last looked for: of dl_peers.n_looks */
+} row;
+
+struct dl_peers {
+    dl_peers_args a;
+    dl_peers_service service;
+    const dl_peers_kind *kind;
+    void *server;
+    dl_signer *own; /* NULL: the run's */
+    char address[DL_ADDRESS_MAX + 1];
+    dl_key shown[DL_PEERS_KEPT]; /* a ring */
+    size_t n_shown;
+
+    pthread_mutex_t lock;
+    pthread_cond_t known; /* a key more */
+    bool stopping;
+    row *rows; /* [n_rows of max_members] */
+    size_t n_rows;
+    uint64_t n_looks;
+    dl_peers_counts counts; /* of lines that are closed, and all the rest */
+};
+
+static _Atomic(const dl_peers_kind *) program;
+
+void dl_peers_use(const dl_peers_kind *kind)
+{
+    atomic_store(&program, kind);
+}
+
+/* ---- the folder ------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type;
+    return at->level > 0 && remove(path) ? -1 : 0;
+}
+
+static diloco_status empty_folder(const dl_peers *p)
+{
+    dl_config_path run;
+    const int len = snprintf(run, sizeof run, "%s/run", p->a.dir);
+    if (len < 0 || (size_t)len + sizeof(dl_key) >= sizeof run)
+        return dl_fail(DILOCO_EINVAL, "run.state_dir is too long for run.peers");
+    DL_TRY(dl_dir_make(p->a.dir));
+    if (nftw(p->a.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS))
+        return dl_fail_errno(errno, "empty", p->a.dir);
+    return dl_dir_make(run);
+}
+
+static void path_of(dl_config_path out, const dl_peers *p, const char *key)
+{
+    snprintf(out, sizeof(dl_config_path), "%s/run/%s", p->a.dir, key);
+}
+
+/* A file, and the folder of its entry. */
+static void remove_shown(const dl_peers *p, const char *key)
+{
+    dl_config_path path;
+    path_of(path, p, key);
+    (void)!remove(path);
+    *strrchr(path, '/') = '\0';
+    (void)!rmdir(path);
+}
+
+/* Where it lies until it is shown: one for each entry, since several may be under way. */
+static void made_of(dl_config_path out, const dl_peers *p, uint64_t entry)
+{
+    snprintf(out, sizeof(dl_config_path), "%s/made.%" PRIu64, p->a.dir, entry);
+}
+
+/* Not synced: the store has it, and behind a crash is another life. */
+void dl_peers_keep(dl_peers *p, uint64_t entry, const dl_span *spans, size_t n)
+{
+    dl_config_path made;
+    made_of(made, p, entry);
+    const int fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    diloco_status status =
+        fd < 0 ? dl_fail_errno(errno, "create", made) : dl_fd_write(fd, spans, n, made);
+    if (fd >= 0) close(fd);
+    if (!status) return;
+    (void)!remove(made);
+    dl_log(DILOCO_LOG_WARN, "others read this contribution from the store: %s",
+           diloco_error_text());
+}
+
+/* What could not be kept is not shown. */
+void dl_peers_show(dl_peers *p, uint64_t entry, const dl_life *life)
+{
+    dl_key key;
+    dl_config_path path, folder, made;
+    char *oldest = p->shown[p->n_shown % DL_PEERS_KEPT];
+    made_of(made, p, entry);
+    if (access(made, F_OK)) return;
+    dl_key_contribution(key, entry, life);
+    path_of(path, p, key);
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    diloco_status status = dl_dir_make(folder);
+    if (!status && rename(made, path)) status = dl_fail_errno(errno, "rename", made);
+    if (status) {
+        dl_log(DILOCO_LOG_WARN, "others read this contribution from the store: %s",
+               diloco_error_text());
+        return;
+    }
+    if (p->n_shown >= DL_PEERS_KEPT && strcmp(oldest, key) != 0) remove_shown(p, oldest);
+    memcpy(oldest, key, sizeof key);
+    p->n_shown++;
+}
+
+/* ---- rows; under the lock --------------------------------------------------------------- */
+
+static void close_line(dl_peers *p, row *r)
+{
+    if (!r->line) return;
+    const dl_store_counters c = dl_store_counts(r->line);
+    p->counts.sent += c.bytes_sent;
+    p->counts.received += c.bytes_received;
+    dl_store_close(r->line);
+    r->line = NULL;
+}
+
+/* Members come and go, and names with them: whoever was longest not read of makes room. */
+static row *free_row(dl_peers *p)
+{
+    row *oldest = NULL;
+    if (p->n_rows < p->a.max_members) return &p->rows[p->n_rows++];
+    for (size_t i = 0; i < p->n_rows; i++) {
+        row *r = &p->rows[i];
+        if (!r->busy && (!oldest || r->used < oldest->used)) oldest = r;
+    }
+    if (!oldest) return NULL;
+    close_line(p, oldest);
+    *oldest = (row){.line = NULL};
+    return oldest;
+}
+
+/* NULL: all rows are busy with others. */
+static row *row_of(dl_peers *p, const char *replica)
+{
+    row *r = NULL;
+    for (size_t i = 0; i < p->n_rows && !r; i++)
+        if (!strcmp(p->rows[i].replica, replica)) r = &p->rows[i];
+    if (!r) r = free_row(p);
+    if (!r) return NULL;
+    snprintf(r->replica, sizeof r->replica, "%s", replica);
+    r->used = ++p->n_looks;
+    return r;
+}
+
+static void set_key(dl_peers *p, row *r, const dl_public *key)
+{
+    r->key = *key;
+    r->has_key = true;
+    pthread_cond_broadcast(&p->known);
+}
+
+void dl_peers_know(dl_peers *p, const char *replica, const dl_public *key)
+{
+    pthread_mutex_lock(&p->lock);
+    row *r = row_of(p, replica);
+    if (r && !(r->has_key && dl_public_equal(&r->key, key))) set_key(p, r, key);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static bool is_known(const dl_peers *p, const dl_public *key)
+{
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].has_key && dl_public_equal(&p->rows[i].key, key)) return true;
+    return false;
+}
+
+/* Whoever reads our contribution has put its own, or will soon, and then we look who it is: so a
+ * key that is not known is waited for a little. */
+static bool welcome(void *user, const dl_public *key)
+{
+    dl_peers *p = user;
+    const dl_time until = dl_time_after(dl_clock_now(), WELCOME_WAIT);
+    const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
+    pthread_mutex_lock(&p->lock);
+    int late = 0;
+    while (!is_known(p, key) && !p->stopping && !late)
+        late = pthread_cond_timedwait(&p->known, &p->lock, &t);
+    const bool is = is_known(p, key);
+    pthread_mutex_unlock(&p->lock);
+    return is;
+}
+
+/* The row of who may be asked now, marked busy; NULL: nobody is. */
+static row *begin_asking(dl_peers *p, const dl_peers_want *w)
+{
+    row *found = NULL;
+    if (!p->a.reads || w->store_only || !strcmp(w->life.replica, p->a.replica)) return NULL;
+    pthread_mutex_lock(&p->lock);
+    row *r = row_of(p, w->life.replica);
+    if (r && !r->busy && w->life.generation > r->generation) { /* of the line before, nothing */
+        close_line(p, r);
+        r->generation = w->life.generation;
+        r->ask_at = r->pause = 0;
+    }
+    if (r && !r->busy && w->life.generation == r->generation && dl_clock_now() >= r->ask_at &&
+        !(r->line && r->entry > w->entry + DL_PEERS_KEPT))
+        found = r;
+    if (found) found->busy = true;
+    pthread_mutex_unlock(&p->lock);
+    return found;
+}
+
+/* ---- asking; without the lock, the row is busy ------------------------------------------ */
+
+static dl_time stall_of(const dl_peers *p)
+{
+    const dl_time t = dl_time_from_seconds(p->a.config->patience_s / 12);
+    return t < STALL_LEAST ? STALL_LEAST : t > STALL_MOST ? STALL_MOST : t;
+}
+
+/* By when a contribution is here unless something is wrong; half of the time there is belongs to
+ * the store, which is asked next. */
+static dl_time limit_of(const dl_peers *p, const dl_peers_want *w)
+{
+    const dl_contribution_expect *e = w->expect;
+    const double bytes = (double)dl_contribution_body_max(e->form, e->shape, e->packer != NULL);
+    const double bps = w->down_bps > 0 ? w->down_bps : UNMEASURED_BPS;
+    const dl_time limit = stall_of(p) + dl_time_from_seconds(SLOWER * 8 * bytes / bps);
+    const dl_time now = dl_clock_now(), half = (w->until - now) / 2;
+    return dl_time_after(now, limit < half ? limit : half);
+}
+
+typedef struct beat {
+    char address[DL_ADDRESS_MAX + 1];
+    dl_public key;
+    uint64_t entry;
+} beat;
+
+/* DILOCO_ENOENT: it has no address; store errors as they are. */
+static diloco_status parse_beat(beat *out, const dl_buf *text)
+{
+    dl_json_value json;
+    char key[DL_PUBLIC_TEXT], address[DL_ADDRESS_MAX + 1];
+    if (dl_json_parse(&json, text->data, text->len) ||
+        dl_json_read_str(address, sizeof address, json, "address") ||
+        dl_json_read_str(key, sizeof key, json, "peer_key") ||
+        dl_json_read_u64(&out->entry, json, "entry", UINT64_MAX) ||
+        !dl_public_parse(&out->key, key, strlen(key)) ||
+        dl_peer_address(out->address, address, true) || strncmp(out->address, "https://", 8) != 0)
+        return dl_fail(DILOCO_ENOENT, "its heartbeat has no address");
+    return DILOCO_OK;
+}
+
+static diloco_status read_beat(beat *out, const dl_peers_want *w)
+{
+    dl_key key;
+    dl_buf text;
+    dl_time until = dl_time_after(dl_clock_now(), BEAT_LIMIT);
+    dl_key_heartbeat(key, &w->life);
+    dl_buf_init(&text, BEAT_MAX);
+    diloco_status status = dl_store_get(w->store, &text, key, until < w->until ? until : w->until);
+    if (status == DILOCO_ENOENT) status = dl_fail(DILOCO_EUNREACHABLE, "no heartbeat yet");
+    if (!status) status = parse_beat(out, &text);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* Find out where it is. false: nowhere, or not yet. Among the trusted its heartbeat says who it is;
+ * where the run knows its key, that one counts. */
+static bool open_line(dl_peers *p, row *r, const dl_peers_want *w)
+{
+    beat b;
+    dl_store *line = NULL;
+    const dl_public *key = w->expect->key ? w->expect->key : &b.key;
+    diloco_status status = read_beat(&b, w);
+    const bool never = status == DILOCO_ENOENT; /* an address is for life */
+    if (!status) status = p->kind->open(p->server, &line, b.address, key, stall_of(p));
+    pthread_mutex_lock(&p->lock);
+    r->line = line;
+    if (!status) r->entry = b.entry;
+    if (!status) set_key(p, r, key);
+    if (status)
+        r->ask_at =
+            never ? DL_NEVER
+                  : dl_time_after(dl_clock_now(), dl_time_from_seconds(p->a.config->heartbeat_s));
+    pthread_mutex_unlock(&p->lock);
+    return line != NULL;
+}
+
+static const char *why_not(diloco_status status, const char *reason)
+{
+    switch (status) {
+    case DILOCO_ENOENT:
+        return "absent";
+    case DILOCO_ETIMEDOUT:
+        return "stalled";
+    case DILOCO_EUNREACHABLE:
+        return "unreachable";
+    case DILOCO_EREFUSED:
+        return "refused";
+    default:
+        return *reason ? reason : "damaged";
+    }
+}
+
+/* It may be asked again at once after `absent`; of who refuses us the reason may be that it does
+ * not know us yet. Not sooner than the asking took, or who is slow would cost that each time. */
+static void pause_line(const dl_peers *p, row *r, diloco_status status, dl_time took)
+{
+    const dl_time patience = dl_time_from_seconds(p->a.config->patience_s);
+    const dl_time most = patience < DL_NEVER / PAUSES ? PAUSES * patience : DL_NEVER;
+    if (status == DILOCO_ENOENT) return;
+    if (r->pause)
+        r->pause = r->pause < most / 2 ? 2 * r->pause : most;
+    else
+        r->pause =
+            status == DILOCO_EREFUSED ? dl_time_from_seconds(p->a.config->heartbeat_s) : patience;
+    if (r->pause < took) r->pause = took;
+    r->ask_at = dl_time_after(dl_clock_now(), r->pause);
+}
+
+static void end_asking(dl_peers *p, row *r, const dl_peers_want *w, diloco_status status,
+                       const char *why, dl_time took)
+{
+    if (status)
+        dl_log(DILOCO_LOG_DEBUG, "entry %llu: %s's contribution comes from the store (%s): %s",
+               (unsigned long long)w->entry, w->life.replica, why, diloco_error_text());
+    pthread_mutex_lock(&p->lock);
+    if (status)
+        pause_line(p, r, status, took);
+    else
+        r->pause = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static uint64_t bytes_of(const dl_contribution *c)
+{
+    const uint64_t head = DL_CONTRIBUTION_HEADER + (c->is_signed ? DL_CONTRIBUTION_PROOF : 0);
+    return head + c->payload_len + c->n_integers * sizeof(int64_t) + c->n_booleans;
+}
+
+/* In a listing a contribution may be seen a moment before its owner has heard that it is created,
+ * and shows it. */
+static diloco_status ask(dl_peers *p, const row *r, dl_contribution *facts,
+                         dl_contribution_data *data, const char **reason, const dl_peers_want *w,
+                         const char *key)
+{
+    const dl_time until = limit_of(p, w);
+    dl_time pause = LOOK_AGAIN;
+    diloco_status status = DILOCO_ENOENT;
+    for (int i = 0; status == DILOCO_ENOENT && i < LOOKS; i++, pause *= 4) {
+        if (i) dl_clock_sleep(pause);
+        status =
+            dl_contribution_fetch(facts, data, reason, w->slot, r->line, key, w->expect, until);
+    }
+    return status;
+}
+
+/* true: it is here. */
+static bool read_from_owner(dl_peers *p, dl_contribution *facts, dl_contribution_data *data,
+                            const char **why, const dl_peers_want *w, const char *key)
+{
+    const char *reason = "";
+    row *r = begin_asking(p, w);
+    *why = NULL;
+    if (!r) return false;
+    const bool asked = r->line || open_line(p, r, w);
+    diloco_status status = DILOCO_ENOENT;
+    if (asked) {
+        const dl_time began = dl_clock_now();
+        status = ask(p, r, facts, data, &reason, w, key);
+        if (status) *why = why_not(status, reason);
+        end_asking(p, r, w, status, *why, dl_clock_now() - began);
+    }
+    pthread_mutex_lock(&p->lock);
+    r->busy = false;
+    p->counts.from_peers += status ? 0 : bytes_of(facts);
+    p->counts.fell_back += asked && status;
+    pthread_mutex_unlock(&p->lock);
+    return !status;
+}
+
+diloco_status dl_peers_read(dl_peers *p, dl_contribution *facts, dl_contribution_data *data,
+                            const char **reason, const char **why, const dl_peers_want *w)
+{
+    dl_key key;
+    dl_key_contribution(key, w->entry, &w->life);
+    *reason = "";
+    if (read_from_owner(p, facts, data, why, w, key)) return DILOCO_OK;
+    DL_TRY(dl_contribution_fetch(facts, data, reason, w->slot, w->store, key, w->expect, w->until));
+    pthread_mutex_lock(&p->lock);
+    p->counts.from_store += bytes_of(facts);
+    pthread_mutex_unlock(&p->lock);
+    return DILOCO_OK;
+}
+
+/* ---- telling ---------------------------------------------------------------------------- */
+
+dl_peers_counts dl_peers_count(dl_peers *p)
+{
+    pthread_mutex_lock(&p->lock);
+    dl_peers_counts all = p->counts;
+    for (size_t i = 0; i < p->n_rows; i++) {
+        if (!p->rows[i].line || p->rows[i].busy) continue;
+        const dl_store_counters c = dl_store_counts(p->rows[i].line);
+        all.sent += c.bytes_sent;
+        all.received += c.bytes_received;
+    }
+    pthread_mutex_unlock(&p->lock);
+    all.sent += p->kind->served(p->server);
+    return all;
+}
+
+static const dl_signer *signer_of(const dl_peers *p)
+{
+    return p->own ? p->own : p->a.signer;
+}
+
+void dl_peers_tell(dl_peers *p, dl_json *j)
+{
+    char key[DL_PUBLIC_TEXT];
+    dl_public_text(key, dl_signer_public(signer_of(p)));
+    pthread_mutex_lock(&p->lock);
+    const dl_peers_counts c = p->counts;
+    pthread_mutex_unlock(&p->lock);
+    dl_json_str(j, "address", p->address);
+    dl_json_str(j, "peer_key", key);
+    dl_json_u64(j, "from_peers", c.from_peers);
+    dl_json_u64(j, "from_store", c.from_store);
+}
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+static void init_lock(dl_peers *p)
+{
+    pthread_mutex_init(&p->lock, NULL);
+    dl_cond_init(&p->known);
+}
+
+static diloco_status start(dl_peers *p)
+{
+    p->rows = calloc(p->a.max_members, sizeof *p->rows);
+    if (!p->rows) return dl_fail(DILOCO_ENOMEM, "no memory for peers");
+    DL_TRY(empty_folder(p));
+    if (!p->a.signer) DL_TRY(dl_signer_generate(&p->own));
+    p->service = (dl_peers_service){.config = p->a.config,
+                                    .dir = p->a.dir,
+                                    .signer = signer_of(p),
+                                    .welcome = welcome,
+                                    .user = p};
+    DL_TRY(p->kind->serve(&p->server, p->address, &p->service));
+    dl_log(DILOCO_LOG_INFO, "members read from here at %s", p->address);
+    return DILOCO_OK;
+}
+
+diloco_status dl_peers_create(dl_peers **out, const dl_peers_args *args)
+{
+    const dl_peers_kind *kind = atomic_load(&program);
+    *out = NULL;
+    if (!kind)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.peers = true serves other members, and this program has no server: "
+                       "leave it false, or use the diloco program (built with DILOCO_CLOUD)");
+    dl_peers *p = calloc(1, sizeof *p);
+    if (!p) return dl_fail(DILOCO_ENOMEM, "no memory for peers");
+    p->a = *args;
+    p->kind = kind;
+    init_lock(p);
+    const diloco_status status = start(p);
+    if (status) {
+        dl_peers_destroy(p);
+        return status;
+    }
+    *out = p;
+    return DILOCO_OK;
+}
+
+void dl_peers_destroy(dl_peers *p)
+{
+    if (!p) return;
+    pthread_mutex_lock(&p->lock);
+    p->stopping = true;
+    pthread_cond_broadcast(&p->known);
+    pthread_mutex_unlock(&p->lock);
+    if (p->server) p->kind->stop(p->server);
+    for (size_t i = 0; i < p->n_rows; i++)
+        dl_store_close(p->rows[i].line);
+    (void)!nftw(p->a.dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)!rmdir(p->a.dir);
+    dl_signer_close(p->own);
+    pthread_cond_destroy(&p->known);
+    pthread_mutex_destroy(&p->lock);
+    free(p->rows);
+    free(p);
+}

@@ -1,0 +1,387 @@
+/* peers_test.c - members that read from each other: the bits of a run in which nobody does,
+ * whatever the others answer.
+ *
+ * The "server" of this program shows a member's folder to the others of this process; what it then
+ * gives them is as the test wants it. */
+#include "exchange/peers.h"
+
+#include "run/open.h"
+#include "store/kind.h"
+#include "toy_run.h"
+
+enum { CREW = 3, SERVERS = 64 };
+
+/* ---- a server without a network --------------------------------------------------------- */
+
+static struct {
+    pthread_mutex_t lock; /* guards the rest */
+    dl_config_path dirs[SERVERS];
+    dl_public keys[SERVERS];
+    const dl_peers_service *last;
+    size_t n, n_opened;
+    dl_faults faults; /* of all lines */
+    bool nowhere;     /* lines lead to a folder with nothing in it */
+    size_t n_strangers;
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static diloco_status fake_serve(void **out, char address[DL_ADDRESS_MAX + 1],
+                                const dl_peers_service *service)
+{
+    pthread_mutex_lock(&fake.lock);
+    const size_t i = fake.n++;
+    if (i == SERVERS) abort();
+    memcpy(fake.dirs[i], service->dir, strlen(service->dir) + 1);
+    fake.keys[i] = *dl_signer_public(service->signer);
+    fake.last = service;
+    snprintf(address, DL_ADDRESS_MAX + 1, "https://peer:%zu", 1000 + i);
+    *out = fake.dirs[i];
+    pthread_mutex_unlock(&fake.lock);
+    return DILOCO_OK;
+}
+
+static void fake_stop(void *self)
+{
+    (void)self;
+}
+
+static uint64_t fake_served(const void *self)
+{
+    (void)self;
+    return 0;
+}
+
+static diloco_status fake_open(void *self, dl_store **out, const char *address,
+                               const dl_public *key, dl_time patience)
+{
+    char url[DL_PATH_MAX + 32];
+    (void)self, (void)patience;
+    pthread_mutex_lock(&fake.lock);
+    const size_t i = strtoul(address + strlen("https://peer:"), NULL, 10) - 1000;
+    if (i >= fake.n || !dl_public_equal(key, &fake.keys[i])) fake.n_strangers++;
+    snprintf(url, sizeof url, "file://%s/%s", fake.dirs[i], fake.nowhere ? "empty" : "run");
+    const dl_faults faults = fake.faults;
+    fake.n_opened++;
+    pthread_mutex_unlock(&fake.lock);
+    dl_store *line;
+    DL_TRY(dl_store_open(&line, url, true));
+    return dl_store_faulty(out, line, faults);
+}
+
+static const dl_peers_kind fakes = {
+    .serve = fake_serve, .stop = fake_stop, .served = fake_served, .open = fake_open};
+
+/* A test without keys is none. */
+static void fresh_fake(void)
+{
+    if (!DL_CRYPTO) skip();
+    dl_peers_use(&fakes);
+    fake.n = fake.n_opened = fake.n_strangers = 0;
+    fake.faults = (dl_faults){.seed = 1};
+    fake.nowhere = false;
+}
+
+/* ---- a run ------------------------------------------------------------------------------ */
+
+typedef struct played {
+    float theta[TOY_N];
+    uint64_t from_peers, from_store;
+    size_t fell_back, absent, gone, stalled, damaged, rejected; /* lines of the record */
+} played;
+
+/* Sum of a member of all commit lines. */
+static uint64_t sum_of(const char *record, const char *name)
+{
+    uint64_t sum = 0;
+    char text[64];
+    snprintf(text, sizeof text, "\"%s\":", name);
+    for (const char *at = record; (at = strstr(at, text));)
+        sum += strtoull(at += strlen(text), NULL, 10);
+    return sum;
+}
+
+static size_t count_of(const char *record, const char *text)
+{
+    size_t n = 0;
+    for (const char *at = record; (at = strstr(at, text)); at += strlen(text))
+        n++;
+    return n;
+}
+
+static void count_lines(played *out, const char *record)
+{
+    out->fell_back += count_of(record, "\"event\":\"peer\",\"entry\":");
+    out->absent += count_of(record, "\"reason\":\"absent\"");
+    out->gone += count_of(record, "\"reason\":\"unreachable\"");
+    out->stalled += count_of(record, "\"reason\":\"stalled\"");
+    out->damaged += count_of(record, "\"reason\":\"checksum\"");
+    out->damaged += count_of(record, "\"reason\":\"header\"");
+    out->rejected += count_of(record, "\"event\":\"reject\"");
+}
+
+/* tau 0: training waits; else of two fragments several contributions are under way. */
+static void play_with(const char *tau, played *out, const char *name, const char *peers,
+                      const char *patience)
+{
+    toy all[CREW];
+    char store[600];
+    snprintf(store, sizeof store, "mem://%s", name);
+    toy_keep(store);
+    toy_crew(all, CREW, store, scratch_path(name));
+    toy_set_all(all, CREW, "run.peers", peers);
+    toy_set_all(all, CREW, "run.patience", patience);
+    toy_set_all(all, CREW, "trainer.rounds", "3");
+    toy_set_all(all, CREW, "trainer.local_steps_per_round", "6");
+    toy_set_all(all, CREW, "server.diloco.overlap_steps", tau);
+    for (size_t i = 0; i < CREW; i++) {
+        all[i].fragments = strcmp(tau, "0") ? 2 : 1;
+        toy_keep_record(&all[i]);
+    }
+    toy_live_all(all, CREW);
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < CREW; i++) {
+        TOY_OK(all[i]);
+        CHECK_BYTES(all[0].theta, all[i].theta, sizeof all[0].theta);
+        out->from_peers += sum_of(all[i].record, "from_peers");
+        out->from_store += sum_of(all[i].record, "from_store");
+        count_lines(out, all[i].record);
+        free(all[i].record);
+    }
+    memcpy(out->theta, all[0].theta, sizeof out->theta);
+
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK(report.complete && report.voids == 0);
+}
+
+static void play(played *out, const char *name, const char *peers, const char *patience)
+{
+    play_with("0", out, name, peers, patience);
+}
+
+static void plain(float theta[TOY_N])
+{
+    static bool there;
+    static float known[TOY_N];
+    if (!there) {
+        played p;
+        play(&p, "plain", "false", "60");
+        CHECK_INT(0, p.from_peers + p.from_store);
+        memcpy(known, p.theta, sizeof known);
+        there = true;
+    }
+    memcpy(theta, known, sizeof known);
+}
+
+TEST(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not)
+{
+    float theta[TOY_N];
+    played p;
+    fresh_fake();
+    plain(theta);
+    play(&p, "direct", "true", "60");
+    CHECK_BYTES(theta, p.theta, sizeof theta);
+    CHECK_INT(0, fake.n_strangers);
+    CHECK(fake.n_opened > 0 && fake.n_opened <= CREW * (CREW - 1)); /* once a life */
+    CHECK(p.from_peers > 0);
+    CHECK(p.from_store > 0); /* one's own is read back */
+    /* A reader may be quicker than its owner, and an owner at the run's end than its readers. */
+    CHECK_INT(p.fell_back, p.absent + p.gone);
+}
+
+TEST(what_is_put_ahead_is_shown_once_the_store_has_it)
+{
+    played beside, direct;
+    fresh_fake();
+    play_with("5", &beside, "beside", "false", "60");
+    play_with("5", &direct, "beside-direct", "true", "60");
+    CHECK_BYTES(beside.theta, direct.theta, sizeof beside.theta);
+    CHECK(direct.from_peers > 0);
+    CHECK_INT(direct.fell_back, direct.absent + direct.gone);
+}
+
+TEST(wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones)
+{
+    float theta[TOY_N];
+    played p;
+    fresh_fake();
+    plain(theta);
+    fake.faults.p_flip = 1;
+    play(&p, "liars", "true", "600");
+    CHECK_BYTES(theta, p.theta, sizeof theta);
+    CHECK_INT(0, p.from_peers);
+    CHECK(p.fell_back > 0 && p.fell_back <= CREW * (CREW - 1)); /* each is asked once */
+    CHECK_INT(p.fell_back, p.damaged);
+    CHECK_INT(0, p.rejected);
+}
+
+TEST(a_stalled_member_costs_one_time_out)
+{
+    float theta[TOY_N];
+    played p;
+    fresh_fake();
+    plain(theta);
+    fake.faults.p_delay = 1;
+    fake.faults.delay_s = 3600;
+    const dl_time began = dl_clock_now();
+    play(&p, "stalled", "true", "12");
+    CHECK(dl_clock_now() - began < 600 * DL_SECOND); /* patience / 12 each, not an hour */
+    CHECK_BYTES(theta, p.theta, sizeof theta);
+    CHECK(p.fell_back > 0);
+    CHECK(p.stalled > 0);
+}
+
+TEST(a_member_that_has_it_not_may_be_asked_again_at_once)
+{
+    float theta[TOY_N];
+    played p;
+    fresh_fake();
+    plain(theta);
+    fake.nowhere = true;
+    play(&p, "absent", "true", "60");
+    CHECK_BYTES(theta, p.theta, sizeof theta);
+    CHECK(p.absent > CREW * (CREW - 1)); /* in three entries */
+    CHECK_INT(p.fell_back, p.absent + p.gone);
+}
+
+TEST(members_without_it_are_read_from_the_store)
+{
+    toy all[2];
+    fresh_fake();
+    toy_keep("mem://mixed");
+    toy_crew(all, 2, "mem://mixed", scratch_path("mixed"));
+    toy_set(&all[0], "run.peers", "true");
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_BYTES(all[0].theta, all[1].theta, sizeof all[0].theta);
+    CHECK_INT(0, fake.n_opened);
+    CHECK_INT(0, sum_of(all[0].record, "from_peers"));
+    CHECK_INT(0, count_of(all[0].record, "\"event\":\"peer\""));
+    free(all[0].record);
+}
+
+/* ---- who may read, and what is kept ----------------------------------------------------- */
+
+static dl_peers *peers_of(dl_config *config, const char *dir)
+{
+    dl_peers *p;
+    dl_config_init(config);
+    const dl_peers_args args = {
+        .config = config, .dir = dir, .replica = "r0", .max_members = 2, .reads = true};
+    CHECK_OK(dl_peers_create(&p, &args));
+    return p;
+}
+
+TEST(a_key_is_welcome_once_it_is_a_members)
+{
+    dl_config config;
+    dl_signer *member;
+    fresh_fake();
+    dl_peers *p = peers_of(&config, scratch_path("welcome"));
+    CHECK_OK(dl_signer_generate(&member));
+    const dl_public *key = dl_signer_public(member);
+    CHECK(!fake.last->welcome(fake.last->user, key));
+    dl_peers_know(p, "r1", key);
+    CHECK(fake.last->welcome(fake.last->user, key));
+    dl_peers_destroy(p);
+    dl_signer_close(member);
+}
+
+/* Here two have room at a time. */
+TEST(who_comes_after_many_others_is_known_too)
+{
+    dl_config config;
+    dl_signer *members[4];
+    char name[8];
+    fresh_fake();
+    dl_peers *p = peers_of(&config, scratch_path("many"));
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(dl_signer_generate(&members[i]));
+        snprintf(name, sizeof name, "r%d", i + 1);
+        if (i == 2) dl_peers_know(p, "r1", dl_signer_public(members[0])); /* is still there */
+        dl_peers_know(p, name, dl_signer_public(members[i]));
+        CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[i])));
+        if (i == 2) CHECK(fake.last->welcome(fake.last->user, dl_signer_public(members[0])));
+    }
+    dl_peers_destroy(p);
+    for (int i = 0; i < 4; i++)
+        dl_signer_close(members[i]);
+}
+
+TEST(the_last_contributions_are_shown_and_no_others)
+{
+    dl_config config;
+    char dir[600], path[700];
+    const dl_life life = {.replica = "r0", .generation = 3};
+    const dl_span span = {"bytes", 5};
+    fresh_fake();
+    snprintf(dir, sizeof dir, "%s", scratch_path("kept"));
+    dl_peers *p = peers_of(&config, dir);
+    for (uint64_t e = 0; e < DL_PEERS_KEPT + 2; e++) {
+        snprintf(path, sizeof path, "%s/run/c/%010llu/r0.0003", dir, (unsigned long long)e);
+        dl_peers_keep(p, e, &span, 1);
+        CHECK(!dl_file_exists(path)); /* the store has it not yet */
+        dl_peers_show(p, e, &life);
+        CHECK(dl_file_exists(path));
+    }
+    for (uint64_t e = 0; e < DL_PEERS_KEPT + 2; e++) {
+        snprintf(path, sizeof path, "%s/run/c/%010llu/r0.0003", dir, (unsigned long long)e);
+        CHECK_INT(e >= 2, dl_file_exists(path));
+    }
+    dl_peers_destroy(p);
+    CHECK(!dl_file_exists(dir));
+}
+
+/* ---- refusals --------------------------------------------------------------------------- */
+
+TEST(a_program_without_a_server_is_refused_by_name)
+{
+    toy t = toy_of("r0", scratch_path("serverless"));
+    dl_peers_use(NULL);
+    toy_set(&t, "run.peers", "true");
+    CHECK_INT(DILOCO_EREFUSED, toy_live(&t));
+    CHECK_CONTAINS("run.peers = true serves other members, and this program has no server", t.text);
+}
+
+static void refuses(const char *name, const char *value, const char *says)
+{
+    dl_config c;
+    dl_config_init(&c);
+    CHECK_OK(dl_config_set(&c, "run.store", "mem://refused", "test"));
+    CHECK_OK(dl_config_set(&c, "run.peers", "true", "test"));
+    CHECK_OK(dl_run_check(&c));
+    CHECK_OK(dl_config_set(&c, name, value, "test"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_run_check(&c));
+    CHECK_CONTAINS("run.peers = true does not go with", diloco_error_text());
+    CHECK_CONTAINS(says, diloco_error_text());
+}
+
+TEST(what_moves_nothing_from_member_to_member_is_refused)
+{
+    refuses("server.diloco.exchange", "leader", "allgather");
+    refuses("server.diloco.exchange", "sharded", "allgather");
+    refuses("run.state_dir", "none", "name a folder");
+}
+
+TEST(a_run_that_was_made_to_combine_for_all_is_refused)
+{
+    toy first = toy_of("r0", scratch_path("led")), second = toy_of("r1", scratch_path("led"));
+    fresh_fake();
+    toy_set(&first, "server.diloco.exchange", "leader");
+    toy_set(&second, "run.peers", "true");
+    toy_live(&first);
+    TOY_OK(first);
+    CHECK_INT(DILOCO_EREFUSED, toy_live(&second));
+    CHECK_CONTAINS("combines them by \"leader\"", second.text);
+}
+
+TEST_MAIN(members_that_read_from_each_other_end_in_the_bits_of_those_who_do_not,
+          what_is_put_ahead_is_shown_once_the_store_has_it,
+          wrong_bytes_under_the_right_name_cost_one_reading_and_the_store_has_the_right_ones,
+          a_stalled_member_costs_one_time_out, a_member_that_has_it_not_may_be_asked_again_at_once,
+          members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,
+          who_comes_after_many_others_is_known_too, the_last_contributions_are_shown_and_no_others,
+          a_program_without_a_server_is_refused_by_name,
+          what_moves_nothing_from_member_to_member_is_refused,
+          a_run_that_was_made_to_combine_for_all_is_refused)

@@ -1,0 +1,582 @@
+/* sharded.c - every member combines one slice for all (P19):
+ *
+ *     everybody  puts its contribution in slices, b/<e>/<i>/, then the table of their digests
+ *     planner    (whose turn it is) reads the tables and puts x/<e>/plan/: a draft, no result
+ *     owner      of a slice: reads it of every member, combines, puts it to x/<e>/<i>/
+ *                (under a rule or with checks that measure members, once all are:
+ * sharded_measure.c) planner    reads all of x/<e>/, steps, and creates log/<e>, which names their
+ * digest everybody  reads log/<e> and all of x/<e>/, and steps
+ *
+ * So G is defined by the entry's digest, as with a leader, and what a slice comes to is a function
+ * of the plan: who combines it again gets the same bytes. A plan is sealed as an entry is. What an
+ * owner cannot combine (a slice that is gone, damaged, not finite) it leaves: the planner, when
+ * nothing comes, reads all of the contributions and judges them itself. It does so too where a
+ * slice has several owners and they differ: one of them lies; and where the members' norms or dot
+ * products show that a check rejects one.
+ *
+ * Where the store vouches for what was put (P8) nobody reads its own: the owner takes its slice of
+ * what it contributed out of the payload, and who gathers what it has combined out of `serving`,
+ * both under the digests that they had. */
+#include "exchange/sharded_parts.h"
+
+#include "base/log.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment)
+{
+    if (x->way != DL_WAY_SHARDED) return (dl_slicing){.n = 0};
+    return dl_slicing_of(&x->forms[fragment], x->a.run->manifest.fragments[fragment],
+                         (size_t)x->a.run->config.replicas);
+}
+
+diloco_status dl_exec_prepare_slices(dl_exec *x)
+{
+    const int n = x->a.run->manifest.n_fragments;
+    x->slices = calloc((size_t)n, sizeof *x->slices);
+    if (!x->slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    for (int f = 0; f < n; f++)
+        x->slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
+    DL_TRY(dl_way_owners(&x->n_owners, &x->a.run->config));
+    return dl_measures_prepare(x);
+}
+
+/* ---- an own contribution ------------------------------------------------------------------ */
+
+size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete)
+{
+    const dl_slicing s = dl_exec_slicing(x, fragment);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    for (size_t i = 0; i < s.n; i++) {
+        const size_t n = dl_slice_parts(parts, &s, i, x->payload, discrete);
+        x->table[i] = dl_slice_digest(parts, n);
+    }
+    return s.n * sizeof *x->table;
+}
+
+static diloco_status put_slice(void *context, dl_store *store, size_t i)
+{
+    dl_slices_put *p = context;
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_span spans[DL_SLICE_SPANS];
+    dl_key key;
+    const size_t n = dl_slice_parts(parts, &p->slicing, i, p->payload, p->discrete);
+    for (size_t k = 0; k < n; k++)
+        spans[k] = (dl_span){parts[k].data, parts[k].len};
+    dl_key_slice(key, p->entry, i, &p->life);
+    diloco_status status = dl_store_create(store, key, spans, n, NULL, p->until);
+    if (status == DILOCO_EEXIST) /* what was read back to compare may have been damaged */
+        status = dl_store_create(store, key, spans, n, NULL, p->until);
+    if (status == DILOCO_EEXIST)
+        return dl_fail(DILOCO_EFENCED,
+                       "%s holds other bytes: another process lives as %s; stop one", key,
+                       p->life.replica);
+    p->vouched[i] = !status && dl_store_vouches(store);
+    return status;
+}
+
+diloco_status dl_slices_send(dl_slices_put *p, dl_store *store)
+{
+    for (size_t i = 0; i < p->slicing.n; i++)
+        DL_TRY(put_slice(p, store, i));
+    return DILOCO_OK;
+}
+
+bool dl_slices_are_vouched(const dl_slices_put *p)
+{
+    for (size_t i = 0; i < p->slicing.n; i++)
+        if (!p->vouched[i]) return false;
+    return true;
+}
+
+diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p)
+{
+    return dl_fetchers_run(x, p->slicing.n, put_slice, p);
+}
+
+/* ---- owners, and witnesses ------------------------------------------------------------------ */
+
+diloco_status dl_service_put(const dl_service *v, dl_owned_key name, dl_span *spans, size_t n,
+                             dl_hash digest)
+{
+    dl_key key;
+    name(key, v->plan->entry, v->slice, v->owner, v->planner);
+    if (v->nth > 0) n = 0;
+    spans[n] = (dl_span){digest.bytes, sizeof digest.bytes};
+    return dl_store_create(v->x->a.store, key, spans, n + 1, NULL, v->until);
+}
+
+static diloco_status witness_agrees(bool *differ, dl_hash got, const dl_life *first,
+                                    const dl_life *witness, const char *key, dl_store *store,
+                                    dl_time until)
+{
+    dl_buf said;
+    dl_buf_init(&said, sizeof got);
+    diloco_status status = dl_store_get(store, &said, key, until);
+    *differ = !status && (said.len != sizeof got || memcmp(said.data, got.bytes, sizeof got) != 0);
+    if (*differ)
+        status =
+            dl_fail(DILOCO_EPROTO, "%s and %s differ: %s", first->replica, witness->replica, key);
+    dl_buf_deinit(&said);
+    return status;
+}
+
+diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry *plan,
+                                 const dl_life *planner, size_t i, dl_owned_key name, dl_hash got,
+                                 dl_store *store, dl_time until)
+{
+    const dl_life *first = &plan->members[dl_slice_owner(i, 0, plan->entry, plan->n_members)].life;
+    for (size_t nth = 1; nth < dl_size_min(x->n_owners, plan->n_members); nth++) {
+        const size_t owner = dl_slice_owner(i, nth, plan->entry, plan->n_members);
+        dl_key key;
+        name(key, plan->entry, i, &plan->members[owner].life, planner);
+        DL_TRY(witness_agrees(differ, got, first, &plan->members[owner].life, key, store, until));
+    }
+    return DILOCO_OK;
+}
+
+static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *planner)
+{
+    if (g->entry == entry && dl_life_equal(&g->planner, planner)) return;
+    memset(g, 0, sizeof *g);
+    g->entry = entry;
+    g->planner = *planner;
+}
+
+/* A plan that comes to nothing is its planner's to see. */
+static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (!dl_life_equal(planner, &x->a.self)) return false;
+    begin_gathering(&x->gathered, entry, planner);
+    x->gathered.disputed = true;
+    return true;
+}
+
+diloco_status dl_exec_drop_plan(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (drop_own(x, entry, planner))
+        dl_log(DILOCO_LOG_INFO, "entry %llu: everybody reads all members: %s",
+               (unsigned long long)entry, diloco_error_text());
+    return DILOCO_EPROTO;
+}
+
+diloco_status dl_exec_dispute(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    if (!drop_own(x, entry, planner)) return DILOCO_EPROTO;
+    dl_log(DILOCO_LOG_WARN, "entry %llu: owners of a slice lie, everybody reads all members: %s",
+           (unsigned long long)entry, diloco_error_text());
+    return DILOCO_EPROTO;
+}
+
+/* ---- what is known without reading (P8) ---------------------------------------------------- */
+
+/* False: the bytes are not those of the digest, and what lies at `to` is as nothing. */
+static bool copy_slice(const dl_slice_part *to, const dl_slice_part *from, size_t n, dl_hash digest)
+{
+    for (size_t k = 0; k < n; k++)
+        memcpy(to[k].data, from[k].data, to[k].len);
+    return dl_hash_equal(dl_slice_digest(to, n), digest);
+}
+
+/* Is what was made of the capture still there? The table that the member's body names tells. */
+static bool copy_made(const dl_slice_part *to, size_t n, const dl_service *v,
+                      unsigned char *payload, const dl_hash *table, const dl_capture *c)
+{
+    dl_slice_part from[DL_SLICE_SPANS];
+    dl_slice_parts(from, &v->s, v->slice, payload, c->discrete);
+    return dl_hash_equal(dl_digest_bytes(table, v->s.n * sizeof *table), c->body) &&
+           copy_slice(to, from, n, table[v->slice]);
+}
+
+/* The slice of what this life has put, into its slot. */
+static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v,
+                          const dl_member *member)
+{
+    const dl_exec *x = v->x;
+    const dl_sent *sent = &x->sent;
+    const dl_capture *c = dl_exec_captured(x, member->entry);
+    return c && c->vouched && member->entry >= x->disputed &&
+           dl_life_equal(&member->life, &x->a.self) && dl_hash_equal(member->body, c->body) &&
+           (copy_made(to, n, v, x->payload, x->table, c) ||
+            (sent->payload && copy_made(to, n, v, sent->payload, sent->table, c)));
+}
+
+/* ---- a slice for all ---------------------------------------------------------------------- */
+
+/* The table that an entry's member names by its body; who plans has checked the header. */
+static diloco_status read_table(dl_hash *table, const dl_service *v, dl_store *store,
+                                const dl_member *member)
+{
+    const size_t len = v->s.n * sizeof *table;
+    dl_key key;
+    dl_buf bytes;
+    dl_buf_init(&bytes, DL_CONTRIBUTION_HEADER + len);
+    dl_key_contribution(key, member->entry, &member->life);
+    diloco_status status = dl_store_get(store, &bytes, key, v->until);
+    if (!status && bytes.len != DL_CONTRIBUTION_HEADER + len)
+        status = dl_fail(DILOCO_EPROTO, "%s is no table of %zu slices", key, v->s.n);
+    if (!status) memcpy(table, bytes.data + DL_CONTRIBUTION_HEADER, len);
+    if (!status && !dl_hash_equal(dl_digest_bytes(table, len), member->body))
+        status = dl_fail(DILOCO_EPROTO, "%s is not what is planned", key);
+    dl_buf_deinit(&bytes);
+    return status;
+}
+
+static bool is_plan(const dl_served *served, const dl_service *v)
+{
+    return served->entry == v->plan->entry && dl_life_equal(&served->planner, v->planner);
+}
+
+/* The slice of member m, into slot m. */
+static diloco_status read_member(void *context, dl_store *store, size_t m)
+{
+    const dl_service *v = context;
+    const dl_member *member = &v->plan->members[m];
+    dl_hash table[DL_SLICES_MAX], got;
+    dl_slice_part parts[DL_SLICE_SPANS];
+    const char *reason;
+    size_t first, count;
+    dl_key key;
+    unsigned char *base = dl_slot_bytes(v->x->slots[m]);
+    const size_t n = dl_slice_parts(parts, &v->s, v->slice, base, base + v->s.form->bound);
+    if (!recall_member(parts, n, v, member)) {
+        DL_TRY(read_table(table, v, store, member));
+        dl_key_slice(key, member->entry, v->slice, &member->life);
+        DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
+    }
+    dl_slice_floats(&first, &count, &v->s, v->slice);
+    v->x->held[m] = dl_slices_data(&v->s, base);
+    return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count,
+                               &v->x->held[m].norm2);
+}
+
+static diloco_status check_booleans(const dl_service *v)
+{
+    for (size_t m = 0; v->slice == 0 && m < v->plan->n_members; m++)
+        for (size_t i = 0; i < v->s.shape.n_booleans; i++)
+            if (v->x->held[m].booleans[i] > 1)
+                return dl_fail(DILOCO_EPROTO, "boolean %zu of %s is neither 0 nor 1", i,
+                               v->plan->members[m].life.replica);
+    return DILOCO_OK;
+}
+
+diloco_status dl_service_read(dl_service *v)
+{
+    dl_sliced *held = &v->x->sliced;
+    if (held->there && held->slice == v->slice && is_plan(&held->plan, v)) return DILOCO_OK;
+    held->there = false;
+    DL_TRY(dl_fetchers_run(v->x, v->plan->n_members, read_member, v));
+    DL_TRY(check_booleans(v));
+    *held = (dl_sliced){true, {v->plan->entry, *v->planner}, v->slice};
+    return DILOCO_OK;
+}
+
+dl_outer_step_args dl_service_args(const dl_service *v)
+{
+    size_t slots[DL_MAX_MEMBERS];
+    for (size_t m = 0; m < v->plan->n_members; m++)
+        slots[m] = m;
+    const dl_ask ask = {
+        .kind = DL_ASK_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
+    dl_outer_step_args args = dl_exec_step_args(v->x, &ask);
+    dl_slice_floats(&args.first, &args.count, &v->s, v->slice);
+    return args;
+}
+
+static diloco_status combine_slice(const dl_service *v, dl_combined *parts)
+{
+    dl_exec *x = v->x;
+    dl_outer_step_facts facts;
+    dl_outer_step_args args = dl_service_args(v);
+    args.measured = x->measures;
+    return dl_outer_combine(parts, &x->state.now[v->plan->fragment], &args, &facts, x->scratch,
+                            x->a.pool);
+}
+
+static diloco_status put_combined_slice(const dl_service *v, const dl_combined *combined)
+{
+    dl_own_slices *own = &v->x->own;
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_span spans[DL_SLICE_SPANS + 1];
+    const size_t n = dl_slice_combined(parts, &v->s, v->slice, combined->g, combined->integers);
+    const dl_hash digest = dl_slice_digest(parts, n);
+    for (size_t k = 0; k < n; k++)
+        spans[k] = (dl_span){parts[k].data, parts[k].len};
+    DL_TRY(dl_service_put(v, dl_key_combined_slice, spans, n, digest));
+    if (!is_plan(&own->plan, v)) *own = (dl_own_slices){.plan = {v->plan->entry, *v->planner}};
+    if (v->nth > 0) return DILOCO_OK; /* a witness's word */
+    own->digest[v->slice] = digest;
+    own->vouched[v->slice] = dl_store_vouches(v->x->a.store);
+    return DILOCO_OK;
+}
+
+static diloco_status serve_slice(dl_service *v)
+{
+    dl_exec *x = v->x;
+    DL_TRY(dl_exec_make_combined_slot(x, &x->serving));
+    dl_combined parts = dl_exec_combined_parts(x, x->serving, v->plan->fragment);
+    DL_TRY(dl_service_read(v));
+    DL_TRY(combine_slice(v, &parts));
+    return put_combined_slice(v, &parts);
+}
+
+/* What is to be done with each slice of the plan that is ours. */
+static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
+{
+    const size_t n_members = v->plan->n_members, n = dl_size_min(v->x->n_owners, n_members);
+    for (v->slice = 0; v->slice < v->s.n; v->slice++)
+        for (v->nth = 0; v->nth < n; v->nth++) {
+            const size_t owner = dl_slice_owner(v->slice, v->nth, v->plan->entry, n_members);
+            v->owner = &v->plan->members[owner].life; /* of a former life of ours, too */
+            if (!strcmp(v->owner->replica, v->x->a.self.replica)) DL_TRY(fn(v));
+        }
+    return DILOCO_OK;
+}
+
+static diloco_status count_own(dl_service *v)
+{
+    v->n_own++;
+    return DILOCO_OK;
+}
+
+/* Ours are measured, once; and all? Who plans has to know whom the checks reject. */
+static diloco_status measure(bool *all, dl_service *v)
+{
+    dl_exec *x = v->x;
+    DL_TRY(each_own(v, count_own));
+    if (!v->n_own && !(x->compared.numbers && dl_life_equal(v->planner, &x->a.self)))
+        return DILOCO_OK;
+    if (!is_plan(&x->measured, v)) DL_TRY(each_own(v, dl_measures_put));
+    x->measured = (dl_served){v->plan->entry, *v->planner};
+    DL_TRY(dl_measures_gather(all, v));
+    if (!*all || !x->compared.numbers || !dl_measures_judge(v)) return DILOCO_OK;
+    return dl_exec_drop_plan(x, v->plan->entry, v->planner);
+}
+
+static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    x->served[x->n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
+}
+
+/* The slices of a plan that are ours. Where they are measured first, what others own has to be,
+ * too: until then this plan is looked at again. */
+static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *planner, dl_time until)
+{
+    bool all = true;
+    dl_service v = {.x = x,
+                    .plan = plan,
+                    .planner = planner,
+                    .s = dl_exec_slicing(x, plan->fragment),
+                    .until = until};
+    for (size_t m = 0; m < plan->n_members; m++)
+        DL_TRY(dl_exec_make_slot(x, m));
+    if (dl_measures_are_wanted(x)) DL_TRY(measure(&all, &v));
+    if (!all) return DILOCO_OK;
+    DL_TRY(each_own(&v, serve_slice));
+    note_served(x, plan->entry, planner);
+    return DILOCO_OK;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
+
+diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key key;
+    dl_key_plan(key, ask->entry, &x->a.self);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    const dl_span span = {x->text.data, x->text.len};
+    DL_TRY(dl_store_create(x->a.store, key, &span, 1, NULL, until));
+    event->n_slices = dl_exec_slicing(x, ask->fragment).n;
+    return serve(x, ask->draft, &x->a.self, until);
+}
+
+static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
+{
+    for (size_t i = 0; i < DL_SERVED_MAX && i < x->n_served; i++)
+        if (x->served[i].entry == entry && dl_life_equal(&x->served[i].planner, planner))
+            return true;
+    return false;
+}
+
+typedef struct plans {
+    dl_exec *x;
+    uint64_t entry;
+    dl_life at[DL_SERVED_MAX];
+    size_t n;
+} plans;
+
+static diloco_status found_plan(void *context, const char *key, size_t len)
+{
+    plans *p = context;
+    uint64_t entry;
+    dl_life planner;
+    (void)len;
+    if (!dl_key_parse_plan(&entry, &planner, key) || entry != p->entry ||
+        was_served(p->x, entry, &planner))
+        return DILOCO_OK;
+    if (p->n < DL_SERVED_MAX) p->at[p->n++] = planner;
+    return DILOCO_OK;
+}
+
+/* Is it one of this entry, on the state that we have? */
+static bool fits(const dl_exec *x, const dl_ask *ask)
+{
+    const dl_entry *plan = &x->entry;
+    return plan->commit && !strcmp(plan->run, x->a.run->id) && plan->entry == ask->entry &&
+           plan->fragment == ask->fragment && plan->n_members <= x->n_slots &&
+           dl_hash_equal(plan->base, x->state.now[ask->fragment].digest);
+}
+
+static diloco_status read_plan(dl_exec *x, const dl_ask *ask, const dl_life *planner, dl_time until)
+{
+    dl_key key;
+    dl_key_plan(key, ask->entry, planner);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
+    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
+    return fits(x, ask) ? DILOCO_OK
+                        : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
+}
+
+/* What cannot be served is left to its planner. A plan that was damaged on the way is looked at
+ * again another time. */
+diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    dl_key folder;
+    plans p = {.x = x, .entry = ask->entry};
+    (void)event;
+    dl_key_plans(folder, ask->entry);
+    DL_TRY(dl_store_list(x->a.store, folder, NULL, found_plan, &p, until));
+    for (size_t i = 0; i < p.n; i++) {
+        diloco_status status = read_plan(x, ask, &p.at[i], until);
+        if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
+        if (!status) status = serve(x, &x->entry, &p.at[i], until);
+        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
+        if (!status) continue;
+        dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
+               (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());
+        note_served(x, ask->entry, &p.at[i]);
+    }
+    return DILOCO_OK;
+}
+
+/* ---- what comes of them ------------------------------------------------------------------- */
+
+static dl_hash digest_of(const dl_hash *digests, size_t n)
+{
+    return dl_digest_bytes(digests, n * sizeof *digests);
+}
+
+dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment)
+{
+    const dl_slicing s = dl_exec_slicing(x, fragment);
+    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, fragment);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    dl_hash digests[DL_SLICES_MAX];
+    for (size_t i = 0; i < s.n; i++)
+        digests[i] = dl_slice_digest(parts, dl_slice_combined(parts, &s, i, held.g, held.integers));
+    return digest_of(digests, s.n);
+}
+
+typedef struct gathering {
+    dl_exec *x;
+    const dl_entry *entry;
+    dl_slicing s;
+    const char *reason[DL_SLICES_MAX];
+    bool differ[DL_SLICES_MAX]; /* its owners */
+    dl_time until;
+} gathering;
+
+/* Who plans, before the entry names what they come to, asks whether all that combine a slice agree;
+ * afterwards that is settled. */
+static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
+{
+    dl_exec *x = g->x;
+    if (g->entry->combined.bytes > 0 || x->gathered.agreed[i]) return DILOCO_OK;
+    DL_TRY(dl_witnesses_agree(&g->differ[i], x, g->entry, &g->entry->combined.life, i,
+                              dl_key_combined_slice, x->gathered.digest[i], store, g->until));
+    x->gathered.agreed[i] = true;
+    return DILOCO_OK;
+}
+
+/* What this replica has put of it (P8). */
+static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *g, size_t i)
+{
+    const dl_exec *x = g->x;
+    const dl_own_slices *own = &x->own;
+    dl_slice_part from[DL_SLICE_SPANS];
+    if (!own->vouched[i] || own->plan.entry != g->entry->entry ||
+        !dl_life_equal(&own->plan.planner, &g->entry->combined.life))
+        return false;
+    const dl_combined held = dl_exec_combined_parts(x, x->serving, g->entry->fragment);
+    dl_slice_combined(from, &g->s, i, held.g, held.integers);
+    return copy_slice(to, from, n, own->digest[i]);
+}
+
+static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i)
+{
+    dl_exec *x = g->x;
+    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, g->entry->fragment);
+    const size_t owner = dl_slice_owner(i, 0, g->entry->entry, g->entry->n_members);
+    dl_slice_part parts[DL_SLICE_SPANS];
+    size_t first, count;
+    dl_key key;
+    if (x->gathered.have[i]) return DILOCO_OK;
+    const size_t n = dl_slice_combined(parts, &g->s, i, held.g, held.integers);
+    dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].life,
+                          &g->entry->combined.life);
+    if (recall_combined(parts, n, g, i))
+        x->gathered.digest[i] = x->own.digest[i];
+    else
+        DL_TRY(dl_slice_read(parts, n, NULL, &x->gathered.digest[i], &g->reason[i], store, key,
+                             g->until));
+    dl_slice_floats(&first, &count, &g->s, i);
+    g->reason[i] = "non-finite";
+    if (dl_first_bad(held.g + first, count, FLT_MAX) < count)
+        return dl_fail(DILOCO_EPROTO, "%s holds what is not finite", key);
+    x->gathered.have[i] = true;
+    return DILOCO_OK;
+}
+
+static diloco_status gather_slice(void *context, dl_store *store, size_t i)
+{
+    DL_TRY(read_combined_slice(context, store, i));
+    return hear_witnesses(context, store, i);
+}
+
+static uint64_t combined_bytes(const dl_slicing *s)
+{
+    return s->form->n * sizeof(float) + s->shape.n_integers * sizeof(int64_t) +
+           s->shape.n_booleans + s->n * sizeof(dl_hash);
+}
+
+diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    const dl_combined_at *named = &ask->draft->combined;
+    gathering g = {
+        .x = x, .entry = ask->draft, .s = dl_exec_slicing(x, ask->fragment), .until = until};
+    x->combined_here = false;
+    event->reason = "shape";
+    if (named->slices != g.s.n)
+        return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
+                       (unsigned long long)ask->entry, (unsigned long long)named->slices, g.s.n);
+    begin_gathering(&x->gathered, ask->entry, &named->life);
+    event->reason = "checksum";
+    if (x->gathered.disputed)
+        return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
+                       (unsigned long long)ask->entry);
+    const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
+    for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
+        if (g.differ[i]) return dl_exec_dispute(x, ask->entry, &named->life);
+    if (status) return status;
+    event->result = digest_of(x->gathered.digest, g.s.n);
+    event->len = combined_bytes(&g.s);
+    if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;
+    memset(x->gathered.have, 0, sizeof x->gathered.have);
+    memset(x->own.vouched, 0, sizeof x->own.vouched);
+    return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
+                   (unsigned long long)ask->entry);
+}

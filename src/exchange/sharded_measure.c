@@ -1,0 +1,194 @@
+/* sharded_measure.c - the first of two exchanges where each member combines a slice and the rule,
+ * or a check, measures whole contributions (docs/protocol.md P19):
+ *
+ *     owner   of a slice: reads it of every member, and puts x/<e>/measured/<slice>/:
+ *             what the members' norms and dot products come to over that slice, first
+ *             what the rule asks for, then what the checks do
+ *     owner   reads those of all slices, adds them in order, combines its slice with
+ *             what the sums say of which members count, and how much
+ *
+ * The sums are taken by slices wherever a run's contributions are combined (tensor/cut.h), so these
+ * are the bits of who reads everything. All find the same coefficients, for all read the same
+ * objects: a name is created once. What an owner has measured is sealed with a digest, and a number
+ * that is not finite is as good as none.
+ *
+ * Where the sums show that a check rejects a member, no slice is combined: everybody reads all of
+ * the members, and judges them from that, so no verdict rests on what an owner has measured. */
+#include "exchange/sharded_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { RULES, CHECKS, N_KINDS };
+
+static dl_outer_step_args facts_of(const dl_exec *x, size_t fragment, size_t n_members)
+{
+    return (dl_outer_step_args){.manifest = &x->a.run->manifest,
+                                .fragment = (int)fragment,
+                                .form = &x->forms[fragment],
+                                .outer = x->state.outer,
+                                .n_members = n_members};
+}
+
+static double *numbers_of(const dl_exec *x, int kind)
+{
+    return kind == RULES ? x->measures : x->compared.numbers;
+}
+
+static size_t n_numbers(dl_exec *x, int kind, const dl_outer_step_args *args, size_t slice)
+{
+    return kind == RULES ? dl_outer_n_measures(args, x->scratch, slice)
+                         : dl_outer_n_compared(args, x->scratch, slice);
+}
+
+/* Where the numbers of slice i begin: behind those of the slices before it. */
+static size_t place_of(dl_exec *x, int kind, size_t fragment, size_t n_members, size_t slice)
+{
+    const dl_outer_step_args facts = facts_of(x, fragment, n_members);
+    size_t n = 0;
+    for (size_t i = 0; i < slice; i++)
+        n += n_numbers(x, kind, &facts, i);
+    return n;
+}
+
+static double *make_numbers(dl_exec *x, int kind)
+{
+    size_t most = 0;
+    for (size_t f = 0; f < (size_t)x->a.run->manifest.n_fragments; f++)
+        most = dl_size_max(most, place_of(x, kind, f, x->a.max_members, x->slices[f]));
+    return calloc(most, sizeof(double));
+}
+
+static diloco_status make_court(dl_exec *x)
+{
+    dl_compared *c = &x->compared;
+    dl_arena measure = {0};
+    dl_judge_layout(&c->judge, &measure, x->a.max_members);
+    DL_TRY(dl_arena_init(&c->arena, measure.used));
+    dl_judge_layout(&c->judge, &c->arena, x->a.max_members);
+    c->rows = calloc(x->a.max_members, sizeof *c->rows);
+    c->numbers = make_numbers(x, CHECKS);
+    return c->rows && c->numbers ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+}
+
+diloco_status dl_measures_prepare(dl_exec *x)
+{
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
+    if (dl_judge_compares(&x->a.run->config)) DL_TRY(make_court(x));
+    if (dl_outer_cutting(&rule) != DL_CUT_MEASURED) return DILOCO_OK;
+    x->measures = make_numbers(x, RULES);
+    return x->measures ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+}
+
+void dl_measures_deinit(dl_exec *x)
+{
+    free(x->measures);
+    free(x->compared.numbers);
+    free(x->compared.rows);
+    dl_arena_deinit(&x->compared.arena);
+}
+
+bool dl_measures_are_wanted(const dl_exec *x)
+{
+    return x->measures || x->compared.numbers;
+}
+
+diloco_status dl_measures_put(dl_service *v)
+{
+    dl_exec *x = v->x;
+    dl_slice_part parts[N_KINDS];
+    dl_span spans[N_KINDS + 1];
+    size_t n = 0;
+    DL_TRY(dl_service_read(v));
+    const dl_outer_step_args args = dl_service_args(v);
+    if (x->measures)
+        DL_TRY(dl_outer_measure(x->measures, &x->state.now[v->plan->fragment], &args, x->scratch,
+                                x->a.pool));
+    if (x->compared.numbers) dl_outer_compare(x->compared.numbers, &args, x->scratch, x->a.pool);
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        double *numbers = numbers_of(x, kind);
+        if (!numbers) continue;
+        const size_t len = n_numbers(x, kind, &args, v->slice) * sizeof *numbers;
+        parts[n] = (dl_slice_part){(unsigned char *)numbers, len};
+        spans[n++] = (dl_span){numbers, len};
+    }
+    return dl_service_put(v, dl_key_measured_slice, spans, n, dl_slice_digest(parts, n));
+}
+
+typedef struct gathering {
+    const dl_service *v;
+    bool differ[DL_SLICES_MAX]; /* its owners */
+    size_t place[N_KINDS][DL_SLICES_MAX + 1];
+} gathering;
+
+static diloco_status all_finite(const dl_slice_part *part, const char *key)
+{
+    const double *numbers = (const double *)(const void *)part->data;
+    for (size_t k = 0; k < part->len / sizeof *numbers; k++)
+        if (!isfinite(numbers[k])) return dl_fail(DILOCO_EPROTO, "%s: number %zu", key, k);
+    return DILOCO_OK;
+}
+
+static diloco_status gather(void *context, dl_store *store, size_t i)
+{
+    gathering *g = context;
+    const dl_service *v = g->v;
+    const size_t owner = dl_slice_owner(i, 0, v->plan->entry, v->plan->n_members);
+    dl_slice_part parts[N_KINDS];
+    size_t n = 0;
+    const char *reason;
+    dl_hash got;
+    dl_key key;
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        double *numbers = numbers_of(v->x, kind);
+        const size_t *place = g->place[kind] + i;
+        if (numbers)
+            parts[n++] = (dl_slice_part){(unsigned char *)(numbers + place[0]),
+                                         (place[1] - place[0]) * sizeof *numbers};
+    }
+    dl_key_measured_slice(key, v->plan->entry, i, &v->plan->members[owner].life, v->planner);
+    DL_TRY(dl_slice_read(parts, n, NULL, &got, &reason, store, key, v->until));
+    for (size_t k = 0; k < n; k++)
+        DL_TRY(all_finite(&parts[k], key));
+    return dl_witnesses_agree(&g->differ[i], v->x, v->plan, v->planner, i, dl_key_measured_slice,
+                              got, store, v->until);
+}
+
+diloco_status dl_measures_gather(bool *there, dl_service *v)
+{
+    gathering g = {.v = v};
+    for (int kind = 0; kind < N_KINDS; kind++)
+        for (size_t i = 0; numbers_of(v->x, kind) && i <= v->s.n; i++)
+            g.place[kind][i] = place_of(v->x, kind, v->plan->fragment, v->plan->n_members, i);
+    const diloco_status status = dl_fetchers_run(v->x, v->s.n, gather, &g);
+    *there = !status;
+    for (size_t i = 0; status == DILOCO_EPROTO && i < v->s.n; i++)
+        if (g.differ[i]) return dl_exec_dispute(v->x, v->plan->entry, v->planner);
+    return status == DILOCO_ENOENT || status == DILOCO_EPROTO ? DILOCO_OK : status;
+}
+
+/* What needs no vector was judged before the plan. */
+diloco_status dl_measures_judge(dl_service *v)
+{
+    dl_compared *c = &v->x->compared;
+    dl_known_table known = {.at = c->rows, .n = v->plan->n_members, .cap = v->x->a.max_members};
+    dl_outer_step_args args = facts_of(v->x, v->plan->fragment, v->plan->n_members);
+    const double *norm2;
+    args.measured = c->numbers;
+    const double *gram = dl_outer_compared(&norm2, &args, v->x->scratch);
+    c->judge.n = known.n;
+    for (size_t m = 0; m < known.n; m++) {
+        const dl_member *member = &v->plan->members[m];
+        c->rows[m] = (dl_known){.life = member->life, .worth = DL_VALID, .whole = true};
+        c->rows[m].facts.body = member->body;
+        c->rows[m].norm2 = norm2[m];
+        c->judge.slots[m] = m;
+    }
+    dl_judge_all(&c->judge, &v->x->a.run->config, NULL, &known, gram);
+    for (size_t m = 0; m < known.n; m++)
+        if (c->rows[m].refused)
+            return dl_fail(DILOCO_EPROTO, "what owners of slices measured of %s rejects it as %s",
+                           c->rows[m].life.replica, c->rows[m].refused);
+    return DILOCO_OK;
+}

@@ -1,0 +1,397 @@
+/* inspect.c - include/diloco/inspect.h: the log as it stands, settings, theta. run_status.c and
+ * verify.c are the other two parts. Readers write nothing but the probe. */
+#include "base/log.h"
+#include "base/sized.h"
+#include "inspect/reader.h"
+#include "inspect/replay.h"
+#include "protocol/logical_clients.h"
+#include "run/open.h"
+
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+dl_time dl_reader_limit(void)
+{
+    return dl_time_after(dl_clock_now(), 3600 * DL_SECOND);
+}
+
+void dl_reader_close(dl_reader *r)
+{
+    dl_exec_destroy(r->exec);
+    dl_pool_destroy(r->pool);
+    dl_runfile_deinit(&r->file);
+    dl_store_close(r->store);
+}
+
+/* run.json in the store tells of a coord; that it is the same run is seen when both are opened. */
+static diloco_status take_coord(dl_reader *r, const char *url)
+{
+    dl_run_store both;
+    DL_TRY(dl_run_may_ask_coord(url, &r->file.config));
+    dl_run_store_url(both, url, &r->file.config);
+    dl_runfile_deinit(&r->file);
+    dl_store_close(r->store);
+    r->store = NULL;
+    DL_TRY(dl_store_open(&r->store, both, false));
+    return dl_run_read(&r->file, &r->digest, r->store);
+}
+
+diloco_status dl_reader_open(dl_reader *r, const char *url)
+{
+    memset(r, 0, sizeof *r);
+    DL_TRY(dl_isa_check());
+    DL_TRY(dl_store_open(&r->store, url, false));
+    diloco_status status = dl_run_read(&r->file, &r->digest, r->store);
+    if (!status && r->file.config.coord[0]) status = take_coord(r, url);
+    if (status) dl_reader_close(r);
+    return status;
+}
+
+diloco_status dl_reader_exec(dl_reader *r, int n_threads)
+{
+    DL_TRY(dl_pool_create(&r->pool, n_threads));
+    const dl_exec_args args = {.store = r->store,
+                               .run = &r->file,
+                               .run_digest = r->digest,
+                               .max_members = dl_clients_max_members(&r->file.config),
+                               .n_copies = 2, /* a void entry leaves the state as it was */
+                               .pool = r->pool};
+    return dl_exec_create(&r->exec, &args);
+}
+
+/* ---- the log ---------------------------------------------------------------------------- */
+
+static diloco_status found_entry(void *context, const char *key, size_t len)
+{
+    uint64_t *n = context, entry;
+    (void)len;
+    if (dl_key_parse_entry(&entry, key) && entry + 1 > *n) *n = entry + 1;
+    return DILOCO_OK;
+}
+
+diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
+{
+    dl_schedule s;
+    DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
+    *n = dl_schedule_entries(&s, (uint64_t)r->file.config.rounds);
+    return DILOCO_OK;
+}
+
+diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
+{
+    uint64_t total;
+    *n = 0;
+    DL_TRY(dl_reader_total(&total, r));
+    DL_TRY(dl_store_list(r->store, "log/", NULL, found_entry, n, dl_reader_limit()));
+    if (*n > total) *n = total;
+    return DILOCO_OK;
+}
+
+/* An outer optimizer of the caller's own is not known here. */
+diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r)
+{
+    return dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
+                            &r->file.identity);
+}
+
+/* An entry, and the memory that a diloco_log_entry of it points into. */
+typedef struct view {
+    dl_entry entry;
+    char (*lives)[DL_LIFE_TEXT];
+    const char **members, **roster, **rejected, **rejected_for;
+    float *weights;
+    char base[DL_HASH_HEX + 1], result[DL_HASH_HEX + 1], prev[DL_HASH_HEX + 1];
+    char committer[DL_LIFE_TEXT], combined_by[DL_LIFE_TEXT], reason[256];
+    dl_buf text;
+} view;
+
+static void view_deinit(view *v)
+{
+    dl_entry_deinit(&v->entry);
+    dl_buf_deinit(&v->text);
+    free(v->lives);
+    free(v->members);
+    free(v->rejected);
+    free(v->rejected_for);
+    free(v->roster);
+    free(v->weights);
+}
+
+static diloco_status view_init(view *v)
+{
+    memset(v, 0, sizeof *v);
+    dl_buf_init(&v->text, DL_ENTRY_TEXT_MAX);
+    v->lives = calloc(DL_MAX_MEMBERS, sizeof *v->lives);
+    v->members = calloc(DL_MAX_MEMBERS, sizeof *v->members);
+    v->roster = calloc(DL_MAX_MEMBERS, sizeof *v->roster);
+    v->rejected = calloc(DL_MAX_MEMBERS, sizeof *v->rejected);
+    v->rejected_for = calloc(DL_MAX_MEMBERS, sizeof *v->rejected_for);
+    v->weights = calloc(DL_MAX_MEMBERS, sizeof *v->weights);
+    diloco_status status = dl_entry_init(&v->entry, DL_MAX_MEMBERS);
+    if (!status &&
+        (!v->lives || !v->members || !v->roster || !v->weights || !v->rejected || !v->rejected_for))
+        status = dl_fail(DILOCO_ENOMEM, "no memory to read the log");
+    if (status) view_deinit(v);
+    return status;
+}
+
+static diloco_log_entry show(view *v)
+{
+    const dl_entry *e = &v->entry;
+    uint64_t bytes = 0, steps = 0, samples = 0;
+    for (size_t i = 0; i < e->n_members; i++) {
+        dl_life_text(v->lives[i], &e->members[i].life);
+        v->members[i] = v->lives[i];
+        v->weights[i] = e->members[i].weight;
+        bytes += e->members[i].bytes;
+        steps += e->members[i].steps;
+        samples += e->members[i].samples;
+    }
+    for (size_t i = 0; i < e->n_rejected; i++) { /* with the members at most DL_MAX_MEMBERS */
+        char *life = v->lives[e->n_members + i];
+        dl_life_text(life, &e->rejected[i].life);
+        v->rejected[i] = life;
+        v->rejected_for[i] = e->rejected[i].reason;
+    }
+    for (size_t i = 0; i < e->roster.n; i++)
+        v->roster[i] = e->roster.names[i];
+    dl_hash_to_hex(v->base, e->base);
+    dl_hash_to_hex(v->result, e->result);
+    dl_hash_to_hex(v->prev, e->prev);
+    dl_life_text(v->committer, &e->committer);
+    v->combined_by[0] = 0;
+    if (e->combined.there) dl_life_text(v->combined_by, &e->combined.life);
+    return (diloco_log_entry){.entry = e->entry,
+                              .commit = e->commit,
+                              .fragment = e->fragment,
+                              .position = e->position,
+                              .committer = v->committer,
+                              .reason = e->reason,
+                              .n_members = e->n_members,
+                              .members = v->members,
+                              .weights = v->weights,
+                              .roster = v->roster,
+                              .n_roster = e->roster.n,
+                              .loss = e->loss,
+                              .bytes = bytes,
+                              .combined_by = v->combined_by,
+                              .combined_bytes = e->combined.there ? e->combined.bytes : 0,
+                              .steps = steps,
+                              .samples = samples,
+                              .simulated_s = e->simulated_s,
+                              .base = v->base,
+                              .result = v->result,
+                              .prev = v->prev,
+                              .n_rejected = e->n_rejected,
+                              .rejected = v->rejected,
+                              .rejected_for = v->rejected_for};
+}
+
+/* An entry that cannot be read is void, and the run goes on behind it. */
+static diloco_log_entry show_unreadable(view *v, uint64_t e)
+{
+    snprintf(v->reason, sizeof v->reason, "void: it cannot be read: %s", diloco_error_text());
+    return (diloco_log_entry){.entry = e,
+                              .committer = "",
+                              .reason = v->reason,
+                              .members = v->members,
+                              .weights = v->weights,
+                              .roster = v->roster,
+                              .combined_by = "",
+                              .base = "",
+                              .result = "",
+                              .prev = ""};
+}
+
+diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
+{
+    view v;
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
+    DL_TRY(view_init(&v));
+    diloco_status status = DILOCO_OK;
+    for (uint64_t e = from; e < total && !status; e++) {
+        dl_buf_clear(&v.text);
+        status = dl_entry_get(&v.text, r->store, e, dl_reader_limit());
+        if (status == DILOCO_ENOENT) break; /* the log has no gaps: this is its end */
+        if (!status) status = dl_reader_entry(&v.entry, &v.text, r);
+        if (!status && v.entry.entry != e)
+            status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
+                             (unsigned long long)v.entry.entry);
+        if (status && status != DILOCO_EPROTO) break;
+        const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
+        status = fn(user, status ? NULL : &v.entry, &shown);
+    }
+    view_deinit(&v);
+    return status == DILOCO_ENOENT ? DILOCO_OK : status;
+}
+
+typedef struct teller {
+    diloco_log_entry_fn fn;
+    void *user;
+} teller;
+
+static diloco_status tell(void *user, const dl_entry *entry, const diloco_log_entry *shown)
+{
+    const teller *t = user;
+    (void)entry;
+    return t->fn(t->user, shown);
+}
+
+diloco_status diloco_log_walk(const char *url, uint64_t from, diloco_log_entry_fn fn, void *user)
+{
+    dl_reader r;
+    teller t = {fn, user};
+    DL_TRY(dl_reader_open(&r, url));
+    const diloco_status status = dl_reader_walk(&r, from, tell, &t);
+    dl_reader_close(&r);
+    return status;
+}
+
+/* ---- settings --------------------------------------------------------------------------- */
+
+diloco_status diloco_run_config(diloco_config *config, const char *url)
+{
+    dl_reader r;
+    dl_run_name_coord(config);
+    DL_TRY(dl_reader_open(&r, url));
+    dl_runfile_take(config, &r.file);
+    const diloco_status status = dl_config_set(config, "run.store", url, "command line");
+    dl_reader_close(&r);
+    return status;
+}
+
+/* ---- theta ------------------------------------------------------------------------------ */
+
+static diloco_status copy_image(dl_buf *out, const dl_state *state, const dl_config *config)
+{
+    const size_t cap = dl_state_image_spans(state);
+    dl_span *spans = calloc(cap, sizeof *spans);
+    dl_buf header;
+    size_t n = 0, bytes = 0;
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for the list of tensors");
+    dl_buf_init(&header, DL_RUNFILE_MAX);
+    diloco_status status = dl_state_image(&header, spans, cap, &n, state, config);
+    for (size_t i = 0; i < n; i++)
+        bytes += spans[i].len;
+    if (!status) status = dl_buf_reserve(out, bytes);
+    for (size_t i = 0; i < n && !status; i++)
+        status = dl_buf_add(out, spans[i].data, spans[i].len);
+    dl_buf_deinit(&header);
+    free(spans);
+    return status;
+}
+
+/* Whoever reads the model reads the one to evaluate. */
+static void put_evaluated(dl_state *state)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        const float *from = dl_state_evaluated(state, f);
+        if (from != state->now[f].theta)
+            memcpy(state->now[f].theta, from,
+                   state->manifest->fragments[f].n_trained * sizeof *from);
+    }
+}
+
+static diloco_status found_any(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return DILOCO_ECLOSED; /* one is enough */
+}
+
+static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
+{
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
+    if (entries > total) entries = total;
+    DL_TRY(dl_reader_exec(r, dl_cores()));
+    dl_state *state = dl_exec_state(r->exec);
+    dl_replay_report replayed;
+    DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, entries, r->pool,
+                                   dl_reader_limit()));
+    DL_TRY(dl_replay(&replayed, r->exec, &r->file, false, entries, NULL, NULL));
+    put_evaluated(state);
+    return copy_image(out, state, &r->file.config);
+}
+
+/* The folder that nodes without a log lie in has their first model, and none of their own. */
+static diloco_status must_have_a_model(const dl_reader *r, const char *url)
+{
+    if (strcmp(r->file.config.consensus, "none") != 0) return DILOCO_OK;
+    const diloco_status status =
+        dl_store_list(r->store, "snap/", NULL, found_any, NULL, dl_reader_limit());
+    if (status == DILOCO_ECLOSED) return DILOCO_OK;
+    DL_TRY(status);
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "the run in %s has no log and no model for all (swarm.consensus = \"none\"): name "
+        "a node's folder, STORE/nodes/NAME/served/run, or its address",
+        url);
+}
+
+diloco_status diloco_theta_read(void **bytes, size_t *len, uint64_t *entry, const char *url,
+                                uint64_t entries)
+{
+    dl_reader r;
+    dl_buf image;
+    *bytes = NULL;
+    *len = 0;
+    DL_TRY(dl_reader_open(&r, url));
+    dl_buf_init(&image, PTRDIFF_MAX);
+    diloco_status status = must_have_a_model(&r, url);
+    if (!status) status = theta_image(&r, &image, entries);
+    if (status) {
+        dl_buf_deinit(&image);
+    } else {
+        *bytes = image.data; /* handed over; freed by diloco_free */
+        *len = image.len;
+        *entry = dl_exec_state(r.exec)->control.entry;
+    }
+    dl_reader_close(&r);
+    return status;
+}
+
+void diloco_free(void *bytes)
+{
+    free(bytes);
+}
+
+/* ---- the store -------------------------------------------------------------------------- */
+
+diloco_status diloco_store_link(const char *link)
+{
+    return dl_store_set_link(link);
+}
+
+/* A folder is made to be tried, but not its parents: those are more likely misspelt. */
+static diloco_status check_parent(const char *url)
+{
+    dl_config_path path;
+    const char *separator = strstr(url, "://");
+    if (separator && strncmp(url, "file://", 7) != 0) return DILOCO_OK;
+    snprintf(path, sizeof path, "%s", separator ? separator + 3 : url);
+    if (access(path, F_OK) == 0) return DILOCO_OK;
+    const char *parent = dirname(path);
+    return access(parent, F_OK) == 0
+               ? DILOCO_OK
+               : dl_fail(DILOCO_ENOENT, "store %s: there is no folder %s", url, parent);
+}
+
+diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, const char *url)
+{
+    dl_probe probe = {0};
+    diloco_status status = check_parent(url);
+    if (!status)
+        status = dl_store_probe(&probe, url, DL_PROBE_MOST, NULL,
+                                dl_time_after(dl_clock_now(), 120 * DL_SECOND));
+    const diloco_store_report report = {.create_ms = probe.create_ms,
+                                        .read_ms = probe.read_ms,
+                                        .write_mb_per_s = probe.write_mb_per_s,
+                                        .read_mb_per_s = probe.read_mb_per_s,
+                                        .winners = probe.winners};
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* reader.h - a run opened for reading: what inspect.c, run_status.c and verify.c share. */
+#ifndef DL_INSPECT_READER_H
+#define DL_INSPECT_READER_H
+
+#include "exchange/exec.h"
+#include <diloco/inspect.h>
+
+typedef struct dl_reader {
+    dl_store *store;
+    dl_runfile file;
+    dl_hash digest; /* of run.json */
+    dl_pool *pool;
+    dl_exec *exec; /* NULL until dl_reader_exec */
+} dl_reader;
+
+/* DILOCO_ENOENT: no run there. Close only what was opened. */
+DL_MUST_CHECK diloco_status dl_reader_open(dl_reader *r, const char *url);
+void dl_reader_close(dl_reader *r);
+/* What replaying needs: memory of the state's size. */
+DL_MUST_CHECK diloco_status dl_reader_exec(dl_reader *r, int n_threads);
+dl_time dl_reader_limit(void); /* for any one read */
+
+/* The number of entries in the log; and when the run is complete. What somebody puts behind its end
+ * is none. */
+DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
+DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
+/* dl_entry_read_of a text of this run's log. */
+DL_MUST_CHECK diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r);
+
+/* diloco_log_walk on an open reader, with the entries themselves: NULL for one that cannot be read.
+ */
+typedef diloco_status (*dl_reader_entry_fn)(void *user, const dl_entry *entry,
+                                            const diloco_log_entry *shown);
+DL_MUST_CHECK diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
+                                           void *user);
+
+#endif

@@ -1,0 +1,153 @@
+/* replay.c - see replay.h. A machine that is told that it is a reader asks only to read, fetch,
+ * compute and adopt; the first ask to train or to end is the end of the log. */
+#include "inspect/replay.h"
+
+#include "base/log.h"
+#include "exchange/exec_parts.h"
+#include "protocol/voided.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct replay {
+    dl_replay_report *report;
+    void (*progress)(void *user, uint64_t done);
+    void *user;
+} replay;
+
+static void on_dispute(dl_replay_report *report, const dl_note *n)
+{
+    if (!strcmp(n->text, "result")) return; /* the entry is void, and counted there */
+    if (report->disputes++ > 0) return;
+    report->first_dispute = n->entry->entry;
+    const bool damaged = strcmp(n->text, "combined") != 0 && strcmp(n->text, "verdicts") != 0;
+    if (damaged) snprintf(report->damaged, sizeof report->damaged, "%s", n->text);
+}
+
+static void on_note(void *user, const dl_note *n)
+{
+    replay *r = user;
+    switch (n->kind) {
+    case DL_NOTE_DISPUTE:
+        on_dispute(r->report, n);
+        return;
+    case DL_NOTE_COMMIT:
+        r->report->commits++;
+        break;
+    case DL_NOTE_ABORT:
+        r->report->aborts++;
+        break;
+    case DL_NOTE_VOID:
+        if (!strcmp(n->text, DL_VOIDED)) { /* the log says so, and all follow it */
+            r->report->aborts++;
+            break;
+        }
+        if (r->report->voids++ == 0) {
+            r->report->first_void = n->entry->entry;
+            snprintf(r->report->first_void_reason, sizeof r->report->first_void_reason, "%s",
+                     n->text);
+        }
+        dl_log(DILOCO_LOG_WARN, "entry %llu is void: %s", (unsigned long long)n->entry->entry,
+               n->text);
+        break;
+    default:
+        return;
+    }
+    r->report->replayed++;
+    if (r->progress) r->progress(r->user, n->entry->entry + 1);
+}
+
+/* A replica that never takes anything: the machine has nothing to do but to read on. */
+static diloco_status make_pace(dl_pace *pace, dl_arena *arena, const dl_runfile *run,
+                               uint64_t entries, uint64_t folded)
+{
+    dl_schedule schedule;
+    dl_arena measure = {0};
+    DL_TRY(dl_schedule_of(&schedule, &run->config, run->manifest.n_fragments));
+    dl_pace_layout(pace, &measure, &schedule);
+    DL_TRY(dl_arena_init(arena, measure.used));
+    dl_pace_layout(pace, arena, &schedule);
+    dl_pace_begin(pace, &run->config, entries, folded);
+    return DILOCO_OK;
+}
+
+static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
+{
+    dl_machine *machine;
+    const dl_state *state = dl_exec_state(exec);
+    const dl_machine_start start = {.fragments = state->now, .now = dl_clock_now()};
+    DL_TRY(dl_machine_create(&machine, args));
+    dl_ask ask = dl_machine_begin(machine, &start);
+    dl_event event;
+    while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL) {
+        event.now = dl_clock_now();
+        dl_exec_do(exec, &ask, &event, dl_time_after(event.now, 3600 * DL_SECOND));
+        event.now = dl_clock_now();
+        ask = dl_machine_next(machine, &event);
+    }
+    dl_machine_destroy(machine);
+    if (ask.kind == DL_ASK_FAIL)
+        return dl_fail_context(ask.status, "entry %llu", (unsigned long long)state->control.entry);
+    return DILOCO_OK;
+}
+
+void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end)
+{
+    exec->void_first = first;
+    exec->void_end = end;
+}
+
+diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run, bool audit,
+                        uint64_t entries, void (*progress)(void *user, uint64_t done), void *user)
+{
+    *out = (dl_replay_report){0};
+    replay r = {.report = out, .progress = progress, .user = user};
+    dl_state *state = dl_exec_state(exec);
+    dl_pace pace = {.position = 0};
+    dl_arena arena = {0};
+    const dl_machine_args args = {.config = &run->config,
+                                  .run = run->id,
+                                  .identity = &run->identity,
+                                  .self = {.generation = 0}, /* nobody: has no name */
+                                  .control = &state->control,
+                                  .pace = &pace,
+                                  .outer = state->outer,
+                                  .weighting = dl_weighting_find(run->config.weighting),
+                                  .combiner = dl_combiner_of(&run->config),
+                                  .max_members = state->control.roster.cap,
+                                  .way = dl_exec_way(exec),
+                                  .slices = dl_exec_slices(exec),
+                                  .reader = true,
+                                  .audits = audit,
+                                  .void_first = exec->void_first,
+                                  .void_end = exec->void_end,
+                                  .note = on_note,
+                                  .note_user = &r};
+    DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
+    const diloco_status status = replay_all(&args, exec);
+    dl_arena_deinit(&arena);
+    return status;
+}
+
+/* What made the first replay fail is said when there is no snapshot to begin at behind it. */
+diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
+                             uint64_t entries, void (*progress)(void *user, uint64_t done),
+                             void *user, dl_time until)
+{
+    const dl_exec_args *a = &exec->a;
+    dl_state *state = dl_exec_state(exec);
+    char gone[512] = "";
+    for (uint64_t from = 0;; from = *first + 1) {
+        diloco_status status =
+            dl_snapshot_read_oldest(state, a->store, a->run, a->run_digest, from, a->pool, until);
+        if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
+        if (status) return status;
+        *first = state->control.entry;
+        if (*first > exec->void_first && *first <= exec->void_end) continue; /* of what is void */
+        status = dl_replay(out, exec, a->run, true, entries, progress, user);
+        if (status != DILOCO_ENOENT) return status;
+        snprintf(gone, sizeof gone, "%s", diloco_error_text());
+        dl_log(DILOCO_LOG_WARN, "the replay does not begin at the snapshot of entry %llu: %s",
+               (unsigned long long)*first, gone);
+    }
+}

@@ -1,0 +1,36 @@
+/* replay.h - the log read from a snapshot on, by the same machine that replicas live by; but
+ * this one never trains, sends or decides. Verifying, evaluating and exporting are replays. */
+#ifndef DL_INSPECT_REPLAY_H
+#define DL_INSPECT_REPLAY_H
+
+#include "exchange/exec.h"
+
+typedef struct dl_replay_report {
+    uint64_t replayed, commits, aborts, voids;
+    uint64_t disputes, first_dispute; /* entries whose update was combined, or whose
+                                       * contributions were judged, for all, and wrongly, or are
+                                       * damaged */
+    char damaged[256];                /* what is, of the first of these; "" */
+    uint64_t first_void;
+    char first_void_reason[256]; /* "" while there is none */
+} dl_replay_report;
+
+/* Fold every entry behind exec's state; to audit, combine also what was combined for all, and
+ * compare. `progress` (may be NULL) hears each entry. DILOCO_ENOENT:
+ * contributions that are needed are gone. */
+DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run,
+                                      bool audit, uint64_t entries,
+                                      void (*progress)(void *user, uint64_t done), void *user);
+
+/* Of replays by this exec: entries [first, end) are void by an operator's decision (voided.h). */
+void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end);
+
+/* An audit from the oldest snapshot that has all that follows it; *first is its entry. A straggler
+ * may have put an older one behind the collection of the others: it is passed over with a warning.
+ */
+DL_MUST_CHECK diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
+                                           uint64_t entries,
+                                           void (*progress)(void *user, uint64_t done), void *user,
+                                           dl_time until);
+
+#endif

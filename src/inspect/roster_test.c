@@ -1,0 +1,729 @@
+/* roster_test.c - runs whose members have keys: who may take part, what is signed, and what a
+ * stranger with a key of his own, or with what others have signed, can do to them. */
+#include "base/clock.h"
+#include "exchange/keyring.h"
+#include "log/fields.h"
+#include "run/open.h"
+#include "state/state.h"
+#include "toy_run.h"
+
+#if DL_CRYPTO
+
+enum { CREW = 3 };
+static const char *const policies[] = {"open", "invited", "closed"};
+
+static const char *key_of(const char *name)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.pem", name);
+    const char *path = scratch_path(file);
+    const diloco_status status = dl_signer_make(path);
+    CHECK(!status || status == DILOCO_EEXIST);
+    return path;
+}
+
+static dl_signer *signer_of(const char *name)
+{
+    dl_signer *signer;
+    CHECK_OK(dl_signer_open(&signer, key_of(name)));
+    return signer;
+}
+
+static void public_of(char out[DL_PUBLIC_TEXT], const char *name)
+{
+    dl_signer *signer = signer_of(name);
+    dl_public_text(out, dl_signer_public(signer));
+    dl_signer_close(signer);
+}
+
+/* "r0 KEY" a line, of keys of the same names. */
+static const char *members_file(size_t n)
+{
+    char text[4096] = "# who may\n\n", key[DL_PUBLIC_TEXT];
+    for (size_t i = 0; i < n; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "r%zu", i);
+        public_of(key, name);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s %s\n", name, key);
+    }
+    return scratch_write("members", text, strlen(text));
+}
+
+static dl_store *store_of(const char *url)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, url, true));
+    return store;
+}
+
+static void read_run(dl_runfile *file, dl_hash *digest, dl_store *store)
+{
+    CHECK_OK(dl_run_read(file, digest, store));
+}
+
+/* An invitation by `owner`, for so many seconds, as a file. */
+static const char *invite(const char *url, const char *owner, int seconds)
+{
+    static int n;
+    char text[DL_INVITATION_TEXT], name[32];
+    dl_runfile file;
+    dl_hash digest;
+    dl_store *store = store_of(url);
+    dl_signer *signer = signer_of(owner);
+    read_run(&file, &digest, store);
+    CHECK_OK(dl_invitation_make(text, file.id, (uint64_t)(dl_clock_wall() + seconds), signer));
+    dl_signer_close(signer);
+    dl_runfile_deinit(&file);
+    dl_store_close(store);
+    snprintf(name, sizeof name, "invitation%d", n++);
+    return scratch_write(name, text, strlen(text));
+}
+
+/* A crew with keys of their names, r0 the owner. */
+static void crew_of(toy *all, const char *url, const char *policy)
+{
+    toy_keep(url);
+    toy_crew(all, CREW, url, "none");
+    toy_set_all(all, CREW, "run.roster", policy);
+    toy_set_all(all, CREW, "run.on_missing", "wait");
+    if (!strcmp(policy, "closed")) toy_set_all(all, CREW, "run.members", members_file(CREW));
+    for (int i = 0; i < CREW; i++)
+        toy_set(&all[i], "run.key", key_of(all[i].name));
+}
+
+/* The run made, so that there is one to be invited to. */
+static void create(toy *t)
+{
+    CHECK_OK(toy_open(t));
+    CHECK_OK(diloco_run_create(t->run));
+    toy_close(t);
+}
+
+static diloco_verify_report verified(const char *url)
+{
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify(&report, url, 1, NULL, NULL));
+    CHECK(report.complete);
+    return report;
+}
+
+TEST(runs_of_keys_come_to_the_bits_of_a_run_of_trust)
+{
+    toy all[CREW];
+    char url[64];
+    toy_keep("mem://trusted");
+    toy_crew(all, CREW, "mem://trusted", "none");
+    toy_set_all(all, CREW, "run.on_missing", "wait");
+    toy_live_all(all, CREW);
+    const diloco_verify_report want = verified("mem://trusted");
+    for (size_t p = 0; p < 3; p++) {
+        snprintf(url, sizeof url, "mem://%s", policies[p]);
+        crew_of(all, url, policies[p]);
+        create(&all[0]);
+        for (int i = 1; i < CREW && p == 1; i++)
+            toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+        toy_live_all(all, CREW);
+        for (int i = 0; i < CREW; i++)
+            TOY_OK(all[i]);
+        const diloco_verify_report got = verified(url);
+        CHECK_STR(want.digest, got.digest);
+        CHECK_INT(0, got.voids);
+    }
+}
+
+TEST(where_one_combines_for_all_his_sum_is_signed_too)
+{
+    toy all[CREW];
+    crew_of(all, "mem://leader", "closed");
+    toy_set_all(all, CREW, "server.diloco.exchange", "leader");
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++)
+        TOY_OK(all[i]);
+    CHECK_INT(0, verified("mem://leader").voids);
+}
+
+TEST(async_runs_of_keys_are_closed_by_committers_alone)
+{
+    toy all[CREW];
+    crew_of(all, "mem://async", "open");
+    toy_set_all(all, CREW, "server.diloco.schedule", "async");
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++)
+        TOY_OK(all[i]);
+    CHECK_INT(0, verified("mem://async").voids);
+}
+
+/* ---- who may ----------------------------------------------------------------------------- */
+
+static void check_refused(toy *t, const char *part, const char *way_out)
+{
+    CHECK_STATUS(DILOCO_EREFUSED, toy_live(t));
+    CHECK_CONTAINS(part, t->text);
+    CHECK_CONTAINS(way_out, t->text);
+}
+
+static toy stranger_of(const char *name, const char *url, const char *key)
+{
+    toy t = toy_of(name, url);
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "run.key", key_of(key));
+    return t;
+}
+
+TEST(a_member_that_a_closed_list_does_not_have_is_refused_by_name)
+{
+    toy all[CREW];
+    char key[DL_PUBLIC_TEXT];
+    crew_of(all, "mem://list", "closed");
+    create(&all[0]);
+    toy mallory = stranger_of("r3", "mem://list", "mallory");
+    check_refused(&mallory, "r3 with the key", "a new run is needed");
+    public_of(key, "mallory");
+    CHECK_CONTAINS(key, mallory.text);
+    mallory = stranger_of("r1", "mem://list", "mallory");
+    check_refused(&mallory, "belongs to another key", "run.key");
+}
+
+TEST(a_name_belongs_to_the_key_that_it_began_with)
+{
+    toy all[CREW];
+    crew_of(all, "mem://names", "open");
+    toy_live_all(all, CREW);
+    toy again = stranger_of("r1", "mem://names", "r1");
+    CHECK_OK(toy_live(&again));
+    CHECK_INT(1, again.end.generation);
+    toy mallory = stranger_of("r1", "mem://names", "mallory");
+    check_refused(&mallory, "the name r1 belongs to another key", "another name");
+}
+
+TEST(an_invitation_lets_in_one_replica_once_and_not_for_ever)
+{
+    toy all[CREW], guest, second;
+    crew_of(all, "mem://guests", "invited");
+    create(&all[0]);
+    guest = stranger_of("r7", "mem://guests", "guest");
+    check_refused(&guest, "by invitation only", "diloco invite");
+
+    const char *good = invite("mem://guests", "r0", 3600);
+    guest = stranger_of("r7", "mem://guests", "guest");
+    toy_set(&guest, "run.invitation", good);
+    CHECK_OK(toy_open(&guest));
+    CHECK_OK(diloco_run_join(guest.run));
+    toy_close(&guest);
+    second = stranger_of("r8", "mem://guests", "second");
+    toy_set(&second, "run.invitation", good);
+    check_refused(&second, "used already", "another");
+    second = stranger_of("r8", "mem://guests", "guest"); /* his key, another name */
+    toy_set(&second, "run.invitation", good);
+    check_refused(&second, "used already", "another");
+
+    second = stranger_of("r8", "mem://guests", "second");
+    toy_set(&second, "run.invitation", invite("mem://guests", "r0", -1));
+    check_refused(&second, "expired", "another");
+    second = stranger_of("r8", "mem://guests", "second");
+    toy_set(&second, "run.invitation", invite("mem://guests", "mallory", 3600));
+    check_refused(&second, "another run", "invitation");
+    crew_of(all, "mem://guests2", "invited");
+    create(&all[0]);
+    second = stranger_of("r8", "mem://guests", "second");
+    toy_set(&second, "run.invitation", invite("mem://guests2", "r0", 3600));
+    check_refused(&second, "another run", "invitation");
+
+    guest = stranger_of("r7", "mem://guests", "guest"); /* who was let in needs it no more */
+    CHECK_OK(toy_open(&guest));
+    CHECK_OK(diloco_run_join(guest.run));
+    toy_close(&guest);
+}
+
+/* Whoever can write to the store puts a run of his own there: one that asks nobody for a key, or
+ * that trusts the guest's. */
+TEST(an_invitation_is_to_one_run_whatever_the_store_shows)
+{
+    toy owner, guest;
+    char line[DL_PUBLIC_TEXT + 1];
+    const char *urls[] = {"mem://theirs", "mem://trusting"};
+    toy_keep("mem://ours");
+    owner = stranger_of("r0", "mem://ours", "r0");
+    toy_set(&owner, "run.roster", "invited");
+    create(&owner);
+    const char *good = invite("mem://ours", "r0", 3600);
+    public_of(line, "guest");
+    strcat(line, "\n");
+    const char *committers = scratch_write("guests", line, strlen(line));
+    for (int i = 0; i < 2; i++) {
+        toy_keep(urls[i]);
+        toy mallory = stranger_of("r0", urls[i], "mallory");
+        if (i) toy_set(&mallory, "run.roster", "invited");
+        if (i) toy_set(&mallory, "run.committers", committers);
+        create(&mallory);
+        guest = stranger_of("r7", urls[i], "guest");
+        toy_set(&guest, "run.invitation", good);
+        check_refused(&guest, "another run", "owner");
+    }
+    guest = stranger_of("r7", "mem://theirs", "guest");
+    toy_set(&guest, "run.invitation", "/nonexistent");
+    CHECK_STATUS(DILOCO_ENOENT, toy_live(&guest)); /* not ignored */
+}
+
+TEST(a_list_of_committers_names_one_who_can_close_entries)
+{
+    toy t;
+    char text[DL_PUBLIC_TEXT + 1];
+    toy_keep("mem://nobody");
+    t = stranger_of("r0", "mem://nobody", "r0");
+    toy_set(&t, "run.roster", "invited");
+    toy_set(&t, "run.committers", scratch_write("none", "# nobody\n", 9));
+    CHECK_STATUS(DILOCO_EINVAL, toy_live(&t));
+    CHECK_CONTAINS("lists no committer", t.text);
+    public_of(text, "mallory");
+    t = stranger_of("r0", "mem://nobody", "r0");
+    toy_set(&t, "run.roster", "closed");
+    toy_set(&t, "run.members", members_file(2));
+    toy_set(&t, "run.committers", scratch_write("other", text, strlen(text)));
+    CHECK_STATUS(DILOCO_EINVAL, toy_live(&t));
+    CHECK_CONTAINS("no key of a member", t.text);
+}
+
+/* What a hostile program does that does not look at the clock. */
+static void begin_as(dl_store *store, const dl_runfile *run, const char *name, const char *key,
+                     const char *file)
+{
+    dl_buf text;
+    dl_json j;
+    size_t start;
+    dl_key place;
+    dl_invitation i;
+    char invitation[DL_INVITATION_TEXT] = "";
+    dl_life life = {.generation = 0};
+    dl_signer *signer = signer_of(key);
+    const dl_statement what = {.kind = "life", .run = run->id, .life = &life};
+    FILE *f = fopen(file, "r");
+    CHECK(f && fgets(invitation, sizeof invitation, f));
+    fclose(f);
+    CHECK_OK(dl_invitation_read(&i, invitation, strlen(invitation)));
+    snprintf(life.replica, sizeof life.replica, "%s", name);
+    dl_buf_init(&text, 4096);
+    dl_sealed_begin(&j, &start, &text, "diloco-life");
+    dl_json_str(&j, "run", run->id);
+    dl_json_str(&j, "replica", name);
+    dl_json_u64(&j, "generation", 0);
+    dl_json_str(&j, "invitation", i.id);
+    CHECK_OK(dl_sealed_end(&j, start));
+    CHECK_OK(dl_sealed_sign(&text, start, signer, &what));
+    dl_key_gen(place, &life);
+    CHECK_OK(dl_store_create(store, place, &(dl_span){text.data, text.len}, 1, NULL, DL_NEVER));
+    CHECK_OK(dl_members_use_invitation(store, run, signer, name, invitation, DL_NEVER));
+    dl_buf_deinit(&text);
+    dl_signer_close(signer);
+}
+
+static void check_key(dl_store *store, const dl_runfile *run, const char *as, const char *name,
+                      const char *refusal)
+{
+    dl_keyring *ring;
+    const dl_public *key;
+    const char *why;
+    dl_signer *signer = as ? signer_of(as) : NULL;
+    CHECK_OK(dl_keyring_create(&ring, store, run, signer));
+    CHECK_OK(dl_keyring_find(&key, &why, ring, name, DL_NEVER));
+    CHECK((key == NULL) == (refusal != NULL));
+    if (refusal) CHECK_CONTAINS(refusal, why);
+    dl_keyring_destroy(ring);
+    dl_signer_close(signer);
+}
+
+TEST(a_committer_admits_by_its_own_clock_and_stays_with_it)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    crew_of(all, "mem://clock", "invited");
+    create(&all[0]);
+    dl_store *store = store_of("mem://clock");
+    read_run(&run, &digest, store);
+    begin_as(store, &run, "late", "guest", invite("mem://clock", "r0", -1));
+    check_key(store, &run, "r0", "late", "had expired");
+    begin_as(store, &run, "early", "guest", invite("mem://clock", "r0", 60));
+    check_key(store, &run, "r0", "early", NULL);
+    dl_buf admission;
+    dl_buf_init(&admission, 4096);
+    CHECK_OK(dl_store_get(store, &admission, "admit/early", DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &admission, "admit/late", DL_NEVER));
+    dl_buf_deinit(&admission);
+    check_key(store, &run, NULL, "early", NULL);
+    check_key(store, &run, "r0", "nobody", "");
+    begin_as(store, &run, "other", "guest", invite("mem://clock", "mallory", 60));
+    check_key(store, &run, "r0", "other", "used by another");
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+static void put_text(dl_store *store, const char *key, const char *text)
+{
+    const dl_span span = {text, strlen(text)};
+    CHECK_OK(dl_store_create(store, key, &span, 1, NULL, DL_NEVER));
+}
+
+TEST(a_committer_meets_who_is_new_though_nothing_was_contributed_yet)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    dl_keyring *ring;
+    dl_buf admission;
+    crew_of(all, "mem://meet", "invited");
+    create(&all[0]);
+    dl_store *store = store_of("mem://meet");
+    dl_signer *signer = signer_of("r0");
+    read_run(&run, &digest, store);
+    for (int i = 0; i < 100; i++) { /* whoever may write can put that there */
+        char key[64];
+        snprintf(key, sizeof key, "gen/a%d.0000", i);
+        put_text(store, key, "junk");
+    }
+    begin_as(store, &run, "guest", "guest", invite("mem://meet", "r0", 60));
+    begin_as(store, &run, "late", "late", invite("mem://meet", "r0", -1));
+    CHECK(dl_members_admits(&run, signer));
+    CHECK_OK(dl_keyring_create(&ring, store, &run, signer));
+    CHECK_OK(dl_keyring_meet(ring, DL_NEVER));
+    CHECK_OK(dl_keyring_meet(ring, DL_NEVER)); /* the first were all junk */
+    dl_buf_init(&admission, 4096);
+    CHECK_OK(dl_store_get(store, &admission, "admit/guest", DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &admission, "admit/late", DL_NEVER));
+    dl_keyring_destroy(ring);
+    dl_signer_close(signer);
+
+    toy late = stranger_of("late", "mem://meet", "late"); /* it would train for nothing */
+    check_refused(&late, "expired before a committer had seen it", "another name");
+    dl_buf_deinit(&admission);
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+TEST(what_is_no_admission_keeps_nobody_out)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    crew_of(all, "mem://junk", "invited");
+    create(&all[0]);
+    dl_store *store = store_of("mem://junk");
+    read_run(&run, &digest, store);
+    put_text(store, "admit/guest", "junk");
+    begin_as(store, &run, "guest", "guest", invite("mem://junk", "r0", 60));
+    check_key(store, &run, "r0", "guest", NULL);
+    put_text(store, "admit/late", "junk");
+    begin_as(store, &run, "late", "late", invite("mem://junk", "r0", -1));
+    check_key(store, &run, "r0", "late", "had expired");
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+/* ---- what a stranger may put ------------------------------------------------------------- */
+
+/* An abort that fits the log in everything but perhaps its format's version, as log/<1>. */
+static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
+{
+    dl_buf text;
+    dl_entry e;
+    const dl_outer *outer = dl_outer_find(run->config.outer_optimizer);
+    CHECK_OK(dl_entry_init(&e, 16));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    CHECK_OK(dl_store_get(store, &text, "log/0000000000.json", DL_NEVER));
+    CHECK_OK(dl_entry_read(&e, text.data, text.len, outer));
+    e.prev = dl_hash_bytes(text.data, text.len);
+    e.base = e.result;
+    e.entry = 1;
+    e.position += 3;
+    e.commit = e.last = false;
+    e.n_members = 0;
+    snprintf(e.reason, sizeof e.reason, "because I say so");
+    dl_buf_clear(&text);
+    CHECK_OK(dl_entry_write(&text, &e, outer));
+    *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
+    if (signed_by) {
+        dl_signer *signer = signer_of(signed_by);
+        const dl_statement what = dl_entry_statement(&e);
+        CHECK_OK(dl_sealed_sign(&text, 0, signer, &what));
+        dl_signer_close(signer);
+    }
+    CHECK_OK(dl_store_create(store, "log/0000000001.json", &(dl_span){text.data, text.len}, 1, NULL,
+                             DL_NEVER));
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&e);
+}
+
+/* Zeros, one more than an entry may have. */
+static void put_too_long(dl_store *store)
+{
+    const size_t len = DL_ENTRY_TEXT_MAX + 1;
+    void *zeros = calloc(1, len);
+    CHECK(zeros != NULL);
+    CHECK_OK(
+        dl_store_create(store, "log/0000000001.json", &(dl_span){zeros, len}, 1, NULL, DL_NEVER));
+    free(zeros);
+}
+
+static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
+{
+    if (e->entry != 1) return DILOCO_OK;
+    CHECK(!e->commit);
+    CHECK_CONTAINS("void", e->reason);
+    CHECK_CONTAINS((const char *)user, e->reason);
+    return DILOCO_OK;
+}
+
+enum { TOO_LONG = 0 }; /* as a version */
+
+/* A run of one, whose entry 1 somebody puts: it goes on to its end, and verify says of it … */
+static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
+                                           char *said)
+{
+    char url[64];
+    diloco_verify_report report;
+    dl_runfile run;
+    dl_hash digest;
+    snprintf(url, sizeof url, "mem://%s", name);
+    toy_keep(url);
+    toy t = toy_of("r0", url);
+    toy_set(&t, "run.state_dir", scratch_folder(name));
+    toy_set(&t, "run.roster", "open");
+    toy_set(&t, "run.key", key_of("r0"));
+    t.stop_after = 4;
+    CHECK_OK(toy_live(&t));
+    dl_store *store = store_of(url);
+    read_run(&run, &digest, store);
+    if (version == TOO_LONG)
+        put_too_long(store);
+    else
+        put_abort(store, &run, signed_by, version);
+    t.stop_after = 0;
+    CHECK_OK(toy_live(&t));
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+    CHECK_STATUS(said ? DILOCO_EPROTO : DILOCO_OK, diloco_verify(&report, url, 1, NULL, NULL));
+    if (said) CHECK_CONTAINS(said, diloco_error_text());
+    if (said) CHECK_OK(diloco_log_walk(url, 0, entry_1_is_void, said));
+    return report;
+}
+
+TEST(p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on)
+{
+    const diloco_verify_report forged = run_with_entry("forged", "mallory", '1', "may not create"),
+                               newer = run_with_entry("newer", "mallory", '2', "may not create"),
+                               unsigned_one =
+                                   run_with_entry("unsigned", NULL, '1', "is not signed"),
+                               too_long = run_with_entry("too_long", NULL, TOO_LONG, "longer than"),
+                               honest = run_with_entry("honest", "r0", '1', NULL);
+    CHECK_INT(1, forged.voids);
+    CHECK_INT(1, newer.voids); /* of another format, and nobody who may says so */
+    CHECK_INT(1, unsigned_one.voids);
+    CHECK_INT(1, too_long.voids);
+    CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
+    CHECK_INT(1, honest.aborts);
+}
+
+/* ---- whoever can write, without a key ------------------------------------------------------ */
+
+static void put_junk(dl_store *store, const char *key)
+{
+    CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+}
+
+/* Somebody who can write creates n objects for each entry, <folder>/<entry>/<name><000 to
+ * n-1><rest>, before a crew of that policy begins. */
+typedef struct intrusion {
+    const char *policy, *folder, *name;
+    int n;
+    const char *rest;
+    const char *option, *value; /* of the run; NULL: the toy's */
+} intrusion;
+
+static void intrude(dl_store *store, const intrusion *how)
+{
+    dl_key key;
+    for (unsigned e = 0; e < 4; e++)
+        for (int i = 0; i < how->n; i++) {
+            snprintf(key, sizeof key, "%s/%010u/%s%03d%s", how->folder, e, how->name, i, how->rest);
+            put_junk(store, key);
+        }
+}
+
+/* The run comes to its end with no void entry. */
+static diloco_verify_report run_with(const intrusion *how)
+{
+    static int n;
+    toy all[CREW];
+    char url[64];
+    snprintf(url, sizeof url, "mem://intruded%d", n++);
+    crew_of(all, url, how->policy);
+    if (how->option) toy_set_all(all, CREW, how->option, how->value);
+    create(&all[0]);
+    for (int i = 1; i < CREW && !strcmp(how->policy, "invited"); i++)
+        toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+    dl_store *store = store_of(url);
+    intrude(store, how);
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++)
+        TOY_OK(all[i]);
+    dl_store_close(store);
+    const diloco_verify_report got = verified(url);
+    CHECK_INT(0, got.voids);
+    CHECK_INT(4, got.commits);
+    return got;
+}
+
+/* … and in the bits of a run that nobody disturbed, in each policy of keys. */
+static void check_undisturbed(intrusion how)
+{
+    for (size_t p = 0; p < 3; p++) {
+        how.policy = policies[p];
+        CHECK_STR(verified("mem://trusted").digest, run_with(&how).digest);
+    }
+}
+
+TEST(junk_in_c_takes_no_room_from_the_roster)
+{
+    intrusion how = {.folder = "c", .name = "a", .n = 200, .rest = ".0000"};
+    check_undisturbed(how);
+    how.policy = "trusted";
+    run_with(&how); /* where anyone's junk answers for entry 0, before there is a roster */
+}
+
+TEST(p6_junk_at_its_own_names_does_not_fence_a_replica)
+{
+    check_undisturbed((intrusion){.folder = "c", .name = "r1.0", .n = 30, .rest = ""});
+    check_undisturbed((intrusion){.folder = "c", .name = "r1.9", .n = 30, .rest = ""});
+}
+
+TEST(p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica)
+{
+    run_with(&(intrusion){.policy = "closed",
+                          .folder = "c",
+                          .name = "r1.0",
+                          .n = 30,
+                          .rest = "",
+                          .option = "server.diloco.overlap_steps",
+                          .value = "2"});
+}
+
+TEST(p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader)
+{
+    run_with(&(intrusion){.policy = "closed",
+                          .folder = "x",
+                          .name = "r1.0",
+                          .n = 1,
+                          .rest = "",
+                          .option = "server.diloco.exchange",
+                          .value = "leader"});
+}
+
+TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
+{
+    toy t = toy_of("r0", "mem://generations");
+    toy_keep("mem://generations");
+    toy_set(&t, "run.state_dir", scratch_folder("generations"));
+    toy_set(&t, "run.roster", "open");
+    toy_set(&t, "run.key", key_of("r0"));
+    t.stop_after = 4;
+    CHECK_OK(toy_live(&t));
+    dl_store *store = store_of("mem://generations");
+    put_junk(store, "gen/r0.0001");
+    put_junk(store, "gen/r0.9999999");
+    t.stop_after = 2;
+    CHECK_OK(toy_live(&t));
+    CHECK_INT(2, t.end.generation);
+    t.stop_after = 0;
+    CHECK_OK(toy_live(&t));
+    CHECK_INT(3, t.end.generation);
+    dl_store_close(store);
+}
+
+TEST(a_run_json_that_another_signed_is_none)
+{
+    toy all[CREW];
+    dl_runfile run;
+    dl_hash digest;
+    dl_buf text;
+    crew_of(all, "mem://owned", "open");
+    create(&all[0]);
+    dl_store *store = store_of("mem://owned");
+    read_run(&run, &digest, store);
+    dl_buf_init(&text, DL_RUNFILE_MAX);
+    CHECK_OK(dl_runfile_write(&text, &run));
+    dl_runfile other;
+    CHECK_STATUS(DILOCO_EPROTO, dl_runfile_read(&other, text.data, text.len));
+    CHECK_CONTAINS("not signed", diloco_error_text());
+    dl_signer *mallory = signer_of("mallory");
+    const dl_statement what = dl_runfile_statement(&run);
+    CHECK_OK(dl_sealed_sign(&text, 0, mallory, &what));
+    CHECK_STATUS(DILOCO_EPROTO, dl_runfile_read(&other, text.data, text.len));
+    CHECK_CONTAINS("owner", diloco_error_text());
+    dl_signer_close(mallory);
+    dl_buf_deinit(&text);
+    dl_runfile_deinit(&run);
+    dl_store_close(store);
+}
+
+/* ---- refused combinations ---------------------------------------------------------------- */
+
+static void check_combination(const char *roster, const char *option, const char *value,
+                              const char *part)
+{
+    toy t = toy_of("r0", "mem://never");
+    toy_set(&t, "run.roster", roster);
+    toy_set(&t, "run.key", key_of("r0"));
+    toy_set(&t, option, value);
+    t.status = toy_open(&t);
+    if (!t.status) t.status = diloco_run_create(t.run);
+    CHECK(t.status == DILOCO_EREFUSED || t.status == DILOCO_EINVAL || t.status == DILOCO_ENOENT);
+    CHECK_CONTAINS(part, diloco_error_text());
+    toy_close(&t);
+}
+
+TEST(what_keys_cannot_hold_is_refused_by_name)
+{
+    check_combination("open", "run.single_committer", "r0", "run.single_committer");
+    check_combination("open", "server.diloco.exchange", "leader", "allgather");
+    check_combination("invited", "server.diloco.exchange", "leader", "allgather");
+    check_combination("closed", "run.state_dir", "none", "run.members");
+    check_combination("closed", "run.members", scratch_write("empty", "#\n", 2), "no member");
+    check_combination("closed", "run.members", scratch_write("bad", "r0 key\n", 7), "bad:1");
+    check_combination("open", "run.committers", scratch_write("worse", "\nx\n", 3), "worse:2");
+    check_combination("open", "run.committers", "/nowhere/at/all", "/nowhere/at/all");
+    check_combination("open", "run.key", scratch_path("none.pem"), "none.pem");
+}
+
+TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
+          where_one_combines_for_all_his_sum_is_signed_too,
+          async_runs_of_keys_are_closed_by_committers_alone,
+          a_member_that_a_closed_list_does_not_have_is_refused_by_name,
+          a_name_belongs_to_the_key_that_it_began_with,
+          an_invitation_lets_in_one_replica_once_and_not_for_ever,
+          an_invitation_is_to_one_run_whatever_the_store_shows,
+          a_list_of_committers_names_one_who_can_close_entries,
+          a_committer_admits_by_its_own_clock_and_stays_with_it,
+          a_committer_meets_who_is_new_though_nothing_was_contributed_yet,
+          what_is_no_admission_keeps_nobody_out,
+          p7_an_entry_that_no_committer_signed_is_void_and_the_run_goes_on,
+          junk_in_c_takes_no_room_from_the_roster,
+          p6_junk_at_its_own_names_does_not_fence_a_replica,
+          p6_junk_at_the_name_of_what_is_put_ahead_does_not_fence_a_replica,
+          p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader,
+          p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far,
+          a_run_json_that_another_signed_is_none, what_keys_cannot_hold_is_refused_by_name)
+
+#else
+
+TEST(a_build_without_openssl_refuses_rosters_of_keys)
+{
+    toy t = toy_of("r0", "mem://never");
+    toy_set(&t, "run.roster", "open");
+    CHECK_OK(toy_open(&t));
+    CHECK_STATUS(DILOCO_EREFUSED, diloco_run_create(t.run));
+    toy_close(&t);
+}
+
+TEST_MAIN(a_build_without_openssl_refuses_rosters_of_keys)
+
+#endif

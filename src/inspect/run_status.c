@@ -1,0 +1,357 @@
+/* run_status.c - diloco_run_status_read: who takes part, who is alive, how far the log is. The
+ * living are told from the dead by watching: no clock of another machine is believed (P11). */
+#include "base/json.h"
+#include "base/sized.h"
+#include "inspect/reader.h"
+#include "protocol/bans.h"
+#include "protocol/logical_clients.h"
+#include "protocol/schedule.h"
+#include "protocol/topology.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_REPLICAS = 256 };
+#define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
+
+/* What a diloco_run_status points into. */
+typedef struct memory {
+    diloco_run_wait wait;
+    diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
+} memory;
+
+typedef struct watcher {
+    diloco_replica_status *replicas;
+    size_t n;
+    dl_hash content[MAX_REPLICAS]; /* of replicas[i]'s heartbeat */
+} watcher;
+
+static size_t replica_index(watcher *w, const char *name)
+{
+    size_t at = 0;
+    while (at < w->n && dl_replica_compare(w->replicas[at].replica, name) < 0)
+        at++;
+    if (at < w->n && !strcmp(w->replicas[at].replica, name)) return at;
+    if (w->n == MAX_REPLICAS) return SIZE_MAX;
+    memmove(w->replicas + at + 1, w->replicas + at, (w->n - at) * sizeof *w->replicas);
+    w->n++;
+    w->replicas[at] = (diloco_replica_status){.generation = 0};
+    snprintf(w->replicas[at].replica, sizeof w->replicas[at].replica, "%s", name);
+    return at;
+}
+
+static diloco_status found_gen(void *context, const char *key, size_t len)
+{
+    watcher *w = context;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_life(&life, key, "gen/")) return DILOCO_OK;
+    const size_t i = replica_index(w, life.replica);
+    if (i != SIZE_MAX && life.generation >= w->replicas[i].generation)
+        w->replicas[i].generation = life.generation;
+    return DILOCO_OK;
+}
+
+static diloco_status found_end(void *context, const char *key, size_t len)
+{
+    watcher *w = context;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_life(&life, key, "end/")) return DILOCO_OK;
+    const size_t i = replica_index(w, life.replica);
+    if (i != SIZE_MAX && w->replicas[i].generation == life.generation) w->replicas[i].ended = true;
+    return DILOCO_OK;
+}
+
+static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
+{
+    dl_life life = {.generation = r->generation};
+    dl_key key;
+    dl_json_value json;
+    memcpy(life.replica, r->replica, sizeof life.replica);
+    dl_key_gen(key, &life);
+    dl_buf_clear(text);
+    if (dl_store_get(store, text, key, dl_reader_limit()) == DILOCO_OK &&
+        dl_json_parse(&json, text->data, text->len) == DILOCO_OK)
+        (void)!dl_json_read_str(r->host, sizeof r->host, json, "host");
+}
+
+/* A heartbeat's numbers; true: its content is not *content any more, which becomes what it is. */
+static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_store *store,
+                              dl_buf *text)
+{
+    dl_life life = {.generation = r->generation};
+    dl_key key;
+    dl_json_value json;
+    memcpy(life.replica, r->replica, sizeof life.replica);
+    dl_key_heartbeat(key, &life);
+    dl_buf_clear(text);
+    if (dl_store_get(store, text, key, dl_reader_limit())) return false;
+    r->seen = true;
+    if (dl_json_parse(&json, text->data, text->len) == DILOCO_OK) {
+        (void)!dl_json_read_u64(&r->step, json, "step", UINT64_MAX);
+        (void)!dl_json_read_u64(&r->entry, json, "entry", UINT64_MAX);
+        (void)!dl_json_read_u64(&r->position, json, "position", UINT64_MAX);
+        (void)!dl_json_read_f64(&r->steps_per_s, json, "steps_per_s");
+        (void)!dl_json_read_f64(&r->deadline_s, json, "deadline_s");
+        (void)!dl_json_read_f64(&r->up_bps, json, "up_bps");
+        (void)!dl_json_read_f64(&r->down_bps, json, "down_bps");
+        (void)!dl_json_read_f64(&r->request_s, json, "request_s");
+        (void)!dl_json_read_str(r->address, sizeof r->address, json, "address");
+        (void)!dl_json_read_u64(&r->from_peers, json, "from_peers", UINT64_MAX);
+        (void)!dl_json_read_u64(&r->from_store, json, "from_store", UINT64_MAX);
+    }
+    const dl_hash now = dl_hash_bytes(text->data, text->len);
+    const bool changed = !dl_hash_equal(now, *content);
+    *content = now;
+    return changed;
+}
+
+/* An entry that names no update was moved by allgather, whatever the run's way. */
+static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
+{
+    const double n = (double)entry->n_members, each = (double)entry->bytes / n;
+    const dl_way way = entry->combined_by[0] ? DL_WAY_LEADER : DL_WAY_ALLGATHER;
+    const dl_volume v = dl_way_volume(way, n, each, (double)entry->combined_bytes, true);
+    out->entry_written = (uint64_t)v.written;
+    out->entry_read = (uint64_t)v.read;
+}
+
+/* ---- what the log says */
+
+typedef struct tally {
+    diloco_run_status *out;
+    watcher *replicas;
+    dl_bans *bans, *scratch; /* NULL where the run has none */
+} tally;
+
+static void count_rejection(diloco_rejections *r, const char *reason)
+{
+    const size_t room = sizeof r->reasons / sizeof r->reasons[0];
+    size_t i = 0;
+    while (i < r->n_reasons && strcmp(r->reasons[i].reason, reason) != 0)
+        i++;
+    r->n++;
+    if (i == room) return;
+    if (i == r->n_reasons)
+        snprintf(r->reasons[r->n_reasons++].reason, sizeof r->reasons[i].reason, "%s", reason);
+    r->reasons[i].n++;
+}
+
+/* A commit whose bans do not follow is void, as it is for everybody (bans.h). */
+static void count_rejected(tally *t, const dl_entry *entry, uint64_t e)
+{
+    const bool counts = entry && entry->commit && !dl_bans_void_reason(t->bans, t->scratch, entry);
+    for (size_t i = 0; counts && i < entry->n_rejected; i++) {
+        const size_t who = replica_index(t->replicas, entry->rejected[i].life.replica);
+        count_rejection(&t->out->rejected, entry->rejected[i].reason);
+        if (who != SIZE_MAX)
+            count_rejection(&t->replicas->replicas[who].rejected, entry->rejected[i].reason);
+    }
+    if (t->bans) dl_bans_fold(t->bans, e, counts ? entry : NULL);
+}
+
+static diloco_status count_entry(void *user, const dl_entry *raw, const diloco_log_entry *entry)
+{
+    tally *t = user;
+    if (entry->commit)
+        t->out->commits++;
+    else
+        t->out->aborts++;
+    if (entry->commit) take_volume(t->out, entry);
+    count_rejected(t, raw, entry->entry);
+    t->out->entries = entry->entry + 1;
+    return DILOCO_OK;
+}
+
+static diloco_status walk_log(dl_reader *r, diloco_run_status *out, watcher *replicas)
+{
+    tally t = {.out = out, .replicas = replicas};
+    const size_t room = dl_clients_max_members(&r->file.config);
+    diloco_status status = dl_bans_create(&t.bans, &r->file.config, room);
+    if (!status) status = dl_bans_create(&t.scratch, &r->file.config, room);
+    if (!status) status = dl_reader_walk(r, 0, count_entry, &t);
+    for (size_t i = 0; !status && i < replicas->n; i++) {
+        diloco_replica_status *one = &replicas->replicas[i];
+        one->strikes = dl_bans_strikes(t.bans, one->replica);
+        one->banned_until = dl_bans_until(t.bans, one->replica);
+    }
+    out->n_banned = dl_bans_n(t.bans);
+    dl_bans_destroy(t.bans);
+    dl_bans_destroy(t.scratch);
+    return status;
+}
+
+static diloco_status found_snapshot(void *context, const char *key, size_t len)
+{
+    diloco_run_status *out = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (dl_key_parse_snapshot(&entry, &life, key) && entry > out->snapshot && entry <= out->entries)
+        out->snapshot = entry;
+    return DILOCO_OK;
+}
+
+/* ---- what the open entry waits for */
+
+typedef struct waiting {
+    diloco_run_wait *out;
+    uint64_t told_by; /* the entry that tells its roster (P9) */
+    char *there;      /* names of who is there, each with a zero behind */
+    size_t len, room;
+} waiting;
+
+static diloco_status found_contribution(void *context, const char *key, size_t len)
+{
+    waiting *w = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (!dl_key_parse_contribution(&entry, &life, key) || entry != w->out->entry) return DILOCO_OK;
+    const size_t n = strlen(life.replica) + 1;
+    for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
+        if (!strcmp(w->there + at, life.replica)) return DILOCO_OK; /* another life's */
+    if (w->len + n > w->room) return DILOCO_OK;
+    memcpy(w->there + w->len, life.replica, n);
+    w->len += n;
+    w->out->n_there++;
+    return DILOCO_OK;
+}
+
+static bool is_there(const waiting *w, const char *name)
+{
+    for (size_t at = 0; at < w->len; at += strlen(w->there + at) + 1)
+        if (!strcmp(w->there + at, name)) return true;
+    return false;
+}
+
+static diloco_status take_roster(void *context, const dl_entry *raw, const diloco_log_entry *entry)
+{
+    waiting *w = context;
+    (void)raw;
+    diloco_run_wait *out = w->out;
+    if (entry->entry != w->told_by) return DILOCO_OK;
+    out->n_awaited = entry->n_roster;
+    for (size_t i = 0; i < entry->n_roster; i++) {
+        if (is_there(w, entry->roster[i])) continue;
+        if (out->n_missing < sizeof out->missing / sizeof out->missing[0])
+            snprintf(out->missing[out->n_missing], sizeof out->missing[0], "%s", entry->roster[i]);
+        out->n_missing++;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
+{
+    static const size_t room = (size_t)1 << 20;
+    dl_schedule s;
+    DL_TRY(dl_schedule_of(&s, &r->file.config, r->file.manifest.n_fragments));
+    const uint64_t ahead = dl_schedule_ahead(&s);
+    *out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
+    if (s.async) return DILOCO_OK;
+    out->wait->position = dl_schedule_take(&s, out->entries);
+    out->wait->n_awaited = (size_t)r->file.config.replicas;
+    dl_key prefix;
+    waiting w = {.out = out->wait, .there = malloc(room), .room = room};
+    if (!w.there) return dl_fail(DILOCO_ENOMEM, "no memory for who is there");
+    dl_key_contributions(prefix, out->entries);
+    diloco_status status =
+        dl_store_list(r->store, prefix, NULL, found_contribution, &w, dl_reader_limit());
+    w.told_by = out->entries - ahead;
+    if (!status && out->entries >= ahead) status = dl_reader_walk(r, w.told_by, take_roster, &w);
+    free(w.there);
+    return status;
+}
+
+static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
+{
+    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_gen, w, dl_reader_limit()));
+    DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
+    dl_buf text;
+    dl_buf_init(&text, 65536);
+    for (size_t i = 0; i < w->n; i++) {
+        read_life(&w->replicas[i], r->store, &text);
+        (void)heartbeat_changed(&w->content[i], &w->replicas[i], r->store, &text);
+    }
+    const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(watch_s));
+    size_t quiet = w->n;
+    while (quiet > 0 && dl_clock_now() < until) {
+        dl_clock_sleep(50 * DL_MILLISECOND);
+        quiet = 0;
+        for (size_t i = 0; i < w->n; i++) {
+            diloco_replica_status *one = &w->replicas[i];
+            if (one->alive || one->ended || !one->seen) continue;
+            one->alive = heartbeat_changed(&w->content[i], one, r->store, &text);
+            quiet += !one->alive;
+        }
+    }
+    dl_buf_deinit(&text);
+    return DILOCO_OK;
+}
+
+/* With a codec of the caller's own nobody else knows what "auto" has come to. */
+static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
+{
+    dl_way way;
+    const diloco_status status = dl_way_of(&way, &f->config, &f->manifest);
+    const char *name = status ? "auto" : dl_way_names[way];
+    snprintf(out->exchange, sizeof out->exchange, "%s", name);
+    return status == DILOCO_EREFUSED ? DILOCO_OK : status;
+}
+
+static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double watch_s)
+{
+    const dl_runfile *f = &r->file;
+    snprintf(out->run, sizeof out->run, "%s", f->id);
+    snprintf(out->preset, sizeof out->preset, "%s", f->config.preset);
+    snprintf(out->program, sizeof out->program, "%s", f->program);
+    snprintf(out->model, sizeof out->model, "%s", f->config.model);
+    dl_hash_to_hex(out->config_digest, f->config_digest);
+    out->alive_s = fmax(ALIVE_S, 2 * f->config.heartbeat_s + 1);
+    out->parameters = f->manifest.n_parameters;
+    DL_TRY(dl_reader_total(&out->entries_total, r));
+    DL_TRY(name_way(out, f));
+    memory *m = out->memory;
+    watcher w = {.replicas = m->replicas};
+    DL_TRY(walk_log(r, out, &w));
+    out->done = out->entries >= out->entries_total;
+    DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
+    if (!out->done) {
+        out->wait = &m->wait;
+        DL_TRY(see_open_entry(r, out));
+    }
+    DL_TRY(watch_replicas(r, &w, watch_s));
+    for (size_t i = 0; i < w.n; i++)
+        m->in_order[i] = &m->replicas[i];
+    out->replicas = m->in_order;
+    out->n_replicas = w.n;
+    return DILOCO_OK;
+}
+
+diloco_status diloco_run_status_read_sized(diloco_run_status *out, size_t size, const char *url,
+                                           double watch_s)
+{
+    dl_reader r;
+    diloco_run_status full = {.done = false};
+    dl_sized_out(out, size, &full, sizeof full);
+    DL_TRY(dl_reader_open(&r, url));
+    full.memory = malloc(sizeof(memory));
+    diloco_status status = full.memory
+                               ? fill_status(&r, &full, watch_s)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    dl_reader_close(&r);
+    if (status)
+        diloco_run_status_free(&full);
+    else
+        dl_sized_out(out, size, &full, sizeof full);
+    return status;
+}
+
+void diloco_run_status_free(diloco_run_status *status)
+{
+    free(status->memory);
+    status->memory = NULL;
+}

@@ -1,0 +1,247 @@
+/* takeover.c - an operator's decisions: diloco_takeover (P26, `diloco takeover`) and diloco_void
+ * (P7, `diloco void`).
+ *
+ * The log is replayed to its end, and an abort is put behind it whose committer is the newest life
+ * of the replica that takes over. From then on that life is the one whom followers believe.
+ *
+ * To void an entry, the log is replayed up to what nobody can read, and then, with all that follows
+ * held void, to its end. The abort behind it says so. */
+#include "base/cores.h"
+#include "base/sized.h"
+#include "exchange/generations.h"
+#include "inspect/reader.h"
+#include "inspect/replay.h"
+#include "log/signed.h"
+#include "protocol/fold.h"
+#include "protocol/proposal.h"
+#include "protocol/unreadable.h"
+#include "run/open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct takeover {
+    dl_reader reader;
+    dl_life to;
+    dl_draft draft;
+    dl_pace pace; /* of a replica that has nothing under way: the draft asks it for the schedule */
+    bool *silent; /* of the roster: nobody */
+    dl_ledger *scratch; /* NULL: the run does not deal its data */
+    dl_bans *bans;      /* NULL: it puts nobody out */
+} takeover;
+
+static diloco_status read_log(takeover *t)
+{
+    dl_reader *r = &t->reader;
+    dl_replay_report report;
+    DL_TRY(dl_reader_exec(r, dl_cores()));
+    DL_TRY(dl_snapshot_read_newest(dl_exec_state(r->exec), r->store, &r->file, r->digest,
+                                   UINT64_MAX, r->pool, dl_reader_limit()));
+    return dl_replay(&report, r->exec, &r->file, false, UINT64_MAX, NULL, NULL);
+}
+
+typedef enum decision { TAKES_OVER, VOIDS } decision;
+
+static diloco_status make_draft(takeover *t, decision what, uint64_t entry)
+{
+    dl_reader *r = &t->reader;
+    dl_state *state = dl_exec_state(r->exec);
+    const size_t max_members = state->control.roster.cap;
+    const dl_known_table nobody = {.n = 0};
+    DL_TRY(dl_entry_init(&t->draft.entry, max_members));
+    if (state->control.ledger)
+        DL_TRY(dl_ledger_create(&t->scratch, &r->file.config, &t->pace.schedule, max_members));
+    if (state->control.bans)
+        DL_TRY(dl_bans_create(&t->bans, &r->file.config, state->control.bans->cap));
+    t->silent = calloc(max_members, sizeof *t->silent);
+    if (!t->silent) return dl_fail(DILOCO_ENOMEM, "no memory for an entry");
+    const dl_machine_args args = {.config = &r->file.config,
+                                  .run = r->file.id,
+                                  .self = t->to,
+                                  .control = &state->control,
+                                  .pace = &t->pace};
+    const uint32_t f =
+        dl_schedule_fragment(&t->pace.schedule, state->control.entry, dl_state_commits(state));
+    const dl_draft_source from = {.args = &args,
+                                  .known = &nobody,
+                                  .silent = t->silent,
+                                  .scratch = t->scratch,
+                                  .bans = t->bans,
+                                  .fragment = f,
+                                  .base = state->now[f].digest,
+                                  .n_commits = state->now[f].n_commits,
+                                  .snapshot = state->control.snapshot};
+    if (what == TAKES_OVER)
+        dl_draft_takeover(&t->draft, &from);
+    else
+        dl_draft_void(&t->draft, &from, entry);
+    return DILOCO_OK;
+}
+
+/* Where members have keys: by this machine's, and read as others will read it. */
+static diloco_status sign(dl_buf *text, const takeover *t)
+{
+    const dl_runfile *run = &t->reader.file;
+    const dl_statement what = dl_entry_statement(&t->draft.entry);
+    const dl_outer *outer = dl_exec_state(t->reader.exec)->outer;
+    dl_signer *signer;
+    dl_entry back;
+    if (run->identity.policy == DL_TRUSTED) return DILOCO_OK;
+    DL_TRY(dl_run_signer(&signer, &run->config));
+    diloco_status status = dl_sealed_sign(text, 0, signer, &what);
+    dl_signer_close(signer);
+    DL_TRY(status);
+    DL_TRY(dl_entry_init(&back, t->draft.entry.cap_members));
+    status = dl_entry_read_of(&back, text->data, text->len, outer, &run->identity);
+    dl_entry_deinit(&back);
+    return status ? dl_fail_context(DILOCO_EREFUSED, "this machine's key may not create entries")
+                  : DILOCO_OK;
+}
+
+static diloco_status put_entry(takeover *t, const char *url)
+{
+    dl_key key;
+    dl_buf text;
+    dl_store *store;
+    dl_run_store place;
+    dl_run_store_url(place, url, &t->reader.file.config);
+    DL_TRY(dl_store_open(&store, place, false));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    dl_key_entry(key, t->draft.entry.entry);
+    diloco_status status =
+        dl_entry_write(&text, &t->draft.entry, dl_exec_state(t->reader.exec)->outer);
+    if (!status) status = sign(&text, t);
+    const dl_span span = {text.data, text.len};
+    if (!status) status = dl_store_create(store, key, &span, 1, NULL, dl_reader_limit());
+    dl_buf_deinit(&text);
+    dl_store_close(store);
+    if (status == DILOCO_EEXIST)
+        return dl_fail(
+            DILOCO_EEXIST,
+            "entry %llu came while it was being written: a replica lives, and nothing was "
+            "decided",
+            (unsigned long long)t->draft.entry.entry);
+    return status;
+}
+
+static void say(diloco_takeover_report *out, const takeover *t)
+{
+    const dl_control *c = &dl_exec_state(t->reader.exec)->control;
+    out->entry = c->entry;
+    dl_life_text(out->to, &t->to);
+    if (c->committer.generation == DL_LIFE_ANY)
+        snprintf(out->from, sizeof out->from, "%s", c->committer.replica);
+    else
+        dl_life_text(out->from, &c->committer);
+}
+
+static diloco_status find(takeover *t, diloco_takeover_report *out, const char *replica)
+{
+    const dl_config *config = &t->reader.file.config;
+    if (!config->single_committer[0])
+        return dl_fail(DILOCO_EINVAL, "this run has no run.single_committer: whoever is first "
+                                      "decides, and there is nothing to take over");
+    DL_TRY(
+        dl_run_newest_life(&t->to, t->reader.store, replica ? replica : config->single_committer));
+    DL_TRY(read_log(t));
+    say(out, t);
+    DL_TRY(dl_schedule_of(&t->pace.schedule, &t->reader.file.config,
+                          t->reader.file.manifest.n_fragments));
+    t->pace.entries =
+        dl_schedule_entries(&t->pace.schedule, (uint64_t)t->reader.file.config.rounds);
+    if (dl_exec_state(t->reader.exec)->control.entry >= t->pace.entries)
+        return dl_fail(DILOCO_EINVAL, "the run is complete");
+    if (dl_fold_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
+        return dl_fail(DILOCO_EINVAL, "%s is the committer already", out->to);
+    return make_draft(t, TAKES_OVER, 0);
+}
+
+static void close_takeover(takeover *t)
+{
+    dl_entry_deinit(&t->draft.entry);
+    dl_ledger_destroy(t->scratch);
+    dl_bans_destroy(t->bans);
+    free(t->silent);
+    dl_reader_close(&t->reader);
+}
+
+diloco_status diloco_takeover_sized(diloco_takeover_report *out, size_t size, const char *url,
+                                    const char *replica, bool really)
+{
+    takeover t = {.silent = NULL};
+    diloco_takeover_report report = {.entry = 0};
+    dl_sized_out(out, size, &report, sizeof report);
+    DL_TRY(dl_reader_open(&t.reader, url));
+    diloco_status status = find(&t, &report, replica);
+    if (!status && really) status = put_entry(&t, url);
+    close_takeover(&t);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}
+
+/* ---- voiding an entry */
+
+static diloco_status begin_schedule(takeover *t)
+{
+    const dl_runfile *run = &t->reader.file;
+    DL_TRY(dl_schedule_of(&t->pace.schedule, &run->config, run->manifest.n_fragments));
+    t->pace.entries = dl_schedule_entries(&t->pace.schedule, (uint64_t)run->config.rounds);
+    return DILOCO_OK;
+}
+
+/* The replay stops at the entry that cannot be read, with the state before it. */
+static diloco_status find_unreadable(takeover *t, diloco_void_report *out)
+{
+    dl_reader *r = &t->reader;
+    dl_replay_report replayed;
+    uint64_t n;
+    const diloco_status status = read_log(t);
+    if (!status)
+        return dl_fail(DILOCO_EINVAL, "all that the log counts can be read, from the newest "
+                                      "snapshot on: there is nothing to void");
+    if (status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
+    if (!r->exec) return status;
+    snprintf(out->why, sizeof out->why, "%s", diloco_error_text());
+    out->entry = dl_exec_state(r->exec)->control.entry;
+    DL_TRY(dl_reader_length(&n, r));
+    if (n <= out->entry) return status; /* something else is wrong */
+    dl_replay_voids(r->exec, out->entry, n);
+    DL_TRY(dl_replay(&replayed, r->exec, &r->file, false, UINT64_MAX, NULL, NULL));
+    out->at = dl_exec_state(r->exec)->control.entry;
+    return DILOCO_OK;
+}
+
+static diloco_status prepare_void(takeover *t, diloco_void_report *out, const char *replica)
+{
+    const dl_runfile *run = &t->reader.file;
+    if (!dl_unread_is_operators(&run->config, &run->identity))
+        return dl_fail(DILOCO_EINVAL,
+                       "this run has committers enough to tell by themselves whether "
+                       "an entry that cannot be read is void: there is nothing to "
+                       "decide");
+    DL_TRY(find_unreadable(t, out));
+    if (!replica) return DILOCO_OK;
+    DL_TRY(dl_run_newest_life(&t->to, t->reader.store, replica));
+    dl_life_text(out->by, &t->to);
+    DL_TRY(begin_schedule(t));
+    if (out->at >= t->pace.entries) return dl_fail(DILOCO_EINVAL, "the run is complete");
+    if (!dl_fold_may_create(&dl_exec_state(t->reader.exec)->control, &t->to))
+        return dl_fail(DILOCO_EINVAL, "%s does not create entries of this run: name its committer",
+                       out->by);
+    return make_draft(t, VOIDS, out->entry);
+}
+
+diloco_status diloco_void_sized(diloco_void_report *out, size_t size, const char *url,
+                                const char *replica)
+{
+    takeover t = {.silent = NULL};
+    diloco_void_report report = {.entry = 0};
+    dl_sized_out(out, size, &report, sizeof report);
+    DL_TRY(dl_reader_open(&t.reader, url));
+    diloco_status status = prepare_void(&t, &report, replica);
+    if (!status && replica) status = put_entry(&t, url);
+    close_takeover(&t);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* verify.c - diloco_verify: the chain of prev over the whole log, then a replay from the first
+ * state whose contributions are all kept, then every snapshot that is left. */
+#include "base/log.h"
+#include "base/sized.h"
+#include "inspect/reader.h"
+#include "inspect/replay.h"
+#include "protocol/unreadable.h"
+#include "run/handle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the chain --------------------------------------------------------------------------
+ *
+ * An entry whose prev is wrong is void for every replica, whoever put it there, and the replay says
+ * so. Where the run went on from what such an entry says, it was valid when it was read: then the
+ * entry before it has been changed since. */
+
+typedef struct suspect {
+    bool there;
+    uint64_t entry;
+    dl_hash result;
+} suspect;
+
+typedef struct chain {
+    dl_entry entry;
+    dl_buf text;
+    dl_hash before;    /* digest of the text before */
+    suspect *suspects; /* [n_fragments] its newest entry, if its prev is wrong */
+    size_t n_fragments;
+} chain;
+
+static diloco_status chain_init(chain *c, const dl_reader *r)
+{
+    *c = (chain){.before = r->digest, .n_fragments = (size_t)r->file.manifest.n_fragments};
+    dl_buf_init(&c->text, DL_ENTRY_TEXT_MAX);
+    c->suspects = calloc(c->n_fragments, sizeof *c->suspects);
+    if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "out of memory to check the log's chain");
+    return dl_entry_init(&c->entry, DL_MAX_MEMBERS);
+}
+
+static void chain_deinit(chain *c)
+{
+    dl_buf_deinit(&c->text);
+    dl_entry_deinit(&c->entry);
+    free(c->suspects);
+}
+
+/* An entry that cannot be read is void; its bytes are chained all the same. */
+static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
+{
+    const dl_entry *entry = &c->entry;
+    const diloco_status status = dl_reader_entry(&c->entry, &c->text, r);
+    if (status) return status == DILOCO_EPROTO ? DILOCO_OK : status;
+    const bool follows = dl_hash_equal(entry->prev, c->before);
+    if (follows && entry->voids && dl_unread_is_operators(&r->file.config, &r->file.identity))
+        dl_replay_voids(r->exec, entry->voids - 1, e);
+    if (entry->fragment >= c->n_fragments) return DILOCO_OK;
+    suspect *s = &c->suspects[entry->fragment];
+    if (s->there && dl_hash_equal(entry->base, s->result))
+        return dl_fail(DILOCO_EPROTO,
+                       "entry %llu: prev is not the digest of the entry before it, which was "
+                       "changed since: entry %llu goes on from it",
+                       (unsigned long long)s->entry, (unsigned long long)e);
+    *s = (suspect){.there = entry->commit && !follows, .entry = e, .result = entry->result};
+    return DILOCO_OK;
+}
+
+static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *out, uint64_t end)
+{
+    for (uint64_t e = 0; e < end; e++) {
+        dl_buf_clear(&c->text);
+        const diloco_status status = dl_entry_get(&c->text, r->store, e, dl_reader_limit());
+        if (status == DILOCO_ENOENT)
+            return dl_fail(DILOCO_EPROTO, "entry %llu is missing: the log has a gap",
+                           (unsigned long long)e);
+        DL_TRY(status);
+        DL_TRY(check_link(c, r, e));
+        c->before = dl_hash_bytes(c->text.data, c->text.len);
+        out->chained++;
+    }
+    return DILOCO_OK;
+}
+
+/* prev of every entry before `end` is the digest of the text before it, or the entry is void. */
+static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64_t end)
+{
+    chain c;
+    diloco_status status = chain_init(&c, r);
+    if (!status) status = check_links(&c, r, out, end);
+    chain_deinit(&c);
+    return status;
+}
+
+/* ---- the replay ------------------------------------------------------------------------- */
+
+typedef struct relay {
+    diloco_verify_fn fn;
+    void *user;
+    uint64_t total;
+} relay;
+
+static void on_progress(void *user, uint64_t done)
+{
+    relay *p = user;
+    if (p->fn) p->fn(p->user, done, p->total);
+}
+
+static diloco_status found_any(void *context, const char *key, size_t len)
+{
+    (void)key, (void)len;
+    *(bool *)context = true;
+    return DILOCO_ECLOSED; /* one is enough */
+}
+
+static diloco_status first_is_kept(dl_reader *r, bool *kept)
+{
+    dl_key prefix;
+    *kept = false;
+    dl_key_contributions(prefix, 0);
+    const diloco_status status =
+        dl_store_list(r->store, prefix, NULL, found_any, kept, dl_reader_limit());
+    return status == DILOCO_ECLOSED ? DILOCO_OK : status;
+}
+
+static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
+                            relay *progress)
+{
+    out->first_replayed = dl_exec_state(r->exec)->control.entry;
+    return dl_replay(replayed, r->exec, &r->file, true, out->entries, on_progress, progress);
+}
+
+/* From theta0 where the first contributions are kept, else from the oldest snapshot. */
+static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_replay_report *replayed,
+                                relay *progress)
+{
+    dl_state *state = dl_exec_state(r->exec);
+    bool kept;
+    DL_TRY(first_is_kept(r, &kept));
+    if (kept) {
+        DL_TRY(dl_snapshot_read_newest(state, r->store, &r->file, r->digest, 0, r->pool,
+                                       dl_reader_limit()));
+        const diloco_status status = replay(r, out, replayed, progress);
+        if (status != DILOCO_ENOENT || !strcmp(r->file.config.retain, "all")) return status;
+        /* A straggler has put one behind the collection of the others. */
+        dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
+               diloco_error_text());
+    }
+    return dl_replay_kept(replayed, &out->first_replayed, r->exec, out->entries, on_progress,
+                          progress, dl_reader_limit());
+}
+
+/* ---- snapshots -------------------------------------------------------------------------- */
+
+/* One listed snapshot at a time: the store is not to be used from within a listing. */
+typedef struct next_snapshot {
+    dl_key after;
+    bool found;
+    uint64_t entry;
+    dl_life life;
+} next_snapshot;
+
+static diloco_status found_snapshot(void *context, const char *key, size_t len)
+{
+    next_snapshot *n = context;
+    (void)len;
+    n->found = dl_key_parse_snapshot(&n->entry, &n->life, key);
+    memcpy(n->after, key, strlen(key) + 1);
+    return n->found ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+/* One of an entry that the log does not have is nobody's, whatever it is. */
+static diloco_status check_snapshots(dl_reader *r, uint64_t end)
+{
+    next_snapshot n = {.after = ""};
+    for (;;) {
+        n.found = false;
+        diloco_status status = dl_store_list(r->store, "snap/", n.after[0] ? n.after : NULL,
+                                             found_snapshot, &n, dl_reader_limit());
+        if (status && status != DILOCO_ECLOSED) return status;
+        if (!n.found) return DILOCO_OK;
+        status = dl_snapshot_verify(r->store, n.entry, &n.life, &r->file, dl_reader_limit());
+        if (status == DILOCO_ENOENT) continue; /* collected meanwhile */
+        if (status == DILOCO_EREFUSED || (status && n.entry > end)) {
+            dl_log(DILOCO_LOG_WARN, "%s: nobody believes it", diloco_error_text());
+            continue;
+        }
+        DL_TRY(status);
+    }
+}
+
+/* ---- all of it -------------------------------------------------------------------------- */
+
+static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threads, relay *progress)
+{
+    dl_replay_report replayed;
+    DL_TRY(dl_reader_exec(r, n_threads));
+    uint64_t total;
+    DL_TRY(dl_reader_total(&total, r));
+    DL_TRY(dl_reader_length(&out->entries, r));
+    progress->total = out->entries;
+    DL_TRY(check_chain(r, out, out->entries));
+    DL_TRY(replay_all(r, out, &replayed, progress));
+    out->replayed = replayed.replayed;
+    out->commits = replayed.commits;
+    out->aborts = replayed.aborts;
+    out->voids = replayed.voids;
+    out->complete = out->entries >= total;
+    dl_hash_to_hex(out->digest, dl_state_digest_all(dl_exec_state(r->exec)));
+    if (replayed.voids)
+        return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
+                       (unsigned long long)replayed.first_void, replayed.first_void_reason,
+                       (unsigned long long)replayed.voids);
+    if (replayed.damaged[0])
+        return dl_fail(DILOCO_EPROTO,
+                       "%s: what was combined of it cannot be checked, and the run went on from it "
+                       "(%llu such in all)",
+                       replayed.damaged, (unsigned long long)replayed.disputes);
+    if (replayed.disputes)
+        return dl_fail(
+            DILOCO_EPROTO,
+            "entry %llu is of an update, or of verdicts, that its contributions do not give (%llu "
+            "such in all): whoever created it has miscounted or lied, and the run went on from it",
+            (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
+    return check_snapshots(r, out->entries);
+}
+
+static diloco_status verify_url(diloco_verify_report *out, size_t size, const char *url,
+                                const struct dl_own_rows *own, int n_threads,
+                                diloco_verify_fn progress, void *user)
+{
+    dl_reader r;
+    relay p = {.fn = progress, .user = user};
+    diloco_verify_report report = {.entries = 0};
+    dl_sized_out(out, size, &report, sizeof report);
+    DL_TRY(dl_reader_open(&r, url));
+    r.file.config.own = own;
+    const diloco_status status = verify(&r, &report, n_threads, &p);
+    dl_reader_close(&r);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}
+
+diloco_status diloco_verify_sized(diloco_verify_report *out, size_t size, const char *url,
+                                  int n_threads, diloco_verify_fn progress, void *user)
+{
+    return verify_url(out, size, url, NULL, n_threads, progress, user);
+}
+
+diloco_status diloco_run_verify_sized(const diloco_run *run, diloco_verify_report *out, size_t size,
+                                      int n_threads)
+{
+    return verify_url(out, size, run->config.store, run->config.own, n_threads, NULL, NULL);
+}

@@ -1,0 +1,645 @@
+/* contribution.c - the header field by field, and a reader that believes nothing early.
+ *
+ * The bytes of an object come in pieces of any size. In this order, and each step only when
+ * the one before held:
+ *
+ * 1. The length is between a header and the most that the expected fragment can need.
+ * 2. The header is whole: magic, its own hash, version, well-formed fields.
+ * 3. It says what was expected, and the object has exactly the length that it says; where
+ *    contributions are signed, the one signed it whose name it is under.
+ * 4. The body arrives in the slot and is hashed on the way; the hash is the header's.
+ * 5. The payload is unpacked, if it is packed: to the front of the slot, from its end, where
+ *    such a body is received (pack.h says why that is enough room).
+ * 6. Values are made movements, where values are sent: behind this nobody knows which it was.
+ * 7. The codec takes the payload; booleans are 0 or 1.
+ *
+ * Of one in slices the body is the table of their digests, and 5 to 7 are for who reads them.
+ *
+ * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
+#include "log/contribution.h"
+
+#include "log/fields.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char magic[8] = {'D', 'L', 'C', 'O', 'N', 'T', 'R', '1'};
+
+enum {
+    SIGNED_HEADER = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF,
+    NAME = DL_REPLICA_MAX + 1, /* bytes of a name with its zeros */
+    AT_SEAL = DL_CONTRIBUTION_HEADER - 16
+};
+
+/* ---- the header: written and read by one list of fields, so that they cannot disagree */
+
+typedef struct cursor {
+    unsigned char *at;
+    bool write; /* else read */
+} cursor;
+
+static void walk_bytes(cursor *c, void *field, size_t n)
+{
+    if (c->write)
+        memcpy(c->at, field, n);
+    else
+        memcpy(field, c->at, n);
+    c->at += n;
+}
+
+static void walk_number(cursor *c, uint64_t *value, int n)
+{
+    if (!c->write) *value = 0;
+    for (int i = 0; i < n; i++) {
+        if (c->write)
+            c->at[i] = (unsigned char)(*value >> 8 * i);
+        else
+            *value |= (uint64_t)c->at[i] << 8 * i;
+    }
+    c->at += n;
+}
+
+static void walk_u32(cursor *c, uint32_t *field)
+{
+    uint64_t value = *field;
+    walk_number(c, &value, 4);
+    *field = (uint32_t)value;
+}
+
+static void walk_u64(cursor *c, uint64_t *field)
+{
+    walk_number(c, field, 8);
+}
+
+static void walk_f64(cursor *c, double *field)
+{
+    uint64_t bits;
+    memcpy(&bits, field, sizeof bits);
+    walk_number(c, &bits, 8);
+    memcpy(field, &bits, sizeof bits);
+}
+
+/* docs/formats.md has the offsets. */
+static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32_t *header_len)
+{
+    char start[sizeof magic];
+    memcpy(start, magic, sizeof magic);
+    walk_bytes(c, start, sizeof start);
+    walk_u32(c, version);
+    walk_u32(c, header_len);
+    walk_bytes(c, f->run, DL_HASH_HEX);
+    walk_bytes(c, f->life.replica, NAME);
+    walk_u32(c, &f->life.generation);
+    walk_u32(c, &f->fragment);
+    walk_u64(c, &f->entry);
+    walk_bytes(c, f->codec, NAME);
+    walk_u64(c, &f->position);
+    walk_u64(c, &f->step);
+    walk_u64(c, &f->steps);
+    walk_u64(c, &f->samples);
+    walk_u64(c, &f->tokens);
+    walk_u64(c, &f->shard);
+    walk_u64(c, &f->first_sample);
+    walk_u64(c, &f->end_sample);
+    walk_f64(c, &f->loss);
+    walk_f64(c, &f->norm);
+    walk_bytes(c, f->base.bytes, sizeof f->base.bytes);
+    walk_bytes(c, f->manifest.bytes, sizeof f->manifest.bytes);
+    walk_u64(c, &f->n_floats);
+    walk_u64(c, &f->n_integers);
+    walk_u64(c, &f->n_booleans);
+    walk_u64(c, &f->payload_len);
+    walk_bytes(c, f->body.bytes, sizeof f->body.bytes);
+    walk_u64(c, &f->packing);
+    walk_u64(c, &f->unpacked_len);
+    walk_u64(c, &f->dealt.n);
+    walk_u64(c, &f->dealt.len);
+    for (size_t i = 0; i < DL_DEALT_MAX; i++)
+        walk_u64(c, &f->dealt.first[i]);
+    walk_u64(c, &f->holds);
+    walk_bytes(c, f->strong.bytes, sizeof f->strong.bytes);
+    walk_u64(c, &f->slices);
+}
+
+void dl_contribution_write_header(unsigned char out[DL_CONTRIBUTION_HEADER],
+                                  const dl_contribution *c)
+{
+    DL_ASSERT(dl_run_id_ok(c->run) && dl_life_ok(&c->life) && *c->codec);
+    dl_contribution copy = *c;
+    uint32_t version = DL_FORMAT_VERSION;
+    uint32_t header_len = c->is_signed ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER;
+    /* behind a name's end only zeros */
+    memset(copy.life.replica, 0, NAME);
+    memset(copy.codec, 0, NAME);
+    memcpy(copy.life.replica, c->life.replica, strlen(c->life.replica));
+    memcpy(copy.codec, c->codec, strnlen(c->codec, NAME - 1));
+
+    memset(out, 0, DL_CONTRIBUTION_HEADER);
+    walk_fields(&(cursor){out, true}, &copy, &version, &header_len);
+    dl_hash seal = dl_hash_bytes(out, AT_SEAL);
+    memcpy(out + AT_SEAL, seal.bytes, sizeof seal.bytes);
+}
+
+/* A name and zeros behind it to the end? */
+static bool padded(const char field[NAME])
+{
+    size_t len = strnlen(field, NAME);
+    for (size_t i = len; i < NAME; i++)
+        if (field[i]) return false;
+    return len > 0 && len < NAME;
+}
+
+/* A row's, or "user:" and a name of a caller's (base/own.h). */
+static bool is_codec_name(const char *name)
+{
+    for (; *name; name++) {
+        const char one[2] = {*name, 0};
+        if (*name != ':' && *name != '.' && !dl_replica_name_ok(one)) return false;
+    }
+    return true;
+}
+
+static diloco_status check_fields(const dl_contribution *f)
+{
+    const char *bad = NULL;
+    if (!dl_run_id_ok(f->run)) bad = "run";
+    if (!padded(f->life.replica) || !dl_replica_name_ok(f->life.replica)) bad = "replica";
+    if (f->life.generation > DL_GENERATION_MAX) bad = "generation";
+    if (!padded(f->codec) || !is_codec_name(f->codec)) bad = "codec";
+    if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
+    if (isinf(f->loss)) bad = "loss";
+    if (!isfinite(f->norm) || f->norm < 0) bad = "norm";
+    if (f->packing > DL_PACKING_ZSTD) bad = "packing";
+    if (f->packing == DL_PACKING_NONE && f->unpacked_len) bad = "unpacked_len";
+    if (f->end_sample < f->first_sample) bad = "end_sample";
+    for (size_t i = f->is_signed ? sizeof f->strong.bytes : 0; i < sizeof f->strong.bytes; i++)
+        if (f->strong.bytes[i]) bad = "hash";
+    if (f->slices > DL_SLICES_MAX) bad = "slices";
+    if (f->dealt.n > DL_DEALT_MAX || (f->dealt.n == 0 && f->dealt.len)) bad = "dealt";
+    for (size_t i = bad ? DL_DEALT_MAX : f->dealt.n; i < DL_DEALT_MAX; i++)
+        if (f->dealt.first[i]) bad = "dealt";
+    return bad ? dl_fail(DILOCO_EPROTO, "contribution header: %s has no possible value", bad)
+               : DILOCO_OK;
+}
+
+diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned char *bytes,
+                                          size_t len)
+{
+    if (len < DL_CONTRIBUTION_HEADER)
+        return dl_fail(DILOCO_EPROTO, "%zu bytes are no contribution's header", len);
+    if (memcmp(bytes, magic, sizeof magic) != 0)
+        return dl_fail(DILOCO_EPROTO, "it is no contribution: it does not begin with DLCONTR1");
+    dl_hash seal = dl_hash_bytes(bytes, AT_SEAL);
+    if (memcmp(seal.bytes, bytes + AT_SEAL, sizeof seal.bytes) != 0)
+        return dl_fail(DILOCO_EPROTO, "contribution header: damaged");
+
+    unsigned char copy[DL_CONTRIBUTION_HEADER];
+    memcpy(copy, bytes, sizeof copy);
+    cursor c = {copy, false};
+    dl_contribution read = {.entry = 0};
+    uint32_t version = 0, header_len = 0;
+    walk_fields(&c, &read, &version, &header_len);
+    if (version != DL_FORMAT_VERSION)
+        return dl_fail(DILOCO_EDIFFERS,
+                       "a contribution of format version %u; this program reads %d",
+                       (unsigned)version, DL_FORMAT_VERSION);
+    read.is_signed = header_len == SIGNED_HEADER;
+    if (!read.is_signed && header_len != DL_CONTRIBUTION_HEADER)
+        return dl_fail(DILOCO_EPROTO, "contribution header: %u bytes long", (unsigned)header_len);
+    for (const unsigned char *rest = c.at; rest < copy + AT_SEAL; rest++)
+        if (*rest)
+            return dl_fail(DILOCO_EPROTO, "contribution header: reserved bytes are not zero");
+    DL_TRY(check_fields(&read));
+    *out = read;
+    return DILOCO_OK;
+}
+
+/* A combined update and a node's model have the same form, and no samples of their own. */
+bool dl_contribution_is_empty(const dl_contribution *c)
+{
+    return c->samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0 &&
+           strcmp(c->codec, DL_CODEC_MODEL) != 0;
+}
+
+/* ---- looking: a header, and no more is read */
+
+typedef struct head {
+    unsigned char bytes[SIGNED_HEADER];
+    size_t len, want;
+} head;
+
+static diloco_status take_head(void *context, const void *data, size_t len)
+{
+    head *h = context;
+    const size_t n = dl_size_min(len, h->want - h->len);
+    memcpy(h->bytes + h->len, data, n);
+    h->len += n;
+    /* ECLOSED ends the read once there is enough; nobody sees it. */
+    return h->len == h->want ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+diloco_status dl_contribution_look(dl_contribution *out, dl_store *store, const char *key,
+                                   dl_time until)
+{
+    head h = {.want = DL_CONTRIBUTION_HEADER};
+    const dl_sink sink = {.context = &h, .piece = take_head};
+    const diloco_status status = dl_store_read(store, key, sink, until);
+    if (status && h.len < h.want) return status;
+    return dl_contribution_read_header(out, h.bytes, h.len);
+}
+
+/* ---- signed */
+
+static dl_statement statement_of(const dl_contribution *c)
+{
+    const bool combined = strcmp(c->codec, DL_CODEC_COMBINED) == 0;
+    return (dl_statement){.kind = combined ? "combined" : "contribution",
+                          .run = c->run,
+                          .entry = c->entry,
+                          .fragment = c->fragment,
+                          .life = &c->life};
+}
+
+diloco_status dl_contribution_sign(unsigned char out[SIGNED_HEADER], dl_contribution *c,
+                                   const dl_signer *signer, const dl_span *body, size_t n)
+{
+    dl_strong_stream *stream;
+    dl_strong hash;
+    dl_signature signature;
+    unsigned char *proof = out + DL_CONTRIBUTION_HEADER;
+    DL_TRY(dl_strong_begin(&stream));
+    for (size_t i = 0; i < n; i++)
+        dl_strong_add(stream, body[i].data, body[i].len);
+    c->strong = dl_strong_end(stream);
+    c->is_signed = true;
+    dl_contribution_write_header(out, c);
+    const dl_statement what = statement_of(c);
+    DL_TRY(dl_strong_bytes(&hash, out, DL_CONTRIBUTION_HEADER));
+    DL_TRY(dl_statement_sign(&signature, signer, &what, &hash));
+    const dl_public *key = dl_signer_public(signer);
+    memcpy(proof, key->bytes, sizeof key->bytes);
+    memcpy(proof + sizeof key->bytes, signature.bytes, sizeof signature.bytes);
+    return DILOCO_OK;
+}
+
+/* ---- sizes */
+
+static size_t discrete_bytes(dl_fragment_shape shape)
+{
+    return shape.n_integers * sizeof(int64_t) + shape.n_booleans;
+}
+
+size_t dl_contribution_body_max(const dl_codec_form *form, dl_fragment_shape shape, bool packed)
+{
+    return form->bound + (packed ? dl_pack_gap(form->bound) : 0) + discrete_bytes(shape);
+}
+
+/* ---- fetching */
+
+typedef struct reader {
+    const dl_contribution_expect *expect;
+    unsigned char *base; /* of the slot, which has so much room */
+    size_t room;
+    const char *reason;
+    size_t total;    /* bytes of the object, as the store says */
+    size_t received; /* header and body */
+    size_t at;       /* of the body in the slot: a packed one ends where the slot ends */
+    size_t head;     /* bytes of header and proof */
+    unsigned char header[SIGNED_HEADER];
+    dl_contribution facts; /* once the header was read */
+    dl_digest_stream digest;
+    dl_strong_stream *strong; /* NULL: contributions are not signed */
+} reader;
+
+static size_t body_max(const dl_contribution_expect *e)
+{
+    if (e->slices) return (size_t)e->slices * sizeof(dl_hash);
+    return dl_contribution_body_max(e->form, e->shape, e->packer != NULL);
+}
+
+/* Fail with DILOCO_EPROTO and a reason for the record. */
+#define REJECT(r, word, ...) ((r)->reason = (word), dl_fail(DILOCO_EPROTO, __VA_ARGS__))
+
+static diloco_status on_begin(void *context, size_t len)
+{
+    reader *r = context;
+    size_t most = body_max(r->expect);
+    DL_ASSERT(most <= r->room);
+    if (len < r->head) return REJECT(r, "truncated", "%zu bytes are no contribution", len);
+    if (len - r->head > most)
+        return REJECT(r, "shape", "%zu bytes behind the header; the fragment needs at most %zu",
+                      len - r->head, most);
+    r->total = len;
+    return DILOCO_OK;
+}
+
+static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
+{
+    const dl_contribution *f = &r->facts;
+    if (strcmp(f->run, e->run) != 0)
+        return REJECT(r, "foreign", "it belongs to run %s, this is run %s", f->run, e->run);
+    if (!dl_hash_equal(f->manifest, e->manifest))
+        return REJECT(r, "foreign", "it was made for another model");
+    if (!dl_life_equal(&f->life, &e->life) || f->entry != e->entry || f->fragment != e->fragment)
+        return REJECT(r, "foreign",
+                      "it is %s.%04u's for entry %llu, fragment %u: it lies under another's name",
+                      f->life.replica, (unsigned)f->life.generation, (unsigned long long)f->entry,
+                      (unsigned)f->fragment);
+    if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
+        char theirs[DL_HASH_HEX + 1], ours[DL_HASH_HEX + 1];
+        dl_hash_to_hex(theirs, f->base);
+        dl_hash_to_hex(ours, e->base);
+        return REJECT(r, "base", "it started from state %s, the log is at %s", theirs, ours);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status check_empty(reader *r)
+{
+    const dl_contribution *f = &r->facts;
+    const bool has_something = f->n_floats || f->n_integers || f->n_booleans || f->payload_len ||
+                               f->unpacked_len || f->slices || r->total != r->head;
+    return has_something ? REJECT(r, "shape", "it is of no samples, and has a body") : DILOCO_OK;
+}
+
+/* Sizes are compared with what is expected before any is added to another. */
+static diloco_status check_sizes(reader *r, const dl_contribution_expect *e)
+{
+    const dl_contribution *f = &r->facts;
+    const char *codec = e->codec ? e->codec : e->form->codec->name;
+    if (strcmp(f->codec, codec) != 0)
+        return REJECT(r, "codec", "it is encoded as %s, the run uses %s", f->codec, codec);
+    if (dl_contribution_is_empty(f)) return check_empty(r);
+    if (f->n_floats != e->form->n || f->n_integers != e->shape.n_integers ||
+        f->n_booleans != e->shape.n_booleans)
+        return REJECT(r, "shape",
+                      "its numbers of floats, integers and booleans are another model's");
+    if (f->packing != (e->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE))
+        return REJECT(r, "codec", "its payload is %scompressed, the run's are %s",
+                      f->packing ? "" : "not ", e->packer ? "so" : "not");
+    if (f->slices != e->slices)
+        return REJECT(r, "shape", "it is in %llu slices, not %llu", (unsigned long long)f->slices,
+                      (unsigned long long)e->slices);
+    const size_t discrete = e->slices ? 0 : discrete_bytes(e->shape);
+    size_t most = body_max(e) - discrete;
+    if (e->slices && f->payload_len != most)
+        return REJECT(r, "shape", "its table of digests has %llu bytes, not %zu",
+                      (unsigned long long)f->payload_len, most);
+    if (f->payload_len > most || f->unpacked_len > e->form->bound)
+        return REJECT(r, "codec", "a payload of %llu bytes; %s needs at most %zu",
+                      (unsigned long long)dl_size_max(f->payload_len, f->unpacked_len), codec,
+                      most);
+    size_t need = r->head + (size_t)f->payload_len + discrete;
+    if (need != r->total)
+        return REJECT(r, r->total < need ? "truncated" : "shape",
+                      "it has %zu bytes, its header says %zu", r->total, need);
+    return DILOCO_OK;
+}
+
+/* Who deals no data expects none to be named. */
+static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
+{
+    const char *why = NULL;
+    if (e->ledger) why = e->refuses(e->ledger, &r->facts);
+    if (!e->ledger && r->facts.dealt.n) why = "it names dealt samples, and this run deals none";
+    return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
+}
+
+/* Does the proof behind a header sign what the header says? `by`: whose key. */
+static diloco_status check_signature(const unsigned char *header, const dl_contribution *facts,
+                                     dl_public *by)
+{
+    const unsigned char *proof = header + DL_CONTRIBUTION_HEADER;
+    dl_signature signature;
+    dl_strong hash;
+    memcpy(by->bytes, proof, sizeof by->bytes);
+    memcpy(signature.bytes, proof + sizeof by->bytes, sizeof signature.bytes);
+    const dl_statement what = statement_of(facts);
+    DL_TRY(dl_strong_bytes(&hash, header, DL_CONTRIBUTION_HEADER));
+    return dl_statement_holds(&signature, by, &what, &hash)
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EPROTO, "its signature is not of this");
+}
+
+diloco_status dl_contribution_is_by(bool *out, dl_store *store, const char *run, uint64_t entry,
+                                    const dl_life *life, const dl_public *key, dl_time until)
+{
+    head h = {.want = SIGNED_HEADER};
+    const dl_sink sink = {.context = &h, .piece = take_head};
+    dl_contribution c;
+    dl_public by;
+    dl_key name;
+    *out = false;
+    dl_key_contribution(name, entry, life);
+    const diloco_status status = dl_store_read(store, name, sink, until);
+    if (h.len < h.want)
+        return status == DILOCO_EPROTO || status == DILOCO_ENOENT ? DILOCO_OK : status;
+    if (dl_contribution_read_header(&c, h.bytes, h.len) || !c.is_signed) return DILOCO_OK;
+    if (check_signature(h.bytes, &c, &by) || !dl_public_equal(&by, key)) return DILOCO_OK;
+    *out = !strcmp(c.run, run) && c.entry == entry && dl_life_equal(&c.life, life);
+    return DILOCO_OK;
+}
+
+/* Is it signed, by the key that its replica has? */
+static diloco_status check_proof(reader *r, const dl_contribution_expect *e)
+{
+    const unsigned char *proof = r->header + DL_CONTRIBUTION_HEADER;
+    dl_public by;
+    if (r->facts.is_signed != (e->key != NULL))
+        return REJECT(r, "signature", "it is %ssigned, the run's are %s", e->key ? "not " : "",
+                      e->key ? "so" : "not");
+    if (!e->key) return DILOCO_OK;
+    memcpy(by.bytes, proof, sizeof by.bytes);
+    if (!dl_public_equal(&by, e->key))
+        return REJECT(r, "signature", "it is signed with another key than %s's", e->life.replica);
+    if (check_signature(r->header, &r->facts, &by))
+        return REJECT(r, "signature", "its signature is not %s's of this", e->life.replica);
+    return DILOCO_OK;
+}
+
+static diloco_status check_header(reader *r)
+{
+    if (dl_contribution_read_header(&r->facts, r->header, DL_CONTRIBUTION_HEADER)) {
+        r->reason = "header";
+        return DILOCO_EPROTO;
+    }
+    DL_TRY(check_origin(r, r->expect));
+    DL_TRY(check_proof(r, r->expect));
+    DL_TRY(check_sizes(r, r->expect));
+    DL_TRY(check_dealt(r, r->expect));
+    dl_digest_begin(&r->digest);
+    r->at = r->expect->packer ? r->room - (r->total - r->head) : 0;
+    return DILOCO_OK;
+}
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    reader *r = context;
+    const unsigned char *from = data;
+    if (len > r->total - r->received)
+        return REJECT(r, "truncated", "the object grew while it was read");
+    if (r->received < r->head) {
+        size_t n = dl_size_min(len, r->head - r->received);
+        memcpy(r->header + r->received, from, n);
+        r->received += n;
+        from += n;
+        len -= n;
+        if (r->received < r->head) return DILOCO_OK;
+        DL_TRY(check_header(r));
+    }
+    if (len == 0) return DILOCO_OK;
+    memcpy(r->base + r->at + (r->received - r->head), from, len);
+    dl_digest_add(&r->digest, from, len);
+    if (r->strong) dl_strong_add(r->strong, from, len);
+    r->received += len;
+    return DILOCO_OK;
+}
+
+/* Name the element that the codec refused. Its form was right, so it can be decoded. */
+diloco_status dl_contribution_bad_element(const char **reason, const dl_contribution_expect *e,
+                                          const dl_contribution_data *data, size_t index)
+{
+    size_t in_tensor, first = index / DL_BLOCK * DL_BLOCK;
+    float block[DL_BLOCK];
+    dl_fp_state fp = dl_fp_enter();
+    e->form->codec->decode(e->form, block, data->payload, data->len, first,
+                           dl_size_min(DL_BLOCK, e->form->n - first));
+    dl_fp_leave(fp);
+    float value = block[index - first];
+    const dl_manifest_tensor *tensor =
+        dl_manifest_locate(e->tensors, (int)e->fragment, index, &in_tensor);
+    *reason = isfinite(value) ? "bound" : "non-finite";
+    return dl_fail(DILOCO_ENUMERIC, "element %zu of %s moved by %g; at most %g may be", in_tensor,
+                   tensor->name, (double)value, (double)e->bound);
+}
+
+static diloco_status check_payload(reader *r, dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    size_t index;
+    diloco_status status =
+        dl_codec_check(e->form, data->payload, data->len, e->bound, &index, &data->norm2);
+    if (status == DILOCO_ENUMERIC)
+        status = dl_contribution_bad_element(&r->reason, r->expect, data, index);
+    if (status == DILOCO_EPROTO) r->reason = "codec";
+    return status;
+}
+
+/* In the slot: g = before - after, as the sender would have formed it, to the same bits. */
+static diloco_status make_movement(reader *r, const dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!e->before) return DILOCO_OK;
+    if (data->len != e->form->n * sizeof(float))
+        return REJECT(r, "codec", "%zu bytes are not the values of %zu elements", data->len,
+                      e->form->n);
+    float *values = (void *)r->base;
+    dl_fp_state fp = dl_fp_enter();
+    dl_delta(values, e->before, values, e->form->n);
+    dl_fp_leave(fp);
+    return DILOCO_OK;
+}
+
+static diloco_status unpack(reader *r, const unsigned char *body)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!e->packer) return DILOCO_OK;
+    diloco_status status = dl_pack_open(e->packer, r->base, (size_t)r->facts.unpacked_len, body,
+                                        (size_t)r->facts.payload_len, e->form->codec->width);
+    if (status) r->reason = "codec";
+    return status;
+}
+
+/* The whole body is in the slot. */
+static diloco_status check_body(reader *r, dl_contribution_data *data)
+{
+    const dl_contribution_expect *e = r->expect;
+    if (!dl_hash_equal(dl_digest_end(&r->digest), r->facts.body))
+        return REJECT(r, "checksum", "its body is damaged: the digest is not the header's");
+    if (r->strong) {
+        const dl_strong hash = dl_strong_end(r->strong);
+        r->strong = NULL;
+        if (memcmp(hash.bytes, r->facts.strong.bytes, sizeof hash.bytes) != 0)
+            return REJECT(r, "signature", "its body is not the one that was signed");
+    }
+    if (dl_contribution_is_empty(&r->facts)) return DILOCO_OK;
+    if (e->slices) return DILOCO_OK; /* it is a table */
+    const unsigned char *body = r->base + r->at;
+    data->payload = r->base;
+    data->len = (size_t)(e->packer ? r->facts.unpacked_len : r->facts.payload_len);
+    data->integers = body + r->facts.payload_len;
+    data->booleans = data->integers + e->shape.n_integers * sizeof(int64_t);
+    for (size_t i = 0; i < e->shape.n_booleans; i++)
+        if (data->booleans[i] > 1)
+            return REJECT(r, "codec", "boolean %zu is %u", i, (unsigned)data->booleans[i]);
+    DL_TRY(unpack(r, body));
+    DL_TRY(make_movement(r, data));
+    return check_payload(r, data);
+}
+
+/* A source gives `sink` the object whole. */
+typedef struct source {
+    diloco_status (*give)(const struct source *s, dl_sink sink);
+    dl_store *store;
+    const char *key;
+    dl_time until;
+    const dl_span *spans;
+    size_t n_spans;
+} source;
+
+static diloco_status take_all(dl_contribution *facts, dl_contribution_data *data,
+                              const char **reason, dl_slot *slot, const source *from,
+                              const dl_contribution_expect *expect)
+{
+    reader r = {.expect = expect,
+                .base = dl_slot_bytes(slot),
+                .room = dl_slot_size(slot),
+                .reason = "",
+                .head = expect->key ? SIGNED_HEADER : DL_CONTRIBUTION_HEADER};
+    dl_contribution_data got = {.len = 0};
+    if (expect->key) DL_TRY(dl_strong_begin(&r.strong));
+    diloco_status status = from->give(from, (dl_sink){&r, on_begin, on_piece});
+    if (!status && r.received != r.total)
+        status = dl_fail(DILOCO_EPROTO, "%zu of %zu bytes arrived", r.received, r.total);
+    if (status == DILOCO_EPROTO && !*r.reason) r.reason = "truncated"; /* the store's own finding */
+    if (!status) status = check_body(&r, &got);
+    dl_strong_drop(r.strong);
+    dl_slot_let_go(slot, &got);
+    *reason = r.reason;
+    if (status) return status;
+    *facts = r.facts;
+    facts->bulk = expect->bulk;
+    *data = got;
+    return DILOCO_OK;
+}
+
+static diloco_status give_stored(const source *s, dl_sink sink)
+{
+    return dl_store_read(s->store, s->key, sink, s->until);
+}
+
+static diloco_status give_spans(const source *s, dl_sink sink)
+{
+    DL_TRY(sink.begin(sink.context, dl_spans_len(s->spans, s->n_spans)));
+    for (size_t i = 0; i < s->n_spans; i++)
+        DL_TRY(sink.piece(sink.context, s->spans[i].data, s->spans[i].len));
+    return DILOCO_OK;
+}
+
+diloco_status dl_contribution_fetch(dl_contribution *facts, dl_contribution_data *data,
+                                    const char **reason, dl_slot *slot, dl_store *store,
+                                    const char *key, const dl_contribution_expect *expect,
+                                    dl_time until)
+{
+    const source from = {.give = give_stored, .store = store, .key = key, .until = until};
+    const diloco_status status = take_all(facts, data, reason, slot, &from, expect);
+    return status ? dl_fail_context(status, "%s", key) : DILOCO_OK;
+}
+
+diloco_status dl_contribution_read(dl_contribution *facts, dl_contribution_data *data,
+                                   const char **reason, dl_slot *slot, const dl_span *spans,
+                                   size_t n, const dl_contribution_expect *expect)
+{
+    const source from = {.give = give_spans, .spans = spans, .n_spans = n};
+    return take_all(facts, data, reason, slot, &from, expect);
+}

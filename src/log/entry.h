@@ -1,0 +1,141 @@
+/* entry.h - log/<e>.json: a commit or an abort, and the control state that entries fold.
+ *
+ * An entry is small JSON (docs/formats.md); everything a reader needs to compute state(e+1)
+ * from state(e) and the contributions it names stands in it. Float scalars are written as bit
+ * patterns (PROTOCOL P2). */
+#ifndef DL_LOG_ENTRY_H
+#define DL_LOG_ENTRY_H
+
+#include "base/json.h"
+#include "combine/combine.h"
+#include "log/identity.h"
+#include "log/layout.h"
+#include "outer/outer.h"
+#include "tensor/manifest.h"
+
+enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WORD_MAX = 15 };
+
+typedef struct dl_member {
+    dl_life life;
+    uint64_t entry; /* under which the contribution lies: this one, or an earlier one (P20) */
+    dl_hash body;   /* the contribution's body digest */
+    uint64_t raw;   /* raw weight */
+    float weight;   /* normalised */
+    uint64_t steps, samples, tokens;
+    uint64_t bytes; /* of the object */
+    double loss;
+    uint32_t
+        held; /* data_assignment.h: it also used what it was dealt for so many entries before */
+} dl_member;
+
+/* A contribution that a commit does not count, and why: a word of judge.h. */
+typedef struct dl_rejected {
+    dl_life life;
+    uint64_t bytes; /* of the object */
+    char reason[DL_WORD_MAX + 1];
+} dl_rejected;
+
+/* The digest of the bans behind an entry (bans.h), in a run that bans. */
+typedef struct dl_entry_bans {
+    bool there;
+    dl_hash digest;
+} dl_entry_bans;
+
+/* What an entry says of the data that is dealt (data_assignment.h). */
+typedef struct dl_entry_deal {
+    bool there;      /* else data is local */
+    uint64_t cursor; /* behind the newest deal that it makes, */
+    uint64_t len;    /* of chunks of so many samples */
+    dl_hash ledger;  /* of the whole ledger behind it */
+} dl_entry_deal;
+
+/* What the members come to, combined by who created the entry, under x/ (P19). */
+typedef struct dl_combined_at {
+    bool there; /* else every reader combines */
+    dl_life life;
+    dl_hash body;
+    uint64_t bytes;  /* of the object, */
+    uint64_t slices; /* or of so many, each combined by another member as `life` has planned; body
+                      * is the digest of theirs. 0: one */
+} dl_combined_at;
+
+typedef struct dl_roster {
+    char (*names)[DL_REPLICA_MAX + 1]; /* in dl_replica_compare order */
+    uint32_t *misses;                  /* entries in a row that did not count it */
+    size_t n, cap;
+} dl_roster;
+
+/* What an entry works under, settled L entries before it (P9). */
+typedef struct dl_terms {
+    dl_roster roster;
+    float lr, mu;
+} dl_terms;
+
+typedef struct dl_entry {
+    bool commit; /* else abort */
+    char run[33];
+    uint64_t entry;
+    uint32_t fragment;
+    uint64_t position;
+    dl_life committer;
+    dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
+    dl_hash base,
+        result; /* state digests of the fragment; an abort has result = base, unless emptied */
+    dl_member *members; /* [n_members], in dl_life_compare order; of an abort: who was there */
+    size_t n_members, cap_members;
+    dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
+    size_t n_rejected;                   /* with the members at most cap_members */
+    dl_combined_at combined;             /* of a commit */
+    float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer row */
+    char reason[DL_REASON_MAX + 1];      /* of an abort */
+    bool emptied;           /* an abort of nobody's that zeroes the outer vectors (plato_compat) */
+    bool takeover;          /* an abort by which its committer becomes the single one (P26) */
+    uint64_t voids;         /* an abort by an operator: 1 + the entry that it voids (P7); 0: none */
+    double simulated_s;     /* that the round took in simulated time (simulated_time.h); else 0 */
+    double loss;            /* mean of the members' */
+    uint64_t snapshot;      /* newest snapshot the committer knows of */
+    dl_roster roster;       /* for entry e + L */
+    float next_lr, next_mu; /* for entry e + L */
+    dl_entry_deal deal;
+    dl_entry_bans bans;
+    bool last; /* no entry follows */
+} dl_entry;
+
+/* Room for max_members members and as many roster names, from one allocation. */
+DL_MUST_CHECK diloco_status dl_entry_init(dl_entry *out, size_t max_members);
+void dl_entry_deinit(dl_entry *entry);
+
+bool dl_roster_has(const dl_roster *roster, const char *name, size_t *index);
+/* Put in (keeping the order) or reset its misses; false when full. */
+bool dl_roster_add(dl_roster *roster, const char *name, uint32_t misses);
+void dl_roster_copy(dl_roster *to, const dl_roster *from); /* a bug if it does not fit */
+
+/* As the members "roster" and "misses" of the open object; and back: DILOCO_EPROTO. */
+void dl_roster_write(dl_json *j, const dl_roster *roster);
+DL_MUST_CHECK diloco_status dl_roster_read(dl_roster *out, dl_json_value object);
+
+/* What an entry's signature says it is: its committer's life signs. */
+dl_statement dl_entry_statement(const dl_entry *entry);
+
+/* Append the text. DILOCO_EINVAL: no reader would take it (members out of order, a replica
+ * twice, a number not finite, an abort that changes something or has no reason). */
+DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
+                                           const dl_outer *outer);
+/* Bytes of a stranger: DILOCO_EPROTO; DILOCO_EDIFFERS: of another format version. Fills an
+ * initialised entry, whose content is unspecified on error; allocates nothing. outer NULL: it is
+ * not known here, and its scalars are not read. */
+DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
+                                          const dl_outer *outer);
+/* Likewise, of a run's log: where members have keys, DILOCO_EPROTO is also what nobody signed who
+ * may create entries, of whatever version. identity NULL: all are trusted. */
+DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
+                                             const dl_outer *outer, const dl_identity *identity);
+
+/* Append the bytes of log/<entry>.json, room for DL_ENTRY_TEXT_MAX of them. An object that is no
+ * entry whatever its bytes are, because it is longer or cannot be read as an object, adds none:
+ * dl_entry_read then refuses the text, and every reader takes the same digest of it. DILOCO_ENOENT:
+ * there is no such object. Other errors are the store's. */
+DL_MUST_CHECK diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry,
+                                         dl_time until);
+
+#endif

@@ -1,0 +1,48 @@
+/* fields.h - what the JSON objects of a run have in common (docs/formats.md).
+ *
+ * Each is one object that begins with "format" and "version" and ends with its *seal*:
+ *
+ *     {"format":"diloco-entry","version":1, … ,"check":"<hash>"}\n
+ *
+ * where the hash is dl_hash_bytes of everything before the comma in front of "check". A
+ * reader looks at nothing else before the seal fits, so a flipped bit is found in any
+ * member, also in one that a later version added and this one does not know. */
+#ifndef DL_LOG_FIELDS_H
+#define DL_LOG_FIELDS_H
+
+#include "base/json.h"
+#include "log/layout.h"
+
+enum { DL_SEAL = 45 }; /* bytes from the comma in front of "check" to the end */
+
+/* Open the object and write its format and version; *start is where it begins in out. */
+void dl_sealed_begin(dl_json *j, size_t *start, dl_buf *out, const char *format);
+/* Seal and close it. On error, also one from before, `out` is as it was. */
+DL_MUST_CHECK diloco_status dl_sealed_end(dl_json *j, size_t start);
+
+/* The object in a text of a stranger. DILOCO_EPROTO: truncated, damaged, or of another format;
+ * DILOCO_EDIFFERS: of another version, which is named. Allocates nothing. */
+DL_MUST_CHECK diloco_status dl_sealed_open(dl_json_value *out, const void *text, size_t len,
+                                           const char *format);
+
+void dl_json_hash(dl_json *j, const char *key, dl_hash hash);
+void dl_json_life(dl_json *j, const char *key, const dl_life *life);
+
+/* As dl_json_read_*: DILOCO_EPROTO names the key. */
+DL_MUST_CHECK diloco_status dl_json_read_hash(dl_hash *out, dl_json_value object, const char *key);
+DL_MUST_CHECK diloco_status dl_json_read_life(dl_life *out, dl_json_value object, const char *key);
+/* A run's id: 32 lower-case hex digits. */
+DL_MUST_CHECK diloco_status dl_json_read_run(char out[DL_HASH_HEX + 1], dl_json_value object);
+/* null is NaN, as dl_json_f64 writes it. */
+DL_MUST_CHECK diloco_status dl_json_read_f64_or_nan(double *out, dl_json_value object,
+                                                    const char *key);
+/* Finite. */
+DL_MUST_CHECK diloco_status dl_json_read_finite_bits(float *out, dl_json_value object,
+                                                     const char *key);
+DL_MUST_CHECK diloco_status dl_json_read_u32(uint32_t *out, dl_json_value object, const char *key,
+                                             uint32_t max);
+
+/* 32 lower-case hex digits and nothing else? */
+bool dl_run_id_ok(const char *id);
+
+#endif

@@ -1,0 +1,54 @@
+/* identity.h - who may take part in a run: the member "identity" of run.json (docs/formats.md).
+ *
+ *     trusted   whoever reaches the store; nothing is signed (there is no such member)
+ *     open      whoever has a key; a name belongs to the key of its first life
+ *     invited   whoever has an invitation of the owner's, one name each
+ *     closed    the names and keys that run.json lists
+ *
+ * In all but the first, run.json is signed by its *owner*, who created it, and only the listed
+ * *committers* create entries and snapshots: so whether an entry counts follows from run.json and
+ * the entry's own bytes (PROTOCOL P7). Not told who they are: of a closed roster all members, of
+ * the others the owner. keyring.h has the rest: which key a name has. */
+#ifndef DL_LOG_IDENTITY_H
+#define DL_LOG_IDENTITY_H
+
+#include "base/config.h"
+#include "base/json.h"
+#include "log/signed.h"
+
+typedef enum dl_policy { DL_TRUSTED, DL_OPEN, DL_INVITED, DL_CLOSED, DL_N_POLICIES } dl_policy;
+extern const char *const dl_policy_names[DL_N_POLICIES];
+dl_policy dl_policy_of(const dl_config *config);
+
+typedef struct dl_named_key {
+    char replica[DL_REPLICA_MAX + 1];
+    dl_public key;
+} dl_named_key;
+
+typedef struct dl_identity {
+    dl_policy policy;
+    dl_public owner;
+    dl_strong theta0;      /* of the bytes of theta0/<digest>.safetensors */
+    dl_public *committers; /* [n_committers], owned */
+    size_t n_committers;
+    dl_named_key *members; /* [n_members], owned; of a closed roster */
+    size_t n_members;
+} dl_identity;
+
+void dl_identity_deinit(dl_identity *identity);
+
+/* What config asks for (run.roster, run.members, run.committers), owned by that key. DILOCO_EINVAL
+ * with the file's line; DILOCO_ENOENT: the file. */
+DL_MUST_CHECK diloco_status dl_identity_make(dl_identity *out, const dl_config *config,
+                                             const dl_signer *owner);
+
+/* The member "identity" of the open object, none where all are trusted; and back. */
+void dl_identity_write(dl_json *j, const dl_identity *identity);
+DL_MUST_CHECK diloco_status dl_identity_read(dl_identity *out, dl_json_value root);
+
+/* The key of a name in a closed roster; NULL: it is not listed. */
+const dl_public *dl_identity_member(const dl_identity *identity, const char *replica);
+/* May this key create entries as this replica? */
+bool dl_identity_may_commit(const dl_identity *identity, const dl_public *key, const char *replica);
+
+#endif

@@ -1,0 +1,29 @@
+/* invitation.h - an invitation: the owner of a run lets one replica in.
+ *
+ *     diloco-invitation-1.<run>.<id>.<expires>.<owner's key>.<signature>
+ *
+ * One line of text, in hex and decimal, expires in seconds since 1970. Whoever has it may use it,
+ * once, so until then it is a secret. docs/formats.md has the statement that is signed. */
+#ifndef DL_LOG_INVITATION_H
+#define DL_LOG_INVITATION_H
+
+#include "log/signed.h"
+
+enum { DL_INVITATION_TEXT = 320 };
+
+typedef struct dl_invitation {
+    char run[DL_HASH_HEX + 1];
+    char id[DL_HASH_HEX + 1]; /* random; names the object that it becomes when it is used */
+    uint64_t expires;         /* seconds since 1970 */
+    dl_public owner;
+    dl_signature signature;
+} dl_invitation;
+
+/* A new one. DILOCO_EIO: no random bytes. */
+DL_MUST_CHECK diloco_status dl_invitation_make(char out[DL_INVITATION_TEXT], const char *run,
+                                               uint64_t expires, const dl_signer *owner);
+/* Text of a stranger. DILOCO_EPROTO: it is none, or its owner did not sign it. That the owner is
+ * the run's, and the run this one, is the caller's to see. No error holds any of the text. */
+DL_MUST_CHECK diloco_status dl_invitation_read(dl_invitation *out, const char *text, size_t len);
+
+#endif

@@ -1,0 +1,377 @@
+/* layout.c - names are made by one printf each and read back by reading their parts and
+ * making the name again: what does not come out the same was never ours. So there is one
+ * spelling of every name, and nothing needs to know how numbers are padded but the printf. */
+#include "log/layout.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DIGITS_MAX = 20 };
+
+/* ---- replicas and lives */
+
+static bool name_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool dl_replica_name_ok(const char *name)
+{
+    size_t len = strnlen(name, DL_REPLICA_MAX + 1);
+    if (len == 0 || len > DL_REPLICA_MAX) return false;
+    for (size_t i = 0; i < len; i++)
+        if (!name_char(name[i])) return false;
+    return true;
+}
+
+bool dl_life_ok(const dl_life *life)
+{
+    return dl_replica_name_ok(life->replica) && life->generation <= DL_GENERATION_MAX;
+}
+
+void dl_life_text(char out[DL_LIFE_TEXT], const dl_life *life)
+{
+    DL_ASSERT(dl_life_ok(life));
+    int len = snprintf(out, DL_LIFE_TEXT, "%s.%04u", life->replica, (unsigned)life->generation);
+    DL_ASSERT(len > 0 && len < DL_LIFE_TEXT);
+}
+
+/* The digits that text begins with; their number is *n. */
+static uint64_t read_digits(size_t *n, const char *text, size_t len)
+{
+    uint64_t value = 0;
+    for (*n = 0; *n < len && *n < DIGITS_MAX && is_digit(text[*n]); ++*n)
+        value = value * 10 + (uint64_t)(text[*n] - '0'); /* too large wraps: spelt differently */
+    return value;
+}
+
+bool dl_life_parse(dl_life *out, const char *text, size_t len)
+{
+    const char *dot = memchr(text, '.', len);
+    if (!dot || dot - text > DL_REPLICA_MAX) return false;
+    dl_life life = {0};
+    memcpy(life.replica, text, (size_t)(dot - text));
+    size_t n_digits, rest = len - (size_t)(dot + 1 - text);
+    uint64_t generation = read_digits(&n_digits, dot + 1, rest);
+    if (!dl_replica_name_ok(life.replica) || generation > DL_GENERATION_MAX) return false;
+    life.generation = (uint32_t)generation;
+
+    char again[DL_LIFE_TEXT];
+    dl_life_text(again, &life);
+    if (strlen(again) != len || memcmp(again, text, len) != 0) return false;
+    *out = life;
+    return true;
+}
+
+bool dl_life_equal(const dl_life *a, const dl_life *b)
+{
+    return a->generation == b->generation && strcmp(a->replica, b->replica) == 0;
+}
+
+/* Compare the numbers that *a and *b begin with, by length without zeros in front, then by
+ * digits; move both behind them. */
+static int compare_numbers(const char **a, const char **b)
+{
+    size_t n[2];
+    const char **text[2] = {a, b}, *digits[2];
+    for (int i = 0; i < 2; i++) {
+        while (**text[i] == '0')
+            ++*text[i];
+        digits[i] = *text[i];
+        while (is_digit(**text[i]))
+            ++*text[i];
+        n[i] = (size_t)(*text[i] - digits[i]);
+    }
+    if (n[0] != n[1]) return n[0] < n[1] ? -1 : 1;
+    return memcmp(digits[0], digits[1], n[0]);
+}
+
+int dl_replica_compare(const char *a, const char *b)
+{
+    const char *p = a, *q = b;
+    while (*p && *q) {
+        if (is_digit(*p) && is_digit(*q)) {
+            int order = compare_numbers(&p, &q);
+            if (order) return order;
+        } else if (*p != *q) {
+            return (unsigned char)*p < (unsigned char)*q ? -1 : 1;
+        } else {
+            p++, q++;
+        }
+    }
+    if (*p || *q) return *p ? 1 : -1;
+    return strcmp(a, b); /* equal but for zeros in front: r02 < r2 */
+}
+
+int dl_life_compare(const void *a, const void *b)
+{
+    const dl_life *x = a, *y = b;
+    int order = dl_replica_compare(x->replica, y->replica);
+    if (order) return order;
+    return x->generation < y->generation ? -1 : x->generation > y->generation;
+}
+
+/* ---- making keys */
+
+static void put(dl_key out, const char *format, ...) DL_PRINTF(2, 3);
+static void put(dl_key out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(out, sizeof(dl_key), format, args);
+    va_end(args);
+    DL_ASSERT(len > 0 && len <= DL_KEY_MAX);
+}
+
+static void put_life(dl_key out, const char *folder, const dl_life *life)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    put(out, "%s%s", folder, text);
+}
+
+static void put_entry_life(dl_key out, const char *folder, uint64_t entry, const dl_life *life,
+                           const char *rest)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    put(out, "%s%010llu/%s%s", folder, (unsigned long long)entry, text, rest);
+}
+
+void dl_key_gen(dl_key out, const dl_life *life)
+{
+    put_life(out, "gen/", life);
+}
+
+void dl_key_end(dl_key out, const dl_life *life)
+{
+    put_life(out, "end/", life);
+}
+
+void dl_key_heartbeat(dl_key out, const dl_life *life)
+{
+    put_life(out, "hb/", life);
+}
+
+void dl_key_entry(dl_key out, uint64_t entry)
+{
+    put(out, "log/%010llu.json", (unsigned long long)entry);
+}
+
+void dl_key_contribution(dl_key out, uint64_t entry, const dl_life *life)
+{
+    put_entry_life(out, "c/", entry, life, "");
+}
+
+void dl_key_contributions(dl_key out, uint64_t entry)
+{
+    put(out, "c/%010llu/", (unsigned long long)entry);
+}
+
+void dl_key_combined(dl_key out, uint64_t entry, const dl_life *life)
+{
+    put_entry_life(out, "x/", entry, life, "");
+}
+
+static void put_slice(dl_key out, const char *folder, uint64_t entry, size_t slice,
+                      const dl_life *life)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    put(out, "%s%010llu/%04zu/%s", folder, (unsigned long long)entry, slice, text);
+}
+
+void dl_key_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *life)
+{
+    put_slice(out, "b/", entry, slice, life);
+}
+
+void dl_key_combined_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, planner);
+    put_slice(out, "x/", entry, slice, owner);
+    const size_t len = strlen(out);
+    snprintf(out + len, sizeof(dl_key) - len, "=%s", text);
+}
+
+void dl_key_measured_slice(dl_key out, uint64_t entry, size_t slice, const dl_life *owner,
+                           const dl_life *planner)
+{
+    char from[DL_LIFE_TEXT], to[DL_LIFE_TEXT];
+    dl_life_text(from, owner);
+    dl_life_text(to, planner);
+    put(out, "x/%010llu/measured/%04zu/%s=%s", (unsigned long long)entry, slice, from, to);
+}
+
+void dl_key_combined_of(dl_key out, uint64_t entry)
+{
+    put(out, "x/%010llu/", (unsigned long long)entry);
+}
+
+void dl_key_plans(dl_key out, uint64_t entry)
+{
+    put(out, "x/%010llu/plan/", (unsigned long long)entry);
+}
+
+void dl_key_plan(dl_key out, uint64_t entry, const dl_life *planner)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, planner);
+    put(out, "x/%010llu/plan/%s", (unsigned long long)entry, text);
+}
+
+void dl_key_snapshot(dl_key out, uint64_t entry, const dl_life *life, const char *file)
+{
+    char rest[64];
+    int len = snprintf(rest, sizeof rest, "/%s", file);
+    DL_ASSERT(len > 0 && (size_t)len < sizeof rest);
+    put_entry_life(out, "snap/", entry, life, rest);
+}
+
+void dl_key_theta0(dl_key out, dl_hash digest)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, digest);
+    put(out, "theta0/%s.safetensors", hex);
+}
+
+void dl_key_invite(dl_key out, const char *id)
+{
+    put(out, "invite/%s", id);
+}
+
+void dl_key_admit(dl_key out, const char *replica)
+{
+    put(out, "admit/%s", replica);
+}
+
+void dl_key_record(dl_key out, const dl_life *life, uint64_t part)
+{
+    char text[DL_LIFE_TEXT];
+    dl_life_text(text, life);
+    put(out, "rec/%s/%010llu.jsonl.zst", text, (unsigned long long)part);
+}
+
+/* ---- reading keys */
+
+/* What stands behind the prefix, or NULL. */
+static const char *behind(const char *key, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return strncmp(key, prefix, len) == 0 ? key + len : NULL;
+}
+
+bool dl_key_parse_life(dl_life *out, const char *key, const char *folder)
+{
+    const char *text = behind(key, folder);
+    return text && dl_life_parse(out, text, strlen(text));
+}
+
+bool dl_key_parse_entry(uint64_t *entry, const char *key)
+{
+    const char *text = behind(key, "log/");
+    if (!text) return false;
+    size_t n_digits;
+    uint64_t value = read_digits(&n_digits, text, strlen(text));
+    dl_key again;
+    dl_key_entry(again, value);
+    if (strcmp(again, key) != 0) return false;
+    *entry = value;
+    return true;
+}
+
+/* "<folder><entry>/<life>" and then *rest. */
+static bool parse_entry_life(uint64_t *entry, dl_life *life, const char **rest, const char *key,
+                             const char *folder)
+{
+    const char *text = behind(key, folder);
+    if (!text) return false;
+    size_t n_digits;
+    *entry = read_digits(&n_digits, text, strlen(text));
+    text += n_digits;
+    if (*text++ != '/') return false;
+    size_t len = strcspn(text, "/");
+    *rest = text + len;
+    return dl_life_parse(life, text, len);
+}
+
+bool dl_key_parse_contribution(uint64_t *entry, dl_life *life, const char *key)
+{
+    uint64_t e;
+    dl_life who;
+    const char *rest;
+    if (!parse_entry_life(&e, &who, &rest, key, "c/")) return false;
+    dl_key again;
+    dl_key_contribution(again, e, &who);
+    if (strcmp(again, key) != 0) return false;
+    *entry = e;
+    *life = who;
+    return true;
+}
+
+bool dl_key_parse_plan(uint64_t *entry, dl_life *planner, const char *key)
+{
+    uint64_t e;
+    dl_life who;
+    const char *leaf = strrchr(key, '/');
+    if (!dl_key_entry_of(&e, key) || !leaf || !dl_life_parse(&who, leaf + 1, strlen(leaf + 1)))
+        return false;
+    dl_key again;
+    dl_key_plan(again, e, &who);
+    if (strcmp(again, key) != 0) return false;
+    *entry = e;
+    *planner = who;
+    return true;
+}
+
+bool dl_key_parse_record(dl_life *life, uint64_t *part, const char *key)
+{
+    dl_life who;
+    const char *text = behind(key, "rec/");
+    const size_t len = text ? strcspn(text, "/") : 0;
+    if (!text || !text[len] || !dl_life_parse(&who, text, len)) return false;
+    size_t n_digits;
+    const uint64_t k = read_digits(&n_digits, text + len + 1, strlen(text + len + 1));
+    dl_key again;
+    dl_key_record(again, &who, k);
+    if (strcmp(again, key) != 0) return false;
+    *life = who;
+    *part = k;
+    return true;
+}
+
+bool dl_key_parse_snapshot(uint64_t *entry, dl_life *life, const char *key)
+{
+    uint64_t e;
+    dl_life who;
+    const char *rest;
+    if (!parse_entry_life(&e, &who, &rest, key, "snap/")) return false;
+    dl_key again;
+    dl_key_snapshot(again, e, &who, "manifest.json");
+    if (strcmp(again, key) != 0) return false;
+    *entry = e;
+    *life = who;
+    return true;
+}
+
+bool dl_key_entry_of(uint64_t *entry, const char *key)
+{
+    const char *at = strchr(key, '/');
+    if (!at || !is_digit(at[1])) return false;
+    uint64_t n = 0;
+    for (at++; is_digit(*at); at++)
+        if (__builtin_mul_overflow(n, 10, &n) ||
+            __builtin_add_overflow(n, (uint64_t)(*at - '0'), &n))
+            return false;
+    *entry = n;
+    return *at == '/';
+}

@@ -1,0 +1,188 @@
+/* layout_test.c - every name is made and read back, sorts as its numbers do, and has exactly
+ * one spelling: whatever else is listed in the store is not taken for one of ours. */
+#include "log/layout.h"
+
+#include "check.h"
+
+static dl_life life_of(const char *replica, uint32_t generation)
+{
+    dl_life life = {.generation = generation};
+    snprintf(life.replica, sizeof life.replica, "%s", replica);
+    return life;
+}
+
+TEST(names_are_what_the_layout_says)
+{
+    dl_life r0 = life_of("r0", 3);
+    dl_key key;
+    dl_key_gen(key, &r0);
+    CHECK_STR("gen/r0.0003", key);
+    dl_key_end(key, &r0);
+    CHECK_STR("end/r0.0003", key);
+    dl_key_heartbeat(key, &r0);
+    CHECK_STR("hb/r0.0003", key);
+    dl_key_entry(key, 12);
+    CHECK_STR("log/0000000012.json", key);
+    dl_key_contribution(key, 12, &r0);
+    CHECK_STR("c/0000000012/r0.0003", key);
+    dl_key_contributions(key, 12);
+    CHECK_STR("c/0000000012/", key);
+    dl_key_combined(key, 12, &r0);
+    CHECK_STR("x/0000000012/r0.0003", key);
+    dl_key_snapshot(key, 12, &r0, "manifest.json");
+    CHECK_STR("snap/0000000012/r0.0003/manifest.json", key);
+    dl_key_record(key, &r0, 7);
+    CHECK_STR("rec/r0.0003/0000000007.jsonl.zst", key);
+    dl_key_theta0(key, dl_hash_bytes("x", 1));
+    CHECK_CONTAINS("theta0/", key);
+    CHECK_CONTAINS(".safetensors", key);
+    CHECK_INT(7 + DL_HASH_HEX + 12, strlen(key));
+}
+
+TEST(names_are_read_back)
+{
+    static const uint64_t entries[] = {0, 9, 9999999999u, 10000000000u, UINT64_MAX};
+    static const uint32_t generations[] = {0, 9999, 10000, 9999999};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        for (size_t k = 0; k < sizeof generations / sizeof *generations; k++) {
+            dl_life life = life_of("A-long_name-of-31-bytes-0123456", generations[k]), back;
+            uint64_t entry;
+            dl_key key;
+            dl_key_contribution(key, entries[i], &life);
+            CHECK(dl_key_parse_contribution(&entry, &back, key));
+            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
+            dl_key_snapshot(key, entries[i], &life, "manifest.json");
+            CHECK(dl_key_parse_snapshot(&entry, &back, key));
+            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
+            dl_key_record(key, &life, entries[i]);
+            CHECK(dl_key_parse_record(&back, &entry, key));
+            CHECK(entry == entries[i] && dl_life_equal(&life, &back));
+            dl_key_entry(key, entries[i]);
+            CHECK(dl_key_parse_entry(&entry, key));
+            CHECK(entry == entries[i]);
+            dl_key_heartbeat(key, &life);
+            CHECK(dl_key_parse_life(&back, key, "hb/"));
+            CHECK(dl_life_equal(&life, &back));
+        }
+    }
+}
+
+TEST(a_name_has_one_spelling)
+{
+    static const char *const lives[] = {"",
+                                        "hb/",
+                                        "hb/r0",
+                                        "hb/r0.",
+                                        "hb/r0.1",
+                                        "hb/r0.001",
+                                        "hb/r0.00001",
+                                        "hb/.0001",
+                                        "hb/r0.0001x",
+                                        "hb/r0.0001/",
+                                        "hb/r 0.01",
+                                        "hb/r0.-001",
+                                        "hb/r0.+001",
+                                        "hb/r0. 001",
+                                        "hb/r0.10000000",
+                                        "gen/r0.00",
+                                        "hb/a/b.0001",
+                                        "hb/r0.0.0001",
+                                        "hb/r0.18446744073709551617",
+                                        "hb/a-name-of-thirty-two-bytes-01234.0001"};
+    dl_life life = life_of("kept", 1);
+    for (size_t i = 0; i < sizeof lives / sizeof *lives; i++)
+        CHECK(!dl_key_parse_life(&life, lives[i], "hb/"));
+    CHECK_STR("kept", life.replica);
+
+    static const char *const entries[] = {"log/12.json",
+                                          "log/00000000012.json",
+                                          "log/0000000012.jsonx",
+                                          "log/0000000012",
+                                          "log/.json",
+                                          "lag/0000000012.json",
+                                          "log/000000001a.json",
+                                          "log/99999999999999999999.json",
+                                          "log/-000000012.json"};
+    uint64_t entry = 5;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        CHECK(!dl_key_parse_entry(&entry, entries[i]));
+
+    static const char *const contributions[] = {
+        "c/12/r0.0003",          "c/0000000012",         "c/0000000012/",
+        "c/0000000012/r0.3",     "x/0000000012/r0.0003", "c/0000000012/r0.0003/more",
+        "c/00000000012/r0.0003", "c/0000000012r0.0003"};
+    for (size_t i = 0; i < sizeof contributions / sizeof *contributions; i++)
+        CHECK(!dl_key_parse_contribution(&entry, &life, contributions[i]));
+
+    static const char *const snapshots[] = {
+        "snap/0000000012/r0.0003", "snap/0000000012/r0.0003/state.safetensors",
+        "snap/0000000012/r0.0003/manifest.json/x", "snap/12/r0.0003/manifest.json"};
+    for (size_t i = 0; i < sizeof snapshots / sizeof *snapshots; i++)
+        CHECK(!dl_key_parse_snapshot(&entry, &life, snapshots[i]));
+    static const char *const records[] = {"rec/",
+                                          "rec/r0.0003",
+                                          "rec/r0.0003/",
+                                          "rec/r0.0003/1.jsonl.zst",
+                                          "rec/0000000001.jsonl.zst",
+                                          "rec/r0.0003/0000000001.jsonl",
+                                          "rec/r0.3/0000000001.jsonl.zst"};
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        CHECK(!dl_key_parse_record(&life, &entry, records[i]));
+    CHECK_INT(5, entry);
+}
+
+TEST(a_replica_name_is_1_to_31_plain_characters)
+{
+    CHECK(dl_replica_name_ok("r"));
+    CHECK(dl_replica_name_ok("gpu-host_07"));
+    CHECK(dl_replica_name_ok("0123456789012345678901234567890"));
+    CHECK(!dl_replica_name_ok("01234567890123456789012345678901"));
+    static const char *const bad[] = {"", "a.b", "a/b", "..", "a b", "a\n", "\xc3\xa9", "a:b"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(!dl_replica_name_ok(bad[i]));
+}
+
+TEST(replicas_sort_by_the_numbers_in_their_names)
+{
+    static const char *const order[] = {"-",
+                                        "0",
+                                        "1",
+                                        "02",
+                                        "2",
+                                        "10",
+                                        "A",
+                                        "a",
+                                        "a-",
+                                        "a0",
+                                        "a00",
+                                        "a0b",
+                                        "a1",
+                                        "a9-2",
+                                        "a9-10",
+                                        "a10",
+                                        "a99999999999999999999999999",
+                                        "a100000000000000000000000000",
+                                        "aa",
+                                        "b"};
+    /* a0 and a00 differ only by zeros in front; plain text order decides */
+    size_t n = sizeof order / sizeof *order;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            int got = dl_replica_compare(order[i], order[k]);
+            if ((got > 0) - (got < 0) != (i > k) - (i < k))
+                CHECK_FAIL("%s against %s gives %d", order[i], order[k], got);
+        }
+}
+
+TEST(lives_of_a_replica_sort_by_generation)
+{
+    dl_life a = life_of("r2", 9), b = life_of("r2", 10), c = life_of("r10", 0);
+    CHECK(dl_life_compare(&a, &b) < 0 && dl_life_compare(&b, &a) > 0);
+    CHECK(dl_life_compare(&b, &c) < 0);
+    CHECK_INT(0, dl_life_compare(&a, &a));
+    CHECK(!dl_life_equal(&a, &b) && dl_life_equal(&a, &a));
+}
+
+TEST_MAIN(names_are_what_the_layout_says, names_are_read_back, a_name_has_one_spelling,
+          a_replica_name_is_1_to_31_plain_characters, replicas_sort_by_the_numbers_in_their_names,
+          lives_of_a_replica_sort_by_generation)

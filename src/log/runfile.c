@@ -1,0 +1,284 @@
+/* runfile.c - reading goes seal, options, manifest, digests: what the file says of itself
+ * (config_digest, manifest_digest) must be what its content gives, so a program whose option
+ * table or layout differs is found here and not as a wrong result later. */
+#include "log/runfile.h"
+
+#include "log/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char format[] = "diloco-run";
+enum { VALUE_MAX = DL_PATH_MAX + 64, MAX_LINES = 8 };
+
+void dl_runfile_deinit(dl_runfile *file)
+{
+    dl_manifest_deinit(&file->manifest);
+    dl_identity_deinit(&file->identity);
+    *file = (dl_runfile){0};
+}
+
+/* ---- writing */
+
+static void write_options(dl_json *j, const dl_config *config)
+{
+    dl_buf value;
+    dl_buf_init(&value, VALUE_MAX);
+    dl_json_object(j, "options");
+    for (size_t i = 0; i < dl_config_table.n && !j->status; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!(row->flags & DL_OPTION_AGREE)) continue;
+        dl_buf_clear(&value);
+        j->status = dl_option_text(&value, row, config);
+        if (!j->status) dl_json_strn(j, row->name, (const char *)value.data, value.len);
+    }
+    dl_json_end(j);
+    dl_buf_deinit(&value);
+}
+
+diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file)
+{
+    DL_ASSERT(dl_run_id_ok(file->id));
+    dl_json j;
+    size_t start;
+    dl_sealed_begin(&j, &start, out, format);
+    dl_json_str(&j, "run", file->id);
+    dl_json_str(&j, "program", file->program);
+    dl_json_hash(&j, "config_digest", file->config_digest);
+    dl_json_hash(&j, "manifest_digest", file->manifest.digest);
+    dl_json_hash(&j, "theta0", file->theta0);
+    dl_json_hash(&j, "theta0_file", file->theta0_file);
+    dl_json_str(&j, "data_digest", file->data_digest);
+    write_options(&j, &file->config);
+    dl_manifest_write(&j, "tensors", &file->manifest);
+    dl_identity_write(&j, &file->identity);
+    return dl_sealed_end(&j, start);
+}
+
+/* ---- reading */
+
+/* An option by its own name, not an alias, that must agree; NULL. */
+static const dl_option *find_agreed(const char *name)
+{
+    const dl_option *row = dl_option_find(dl_config_table, name);
+    return row && strcmp(row->name, name) == 0 && row->flags & DL_OPTION_AGREE ? row : NULL;
+}
+
+static diloco_status read_option(dl_runfile *out, dl_json_value options, dl_json_value key)
+{
+    char name[128], value[VALUE_MAX];
+    DL_TRY(dl_json_as_str(name, sizeof name, key));
+    DL_TRY(dl_json_read_str(value, sizeof value, options, name));
+    if (!find_agreed(name))
+        return dl_fail(DILOCO_EDIFFERS,
+                       "the run was begun by diloco %s with option %s, which this program (%s) "
+                       "does not have",
+                       out->program, name, DILOCO_VERSION);
+    return dl_config_set(&out->config, name, value, "run") ? DILOCO_EPROTO : DILOCO_OK;
+}
+
+static diloco_status read_options(dl_runfile *out, dl_json_value options)
+{
+    if (options.type != DL_JSON_OBJECT)
+        return dl_fail(DILOCO_EPROTO, "\"options\" is not an object");
+    for (dl_json_iter it = dl_json_each(options); dl_json_next(&it);)
+        DL_TRY(read_option(out, options, it.key));
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!(row->flags & DL_OPTION_AGREE) || dl_config_given(&out->config, row->name)) continue;
+        return dl_fail(DILOCO_EDIFFERS,
+                       "the run was begun by diloco %s, which has no option %s; this program is %s",
+                       out->program, row->name, DILOCO_VERSION);
+    }
+    return DILOCO_OK;
+}
+
+/* The digest that stands under `key` must be the one that was computed. */
+static diloco_status check_digest(dl_json_value object, const char *key, dl_hash computed)
+{
+    dl_hash told;
+    DL_TRY(dl_json_read_hash(&told, object, key));
+    if (dl_hash_equal(told, computed)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "\"%s\" is not the digest of what the file says", key);
+}
+
+dl_statement dl_runfile_statement(const dl_runfile *file)
+{
+    return (dl_statement){.kind = "run", .run = file->id};
+}
+
+static diloco_status read_identity(dl_runfile *out, dl_json_value root, const void *text,
+                                   size_t len)
+{
+    dl_public signer;
+    const dl_statement what = dl_runfile_statement(out);
+    DL_TRY(dl_identity_read(&out->identity, root));
+    if (out->identity.policy == DL_TRUSTED) return DILOCO_OK;
+    DL_TRY(dl_sealed_signer(&signer, text, len, &what));
+    if (!dl_public_equal(&signer, &out->identity.owner))
+        return dl_fail(DILOCO_EPROTO, "another than its owner signed it");
+    return dl_config_set(&out->config, "run.roster", dl_policy_names[out->identity.policy], "run");
+}
+
+static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
+{
+    dl_json_value root;
+    DL_TRY(dl_sealed_open(&root, text, len, format));
+    DL_TRY(dl_json_read_run(out->id, root));
+    DL_TRY(dl_json_read_str(out->program, sizeof out->program, root, "program"));
+    DL_TRY(dl_json_read_hash(&out->theta0, root, "theta0"));
+    DL_TRY(dl_json_read_hash(&out->theta0_file, root, "theta0_file"));
+    DL_TRY(dl_json_read_str(out->data_digest, sizeof out->data_digest, root, "data_digest"));
+
+    DL_TRY(read_options(out, dl_json_get(root, "options")));
+    DL_TRY(dl_options_digest(&out->config_digest, dl_config_table, &out->config));
+    DL_TRY(check_digest(root, "config_digest", out->config_digest));
+
+    DL_TRY(read_identity(out, root, text, len));
+    bool all_floating = strcmp(out->config.apply_to, "all_floating") == 0;
+    DL_TRY(dl_manifest_read(&out->manifest, dl_json_get(root, "tensors"), all_floating));
+    return check_digest(root, "manifest_digest", out->manifest.digest);
+}
+
+diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len)
+{
+    memset(out, 0, sizeof *out);
+    dl_config_init(&out->config);
+    diloco_status status = read_all(out, text, len);
+    if (!status) return DILOCO_OK;
+    dl_runfile_deinit(out);
+    return dl_fail_context(status, DL_KEY_RUN);
+}
+
+/* ---- agreement */
+
+/* What differs, one line each; lines beyond MAX_LINES are only counted. */
+typedef struct report {
+    dl_buf text;
+    size_t n_lines;
+} report;
+
+static diloco_status compare_option(report *r, const dl_option *row, const dl_config *run,
+                                    const dl_config *here)
+{
+    dl_buf values;
+    dl_buf_init(&values, 2 * VALUE_MAX);
+    diloco_status status = dl_option_text(&values, row, run);
+    if (!status) status = dl_buf_add(&values, "", 1);
+    size_t second = values.len;
+    if (!status) status = dl_option_text(&values, row, here);
+    if (!status) status = dl_buf_add(&values, "", 1);
+    const char *theirs = (const char *)values.data, *ours = theirs + second;
+    if (!status && strcmp(theirs, ours) != 0 && r->n_lines++ < MAX_LINES)
+        status = dl_buf_addf(&r->text, "%s%s is %s in the run, %s here (%s)",
+                             r->text.len ? "\n" : "", row->name, *theirs ? theirs : "empty",
+                             *ours ? ours : "empty", dl_config_origin(here, row->name));
+    dl_buf_deinit(&values);
+    return status;
+}
+
+static bool same_tensor(const dl_manifest_tensor *a, const dl_manifest_tensor *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->dtype == b->dtype && a->role == b->role &&
+           a->fragment == b->fragment && a->n_dims == b->n_dims &&
+           memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape) == 0;
+}
+
+static diloco_status describe(dl_buf *out, const dl_manifest_tensor *t)
+{
+    DL_TRY(dl_buf_addf(out, "%s %s %s [", t->name, dl_dtype_name(t->dtype), dl_role_name(t->role)));
+    for (int d = 0; d < t->n_dims; d++)
+        DL_TRY(dl_buf_addf(out, "%s%zu", d ? ", " : "", t->shape[d]));
+    return dl_buf_addf(out, "] in fragment %d", t->fragment);
+}
+
+static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl_manifest *here)
+{
+    if (dl_hash_equal(run->digest, here->digest) || r->n_lines++ >= MAX_LINES) return DILOCO_OK;
+    const char *newline = r->text.len ? "\n" : "";
+    size_t i = 0, both = dl_size_min(run->n_tensors, here->n_tensors);
+    while (i < both && same_tensor(&run->tensors[i], &here->tensors[i]))
+        i++;
+    if (i == both)
+        return dl_buf_addf(&r->text, "%sthe run has %zu tensors, the model here has %zu", newline,
+                           run->n_tensors, here->n_tensors);
+    DL_TRY(dl_buf_addf(&r->text, "%stensor %zu is ", newline, i));
+    DL_TRY(describe(&r->text, &run->tensors[i]));
+    DL_TRY(dl_buf_addf(&r->text, " in the run, "));
+    DL_TRY(describe(&r->text, &here->tensors[i]));
+    return dl_buf_addf(&r->text, " here");
+}
+
+/* Equal up to the second dot? Programs of one series compute alike and write the same formats. */
+static bool same_series(const char *a, const char *b)
+{
+    size_t n_dots = 0;
+    for (; *a && *a == *b; a++, b++)
+        if (*a == '.' && ++n_dots == 2) return true;
+    return *a == *b;
+}
+
+static diloco_status compare_program(report *r, const dl_runfile *file)
+{
+    if (same_series(file->program, DILOCO_VERSION) || r->n_lines++ >= MAX_LINES) return DILOCO_OK;
+    return dl_buf_addf(&r->text, "the run was begun by diloco %s, this program is %s",
+                       file->program, DILOCO_VERSION);
+}
+
+static diloco_status compare_all(report *r, const dl_runfile *file, const dl_config *config,
+                                 const dl_manifest *manifest)
+{
+    DL_TRY(compare_program(r, file));
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (row->flags & DL_OPTION_AGREE && dl_config_given(config, row->name))
+            DL_TRY(compare_option(r, row, &file->config, config));
+    }
+    const dl_option *roster = dl_option_find(dl_config_table, "run.roster");
+    if (dl_config_given(config, roster->name))
+        DL_TRY(compare_option(r, roster, &file->config, config));
+    return compare_tensors(r, &file->manifest, manifest);
+}
+
+diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
+                                 const dl_manifest *manifest)
+{
+    report r = {.n_lines = 0};
+    dl_buf_init(&r.text, MAX_LINES * (2 * VALUE_MAX + 512));
+    diloco_status status = compare_all(&r, file, config, manifest);
+    if (!status && r.n_lines > MAX_LINES)
+        status = dl_buf_addf(&r.text, "\nand %zu more", r.n_lines - MAX_LINES);
+    if (!status && r.n_lines > 0) status = dl_fail(DILOCO_EDIFFERS, "%s", dl_buf_str(&r.text));
+    dl_buf_deinit(&r.text);
+    return status;
+}
+
+static size_t field_size(const dl_option *row)
+{
+    switch (row->type) {
+    case DL_OPTION_BOOL:
+        return sizeof(bool);
+    case DL_OPTION_INT:
+        return sizeof(int64_t);
+    case DL_OPTION_REAL:
+        return sizeof(double);
+    case DL_OPTION_TEXT:
+        return (size_t)row->max + 1;
+    case DL_OPTION_NAME:
+        return sizeof(dl_config_name);
+    }
+    DL_ASSERT(!"an option type");
+    return 0;
+}
+
+void dl_runfile_take(dl_config *config, const dl_runfile *file)
+{
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!(row->flags & DL_OPTION_AGREE)) continue;
+        memcpy((char *)config + row->offset, (const char *)&file->config + row->offset,
+               field_size(row));
+        config->origins[i] = (dl_origin){"run"};
+    }
+    memcpy(config->roster, file->config.roster, sizeof config->roster);
+}

@@ -1,0 +1,70 @@
+/* slot.c - see contribution.h: where a contribution lies while it waits, in memory or in a file
+ * that has no name. */
+#include "log/contribution.h"
+
+#include "base/size.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct dl_slot {
+    unsigned char *base; /* mapped, so the payload begins at a page and floats are aligned */
+    size_t size;
+    bool in_file;
+};
+
+static diloco_status map_slot(dl_slot *slot, const char *spool_dir)
+{
+    int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    if (spool_dir) {
+        DL_TRY(dl_file_nameless(&fd, spool_dir, "spool", slot->size));
+        flags = MAP_SHARED;
+    }
+    void *base = mmap(NULL, slot->size, PROT_READ | PROT_WRITE, flags, fd, 0);
+    if (fd >= 0) close(fd); /* the mapping keeps the file */
+    if (base == MAP_FAILED)
+        return dl_fail(DILOCO_ENOMEM, "no memory for a contribution of %zu bytes", slot->size);
+    slot->base = base;
+    slot->in_file = spool_dir != NULL;
+    return DILOCO_OK;
+}
+
+diloco_status dl_slot_create(dl_slot **out, size_t max_bytes, const char *spool_dir)
+{
+    *out = NULL;
+    dl_slot *slot = calloc(1, sizeof *slot);
+    if (!slot) return dl_fail(DILOCO_ENOMEM, "no memory for a slot");
+    slot->size = dl_size_max(max_bytes, 1);
+    diloco_status status = map_slot(slot, spool_dir);
+    if (status)
+        free(slot);
+    else
+        *out = slot;
+    return status;
+}
+
+void dl_slot_destroy(dl_slot *slot)
+{
+    if (!slot) return;
+    munmap(slot->base, slot->size);
+    free(slot);
+}
+
+unsigned char *dl_slot_bytes(dl_slot *slot)
+{
+    return slot->base;
+}
+
+size_t dl_slot_size(const dl_slot *slot)
+{
+    return slot->size;
+}
+
+void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data)
+{
+    if (!slot->in_file) return;
+    dl_map_let_go(slot->base, slot->size);
+    data->mapped = slot->base;
+    data->mapped_len = slot->size;
+}

@@ -1,0 +1,660 @@
+/* apply.c - an entry stands: judge it, compute what it says, fold it.
+ *
+ *     text --unreadable, void--> read again, then fold as void (P7)
+ *       |  --abort------------> fold
+ *       |  --commit-----------> fetch its members --> compute --> swap --> fold
+ *       |                         (none of it when the draft computed the same step; an abort that
+ *       |                         empties the momentum has no members, and the rest of it)
+ *       |           or -----> fetch what they come to --^
+ *       |                         (unreadable: fetch the members, combine, compare)
+ *       +-- a base not ours --> begin again once, from before it
+ *
+ * Whoever wrote the entry decided (P5): nothing here depends on whether it was us, but for the
+ * snapshot, which one replica has to write. */
+#include "protocol/machine_parts.h"
+
+#include "protocol/async.h"
+#include "protocol/fold.h"
+#include "protocol/logical_clients.h"
+#include "protocol/voided.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_STARTS = 3 };
+
+/* ---- moving on --------------------------------------------------------------------------- */
+
+/* As what an entry counts this replica, or one of its former lives; NULL: not at all. */
+static const dl_member *own_member(const dl_machine *m, const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (!strcmp(entry->members[i].life.replica, m->a.self.replica)) return &entry->members[i];
+    return NULL;
+}
+
+/* Async: of what is under way, not of something older. */
+static bool counts_what_we_did(const dl_machine *m, const dl_entry *entry)
+{
+    const dl_member *self = own_member(m, entry);
+    return self && (!dl_machine_is_async(m) || dl_pace_take(m->a.pace, self->entry));
+}
+
+static bool snapshot_is_due(const dl_machine *m)
+{
+    if (dl_machine_is_over(m)) return true;
+    const dl_time every = dl_time_from_seconds(m->a.config->snapshot_s);
+    if (m->now - m->snapshot_at >= every) return true;
+    /* Not more often than sixty a period, however small the model (P25). */
+    return m->bytes_since_snapshot > 2 * m->a.snapshot_bytes &&
+           m->now - m->snapshot_at >= every / 60;
+}
+
+static dl_ask snapshot(dl_machine *m)
+{
+    m->snapshot_known = dl_open_entry(m);
+    m->bytes_since_snapshot = 0;
+    m->snapshot_at = m->now;
+    dl_ask a = dl_machine_ask(m, DL_ASK_SNAPSHOT, DL_SNAPSHOTTING);
+    a.final = dl_machine_is_over(m);
+    return a;
+}
+
+/* What an entry means for the next snapshot: one that is named is as good as our own. */
+static void count_towards_snapshot(dl_machine *m)
+{
+    for (size_t i = 0; i < m->entry.n_members; i++)
+        m->bytes_since_snapshot += m->entry.members[i].bytes;
+    if (m->entry.snapshot <= m->snapshot_known) return;
+    m->snapshot_known = m->entry.snapshot;
+    m->bytes_since_snapshot = 0;
+    m->snapshot_at = m->now;
+}
+
+/* Whom the entry rejects, and whom that puts out (P27). */
+static void note_rejected(dl_machine *m)
+{
+    const dl_bans *bans = m->a.control->bans;
+    if (bans) dl_bans_copy(m->bans, bans);
+    if (bans) dl_bans_fold(m->bans, m->entry.entry, &m->entry);
+    for (size_t i = 0; i < m->entry.n_rejected; i++) {
+        const dl_rejected *r = &m->entry.rejected[i];
+        const uint64_t until = dl_bans_until(m->bans, r->life.replica);
+        dl_machine_note(
+            m, (dl_note){
+                   .kind = DL_NOTE_JUDGED, .entry = &m->entry, .life = r->life, .text = r->reason});
+        if (until && !dl_bans_has(bans, r->life.replica))
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_BANNED,
+                                         .entry = &m->entry,
+                                         .life = r->life,
+                                         .until = until});
+    }
+}
+
+/* Invariant 1: the only place where the log moves on. */
+static void folded(dl_machine *m, bool valid, bool counted)
+{
+    const uint64_t e = dl_open_entry(m);
+    const uint32_t f = dl_machine_fragment(m);
+    const bool commit = valid && m->entry.commit;
+    const dl_ledger *ledger = m->a.control->ledger;
+    if (commit) note_rejected(m);
+    if (valid) {
+        dl_fold(m->a.control, &m->entry, m->entry_digest);
+        count_towards_snapshot(m);
+    } else {
+        if (m->a.pace->schedule.async) m->entry.committer = (dl_life){.generation = 0};
+        dl_fold_void(m->a.control, &m->entry, m->entry_digest);
+        if (dl_config_federated(m->a.config))
+            dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
+    }
+    if (commit || (valid && m->entry.emptied)) m->digest[f] = m->entry.result;
+    if (commit) {
+        m->n_commits[f]++;
+        m->n_commits_all++;
+    } else if (ledger && dl_ledger_is_exact(ledger)) {
+        dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
+    }
+    if (counted) m->n_knocks = 0, m->knock_at = 0;
+    dl_pace_fold(m->a.pace, e, f, commit, counted);
+    dl_machine_compare_bases(m);
+    dl_machine_clear_entry(m);
+}
+
+static dl_ask fold_abort(dl_machine *m, bool valid)
+{
+    if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
+    folded(m, valid, false);
+    return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
+}
+
+dl_ask dl_follow_void(dl_machine *m, const char *why)
+{
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->entry, .text = why});
+    return fold_abort(m, false);
+}
+
+/* ---- a commit: make sure, compute, take ---------------------------------------------------- */
+
+/* As measured; of one that was not read as a whole, as its header says. */
+static const double *norms_of_members(dl_machine *m)
+{
+    for (size_t i = 0; i < m->entry.n_members; i++) {
+        const dl_known *k = dl_known_find(&m->known, &m->entry.members[i].life);
+        m->norms[i] = !k || k->worth != DL_VALID ? NAN : k->whole ? sqrt(k->norm2) : k->facts.norm;
+    }
+    return m->norms;
+}
+
+/* The computed state is the entry's: take it. */
+static dl_ask fold_computed(dl_machine *m)
+{
+    const dl_member *self = own_member(m, &m->entry);
+    const bool counted = counts_what_we_did(m, &m->entry);
+    dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
+    a.counted = self && dl_open_entry(m) >= m->bases_at;
+    if (self) a.own = self->entry;
+    if (self) a.body = self->body;
+    if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
+        !m->a.pace->hands_off)
+        dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
+    dl_machine_note(m, (dl_note){.kind = m->entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
+                                 .entry = &m->entry,
+                                 .counted = counted,
+                                 .norms = norms_of_members(m)});
+    return a;
+}
+
+static dl_ask dispute(dl_machine *m, dl_hash computed)
+{
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
+                                 .entry = &m->entry,
+                                 .text = "result",
+                                 .claimed = m->entry.result,
+                                 .computed = computed});
+    return dl_follow_void(m, "its result is not what its members give");
+}
+
+static dl_ask of_entry(dl_machine *m, dl_ask_kind kind, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, kind, next);
+    a.draft = &m->entry;
+    a.slots = m->slots;
+    return a;
+}
+
+/* Is it what the entry names? */
+static bool is_named(const dl_known *k, const dl_member *member)
+{
+    const uint64_t held = k->facts.dealt.n ? k->facts.dealt.n - 1 : 0;
+    return k->worth == DL_VALID && k->whole && dl_hash_equal(k->facts.body, member->body) &&
+           held == member->held;
+}
+
+static dl_ask fold_compute(dl_machine *m)
+{
+    return of_entry(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
+}
+
+/* P27: who reads all contributions sees for itself whether the verdicts are theirs; who takes what
+ * another has combined takes his word, and an audit looks. */
+static bool looks_at_verdicts(const dl_machine *m)
+{
+    return dl_judge_is_on(m->a.config) && (m->a.way == DL_WAY_ALLGATHER || m->a.audits);
+}
+
+static size_t n_named(const dl_machine *m)
+{
+    return m->entry.n_members + (looks_at_verdicts(m) && !m->judged ? m->entry.n_rejected : 0);
+}
+
+/* Of n_named: first the members, then who is rejected. */
+static dl_rejected named(const dl_machine *m, size_t i)
+{
+    const dl_entry *e = &m->entry;
+    if (i >= e->n_members) return e->rejected[i - e->n_members];
+    return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
+}
+
+/* Is what was read of it what the entry says, as far as a reading tells? */
+static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
+{
+    if (i < m->entry.n_members) return is_named(k, &m->entry.members[i]);
+    const char *reason = m->entry.rejected[i - m->entry.n_members].reason;
+    return k->worth == DL_VALID || (k->worth == DL_INVALID && !strcmp(k->refused, reason));
+}
+
+/* Members and valid ones that are rejected, in the order of their lives: as whoever wrote the entry
+ * had them before him. */
+static dl_ask fold_judge(dl_machine *m)
+{
+    const dl_entry *e = &m->entry;
+    m->judge.n = 0;
+    for (size_t i = 0, r = 0; i < e->n_members || r < e->n_rejected;) {
+        const bool rejected =
+            i == e->n_members ||
+            (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
+        const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
+        const dl_known *k = dl_known_find(&m->known, life);
+        if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
+    }
+    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_FOLD_JUDGING);
+    a.slots = m->judge.slots;
+    a.n_slots = m->judge.n;
+    a.whole = dl_judge_has_whole(&m->judge, &m->known);
+    return a;
+}
+
+/* All members are there. */
+static dl_ask fold_members(dl_machine *m)
+{
+    dl_known_slots(m->slots, &m->known, &m->entry);
+    if (looks_at_verdicts(m) && !m->judged) return fold_judge(m);
+    if (m->entry.combined.there) return of_entry(m, DL_ASK_COMBINE, DL_FOLD_COMBINING);
+    return fold_compute(m);
+}
+
+static bool entry_names(const void *context, const dl_known *known)
+{
+    const dl_machine *m = context;
+    for (size_t i = 0; i < m->entry.n_members + m->entry.n_rejected; i++) {
+        const dl_life *life = i < m->entry.n_members
+                                  ? &m->entry.members[i].life
+                                  : &m->entry.rejected[i - m->entry.n_members].life;
+        if (dl_life_equal(life, &known->life)) return true;
+    }
+    return false;
+}
+
+/* It takes the place of one that the entry does not name, if need be: an entry names half as many
+ * as fit. */
+static dl_known *known_named(dl_machine *m, size_t i)
+{
+    const dl_rejected it = named(m, i);
+    const bool member = i < m->entry.n_members;
+    return dl_known_replace(&m->known, &it.life,
+                            member ? m->entry.members[i].entry : m->entry.entry, it.bytes,
+                            entry_names, m);
+}
+
+static dl_ask fetch_named(dl_machine *m, const dl_known *known)
+{
+    const bool again = m->n_recomputed > 0;
+    dl_ask a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
+    for (size_t i = m->fold_member + 1; i < n_named(m) && !again; i++) {
+        const dl_known *k = known_named(m, i);
+        if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
+    }
+    return a;
+}
+
+/* Make sure of each member's contribution, then compute. */
+static dl_ask fold_gather(dl_machine *m)
+{
+    for (; m->fold_member < n_named(m); m->fold_member++) {
+        const dl_known *k = known_named(m, m->fold_member);
+        if (!k)
+            return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
+                                              "entry %llu names more contributions than fit",
+                                              (unsigned long long)m->entry.entry));
+        if (!is_as_named(m, m->fold_member, k) || m->n_recomputed) return fetch_named(m, k);
+    }
+    return fold_members(m);
+}
+
+/* From what its committer has combined; who audits, and who cannot read that, from the members. */
+static dl_ask fold_gather_or_fetch(dl_machine *m)
+{
+    m->fold_member = 0;
+    const bool combines = (m->a.audits || m->recombines) && !m->disputed;
+    if (m->entry.combined.there && !combines)
+        return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+    return fold_gather(m);
+}
+
+static size_t n_liars(const dl_machine *m)
+{
+    return dl_unread_liars(m->a.config, m->a.identity, &m->a.control->roster);
+}
+
+/* Begin again from a snapshot of `before` entries or fewer. */
+static dl_ask rejoin(dl_machine *m, uint64_t before)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
+    a.entry = before;
+    return a;
+}
+
+/* A fresh start for the sake of an entry, the one before `after`; none any more for those before
+ * one that we have come to. A reader makes none. */
+static bool may_start(dl_machine *m, uint64_t after, unsigned most)
+{
+    if (m->a.reader || after < m->started_for) return false;
+    if (after > m->started_for) m->n_starts = 0;
+    m->started_for = after;
+    return m->n_starts++ < most;
+}
+
+/* What the entry names is not to be had. It was collected behind a snapshot that we have not seen,
+ * or the store has lost it: a later snapshot does without it. Or it never was what the entry says,
+ * and that is void, as long as no more than may lie go on from it (unreadable.h). The text is set.
+ */
+static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
+{
+    dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    dl_unread_meet(u, &m->entry, n_liars(m));
+    /* A replay may begin where contributions are collected: verify has later snapshots. */
+    const bool kept = strcmp(m->a.config->retain, "all") == 0;
+    const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
+    if (may_start(m, u->after, u->stands || status == DILOCO_ENOENT ? MAX_STARTS : 1))
+        return rejoin(m, UINT64_MAX);
+    if (u->stands && !collected && !n_liars(m)) return dl_voided_look(m, status);
+    if (u->stands || collected) return dl_machine_fail(m, status);
+    return dl_follow_void(m, DL_UNREAD_VOID);
+}
+
+/* Who audits does not need it to go on: its committer has combined it for all. */
+static dl_ask audit_without(dl_machine *m)
+{
+    m->disputed = true;
+    dl_machine_note(
+        m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = diloco_error_text()});
+    return fold_gather_or_fetch(m);
+}
+
+static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char *how)
+{
+    status =
+        dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
+                (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica, how);
+    const bool combined = m->entry.combined.there && !m->recombines && status != DILOCO_ENOENT;
+    return combined ? audit_without(m) : cannot_be_read(m, status);
+}
+
+/* … and what its members come to is neither to be read nor what they give. */
+static dl_ask combined_lost(dl_machine *m)
+{
+    return cannot_be_read(
+        m,
+        dl_fail(DILOCO_EPROTO,
+                "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
+                "is not what its members give",
+                (unsigned long long)m->entry.entry, m->entry.combined.life.replica));
+}
+
+/* An entry goes on from one that we hold void because we could not read it. Do so many that it
+ * stands? */
+static bool goes_on_without_us(dl_machine *m)
+{
+    dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    const bool stood = u->stands;
+    if (!dl_unread_carries(u, &m->entry)) return false;
+    dl_unread_follow(u, &m->entry, n_liars(m));
+    if (u->stands && !stood) m->started_for = 0;
+    return u->stands;
+}
+
+/* Then we begin again from behind it, as soon as there is a snapshot. */
+dl_ask dl_follow_without(dl_machine *m)
+{
+    m->parted = false;
+    if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
+    return dl_machine_fail(
+        m,
+        dl_fail(DILOCO_EPROTO,
+                "the run has gone on to entry %llu from one that counts what cannot be read from "
+                "the store, and there is no snapshot behind that yet",
+                (unsigned long long)dl_open_entry(m)));
+}
+
+/* ---- judging what was read ---------------------------------------------------------------- */
+
+/* Judge only what reads the same twice (P7): the first reading may be what is damaged. */
+static bool is_suspect(dl_machine *m)
+{
+    if (dl_hash_equal(m->suspect, m->entry_digest)) return false;
+    m->suspect = m->entry_digest;
+    return true;
+}
+
+/* An entry that nobody can read counts as an abort of nobody's. */
+static dl_ask fold_unreadable(dl_machine *m)
+{
+    m->entry.n_members = m->entry.n_rejected = 0;
+    m->entry.committer = (dl_life){.generation = 0};
+    m->entry.entry = dl_open_entry(m);
+    m->entry.commit = false;
+    return dl_follow_void(m, diloco_error_text());
+}
+
+/* Does it follow the state that we have? */
+static bool is_on_ours(const dl_machine *m)
+{
+    const dl_ledger *ledger = m->a.control->ledger;
+    if (!dl_hash_equal(m->entry.base, m->digest[dl_machine_fragment(m)])) return false;
+    return !ledger || dl_ledger_gives(ledger, m->scratch, &m->entry);
+}
+
+/* A base or a ledger that is not ours: one of us is wrong, and a replay tells who (P7). Once an
+ * entry, so that it comes to an end; a reader has nobody to be wrong but the log. */
+static bool replay_may_tell(dl_machine *m)
+{
+    if (is_on_ours(m)) return false;
+    if (m->a.reader || m->rejoined_at > dl_open_entry(m)) return false;
+    m->rejoined_at = dl_open_entry(m) + 1;
+    return true;
+}
+
+/* P26: with a single committer the log has one writer, and a broken chain says that it had two, of
+ * whom one overwrote what the other's readers had read. Nobody can tell who is right. */
+static bool two_have_written(const dl_machine *m)
+{
+    return m->a.control->committer.replica[0] && !dl_hash_equal(m->entry.prev, m->a.control->prev);
+}
+
+static dl_ask broken_chain(dl_machine *m)
+{
+    return dl_machine_fail(
+        m, dl_fail(DILOCO_EDIFFERS,
+                   "log/%llu, by %s.%04u, does not follow the entry that was read before it: two "
+                   "committers have written to a store that lets both win; see to it that one is "
+                   "over, and begin again from what the log says now",
+                   (unsigned long long)dl_open_entry(m), m->entry.committer.replica,
+                   (unsigned)m->entry.committer.generation));
+}
+
+static dl_ask follow_commit(dl_machine *m)
+{
+    const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
+                         dl_hash_equal(m->entry.result, m->draft_result);
+    return have_it ? fold_computed(m) : fold_gather_or_fetch(m);
+}
+
+static const char *members_void_reason(const dl_machine *m)
+{
+    const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
+    const char *why = dl_bans_void_reason(m->a.control->bans, m->bans, &m->entry);
+    if (why) return why;
+    if (m->entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
+        return "it voids an entry, and in this run committers decide that by what they build on";
+    if (m->entry.n_rejected && !dl_judge_is_on(m->a.config))
+        return "it rejects contributions, and this run uses all that are valid";
+    if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
+        return "it names a combined update, and in this run everybody combines";
+    if (m->entry.emptied && !dl_clients_empty_momentum(m->a.config))
+        return "it empties the momentum, and this run keeps it";
+    if (m->entry.combined.there && m->entry.combined.slices != slices)
+        return "it names an update in other slices than this run's";
+    if (m->a.pace->schedule.async)
+        return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
+    for (size_t i = 0; i < m->entry.n_members; i++)
+        if (m->entry.members[i].entry != m->entry.entry)
+            return "it counts a contribution to another entry";
+    if (dl_config_federated(m->a.config))
+        return dl_clients_void_reason(m->a.config, &m->entry, &m->a.control->roster);
+    if (!m->a.control->ledger)
+        return m->entry.deal.there ? "it deals data, and this run deals none" : NULL;
+    return dl_ledger_void_reason(m->a.control->ledger, m->scratch, &m->entry);
+}
+
+/* A store that does not create exactly once may show half of what it is still writing (P26). */
+static dl_ask wait_for_the_rest(dl_machine *m)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_HALF_READ);
+    a.until = dl_time_after(m->now, DL_SECOND);
+    a.log_only = true;
+    return a;
+}
+
+/* log/<e> is there: whoever wrote it decided. */
+dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
+{
+    m->entry_digest = dl_hash_bytes(event->text, event->text_len);
+    m->n_recomputed = m->n_unread = 0;
+    m->recombines = m->disputed = m->judged = false;
+    const diloco_status unread =
+        dl_entry_read_of(&m->entry, event->text, event->text_len, m->a.outer, m->a.identity);
+    if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
+    const uint32_t f = dl_machine_fragment(m);
+    const char *why =
+        unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
+    if (!unread && !why) why = members_void_reason(m);
+    if ((unread || why) && is_suspect(m))
+        return unread && m->a.control->committer.replica[0]
+                   ? wait_for_the_rest(m)
+                   : dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    if (unread) return fold_unreadable(m);
+    if (dl_voided_is(m)) return dl_follow_void(m, DL_VOIDED);
+    if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
+    if (why && two_have_written(m)) return broken_chain(m);
+    if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
+    if (why && goes_on_without_us(m)) return dl_follow_without(m);
+    if (why) return dl_follow_void(m, why);
+    return m->entry.commit || m->entry.emptied ? follow_commit(m) : fold_abort(m, true);
+}
+
+/* What the members come to is not what the entry names. It still defines it (P19): who combined it
+ * has lied, and who audits says so; but who cannot read it has to wait. */
+static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
+{
+    if (m->recombines) return combined_lost(m);
+    m->disputed = true;
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
+                                 .entry = &m->entry,
+                                 .text = "combined",
+                                 .claimed = m->entry.combined.body,
+                                 .computed = computed});
+    return fold_gather_or_fetch(m);
+}
+
+/* Of a member that will never be valid, or is not what the entry says of it. */
+static dl_ask member_is_bad(dl_machine *m)
+{
+    if (m->entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
+    return dl_follow_void(m, "a contribution that it counts is not valid");
+}
+
+/* Where all read all contributions it is void for all. Elsewhere only an audit has looked, and goes
+ * on as the others did. */
+static dl_ask verdicts_are_wrong(dl_machine *m)
+{
+    if (m->a.way == DL_WAY_ALLGATHER)
+        return dl_follow_void(m, "its verdicts are not what its contributions give");
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = "verdicts"});
+    m->judged = true;
+    return fold_members(m);
+}
+
+/* What is rejected moves nothing: an audit says that it cannot look, and goes on. */
+static dl_ask verdict_unseen(dl_machine *m)
+{
+    char text[DL_REPLICA_MAX + 128];
+    snprintf(text, sizeof text,
+             "entry %llu rejects the contribution of %s, which is damaged in the store",
+             (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica);
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = text});
+    m->judged = true;
+    return fold_members(m);
+}
+
+static bool verdicts_agree(const dl_machine *m)
+{
+    const dl_entry *e = &m->entry;
+    for (size_t i = 0; i < n_named(m); i++) {
+        const dl_rejected it = named(m, i);
+        const dl_known *k = dl_known_find(&m->known, &it.life);
+        const bool refused = i >= e->n_members;
+        if (!refused && k->refused) return false;
+        if (refused && !dl_judge_agrees(m->a.config, k->refused, it.reason)) return false;
+    }
+    return true;
+}
+
+dl_ask dl_follow_judged(dl_machine *m, const dl_event *event)
+{
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
+    const bool agree = verdicts_agree(m);
+    if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    if (!agree) return verdicts_are_wrong(m);
+    m->judged = true;
+    return fold_members(m);
+}
+
+dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
+{
+    const size_t i = m->fold_member;
+    const dl_rejected it = named(m, i);
+    dl_known *k = dl_known_find(&m->known, &it.life);
+    if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
+    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    /* A header that fits its hash, with a body that fits the header, left its writer so. */
+    if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
+        return i < m->entry.n_members || m->a.way == DL_WAY_ALLGATHER
+                   ? contribution_lost(m, DILOCO_EPROTO, "damaged")
+                   : verdict_unseen(m);
+    if (!is_as_named(m, i, k))
+        return i < m->entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
+    m->fold_member++;
+    return fold_gather(m);
+}
+
+/* x/ holds what the entry names, or the members have to tell. */
+dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event)
+{
+    if (!event->status) return fold_compute(m);
+    if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+    if (m->disputed) return combined_lost(m);
+    m->recombines = true;
+    return fold_gather_or_fetch(m);
+}
+
+dl_ask dl_follow_combined(dl_machine *m, const dl_event *event)
+{
+    const bool agrees = !event->status && dl_hash_equal(event->result, m->entry.combined.body);
+    if (agrees) return fold_compute(m);
+    if (!m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    return members_do_not_give_it(m, event->result);
+}
+
+dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
+    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
+    if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);
+    if (m->n_recomputed++) return dispute(m, event->result);
+    return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
+}
+
+dl_ask dl_follow_swapped(dl_machine *m)
+{
+    const bool ours = m->created;
+    folded(m, true, counts_what_we_did(m, &m->entry));
+    if (m->parted) return dl_follow_without(m);
+    return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
+}
+
+dl_ask dl_follow_snapshotted(dl_machine *m)
+{
+    return dl_machine_go_on(m);
+}

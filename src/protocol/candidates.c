@@ -1,0 +1,158 @@
+/* candidates.c - see candidates.h. A few dozen rows: every question is a walk over the table. */
+#include "protocol/candidates.h"
+
+#include "protocol/judge.h"
+
+#include <string.h>
+
+enum { DOUBTS_ALLOWED = 2 }; /* refused readings before one is believed */
+
+dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (dl_life_equal(&table->at[i].life, life)) return &table->at[i];
+    return NULL;
+}
+
+dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len)
+{
+    dl_known *k = dl_known_find(table, life);
+    if (k || table->n == table->cap) return k;
+    k = &table->at[table->n++];
+    *k = (dl_known){.life = *life, .entry = entry, .len = len};
+    return k;
+}
+
+dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len,
+                           dl_known_keep_fn keep, const void *context)
+{
+    dl_known *k = dl_known_add(table, life, entry, len);
+    for (size_t i = 0; i < table->n && !k; i++)
+        if (!keep(context, &table->at[i]))
+            *(k = &table->at[i]) = (dl_known){.life = *life, .entry = entry, .len = len};
+    return k;
+}
+
+size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
+{
+    return (size_t)(known - table->at);
+}
+
+void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        slots[i] = dl_known_slot(table, dl_known_find(table, &entry->members[i].life));
+}
+
+void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2)
+{
+    known->worth = DL_VALID;
+    known->facts = *facts;
+    known->norm2 = norm2;
+    known->refused = NULL;
+}
+
+bool dl_known_doubt(dl_known *known, const char *reason)
+{
+    if (!dl_judge_is_damage(reason)) known->doubt = reason;
+    if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
+    known->worth = DL_INVALID;
+    known->refused = known->doubt ? known->doubt : reason;
+    return false;
+}
+
+void dl_known_read_whole(dl_known_table *table)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->at[i].worth == DL_VALID && !table->at[i].whole) table->at[i].worth = DL_UNREAD;
+}
+
+static bool is_of(const dl_known *known, const char *replica)
+{
+    return strcmp(known->life.replica, replica) == 0;
+}
+
+static bool is_superseded(const dl_known_table *table, const dl_known *known)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        const dl_known *other = &table->at[i];
+        if (other->worth == DL_VALID && is_of(other, known->life.replica) &&
+            other->life.generation > known->life.generation)
+            return true;
+    }
+    return false;
+}
+
+bool dl_known_counts(const dl_known_table *table, const dl_known *known)
+{
+    return known->worth == DL_VALID && known->facts.samples > 0 && !known->refused &&
+           !is_superseded(table, known);
+}
+
+bool dl_known_is_refused(const dl_known_table *table, const dl_known *known)
+{
+    return known->refused && !is_superseded(table, known);
+}
+
+size_t dl_known_n_counting(const dl_known_table *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++)
+        n += dl_known_counts(table, &table->at[i]);
+    return n;
+}
+
+bool dl_known_is_there(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (is_of(&table->at[i], replica) && dl_known_counts(table, &table->at[i])) return true;
+    return false;
+}
+
+bool dl_known_passes(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++) {
+        const dl_known *k = &table->at[i];
+        if (k->worth == DL_VALID && k->facts.samples == 0 && is_of(k, replica) &&
+            !is_superseded(table, k))
+            return true;
+    }
+    return false;
+}
+
+size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < roster->n; i++)
+        n += !dl_known_is_there(table, roster->names[i]) &&
+             !dl_known_passes(table, roster->names[i]);
+    return n;
+}
+
+bool dl_known_is_hopeless(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (table->at[i].worth == DL_INVALID && !table->at[i].forged &&
+            is_of(&table->at[i], replica))
+            return true;
+    return false;
+}
+
+static bool is_first_of_its_replica(const dl_known_table *table, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (is_of(&table->at[k], table->at[i].life.replica)) return false;
+    return true;
+}
+
+size_t dl_known_n_answered(const dl_known_table *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        const char *replica = table->at[i].life.replica;
+        n += is_first_of_its_replica(table, i) &&
+             (dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
+              dl_known_is_hopeless(table, replica));
+    }
+    return n;
+}

@@ -1,0 +1,227 @@
+/* candidates_test.c - which contributions of the open entry count: P7, P8, P10, P15. */
+#include "protocol/candidates.h"
+
+#include "check.h"
+
+enum { ROOM = 3 };
+
+typedef struct table {
+    dl_known rows[ROOM];
+    dl_known_table t;
+} table;
+
+static dl_known_table *empty(table *t)
+{
+    t->t = (dl_known_table){.at = t->rows, .cap = ROOM};
+    return &t->t;
+}
+
+static dl_life life_of(const char *replica, uint32_t generation)
+{
+    dl_life life = {.generation = generation};
+    snprintf(life.replica, sizeof life.replica, "%s", replica);
+    return life;
+}
+
+static dl_known *add(dl_known_table *t, const char *replica, uint32_t generation)
+{
+    const dl_life life = life_of(replica, generation);
+    return dl_known_add(t, &life, 0, 100);
+}
+
+static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t generation)
+{
+    dl_known *k = add(t, replica, generation);
+    dl_known_accept(k, &(dl_contribution){.samples = 5}, 2.0);
+    return k;
+}
+
+TEST(a_life_is_put_in_once)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *first = add(t, "a", 0);
+    CHECK(first == add(t, "a", 0));
+    CHECK(first != add(t, "a", 1));
+    CHECK_INT(2, t->n);
+    CHECK_INT(1, dl_known_slot(t, add(t, "a", 1)));
+}
+
+TEST(a_full_table_takes_no_more_but_still_finds)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    add(t, "a", 0), add(t, "b", 0), add(t, "c", 0);
+    CHECK(add(t, "d", 0) == NULL);
+    CHECK(add(t, "b", 0) == &s.rows[1]);
+}
+
+static bool is_not_b(const void *context, const dl_known *known)
+{
+    (void)context;
+    return strcmp(known->life.replica, "b") != 0;
+}
+
+TEST(a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    const dl_life d = life_of("d", 0), e = life_of("e", 0);
+    add(t, "a", 0), add_valid(t, "b", 0), add(t, "c", 0);
+    dl_known *k = dl_known_replace(t, &d, 7, 100, is_not_b, NULL);
+    CHECK(k == &s.rows[1] && k->worth == DL_UNREAD);
+    CHECK_INT(7, k->entry);
+    CHECK(dl_known_replace(t, &d, 7, 100, is_not_b, NULL) == k); /* it is there */
+    CHECK(dl_known_replace(t, &e, 7, 100, is_not_b, NULL) == NULL);
+    CHECK_INT(3, t->n);
+}
+
+TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    CHECK_INT(0, dl_known_n_answered(t));
+    dl_known *a = add(t, "a", 0);
+    CHECK_INT(0, dl_known_n_answered(t)); /* not read yet */
+    dl_known_accept(a, &(dl_contribution){.samples = 0}, 0);
+    CHECK_INT(1, dl_known_n_answered(t));
+    add_valid(t, "a", 1);
+    CHECK_INT(1, dl_known_n_answered(t));
+    dl_known *b = add(t, "b", 0);
+    while (dl_known_doubt(b, "bound")) {
+    }
+    CHECK_INT(2, dl_known_n_answered(t));
+}
+
+TEST(p8_what_was_not_read_does_not_count)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add(t, "a", 0);
+    CHECK(!dl_known_counts(t, k) && !dl_known_is_there(t, "a"));
+    CHECK_INT(0, dl_known_n_counting(t));
+}
+
+TEST(what_was_read_and_is_valid_counts_with_its_facts)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add_valid(t, "a", 0);
+    CHECK(dl_known_counts(t, k) && dl_known_is_there(t, "a"));
+    CHECK_INT(5, k->facts.samples);
+    CHECK_NEAR(2.0, k->norm2, 0);
+}
+
+TEST(p14_a_contribution_without_a_sample_does_not_count)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add(t, "a", 0);
+    dl_known_accept(k, &(dl_contribution){.samples = 0}, 0);
+    CHECK(!dl_known_counts(t, k));
+}
+
+TEST(p15_of_two_valid_lives_the_newer_one_counts)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *old = add_valid(t, "a", 1), *young = add_valid(t, "a", 4);
+    CHECK(!dl_known_counts(t, old) && dl_known_counts(t, young));
+    CHECK_INT(1, dl_known_n_counting(t));
+}
+
+TEST(p15_a_newer_life_that_is_not_valid_supersedes_nothing)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *old = add_valid(t, "a", 1);
+    dl_known *young = add(t, "a", 4);
+    CHECK(dl_known_counts(t, old));
+    while (dl_known_doubt(young, "bound"))
+        ;
+    CHECK(dl_known_counts(t, old));
+}
+
+TEST(p7_a_contribution_is_invalid_at_its_third_refused_reading)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add(t, "a", 0);
+    CHECK(dl_known_doubt(k, "bound") && dl_known_doubt(k, "bound"));
+    CHECK(k->worth == DL_UNREAD && !dl_known_is_hopeless(t, "a"));
+    CHECK(!dl_known_doubt(k, "bound"));
+    CHECK(k->worth == DL_INVALID);
+}
+
+TEST(p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it)
+{
+    table s;
+    dl_known *k = add(empty(&s), "a", 0);
+    CHECK(dl_known_doubt(k, "truncated") && dl_known_doubt(k, "base"));
+    CHECK(!dl_known_doubt(k, "checksum"));
+    CHECK_STR("base", k->refused);
+}
+
+TEST(p10_a_replica_is_hopeless_once_its_contribution_is_invalid)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    add_valid(t, "b", 0);
+    dl_known *k = add(t, "a", 0);
+    while (dl_known_doubt(k, "bound"))
+        ;
+    CHECK(dl_known_is_hopeless(t, "a") && !dl_known_is_hopeless(t, "b"));
+}
+
+TEST(p10_who_of_the_roster_has_no_counting_contribution_is_missing)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_entry owner;
+    CHECK_OK(dl_entry_init(&owner, 4));
+    CHECK(dl_roster_add(&owner.roster, "a", 0) && dl_roster_add(&owner.roster, "b", 0));
+    CHECK(dl_roster_add(&owner.roster, "c", 0));
+    add_valid(t, "b", 3);
+    add(t, "c", 0);       /* listed, not read */
+    add_valid(t, "z", 0); /* not on the roster: takes nobody's place */
+    CHECK_INT(2, dl_known_n_missing(t, &owner.roster));
+    dl_entry_deinit(&owner);
+}
+
+TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
+{
+    table s;
+    size_t slots[2];
+    dl_known_table *t = empty(&s);
+    dl_member members[] = {{.life = life_of("a", 0)}, {.life = life_of("c", 2)}};
+    const dl_entry entry = {.members = members, .n_members = 2};
+    add(t, "c", 2), add(t, "b", 0), add(t, "a", 0);
+    dl_known_slots(slots, t, &entry);
+    CHECK(slots[0] == 2 && slots[1] == 0);
+}
+
+TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
+{
+    table s;
+    dl_known_table *t = empty(&s);
+    dl_known *k = add(t, "a", 0);
+    while (dl_known_doubt(k, "header")) {
+    }
+    k->forged = true;
+    CHECK(!dl_known_is_hopeless(t, "a"));
+    CHECK_INT(0, dl_known_n_answered(t));
+}
+
+TEST_MAIN(a_life_is_put_in_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
+          p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
+          p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
+          a_full_table_takes_no_more_but_still_finds, p8_what_was_not_read_does_not_count,
+          what_was_read_and_is_valid_counts_with_its_facts,
+          p14_a_contribution_without_a_sample_does_not_count,
+          p15_of_two_valid_lives_the_newer_one_counts,
+          p15_a_newer_life_that_is_not_valid_supersedes_nothing,
+          p7_a_contribution_is_invalid_at_its_third_refused_reading,
+          p7_a_whole_reading_says_more_than_damaged_ones_before_and_behind_it,
+          p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
+          p10_who_of_the_roster_has_no_counting_contribution_is_missing,
+          the_slots_of_an_entry_are_in_the_order_of_its_members)

@@ -1,0 +1,354 @@
+/* close_rule_test.c - when an entry closes, and how: P9, P10, P11, P12. */
+#include "protocol/close_rule.h"
+
+#include "check.h"
+
+enum { ROOM = 8 };
+
+typedef struct table {
+    dl_config config;
+    dl_control control;
+    dl_entry owner; /* of the roster */
+    dl_known rows[ROOM];
+    dl_known_table known;
+    bool silent[ROOM];
+    dl_closing c;
+} table;
+
+static void option(table *t, const char *name, const char *value)
+{
+    CHECK_OK(dl_config_set(&t->config, name, value, "test"));
+}
+
+/* Entry 3, roster r0 … r3, began at 0 s, deadline at 100 s. */
+static void begin(table *t)
+{
+    memset(t, 0, sizeof *t);
+    dl_config_init(&t->config);
+    CHECK_OK(dl_entry_init(&t->owner, ROOM));
+    t->control = (dl_control){.entry = 3, .roster = t->owner.roster};
+    t->known = (dl_known_table){.at = t->rows, .cap = ROOM};
+    for (int i = 0; i < 4; i++) {
+        char name[DL_LIFE_TEXT];
+        snprintf(name, sizeof name, "r%d", i);
+        CHECK(dl_roster_add(&t->control.roster, name, 0));
+    }
+    t->c = (dl_closing){.config = &t->config,
+                        .control = &t->control,
+                        .known = &t->known,
+                        .silent = t->silent,
+                        .deadline = 100 * DL_SECOND,
+                        .enough_at = DL_NEVER};
+}
+
+static void there(table *t, int first, int last)
+{
+    for (int i = first; i <= last; i++) {
+        dl_life life = {.generation = 0};
+        snprintf(life.replica, sizeof life.replica, "r%d", i);
+        dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 1}, 1);
+    }
+}
+
+/* Has nothing to give to this entry. */
+static void passes(table *t, int i)
+{
+    dl_life life = {.generation = 0};
+    snprintf(life.replica, sizeof life.replica, "r%d", i);
+    dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 0}, 0);
+}
+
+static dl_verdict look(table *t, int at_s)
+{
+    t->c.now = at_s * DL_SECOND;
+    return dl_closing_look(&t->c);
+}
+
+static dl_verdict watched(table *t)
+{
+    t->c.now = 100 * DL_SECOND;
+    return dl_closing_watched(&t->c);
+}
+
+TEST(p10_an_entry_closes_when_all_of_the_roster_are_there)
+{
+    table t;
+    begin(&t);
+    there(&t, 0, 3);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(close_at_takes_a_quorum_once_its_grace_is_over)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.close_at", "2");
+    option(&t, "run.grace", "5");
+    there(&t, 0, 0);
+    CHECK(!dl_closing_has_enough(&t.c));
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+    there(&t, 1, 1);
+    CHECK(dl_closing_has_enough(&t.c));
+    t.c.enough_at = 2 * DL_SECOND;
+    const dl_verdict v = look(&t, 6);
+    CHECK_INT(DL_VERDICT_WAIT, v.kind);
+    CHECK_INT(7 * DL_SECOND, v.until);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind);
+    t.c.slack_s = 20; /* of which gamma: */
+    option(&t, "run.grace_slack", "0.5");
+    CHECK_INT(12 * DL_SECOND, look(&t, 7).until);
+    there(&t, 2, 3);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 7).kind); /* all: nobody to wait for */
+    option(&t, "run.close_at", "9");
+    CHECK(dl_closing_has_enough(&t.c)); /* more than there are is all of them */
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_before_the_deadline_it_waits_for_whoever_is_missing)
+{
+    table t;
+    begin(&t);
+    there(&t, 0, 2);
+    there(&t, 5, 6); /* guests do not replace the roster */
+    const dl_verdict v = look(&t, 99);
+    CHECK_INT(DL_VERDICT_WAIT, v.kind);
+    CHECK_INT(100 * DL_SECOND, v.until);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p11_heartbeats_are_looked_at_past_the_deadline_only)
+{
+    table t;
+    begin(&t);
+    there(&t, 0, 2);
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 99).kind);
+    CHECK_INT(DL_VERDICT_WATCH, look(&t, 100).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p12_nobody_there_never_commits)
+{
+    table t;
+    begin(&t);
+    t.control.roster.n = 0; /* everybody left */
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+    option(&t, "run.on_missing", "commit_partial");
+    option(&t, "run.quorum", "0");
+    CHECK_INT(DL_VERDICT_ABORT, watched(&t).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p9_the_first_entry_closes_with_replicas_contributions)
+{
+    table t;
+    begin(&t);
+    t.control.entry = 0;
+    t.control.roster.n = 0;
+    option(&t, "run.replicas", "3");
+    there(&t, 0, 1);
+    const dl_verdict v = look(&t, 1);
+    CHECK_INT(DL_VERDICT_WAIT, v.kind);
+    CHECK(v.until == DL_NEVER);
+    there(&t, 2, 2);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+/* A life that was killed with contributions under way has none to give to the first entries. */
+TEST(p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries)
+{
+    for (int entry = 0; entry < 4; entry += 3) { /* without a roster, and with one */
+        table t;
+        begin(&t);
+        t.control.entry = (uint64_t)entry;
+        option(&t, "run.replicas", "4");
+        there(&t, 0, 2);
+        CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+        passes(&t, 3);
+        CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+        dl_entry_deinit(&t.owner);
+    }
+}
+
+TEST(p9_an_entry_that_all_have_passed_aborts_at_once)
+{
+    for (int entry = 0; entry < 4; entry += 3) {
+        table t;
+        begin(&t);
+        t.control.entry = (uint64_t)entry;
+        option(&t, "run.replicas", "4");
+        for (int i = 0; i < 4; i++) {
+            CHECK_INT(DL_VERDICT_WAIT, look(&t, 1).kind);
+            passes(&t, i);
+        }
+        const dl_verdict v = look(&t, 1);
+        CHECK_INT(DL_VERDICT_ABORT, v.kind);
+        CHECK_STR("nobody has trained on it", v.reason);
+        dl_entry_deinit(&t.owner);
+    }
+}
+
+TEST(p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on)
+{
+    table t;
+    begin(&t);
+    t.control.entry = 0;
+    t.control.roster.n = 0;
+    option(&t, "run.replicas", "3");
+    option(&t, "run.min_replicas", "2");
+    option(&t, "run.start_timeout", "60");
+    t.c.began = 10 * DL_SECOND;
+    there(&t, 0, 1);
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 69).kind);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 70).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+/* Whoever comes late, by seconds or by minutes, finds the first entry closed by the rule: all, or
+ * the least that may begin. */
+TEST(sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy)
+{
+    static const int starts[] = {0, 60, 600};
+    for (int least = 0; least < 2; least++) {
+        table t;
+        int closed = 0;
+        begin(&t);
+        t.control.entry = 0;
+        t.control.roster.n = 0;
+        option(&t, "run.replicas", "3");
+        if (least) option(&t, "run.min_replicas", "2");
+        if (least) option(&t, "run.start_timeout", "120");
+        t.c.began = 0;
+        for (int now = 0; now <= 700 && !closed; now++) {
+            for (int i = 0; i < 3; i++)
+                if (now == starts[i]) there(&t, i, i);
+            const dl_verdict v = look(&t, now);
+            CHECK(v.kind == DL_VERDICT_WAIT || v.kind == DL_VERDICT_COMMIT); /* never an abort */
+            if (v.kind == DL_VERDICT_COMMIT) closed = now;
+        }
+        CHECK_INT(least ? 120 : 600, closed);
+        dl_entry_deinit(&t.owner);
+    }
+}
+
+TEST(p9_the_first_entry_never_closes_with_fewer_than_min_replicas)
+{
+    table t;
+    begin(&t);
+    t.control.entry = 0;
+    t.control.roster.n = 0;
+    option(&t, "run.replicas", "3");
+    option(&t, "run.min_replicas", "2");
+    there(&t, 0, 0);
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 1000000).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_wait_waits_for_the_slow)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.patience", "40");
+    there(&t, 0, 1);
+    t.silent[2] = true; /* one is silent, the other is only slow */
+    const dl_verdict v = watched(&t);
+    CHECK_INT(DL_VERDICT_WAIT, v.kind);
+    CHECK_INT(110 * DL_SECOND, v.until); /* a quarter of the patience */
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_wait_never_waits_for_the_silent_and_names_them)
+{
+    table t;
+    begin(&t);
+    there(&t, 0, 1);
+    t.silent[2] = t.silent[3] = true;
+    const dl_verdict v = watched(&t);
+    CHECK_INT(DL_VERDICT_ABORT, v.kind);
+    CHECK_STR("silent: r2 r3", v.reason);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_commit_partial_commits_with_a_quorum_of_the_roster)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.on_missing", "commit_partial");
+    option(&t, "run.quorum", "0.6"); /* of 4: 3 */
+    there(&t, 0, 1);
+    CHECK_INT(DL_VERDICT_ABORT, watched(&t).kind);
+    CHECK_CONTAINS("quorum", watched(&t).reason);
+    there(&t, 2, 2);
+    CHECK_INT(DL_VERDICT_COMMIT, watched(&t).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_abort_aborts_whoever_is_there)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.on_missing", "abort");
+    there(&t, 0, 2);
+    CHECK_INT(DL_VERDICT_ABORT, watched(&t).kind);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(many_silent_names_are_cut_to_fit_the_reason)
+{
+    table t;
+    begin(&t);
+    t.control.roster.n = 0;
+    for (int i = 0; i < ROOM; i++) {
+        char name[DL_LIFE_TEXT];
+        snprintf(name, sizeof name, "a-replica-of-a-long-name-%d", i);
+        CHECK(dl_roster_add(&t.control.roster, name, 0));
+        t.silent[i] = true;
+    }
+    const dl_verdict v = watched(&t);
+    CHECK_INT(DL_VERDICT_ABORT, v.kind);
+    CHECK_INT(DL_REASON_MAX, strlen(v.reason));
+    CHECK_CONTAINS("long-name-1", v.reason);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p11_a_deadline_is_the_option_or_a_round_and_four_uploads)
+{
+    table t;
+    begin(&t);
+    CHECK_INT(5 + 20 + 4 * 3, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
+    CHECK_INT(5 + 10 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0.1, 1) / DL_SECOND);
+    CHECK_INT(5 + 60 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 0, 1) / DL_SECOND);
+    option(&t, "run.patience", "240"); /* the one knob */
+    CHECK_INT(5 + 40 + 4, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 1) / DL_SECOND);
+    option(&t, "run.deadline", "7");
+    CHECK_INT(5 + 7, dl_closing_deadline(&t.config, 0, 5 * DL_SECOND, 20, 3) / DL_SECOND);
+    dl_entry_deinit(&t.owner);
+}
+
+TEST(p10_each_abort_in_a_row_doubles_the_deadline)
+{
+    table t;
+    begin(&t);
+    option(&t, "run.deadline", "7");
+    CHECK_INT(5 + 7 * 8, dl_closing_deadline(&t.config, 3, 5 * DL_SECOND, 0, 0) / DL_SECOND);
+    CHECK_INT(dl_closing_deadline(&t.config, 16, 0, 0, 0),
+              dl_closing_deadline(&t.config, 1000, 0, 0, 0)); /* to an end */
+    dl_entry_deinit(&t.owner);
+}
+
+TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
+          close_at_takes_a_quorum_once_its_grace_is_over,
+          p10_before_the_deadline_it_waits_for_whoever_is_missing,
+          p11_heartbeats_are_looked_at_past_the_deadline_only, p12_nobody_there_never_commits,
+          p9_the_first_entry_closes_with_replicas_contributions,
+          p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries,
+          p9_an_entry_that_all_have_passed_aborts_at_once,
+          p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on,
+          sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy,
+          p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
+          p10_wait_never_waits_for_the_silent_and_names_them,
+          p10_commit_partial_commits_with_a_quorum_of_the_roster, p10_abort_aborts_whoever_is_there,
+          many_silent_names_are_cut_to_fit_the_reason,
+          p11_a_deadline_is_the_option_or_a_round_and_four_uploads,
+          p10_each_abort_in_a_row_doubles_the_deadline)

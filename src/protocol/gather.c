@@ -1,0 +1,314 @@
+/* gather.c - contributing to the open entry, and seeing what others have contributed to it.
+ *
+ * Where one replica combines for all (P19), whose turn it is lists c/<e>/ and reads what is there;
+ * the others look at the log only, until it is theirs. */
+#include "protocol/async.h"
+#include "protocol/close_rule.h"
+#include "protocol/machine_parts.h"
+
+#include <string.h>
+
+enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
+
+/* ---- contributing ------------------------------------------------------------------------ */
+
+static dl_ask contribute(dl_machine *m, uint64_t entry, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, next);
+    const dl_take *take = dl_pace_take(m->a.pace, entry);
+    a.entry = entry;
+    a.fragment = take && !take->gone
+                     ? take->fragment
+                     : dl_schedule_fragment(&m->a.pace->schedule, entry, m->n_commits_all);
+    return a;
+}
+
+dl_ask dl_gather_contribute(dl_machine *m)
+{
+    if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
+    const bool ahead = m->n_put > dl_open_entry(m);
+    dl_ask a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    a.put_ahead = ahead;
+    return a;
+}
+
+/* Nothing of it would count (P27). */
+static bool is_banned(const dl_machine *m, const char *replica)
+{
+    return dl_bans_has(m->a.control->bans, replica);
+}
+
+bool dl_gather_has_to_put(dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (dl_machine_is_async(m)) return p->n_taken > p->next_adopt && m->n_put <= p->takes[0].entry;
+    if (m->n_put < dl_open_entry(m)) m->n_put = dl_open_entry(m);
+    while (m->n_put < dl_pace_may_put(p)) {
+        const dl_take *take = dl_pace_take(p, m->n_put);
+        const bool banned = m->n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
+        if (!banned && (!take || !take->mute)) return true;
+        m->n_put++;
+    }
+    return false;
+}
+
+bool dl_gather_may_put_ahead(dl_machine *m)
+{
+    return dl_gather_has_to_put(m) && !m->sending;
+}
+
+bool dl_machine_has_put_all(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (dl_machine_is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
+    return (m->n_put >= dl_pace_may_put(p) && !m->sending) || dl_open_entry(m) >= p->n_taken;
+}
+
+dl_time dl_gather_deadline(const dl_machine *m)
+{
+    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->due_at, m->round_s,
+                               dl_seconds(m->put_took));
+}
+
+/* ---- knocking (P9) ----
+ *
+ * Nobody waits for a replica that the log does not tell of, so one that is no faster than the
+ * others would never count. It puts an empty contribution to the entry that is open, and the one
+ * behind what is settled already waits for it. Who is dropped for being too slow for the run's
+ * deadlines asks less and less often. */
+
+enum { MAX_KNOCK_DOUBLINGS = 16 };
+
+bool dl_gather_has_roster(const dl_machine *m)
+{
+    return dl_open_entry(m) > m->a.control->n_later;
+}
+
+static bool is_awaited(const dl_machine *m)
+{
+    const dl_control *c = m->a.control;
+    size_t at;
+    bool found = dl_roster_has(&c->roster, m->a.self.replica, &at);
+    for (size_t i = 0; i < c->n_later && !found; i++)
+        found = dl_roster_has(&c->later[i].roster, m->a.self.replica, &at);
+    return found;
+}
+
+bool dl_gather_has_to_knock(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    const dl_control *c = m->a.control;
+    const uint64_t open = dl_open_entry(m), L = c->n_later + 1, first = open + L;
+    if (m->a.reader || dl_machine_is_async(m) || dl_config_federated(m->a.config)) return false;
+    if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
+    if (open < m->knock_at || m->n_put > open || first >= p->entries) return false;
+    if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
+    return dl_pace_will_be_whole(p, first,
+                                 dl_schedule_fragment(&p->schedule, first, m->n_commits_all + L));
+}
+
+dl_ask dl_gather_knock(dl_machine *m)
+{
+    const uint64_t open = dl_open_entry(m);
+    const unsigned n = m->n_knocks < MAX_KNOCK_DOUBLINGS ? m->n_knocks : MAX_KNOCK_DOUBLINGS;
+    m->knock_at = open + (UINT64_C(1) << n);
+    m->n_knocks = n + 1;
+    m->n_put = open + 1;
+    dl_ask a = contribute(m, open, DL_KNOCKING);
+    a.knock = true;
+    return a;
+}
+
+/* ---- one for all: whose turn is it? (P19) ---- */
+
+/* How many of the roster come before us: it goes round, so that each combines its share. */
+static size_t rank_in_roster(const dl_machine *m)
+{
+    const dl_roster *r = &m->a.control->roster;
+    size_t at;
+    if (!dl_roster_has(r, m->a.self.replica, &at)) return r->n;
+    return (at + r->n - (size_t)(dl_open_entry(m) % r->n)) % r->n;
+}
+
+dl_time dl_gather_turn(const dl_machine *m)
+{
+    const size_t rank = dl_gather_has_roster(m) ? rank_in_roster(m) : m->rank;
+    const dl_time each = dl_gather_deadline(m) - m->due_at;
+    if (m->a.way == DL_WAY_ALLGATHER || m->a.control->committer.replica[0]) return 0;
+    return dl_time_after(m->due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
+}
+
+bool dl_gather_is_our_turn(const dl_machine *m)
+{
+    return m->now >= dl_gather_turn(m);
+}
+
+/* Entries before L have no roster: then those who have contributed, which a listing tells. */
+static void rank_among(dl_machine *m, const dl_event *event)
+{
+    m->rank = 0;
+    for (size_t i = 0; i < event->n_listed; i++) {
+        const char *name = event->listed[i].life.replica;
+        const bool again = i && !strcmp(event->listed[i - 1].life.replica, name);
+        m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
+    }
+}
+
+/* ---- collecting what others contributed -------------------------------------------------- */
+
+dl_ask dl_gather_list(dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    dl_ask a = dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+    const bool under_way = dl_machine_is_async(m) && p->n_taken > p->next_adopt;
+    a.own = under_way ? p->takes[0].entry : a.entry;
+    return a;
+}
+
+/* Who else is there? Or is it for others to ask? */
+static dl_ask look_around(dl_machine *m)
+{
+    if (dl_gather_has_roster(m) && !dl_gather_is_our_turn(m))
+        return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    return dl_gather_list(m);
+}
+
+/* What comes next goes up while what others put is read, and what waits for nobody goes up while
+ * there is nothing to do (wait_until of propose.c). */
+dl_ask dl_gather_collect(dl_machine *m)
+{
+    const uint64_t open = dl_open_entry(m);
+    if (dl_gather_has_to_put(m) && m->n_put == open) return dl_gather_contribute(m);
+    if (m->sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
+    const bool ahead = m->a.sends_beside && !dl_machine_is_async(m) && dl_gather_may_put_ahead(m);
+    return ahead ? dl_gather_contribute(m) : look_around(m);
+}
+
+dl_ask dl_gather_contributed(dl_machine *m)
+{
+    m->n_put++;
+    m->put_took = m->now - m->due_at;
+    m->due_at = m->now; /* P11: the deadline runs from our own upload */
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DEADLINE,
+                                 .seconds = dl_seconds(dl_gather_deadline(m) - m->now)});
+    return dl_gather_collect(m);
+}
+
+/* What was put ahead is there, and only then may we close its entry: without it we are not. */
+dl_ask dl_gather_confirmed(dl_machine *m)
+{
+    m->due_at = m->now;
+    return dl_gather_collect(m);
+}
+
+dl_ask dl_gather_put_ahead(dl_machine *m)
+{
+    m->n_put++;
+    return dl_gather_collect(m);
+}
+
+static dl_ask fetch_these(dl_machine *m)
+{
+    dl_ask a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
+    for (size_t i = m->fetching + 1; i < m->known.n; i++) {
+        const dl_known *k = &m->known.at[i];
+        if (k->worth == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
+    }
+    return a;
+}
+
+static dl_ask fetch_next(dl_machine *m)
+{
+    for (; m->fetching < m->known.n; m->fetching++)
+        if (m->known.at[m->fetching].worth == DL_UNREAD) return fetch_these(m);
+    if (dl_decide_is_complete(m)) return dl_decide_close(m);
+    return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+}
+
+/* async: the one that the entry would name. */
+static dl_ask listed_alone(dl_machine *m, const dl_event *event)
+{
+    const size_t i =
+        dl_async_choose(m->a.control, m->a.config, event->listed, event->n_listed, &m->known);
+    m->fetching = m->known.n;
+    if (i == SIZE_MAX) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    const dl_listed *l = &event->listed[i];
+    dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
+    if (!k) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING); /* no room: all were refused */
+    if (k->entry != l->entry)                                  /* its older one will never count */
+        *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
+    m->fetching = dl_known_slot(&m->known, k);
+    return fetch_next(m);
+}
+
+/* A client that the entry does not ask may not count: its state would not be found again. Nor one
+ * whose answer comes too late in simulated time. */
+static bool is_unasked(const dl_machine *m, const dl_life *life)
+{
+    size_t at;
+    if (!dl_config_federated(m->a.config)) return false;
+    if (!dl_roster_has(&m->a.control->roster, life->replica, &at)) return true;
+    return m->simulated && !m->simulated[at].awaited;
+}
+
+/* Rows of whom no entry waits for make room for those of whom one does. */
+static bool is_on_roster(const void *context, const dl_known *known)
+{
+    const dl_machine *m = context;
+    return !strcmp(known->life.replica, m->a.self.replica) ||
+           dl_roster_has(&m->a.control->roster, known->life.replica, NULL);
+}
+
+static void note_listed(dl_machine *m, const dl_listed *l)
+{
+    const dl_known row = {.life = l->life};
+    if (is_on_roster(m, &row))
+        dl_known_replace(&m->known, &l->life, dl_open_entry(m), l->len, is_on_roster, m);
+    else
+        dl_known_add(&m->known, &l->life, dl_open_entry(m), l->len);
+}
+
+dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
+{
+    for (size_t i = 0; i < event->n_listed; i++) {
+        const dl_life *life = &event->listed[i].life;
+        if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
+        if (!dl_machine_is_async(m)) note_listed(m, &event->listed[i]);
+        if (strcmp(life->replica, m->a.self.replica) != 0) continue;
+        if (life->generation > m->a.self.generation) /* P6 */
+            return dl_machine_fail(
+                m,
+                dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
+                        life->replica, life->generation, m->a.self.generation));
+    }
+    if (dl_machine_is_async(m)) return listed_alone(m, event);
+    rank_among(m, event);
+    const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
+    m->fetching = asks ? 0 : m->known.n; /* an entry will say what is needed */
+    return fetch_next(m);
+}
+
+bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
+{
+    if (!event->status) {
+        dl_known_accept(known, event->facts, event->norm2);
+        known->whole = dl_machine_reads_whole(m);
+        return false;
+    }
+    if (dl_known_doubt(known, event->reason)) return true;
+    known->forged = event->forged;
+    dl_machine_note(m,
+                    (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
+    return false;
+}
+
+dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
+{
+    dl_known *k = &m->known.at[m->fetching];
+    /* It was collected since it was listed (P25): the log has gone on. */
+    if (event->status == DILOCO_ENOENT) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
+    if (dl_machine_is_async(m) && !dl_known_counts(&m->known, k))
+        return dl_gather_list(m); /* another one */
+    return fetch_next(m);
+}

@@ -1,0 +1,57 @@
+/* liveness.c - see liveness.h. */
+#include "protocol/liveness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static dl_watched *newest_of(const dl_watch *watch, const char *replica)
+{
+    dl_watched *newest = NULL;
+    for (size_t i = 0; i < watch->n; i++) {
+        dl_watched *w = &watch->at[i];
+        if (strcmp(w->life.replica, replica) != 0) continue;
+        if (!newest || w->life.generation > newest->life.generation) newest = w;
+    }
+    return newest;
+}
+
+/* The row of a life, a new one if need be; NULL: no room. */
+static dl_watched *row_of(dl_watch *watch, const dl_life *life, dl_hash content, dl_time now)
+{
+    for (size_t i = 0; i < watch->n; i++)
+        if (dl_life_equal(&watch->at[i].life, life)) return &watch->at[i];
+    if (watch->n == DL_WATCH_MAX) return NULL;
+    dl_watched *w = &watch->at[watch->n++];
+    *w = (dl_watched){.life = *life, .content = content, .changed = now};
+    return w;
+}
+
+void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time now)
+{
+    for (size_t i = 0; i < n_seen; i++) {
+        dl_watched *w = row_of(watch, &seen[i].life, seen[i].content, now);
+        if (!w) continue;
+        w->ended |= seen[i].ended;
+        if (dl_hash_equal(w->content, seen[i].content)) continue;
+        w->content = seen[i].content;
+        w->changed = now;
+    }
+}
+
+/* A replica without any heartbeat: its absence is watched. */
+static dl_watched *watch_absence(dl_watch *watch, const char *replica, dl_time now)
+{
+    dl_life none = {.generation = 0};
+    snprintf(none.replica, sizeof none.replica, "%s", replica);
+    return row_of(watch, &none, (dl_hash){{0}}, now);
+}
+
+bool dl_watch_is_silent(dl_watch *watch, const char *replica, dl_time now, dl_time patience,
+                        dl_life *whose)
+{
+    const dl_watched *w = newest_of(watch, replica);
+    if (!w) w = watch_absence(watch, replica, now);
+    if (!w || !(w->ended || now >= dl_time_after(w->changed, patience))) return false;
+    *whose = w->life;
+    return true;
+}

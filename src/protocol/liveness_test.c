@@ -1,0 +1,122 @@
+/* liveness_test.c - P11: silence is what this observer saw, by its own clock. */
+#include "protocol/liveness.h"
+
+#include "check.h"
+
+static const dl_time PATIENCE = 30 * DL_SECOND;
+
+static dl_watch fresh(void)
+{
+    static dl_watched rows[DL_WATCH_MAX];
+    return (dl_watch){.at = rows};
+}
+
+static dl_seen beat_of(const char *replica, uint32_t generation, const char *content)
+{
+    dl_seen s = {.life.generation = generation, .content = dl_hash_bytes(content, strlen(content))};
+    snprintf(s.life.replica, sizeof s.life.replica, "%s", replica);
+    return s;
+}
+
+static void see(dl_watch *w, dl_seen seen, int at_s)
+{
+    dl_watch_see(w, &seen, 1, at_s * DL_SECOND);
+}
+
+static bool silent(dl_watch *w, const char *replica, int at_s)
+{
+    dl_life whose;
+    return dl_watch_is_silent(w, replica, at_s * DL_SECOND, PATIENCE, &whose);
+}
+
+TEST(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent)
+{
+    dl_watch w = fresh();
+    see(&w, beat_of("a", 0, "1"), 100);
+    CHECK(!silent(&w, "a", 129));
+    CHECK(silent(&w, "a", 130));
+}
+
+TEST(p11_a_changed_heartbeat_begins_the_patience_anew)
+{
+    dl_watch w = fresh();
+    see(&w, beat_of("a", 0, "1"), 100);
+    see(&w, beat_of("a", 0, "2"), 125);
+    CHECK(!silent(&w, "a", 154));
+    see(&w, beat_of("a", 0, "2"), 154); /* the same again changes nothing */
+    CHECK(silent(&w, "a", 155));
+}
+
+TEST(p11_the_patience_runs_from_our_own_first_sight_however_old_the_heartbeat)
+{
+    dl_watch w = fresh();
+    see(&w, beat_of("a", 0, "written an hour ago"), 3600);
+    CHECK(!silent(&w, "a", 3600));
+}
+
+TEST(p11_the_absence_of_a_heartbeat_is_watched_like_one)
+{
+    dl_watch w = fresh();
+    CHECK(!silent(&w, "a", 100));
+    CHECK(!silent(&w, "a", 129));
+    CHECK(silent(&w, "a", 130));
+}
+
+TEST(p11_a_first_heartbeat_ends_the_absence)
+{
+    dl_watch w = fresh();
+    CHECK(!silent(&w, "a", 100));
+    see(&w, beat_of("a", 0, "1"), 129);
+    CHECK(!silent(&w, "a", 130));
+}
+
+TEST(p9_a_life_that_has_ended_is_silent_at_once)
+{
+    dl_watch w = fresh();
+    dl_seen s = beat_of("a", 0, "1");
+    s.ended = true;
+    see(&w, s, 100);
+    CHECK(silent(&w, "a", 100));
+}
+
+TEST(p15_the_newest_life_is_the_one_that_has_to_beat)
+{
+    dl_watch w = fresh();
+    dl_life whose;
+    see(&w, beat_of("a", 0, "1"), 0);
+    see(&w, beat_of("a", 2, "1"), 100);
+    see(&w, beat_of("a", 1, "1"), 100);
+    CHECK(!silent(&w, "a", 129));
+    see(&w, beat_of("a", 1, "2"), 129); /* a former life that still beats helps nobody */
+    CHECK(dl_watch_is_silent(&w, "a", 130 * DL_SECOND, PATIENCE, &whose));
+    CHECK_INT(2, whose.generation);
+}
+
+TEST(p11_other_replicas_heartbeats_say_nothing_of_this_one)
+{
+    dl_watch w = fresh();
+    see(&w, beat_of("a", 0, "1"), 100);
+    see(&w, beat_of("b", 0, "1"), 129);
+    CHECK(silent(&w, "a", 130) && !silent(&w, "b", 130));
+}
+
+TEST(whom_a_full_table_has_no_room_for_is_never_called_silent)
+{
+    dl_watch w = fresh();
+    char name[DL_REPLICA_MAX + 1];
+    for (int i = 0; i < DL_WATCH_MAX; i++) {
+        snprintf(name, sizeof name, "r%d", i);
+        see(&w, beat_of(name, 0, "1"), 0);
+    }
+    CHECK(!silent(&w, "late", 0) && !silent(&w, "late", 1000));
+    CHECK(silent(&w, "r7", 1000));
+}
+
+TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
+          p11_a_changed_heartbeat_begins_the_patience_anew,
+          p11_the_patience_runs_from_our_own_first_sight_however_old_the_heartbeat,
+          p11_the_absence_of_a_heartbeat_is_watched_like_one,
+          p11_a_first_heartbeat_ends_the_absence, p9_a_life_that_has_ended_is_silent_at_once,
+          p15_the_newest_life_is_the_one_that_has_to_beat,
+          p11_other_replicas_heartbeats_say_nothing_of_this_one,
+          whom_a_full_table_has_no_room_for_is_never_called_silent)

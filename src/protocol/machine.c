@@ -1,0 +1,445 @@
+/* machine.c - see machine.h for the diagram, machine_parts.h for the other parts.
+ *
+ * Invariants
+ *  1. control is advanced in one place (folded, in apply.c), once per entry, in log order (P4).
+ *  2. `known` tells of the contributions of control->entry only; it is cleared when it moves.
+ *  3. An entry is decided by its create-once name alone: a draft is nothing until read back (P5).
+ *  4. No time-out leads to a local step: past a deadline there is a draft or more waiting (P12). */
+#include "protocol/machine.h"
+
+#include "protocol/async.h"
+#include "protocol/logical_clients.h"
+#include "protocol/machine_parts.h"
+#include "protocol/voided.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making and unmaking ---------------------------------------------------------------- */
+
+static void layout(dl_machine *m, dl_arena *arena)
+{
+    m->known.at = DL_ARENA_ARRAY(arena, dl_known, m->known.cap);
+    m->watch.at = DL_ARENA_ARRAY(arena, dl_watched, DL_WATCH_MAX);
+    m->digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
+    m->unread = DL_ARENA_ARRAY(arena, dl_unread, m->a.pace->schedule.n_fragments);
+    m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
+    m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
+    m->norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
+    if (m->a.simulation.config)
+        m->simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
+    dl_draft_layout(&m->draft, arena, m->a.max_members);
+    dl_judge_layout(&m->judge, arena, m->a.max_members);
+}
+
+diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
+{
+    *out = NULL;
+    dl_machine *m = calloc(1, sizeof *m);
+    if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
+    m->a = *args;
+    m->known.cap = 2 * args->max_members;
+    m->void_first = args->void_first;
+    m->void_end = args->void_end;
+
+    dl_arena measure = {0};
+    layout(m, &measure);
+    diloco_status status = dl_arena_init(&m->arena, measure.used);
+    if (!status) {
+        layout(m, &m->arena);
+        status = dl_entry_init(&m->draft.entry, args->max_members);
+    }
+    if (!status) status = dl_entry_init(&m->entry, args->max_members);
+    if (!status && args->control->ledger)
+        status =
+            dl_ledger_create(&m->scratch, args->config, &args->pace->schedule, args->max_members);
+    if (!status && args->control->bans)
+        status = dl_bans_create(&m->bans, args->config, args->control->bans->cap);
+    if (status) {
+        dl_machine_destroy(m);
+        return status;
+    }
+    *out = m;
+    return DILOCO_OK;
+}
+
+void dl_machine_destroy(dl_machine *m)
+{
+    if (!m) return;
+    dl_entry_deinit(&m->draft.entry);
+    dl_entry_deinit(&m->entry);
+    dl_ledger_destroy(m->scratch);
+    dl_bans_destroy(m->bans);
+    dl_arena_deinit(&m->arena);
+    free(m);
+}
+
+/* ---- small words ------------------------------------------------------------------------ */
+
+bool dl_machine_is_over(const dl_machine *m)
+{
+    return dl_open_entry(m) >= m->a.pace->entries;
+}
+
+uint32_t dl_machine_fragment(const dl_machine *m)
+{
+    return dl_schedule_fragment(&m->a.pace->schedule, dl_open_entry(m), m->n_commits_all);
+}
+
+void dl_machine_note(dl_machine *m, dl_note note)
+{
+    if (m->a.note) m->a.note(m->a.note_user, &note);
+}
+
+dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next)
+{
+    m->phase = next;
+    return (dl_ask){.kind = kind, .entry = dl_open_entry(m), .fragment = dl_machine_fragment(m)};
+}
+
+dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_FAIL, DL_OVER);
+    a.status = status;
+    return a;
+}
+
+bool dl_machine_reads_whole(const dl_machine *m)
+{
+    return m->a.way != DL_WAY_SHARDED || m->by_all || m->phase == DL_FOLD_FETCHING;
+}
+
+dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_FETCH, next);
+    a.entry = known->entry;
+    a.life = known->life;
+    a.slot = dl_known_slot(&m->known, known);
+    a.fresh = fresh;
+    a.whole = dl_machine_reads_whole(m);
+    return a;
+}
+
+bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known)
+{
+    if (fetch->n_ahead == DL_AHEAD_MAX) return false;
+    fetch->ahead = m->ahead;
+    m->ahead[fetch->n_ahead++] = (dl_ahead){
+        .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->known, known)};
+    return true;
+}
+
+void dl_machine_clear_entry(dl_machine *m)
+{
+    m->known.n = 0;
+    m->created = m->computed = m->by_all = false;
+    m->enough_at = DL_NEVER;
+    m->n_recomputed = 0;
+    memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
+    if (m->simulated)
+        m->simulated_s = dl_simulation_round(m->simulated, &m->a.simulation, dl_open_entry(m),
+                                             &m->a.control->roster);
+}
+
+/* ---- beginning, and what is to be done next ---------------------------------------------- */
+
+static dl_ask train(dl_machine *m)
+{
+    m->train_began = m->now;
+    m->train_from = m->a.pace->position;
+    const uint64_t open = dl_open_entry(m), first = m->n_put > open ? open + 1 : open;
+    if (m->own_since > first) m->own_since = first; /* who knocks has given up the open one */
+    return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
+}
+
+/* Others are to wait for what we train. */
+static dl_ask train_or_knock(dl_machine *m)
+{
+    return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : train(m);
+}
+
+/* async: what is under way will never count. What it left behind stays for the next (P17). */
+static bool is_in_vain(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
+    return m->own_damaged || dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
+}
+
+static void let_go(dl_machine *m)
+{
+    dl_pace_let_go(m->a.pace);
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
+}
+
+/* async: train, first asking how fast the others are; or see to the entries that name what is
+ * there, our own among them, and those of a grace behind it. */
+static dl_ask go_on_alone(dl_machine *m)
+{
+    dl_pace *p = m->a.pace;
+    if (is_in_vain(m)) let_go(m);
+    m->own_damaged = false;
+    const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
+    if (own_stands && !m->grace_over)
+        m->grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
+    if (own_stands && m->now >= m->grace_over) dl_pace_settle(p);
+    if (dl_pace_takes_part(p, dl_open_entry(m)))
+        return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
+    m->grace_over = 0;
+    if (m->a.config->dylu) return dl_machine_ask(m, DL_ASK_WATCH, DL_TIMING);
+    return train(m);
+}
+
+/* No entry stands any more, as far as we know. */
+static dl_ask caught_up(dl_machine *m)
+{
+    m->behind = false;
+    dl_pace_caught_up(m->a.pace);
+    if (dl_open_entry(m) < m->a.pace->folded && m->has_bases)
+        return dl_machine_fail(
+            m, dl_fail(DILOCO_EDIFFERS,
+                       "this replica's saved state is for entry %llu, the log has only %llu: the "
+                       "store lost entries; move the state folder away to join as a new replica",
+                       (unsigned long long)m->bases_at, (unsigned long long)dl_open_entry(m)));
+    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
+    m->due_at = m->now;
+    return dl_gather_collect(m);
+}
+
+/* Whose last words do not tell how fast it is now. */
+static bool is_gone(dl_machine *m, const dl_seen *s)
+{
+    dl_life whose;
+    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
+    return s->ended || dl_watch_is_silent(&m->watch, s->life.replica, m->now, patience, &whose);
+}
+
+static dl_ask timed(dl_machine *m, const dl_event *event)
+{
+    double own = 0, fastest = 0;
+    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
+    for (size_t i = 0; i < event->n_seen; i++) {
+        const dl_seen *s = &event->seen[i];
+        if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
+        if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
+    }
+    m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
+    return train(m);
+}
+
+dl_ask dl_machine_go_on(dl_machine *m)
+{
+    if (dl_machine_is_over(m)) {
+        dl_pace_caught_up(m->a.pace);
+        return dl_machine_ask(m, DL_ASK_DONE, DL_ENDING);
+    }
+    if (m->behind) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
+    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
+    m->due_at = m->now;
+    return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
+}
+
+static dl_ask read_on(dl_machine *m, const dl_event *event)
+{
+    return event->text ? dl_follow_text(m, event) : caught_up(m);
+}
+
+/* Movement from a state that the log does not have may not be sent as if from the one it has
+ * (P3): a former life had judged an entry otherwise. */
+void dl_machine_compare_bases(dl_machine *m)
+{
+    if (!m->has_bases || dl_open_entry(m) != m->bases_at) return;
+    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
+        if (dl_hash_equal(m->bases[f], m->digest[f])) continue;
+        m->a.pace->fragments[f].behind = true;
+        /* What this life could not read that one did. */
+        if (!m->unread[f].after) continue;
+        m->unread[f].stands = m->parted = true;
+        m->started_for = 0;
+    }
+    m->has_bases = false;
+}
+
+static void take_start(dl_machine *m, const dl_machine_start *start)
+{
+    m->n_commits_all = 0;
+    for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
+        m->digest[f] = start->fragments[f].digest;
+        m->n_commits[f] = start->fragments[f].n_commits;
+        m->n_commits_all += m->n_commits[f];
+        if (start->bases) m->bases[f] = start->bases[f];
+    }
+    m->now = m->start_at = m->snapshot_at = start->now;
+    m->grace_over = 0;
+    m->snapshot_known = m->a.control->snapshot;
+    m->has_bases = start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
+    m->bases_at = start->bases ? m->a.pace->folded : 0;
+    m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
+}
+
+/* No entry tells the terms of the first L. */
+static void begin_first_entry(dl_machine *m)
+{
+    dl_control *c = m->a.control;
+    if (dl_config_federated(m->a.config)) dl_clients_sample(&c->roster, m->a.config, 0);
+    if (!m->a.lr) return;
+    c->lr = (float)m->a.lr(m->a.lr_user, 0);
+    for (size_t i = 0; i < c->n_later; i++)
+        c->later[i].lr = (float)m->a.lr(m->a.lr_user, i + 1);
+}
+
+dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
+{
+    take_start(m, start);
+    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        m->has_bases = false;
+        dl_pace_restart(m->a.pace);
+    }
+    if (m->a.pace->folded < dl_open_entry(m)) m->a.pace->folded = dl_open_entry(m);
+    dl_machine_compare_bases(m);
+    if (dl_open_entry(m) == 0) begin_first_entry(m);
+    dl_machine_clear_entry(m);
+    m->behind = true;
+    return dl_machine_go_on(m);
+}
+
+/* ---- at the due point -------------------------------------------------------------------- */
+
+/* How long it takes from one due point to the next, from the steps since nothing was under way:
+ * with overlap a part of them. Skipped ones take no time. */
+static void measure_round(dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    const dl_schedule *s = &p->schedule;
+    const bool jumps = p->folded && !s->async;
+    const uint64_t last = jumps ? dl_schedule_take(s, p->folded - 1) : 0;
+    const uint64_t from = m->train_from > last ? m->train_from : last;
+    if (p->position <= from) return;
+    m->round_s = dl_seconds(m->now - m->train_began) / (double)(p->position - from) *
+                 (double)s->interval / (double)s->n_fragments;
+}
+
+static dl_ask trained(dl_machine *m)
+{
+    measure_round(m);
+    return dl_machine_go_on(m);
+}
+
+static dl_ask late_checked(dl_machine *m, const dl_event *event)
+{
+    if (!event->text) return dl_gather_collect(m);
+    m->behind = true; /* it stands without us: P13 */
+    dl_pace_fall_behind(m->a.pace);
+    return dl_follow_text(m, event);
+}
+
+/* ---- the table of phases ----------------------------------------------------------------- */
+
+/* Which failures of an ask are answers that its phase deals with. */
+static bool phase_handles(dl_phase p, diloco_status s)
+{
+    const bool refused = s == DILOCO_EPROTO || s == DILOCO_ENUMERIC;
+    switch (p) {
+    case DL_FETCHING:
+    case DL_FOLD_FETCHING:
+    case DL_FOLD_COMBINED:
+    case DL_READING_OWN:
+        return refused || s == DILOCO_ENOENT;
+    case DL_COMBINING:
+        return refused || s == DILOCO_ENOENT || s == DILOCO_EEXIST;
+    case DL_DRAFTING:
+    case DL_FOLD_COMBINING:
+    case DL_FOLD_COMPUTING:
+        return s == DILOCO_ENUMERIC;
+    case DL_SNAPSHOTTING:
+        return true; /* there will be another */
+    default:
+        return false;
+    }
+}
+
+dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
+{
+    m->now = event->now;
+    m->sending = event->sending;
+    if (event->renewed) m->a.self.generation = event->generation;
+    if (event->unsent && m->n_put >= event->unsent) m->n_put = event->unsent - 1;
+    if (event->status && !phase_handles(m->phase, event->status))
+        return dl_machine_fail(m, event->status);
+
+    switch (m->phase) {
+    case DL_CATCHING_UP:
+        return read_on(m, event);
+    case DL_KNOCKING:
+        return train(m);
+    case DL_TRAINING:
+        return trained(m);
+    case DL_TIMING:
+        return timed(m, event);
+    case DL_LATE_CHECK:
+        return late_checked(m, event);
+    case DL_CONTRIBUTING:
+        return dl_gather_contributed(m);
+    case DL_PUTTING_AHEAD:
+        return dl_gather_put_ahead(m);
+    case DL_CONFIRMING:
+        return dl_gather_confirmed(m);
+    case DL_LISTING:
+        return dl_gather_listed(m, event);
+    case DL_FETCHING:
+        return dl_gather_fetched(m, event);
+    case DL_LOOKING:
+        return dl_decide_looked(m, event);
+    case DL_WATCHING:
+        return dl_decide_watched(m, event);
+    case DL_WAITING:
+        return dl_gather_collect(m);
+    case DL_JUDGING:
+        return dl_decide_judged(m, event);
+    case DL_SERVING:
+        return dl_decide_served(m);
+    case DL_COMBINING:
+        return dl_decide_combined(m, event);
+    case DL_AWAITING:
+        return dl_decide_awaited(m);
+    case DL_AWAITING_LOOK:
+        return dl_decide_awaited_look(m, event);
+    case DL_AWAITING_SERVE:
+        return dl_decide_awaited_serve(m);
+    case DL_READING_OWN:
+        return dl_decide_read_own(m, event);
+    case DL_DRAFTING:
+        return dl_decide_drafted(m, event);
+    case DL_CREATING:
+        return dl_decide_created(m, event);
+    case DL_READING_BACK:
+        return dl_decide_read_back(m, event);
+    case DL_FINDING_VOID:
+        return dl_voided_looked(m, event);
+    case DL_HALF_READ:
+        return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    case DL_FOLD_FETCHING:
+        return dl_follow_fetched(m, event);
+    case DL_FOLD_JUDGING:
+        return dl_follow_judged(m, event);
+    case DL_FOLD_COMBINED:
+        return dl_follow_fetched_combined(m, event);
+    case DL_FOLD_COMBINING:
+        return dl_follow_combined(m, event);
+    case DL_FOLD_COMPUTING:
+        return dl_follow_computed(m, event);
+    case DL_SWAPPING:
+        return dl_follow_swapped(m);
+    case DL_SNAPSHOTTING:
+        return dl_follow_snapshotted(m);
+    case DL_ENDING:
+    case DL_OVER:
+        break;
+    }
+    DL_ASSERT(!"an event without an open ask");
+}

@@ -1,0 +1,238 @@
+/* machine.h - one replica's side of the log, as a state machine that does no I/O.
+ *
+ * It is asked once to start and then answered: every ask it returns is carried out by
+ * somebody (driver.c with a real store and threads, tests/cluster_sim.c with virtual time and
+ * faults), whose event it turns into the next ask. One ask is open at a time.
+ *
+ *         +--> TRAIN --taken--> READ log/<e> --there--> FOLD
+ *         |                       | absent               (nobody is missing: on to COMPUTE)
+ *         |                   CONTRIBUTE --> LIST c/<e>/ --> FETCH each
+ *         |                                    ^   |
+ *         |                 WAIT <--not yet----+---+-> READ log/<e> --there--> FOLD
+ *         |   (CONTRIBUTE what was taken meanwhile, one    | closes
+ *         |    under way at a time, beside all this;       |
+ *         |    past the deadline: WATCH heartbeats)        |
+ *         |        (one for all: COMBINE, FETCH it)   |
+ *         |                                    COMPUTE --> CREATE log/<e> --> READ --> FOLD
+ *         |
+ *         +-- SWAP <-- result agrees <-- COMPUTE (unless done) <-- FETCH <-- FOLD
+ *
+ * Before TRAIN a replica that no entry waits for knocks: it CONTRIBUTEs nothing (gather.c).
+ *
+ * Where one replica combines for all (topology.h), whose turn it is looks around for contributions;
+ * the others read the log until it is theirs. Where each member combines a slice, that one plans:
+ *
+ *     COMBINE (the plan, its own slices) --> FETCH_COMBINED --all there--> COMPUTE --> CREATE
+ *                                              | ^
+ *           others: LOOK --> SERVE --> WAIT    | +-- SERVE <-- READ log/<e> <-- WAIT
+ *                                              +---past a deadline: LIST, FETCH each whole, COMPUTE
+ *
+ * The log is folded entry by entry. What the replica itself does at which position is the
+ * pace's (pace.h): the machine reads from it which entries are taken, and tells it what was
+ * decided. While TRAIN is open the machine has nothing to do; where contributions move beside
+ * training, the trainer goes on also while it has. Rules cited as P1 … are docs/protocol.md's. */
+#ifndef DL_PROTOCOL_MACHINE_H
+#define DL_PROTOCOL_MACHINE_H
+
+#include "base/config.h"
+#include "log/contribution.h"
+#include "log/entry.h"
+#include "log/identity.h"
+#include "protocol/control.h"
+#include "protocol/pace.h"
+#include "protocol/simulated_time.h"
+#include "protocol/topology.h"
+
+typedef struct dl_machine dl_machine;
+
+typedef enum dl_ask_kind {
+    DL_ASK_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace */
+    DL_ASK_READ,  /* read log/<entry> */
+    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken; put_ahead: it may still be
+                        * under way when that is answered */
+    DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
+    DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
+    DL_ASK_JUDGE,      /* dot products of all pairs of the contributions in `slots`, where the run
+                        * compares directions; `probe`: and what each makes of the loss */
+    DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
+    DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
+    DL_ASK_SERVE,    /* sharded: combine the slices of the entry that others' plans give to us */
+    DL_ASK_COMPUTE,  /* next = outer step of now with draft's members from their slots, or with
+                      * what was combined or fetched last, where draft names that */
+    DL_ASK_CREATE,   /* create log/<entry> with draft's text */
+    DL_ASK_SWAP,     /* next becomes now: the state has moved by `entry` */
+    DL_ASK_WATCH,    /* list hb/ with contents, and end/ */
+    DL_ASK_WAIT,     /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
+                      * nobody has looked for as long as the store thinks right (R8); at most
+                      * to `until` */
+    DL_ASK_SNAPSHOT, /* write one of now, in the background */
+    DL_ASK_REJOIN,   /* load the newest snapshot of at most `entry`, or where what follows that is
+                      * collected the newest of all, then dl_machine_begin; the local tensors fit
+                      * nothing any more, unless they were saved there */
+    DL_ASK_DONE,     /* the run is over for this replica: end/, final state */
+    DL_ASK_FAIL      /* stop with `status`; the error text is set */
+} dl_ask_kind;
+
+/* A contribution that will be asked for next, if all goes well. */
+enum { DL_AHEAD_MAX = 15 };
+typedef struct dl_ahead {
+    uint64_t entry;
+    dl_life life;
+    size_t slot;
+} dl_ahead;
+
+typedef struct dl_ask {
+    dl_ask_kind kind;
+    uint64_t entry;        /* FETCH, CONTRIBUTE: under which it lies */
+    uint32_t fragment;     /* of `entry` */
+    dl_life life;          /* FETCH */
+    size_t slot;           /* FETCH */
+    bool fresh;            /* FETCH: from the store again, whatever is cached */
+    const dl_ahead *ahead; /* FETCH: what may be read beside it, in order; borrowed */
+    size_t n_ahead;
+    const dl_entry *draft; /* COMBINE … CREATE: borrowed until the answer */
+    const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
+    size_t n_slots;        /* so many */
+    bool put;              /* COMBINE */
+    bool put_ahead;        /* CONTRIBUTE: for a later entry than the open one */
+    bool knock;            /* CONTRIBUTE: nothing, whatever was taken; P9 */
+    bool probe;            /* JUDGE: measure their losses, too */
+    bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
+                            * JUDGE: they were read so */
+    bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
+    bool counted;          /* SWAP: a contribution of this replica was, and what was
+                            * saved has not seen it */
+    uint64_t own;          /* SWAP, counted: the entry that it was made for; LIST, async: that
+                            * what this replica has under way is made for, or the open one */
+    dl_hash body;          /* SWAP, counted: its body */
+    bool voided;           /* REJOIN: `entry` is void now, whatever has become of what it counts */
+    bool final;            /* SNAPSHOT: of the run's end: not in the background */
+    dl_time until;         /* WAIT */
+    diloco_status status;  /* FAIL */
+} dl_ask;
+
+/* A heartbeat as seen: whose, and a hash of its content. */
+typedef struct dl_seen {
+    dl_life life;
+    dl_hash content;
+    bool ended; /* end/<life> is there */
+    double steps_per_s;
+} dl_seen;
+
+typedef struct dl_listed {
+    uint64_t entry; /* under which it lies */
+    dl_life life;
+    size_t len;
+} dl_listed;
+
+typedef struct dl_event {
+    dl_time now;
+    diloco_status status; /* OK, or why the ask failed (its text is set) */
+
+    const void *text; /* READ: the entry's bytes; NULL when there is none (status OK) */
+    size_t text_len;
+
+    const dl_contribution *facts; /* FETCH */
+    double norm2;                 /* FETCH */
+    const double *gram;           /* JUDGE: [n_slots^2], or NULL */
+    const double *probed;         /* JUDGE: the loss without any, then with each; NULL: nobody
+                                   * measured */
+    bool forged;                  /* FETCH refused: its replica's key has not signed it */
+    const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
+    const char *peer;             /* FETCH: why not from its owner (peers.h), or NULL; for the
+                                   * record, the machine does not look */
+    const dl_listed *listed;      /* LIST, in key order */
+    size_t n_listed;
+    const dl_seen *seen; /* WATCH */
+    size_t n_seen;
+    dl_hash result;      /* COMPUTE: state digest; COMBINE: of the body */
+    size_t len;          /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
+                          * `result` their digest */
+    uint64_t sending;    /* 1 + the entry whose contribution was put ahead and is still under way,
+                          * whatever was asked; 0: none is */
+    uint64_t unsent;     /* 1 + an entry whose contribution was put ahead in vain, since its name
+                          * holds junk: it is contributed again; 0: none */
+    uint32_t generation; /* CONTRIBUTE: of this replica from here on, */
+    bool renewed;        /* … if it has changed */
+    size_t n_slices;     /* COMBINE, sharded: that were planned; only the own are there */
+    bool taken;          /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
+    dl_life takes_over;  /* CONTRIBUTE with taken: whose */
+} dl_event;
+
+/* What the machine has to say for the record; called inside dl_machine_next. */
+typedef enum dl_note_kind {
+    DL_NOTE_COMMIT, /* entry folded; `entry` */
+    DL_NOTE_ABORT,
+    DL_NOTE_VOID,     /* an entry that proves itself wrong: text */
+    DL_NOTE_DISPUTE,  /* claimed and computed differ: text says of what; or what is lost */
+    DL_NOTE_REJECT,   /* a contribution: life, reason */
+    DL_NOTE_DEADLINE, /* chosen: seconds */
+    DL_NOTE_SILENT,   /* life */
+    DL_NOTE_PROBED,   /* what we have measured of the members of a draft: `entry`, `probed` */
+    DL_NOTE_JUDGED,   /* `entry` rejects the contribution of life for `text` */
+    DL_NOTE_BANNED,   /* life, for what `entry` rejects; until entry number `until` */
+    DL_NOTE_LATE      /* this replica missed `entry` */
+} dl_note_kind;
+typedef struct dl_note {
+    dl_note_kind kind;
+    const dl_entry *entry;
+    dl_life life;
+    const char *text;
+    dl_hash claimed, computed;
+    double seconds;
+    bool counted;         /* COMMIT: this replica was a member */
+    const double *norms;  /* COMMIT: [n_members] what each moved by; NaN: it was not read here */
+    const double *probed; /* PROBED: the loss without any, then with each */
+    uint64_t until;       /* BANNED */
+} dl_note;
+typedef void (*dl_note_fn)(void *user, const dl_note *note);
+
+typedef struct dl_machine_args {
+    const dl_config *config; /* the run's */
+    const char *run;
+    const dl_identity *identity; /* who may create entries; NULL: whoever does */
+    dl_life self;
+    dl_life former; /* a life of this replica that is certainly over, and what it was the single
+                     * committer of is ours to take over (P26); no name: none is known */
+    dl_control *control; /* of the state, borrowed; the machine advances it */
+    dl_pace *pace;       /* borrowed; tells what is taken, is told what is folded */
+    const dl_outer *outer;
+    const dl_weighting *weighting;
+    const dl_combiner *combiner;
+    size_t max_members;
+    size_t snapshot_bytes;         /* size of one: P25's rule */
+    bool sends_beside;             /* CONTRIBUTE with put_ahead is answered before it is there */
+    bool follows;                  /* leaves the closing of entries to others */
+    bool reader;                   /* replays only: does not begin again, but says what is wrong */
+    bool audits;                   /* combines what others have combined, and compares */
+    uint64_t void_first, void_end; /* entries that an operator has voided (voided.h), if known */
+    dl_way way;
+    dl_simulation simulation;                 /* of clients' time; zeroed: none */
+    const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */
+    double (*lr)(void *user, uint64_t entry); /* outer lr of an entry; NULL: the option's */
+    void *lr_user;
+    dl_note_fn note;
+    void *note_user;
+} dl_machine_args;
+
+/* Everything is taken here; nothing allocates later. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args);
+void dl_machine_destroy(dl_machine *machine);
+
+/* Begin, or begin again after REJOIN, from the state that control tells of. The pace is as
+ * dl_pace_begin, _resume or _restart left it. */
+typedef struct dl_machine_start {
+    const dl_fragment_state *fragments; /* [P] of that state: digest, n_commits */
+    const dl_hash *bases;               /* [P] that resumed parameters rest on, at the entry that
+                                         * the pace has as folded; NULL: nothing is resumed */
+    dl_time now;
+} dl_machine_start;
+dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
+
+/* Has everything that was taken been put, and is it there? */
+bool dl_machine_has_put_all(const dl_machine *machine);
+
+/* The answer to the open ask; the next one. */
+dl_ask dl_machine_next(dl_machine *machine, const dl_event *event);
+
+#endif

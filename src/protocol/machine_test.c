@@ -1,0 +1,723 @@
+/* machine_test.c - one replica up to the entry: begin, contribute, close, create (P5, P6, P9 to
+ * P16). What it does with an entry that stands is apply_test.c's. */
+#include "machine_world.h"
+
+/* ---- beginning -------------------------------------------------------------------------- */
+
+TEST(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point)
+{
+    world w;
+    make_world(&w, 3);
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.n_jumps);
+    CHECK_INT(15, w.pace.position);
+    CHECK_INT(20, dl_pace_train_until(&w.pace));
+    end_world(&w);
+}
+
+TEST(p16_a_resumed_replica_trains_on_from_where_it_was_saved)
+{
+    world w;
+    make_world(&w, 3);
+    resume_run(&w, 3, 18);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.n_jumps);
+    CHECK_INT(18, w.pace.position);
+    CHECK_INT(20, dl_pace_train_until(&w.pace));
+    end_world(&w);
+}
+
+TEST(p16_a_replica_saved_at_the_due_point_contributes_without_training_again)
+{
+    world w;
+    make_world(&w, 3);
+    resume_run(&w, 3, 20);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(20, dl_pace_train_until(&w.pace)); /* there is something to be done here */
+    next(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(20, w.pace.position);
+    CHECK_INT(0, w.n_jumps);
+    end_world(&w);
+}
+
+TEST(p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so)
+{
+    world w;
+    make_world(&w, 3);
+    w.digest[1] = w.digest[3];
+    resume_run(&w, 1, 10);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.n_jumps);
+    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(15, w.pace.position);
+    end_world(&w);
+}
+
+TEST(p3_saved_training_from_another_base_is_not_sent)
+{
+    for (int other = 0; other < 2; other++) {
+        world w;
+        make_world(&w, 3);
+        dl_hash base = w.digest[3];
+        base.bytes[7] ^= (unsigned char)other;
+        resume_on(&w, 3, 20, base);
+        until(&w, DL_ASK_TRAIN);
+        CHECK_INT(other,
+                  w.n_jumps); /* takes theta, and trains again what is left to the due point */
+        end_world(&w);
+    }
+}
+
+TEST(p4_saved_state_ahead_of_the_log_is_refused)
+{
+    world w;
+    make_world(&w, 3);
+    resume_run(&w, 5, 27);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("lost entries", diloco_error_text());
+    end_world(&w);
+}
+
+static double lr_of_entry(void *user, uint64_t entry)
+{
+    (void)user;
+    return 0.25 + (double)entry;
+}
+
+TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
+{
+    world w;
+    make_world(&w, 0);
+    w.args.lr = lr_of_entry;
+    put(&w, 0, "r1", 0);
+    join_run(&w);
+    CHECK(w.control.lr == 0.25f);
+    CHECK(until(&w, DL_ASK_CREATE)->draft->next_lr == 1.25f); /* and of the next, entry by entry */
+    end_world(&w);
+}
+
+/* ---- contributing ----------------------------------------------------------------------- */
+
+TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r0", 1);
+    CHECK_INT(DILOCO_EFENCED, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    end_world(&w);
+}
+
+TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
+{
+    world w;
+    make_world(&w, 1);
+    w.args.self = life_of("r0", 4);
+    w.taken = true;
+    put(&w, 1, "r0", 3);
+    put(&w, 1, "r1", 0);
+    resume_run(&w, 1, 10);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK_INT(2, a->draft->n_members);
+    CHECK_INT(3, a->draft->members[0].life.generation);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(w.counted && w.how == DL_ADOPT_MIX);
+    end_world(&w);
+}
+
+/* ---- collecting ------------------------------------------------------------------------- */
+
+TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0)->n_bad = 1;
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(1, w.n_fresh);
+    CHECK_INT(0, w.noted[DL_NOTE_REJECT]);
+    end_world(&w);
+}
+
+TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0)->n_bad = -1;
+    const dl_ask *a = until(&w, DL_ASK_CREATE); /* though its heartbeat goes on */
+    CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
+    CHECK_STR("checksum", w.said);
+    CHECK(!a->draft->commit);
+    CHECK_STR("silent: r1", a->draft->reason);
+    end_world(&w);
+}
+
+TEST(p9_a_contribution_from_outside_the_roster_counts)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "guest", 0);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK_INT(3, a->draft->n_members);
+    CHECK(dl_roster_has(&a->draft->roster, "guest", NULL));
+    end_world(&w);
+}
+
+/* ---- knocking ----------------------------------------------------------------------------- */
+
+TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CONTRIBUTE);
+    CHECK(a->knock && !a->put_ahead);
+    CHECK_INT(3, a->entry);
+    CHECK_INT(0, w.asked[DL_ASK_TRAIN]);
+    take(&w);
+    others_commit(&w, 3, "r1");
+    next(&w, DL_ASK_CONTRIBUTE);
+    CHECK_INT(0, w.noted[DL_NOTE_LATE]);
+    CHECK(w.ask.knock); /* r1 did not see it */
+    CHECK_INT(4, w.ask.entry);
+    end_world(&w);
+}
+
+TEST(p9_whom_the_log_waits_for_does_not_knock)
+{
+    world w;
+    make_world(&w, 3);
+    join_run(&w);
+    CHECK(!until(&w, DL_ASK_CONTRIBUTE)->knock);
+    CHECK_INT(1, w.asked[DL_ASK_TRAIN]);
+    end_world(&w);
+}
+
+TEST(p9_who_knocks_in_vain_asks_less_and_less_often)
+{
+    world w;
+    unsigned knocked = 0;
+    make_world(&w, 1);
+    w.args.self = life_of("r2", 0);
+    w.beating = " r1 ";
+    join_run(&w);
+    for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
+        until(&w, DL_ASK_TRAIN);
+        for (size_t i = 0; i < w.n_put; i++)
+            if (w.put[i].entry == e && !strcmp(w.put[i].life.replica, "r2")) knocked |= 1u << e;
+        take(&w);
+        others_commit(&w, e, "r1");
+    }
+    CHECK_INT(1u << 1 | 1u << 2 | 1u << 4, knocked);
+    end_world(&w);
+}
+
+TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
+{
+    world w;
+    make_world(&w, WORLD_ENTRIES - 1);
+    w.args.self = life_of("r2", 0);
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    CHECK(!w.ask.knock);
+    end_world(&w);
+}
+
+TEST(p9_who_only_reads_does_not_knock)
+{
+    world w;
+    make_world(&w, 3);
+    w.args.self = life_of("r2", 0);
+    w.args.reader = true;
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    end_world(&w);
+}
+
+TEST(p9_the_entry_behind_waits_for_who_knocked)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    put(&w, 1, "r1", 0);
+    put(&w, 1, "r2", 0)->samples = 0;
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    size_t at;
+    CHECK_INT(2, a->draft->n_members);
+    CHECK(dl_roster_has(&a->draft->roster, "r2", &at));
+    CHECK_INT(0, a->draft->roster.misses[at]);
+    end_world(&w);
+}
+
+/* ---- closing ---------------------------------------------------------------------------- */
+
+TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout)
+{
+    world w;
+    make_world(&w, 0);
+    option(&w, "run.start_timeout", "60");
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
+    CHECK(a->draft->commit);
+    CHECK_INT(1, a->draft->n_members);
+    CHECK_INT(0, w.asked[DL_ASK_WATCH]); /* there is nobody to be silent yet */
+    end_world(&w);
+}
+
+TEST(p9_the_first_entry_closes_at_once_when_replicas_are_there)
+{
+    world w;
+    make_world(&w, 0);
+    put(&w, 0, "r1", 0);
+    join_run(&w);
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    end_world(&w);
+}
+
+TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
+{
+    world w;
+    make_world(&w, 1);
+    w.train_s = 500;
+    w.upload_s = 40;
+    join_run(&w);
+    until(&w, DL_ASK_WATCH);
+    CHECK_INT(500 + 40 + 100, w.now / DL_SECOND);
+    CHECK_NEAR(100, w.deadline_s, 1e-9);
+    end_world(&w);
+}
+
+TEST(p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes)
+{
+    world w;
+    make_world(&w, 3);
+    option(&w, "run.deadline", "0"); /* it derives itself */
+    w.train_s = 40;
+    w.upload_s = 1;
+    resume_run(&w, 3, 18); /* 2 of 5 steps */
+    until(&w, DL_ASK_LIST);
+    CHECK_NEAR(5.0 / 2 * 40 + 4, w.deadline_s, 1e-6);
+    end_world(&w);
+}
+
+TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    while (w.now < 5000 * DL_SECOND)
+        step(&w);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    put(&w, 1, "r1", 0); /* at last */
+    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    end_world(&w);
+}
+
+TEST(p10_wait_never_waits_for_the_silent)
+{
+    world w;
+    make_world(&w, 1);
+    w.beating = " r0 ";
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit && a->draft->n_members == 1);
+    CHECK_INT(1, a->draft->roster.n);
+    CHECK_INT(1, w.noted[DL_NOTE_SILENT]);
+    CHECK(w.now < (2 + 100 + 30 + 1) * DL_SECOND);
+    end_world(&w);
+}
+
+TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "commit_partial"); /* quorum 0.5 of r0, r1 */
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(a->draft->commit && a->draft->n_members == 1);
+    CHECK_INT(2, a->draft->roster.n); /* P9: r1 is waited for once more */
+    CHECK_INT(102, w.now / DL_SECOND);
+    end_world(&w);
+}
+
+TEST(p12_commit_partial_without_a_quorum_aborts)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "commit_partial");
+    option(&w, "run.quorum", "0.9");
+    join_run(&w);
+    CHECK(!until(&w, DL_ASK_CREATE)->draft->commit);
+    end_world(&w);
+}
+
+TEST(p10_an_abort_keeps_local_training_and_doubles_the_next_deadline)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.on_missing", "abort");
+    resume_run(&w, 1, 5);
+    until(&w, DL_ASK_CREATE);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.n_adopted + w.n_jumps);
+    CHECK_INT(10, w.pace.position);
+    CHECK_INT(15, dl_pace_train_until(&w.pace));
+    next(&w, DL_ASK_CREATE);
+    CHECK_NEAR(200, w.deadline_s, 1e-9);
+    end_world(&w);
+}
+
+/* ---- creating --------------------------------------------------------------------------- */
+
+TEST(p4_a_draft_continues_the_chain)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    const dl_entry *d = until(&w, DL_ASK_CREATE)->draft;
+    CHECK_INT(1, d->entry);
+    CHECK_INT(10, d->position);
+    CHECK(dl_hash_equal(d->prev, w.control.prev) && dl_hash_equal(d->base, w.digest[1]));
+    CHECK(dl_hash_equal(d->result, result_of(d)));
+    CHECK(d->members[0].weight == 0.5f && d->members[1].weight == 0.5f);
+    CHECK(d->next_lr == (float)w.config.outer_lr && !d->last);
+    end_world(&w);
+}
+
+TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.numeric = true;
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit && a->draft->n_members == 2);
+    CHECK_CONTAINS("inf", a->draft->reason);
+    CHECK(dl_hash_equal(a->draft->result, a->draft->base));
+    end_world(&w);
+}
+
+TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.lossy = true;
+    join_run(&w);
+    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_ASK_FAIL)->status);
+    end_world(&w);
+}
+
+TEST(p26_who_is_not_the_single_committer_waits_for_it)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    until(&w, DL_ASK_WAIT);
+    CHECK_INT(0, w.asked[DL_ASK_COMPUTE] + w.asked[DL_ASK_CREATE] + w.asked[DL_ASK_WATCH]);
+    end_world(&w);
+}
+
+TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r0", 7);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    until(&w, DL_ASK_WAIT);
+    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    end_world(&w);
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = life_of("r0", DL_LIFE_ANY);
+    join_run(&w);
+    CHECK(until(&w, DL_ASK_CREATE)->draft->commit);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.control.committer.generation); /* from here on this life alone */
+    end_world(&w);
+}
+
+TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    w.control.committer = w.args.former = life_of("r0", 7);
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(a->draft->takeover && !a->draft->commit);
+    CHECK_STR("r0.0000 takes over from r0", a->draft->reason);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.control.committer.generation);
+    end_world(&w);
+}
+
+/* Behind the contribution: creating it would tell whether it stands. */
+TEST(p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it)
+{
+    for (int missing = 0; missing < 2; missing++) {
+        world w;
+        make_world(&w, 1);
+        if (!missing) put(&w, 1, "r1", 0);
+        join_run(&w);
+        until(&w, DL_ASK_CONTRIBUTE);
+        const unsigned n_read = w.asked[DL_ASK_READ];
+        until(&w, missing ? DL_ASK_WAIT : DL_ASK_CREATE);
+        CHECK_INT(n_read + (unsigned)missing, w.asked[DL_ASK_READ]);
+        end_world(&w);
+    }
+}
+
+TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
+    theirs.committer = life_of("r1", 0);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
+    CHECK(w.counted && w.how == DL_ADOPT_MIX);
+    CHECK_INT(1, w.asked[DL_ASK_SWAP]);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p5_losing_the_race_with_other_members_computes_theirs)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_CREATE);
+    const char *members[] = {"r1"};
+    const dl_entry theirs = entry_by(&w, 1, "r1", true, members, 1);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
+    CHECK_INT(0, w.noted[DL_NOTE_DISPUTE]);
+    CHECK(!w.counted && w.how == DL_ADOPT_THETA);
+    end_world(&w);
+}
+
+TEST(p5_losing_the_race_to_an_abort_is_an_abort)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_CREATE);
+    const dl_entry theirs = entry_by(&w, 1, "r1", false, NULL, 0);
+    write_entry(&w, &theirs);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+    CHECK_INT(0, w.noted[DL_NOTE_COMMIT]);
+    CHECK(dl_hash_equal(w.digest[2], w.digest[1]));
+    end_world(&w);
+}
+
+/* Two entries of another's stand, one behind the other, and the second counts what is ours. */
+TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_ASK_LIST);
+    others_commit(&w, 1, "r1");
+    const char *own[] = {"r0"};
+    dl_entry counts = entry_by(&w, 2, "r1", true, own, 1);
+    counts.members[0].entry = 1;
+    counts.members[0].body = body_of(1, &counts.members[0].life);
+    counts.result = result_of(&counts);
+    CHECK(dl_roster_add(&counts.roster, "r0", 2)); /* 1 + the newest base that counted */
+    CHECK(dl_roster_add(&counts.roster, "r1", 2));
+    write_entry(&w, &counts);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.control.entry);
+    CHECK_INT(1, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_FETCH);
+    w.failing = DILOCO_ENOENT;
+    w.failing_kind = DL_ASK_FETCH;
+    others_commit(&w, 1, "r1");
+    next(&w, DL_ASK_READ);
+    w.failing = DILOCO_OK;
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
+/* r1's entries go by while r0's contribution to entry 1 stays uncounted. */
+static void others_count(world *w, uint64_t from, uint64_t to)
+{
+    const char *other[] = {"r1"};
+    for (uint64_t e = from; e < to; e++) {
+        dl_entry counts = entry_by(w, e, "r1", true, other, 1);
+        put(w, e, "r1", 0);
+        CHECK(dl_roster_add(&counts.roster, "r1", (uint32_t)e + 1));
+        write_entry(w, &counts);
+    }
+}
+
+TEST(p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    option(&w, "server.diloco.max_staleness", "1");
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    others_count(&w, 1, 4);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(4, w.control.entry);
+    CHECK_INT(4, w.pace.base);
+    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
+    CHECK_INT(4, next(&w, DL_ASK_CONTRIBUTE)->entry);
+    end_world(&w);
+}
+
+TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    join_run(&w);
+    until(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_ASK_LIST);
+    w.put[0].n_bad = -1;
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK(!a->draft->commit);
+    CHECK_INT(1, a->entry);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.control.entry);
+    CHECK_INT(2, next(&w, DL_ASK_CONTRIBUTE)->entry); /* under another name */
+    put(&w, 1, "r1", 0);                              /* comes first, by its base */
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(4, w.control.entry);
+    CHECK(w.counted); /* the old one is damaged still, and that is nothing to the new one */
+    CHECK_INT(1, w.noted[DL_NOTE_LATE]);
+    end_world(&w);
+}
+
+TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    const char *own[] = {"r0"};
+    const dl_entry counts = entry_by(&w, 1, "r1", true, own, 1);
+    put(&w, 1, "r0", 0);
+    write_entry(&w, &counts);
+    w.args.self.generation = 1;
+    resume_run(&w, 1, 5);
+    CHECK(until(&w, DL_ASK_SWAP)->counted);
+    until(&w, DL_ASK_TRAIN);
+    CHECK(!w.counted); /* this life has nothing under way */
+    end_world(&w);
+}
+
+/* r1 is ten times as fast, until it is heard no more. */
+TEST(alg_33_the_last_words_of_a_dead_replica_slow_nobody)
+{
+    world w;
+    make_world(&w, 1);
+    w.pace.schedule.async = true;
+    option(&w, "server.diloco.dynamic_local_steps", "true");
+    w.speed[0] = 1, w.speed[1] = 5;
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.pace.own_interval);
+    w.beating = " r0 ";
+    w.train_s = 20;
+    for (int i = 0; i < 4; i++)
+        next(&w, DL_ASK_TRAIN);
+    CHECK_INT(WORLD_H, w.pace.own_interval);
+    end_world(&w);
+}
+
+TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
+{
+    const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        world w;
+        make_world(&w, 1);
+        put(&w, 1, "r1", 0);
+        w.failing = DILOCO_EFULL;
+        w.failing_kind = kinds[i];
+        join_run(&w);
+        CHECK_INT(DILOCO_EFULL, until(&w, DL_ASK_FAIL)->status);
+        end_world(&w);
+    }
+}
+
+TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
+          p16_a_resumed_replica_trains_on_from_where_it_was_saved,
+          p16_a_replica_saved_at_the_due_point_contributes_without_training_again,
+          p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so,
+          p3_saved_training_from_another_base_is_not_sent,
+          p4_saved_state_ahead_of_the_log_is_refused,
+          p2_the_learning_rate_of_the_first_entry_is_the_schedules,
+          p6_a_replica_that_sees_a_later_life_of_itself_stops,
+          p15_a_former_lifes_contribution_counts_for_the_new_life,
+          p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts,
+          p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for,
+          p9_a_contribution_from_outside_the_roster_counts,
+          p9_whom_nobody_waits_for_knocks_before_it_trains,
+          p9_whom_the_log_waits_for_does_not_knock, p9_who_knocks_in_vain_asks_less_and_less_often,
+          p9_nobody_knocks_for_an_entry_behind_the_last, p9_who_only_reads_does_not_knock,
+          p9_the_entry_behind_waits_for_who_knocked,
+          p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout,
+          p9_the_first_entry_closes_at_once_when_replicas_are_there,
+          p11_the_deadline_runs_from_the_replicas_own_upload,
+          p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes,
+          p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat,
+          p10_wait_never_waits_for_the_silent,
+          p10_commit_partial_commits_with_a_quorum_at_the_deadline,
+          p12_commit_partial_without_a_quorum_aborts,
+          p10_an_abort_keeps_local_training_and_doubles_the_next_deadline,
+          p4_a_draft_continues_the_chain, b2_a_step_that_is_not_finite_becomes_an_abort,
+          p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run,
+          p26_who_is_not_the_single_committer_waits_for_it,
+          p26_another_life_of_the_single_committer_decides_only_where_no_life_is_named,
+          p26_what_our_former_life_was_the_single_committer_of_is_taken_over,
+          p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it,
+          p5_losing_the_race_with_the_same_members_costs_no_second_computation,
+          p5_losing_the_race_with_other_members_computes_theirs,
+          p5_losing_the_race_to_an_abort_is_an_abort,
+          p20_who_finds_its_own_counted_in_catching_up_trains_on,
+          p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody,
+          p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest,
+          p20_whose_own_the_store_damages_closes_the_entry_and_trains_on,
+          p17_what_a_former_life_had_under_way_is_not_sent_twice,
+          alg_33_the_last_words_of_a_dead_replica_slow_nobody,
+          a_failure_that_no_phase_expects_stops_the_replica_with_its_status)

@@ -1,0 +1,307 @@
+/* pace.c - see pace.h.
+ *
+ * Invariants
+ *  1. next_adopt <= n_taken, and n_taken - next_adopt <= n_takes: the schedule adopts an entry
+ *     before it takes the one that is L behind it.
+ *  2. position never falls, and a due point that was passed is taken or jumped, once.
+ *  3. folded > n_taken only between two steps: the trainer then adopts what is under way, and
+ *     jumps. */
+#include "protocol/pace.h"
+
+#include <string.h>
+
+void dl_pace_layout(dl_pace *p, dl_arena *arena, const dl_schedule *schedule)
+{
+    p->schedule = *schedule;
+    p->n_takes = dl_schedule_ahead(schedule);
+    p->takes = DL_ARENA_ARRAY(arena, dl_take, p->n_takes);
+    p->fragments = DL_ARENA_ARRAY(arena, dl_pace_fragment, schedule->n_fragments);
+}
+
+static void all_behind(dl_pace *p)
+{
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        p->fragments[f].behind = true;
+}
+
+void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64_t folded)
+{
+    p->entries = entries;
+    p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
+    p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
+    p->hands_off = config->total_clients > 0;
+    p->reading = true;
+    p->position = p->base = 0;
+    p->own_interval = p->schedule.interval;
+    p->settled = p->finished = false;
+    p->folded = p->n_taken = p->next_adopt = folded;
+    all_behind(p);
+}
+
+bool dl_pace_save(const dl_pace *p, dl_pace_saved *out)
+{
+    const bool own_count = p->schedule.async || p->folded <= p->next_adopt;
+    const uint64_t decided = own_count ? p->next_adopt : p->folded;
+    const bool again = p->schedule.delay == 0 && decided < p->n_taken;
+    out->position = p->position;
+    out->folded = p->folded;
+    out->next_adopt = p->next_adopt;
+    out->n_taken = again ? decided : p->n_taken;
+    out->base = p->base;
+    for (uint64_t e = out->next_adopt; e < out->n_taken; e++)
+        out->takes[e - p->next_adopt] = p->takes[e % p->n_takes];
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        out->fragments[f] = p->fragments[f];
+    return again;
+}
+
+/* They are adopted at their time: that keeps invariant 1, and whoever waits for them gets
+ * something. */
+static void all_gone(dl_pace *p)
+{
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
+        p->takes[e % p->n_takes].gone = true;
+}
+
+void dl_pace_resume(dl_pace *p, const dl_pace_saved *saved)
+{
+    p->position = saved->position;
+    p->folded = saved->folded;
+    p->next_adopt = saved->next_adopt;
+    p->n_taken = saved->n_taken;
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        p->fragments[f] = saved->fragments[f];
+    p->base = saved->base;
+    if (p->schedule.async && p->n_taken > p->next_adopt) { /* what was under way stays there */
+        dl_pace_let_go(p);
+    }
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++)
+        p->takes[e % p->n_takes] = saved->takes[e - p->next_adopt];
+    all_gone(p);
+}
+
+void dl_pace_restart(dl_pace *p)
+{
+    p->reading = true;
+    if (p->schedule.async)
+        p->next_adopt = p->n_taken; /* else nothing would be put, and waited for */
+    all_gone(p);
+    all_behind(p);
+}
+
+dl_take *dl_pace_take(const dl_pace *p, uint64_t entry)
+{
+    if (p->schedule.async)
+        return p->n_taken > p->next_adopt && p->takes[0].entry == entry ? &p->takes[0] : NULL;
+    if (entry < p->next_adopt || entry >= p->n_taken) return NULL;
+    return &p->takes[entry % p->n_takes];
+}
+
+static bool some_behind(const dl_pace *p)
+{
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++)
+        if (p->fragments[f].behind) return true;
+    return false;
+}
+
+/* Is the next due point here? */
+static bool take_due(const dl_pace *p)
+{
+    return p->n_taken < p->entries && p->position >= dl_schedule_take(&p->schedule, p->n_taken);
+}
+
+/* Behind the last due point there is nothing to train for: what is under way is adopted at once. */
+static uint64_t adopt_at(const dl_pace *p)
+{
+    if (p->n_taken == p->entries) return p->position;
+    return dl_schedule_adopt(&p->schedule, p->next_adopt);
+}
+
+static bool adopt_due(const dl_pace *p)
+{
+    return p->next_adopt < p->n_taken && p->position >= adopt_at(p);
+}
+
+static dl_stop next_async(const dl_pace *p)
+{
+    const bool over = p->folded >= p->entries;
+    if (p->fragments[0].behind || (over && !p->finished)) return (dl_stop){DL_STOP_JUMP, p->folded};
+    if (p->n_taken > p->next_adopt) return (dl_stop){DL_STOP_ADOPT, p->takes[0].entry};
+    if (!over && p->position >= p->fragments[0].since + p->own_interval)
+        return (dl_stop){DL_STOP_TAKE, p->base};
+    return (dl_stop){DL_STOP_NONE, 0};
+}
+
+dl_stop dl_pace_next(const dl_pace *p)
+{
+    const bool passed_over = p->folded > p->n_taken;
+    if (p->reading) return (dl_stop){DL_STOP_WAIT, 0};
+    if (p->schedule.async) return next_async(p);
+    if (passed_over && p->next_adopt < p->n_taken) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
+    if (passed_over || some_behind(p)) return (dl_stop){DL_STOP_JUMP, p->folded};
+    if (take_due(p)) return (dl_stop){DL_STOP_TAKE, p->n_taken};
+    if (adopt_due(p)) return (dl_stop){DL_STOP_ADOPT, p->next_adopt};
+    return (dl_stop){DL_STOP_NONE, 0};
+}
+
+/* Where the overlap is one round, a fragment is due when its last entry is to be adopted. What that
+ * one left behind is part of what is sent now, so it has to be decided; it is waited for here in
+ * any case. And it is adopted before the next is put: a round begins from the state behind it, not
+ * from whatever the log has come to meanwhile, so that the same run gives the same bits. */
+static bool may_take(const dl_pace *p, uint64_t entry)
+{
+    const uint64_t P = p->schedule.n_fragments;
+    return !p->one_by_one || entry < P || p->folded > entry - P;
+}
+
+uint64_t dl_pace_may_put(const dl_pace *p)
+{
+    const uint64_t ready = p->next_adopt + p->schedule.n_fragments;
+    return p->one_by_one && !p->schedule.async && ready < p->n_taken ? ready : p->n_taken;
+}
+
+bool dl_pace_ready(const dl_pace *p, dl_stop stop)
+{
+    if (p->reading) return false;
+    if (stop.kind == DL_STOP_TAKE) return may_take(p, stop.entry);
+    if (stop.kind != DL_STOP_ADOPT) return true;
+    if (!p->schedule.async) return p->folded > stop.entry;
+    return p->settled || p->n_taken == p->next_adopt; /* let go meanwhile */
+}
+
+bool dl_pace_takes_part(const dl_pace *p, uint64_t entry)
+{
+    return p->schedule.async ? p->n_taken > p->next_adopt && !p->settled
+                             : entry < dl_pace_may_put(p);
+}
+
+uint64_t dl_pace_train_until(const dl_pace *p)
+{
+    uint64_t until = UINT64_MAX;
+    if (dl_pace_next(p).kind != DL_STOP_NONE) return p->position;
+    if (p->schedule.async) return p->finished ? until : p->fragments[0].since + p->own_interval;
+    if (p->n_taken < p->entries) until = dl_schedule_take(&p->schedule, p->n_taken);
+    if (p->next_adopt < p->n_taken && adopt_at(p) < until) until = adopt_at(p);
+    return until;
+}
+
+bool dl_pace_done(const dl_pace *p)
+{
+    if (p->schedule.async) return p->finished && !p->reading;
+    return p->folded >= p->entries && p->next_adopt >= p->entries && !some_behind(p) && !p->reading;
+}
+
+/* Steps that a whole contribution has behind it. */
+static uint64_t whole(const dl_schedule *s)
+{
+    return s->overlap == DL_OVERLAP_STEPS ? s->interval - s->delay : s->interval;
+}
+
+bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
+{
+    const dl_pace_fragment *f = &p->fragments[fragment];
+    const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
+    const uint64_t since = f->behind && last > f->since ? last : f->since; /* it will be */
+    return dl_schedule_take(&p->schedule, entry) >= since + whole(&p->schedule);
+}
+
+dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
+{
+    const uint64_t n = p->n_taken++, e = p->schedule.async ? p->base : n;
+    DL_ASSERT(p->n_taken - p->next_adopt <= p->n_takes); /* invariant 1 */
+    dl_take *take = &p->takes[e % p->n_takes];
+    *take = (dl_take){.entry = e, .position = p->position, .fragment = fragment};
+    if (p->schedule.async) return take;
+    take->mute = p->hands_off ||
+                 (!awaited && p->position - p->fragments[fragment].since < whole(&p->schedule));
+    return take;
+}
+
+dl_adoption dl_pace_adoption(const dl_pace *p, const dl_take *take)
+{
+    if (!take->commit) return DL_ADOPT_NOTHING;
+    if (take->counted) return DL_ADOPT_MIX;
+    return p->adopts_uncounted ? DL_ADOPT_THETA : DL_ADOPT_NOTHING;
+}
+
+/* async: the local tensors are theta now. */
+static void stand_on(dl_pace *p)
+{
+    p->base = p->folded;
+    p->fragments[0].since = p->position;
+    p->next_adopt = p->n_taken;
+    p->settled = false;
+    p->finished = p->folded >= p->entries;
+}
+
+void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
+{
+    if (p->schedule.async) {
+        stand_on(p);
+        return;
+    }
+    DL_ASSERT(take->entry == p->next_adopt && p->folded > take->entry);
+    if (how != DL_ADOPT_NOTHING) p->fragments[take->fragment].since = p->position;
+    p->next_adopt++;
+}
+
+void dl_pace_jumped(dl_pace *p)
+{
+    if (p->schedule.async) {
+        p->fragments[0].behind = false;
+        stand_on(p);
+        return;
+    }
+    const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
+    if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
+    if (last > p->position) p->position = last;
+    for (uint64_t f = 0; f < p->schedule.n_fragments; f++) {
+        if (p->fragments[f].behind) p->fragments[f].since = p->position;
+        p->fragments[f].behind = false;
+    }
+}
+
+void dl_pace_fall_behind(dl_pace *p)
+{
+    p->reading = true;
+}
+
+void dl_pace_caught_up(dl_pace *p)
+{
+    /* async: what was trained on another state is of no use without that state */
+    const bool resumes = p->reading && p->schedule.async && p->n_taken == p->next_adopt;
+    if (resumes && p->base != p->folded) p->fragments[0].behind = true;
+    p->reading = false;
+}
+
+void dl_pace_settle(dl_pace *p)
+{
+    p->settled = true;
+}
+
+void dl_pace_let_go(dl_pace *p)
+{
+    p->next_adopt = p->n_taken;
+    p->fragments[0].behind = true;
+}
+
+void dl_pace_aborted(dl_pace *p, uint64_t entry, bool held)
+{
+    if (entry < p->folded) return;
+    if (!held || p->position < dl_schedule_take(&p->schedule, entry)) all_behind(p);
+}
+
+void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
+{
+    const bool async = p->schedule.async, under_way = p->n_taken > p->next_adopt;
+    dl_take *take = async ? (under_way && counted ? p->takes : NULL) : dl_pace_take(p, entry);
+    if (entry < p->folded) return;
+    p->folded = entry + 1;
+    if (take) {
+        take->fragment = fragment;
+        take->commit = commit;
+        take->counted = counted;
+    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
+        p->fragments[fragment].behind = true;
+    }
+}

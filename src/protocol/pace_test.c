@@ -1,0 +1,531 @@
+/* pace_test.c - what a replica does at which position, and what the log makes of it: the rules of
+ * pace.h one by one, without a machine, threads or tensors. */
+#include "protocol/pace.h"
+
+#include "check.h"
+
+enum { ENTRIES = 12 };
+
+typedef struct scene {
+    dl_pace pace;
+    dl_arena arena;
+    dl_config config;
+    dl_take takes[DL_PACE_MAX_TAKES];
+    dl_pace_fragment fragments[8];
+} scene;
+
+/* A replica that is up to date at the beginning of a run. */
+static void begin(scene *s, dl_schedule schedule, const char *on_uncounted)
+{
+    dl_arena measure = {0};
+    memset(s, 0, sizeof *s);
+    dl_config_init(&s->config);
+    CHECK_OK(dl_config_set(&s->config, "run.on_uncounted", on_uncounted, "test"));
+    dl_pace_layout(&s->pace, &measure, &schedule);
+    CHECK_OK(dl_arena_init(&s->arena, measure.used));
+    dl_pace_layout(&s->pace, &s->arena, &schedule);
+    dl_pace_begin(&s->pace, &s->config, ENTRIES, 0);
+    CHECK_INT(DL_STOP_WAIT, dl_pace_next(&s->pace).kind); /* nothing before the log is read */
+    dl_pace_caught_up(&s->pace);
+    CHECK_INT(DL_STOP_JUMP, dl_pace_next(&s->pace).kind);
+    dl_pace_jumped(&s->pace);
+}
+
+static void end(scene *s)
+{
+    dl_arena_deinit(&s->arena);
+}
+
+/* H = 100, two fragments, tau = 60: 0 at 100, 1 at 150; entry 0 is adopted at 160. */
+static const dl_schedule overlapped = {.interval = 100, .n_fragments = 2, .delay = 60};
+static const dl_schedule vanilla = {.interval = 5, .n_fragments = 1};
+
+static void check_stop(const scene *s, dl_stop_kind kind, uint64_t entry)
+{
+    const dl_stop stop = dl_pace_next(&s->pace);
+    CHECK_INT(kind, stop.kind);
+    if (kind == DL_STOP_TAKE || kind == DL_STOP_ADOPT) CHECK_INT(entry, stop.entry);
+}
+
+/* Train to the next stop, which is there. */
+static void train_to(scene *s, uint64_t position)
+{
+    CHECK_INT(position, dl_pace_train_until(&s->pace));
+    s->pace.position = position;
+}
+
+static const dl_take *take(scene *s, uint64_t entry)
+{
+    check_stop(s, DL_STOP_TAKE, entry);
+    return dl_pace_taken(&s->pace, (uint32_t)(entry % s->pace.schedule.n_fragments), true);
+}
+
+static void fold(scene *s, uint64_t entry, bool commit, bool counted)
+{
+    dl_pace_fold(&s->pace, entry, (uint32_t)(entry % s->pace.schedule.n_fragments), commit,
+                 counted);
+}
+
+static dl_adoption adopt(scene *s, uint64_t entry)
+{
+    check_stop(s, DL_STOP_ADOPT, entry);
+    CHECK(dl_pace_ready(&s->pace, dl_pace_next(&s->pace)));
+    const dl_take *t = dl_pace_take(&s->pace, entry);
+    const dl_adoption how = dl_pace_adoption(&s->pace, t);
+    dl_pace_adopted(&s->pace, t, how);
+    return how;
+}
+
+/* ---- the ordinary course ---------------------------------------------------------------- */
+
+TEST(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits)
+{
+    scene s;
+    begin(&s, vanilla, "adopt");
+    train_to(&s, 5);
+    take(&s, 0);
+    check_stop(&s, DL_STOP_ADOPT, 0);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    CHECK_INT(5, dl_pace_train_until(&s.pace)); /* no step before that */
+    fold(&s, 0, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
+    check_stop(&s, DL_STOP_NONE, 0);
+    CHECK_INT(10, dl_pace_train_until(&s.pace));
+    CHECK_INT(5, s.pace.fragments[0].since);
+    end(&s);
+}
+
+TEST(with_overlap_training_goes_on_between_take_and_adoption)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    train_to(&s, 150);
+    take(&s, 1); /* two under way: L = 2 */
+    CHECK(dl_pace_take(&s.pace, 0) && dl_pace_take(&s.pace, 1) && !dl_pace_take(&s.pace, 2));
+    train_to(&s, 160);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    fold(&s, 0, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
+    CHECK_INT(160, s.pace.fragments[0].since);
+    CHECK_INT(0, s.pace.fragments[1].since);
+    CHECK(!dl_pace_take(&s.pace, 0));
+    train_to(&s, 200);
+    end(&s);
+}
+
+TEST(alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before)
+{
+    scene s;
+    dl_schedule own = overlapped;
+    own.early = 50;
+    begin(&s, own, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    train_to(&s, 110);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    fold(&s, 0, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
+    train_to(&s, 150);
+    take(&s, 1);
+    s.pace.schedule.early = 60; /* none at all: it waits, and does not take it again at a resume */
+    check_stop(&s, DL_STOP_ADOPT, 1);
+    dl_pace_saved saved = {.takes = s.takes, .fragments = s.fragments};
+    CHECK(!dl_pace_save(&s.pace, &saved));
+    CHECK_INT(2, saved.n_taken);
+    fold(&s, 1, true, true);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 1));
+    train_to(&s, 200);
+    end(&s);
+}
+
+TEST(an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    fold(&s, 0, true, true);
+    check_stop(&s, DL_STOP_NONE, 0);
+    train_to(&s, 150);
+    end(&s);
+}
+
+/* docs/design.md section 2: first what is due is taken, then what was due is adopted. */
+TEST(at_one_position_a_take_comes_before_an_adoption)
+{
+    const dl_schedule tie = {.interval = 100, .n_fragments = 2, .delay = 50};
+    scene s;
+    begin(&s, tie, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    fold(&s, 0, true, true);
+    train_to(&s, 150);
+    take(&s, 1);
+    adopt(&s, 0);
+    end(&s);
+}
+
+TEST(fragments_that_are_due_together_are_all_taken_before_one_is_adopted)
+{
+    const dl_schedule two_a_step = {.interval = 2, .n_fragments = 4};
+    scene s;
+    begin(&s, two_a_step, "adopt");
+    train_to(&s, 2);
+    take(&s, 0);
+    take(&s, 1);
+    fold(&s, 0, true, true);
+    adopt(&s, 0);
+    check_stop(&s, DL_STOP_ADOPT, 1);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    end(&s);
+}
+
+TEST(the_last_due_point_ends_training_and_what_is_under_way_is_adopted_at_once)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    for (uint64_t e = 0; e < ENTRIES; e++) {
+        while (dl_pace_next(&s.pace).kind == DL_STOP_NONE)
+            s.pace.position = dl_pace_train_until(&s.pace);
+        while (dl_pace_next(&s.pace).kind == DL_STOP_ADOPT)
+            adopt(&s, dl_pace_next(&s.pace).entry);
+        while (dl_pace_next(&s.pace).kind == DL_STOP_NONE)
+            s.pace.position = dl_pace_train_until(&s.pace);
+        take(&s, e);
+        fold(&s, e, true, true);
+    }
+    CHECK_INT(dl_schedule_end(&overlapped, ENTRIES), s.pace.position);
+    CHECK(!dl_pace_done(&s.pace));
+    adopt(&s, ENTRIES - 2);
+    adopt(&s, ENTRIES - 1); /* 60 steps early */
+    CHECK(dl_pace_done(&s.pace));
+    check_stop(&s, DL_STOP_NONE, 0);
+    CHECK(dl_pace_train_until(&s.pace) == UINT64_MAX);
+    end(&s);
+}
+
+/* ---- what an entry means ---------------------------------------------------------------- */
+
+static dl_adoption adoption(const char *on_uncounted, bool commit, bool counted)
+{
+    scene s;
+    begin(&s, vanilla, on_uncounted);
+    train_to(&s, 5);
+    take(&s, 0);
+    fold(&s, 0, commit, counted);
+    const dl_adoption how = adopt(&s, 0);
+    CHECK_INT(how == DL_ADOPT_NOTHING ? 0 : 5, s.pace.fragments[0].since);
+    end(&s);
+    return how;
+}
+
+TEST(what_is_adopted_follows_from_who_was_counted)
+{
+    CHECK_INT(DL_ADOPT_MIX, adoption("adopt", true, true));
+    CHECK_INT(DL_ADOPT_THETA, adoption("adopt", true, false)); /* P13: whatever local_mix */
+    CHECK_INT(DL_ADOPT_NOTHING, adoption("adopt", false, false));
+    CHECK_INT(DL_ADOPT_MIX, adoption("keep", true, true));
+    CHECK_INT(DL_ADOPT_NOTHING, adoption("keep", true, false)); /* trains on from its own */
+    CHECK_INT(DL_ADOPT_NOTHING, adoption("keep", false, false));
+}
+
+/* Entries that stand before their due point: at position 3 the log is at 4. */
+static void pass_over(scene *s, const char *on_uncounted, bool commit)
+{
+    begin(s, vanilla, on_uncounted);
+    s->pace.position = 3;
+    dl_pace_fall_behind(&s->pace);
+    check_stop(s, DL_STOP_WAIT, 0);
+    CHECK(!dl_pace_ready(&s->pace, dl_pace_next(&s->pace)));
+    for (uint64_t e = 0; e < 4; e++)
+        fold(s, e, commit, false);
+    dl_pace_caught_up(&s->pace);
+    check_stop(s, DL_STOP_JUMP, 0);
+}
+
+TEST(p13_who_was_passed_over_jumps_to_the_last_due_point_and_takes_theta)
+{
+    scene s;
+    pass_over(&s, "adopt", true);
+    CHECK(s.pace.fragments[0].behind);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(20, s.pace.position);
+    CHECK_INT(20, s.pace.fragments[0].since);
+    CHECK(!s.pace.fragments[0].behind);
+    train_to(&s, 25);
+    take(&s, 4);
+    end(&s);
+}
+
+TEST(p13_who_keeps_its_own_parameters_jumps_without_theta)
+{
+    scene s;
+    pass_over(&s, "keep", true);
+    CHECK(!s.pace.fragments[0].behind);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(20, s.pace.position);
+    CHECK_INT(0, s.pace.fragments[0].since);
+    end(&s);
+}
+
+TEST(p13_aborts_move_the_position_and_nothing_else)
+{
+    scene s;
+    pass_over(&s, "adopt", false);
+    CHECK(!s.pace.fragments[0].behind);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(20, s.pace.position);
+    end(&s);
+}
+
+TEST(p13_what_is_under_way_is_adopted_before_a_jump)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    s.pace.position = 120;
+    dl_pace_fall_behind(&s.pace);
+    fold(&s, 0, true, true);
+    fold(&s, 1, true, false); /* taken by the others at 150 */
+    dl_pace_caught_up(&s.pace);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0)); /* 40 steps before its time */
+    check_stop(&s, DL_STOP_JUMP, 0);
+    CHECK(!s.pace.fragments[0].behind && s.pace.fragments[1].behind);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(150, s.pace.position);
+    CHECK_INT(120, s.pace.fragments[0].since);
+    CHECK_INT(150, s.pace.fragments[1].since);
+    train_to(&s, 200);
+    take(&s, 2);
+    end(&s);
+}
+
+TEST(an_entry_that_counts_a_former_life_is_taken_over_under_keep_too)
+{
+    scene s;
+    begin(&s, vanilla, "keep");
+    fold(&s, 0, true, true); /* not taken in this life */
+    check_stop(&s, DL_STOP_JUMP, 0);
+    CHECK(s.pace.fragments[0].behind);
+    end(&s);
+}
+
+TEST(an_entry_that_is_read_again_changes_nothing)
+{
+    scene s;
+    begin(&s, vanilla, "adopt");
+    train_to(&s, 5);
+    take(&s, 0);
+    fold(&s, 0, true, true);
+    fold(&s, 0, false, false);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&s, 0));
+    end(&s);
+}
+
+/* ---- joiners ---------------------------------------------------------------------------- */
+
+TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    fold(&s, 0, true, false);
+    fold(&s, 1, true, false);
+    fold(&s, 2, true, false);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(200, s.pace.position);
+    train_to(&s, 250);
+    CHECK(!dl_pace_taken(&s.pace, 1, false)->mute); /* 50 steps on it: more than 40 */
+    fold(&s, 3, true, false);
+    train_to(&s, 300);
+    CHECK(!dl_pace_taken(&s.pace, 0, false)->mute);
+    end(&s);
+
+    const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
+    begin(&s, short_tau, "adopt");
+    for (uint64_t e = 0; e < 3; e++)
+        fold(&s, e, true, false);
+    dl_pace_jumped(&s.pace);
+    train_to(&s, 250);
+    CHECK(dl_pace_taken(&s.pace, 1, false)->mute); /* 50 of 99 */
+    train_to(&s, 251);
+    fold(&s, 3, true, false);
+    CHECK_INT(DL_ADOPT_THETA, adopt(&s, 3));
+    train_to(&s, 300);
+    CHECK(!dl_pace_taken(&s.pace, 0, false)->mute);
+    end(&s);
+}
+
+TEST(p14_a_joiner_knows_what_it_will_have_enough_steps_for)
+{
+    scene s;
+    const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
+    begin(&s, short_tau, "adopt");
+    for (uint64_t e = 0; e < 3; e++)
+        fold(&s, e, true, false);
+    for (int jumped = 0; jumped < 2; jumped++) { /* it will begin at 200 */
+        CHECK(!dl_pace_will_be_whole(&s.pace, 3, 1));
+        CHECK(dl_pace_will_be_whole(&s.pace, 4, 0));
+        CHECK(dl_pace_will_be_whole(&s.pace, 5, 1));
+        if (!jumped) dl_pace_jumped(&s.pace);
+    }
+    end(&s);
+}
+
+TEST(p14_whom_the_log_waits_for_is_never_mute)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    for (uint64_t e = 0; e < 3; e++)
+        fold(&s, e, true, false);
+    dl_pace_jumped(&s.pace);
+    train_to(&s, 250);
+    s.pace.fragments[1].since = 249;
+    CHECK(!dl_pace_taken(&s.pace, 1, true)->mute);
+    end(&s);
+}
+
+/* ---- saving, resuming, beginning again --------------------------------------------------- */
+
+static bool save(scene *s, dl_pace_saved *saved)
+{
+    *saved = (dl_pace_saved){.takes = s->takes, .fragments = s->fragments};
+    return dl_pace_save(&s->pace, saved);
+}
+
+/* Another life, up to date with what the former one knew. */
+static void resume(scene *s, const dl_schedule *schedule, const dl_pace_saved *saved)
+{
+    begin(s, *schedule, "adopt");
+    dl_pace_resume(&s->pace, saved);
+    s->pace.reading = true;
+    check_stop(s, DL_STOP_WAIT, 0);
+    dl_pace_caught_up(&s->pace);
+}
+
+TEST(p16_a_resume_has_under_way_what_the_former_life_had)
+{
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, overlapped, "adopt");
+    train_to(&before, 100);
+    take(&before, 0);
+    train_to(&before, 150);
+    take(&before, 1);
+    fold(&before, 0, true, true);
+    before.pace.position = 155;
+    CHECK(!save(&before, &saved));
+    resume(&after, &overlapped, &saved);
+    CHECK_INT(155, after.pace.position);
+    CHECK(dl_pace_take(&after.pace, 0)->gone && dl_pace_take(&after.pace, 1)->gone);
+    train_to(&after, 160);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&after, 0)); /* decided before the save */
+    fold(&after, 1, true, true);
+    train_to(&after, 200);
+    const dl_take *t = take(&after, 2);
+    CHECK(!t->gone && !t->mute);
+    train_to(&after, 210);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&after, 1)); /* decided after it */
+    end(&before), end(&after);
+}
+
+TEST(p16_without_overlap_a_take_that_is_not_decided_is_taken_again)
+{
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, vanilla, "adopt");
+    train_to(&before, 5);
+    CHECK(!save(&before, &saved));
+    take(&before, 0);
+    CHECK(save(&before, &saved));
+    CHECK_INT(0, saved.n_taken);
+    resume(&after, &vanilla, &saved);
+    CHECK(!take(&after, 0)->gone);
+    end(&after);
+
+    fold(&before, 0, true, true); /* decided, and not adopted yet */
+    CHECK(!save(&before, &saved));
+    resume(&after, &vanilla, &saved);
+    CHECK_INT(DL_ADOPT_MIX, adopt(&after, 0));
+    end(&before), end(&after);
+}
+
+TEST(p3_a_resume_knows_which_fragments_were_behind)
+{
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, overlapped, "adopt");
+    before.pace.position = 90;
+    fold(&before, 0, true, false); /* read, and the trainer was not told before it saved */
+    save(&before, &saved);
+    resume(&after, &overlapped, &saved);
+    check_stop(&after, DL_STOP_JUMP, 0);
+    CHECK(after.pace.fragments[0].behind && !after.pace.fragments[1].behind);
+    end(&before), end(&after);
+}
+
+TEST(p14_a_resume_knows_since_when_it_trains_on_a_fragment)
+{
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, vanilla, "adopt");
+    for (uint64_t e = 0; e < 3; e++)
+        fold(&before, e, true, false);
+    dl_pace_jumped(&before.pace);
+    before.pace.position = 17;
+    save(&before, &saved);
+    resume(&after, &vanilla, &saved);
+    CHECK_INT(15, after.pace.fragments[0].since);
+    end(&before), end(&after);
+}
+
+/* The state was another: theta replaces all, and what is under way stays under way, so that never
+ * more than L are. */
+TEST(a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)
+{
+    scene s;
+    begin(&s, overlapped, "adopt");
+    train_to(&s, 100);
+    take(&s, 0);
+    train_to(&s, 150);
+    take(&s, 1);
+    dl_pace_restart(&s.pace);
+    check_stop(&s, DL_STOP_WAIT, 0);
+    dl_pace_caught_up(&s.pace);
+    CHECK(s.pace.fragments[0].behind && s.pace.fragments[1].behind);
+    check_stop(&s, DL_STOP_JUMP, 0);
+    dl_pace_jumped(&s.pace);
+    CHECK_INT(150, s.pace.position);
+    CHECK(dl_pace_take(&s.pace, 0)->gone && dl_pace_take(&s.pace, 1)->gone);
+    train_to(&s, 160);
+    check_stop(&s, DL_STOP_ADOPT, 0);
+    CHECK(!dl_pace_ready(&s.pace, dl_pace_next(&s.pace)));
+    fold(&s, 0, true, false);
+    CHECK_INT(DL_ADOPT_THETA, adopt(&s, 0));
+    end(&s);
+}
+
+TEST_MAIN(without_overlap_a_due_point_is_a_take_and_then_an_adoption_that_waits,
+          with_overlap_training_goes_on_between_take_and_adoption,
+          alg_19_with_an_own_overlap_all_is_taken_as_ever_and_adopted_before,
+          an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same,
+          at_one_position_a_take_comes_before_an_adoption,
+          fragments_that_are_due_together_are_all_taken_before_one_is_adopted,
+          the_last_due_point_ends_training_and_what_is_under_way_is_adopted_at_once,
+          what_is_adopted_follows_from_who_was_counted,
+          p13_who_was_passed_over_jumps_to_the_last_due_point_and_takes_theta,
+          p13_who_keeps_its_own_parameters_jumps_without_theta,
+          p13_aborts_move_the_position_and_nothing_else,
+          p13_what_is_under_way_is_adopted_before_a_jump,
+          an_entry_that_counts_a_former_life_is_taken_over_under_keep_too,
+          an_entry_that_is_read_again_changes_nothing,
+          p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
+          p14_a_joiner_knows_what_it_will_have_enough_steps_for,
+          p14_whom_the_log_waits_for_is_never_mute,
+          p16_a_resume_has_under_way_what_the_former_life_had,
+          p16_without_overlap_a_take_that_is_not_decided_is_taken_again,
+          p3_a_resume_knows_which_fragments_were_behind,
+          p14_a_resume_knows_since_when_it_trains_on_a_fragment,
+          a_new_beginning_takes_theta_everywhere_and_leaves_what_is_under_way_gone)

@@ -1,0 +1,374 @@
+/* propose.c - closing the open entry: what is to become of it (close_rule.h), drafting that, and
+ * creating log/<e>. A draft is nothing until it is read back under its name (P5, P26). */
+#include "protocol/close_rule.h"
+#include "protocol/fold.h"
+#include "protocol/logical_clients.h"
+#include "protocol/machine_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- closing: P9, P10, P11 --------------------------------------------------------------- */
+
+static dl_draft_source draft_source(const dl_machine *m)
+{
+    return (dl_draft_source){.args = &m->a,
+                             .known = &m->known,
+                             .silent = m->silent,
+                             .fragment = dl_machine_fragment(m),
+                             .base = m->digest[dl_machine_fragment(m)],
+                             .n_commits = m->n_commits[dl_machine_fragment(m)],
+                             .snapshot = m->snapshot_known,
+                             .scratch = m->scratch,
+                             .simulated_s = m->simulated ? m->simulated_s : 0,
+                             .bans = m->bans};
+}
+
+static dl_ask create(dl_machine *m)
+{
+    dl_ask a = dl_machine_ask(m, DL_ASK_CREATE, DL_CREATING);
+    a.draft = &m->draft.entry;
+    return a;
+}
+
+static dl_ask draft_abort(dl_machine *m, const char *reason)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_abort(&m->draft, &from, reason);
+    return create(m);
+}
+
+static dl_ask of_draft(dl_machine *m, dl_ask_kind kind, dl_phase next)
+{
+    dl_ask a = dl_machine_ask(m, kind, next);
+    a.draft = &m->draft.entry;
+    a.slots = m->draft.slots;
+    a.put = true;
+    return a;
+}
+
+/* P26: what our former life was, we are; anybody else is only by `diloco takeover`. */
+static bool inherits(const dl_machine *m)
+{
+    const dl_life *only = &m->a.control->committer;
+    return only->replica[0] && dl_life_equal(only, &m->a.former);
+}
+
+static dl_ask take_over(dl_machine *m)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_takeover(&m->draft, &from);
+    return create(m);
+}
+
+static bool may_create(const dl_machine *m)
+{
+    return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
+}
+
+/* P27: with those that would count, before any is used. */
+static dl_ask judge(dl_machine *m)
+{
+    for (size_t i = 0; i < m->known.n; i++)
+        if (m->known.at[i].worth == DL_VALID) m->known.at[i].refused = NULL;
+    const dl_draft_source from = draft_source(m);
+    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
+    m->judge.n = m->draft.entry.n_members;
+    memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
+    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_JUDGING);
+    a.slots = m->judge.slots;
+    a.n_slots = m->judge.n;
+    a.probe = m->a.config->check_probe > 0;
+    a.whole = dl_judge_has_whole(&m->judge, &m->known);
+    return a;
+}
+
+static dl_ask draft_commit(dl_machine *m)
+{
+    const dl_draft_source from = draft_source(m);
+    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
+    if (m->a.way != DL_WAY_ALLGATHER && !m->by_all)
+        return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+/* As Plato has it, and nobody else: what the round leaves behind is an outer optimizer that has
+ * seen nothing. That is another state, so it is computed, and everybody makes sure of it. */
+static dl_ask draft_emptied(dl_machine *m, const char *reason)
+{
+    const dl_draft_source from = draft_source(m);
+    dl_draft_abort(&m->draft, &from, reason);
+    m->draft.entry.emptied = true;
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+static dl_ask commit(dl_machine *m)
+{
+    return dl_judge_is_on(m->a.config) ? judge(m) : draft_commit(m);
+}
+
+/* The draft still has all that were judged, in the order of the judge's slots. */
+static void use_probe(dl_machine *m, const double *probed)
+{
+    dl_machine_note(m,
+                    (dl_note){.kind = DL_NOTE_PROBED, .entry = &m->draft.entry, .probed = probed});
+    dl_judge_probed(&m->judge, m->a.config, &m->known, probed);
+}
+
+dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
+{
+    if (event->status) return dl_machine_fail(m, event->status); /* the trainer's probe */
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
+    if (event->probed) use_probe(m, event->probed);
+    return draft_commit(m);
+}
+
+static dl_ask wait_until(dl_machine *m, dl_time until)
+{
+    if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
+    a.until = until;
+    return a;
+}
+
+/* It is others' turn. */
+static dl_ask wait_for_the_log(dl_machine *m)
+{
+    dl_ask a = wait_until(m, dl_gather_turn(m));
+    a.log_only = a.kind == DL_ASK_WAIT && dl_gather_has_roster(m);
+    return a;
+}
+
+static dl_closing closing(const dl_machine *m)
+{
+    return (dl_closing){.config = m->a.config,
+                        .control = m->a.control,
+                        .known = &m->known,
+                        .silent = m->silent,
+                        .simulated = m->simulated,
+                        .now = m->now,
+                        .began = m->start_at,
+                        .deadline = dl_gather_deadline(m),
+                        .enough_at = m->enough_at,
+                        .slack_s = m->slack_s};
+}
+
+static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
+{
+    if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
+    switch (verdict->kind) {
+    case DL_VERDICT_COMMIT:
+        return commit(m);
+    case DL_VERDICT_ABORT:
+        return verdict->nobody && dl_clients_empty_momentum(m->a.config)
+                   ? draft_emptied(m, verdict->reason)
+                   : draft_abort(m, verdict->reason);
+    case DL_VERDICT_WAIT:
+        return wait_until(m, verdict->until);
+    case DL_VERDICT_WATCH:
+        break;
+    }
+    return dl_machine_ask(m, DL_ASK_WATCH, DL_WATCHING);
+}
+
+/* What the steps of the overlap take, less what upload and waiting took of it. */
+static double slack(const dl_machine *m)
+{
+    const dl_schedule *s = &m->a.pace->schedule;
+    const double step_s = m->round_s * (double)s->n_fragments / (double)s->interval;
+    return fmax(0, (double)s->delay * step_s - dl_seconds(m->now - m->due_at + m->put_took));
+}
+
+static void see_whether_enough(dl_machine *m)
+{
+    const dl_closing c = closing(m);
+    if (m->enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
+    m->enough_at = m->now;
+    m->slack_s = slack(m);
+}
+
+static bool own_is_damaged(const dl_machine *m)
+{
+    const dl_known *own = dl_known_find(&m->known, &m->a.self);
+    return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
+}
+
+/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
+ * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
+ * base, so the entry is closed for that. */
+static dl_ask looked_alone(dl_machine *m)
+{
+    m->own_damaged = own_is_damaged(m);
+    if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
+    if (m->own_damaged && may_create(m))
+        return draft_abort(m, "the store damaged the contribution");
+    if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
+    return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
+}
+
+static dl_ask look_to_close(dl_machine *m)
+{
+    if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
+    see_whether_enough(m);
+    const dl_closing c = closing(m);
+    const dl_verdict verdict = dl_closing_look(&c);
+    return obey(m, &verdict);
+}
+
+bool dl_decide_is_complete(const dl_machine *m)
+{
+    if (m->a.way != DL_WAY_ALLGATHER || dl_machine_is_async(m)) return false;
+    if (!may_create(m) || inherits(m)) return false;
+    const dl_closing c = closing(m);
+    return dl_closing_is_complete(&c);
+}
+
+dl_ask dl_decide_close(dl_machine *m)
+{
+    return commit(m);
+}
+
+static void find_silent(dl_machine *m)
+{
+    const dl_roster *roster = &m->a.control->roster;
+    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
+    for (size_t i = 0; i < roster->n; i++) {
+        const char *name = roster->names[i];
+        dl_life whose;
+        const bool quiet = dl_watch_is_silent(&m->watch, name, m->now, patience, &whose);
+        if (quiet && !m->silent[i] && !dl_known_is_there(&m->known, name))
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .life = whose});
+        m->silent[i] = quiet || dl_known_is_hopeless(&m->known, name);
+    }
+}
+
+dl_ask dl_decide_watched(dl_machine *m, const dl_event *event)
+{
+    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
+    find_silent(m);
+    const dl_closing c = closing(m);
+    const dl_verdict verdict = dl_closing_watched(&c);
+    return obey(m, &verdict);
+}
+
+dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    if (inherits(m)) return take_over(m);
+    if (dl_machine_is_async(m)) return looked_alone(m);
+    if (m->a.follows) return wait_until(m, DL_NEVER);
+    /* By all, the members lie where slices would be read to. */
+    if (m->a.way == DL_WAY_SHARDED && !m->by_all)
+        return dl_machine_ask(m, DL_ASK_SERVE, DL_SERVING);
+    return look_to_close(m);
+}
+
+dl_ask dl_decide_served(dl_machine *m)
+{
+    return look_to_close(m);
+}
+
+/* ---- where each member combines a slice (P19) ---------------------------------------------- */
+
+/* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
+static dl_ask go_by_all(dl_machine *m)
+{
+    m->by_all = true;
+    m->draft.entry.combined.there = false;
+    dl_known_read_whole(&m->known);
+    return dl_gather_list(m);
+}
+
+/* The plan is there, and our own slices. */
+static dl_ask planned(dl_machine *m, const dl_event *event)
+{
+    if (event->status) return go_by_all(m);
+    m->draft.entry.combined =
+        (dl_combined_at){.there = true, .life = m->a.self, .slices = event->n_slices};
+    m->n_unread = 0;
+    m->slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->due_at);
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+static dl_ask read_slices(dl_machine *m, const dl_event *event)
+{
+    if (!event->status) {
+        m->draft.entry.combined.body = event->result;
+        m->draft.entry.combined.bytes = event->len;
+        return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    }
+    const bool damaged = event->status != DILOCO_ENOENT;
+    if (m->now >= m->slices_until || (damaged && m->n_unread++ >= MAX_UNREAD)) return go_by_all(m);
+    if (damaged) return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_AWAITING);
+    a.until = m->slices_until;
+    a.log_only = true;
+    return a;
+}
+
+/* The entry may stand meanwhile, by another; and others' plans may wait for us, as ours for them.
+ */
+dl_ask dl_decide_awaited(dl_machine *m)
+{
+    return dl_machine_ask(m, DL_ASK_READ, DL_AWAITING_LOOK);
+}
+
+dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    return dl_machine_ask(m, DL_ASK_SERVE, DL_AWAITING_SERVE);
+}
+
+dl_ask dl_decide_awaited_serve(dl_machine *m)
+{
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+/* ---- creating the entry ------------------------------------------------------------------ */
+
+/* What is combined is named once it was read back, or the store vouches for it (P8). */
+dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
+{
+    if (m->a.way == DL_WAY_SHARDED) return planned(m, event);
+    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (event->status == DILOCO_EEXIST) return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    if (event->status) return dl_machine_fail(m, event->status);
+    m->draft.entry.combined = (dl_combined_at){
+        .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};
+    m->n_unread = 0;
+    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+}
+
+/* What the store does not give back is not named: then everybody reads the members. */
+dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event)
+{
+    if (m->a.way == DL_WAY_SHARDED) return read_slices(m, event);
+    if (event->status && m->n_unread++ < MAX_UNREAD)
+        return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    if (event->status) m->draft.entry.combined.there = false;
+    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+}
+
+dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
+{
+    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
+    m->draft.entry.result = m->draft_result = event->result;
+    m->computed = true;
+    return create(m);
+}
+
+dl_ask dl_decide_created(dl_machine *m, const dl_event *event)
+{
+    m->created = !event->taken;
+    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+}
+
+dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event)
+{
+    if (event->text) return dl_follow_text(m, event);
+    return dl_machine_fail(
+        m, dl_fail(DILOCO_EREFUSED,
+                   "the store took log/%llu and does not give it back: it cannot carry a run",
+                   (unsigned long long)dl_open_entry(m)));
+}

@@ -1,0 +1,470 @@
+/* topology_test.c - P19: which way `auto` takes, and what a machine does where one replica combines
+ * for all. leader_test.c has the same with real runs. */
+#include "machine_world.h"
+
+/* ---- the formulas ------------------------------------------------------------------------ */
+
+static double volume(dl_way way, double n, double s, double f)
+{
+    const dl_volume v = dl_way_volume(way, n, s, f, true);
+    return v.written + v.read;
+}
+
+TEST(p19_the_volumes_are_those_of_the_protocol)
+{
+    CHECK_NEAR(8 + 64, volume(DL_WAY_ALLGATHER, 8, 1, 1), 0);
+    CHECK_NEAR(8 + 1 + 8 + 8, volume(DL_WAY_LEADER, 8, 1, 1), 0);
+    CHECK_NEAR(8 + 8, dl_way_volume(DL_WAY_LEADER, 8, 1, 1, true).read, 0);
+    CHECK_NEAR(64 - 8, dl_way_volume(DL_WAY_ALLGATHER, 8, 1, 1, false).read, 0); /* P8 */
+    CHECK_NEAR(7 + 7, dl_way_volume(DL_WAY_LEADER, 8, 1, 1, false).read, 0);
+    CHECK_NEAR(7 + 7, dl_way_volume(DL_WAY_SHARDED, 8, 1, 1, false).read, 0);
+    CHECK_NEAR(volume(DL_WAY_LEADER, 8, 1, 1), volume(DL_WAY_SHARDED, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 8, dl_way_busiest(DL_WAY_ALLGATHER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 1 + 8 + 1, dl_way_busiest(DL_WAY_LEADER, 8, 1, 1), 0);
+    CHECK_NEAR(1 + 0.125 + 1 + 1, dl_way_busiest(DL_WAY_SHARDED, 8, 1, 1), 0);
+}
+
+/* A run of so many replicas with a model of n floats. */
+static dl_way way_of(const char *replicas, size_t n, const char *codec, const char *exchange,
+                     const char *schedule)
+{
+    static dl_config config;
+    dl_manifest manifest;
+    dl_way way;
+    const diloco_tensor t = {.name = "w", .n_dims = 1, .shape = {n}};
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "run.replicas", replicas, "test"));
+    CHECK_OK(dl_config_set(&config, "server.diloco.codec", codec, "test"));
+    CHECK_OK(dl_config_set(&config, "server.diloco.exchange", exchange, "test"));
+    CHECK_OK(dl_config_set(&config, "server.diloco.schedule", schedule, "test"));
+    CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
+    CHECK_OK(dl_way_of(&way, &config, &manifest));
+    dl_manifest_deinit(&manifest);
+    return way;
+}
+
+TEST(p19_auto_takes_the_way_that_moves_the_fewest_bytes)
+{
+    enum { BIG = 10 << 20 };
+    CHECK_INT(DL_WAY_SHARDED, way_of("8", BIG, "f32", "auto", "offset"));
+    CHECK_INT(DL_WAY_LEADER, way_of("8", BIG, "prune", "auto", "offset")); /* cannot be cut */
+    CHECK_INT(DL_WAY_ALLGATHER, way_of("2", BIG, "bf16", "auto", "offset"));
+    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "int4", "auto", "offset")); /* up to about 9 */
+    CHECK_INT(DL_WAY_SHARDED, way_of("12", BIG, "int4", "auto", "offset"));
+    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", 500000, "f32", "auto", "offset")); /* small */
+    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "auto", "async"));
+    CHECK_INT(DL_WAY_ALLGATHER, way_of("8", BIG, "f32", "allgather", "offset"));
+    CHECK_INT(DL_WAY_LEADER, way_of("2", 10, "f32", "leader", "offset"));
+}
+
+/* Where members may lie, one of them alone is not believed. */
+TEST(p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one)
+{
+    static const struct {
+        const char *combiner, *byzantine, *owners, *exchange;
+        size_t n;
+        dl_way way;
+    } rows[] = {{"mean", "1", "0", "leader", 1, DL_WAY_LEADER},
+                {"clipped_mean", "1", "0", "auto", 1, DL_WAY_SHARDED},
+                {"median", "1", "0", "auto", 2, DL_WAY_SHARDED},
+                {"median", "3", "0", "auto", 4, DL_WAY_SHARDED},
+                {"median", "3", "7", "auto", 7, DL_WAY_ALLGATHER}, /* 64 read against 7 x 8 + 16 */
+                {"krum", "2", "0", "sharded", 3, DL_WAY_SHARDED},
+                {"mean", "1", "5", "sharded", 5, DL_WAY_SHARDED},
+                {"mean", "1", "9", "sharded", 8, DL_WAY_SHARDED}};
+    const diloco_tensor t = {.name = "w", .n_dims = 1, .shape = {10 << 20}};
+    dl_manifest manifest;
+    CHECK_OK(dl_manifest_init(&manifest, &t, 1, false));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static dl_config config;
+        dl_way way;
+        size_t n;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "run.replicas", "8", "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.combiner", rows[i].combiner, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.byzantine", rows[i].byzantine, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.slice_owners", rows[i].owners, "test"));
+        CHECK_OK(dl_config_set(&config, "server.diloco.exchange", rows[i].exchange, "test"));
+        CHECK_OK(dl_way_owners(&n, &config));
+        CHECK_OK(dl_way_of(&way, &config, &manifest));
+        CHECK_INT(rows[i].n, n);
+        CHECK_INT(rows[i].way, way);
+    }
+    dl_manifest_deinit(&manifest);
+}
+
+TEST(p19_what_cannot_be_combined_by_pieces_is_refused_by_name)
+{
+    static const struct {
+        const char *name, *value, *says;
+    } rows[] = {{"server.diloco.codec", "topk", "codec topk cannot be cut"},
+                {"server.diloco.codec", "prune", "codec prune cannot be cut"},
+                {"server.diloco.compression", "zstd", "compressed ones cannot be cut"},
+                {"server.diloco.rescale", "median_norm", "under combiner median measures"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        static dl_config config;
+        dl_config_init(&config);
+        CHECK_OK(dl_config_set(&config, "server.diloco.combiner", "median", "test"));
+        CHECK_OK(dl_config_set(&config, rows[i].name, rows[i].value, "test"));
+        CHECK_STATUS(DILOCO_EREFUSED, dl_way_can_shard(&config));
+        CHECK_CONTAINS(rows[i].says, diloco_error_text());
+    }
+}
+
+/* ---- one for all ------------------------------------------------------------------------- */
+
+/* r0 and r1 with an open entry: the turn is r1's in odd ones, r0's in even ones. */
+static void make_led(world *w, uint64_t entry)
+{
+    make_world(w, entry);
+    w->args.way = DL_WAY_LEADER;
+}
+
+/* A correct entry of r1's that names what r0 and r1 come to. */
+static dl_entry led_by_r1(world *w, uint64_t number)
+{
+    static const char *const both[] = {"r0", "r1"};
+    dl_entry e = entry_by(w, number, "r1", true, both, 2);
+    e.combined = (dl_combined_at){.there = true, .life = life_of("r1", 0), .bytes = WORLD_BYTES};
+    e.combined.body = update_of(&e);
+    return e;
+}
+
+TEST(p19_whose_turn_it_is_combines_reads_it_back_and_names_it)
+{
+    world w;
+    make_led(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    const dl_ask *combine = until(&w, DL_ASK_COMBINE);
+    CHECK(combine->put);
+    CHECK_INT(2, combine->draft->n_members);
+    next(&w, DL_ASK_FETCH_COMBINED);
+    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    CHECK(draft->combined.there && dl_hash_equal(draft->combined.body, update_of(draft)));
+    CHECK_STR("r0", draft->combined.life.replica);
+    CHECK_INT(WORLD_BYTES, draft->combined.bytes);
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]); /* not once more for the entry */
+    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_the_others_look_at_the_log_alone_and_read_what_it_names)
+{
+    world w;
+    make_led(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    CHECK(until(&w, DL_ASK_WAIT)->log_only);
+    const dl_entry e = led_by_r1(&w, 1);
+    write_entry(&w, &e);
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(0, w.asked[DL_ASK_LIST] + w.asked[DL_ASK_FETCH] + w.asked[DL_ASK_COMBINE]);
+    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
+    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_who_comes_next_takes_over_a_deadline_behind_its_upload)
+{
+    world w;
+    make_led(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    next(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_ASK_READ);
+    const dl_time uploaded = w.now;
+    CHECK_STR("r0", until(&w, DL_ASK_CREATE)->draft->committer.replica);
+    CHECK_NEAR(100, dl_seconds(w.now - uploaded), 1); /* run.deadline */
+    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    end_world(&w);
+}
+
+TEST(p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combines)
+{
+    world w;
+    make_led(&w, 0);
+    put(&w, 0, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_CREATE); /* r0 comes before r1 */
+    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    end_world(&w);
+    make_led(&w, 0);
+    w.args.self = life_of("r2", 0);
+    put(&w, 0, "r1", 0);
+    join_run(&w);
+    CHECK(!until(&w, DL_ASK_WAIT)->log_only);
+    CHECK(w.asked[DL_ASK_LIST] > 0);
+    CHECK_INT(0, w.asked[DL_ASK_FETCH]);
+    end_world(&w);
+}
+
+TEST(p19_an_update_that_the_store_does_not_give_back_is_not_named)
+{
+    world w;
+    make_led(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    w.n_lost_combined = 3;
+    CHECK(!until(&w, DL_ASK_CREATE)->draft->combined.there);
+    CHECK_INT(3, w.asked[DL_ASK_FETCH_COMBINED]);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_an_update_that_cannot_be_read_is_combined_again_from_the_members)
+{
+    world w;
+    make_led(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = led_by_r1(&w, 1);
+    write_entry(&w, &e);
+    w.n_lost_combined = 3;
+    CHECK(!next(&w, DL_ASK_COMBINE)->put);
+    CHECK_INT(2, w.asked[DL_ASK_FETCH]);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    CHECK_INT(0, w.noted[DL_NOTE_DISPUTE] + w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+TEST(p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_to_a_snapshot)
+{
+    world w;
+    make_led(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = led_by_r1(&w, 1);
+    write_entry(&w, &e);
+    w.n_lost_combined = 1000;
+    w.lies = true;
+    for (int i = 0; i < 3; i++) {
+        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        rejoin(&w);
+    }
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("r1 has combined", diloco_error_text());
+    end_world(&w);
+}
+
+static void audit(world *w, bool lie)
+{
+    make_led(w, 1);
+    w->args.reader = w->args.audits = true;
+    put(w, 1, "r0", 0);
+    put(w, 1, "r1", 0);
+    const dl_entry e = led_by_r1(w, 1);
+    write_entry(w, &e);
+    w->lies = lie; /* what the auditor finds is another */
+    join_run(w);
+    until(w, DL_ASK_TRAIN);
+}
+
+TEST(p19_an_audit_combines_itself)
+{
+    world w;
+    audit(&w, false);
+    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    CHECK_INT(0, w.asked[DL_ASK_FETCH_COMBINED] + w.noted[DL_NOTE_DISPUTE]);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    end_world(&w);
+}
+
+TEST(p19_an_audit_disputes_what_the_members_do_not_give_and_goes_on_from_it)
+{
+    world w;
+    audit(&w, true);
+    CHECK_INT(2, w.asked[DL_ASK_COMBINE]); /* the second time from freshly read bytes */
+    CHECK_INT(2, w.n_fresh);
+    CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
+    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+TEST(p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid)
+{
+    world w;
+    make_led(&w, 1);
+    w.args.reader = w.args.audits = true;
+    put(&w, 1, "r0", 0);
+    world_put *bad = put(&w, 1, "r1", 0);
+    bad->n_bad = -1;
+    bad->why = "non-finite";
+    const dl_entry e = led_by_r1(&w, 1);
+    write_entry(&w, &e);
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* nobody who lived it has read the contribution */
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+TEST(p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
+{
+    world w;
+    make_world(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    take(&w);
+    const dl_entry e = led_by_r1(&w, 1);
+    write_entry(&w, &e);
+    w.digest[2] = w.digest[1];
+    next(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_CONTAINS("everybody combines", w.said);
+    end_world(&w);
+}
+
+/* ---- each a slice ------------------------------------------------------------------------ */
+
+static const uint64_t slices_of[] = {4};
+
+static void make_sharded(world *w, uint64_t entry)
+{
+    make_world(w, entry);
+    w->args.way = DL_WAY_SHARDED;
+    w->args.slices = slices_of;
+}
+
+static dl_entry planned_by_r1(world *w, uint64_t number)
+{
+    dl_entry e = led_by_r1(w, number);
+    e.combined.slices = 4;
+    return e;
+}
+
+TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    const dl_ask *combine = until(&w, DL_ASK_COMBINE);
+    CHECK(combine->put);
+    CHECK(w.asked[DL_ASK_SERVE] > 0);
+    const dl_ask *fetch = next(&w, DL_ASK_FETCH_COMBINED);
+    CHECK(fetch->draft->combined.slices == 4 && fetch->draft->combined.bytes == 0);
+    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    CHECK(dl_hash_equal(draft->combined.body, update_of(draft)));
+    CHECK_INT(WORLD_BYTES, draft->combined.bytes);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    w.n_lost_combined = 2;
+    CHECK(next(&w, DL_ASK_WAIT)->log_only);
+    const unsigned served = w.asked[DL_ASK_SERVE];
+    CHECK(until(&w, DL_ASK_CREATE)->draft->combined.there);
+    CHECK_INT(served + 2, w.asked[DL_ASK_SERVE]);
+    CHECK_INT(3, w.asked[DL_ASK_FETCH_COMBINED]);
+    end_world(&w);
+}
+
+TEST(p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    const dl_time planned = w.now;
+    w.n_lost_combined = 100000;
+    const dl_ask *whole = next(&w, DL_ASK_FETCH);
+    CHECK_NEAR(100, dl_seconds(w.now - planned), 1); /* run.deadline */
+    CHECK(whole->whole);
+    CHECK(!until(&w, DL_ASK_CREATE)->draft->combined.there);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    end_world(&w);
+}
+
+TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
+{
+    world w;
+    make_sharded(&w, 2);
+    put(&w, 2, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_COMBINE);
+    w.failing = DILOCO_EPROTO;
+    w.failing_kind = DL_ASK_COMBINE;
+    w.put[0].n_bad = -1; /* r1's, which is read as a whole now */
+    w.put[0].why = "non-finite";
+    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    CHECK(draft->commit ? draft->n_members == 1 : true);
+    CHECK(w.noted[DL_NOTE_REJECT] > 0);
+    end_world(&w);
+}
+
+TEST(p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read)
+{
+    world w;
+    make_sharded(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = planned_by_r1(&w, 1);
+    write_entry(&w, &e);
+    w.n_lost_combined = 3;
+    CHECK(next(&w, DL_ASK_FETCH)->whole);
+    CHECK(!until(&w, DL_ASK_COMBINE)->put);
+    next(&w, DL_ASK_TRAIN);
+    CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_an_entry_of_other_slices_is_void)
+{
+    world w;
+    make_sharded(&w, 1);
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_ASK_WAIT);
+    const dl_entry e = led_by_r1(&w, 1); /* one object */
+    write_entry(&w, &e);
+    w.digest[2] = w.digest[1];
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_CONTAINS("other slices", w.said);
+    end_world(&w);
+}
+
+TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
+          p19_auto_takes_the_way_that_moves_the_fewest_bytes,
+          p19_under_a_robust_rule_each_slice_has_as_many_owners_as_may_lie_and_one,
+          p19_what_cannot_be_combined_by_pieces_is_refused_by_name,
+          p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to,
+          p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,
+          p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather,
+          p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole,
+          p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read,
+          p19_an_entry_of_other_slices_is_void,
+          p19_whose_turn_it_is_combines_reads_it_back_and_names_it,
+          p19_the_others_look_at_the_log_alone_and_read_what_it_names,
+          p19_who_comes_next_takes_over_a_deadline_behind_its_upload,
+          p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combines,
+          p19_an_update_that_the_store_does_not_give_back_is_not_named,
+          p19_an_update_that_cannot_be_read_is_combined_again_from_the_members,
+          p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_to_a_snapshot,
+          p19_an_audit_combines_itself,
+          p19_an_audit_disputes_what_the_members_do_not_give_and_goes_on_from_it,
+          p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid,
+          p19_where_everybody_combines_an_entry_that_names_an_update_is_void)

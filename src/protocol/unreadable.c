@@ -1,0 +1,53 @@
+/* unreadable.c - see unreadable.h. */
+#include "protocol/unreadable.h"
+
+#include "combine/combine.h"
+
+#include <string.h>
+
+size_t dl_unread_liars(const dl_config *config, const dl_identity *identity,
+                       const dl_roster *roster)
+{
+    size_t n = (size_t)config->replicas; /* a roster may have shrunk; clients close nothing */
+    if (!dl_config_federated(config)) n = dl_size_max(n, roster->n);
+    if (config->single_committer[0]) n = 1;
+    if (identity && identity->n_committers) n = dl_size_min(n, identity->n_committers);
+    dl_combine_rule rule;
+    size_t f = 1;
+    if (!dl_combine_rule_of(&rule, config)) f = dl_size_max(f, dl_combine_tolerated(&rule, n));
+    return dl_size_min(dl_size_min(f, n ? (n - 1) / 2 : 0), DL_UNREAD_BY - 1);
+}
+
+bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity)
+{
+    const dl_roster none = {.n = 0};
+    return dl_unread_liars(config, identity, &none) == 0;
+}
+
+static void add(dl_unread *u, const dl_entry *entry, size_t n_liars)
+{
+    bool there = false;
+    for (size_t i = 0; i < u->n_by; i++)
+        there |= !strcmp(u->by[i], entry->committer.replica);
+    if (!there && u->n_by < DL_UNREAD_BY)
+        memcpy(u->by[u->n_by++], entry->committer.replica, sizeof u->by[0]);
+    u->stands |= u->n_by > n_liars;
+}
+
+void dl_unread_meet(dl_unread *u, const dl_entry *entry, size_t n_liars)
+{
+    if (u->after == entry->entry + 1) return;
+    *u = (dl_unread){.after = entry->entry + 1, .state = entry->result};
+    add(u, entry, n_liars);
+}
+
+bool dl_unread_carries(const dl_unread *u, const dl_entry *entry)
+{
+    return u->after && u->after <= entry->entry && dl_hash_equal(u->state, entry->base);
+}
+
+void dl_unread_follow(dl_unread *u, const dl_entry *entry, size_t n_liars)
+{
+    u->state = entry->result; /* an abort's is its base */
+    add(u, entry, n_liars);
+}

@@ -1,0 +1,267 @@
+/* unreadable_test.c - entries that name what cannot be read (P7): void where no more than may lie
+ * stand by them, and waited for where more do. */
+#include "machine_world.h"
+#include "protocol/unreadable.h"
+#include "protocol/voided.h"
+
+TEST(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority)
+{
+    world w;
+    dl_identity identity = {.policy = DL_INVITED, .n_committers = 1};
+    const struct {
+        const char *replicas, *combiner;
+        size_t liars;
+    } rows[] = {{"1", "mean", 0}, {"2", "mean", 0},   {"3", "mean", 1},
+                {"9", "mean", 1}, {"9", "median", 4}, {"9", "krum", 3}};
+    make_world(&w, 1);
+    option(&w, "server.diloco.byzantine", "3");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        option(&w, "run.replicas", rows[i].replicas);
+        option(&w, "server.diloco.combiner", rows[i].combiner);
+        CHECK_INT(rows[i].liars, dl_unread_liars(&w.config, NULL, &w.control.roster));
+    }
+    option(&w, "run.replicas", "1");
+    CHECK(dl_roster_add(&w.control.roster, "r2", 0)); /* more than were to begin with */
+    CHECK_INT(1, dl_unread_liars(&w.config, NULL, &w.control.roster));
+    CHECK_INT(0, dl_unread_liars(&w.config, &identity, &w.control.roster));
+    option(&w, "run.single_committer", "r1");
+    CHECK_INT(0, dl_unread_liars(&w.config, NULL, &w.control.roster));
+    end_world(&w);
+}
+
+/* r0 is one of five. r1 commits entry 1 with its own contribution, which nobody can read. */
+static void begin(world *w, bool gone)
+{
+    make_world(w, 1);
+    option(w, "run.replicas", "5");
+    others_commit(w, 1, "r1");
+    w->put[0].n_bad = -1;
+    if (gone) w->n_put = 0;
+}
+
+static void find_it_void(world *w, unsigned starts)
+{
+    for (unsigned i = 0; i < starts; i++) {
+        CHECK(until(w, DL_ASK_REJOIN)->entry ==
+              UINT64_MAX); /* a later snapshot may do without it */
+        CHECK_INT(0, w->noted[DL_NOTE_VOID]);
+        rejoin(w);
+    }
+}
+
+TEST(p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without_it)
+{
+    world w;
+    begin(&w, false);
+    join_run(&w);
+    find_it_void(&w, 1);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(6, w.asked[DL_ASK_FETCH]); /* three readings before, three after */
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_STR(DL_UNREAD_VOID, w.said);
+    CHECK(!dl_roster_has(&w.control.roster, "r1", NULL));
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_so_is_one_of_a_contribution_that_is_not_there)
+{
+    world w;
+    begin(&w, true);
+    join_run(&w);
+    find_it_void(&w, 3);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+TEST(p7_a_contribution_that_can_be_read_again_voids_nothing)
+{
+    world w;
+    begin(&w, false);
+    w.put[0].n_bad = 4;
+    join_run(&w);
+    find_it_void(&w, 1);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    CHECK_INT(0, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+/* An abort, from the state that r1 says it has. */
+static void go_on(world *w, uint64_t number, const char *by)
+{
+    const dl_entry e = entry_by(w, number, by, false, NULL, 0);
+    write_entry(w, &e);
+}
+
+/* Entries 2 and 3 do; for r0 the state stays what it was before entry 1. */
+static void others_go_on(world *w, const char *second)
+{
+    go_on(w, 2, "r1");
+    go_on(w, 3, second);
+    for (int e = 2; e <= 4; e++)
+        w->digest[e] = w->digest[1];
+}
+
+TEST(p7_its_committer_alone_may_go_on_from_it_in_vain)
+{
+    world w;
+    begin(&w, false);
+    others_go_on(&w, "r1");
+    join_run(&w);
+    find_it_void(&w, 1);
+    for (uint64_t e = 2; e <= 3; e++) { /* of another base: perhaps it is we who are wrong */
+        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        rejoin(&w);
+    }
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(4, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
+{
+    world w;
+    begin(&w, false);
+    others_go_on(&w, "r2");
+    join_run(&w);
+    find_it_void(&w, 1);
+    for (uint64_t e = 2; e <= 3; e++) {
+        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        rejoin(&w);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        rejoin(&w);
+    }
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("the run has gone on to entry 3", diloco_error_text());
+    end_world(&w);
+}
+
+TEST(p7_a_life_that_had_gone_on_from_it_does_not_find_it_void)
+{
+    world w;
+    begin(&w, false);
+    dl_pace_begin(&w.pace, &w.config, WORLD_ENTRIES, 1);
+    resume_on(&w, 2, WORLD_H, w.digest[2]);
+    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    const dl_machine_start again = {.fragments = &w.fragment, .bases = &w.digest[2], .now = w.now};
+    dl_pace_restart(&w.pace);
+    w.ask = dl_machine_begin(w.machine, &again);
+    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]); /* it was, up to where that life had been */
+    end_world(&w);
+}
+
+TEST(p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too)
+{
+    world w;
+    begin(&w, false);
+    w.args.reader = true;
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+    begin(&w, true);
+    w.args.reader = true;
+    option(&w, "run.retain", "all");
+    join_run(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
+/* r0 is one of two. Entry 2 is an operator's: it voids entry 1, which r1 has committed. */
+static void begin_voided(world *w, int n_bad)
+{
+    make_world(w, 1);
+    option(w, "run.replicas", "2");
+    others_commit(w, 1, "r1");
+    w->put[0].n_bad = n_bad;
+    dl_entry e = entry_by(w, 2, "r1", false, NULL, 0);
+    e.voids = 2;
+    e.base = e.result = w->digest[1];
+    write_entry(w, &e);
+}
+
+TEST(p7_with_two_replicas_an_operator_voids_what_cannot_be_read)
+{
+    world w;
+    begin_voided(&w, -1);
+    w.digest[2] = w.digest[3] = w.digest[1];
+    join_run(&w);
+    find_it_void(&w, 3);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_STR(DL_VOIDED, w.said);
+    CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
+{
+    world w;
+    begin_voided(&w, 0);
+    const dl_hash prev = w.control.prev;
+    join_run(&w);
+    const dl_ask *a = until(&w, DL_ASK_REJOIN);
+    CHECK(a->voided);
+    CHECK_INT(1, a->entry);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
+    w.digest[2] = w.digest[3] = w.digest[1];
+    w.control.entry = 1; /* of the snapshot */
+    w.control.prev = prev;
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* it is void now, though it can be read */
+    CHECK_STR(DL_VOIDED, w.said);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
+}
+
+TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.replicas", "2");
+    others_commit(&w, 1, "r1");
+    w.put[0].n_bad = -1;
+    join_run(&w);
+    find_it_void(&w, 3);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("entry 1 needs the contribution of r1", diloco_error_text());
+    CHECK_CONTAINS("diloco void", diloco_error_text());
+    end_world(&w);
+}
+
+TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
+{
+    world w;
+    begin_voided(&w, 0);
+    option(&w, "run.replicas", "3");
+    join_run(&w);
+    until(&w, DL_ASK_REJOIN); /* of another base: perhaps it is we who are wrong */
+    CHECK(!w.ask.voided);
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK(strcmp(DL_VOIDED, w.said) != 0);
+    end_world(&w);
+}
+
+TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
+          p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without_it,
+          p7_so_is_one_of_a_contribution_that_is_not_there,
+          p7_a_contribution_that_can_be_read_again_voids_nothing,
+          p7_its_committer_alone_may_go_on_from_it_in_vain,
+          p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot,
+          p7_a_life_that_had_gone_on_from_it_does_not_find_it_void,
+          p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too,
+          p7_with_two_replicas_an_operator_voids_what_cannot_be_read,
+          p7_a_replica_that_had_read_it_begins_again_from_before_it,
+          p7_without_a_decision_two_replicas_stop_and_say_the_way_out,
+          p7_where_committers_are_enough_nobody_voids_by_decision)

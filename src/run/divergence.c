@@ -1,0 +1,44 @@
+/* divergence.c - see divergence.h. */
+#include "run/divergence.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An outer step of a sound length leaves the loss about where it was; noise and data of another
+ * kind may raise it by some tenths. Past this the model has been thrown away. */
+static const double FACTOR = 0.5, MORE = 0.5;
+
+void dl_setback_norm(dl_setback *s, const char *replica, double norm)
+{
+    const size_t len = strlen(s->norms);
+    if (isfinite(norm))
+        snprintf(s->norms + len, sizeof s->norms - len, " %s %.3g", replica, norm);
+    else
+        snprintf(s->norms + len, sizeof s->norms - len, " %s ?", replica);
+}
+
+void dl_setback_adopt(dl_setback *s, const dl_setback *now)
+{
+    if (s->told || s->left || !isfinite(now->inner)) return;
+    *s = *now;
+    s->sum = 0;
+    s->left = DL_SETBACK_STEPS;
+}
+
+bool dl_setback_step(dl_setback *s, double loss, char *text, size_t cap)
+{
+    if (!s->left) return false;
+    s->sum += loss;
+    if (--s->left) return false;
+    const double after = s->sum / DL_SETBACK_STEPS;
+    if (after <= s->inner + FACTOR * fabs(s->inner) + MORE) return false;
+    s->told = true;
+    snprintf(text, cap,
+             "entry %llu: the loss is %.3g behind it (the mean of %d steps), and its members had "
+             "%.3g: its outer step is too long, or one of them moved it. "
+             "server.diloco.outer_learning_rate was %g, outer_momentum %g; its members moved by:%s",
+             (unsigned long long)s->entry, after, DL_SETBACK_STEPS, s->inner, s->lr, s->mu,
+             s->norms);
+    return true;
+}

@@ -1,0 +1,73 @@
+/* divergence_test.c - the warning of an outer step that is too long: SWM-30. */
+#include "run/divergence.h"
+
+#include "check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Entry 3, whose members had this loss; then so many steps of another. True: it was told. */
+static bool after(dl_setback *s, double inner, double loss, int n_steps, char *text, size_t cap)
+{
+    bool told = false;
+    dl_setback now = {.entry = 3, .inner = inner, .lr = 50, .mu = 0.9};
+    dl_setback_norm(&now, "r0", 1.25);
+    dl_setback_norm(&now, "r1", (double)NAN);
+    dl_setback_adopt(s, &now);
+    for (int i = 0; i < n_steps; i++)
+        told |= dl_setback_step(s, loss, text, cap);
+    return told;
+}
+
+TEST(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms)
+{
+    dl_setback s = {.left = 0};
+    char text[2048] = "";
+    CHECK(after(&s, 2, 9, DL_SETBACK_STEPS, text, sizeof text));
+    CHECK_STR("entry 3: the loss is 9 behind it (the mean of 10 steps), and its members had 2: its "
+              "outer step is too long, or one of them moved it. "
+              "server.diloco.outer_learning_rate was 50, outer_momentum 0.9; its members moved by: "
+              "r0 1.25 r1 ?",
+              text);
+    CHECK(!after(&s, 2, 9, 2 * DL_SETBACK_STEPS, text, sizeof text)); /* once */
+}
+
+TEST(a_loss_that_is_no_number_is_a_setback)
+{
+    dl_setback s = {.left = 0};
+    char text[2048];
+    CHECK(after(&s, 2, (double)NAN, DL_SETBACK_STEPS, text, sizeof text));
+}
+
+TEST(noise_is_none)
+{
+    dl_setback s = {.left = 0};
+    char text[2048];
+    CHECK(!after(&s, 2, 3.4, DL_SETBACK_STEPS, text, sizeof text));
+    CHECK(!after(&s, 0.01, 0.5, DL_SETBACK_STEPS, text, sizeof text));
+    CHECK(!after(&s, -4, -2, DL_SETBACK_STEPS, text, sizeof text));
+    CHECK(!after(&s, (double)NAN, 9, DL_SETBACK_STEPS, text, sizeof text)); /* nobody told a loss */
+    CHECK(after(&s, -4, 1, DL_SETBACK_STEPS, text, sizeof text));
+}
+
+TEST(steps_behind_the_next_entries_count_on)
+{
+    dl_setback s = {.left = 0};
+    char text[2048];
+    CHECK(!after(&s, 2, 9, 4, text, sizeof text));
+    CHECK(!after(&s, 9, 9, 4, text, sizeof text));
+    CHECK(after(&s, 9, 9, 2, text, sizeof text)); /* against what entry 3's members had */
+    CHECK_CONTAINS("its members had 2", text);
+}
+
+TEST(a_hundred_members_do_not_fit_and_do_no_harm)
+{
+    dl_setback s = {.left = 0};
+    for (int i = 0; i < 100; i++)
+        dl_setback_norm(&s, "a-replica-of-a-long-name", 1.5 * i);
+    CHECK(strlen(s.norms) == sizeof s.norms - 1);
+}
+
+TEST_MAIN(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms,
+          a_loss_that_is_no_number_is_a_setback, noise_is_none,
+          steps_behind_the_next_entries_count_on, a_hundred_members_do_not_fit_and_do_no_harm)

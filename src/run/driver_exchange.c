@@ -1,0 +1,656 @@
+/* driver_exchange.c - the exchange's half of a driver:
+ *
+ *     ask = REJOIN; while ask is not DONE or FAIL: event = carry out(ask); ask = next(event)
+ *
+ * A store that does not answer is asked again, with growing pauses, for run.store_timeout. On the
+ * trainer's thread an interrupt is heard only where the saved local state is right for a resume:
+ * between the asks of an exchange that wait or may be long (may_stop), which all come behind
+ * what was taken and saved. */
+#include "run/driver_parts.h"
+
+#include "base/log.h"
+#include "base/own.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest deafness to an interrupt */
+static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND;
+static const dl_time PAUSE_LONGEST = 5 * DL_SECOND;
+static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait for its record */
+
+/* ---- the record ------------------------------------------------------------------------- */
+
+dl_store_counters dl_exchange_traffic(const dl_driver *d)
+{
+    dl_store_counters all = dl_exec_traffic(d->a.exec);
+    if (!d->sending) return all;
+    const dl_store_counters c = dl_sending_traffic(d->sending);
+    all.bytes_sent += c.bytes_sent;
+    all.bytes_received += c.bytes_received;
+    all.billed_reads += c.billed_reads;
+    all.billed_writes += c.billed_writes;
+    return all;
+}
+
+static dl_store_speed speed_of(const dl_driver *d)
+{
+    dl_store_speed speed = dl_exec_speed(d->a.exec);
+    if (d->sending) speed.up_bps = fmax(speed.up_bps, dl_sending_up_bps(d->sending));
+    return speed;
+}
+
+static void take_traffic(dl_driver *d)
+{
+    const dl_store_counters c = d->traffic;
+    d->context.bytes_sent = c.bytes_sent - d->told.bytes_sent;
+    d->context.bytes_received = c.bytes_received - d->told.bytes_received;
+    d->context.requests_read = c.billed_reads - d->told.billed_reads;
+    d->context.requests_write = c.billed_writes - d->told.billed_writes;
+    d->told = c;
+    if (!d->a.peers) return;
+    const dl_peers_counts p = dl_peers_count(d->a.peers);
+    d->context.from_peers = p.from_peers - d->peers_before.from_peers;
+    d->context.from_store = p.from_store - d->peers_before.from_store;
+    d->peers_before = p;
+}
+
+/* Honest movements have a mean cosine of .05 to .3, those of other data about 0. */
+static const double POINT_APART = 0.01;
+
+/* A robust combiner says what it bears; one that could not be used is warned about. */
+static void note_combiner(dl_driver *d, const dl_entry *entry)
+{
+    const dl_outer_step_facts *facts = &dl_exec_measured(d->a.exec)->outer;
+    char text[256];
+    if (facts->tolerated)
+        dl_log(DILOCO_LOG_INFO, "entry %llu: %s bears %zu hostile of %zu members",
+               (unsigned long long)entry->entry, facts->combiner, facts->tolerated,
+               entry->n_members);
+    if (!facts->fell_back) return;
+    snprintf(text, sizeof text,
+             "entry %llu: %zu members are too few for combiner %s: their weighted mean is taken, "
+             "and one hostile member decides it",
+             (unsigned long long)entry->entry, entry->n_members, d->a.run->config.combiner);
+    dl_event_warn(d->a.record, &d->context, "combiner_fallback", text);
+}
+
+/* Does every member's movement consist of one step? Gradients of single batches hardly agree: their
+ * cosine says nothing of the data. */
+static bool is_of_single_steps(const dl_entry *entry)
+{
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (entry->members[i].steps > 1) return false;
+    return true;
+}
+
+/* Members that hardly agree: their mean is short, and who has which data is the first question. */
+static void note_similarity(dl_driver *d, const dl_entry *entry)
+{
+    const double similarity = dl_exec_measured(d->a.exec)->outer.similarity;
+    char text[512];
+    if (!(similarity < POINT_APART) || d->warned_apart || entry->n_members < 2) return;
+    if (is_of_single_steps(entry)) return;
+    d->warned_apart = true;
+    int len =
+        snprintf(text, sizeof text,
+                 "entry %llu: its members point apart (mean cosine %.3f); samples since their "
+                 "base:",
+                 (unsigned long long)entry->entry, similarity);
+    for (size_t i = 0; i < entry->n_members && len > 0 && (size_t)len < sizeof text; i++)
+        len +=
+            snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
+                     entry->members[i].life.replica, (unsigned long long)entry->members[i].samples);
+    dl_event_warn(d->a.record, &d->context, "similarity", text);
+}
+
+/* For who adopts it: is it a setback? */
+static void keep_newest(dl_driver *d, const dl_note *n)
+{
+    const dl_entry *e = n->entry;
+    d->newest = (dl_setback){.entry = e->entry,
+                             .inner = e->loss,
+                             .lr = (double)dl_driver_control(d)->lr,
+                             .mu = (double)dl_driver_control(d)->mu};
+    for (size_t i = 0; i < e->n_members; i++)
+        dl_setback_norm(&d->newest, e->members[i].life.replica, n->norms[i]);
+}
+
+static void note_commit(dl_driver *d, const dl_note *n)
+{
+    const dl_time now = dl_clock_now();
+    dl_trips_folded(&d->trips, n->entry->entry, now);
+    take_traffic(d);
+    d->context.speed = speed_of(d);
+    d->context.deadline_s = d->deadline_s;
+    d->context.wait_s = dl_seconds(d->waited);
+    d->context.exchange_s = dl_seconds(now - d->entry_began - d->waited);
+    d->waited = 0;
+    d->entry_began = now;
+    d->loss = n->entry->loss;
+    d->context.norms = n->norms;
+    d->context.lr = dl_driver_control(d)->lr;
+    keep_newest(d, n);
+    for (size_t i = 0; i < n->entry->n_members; i++)
+        if (!strcmp(n->entry->members[i].life.replica, d->a.self.replica))
+            d->stops.weight = n->entry->members[i].weight;
+    dl_event_commit(d->a.record, &d->context, n->entry, &dl_driver_control(d)->roster,
+                    dl_exec_measured(d->a.exec), n->counted);
+    char loss[32] = "no loss"; /* a trainer need not report one */
+    if (!isnan(n->entry->loss)) snprintf(loss, sizeof loss, "loss %.4f", n->entry->loss);
+    dl_log(DILOCO_LOG_INFO, "entry %llu: %zu members, %s, %.1f MB out, %.1f MB in, %.2f s",
+           (unsigned long long)n->entry->entry, n->entry->n_members, loss,
+           1e-6 * (double)d->context.bytes_sent, 1e-6 * (double)d->context.bytes_received,
+           d->context.wait_s + d->context.exchange_s);
+    note_combiner(d, n->entry);
+    note_similarity(d, n->entry);
+}
+
+/* Why, for whoever was rejected. */
+static const char *advice(const char *reason)
+{
+    static const char *const known[][2] = {
+        {"norm", "it moved check.norm times as far as most"},
+        {"short", "it moved less than check.short of what most moved"},
+        {"repeat", "it is what this replica has sent, and was counted with, before"},
+        {"zero", "it moved nothing"},
+        {"cosine",
+         "it points away from most others; is its data of another kind, its learning rate "
+         "too high?"},
+        {"probe", "with it the shared model loses check.probe times as much on held-out samples"},
+        {"copy", "it is another's, or nearly so; do two replicas train on the same data?"},
+        {"bound", "an element moved by more than check.element"},
+        {"non-finite", "it has a NaN or an infinity: training has diverged here"},
+        {"base", "it began from another state than the run's"}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (!strcmp(known[i][0], reason)) return known[i][1];
+    return "it does not fit the run";
+}
+
+/* A contribution that the commit rejects. */
+static void note_judged(dl_driver *d, const dl_note *n)
+{
+    char text[512];
+    dl_event_judged(d->a.record, n->entry, &n->life, n->text);
+    if (strcmp(n->life.replica, d->a.self.replica) != 0) {
+        dl_log(DILOCO_LOG_WARN, "entry %llu: the contribution of %s is rejected: %s",
+               (unsigned long long)n->entry->entry, n->life.replica, n->text);
+        return;
+    }
+    snprintf(text, sizeof text, "entry %llu rejects this replica's contribution (%s): %s",
+             (unsigned long long)n->entry->entry, n->text, advice(n->text));
+    dl_event_warn(d->a.record, &d->context, "rejected", text);
+}
+
+static void on_note(void *user, const dl_note *n)
+{
+    dl_driver *d = user;
+    const uint64_t entry = dl_driver_control(d)->entry;
+    char life[DL_LIFE_TEXT], text[512];
+    switch (n->kind) {
+    case DL_NOTE_COMMIT:
+        note_commit(d, n);
+        break;
+    case DL_NOTE_ABORT:
+        dl_event_abort(d->a.record, &d->context, n->entry);
+        break;
+    case DL_NOTE_DISPUTE:
+        dl_event_dispute(d->a.record, &d->context, entry, n->claimed, n->computed,
+                         &n->entry->committer, n->text);
+        break;
+    case DL_NOTE_REJECT:
+        dl_event_reject(d->a.record, &d->context, entry, &n->life, n->text);
+        dl_log(DILOCO_LOG_WARN, "entry %llu: a contribution of %s is refused: %s",
+               (unsigned long long)entry, n->life.replica, diloco_error_text());
+        break;
+    case DL_NOTE_PROBED:
+        dl_event_probe(d->a.record, &d->context, n->entry, n->probed);
+        break;
+    case DL_NOTE_JUDGED:
+        note_judged(d, n);
+        break;
+    case DL_NOTE_BANNED:
+        snprintf(text, sizeof text,
+                 "%s is banned until entry %llu: %llu of its contributions were rejected",
+                 n->life.replica, (unsigned long long)n->until,
+                 (unsigned long long)d->a.run->config.ban_after);
+        dl_event_warn(d->a.record, &d->context, "banned", text);
+        break;
+    case DL_NOTE_VOID:
+        snprintf(text, sizeof text, "entry %llu is void: %s", (unsigned long long)entry, n->text);
+        dl_event_warn(d->a.record, &d->context, "void", text);
+        break;
+    case DL_NOTE_SILENT:
+        dl_life_text(life, &n->life);
+        snprintf(text, sizeof text, "%s is silent: no new heartbeat in %g s", life,
+                 d->a.run->config.patience_s);
+        dl_event_warn(d->a.record, &d->context, "silent", text);
+        break;
+    case DL_NOTE_LATE:
+        snprintf(text, sizeof text, "entry %llu did not count this replica: it goes on from %s",
+                 (unsigned long long)n->entry->entry,
+                 d->pace.adopts_uncounted || d->pace.schedule.async ? "the shared model"
+                                                                    : "its own parameters");
+        dl_event_warn(d->a.record, &d->context, "late", text);
+        break;
+    case DL_NOTE_DEADLINE:
+        d->deadline_s = n->seconds;
+        dl_log(DILOCO_LOG_DEBUG, "entry %llu: deadline in %.1f s", (unsigned long long)entry,
+               n->seconds);
+        break;
+    }
+}
+
+/* ---- asks ------------------------------------------------------------------------------- */
+
+static bool is_to_stop(dl_driver *d)
+{
+    return d->beside ? atomic_load(&d->quit) : atomic_load(d->a.interrupted);
+}
+
+/* To stop, or to put what was taken meanwhile. */
+static bool called_away(dl_driver *d)
+{
+    return is_to_stop(d) || atomic_exchange(&d->was_taken, false);
+}
+
+/* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
+static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
+{
+    dl_key prefix, combined;
+    dl_key_contributions(prefix, ask->entry);
+    dl_key_combined_of(combined, ask->entry);
+    const char *prefixes[3] = {"log/"};
+    size_t n = 1;
+    if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
+    if (!ask->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
+    const dl_time began = dl_clock_now();
+    diloco_status status = DILOCO_ETIMEDOUT;
+    dl_background_tell_waiting(d->background, true);
+    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
+        DL_TRY(dl_background_fenced(d->background));
+        const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
+        status = dl_store_wait(d->a.store, prefixes, n, d->moved,
+                               slice < ask->until ? slice : ask->until);
+        d->moved = false;
+    }
+    dl_background_tell_waiting(d->background, false);
+    d->waited += dl_clock_now() - began;
+    return status == DILOCO_ETIMEDOUT ? DILOCO_OK : status;
+}
+
+/* Whoever waits for clients may train one meanwhile. */
+static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
+{
+    bool worked = false;
+    if (d->a.work) DL_TRY(d->a.work(d->a.user, &worked));
+    d->moved |= worked;
+    return worked ? DILOCO_OK : wait_in_slices(d, ask);
+}
+
+static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
+{
+    if (ask->final)
+        dl_background_snapshot_here(d->background, d->a.store);
+    else
+        dl_background_snapshot(d->background);
+    return DILOCO_OK;
+}
+
+/* What was put ahead and is still under way is waited for, once its entry is the open one: behind
+ * that it is reaped. */
+static void contribute(dl_driver *d, const dl_ask *ask, dl_event *event, dl_time until)
+{
+    d->puts = false;
+    if (d->sending && dl_sending_now(d->sending) == 1 + ask->entry) {
+        while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
+            ;
+        return;
+    }
+    dl_exec_do(d->a.exec, ask, event, until);
+    d->puts = !event->status && !event->taken && !event->sending;
+    if (event->sending) dl_sending_begin(d->sending, ask->entry);
+}
+
+/* What came of what was put ahead. *unsent: dl_event's. */
+static diloco_status reap(dl_driver *d, uint64_t *unsent)
+{
+    uint64_t entry;
+    diloco_status status;
+    if (!d->sending || !dl_sending_reap(d->sending, &entry, &status)) return DILOCO_OK;
+    if (status == DILOCO_EEXIST) *unsent = 1 + entry;
+    if (status == DILOCO_EEXIST) return DILOCO_OK;
+    DL_TRY(status);
+    dl_exec_sent(d->a.exec);
+    dl_event_contribution(d->a.record, &d->context, entry, dl_exec_measured(d->a.exec));
+    return DILOCO_OK;
+}
+
+/* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
+ * at it. True: it has moved, and the lock is held until the pace follows in the answer, or whoever
+ * saves between would save the state of one entry and the pace of another (P16). */
+static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
+{
+    const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
+    const bool moves = ask->kind == DL_ASK_SWAP || ask->kind == DL_ASK_REJOIN;
+    *event = (dl_event){.status = dl_background_fenced(d->background)};
+    if (event->status) return false;
+    switch (ask->kind) {
+    case DL_ASK_TRAIN:
+        break;
+    case DL_ASK_WAIT:
+        event->status = wait_for_change(d, ask);
+        break;
+    case DL_ASK_SNAPSHOT:
+        event->status = take_snapshot(d, ask);
+        break;
+    case DL_ASK_CONTRIBUTE:
+        contribute(d, ask, event, until);
+        break;
+    default:
+        if (moves) dl_driver_lock(d);
+        dl_exec_do(d->a.exec, ask, event, until);
+        if (moves && event->status) dl_driver_unlock(d);
+    }
+    event->now = dl_clock_now();
+    return moves && !event->status;
+}
+
+/* Of objects in c/ that nobody reads: once. */
+static void warn_passed_over(dl_driver *d, const dl_ask *ask)
+{
+    const size_t n = dl_exec_passed_over(d->a.exec);
+    char text[256];
+    if (ask->kind != DL_ASK_LIST || !n || d->warned_passed_over) return;
+    d->warned_passed_over = true;
+    snprintf(text, sizeof text,
+             "c/%010llu/: %zu objects are passed over, because their replica's key has not signed "
+             "them or because other names have taken the room for unlisted replicas; later ones "
+             "are not reported",
+             (unsigned long long)ask->entry, n);
+    dl_event_warn(d->a.record, &d->context, "passed_over", text);
+}
+
+static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
+{
+    if (event->peer) dl_event_peer(d->a.record, &d->context, ask->entry, &ask->life, event->peer);
+    if (event->status) return;
+    warn_passed_over(d, ask);
+    d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
+    if (ask->kind == DL_ASK_CONTRIBUTE && d->puts)
+        dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));
+}
+
+static uint64_t failed_calls(const dl_driver *d)
+{
+    const dl_moved *tally = dl_store_tally(d->a.store);
+    return tally ? atomic_load(&tally->n_failed) : 0;
+}
+
+/* Has the store failed so that it may recover? What the caller has supplied (an outer optimizer, a
+ * device) reports EIO and EFULL, too. */
+static bool store_failed(const dl_driver *d, diloco_status status)
+{
+    return status == DILOCO_EUNREACHABLE ||
+           (dl_store_may_recover(d->a.store, status) && failed_calls(d) != d->failed_before);
+}
+
+/* True: carry the ask out again after a pause. */
+static bool try_again(dl_driver *d, const dl_event *event)
+{
+    if (!store_failed(d, event->status)) {
+        d->unreachable_since = 0;
+        return false;
+    }
+    const dl_time now = dl_clock_now();
+    if (!d->unreachable_since) {
+        d->unreachable_since = now;
+        d->pause = PAUSE_FIRST;
+        dl_event_warn(d->a.record, &d->context, "unreachable", diloco_error_text());
+    }
+    if (dl_seconds(now - d->unreachable_since) > d->a.store_timeout_s) return false;
+    for (dl_time left = d->pause; left > 0 && !is_to_stop(d); left -= SLICE)
+        dl_clock_sleep(left < SLICE ? left : SLICE);
+    d->pause = d->pause * 2 < PAUSE_LONGEST ? d->pause * 2 : PAUSE_LONGEST;
+    return true;
+}
+
+/* The answer to REJOIN is to begin again from the state that it loaded. */
+static dl_ask begin_machine(dl_driver *d)
+{
+    const dl_state *state = dl_exec_state(d->a.exec);
+    const dl_machine_start start = {
+        .fragments = state->now, .bases = d->bases, .now = dl_clock_now()};
+    d->bases = NULL; /* of a second REJOIN */
+    if (!d->loaded)
+        dl_event_run(d->a.record, d->a.run, &d->a.self, state->control.entry,
+                     dl_exec_way(d->a.exec));
+    if (d->loaded) dl_pace_restart(&d->pace);
+    d->loaded = true;
+    return dl_machine_begin(d->machine, &start);
+}
+
+static dl_ask answer(dl_driver *d, const dl_event *event)
+{
+    const bool loads = d->open.kind == DL_ASK_REJOIN;
+    if (loads && !event->status) return begin_machine(d);
+    if (loads && !d->loaded) return (dl_ask){.kind = DL_ASK_FAIL, .status = event->status};
+    return dl_machine_next(d->machine, event);
+}
+
+/* ---- the loop --------------------------------------------------------------------------- */
+
+/* The first entry whose contributions are still needed here (P25); async: our own lies at our
+ * base. */
+static uint64_t needed_from(const dl_driver *d)
+{
+    const uint64_t entry = dl_driver_control(d)->entry;
+    return d->pace.schedule.async && d->pace.base < entry ? d->pace.base : entry;
+}
+
+static void tell_heartbeats(dl_driver *d)
+{
+    const dl_store_speed speed = speed_of(d);
+    dl_background_tell_link(d->background, &speed, d->deadline_s);
+    if (d->loaded) dl_background_tell_entry(d->background, needed_from(d));
+}
+
+/* This replica goes on as a later generation, if a name of the one that it had was taken (P6).
+ * Under the lock. */
+static void take_generation(dl_driver *d, dl_event *event)
+{
+    char text[256];
+    const dl_life now = dl_exec_self(d->a.exec);
+    if (now.generation == d->a.self.generation) return;
+    snprintf(text, sizeof text,
+             "%s goes on as generation %u: a name in c/ of generation %u holds an object that its "
+             "key has not signed",
+             now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
+    dl_event_warn(d->a.record, &d->context, "renewed", text);
+    d->a.self.generation = now.generation;
+    event->generation = now.generation;
+    event->renewed = true;
+    dl_background_tell_generation(d->background, now.generation);
+}
+
+static void ask_once(dl_driver *d)
+{
+    dl_event event;
+    dl_background_settle(d->background); /* `now` and control may change from here */
+    d->failed_before = failed_calls(d);
+    const bool locked = carry_out(d, &d->open, &event);
+    /* What has moved is answered first. */
+    const diloco_status sent = locked ? DILOCO_OK : reap(d, &d->unsent);
+    event.sending = d->sending ? dl_sending_now(d->sending) : 0;
+    if (!sent && try_again(d, &event)) return; /* nothing has moved */
+    if (!locked) dl_driver_lock(d);
+    take_generation(d, &event);
+    event.unsent = d->unsent;
+    d->unsent = 0;
+    d->traffic = dl_exchange_traffic(d);
+    after(d, &d->open, &event);
+    d->open = sent ? (dl_ask){.kind = DL_ASK_FAIL, .status = sent} : answer(d, &event);
+    if (d->open.kind == DL_ASK_FAIL) {
+        d->failed = d->open.status;
+        snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
+    }
+    d->ended = d->open.kind == DL_ASK_FAIL || d->open.kind == DL_ASK_DONE;
+    tell_heartbeats(d);
+    if (d->beside) pthread_cond_broadcast(&d->moved_on);
+    dl_driver_unlock(d);
+}
+
+/* TRAIN is open, and the trainer has not come to what the log waits for. */
+static bool is_idle(const dl_driver *d)
+{
+    return d->open.kind == DL_ASK_TRAIN && !dl_pace_takes_part(&d->pace, d->pace.folded);
+}
+
+static bool may_stop(const dl_driver *d)
+{
+    return d->open.kind == DL_ASK_WAIT || d->open.kind == DL_ASK_FETCH || d->unreachable_since;
+}
+
+static diloco_status may_go_on(dl_driver *d)
+{
+    if (d->failed) return dl_fail(d->failed, "%s", d->failure);
+    if (may_stop(d) && atomic_exchange(d->a.interrupted, false))
+        return dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for entry %llu",
+                       (unsigned long long)d->open.entry);
+    return DILOCO_OK;
+}
+
+static void begin_entry(dl_driver *d)
+{
+    d->moved = true;
+    d->waited = 0;
+    d->entry_began = dl_clock_now();
+}
+
+static void flush_record(dl_driver *d)
+{
+    dl_record_flush(d->a.record, d->a.store, &d->began, false,
+                    dl_time_after(dl_clock_now(), RECORD_LIMIT));
+}
+
+bool dl_exchange_is_there(const dl_driver *d, const dl_stop *stop)
+{
+    return d->ended || (stop && dl_pace_ready(&d->pace, *stop));
+}
+
+/* On the trainer's own thread the exchange also does what is left of the entry, a snapshot say,
+ * before it lets the trainer go on: nobody else will until the next due point. */
+static bool may_return(const dl_driver *d, const dl_stop *stop)
+{
+    const bool goes_on_by_itself = d->pace.schedule.delay > 0; /* also where it is yet to start */
+    return dl_exchange_is_there(d, stop) &&
+           (goes_on_by_itself || d->ended || d->open.kind == DL_ASK_TRAIN);
+}
+
+static diloco_status drive(dl_driver *d, const dl_stop *stop)
+{
+    while (!may_return(d, stop) && !is_idle(d)) {
+        DL_TRY(may_go_on(d));
+        ask_once(d);
+    }
+    return d->failed ? dl_fail(d->failed, "%s", d->failure) : DILOCO_OK;
+}
+
+diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
+{
+    if (d->open.kind == DL_ASK_TRAIN) begin_entry(d);
+    DL_TRY(drive(d, stop));
+    flush_record(d);
+    return DILOCO_OK;
+}
+
+/* A resume wants to be told what became of each entry that it had under way, so it reads the log
+ * from what it knew, even where there is a newer snapshot. */
+diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
+{
+    const dl_stop read = {DL_STOP_WAIT, 0};
+    d->bases = bases;
+    d->open = (dl_ask){.kind = DL_ASK_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
+    begin_entry(d);
+    return drive(d, &read);
+}
+
+/* ---- a thread of its own ---------------------------------------------------------------- */
+
+static void wait_for_the_trainer(dl_driver *d)
+{
+    pthread_mutex_lock(&d->lock);
+    const bool idle = is_idle(d);
+    pthread_mutex_unlock(&d->lock);
+    if (idle) flush_record(d);
+    pthread_mutex_lock(&d->lock);
+    while (is_idle(d) && !atomic_load(&d->quit))
+        pthread_cond_wait(&d->moved_on, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    begin_entry(d);
+}
+
+static void *body(void *context)
+{
+    dl_driver *d = context;
+    while (!d->ended && !atomic_load(&d->quit)) {
+        if (d->open.kind == DL_ASK_TRAIN) wait_for_the_trainer(d);
+        if (!atomic_load(&d->quit)) ask_once(d);
+    }
+    return NULL;
+}
+
+diloco_status dl_exchange_start(dl_driver *d)
+{
+    if (!d->a.beside || d->ended) return DILOCO_OK;
+    d->beside = true;
+    const int error = dl_thread_start(&d->thread, body, d);
+    if (error) return dl_fail(DILOCO_ENOMEM, "no thread for the exchange: %s", strerror(error));
+    d->started = true;
+    return DILOCO_OK;
+}
+
+void dl_exchange_stop(dl_driver *d)
+{
+    if (!d->started) return;
+    atomic_store(&d->quit, true);
+    pthread_mutex_lock(&d->lock);
+    pthread_cond_broadcast(&d->moved_on);
+    pthread_mutex_unlock(&d->lock);
+    pthread_join(d->thread, NULL);
+    d->started = false;
+}
+
+diloco_status dl_exchange_create(dl_driver *d)
+{
+    const dl_runfile *run = d->a.run;
+    const dl_state *state = dl_exec_state(d->a.exec);
+    dl_machine_args args = {
+        .config = &run->config,
+        .run = run->id,
+        .identity = &run->identity,
+        .self = d->a.self,
+        .former = d->a.former,
+        .control = dl_driver_control(d),
+        .pace = &d->pace,
+        .outer = state->outer,
+        .weighting = dl_weighting_find(run->config.weighting),
+        .combiner = dl_combiner_of(&run->config),
+        .way = dl_exec_way(d->a.exec),
+        .slices = dl_exec_slices(d->a.exec),
+        .max_members = state->control.roster.cap,
+        .snapshot_bytes = dl_state_bytes(&run->manifest, state->outer, 1),
+        .lr = d->a.lr,
+        .lr_user = d->a.lr_user,
+        .sends_beside = dl_exec_puts_ahead(d->a.exec),
+        .follows = d->a.follows,
+        .note = on_note,
+        .note_user = d,
+    };
+    if (!args.weighting)
+        return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);
+    if (!args.combiner) return dl_no_row("combiner", run->config.combiner);
+    DL_TRY(dl_simulation_init(&args.simulation, &run->config, &run->manifest));
+    return dl_machine_create(&d->machine, &args);
+}

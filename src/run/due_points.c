@@ -1,0 +1,98 @@
+/* due_points.c - see due_points.h. */
+#include "run/due_points.h"
+
+static bool is_here(const dl_stops *s, dl_stop_kind kind, uint64_t entry)
+{
+    const dl_stop stop = dl_pace_next(s->pace);
+    return stop.kind == kind && (kind == DL_STOP_JUMP || stop.entry == entry) &&
+           dl_pace_ready(s->pace, stop);
+}
+
+static const dl_control *control(const dl_stops *s)
+{
+    return &dl_exec_state(s->exec)->control;
+}
+
+/* Does the log wait for this replica by name at that entry? Told L entries before (P9). */
+static bool is_awaited(const dl_stops *s, uint64_t entry)
+{
+    const dl_control *c = control(s);
+    if (entry <= c->n_later || entry < c->entry) return true;
+    if (entry - c->entry > c->n_later) return true; /* not told */
+    const dl_roster *roster =
+        entry == c->entry ? &c->roster : &c->later[entry - c->entry - 1].roster;
+    return dl_roster_has(roster, s->replica, NULL);
+}
+
+/* The share that this replica will have in an entry: what it had in the last, or an even one. */
+static float own_weight(const dl_stops *s)
+{
+    const size_t n = control(s)->roster.n ? control(s)->roster.n : (size_t)s->config->replicas;
+    return s->weight > 0 ? s->weight : 1.0f / (float)n;
+}
+
+/* The overlap is one round, and none is under way from before: the next begins now, not when an
+ * earlier entry is adopted. */
+static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
+{
+    const dl_schedule *schedule = &s->pace->schedule;
+    if (schedule->overlap == DL_OVERLAP_STEPS) return;
+    if (entry >= schedule->n_fragments && dl_pace_take(s->pace, entry - schedule->n_fragments))
+        return;
+    dl_exec_begin_round(s->exec, fragment, entry, own_weight(s));
+    s->pace->fragments[fragment].since = s->pace->position;
+    s->fresh(s->user, fragment);
+}
+
+diloco_status dl_stop_take(dl_stops *s, uint64_t entry)
+{
+    if (!is_here(s, DL_STOP_TAKE, entry)) return DILOCO_OK;
+    const uint64_t n_commits = dl_state_commits(dl_exec_state(s->exec));
+    const uint32_t f = dl_schedule_fragment(&s->pace->schedule, entry, n_commits);
+    const dl_take *taken = dl_pace_taken(s->pace, f, is_awaited(s, entry));
+    if (!taken->mute) DL_TRY(dl_exec_take(s->exec, entry, f, &s->work[f]));
+    begin_first_round(s, entry, f);
+    return DILOCO_OK;
+}
+
+/* Where the overlap is one round, the round that ends here goes on to the next, whatever became of
+ * the entry: its own movement is under way. */
+static dl_adoption begin_next_round(dl_stops *s, const dl_take *taken)
+{
+    const uint32_t f = taken->fragment;
+    const uint64_t next = taken->entry + s->pace->schedule.n_fragments;
+    const bool under_way = dl_pace_take(s->pace, next) != NULL;
+    dl_exec_decided(s->exec, taken->entry, f, taken->commit, taken->counted);
+    dl_exec_begin_round(s->exec, f, under_way ? next : DL_NO_ENTRY, own_weight(s));
+    return DL_ADOPT_THETA;
+}
+
+static dl_adoption adopt(dl_stops *s, const dl_take *taken)
+{
+    const dl_adoption how = dl_pace_adoption(s->pace, taken);
+    const float mix = how == DL_ADOPT_MIX ? (float)s->config->local_mix : 0;
+    if (how != DL_ADOPT_NOTHING) dl_exec_adopt(s->exec, taken->fragment, mix);
+    return how;
+}
+
+bool dl_stop_adopt(dl_stops *s, uint64_t entry, dl_adopted *out)
+{
+    if (!is_here(s, DL_STOP_ADOPT, entry)) return false;
+    const bool rounds = s->pace->schedule.overlap != DL_OVERLAP_STEPS;
+    out->take = *dl_pace_take(s->pace, entry);
+    out->how = rounds ? begin_next_round(s, &out->take) : adopt(s, &out->take);
+    dl_pace_adopted(s->pace, &out->take, out->how);
+    if (out->how != DL_ADOPT_NOTHING) s->fresh(s->user, out->take.fragment);
+    return true;
+}
+
+void dl_stop_jump(dl_stops *s)
+{
+    if (!is_here(s, DL_STOP_JUMP, 0)) return;
+    for (uint32_t f = 0; f < s->pace->schedule.n_fragments; f++) {
+        if (!s->pace->fragments[f].behind) continue;
+        dl_exec_adopt(s->exec, f, 0);
+        s->fresh(s->user, f);
+    }
+    dl_pace_jumped(s->pace);
+}

@@ -1,0 +1,161 @@
+/* federated_worker.c - see federated_worker.h. The pace of such a process is that of a replica that
+ * skips all training: it is at the due point at once, what it takes is mute (pace.h), and adopting
+ * is being told theta.
+ */
+#include "run/federated_worker.h"
+
+#include "protocol/logical_clients.h"
+#include "run/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static dl_time limit(const diloco_run *run)
+{
+    return dl_time_after(dl_clock_now(), dl_time_from_seconds(run->config.store_timeout_s));
+}
+
+void dl_run_set_hands(diloco_run *run, const dl_hands *hands)
+{
+    run->hands = *hands;
+}
+
+diloco_status dl_run_round(diloco_run *run)
+{
+    if (diloco_run_done(run)) return DILOCO_OK;
+    run->due = true;
+    const uint64_t until = dl_driver_train_until(run->driver);
+    if (until != UINT64_MAX) dl_driver_pass_to(run->driver, until);
+    DL_TRY(dl_driver_stop(run->driver));
+    run->due = false;
+    dl_run_go_on(run);
+    dl_record_deliver(&run->record);
+    if (diloco_run_done(run)) dl_run_end_line(run);
+    return DILOCO_OK;
+}
+
+void dl_run_leave(diloco_run *run)
+{
+    if (diloco_run_done(run)) return; /* it has it */
+    dl_run_end_line(run);
+    dl_record_deliver(&run->record);
+}
+
+const dl_runfile *dl_run_file(const diloco_run *run)
+{
+    return &run->file;
+}
+
+float *dl_run_residual(const diloco_run *run, size_t *n)
+{
+    return dl_exec_residual(run->exec, n);
+}
+
+static const dl_control *control(const diloco_run *run)
+{
+    return &dl_exec_state(run->exec)->control;
+}
+
+const dl_roster *dl_run_asked(const diloco_run *run)
+{
+    return &control(run)->roster;
+}
+
+uint64_t dl_run_open_entry(const diloco_run *run)
+{
+    return control(run)->entry;
+}
+
+bool dl_run_is_there(const diloco_run *run, const char *client)
+{
+    size_t n;
+    const dl_listed *listed = dl_exec_listed(run->exec, &n);
+    for (size_t i = 0; i < n; i++)
+        if (listed[i].entry == control(run)->entry && !strcmp(listed[i].life.replica, client))
+            return true;
+    return false;
+}
+
+void dl_run_give_theta(diloco_run *run)
+{
+    dl_exec_adopt(run->exec, 0, 0);
+}
+
+diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_client *client)
+{
+    const dl_exec_work *work = client->work;
+    const dl_event_context context = {.replica = client->life.replica, .codec = run->config.codec};
+    DL_TRY(dl_exec_put_client(run->exec, first, client, limit(run)));
+    run->at.step += work->steps;
+    run->life_steps += work->steps;
+    run->life_tokens += work->tokens;
+    if (*first)
+        dl_event_contribution(&run->record, &context, control(run)->entry,
+                              dl_exec_measured(run->exec));
+    return DILOCO_OK;
+}
+
+diloco_status dl_run_is_late(diloco_run *run, bool *late)
+{
+    const dl_ask read = {.kind = DL_ASK_READ, .entry = control(run)->entry};
+    dl_event event = {.now = dl_clock_now()};
+    dl_exec_do(run->exec, &read, &event, limit(run));
+    *late = event.text != NULL;
+    return event.status;
+}
+
+diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
+                            const char *client)
+{
+    dl_entry e;
+    dl_buf text;
+    *counted = false;
+    DL_TRY(dl_entry_init(&e, dl_clients_max_members(&run->config)));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    diloco_status status = dl_entry_get(&text, run->store, entry, limit(run));
+    if (!status) status = dl_entry_read(&e, text.data, text.len, dl_exec_state(run->exec)->outer);
+    for (size_t i = 0; !status && e.commit && i < e.n_members; i++) {
+        if (strcmp(e.members[i].life.replica, client) != 0) continue;
+        *member = e.members[i];
+        *counted = true;
+    }
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&e);
+    return status;
+}
+
+static diloco_status watch_lives(diloco_run *run, dl_event *event)
+{
+    const dl_ask ask = {.kind = DL_ASK_WATCH};
+    if (!run->watch.at) run->watch.at = calloc(DL_WATCH_MAX, sizeof *run->watch.at);
+    if (!run->watch.at) return dl_fail(DILOCO_ENOMEM, "no memory to watch the other workers");
+    event->now = dl_clock_now();
+    dl_exec_do(run->exec, &ask, event, limit(run));
+    DL_TRY(event->status);
+    dl_watch_see(&run->watch, event->seen, event->n_seen, event->now);
+    return DILOCO_OK;
+}
+
+static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
+{
+    dl_life whose;
+    const dl_time patience = dl_time_from_seconds(run->config.patience_s);
+    return name[0] == run->self.replica[0] &&
+           !dl_watch_is_silent(&run->watch, name, now, patience, &whose);
+}
+
+diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)
+{
+    dl_event event;
+    *place = 0;
+    *n = 1;
+    DL_TRY(watch_lives(run, &event));
+    for (size_t i = 0; i < event.n_seen; i++) {
+        const char *name = event.seen[i].life.replica;
+        const int order = dl_replica_compare(name, run->self.replica);
+        if (order == 0 || !is_live_worker(run, name, event.now)) continue;
+        *place += order < 0;
+        *n += 1;
+    }
+    return DILOCO_OK;
+}

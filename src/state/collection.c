@@ -1,0 +1,224 @@
+/* collection.c - what may go is older than `floor`, the smaller of the second-newest verified
+ * snapshot and every live heartbeat's entry. run.json, gen/ and log/ never go: a deleted log
+ * name could be decided twice by a sleeper. */
+#include "state/collection.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "protocol/async.h"
+
+#include <string.h>
+
+enum { HEARTBEAT_MAX = 4096 };
+
+typedef struct sweep {
+    dl_collector *collector;
+    dl_store *store;
+    const dl_runfile *run;
+    dl_time until;
+    uint64_t second; /* entry of the newest snapshot below `floor`; 0: none */
+    dl_life second_life;
+    uint64_t floor;
+    bool async;
+    dl_entry before;       /* async: the entry before `floor`, */
+    const dl_roster *told; /* … and what its readers have come to since */
+    dl_key *keys;          /* a batch to delete */
+    size_t n_keys;
+} sweep;
+
+/* ---- the second-newest snapshot --------------------------------------------------------- */
+
+static diloco_status found_snapshot(void *context, const char *key, size_t len)
+{
+    sweep *s = context;
+    uint64_t entry;
+    dl_life life;
+    (void)len;
+    if (dl_key_parse_snapshot(&entry, &life, key) && entry < s->floor && entry >= s->second) {
+        s->second = entry;
+        s->second_life = life;
+    }
+    return DILOCO_OK;
+}
+
+/* Lowers `floor` from the newest snapshot to the next one that reads back whole; 0: none does. */
+static diloco_status find_second(sweep *s)
+{
+    dl_collector *c = s->collector;
+    for (;;) {
+        s->second = 0;
+        DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
+        s->floor = s->second;
+        if (s->second == 0) return DILOCO_OK;
+        if (s->second == c->verified_entry && dl_life_equal(&s->second_life, &c->verified_life))
+            return DILOCO_OK;
+        const diloco_status status =
+            dl_snapshot_verify(s->store, s->second, &s->second_life, s->run, s->until);
+        if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
+            return status;
+        dl_log(DILOCO_LOG_WARN, "%s: it does not count", diloco_error_text());
+    }
+}
+
+/* ---- heartbeats ------------------------------------------------------------------------- */
+
+static diloco_status found_life(void *context, const char *key, size_t len)
+{
+    dl_collector *c = ((sweep *)context)->collector;
+    dl_life life;
+    size_t i = 0;
+    (void)len;
+    if (!dl_key_parse_life(&life, key, "hb/")) return DILOCO_OK;
+    while (i < c->n_seen && strcmp(c->seen[i].life.replica, life.replica) != 0)
+        i++;
+    if (i == DL_COLLECTOR_LIVES)
+        return dl_fail(DILOCO_EREFUSED, "more than %d replicas have heartbeats",
+                       DL_COLLECTOR_LIVES);
+    if (i < c->n_seen && c->seen[i].life.generation >= life.generation) return DILOCO_OK;
+    if (i == c->n_seen) c->n_seen++;
+    memset(&c->seen[i], 0, sizeof c->seen[i]);
+    c->seen[i].life = life;
+    return DILOCO_OK;
+}
+
+/* Reads the i-th heartbeat; false: it has said nothing new for run.patience, or is gone. */
+static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
+{
+    dl_collector *c = s->collector;
+    unsigned char bytes[HEARTBEAT_MAX];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_key key;
+    dl_key_heartbeat(key, &c->seen[i].life);
+    const diloco_status status = dl_store_get(s->store, &text, key, s->until);
+    *live = false;
+    if (status == DILOCO_ENOENT || status == DILOCO_EPROTO) return DILOCO_OK;
+    DL_TRY(status);
+
+    const dl_hash content = dl_hash_bytes(text.data, text.len);
+    const dl_time now = c->now ? c->now : dl_clock_now();
+    if (!c->seen[i].changed || !dl_hash_equal(content, c->seen[i].content)) {
+        c->seen[i].content = content;
+        c->seen[i].changed = now;
+    }
+    *live = now - c->seen[i].changed < dl_time_from_seconds(s->run->config.patience_s);
+    dl_json_value json;
+    *entry = 0; /* not readable: protect everything */
+    if (dl_json_parse(&json, text.data, text.len) == DILOCO_OK)
+        (void)!dl_json_read_u64(entry, json, "entry", UINT64_MAX);
+    return DILOCO_OK;
+}
+
+static diloco_status lower_floor_to_heartbeats(sweep *s)
+{
+    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_life, s, s->until));
+    for (size_t i = 0; i < s->collector->n_seen; i++) {
+        bool live;
+        uint64_t entry;
+        DL_TRY(look(s, i, &live, &entry));
+        if (live && entry < s->floor) s->floor = entry;
+    }
+    return DILOCO_OK;
+}
+
+/* ---- removing --------------------------------------------------------------------------- */
+
+enum { BATCH = 64 };
+
+static bool may_count_behind(const sweep *s, const dl_roster *roster, const char *replica,
+                             uint64_t base)
+{
+    return dl_async_may_count(roster, s->floor, &s->run->config, replica, base);
+}
+
+static bool may_still_count(const sweep *s, const char *key)
+{
+    uint64_t base;
+    dl_life life;
+    return s->async && dl_key_parse_contribution(&base, &life, key) &&
+           (may_count_behind(s, &s->before.roster, life.replica, base) ||
+            may_count_behind(s, s->told, life.replica, base));
+}
+
+/* The objects of an old entry; the walk stops at the floor, since keys ascend. */
+static diloco_status found_old(void *context, const char *key, size_t len)
+{
+    sweep *s = context;
+    uint64_t entry;
+    (void)len;
+    if (!dl_key_entry_of(&entry, key)) return DILOCO_OK;
+    if (entry >= s->floor || s->n_keys == BATCH) return DILOCO_ECLOSED;
+    if (may_still_count(s, key)) return DILOCO_OK;
+    memcpy(s->keys[s->n_keys++], key, strlen(key) + 1);
+    return DILOCO_OK;
+}
+
+static diloco_status remove_below(sweep *s, const char *prefix)
+{
+    dl_key keys[BATCH];
+    s->keys = keys;
+    do {
+        s->n_keys = 0;
+        const diloco_status status = dl_store_list(s->store, prefix, NULL, found_old, s, s->until);
+        if (status && status != DILOCO_ECLOSED) return status;
+        for (size_t i = 0; i < s->n_keys; i++)
+            DL_TRY(dl_store_delete(s->store, keys[i], s->until));
+    } while (s->n_keys == BATCH);
+    return DILOCO_OK;
+}
+
+/* async: which contributions to a base before the floor an entry behind it may name, the roster of
+ * the entry before the floor tells (async.h). Where that entry is a liar's, and void, `told` keeps
+ * what has not counted. */
+static diloco_status read_roster(sweep *s)
+{
+    dl_buf text;
+    DL_TRY(dl_entry_init(&s->before, DL_MAX_MEMBERS));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, s->until);
+    const dl_outer *outer = dl_outer_of(&s->run->config);
+    if (!status) status = dl_entry_read(&s->before, text.data, text.len, outer);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status collect(sweep *s)
+{
+    DL_TRY(find_second(s));
+    if (s->floor == 0) return DILOCO_OK;
+    DL_TRY(lower_floor_to_heartbeats(s));
+    if (s->floor == 0) return DILOCO_OK;
+    /* Snapshots first: one that stands has the contributions behind it. */
+    DL_TRY(remove_below(s, "snap/"));
+    s->async = !strcmp(s->run->config.schedule, "async");
+    if (s->async) DL_TRY(read_roster(s));
+    DL_TRY(remove_below(s, "x/"));
+    DL_TRY(remove_below(s, "b/"));
+    return remove_below(s, "c/");
+}
+
+diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
+                                      const dl_state *state, const dl_runfile *run,
+                                      const dl_life *life, const dl_signer *signer, dl_time until)
+{
+    const uint64_t entry = state->control.entry;
+    bool vouched;
+    const diloco_status written =
+        dl_snapshot_write(&vouched, store, state, run, life, signer, until);
+    dl_state_put_out_all(state);
+    if (written) return written;
+    if (!vouched) DL_TRY(dl_snapshot_verify(store, entry, life, run, until));
+    if (strcmp(run->config.retain, "all") == 0) return DILOCO_OK;
+
+    sweep s = {.collector = collector,
+               .store = store,
+               .run = run,
+               .until = until,
+               .floor = entry,
+               .told = &state->control.roster};
+    if (collect(&s))
+        dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
+    dl_entry_deinit(&s.before);
+    collector->verified_entry = entry;
+    collector->verified_life = *life;
+    return DILOCO_OK;
+}

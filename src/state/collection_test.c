@@ -1,0 +1,346 @@
+/* collection_test.c - only what PROTOCOL P25 lets go goes: with objects made by hand, and after
+ * whole runs, where verify has to work from what is left. */
+#include "toy_run.h"
+
+#include "run/open.h"
+#include "state/collection.h"
+#include "store/kind.h"
+#include "store/user.h"
+#include "user_store.h"
+
+/* ---- by hand ---------------------------------------------------------------------------- */
+
+typedef struct scene {
+    dl_store *store;
+    dl_runfile run;
+    dl_state state;
+    dl_collector collector;
+    float w[4];
+} scene;
+
+static scene *scene_make(const char *url, const char *retain, const char *patience)
+{
+    static const dl_life r0 = {.replica = "r0"};
+    scene *s = calloc(1, sizeof *s);
+    dl_config config;
+    dl_hash digest;
+    const diloco_tensor w = {.name = "w", .data = s->w, .n_dims = 1, .shape = {4}};
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "run.retain", retain, "test"));
+    CHECK_OK(dl_config_set(&config, "run.patience", patience, "test"));
+    CHECK_OK(dl_config_set(&config, "run.heartbeat", "0.01", "test"));
+    CHECK_OK(dl_store_open(&s->store, url, true));
+    const dl_run_creation what = {
+        .config = &config, .tensors = &w, .n_tensors = 1, .data_digest = ""};
+    CHECK_OK(dl_run_create_or_read(&s->run, &digest, s->store, &what));
+    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, dl_outer_find("nesterov"), 4, 1, 1));
+    dl_state_rehash(&s->state, NULL);
+    for (uint64_t e = 0; e < 10; e++) {
+        dl_key key;
+        dl_key_contribution(key, e, &r0);
+        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"c", 1}, 1, NULL, DL_NEVER));
+        dl_key_entry(key, e);
+        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"l", 1}, 1, NULL, DL_NEVER));
+    }
+    return s;
+}
+
+static void scene_end(scene *s)
+{
+    dl_state_deinit(&s->state);
+    dl_runfile_deinit(&s->run);
+    dl_store_close(s->store);
+    free(s);
+}
+
+static void snapshot_at(scene *s, uint64_t entry)
+{
+    s->state.control.entry = entry;
+    CHECK_OK(dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
+                                     &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
+}
+
+static void beat(scene *s, const char *life, const char *text)
+{
+    char key[64];
+    snprintf(key, sizeof key, "hb/%s", life);
+    CHECK_OK(dl_store_put(s->store, key, text, strlen(text), DL_NEVER));
+}
+
+static diloco_status note_entry(void *context, const char *key, size_t len)
+{
+    char *out = context;
+    uint64_t entry;
+    (void)len;
+    if (dl_key_entry_of(&entry, key) && !strstr(key, "state.safetensors"))
+        sprintf(out + strlen(out), "%llu ", (unsigned long long)entry);
+    return DILOCO_OK;
+}
+
+/* The entries whose contributions, or snapshots, are left. */
+static const char *left(scene *s, const char *prefix)
+{
+    static char text[256];
+    text[0] = 0;
+    CHECK_OK(dl_store_list(s->store, prefix, NULL, note_entry, text, DL_NEVER));
+    return text;
+}
+
+TEST(what_is_older_than_the_second_newest_snapshot_goes)
+{
+    scene *s = scene_make("mem://collect", "recent", "60");
+    snapshot_at(s, 2);
+    CHECK_STR("0 1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    snapshot_at(s, 4);
+    CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    CHECK_STR("2 4 ", left(s, "snap/"));
+    snapshot_at(s, 7);
+    CHECK_STR("4 5 6 7 8 9 ", left(s, "c/"));
+    CHECK_STR("4 7 ", left(s, "snap/"));
+    scene_end(s);
+}
+
+TEST(retain_all_keeps_all)
+{
+    scene *s = scene_make("mem://retain", "all", "60");
+    for (uint64_t e = 2; e < 9; e += 2)
+        snapshot_at(s, e);
+    CHECK_STR("0 1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    CHECK_STR("2 4 6 8 ", left(s, "snap/"));
+    scene_end(s);
+}
+
+TEST(the_log_and_the_lives_never_go)
+{
+    scene *s = scene_make("mem://log", "recent", "60");
+    CHECK_OK(dl_store_create(s->store, "gen/r0.0000", &(dl_span){"g", 1}, 1, NULL, DL_NEVER));
+    for (uint64_t e = 2; e < 9; e += 2)
+        snapshot_at(s, e);
+    dl_buf text;
+    dl_buf_init(&text, 1 << 20);
+    CHECK_OK(dl_store_get(s->store, &text, "log/0000000000.json", DL_NEVER));
+    CHECK_OK(dl_store_get(s->store, &text, "gen/r0.0000", DL_NEVER));
+    CHECK_OK(dl_store_get(s->store, &text, DL_KEY_RUN, DL_NEVER));
+    dl_buf_deinit(&text);
+    scene_end(s);
+}
+
+TEST(a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever)
+{
+    scene *s = scene_make("mem://hearts", "recent", "1");
+    beat(s, "r8.0000", "{\"entry\":0}"); /* a former life: fenced, protects nothing */
+    beat(s, "r8.0001", "{\"entry\":9}");
+    beat(s, "r9.0000", "{\"beat\":1,\"entry\":1}");
+    s->collector.now = DL_SECOND;
+    snapshot_at(s, 2);
+    snapshot_at(s, 4);
+    CHECK_STR("1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    s->collector.now += DL_SECOND * 6 / 10;
+    beat(s, "r9.0000", "{\"beat\":2,\"entry\":1}");
+    snapshot_at(s, 5);
+    s->collector.now +=
+        DL_SECOND * 6 / 10; /* longer than patience since it was first seen, not since it changed */
+    snapshot_at(s, 6);
+    CHECK_STR("1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    s->collector.now += DL_SECOND * 4 / 10;
+    snapshot_at(s, 7);
+    CHECK_STR("6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+TEST(a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives)
+{
+    scene *s = scene_make("mem://garbage", "recent", "60");
+    beat(s, "r9.0000", "\x01\x02");
+    for (uint64_t e = 2; e < 9; e += 2)
+        snapshot_at(s, e);
+    CHECK_STR("0 1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+TEST(a_damaged_snapshot_does_not_count_as_the_second)
+{
+    scene *s = scene_make("mem://second", "recent", "60");
+    snapshot_at(s, 2);
+    snapshot_at(s, 4);
+    memset(&s->collector, 0, sizeof s->collector); /* another replica collects next */
+    CHECK_OK(dl_store_put(s->store, "snap/0000000004/r0.0000/state.safetensors", "damaged", 7,
+                          DL_NEVER));
+    snapshot_at(s, 6);
+    CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    CHECK_STR("2 4 6 ", left(s, "snap/"));
+    scene_end(s);
+}
+
+/* ---- asynchronous runs ------------------------------------------------------------------- */
+
+static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t base)
+{
+    static dl_entry e;
+    dl_key key;
+    dl_buf text;
+    dl_entry_deinit(&e);
+    CHECK_OK(dl_entry_init(&e, 4));
+    e.commit = true;
+    e.entry = entry;
+    e.n_members = 1;
+    e.members[0] = (dl_member){.raw = 1, .weight = 1};
+    strcpy(e.members[0].life.replica, counts);
+    e.members[0].entry = base;
+    strcpy(e.committer.replica, counts);
+    strcpy(e.run, s->run.id);
+    e.next_lr = e.next_mu = 0.5f;
+    CHECK(dl_roster_add(&e.roster, counts, (uint32_t)base + 1));
+    dl_buf_init(&text, 65536);
+    CHECK_OK(dl_entry_write(&text, &e, dl_outer_find("nesterov")));
+    dl_key_entry(key, entry);
+    CHECK_OK(dl_store_put(s->store, key, text.data, text.len, DL_NEVER));
+    dl_buf_deinit(&text);
+}
+
+/* r0's to bases below 3 have counted, r7's to base 1 has not, and may. */
+TEST(p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake)
+{
+    scene *s = scene_make("mem://unnamed", "recent", "60");
+    dl_key key;
+    CHECK_OK(dl_config_set(&s->run.config, "server.diloco.schedule", "async", "test"));
+    dl_key_contribution(key, 1, &(dl_life){.replica = "r7"});
+    CHECK_OK(dl_store_create(s->store, key, &(dl_span){"c", 1}, 1, NULL, DL_NEVER));
+    CHECK(dl_roster_add(&s->state.control.roster, "r0", 7));
+    put_entry(s, 4, "r0", 2);
+    snapshot_at(s, 5);
+    snapshot_at(s, 7);
+    CHECK_STR("1 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+/* Whoever lies may create an entry that nobody folds; what has not counted stays all the same. */
+TEST(p25_a_void_entrys_roster_lets_nothing_go_that_may_count)
+{
+    scene *s = scene_make("mem://void", "recent", "60");
+    CHECK_OK(dl_config_set(&s->run.config, "server.diloco.schedule", "async", "test"));
+    CHECK(dl_roster_add(&s->state.control.roster, "r0", 2));
+    put_entry(s, 4, "r0", 1000);
+    snapshot_at(s, 5);
+    snapshot_at(s, 7);
+    CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+/* ---- what the store vouches for ----------------------------------------------------------- */
+
+static void wrap(scene *s, bool vouch)
+{
+    CHECK_OK(dl_store_faulty(&s->store, s->store, (dl_faults){.vouch = vouch}));
+}
+
+static uint64_t n_read(const scene *s)
+{
+    return dl_store_counts(s->store).n_get;
+}
+
+TEST(p25_a_snapshot_that_the_store_vouches_for_is_not_read_back)
+{
+    for (int vouch = 0; vouch < 2; vouch++) {
+        scene *s = scene_make(vouch ? "mem://vouched" : "mem://unsaid", "recent", "60");
+        wrap(s, vouch);
+        snapshot_at(s, 2);
+        CHECK_INT(vouch ? 0 : 2, n_read(s)); /* its manifest and its image */
+        snapshot_at(s, 4);
+        CHECK_INT(vouch ? 0 : 4, n_read(s));
+        CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/")); /* and it counts as verified */
+        scene_end(s);
+    }
+}
+
+static float *changing;
+
+/* A store behind which the state does not stay what it was when the manifest was made of it. */
+static diloco_status create_changed(void *user, void *handle, const char *key,
+                                    const diloco_user_bytes *parts, size_t n, bool *taken,
+                                    double timeout_s)
+{
+    if (strstr(key, "state.safetensors")) *changing += 1;
+    return user_store_create(user, handle, key, parts, n, taken, timeout_s);
+}
+
+TEST(p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store changed = user_store();
+    changed.create = create_changed;
+    CHECK_OK(dl_store_add_user(name, &changed));
+    scene *s = scene_make("user://mine/changed", "recent", "60");
+    changing = s->state.now[0].theta;
+    wrap(s, true);
+    s->state.control.entry = 2;
+    CHECK_STATUS(DILOCO_EPROTO,
+                 dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
+                                         &(dl_life){.replica = "r0"}, NULL, DL_NEVER));
+    CHECK_INT(0, s->collector.verified_entry);
+    scene_end(s);
+    dl_store_drop_user("mine");
+}
+
+/* ---- after whole runs ------------------------------------------------------------------- */
+
+static diloco_verify_report verify_run(const char *store, const char *retain)
+{
+    toy all[2];
+    diloco_verify_report report;
+    toy_keep(store);
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "run.retain", retain);
+    toy_set_all(all, 2, "run.snapshot_every", "0.001");
+    toy_set_all(all, 2, "trainer.rounds", "30");
+    all[0].step_us = all[1].step_us = 2000; /* so that heartbeats tell of later entries */
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+    CHECK_INT(30, report.entries);
+    CHECK_INT(30, report.chained);
+    CHECK_INT(30, report.first_replayed + report.replayed);
+    CHECK(report.complete);
+    return report;
+}
+
+TEST(verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept)
+{
+    const diloco_verify_report recent = verify_run("mem://recent", "recent"),
+                               all = verify_run("mem://all", "all");
+    CHECK(recent.first_replayed > 0);
+    CHECK_INT(0, all.first_replayed);
+    CHECK_STR(all.digest, recent.digest);
+}
+
+/* A snapshot that a straggler has put behind the collection of the others looks like this. */
+TEST(verify_passes_over_a_snapshot_whose_contributions_are_gone)
+{
+    diloco_verify_report report = verify_run("mem://straggler", "recent");
+    const uint64_t first = report.first_replayed;
+    dl_store *store;
+    CHECK_OK(dl_store_open(&store, "mem://straggler", false));
+    for (int i = 0; i < 2; i++) {
+        dl_key key;
+        const dl_life life = {.replica = {'r', (char)('0' + i)}};
+        dl_key_contribution(key, first, &life);
+        CHECK_OK(dl_store_delete(store, key, DL_NEVER));
+    }
+    CHECK_OK(diloco_verify(&report, "mem://straggler", 1, NULL, NULL));
+    CHECK(report.first_replayed > first);
+    CHECK_INT(30, report.first_replayed + report.replayed);
+    dl_store_close(store);
+}
+
+TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_all,
+          the_log_and_the_lives_never_go,
+          a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
+          a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
+          a_damaged_snapshot_does_not_count_as_the_second,
+          p25_what_an_asynchronous_entry_may_still_name_stays_and_nothing_for_its_sake,
+          p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
+          p25_a_snapshot_that_the_store_vouches_for_is_not_read_back,
+          p25_one_that_is_not_what_its_manifest_names_is_found_out_though_it_arrived_as_sent,
+          verify_works_from_what_is_left_and_from_the_beginning_when_all_is_kept,
+          verify_passes_over_a_snapshot_whose_contributions_are_gone)

@@ -1,0 +1,220 @@
+/* continuation.c - see continuation.h. A tensor goes on or begins anew as a whole: vectors of one
+ * optimizer belong together, and those of another shape belong to another tensor. */
+#include "state/continuation.h"
+
+#include "base/log.h"
+#include "base/text.h"
+#include <diloco/inspect.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+bool dl_continue_is_asked(const dl_config *config)
+{
+    return config->init_from[0] && !strcmp(config->init_as, "continuation");
+}
+
+bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *shape, int n_dims)
+{
+    return found && !strcmp(found->dtype, dtype) && found->n_dims == n_dims &&
+           memcmp(found->shape, shape, (size_t)n_dims * sizeof *shape) == 0;
+}
+
+/* ---- where from --------------------------------------------------------------------------- */
+
+static bool is_run(const char *from)
+{
+    struct stat st;
+    return strstr(from, "://") || (stat(from, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
+static diloco_status with_run(const char *url, dl_st_fn fn, void *context)
+{
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    dl_st st;
+    DL_TRY(diloco_theta_read(&bytes, &len, &entry, url, UINT64_MAX));
+    diloco_status status = dl_st_open(&st, bytes, len);
+    if (!status) {
+        status = fn(context, &st);
+        dl_st_close(&st);
+    }
+    diloco_free(bytes);
+    return status;
+}
+
+diloco_status dl_init_from(const char *from, dl_st_fn fn, void *context)
+{
+    const diloco_status status =
+        is_run(from) ? with_run(from, fn, context) : dl_st_with_file(from, fn, context);
+    return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", from) : DILOCO_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+enum { NAMES_SHOWN = 8 };
+
+void dl_tensor_list_add(dl_tensor_list *list, const char *name)
+{
+    const size_t used = strlen(list->names), room = sizeof list->names - used;
+    const size_t wanted = strlen(name) + (used ? 2 : 0);
+    if (list->n++ < NAMES_SHOWN && wanted < room)
+        snprintf(list->names + used, room, "%s%s", used ? ", " : "", name);
+}
+
+void dl_tensor_list_warn(const dl_tensor_list *list, const char *what)
+{
+    if (list->n == 0) return;
+    dl_log(DILOCO_LOG_WARN, "%zu tensor%s (%s%s): %s", list->n, list->n == 1 ? "" : "s",
+           list->names, list->n > NAMES_SHOWN ? ", …" : "", what);
+}
+
+static const dl_st_tensor *find_vector(const dl_st *st, const dl_outer *outer, int k,
+                                       const char *tensor)
+{
+    char name[2 * DILOCO_NAME_MAX];
+    snprintf(name, sizeof name, "diloco.%s.%s", outer->state_names[k], tensor);
+    return dl_st_find(st, name);
+}
+
+static bool goes_on(const dl_st *st, const dl_outer *outer, const dl_manifest_tensor *t)
+{
+    const char *type = dl_dtype_name(dl_dtype_stored(t->dtype));
+    bool fits = dl_continues(dl_st_find(st, t->name), type, t->shape, t->n_dims);
+    for (int k = 0; k < outer->n_state && fits; k++)
+        fits = dl_continues(find_vector(st, outer, k, t->name), type, t->shape, t->n_dims);
+    return fits;
+}
+
+static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
+                 dl_tensor_list *lacking)
+{
+    const dl_outer *outer = state->outer;
+    if (!goes_on(st, outer, t)) {
+        dl_tensor_list_add(lacking, t->name);
+        return;
+    }
+    for (int k = 0; k < outer->n_state; k++) {
+        const dl_st_tensor *v = find_vector(st, outer, k, t->name);
+        memcpy(state->now[t->fragment].outer[k] + t->offset, st->data + v->begin,
+               v->end - v->begin);
+    }
+}
+
+static bool has_tensor(const dl_manifest *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_tensors; i++)
+        if (!strcmp(m->tensors[i].name, name)) return true;
+    return false;
+}
+
+static void tell_of_dropped(const dl_state *state, const dl_st *st)
+{
+    dl_tensor_list dropped = {0};
+    for (size_t i = 0; i < st->n; i++) {
+        const char *name = st->tensors[i].name;
+        if (strncmp(name, "diloco.", 7) != 0 && !has_tensor(state->manifest, name))
+            dl_tensor_list_add(&dropped, name);
+    }
+    dl_tensor_list_warn(&dropped, "not in this model, and left out");
+}
+
+static diloco_status take_all(void *context, const dl_st *st)
+{
+    dl_state *state = context;
+    dl_tensor_list lacking = {0};
+    for (size_t i = 0; i < state->manifest->n_tensors && state->outer->n_state > 0; i++)
+        if (state->manifest->tensors[i].region == DL_TRAINED)
+            take(state, st, &state->manifest->tensors[i], &lacking);
+    dl_tensor_list_warn(&lacking, "no state of this outer optimizer with the same type and shape, "
+                                  "so it begins at zero");
+    tell_of_dropped(state, st);
+    return DILOCO_OK;
+}
+
+diloco_status dl_continue_outer(dl_state *state, const char *from)
+{
+    return dl_init_from(from, take_all, state);
+}
+
+void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited)
+{
+    snprintf(
+        out, sizeof(dl_continue_text),
+        "this run begins with the model and the outer state of \"%.160s\", and is a run of its "
+        "own: the inner optimizer begins %s, and the schedule \"%s\" at its first step; "
+        "parameters.learning_rate.warmup_steps softens that",
+        config->init_from,
+        inherited ? "with the moments that this replica has left there"
+                  : "without moments, since this replica has left none beside it here",
+        config->lr_scheduler);
+}
+
+/* ---- H of both runs ----------------------------------------------------------------------- */
+
+typedef struct pace {
+    double local_steps, lr, mu; /* NaN: not told */
+} pace;
+
+static double number_of(dl_json_value metadata, const char *name)
+{
+    char text[DL_NUMBER_MAX + 1] = "";
+    double value = (double)NAN;
+    if (dl_json_read_str(text, sizeof text, metadata, name)) return (double)NAN;
+    return dl_text_to_f64(&value, text, strlen(text)) ? value : (double)NAN;
+}
+
+static diloco_status read_pace(void *context, const dl_st *st)
+{
+    pace *p = context;
+    p->local_steps = number_of(st->metadata, "local_steps_per_round");
+    p->lr = number_of(st->metadata, "outer_learning_rate");
+    p->mu = number_of(st->metadata, "outer_momentum");
+    return DILOCO_OK;
+}
+
+/* What is written with three digits is what was advised. */
+static bool is_near(double x, double y)
+{
+    return fabs(x - y) <= 0.01 * y;
+}
+
+/* Momentum and nesterov; false: they are that. */
+static bool advise(dl_continue_text out, const pace *before, const dl_config *config)
+{
+    const double ratio = (double)config->local_steps / before->local_steps;
+    const double most = fmax(before->lr, dl_outer_of(config)->most_lr);
+    const double gain = before->lr / (1 - before->mu);
+    const double lr = fmin(most, gain * (1 - pow(before->mu, ratio))), mu = 1 - lr / gain;
+    if (before->mu == 0 || before->lr == 0) return false;
+    if (is_near(config->outer_lr, lr) && is_near(1 - config->outer_mu, 1 - mu)) return false;
+    snprintf(out, sizeof(dl_continue_text),
+             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: one "
+             "movement is about %.3g times as long, and a momentum of %g lasts %.3g times as many "
+             "steps; to go on at that run's pace set server.diloco.outer_learning_rate = %.4g and "
+             "server.diloco.outer_momentum = %.4g",
+             (double)config->local_steps, before->local_steps, ratio, before->mu, ratio, lr, mu);
+    return true;
+}
+
+bool dl_continue_pace(dl_continue_text out, const dl_config *config)
+{
+    pace before = {(double)NAN, (double)NAN, (double)NAN};
+    const double now = (double)config->local_steps;
+    const dl_outer *outer = dl_outer_of(config);
+    if (!dl_continue_is_asked(config) || dl_init_from(config->init_from, read_pace, &before))
+        return false;
+    const bool told = before.local_steps > 0 && before.lr >= 0 && before.mu >= 0 && before.mu < 1;
+    if (!told || now == 0 || now == before.local_steps || outer->n_state == 0) return false;
+    if (outer->linear) return advise(out, &before, config);
+    snprintf(out, sizeof(dl_continue_text),
+             "trainer.local_steps_per_round is %g and was %g in the run that goes on here: the "
+             "moments of %s are of movements about %.3g times as long, and fit again only after "
+             "some 1 / (1 - server.diloco.outer_beta2) entries; to begin without them set "
+             "trainer.init_as = \"model\"",
+             now, before.local_steps, outer->name, before.local_steps / now);
+    return true;
+}

@@ -1,0 +1,189 @@
+/* mirrors.c - see mirrors.h. A narrow tensor on a device passes through a third place, `raw`, of
+ * its own width. Copies are queued for all of a fragment, and waited for once. */
+#include "state/mirrors.h"
+
+#include "base/size.h"
+#include "tensor/isa.h"
+#include "tensor/manifest.h"
+#include "tensor/widths.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct mirror {
+    diloco_tensor at; /* the trainer's, as it was registered */
+    const diloco_device *device;
+    size_t count;
+    void *data;         /* owned; of the stored type */
+    unsigned char *raw; /* owned: what comes from and goes to the device; data where that is it */
+} mirror;
+
+struct dl_mirrors {
+    mirror *all;
+    size_t n;
+    diloco_status failed;
+    char text[512];
+};
+
+static bool is_narrow(const mirror *m)
+{
+    return dl_dtype_stored(m->at.dtype) != m->at.dtype;
+}
+
+static size_t raw_len(const mirror *m)
+{
+    return m->count * dl_dtype_size(m->at.dtype);
+}
+
+/* ---- memory ----------------------------------------------------------------------------- */
+
+static void *take(const diloco_device *device, size_t len)
+{
+    return device && device->alloc ? device->alloc(device->user, len) : calloc(len, 1);
+}
+
+static void give_back(const diloco_device *device, void *memory)
+{
+    if (device && device->alloc && memory)
+        device->release(device->user, memory);
+    else
+        free(memory);
+}
+
+static diloco_status make(mirror *m, const diloco_tensor *tensor, const diloco_device *device,
+                          size_t count)
+{
+    *m = (mirror){.at = *tensor, .device = device, .count = count};
+    const bool through = device && is_narrow(m);
+    const diloco_device *where = through ? NULL : device; /* who is copied to is the device's */
+    m->data = take(where, count * dl_dtype_size(dl_dtype_stored(tensor->dtype)));
+    if (device) m->raw = through ? take(device, raw_len(m)) : m->data;
+    if (m->data && (m->raw || !device)) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOMEM, "no host memory for tensor %s", tensor->name);
+}
+
+static void unmake(mirror *m)
+{
+    const bool through = m->raw && m->raw != m->data;
+    give_back(through ? NULL : m->device, m->data);
+    if (through) give_back(m->device, m->raw);
+}
+
+void dl_mirrors_destroy(dl_mirrors *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->n; i++)
+        unmake(&m->all[i]);
+    free(m->all);
+    free(m);
+}
+
+static diloco_status make_all(dl_mirrors *m, const diloco_tensor *tensors,
+                              const diloco_device *const *devices, const dl_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->n_tensors; i++) {
+        const bool narrow = dl_dtype_stored(tensors[i].dtype) != tensors[i].dtype;
+        if (!narrow && !devices[i]) continue;
+        DL_TRY(make(&m->all[m->n++], &tensors[i], devices[i], manifest->tensors[i].count));
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
+                                const diloco_device *const *devices, size_t n)
+{
+    dl_manifest manifest;
+    *out = NULL;
+    DL_TRY(dl_manifest_init(&manifest, tensors, n, false));
+    dl_mirrors *m = calloc(1, sizeof *m);
+    if (m) m->all = calloc(n, sizeof *m->all);
+    diloco_status status = m && m->all ? make_all(m, tensors, devices, &manifest)
+                                       : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    dl_manifest_deinit(&manifest);
+    if (status || m->n == 0) {
+        dl_mirrors_destroy(m);
+        return status;
+    }
+    for (size_t i = 0, k = 0; i < n && k < m->n; i++)
+        if (!strcmp(tensors[i].name, m->all[k].at.name)) tensors[i].data = m->all[k++].data;
+    *out = m;
+    return DILOCO_OK;
+}
+
+/* ---- copying ---------------------------------------------------------------------------- */
+
+static bool concerns(const mirror *one, int fragment)
+{
+    return fragment == DL_ALL_FRAGMENTS || one->at.fragment == fragment;
+}
+
+static void fail(dl_mirrors *m, const mirror *one, const char *what, diloco_status status)
+{
+    if (m->failed) return;
+    m->failed = status;
+    snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s", one->at.name, what);
+}
+
+/* Once for each stream that something was queued on: tensors of one device follow each other.
+ * Behind a failure, too: what was queued before it still writes. */
+static void wait_for_all(dl_mirrors *m, int fragment)
+{
+    const diloco_device *waited = NULL;
+    for (size_t i = 0; i < m->n; i++) {
+        const mirror *one = &m->all[i];
+        if (!concerns(one, fragment) || !one->device || one->device == waited) continue;
+        const diloco_status status =
+            one->device->synchronise(one->device->user, one->device->stream);
+        if (status) fail(m, one, "synchronise", status);
+        waited = one->device;
+    }
+}
+
+diloco_status dl_mirrors_check(const dl_mirrors *m)
+{
+    return m && m->failed ? dl_fail(m->failed, "%s", m->text) : DILOCO_OK;
+}
+
+diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
+{
+    if (!m) return DILOCO_OK;
+    for (size_t i = 0; i < m->n && !m->failed; i++) {
+        const mirror *one = &m->all[i];
+        const diloco_device *d = one->device;
+        if (!d || !concerns(one, fragment)) continue;
+        const diloco_status status =
+            d->copy_in(d->user, d->stream, one->raw, one->at.data, raw_len(one));
+        if (status) fail(m, one, "copy to the host", status);
+    }
+    wait_for_all(m, fragment);
+    const dl_fp_state fp = dl_fp_enter();
+    for (size_t i = 0; i < m->n && !m->failed; i++) {
+        const mirror *one = &m->all[i];
+        if (!is_narrow(one) || !concerns(one, fragment)) continue;
+        dl_widen(one->data, one->device ? one->raw : one->at.data, one->count,
+                 dl_dtype_name(one->at.dtype));
+    }
+    dl_fp_leave(fp);
+    return dl_mirrors_check(m);
+}
+
+void dl_mirrors_push(dl_mirrors *m, int fragment)
+{
+    if (!m) return;
+    const dl_fp_state fp = dl_fp_enter();
+    for (size_t i = 0; i < m->n && !m->failed; i++) {
+        const mirror *one = &m->all[i];
+        const diloco_device *d = one->device;
+        if (!concerns(one, fragment)) continue;
+        if (is_narrow(one))
+            dl_narrow(d ? one->raw : one->at.data, one->data, one->count,
+                      dl_dtype_name(one->at.dtype));
+        if (!d) continue;
+        const diloco_status status =
+            d->copy_out(d->user, d->stream, one->at.data, one->raw, raw_len(one));
+        if (status) fail(m, one, "copy from the host", status);
+    }
+    dl_fp_leave(fp);
+    wait_for_all(m, fragment);
+}

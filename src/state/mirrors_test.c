@@ -1,0 +1,406 @@
+/* mirrors_test.c - tensors of bf16 and f16, and tensors on a device, against the same run on f32 in
+ * host memory.
+ *
+ * The device is a trap: its memory can be touched in its own copies only, and what it was asked to
+ * copy is done when it is synchronised, not before. */
+#include "state/mirrors.h"
+#include "tensor/manifest.h"
+#include "tensor/widths.h"
+#include "toy_run.h"
+
+#include <sys/mman.h>
+
+/* ---- the trap --------------------------------------------------------------------------- */
+
+enum { ARENA = 1 << 16, MAX_COPIES = 8 };
+
+typedef struct copy {
+    void *to;
+    const void *from;
+    size_t len;
+} copy;
+
+typedef struct trap {
+    unsigned char *memory; /* PROT_NONE but inside `done` and `poke` */
+    size_t used, n_copies, n_done, pinned;
+    copy copies[MAX_COPIES];
+    bool fail;
+    size_t fail_at; /* this copy, counted from 1, fails; 0: none */
+    diloco_device device;
+} trap;
+
+static void set_open(const trap *d, bool open)
+{
+    if (mprotect(d->memory, ARENA, open ? PROT_READ | PROT_WRITE : PROT_NONE)) abort();
+}
+
+static diloco_status queue(trap *d, void *to, const void *from, size_t len)
+{
+    if (d->fail || (d->fail_at && d->n_copies + 1 == d->fail_at)) return DILOCO_EIO;
+    if (d->n_copies == MAX_COPIES) abort();
+    d->copies[d->n_copies++] = (copy){to, from, len};
+    return DILOCO_OK;
+}
+
+static diloco_status trap_in(void *user, void *stream, void *host, const void *device, size_t len)
+{
+    if (stream != (char *)user + 1) abort();
+    return queue(user, host, device, len);
+}
+
+static diloco_status trap_out(void *user, void *stream, void *device, const void *host, size_t len)
+{
+    if (stream != (char *)user + 1) abort();
+    return queue(user, device, host, len);
+}
+
+static diloco_status trap_done(void *user, void *stream)
+{
+    trap *d = user;
+    (void)stream;
+    set_open(d, true);
+    for (size_t i = 0; i < d->n_copies; i++)
+        memcpy(d->copies[i].to, d->copies[i].from, d->copies[i].len);
+    set_open(d, false);
+    d->n_done += d->n_copies;
+    d->n_copies = 0;
+    return DILOCO_OK;
+}
+
+static void *trap_alloc(void *user, size_t len)
+{
+    ((trap *)user)->pinned++;
+    return malloc(len);
+}
+
+static void trap_release(void *user, void *memory)
+{
+    ((trap *)user)->pinned--;
+    free(memory);
+}
+
+static void trap_open(trap *d)
+{
+    *d = (trap){.memory = mmap(NULL, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
+    if (d->memory == MAP_FAILED) abort();
+    d->device = (diloco_device){.user = d,
+                                .stream = (char *)d + 1,
+                                .copy_in = trap_in,
+                                .copy_out = trap_out,
+                                .synchronise = trap_done,
+                                .alloc = trap_alloc,
+                                .release = trap_release};
+}
+
+static void trap_close(trap *d)
+{
+    CHECK_INT(0, d->pinned);
+    munmap(d->memory, ARENA);
+}
+
+/* ---- a trainer over tensors of any type, anywhere --------------------------------------- */
+
+enum { N = 11 };
+
+typedef struct trainer {
+    diloco_dtype dtype;
+    bool on_device;
+    trap device;
+    unsigned char host[N * sizeof(float)];
+    void *at;          /* the N values, on the device or in host */
+    float last_pushed; /* w[0] as training found it in its newest step */
+} trainer;
+
+static void get(trainer *r, float *w)
+{
+    const size_t len = N * dl_dtype_size(r->dtype);
+    unsigned char raw[N * sizeof(float)];
+    if (r->on_device) set_open(&r->device, true);
+    memcpy(raw, r->at, len);
+    if (r->on_device) set_open(&r->device, false);
+    dl_widen(w, raw, N, dl_dtype_name(r->dtype));
+}
+
+static void set(trainer *r, const float *w)
+{
+    unsigned char raw[N * sizeof(float)];
+    dl_narrow(raw, w, N, dl_dtype_name(r->dtype));
+    if (r->on_device) set_open(&r->device, true);
+    memcpy(r->at, raw, N * dl_dtype_size(r->dtype));
+    if (r->on_device) set_open(&r->device, false);
+}
+
+static void open_trainer(trainer *r, diloco_dtype dtype, bool on_device)
+{
+    float w[N];
+    *r = (trainer){.dtype = dtype, .on_device = on_device, .at = r->host};
+    if (on_device) {
+        trap_open(&r->device);
+        r->at = r->device.memory;
+    }
+    for (int i = 0; i < N; i++)
+        w[i] = 0.3f * (float)i - 1.7f;
+    set(r, w);
+}
+
+static diloco_status register_narrow(toy *t, diloco_run *run)
+{
+    trainer *r = t->user;
+    diloco_status status = diloco_run_device(run, r->on_device ? &r->device.device : NULL);
+    if (status) return status;
+    return diloco_run_tensor(
+        run, &(diloco_tensor){
+                 .name = "narrow", .data = r->at, .dtype = r->dtype, .n_dims = 1, .shape = {N}});
+}
+
+/* Values move by whole eighths, which every type here holds: so all types take the same way as
+ * long as theta itself is held. */
+static double step_by_eighths(toy *t, const diloco_run_info *now)
+{
+    trainer *r = t->user;
+    float w[N];
+    get(r, w);
+    r->last_pushed = w[0];
+    for (int i = 0; i < N; i++)
+        w[i] += 0.125f * (float)((int)(now->sample % 3) - 1 + now->shard);
+    set(r, w);
+    return toy_step(t, now);
+}
+
+static double stand_still(toy *t, const diloco_run_info *now)
+{
+    trainer *r = t->user;
+    float w[N];
+    get(r, w);
+    r->last_pushed = w[0];
+    return toy_step(t, now);
+}
+
+static toy toy_with(trainer *r, const char *name, const char *store)
+{
+    toy t = toy_of(name, store);
+    t.prepare = register_narrow;
+    t.step = step_by_eighths;
+    t.user = r;
+    return t;
+}
+
+static void check_same(trainer *r)
+{
+    float a[N], b[N];
+    get(&r[0], a);
+    get(&r[1], b);
+    CHECK_BYTES(a, b, sizeof a);
+}
+
+/* Two replicas with tensors of that type; what they end with. */
+static void live_two(float *w, diloco_dtype dtype, bool on_device, const char *setting,
+                     const char *value)
+{
+    static int n;
+    static char store[32];
+    toy all[2];
+    trainer r[2];
+    snprintf(store, sizeof store, "mem://mirrors-%d", n++);
+    toy_keep(store);
+    toy_crew(all, 2, store, "none");
+    for (int i = 0; i < 2; i++) {
+        open_trainer(&r[i], dtype, on_device);
+        all[i].prepare = register_narrow;
+        all[i].step = step_by_eighths;
+        all[i].user = &r[i];
+        if (setting) toy_set(&all[i], setting, value);
+    }
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    if (!setting) check_same(r); /* a mix and an overlap leave each its own */
+    get(&r[0], w);
+    for (int i = 0; i < 2 && on_device; i++)
+        trap_close(&r[i].device);
+}
+
+TEST(where_a_tensor_lies_changes_no_bit)
+{
+    static const diloco_dtype types[] = {DILOCO_F32, DILOCO_BF16, DILOCO_F16};
+    static const char *const settings[][2] = {{NULL, NULL},
+                                              {"server.diloco.local_mix", "0.25"},
+                                              {"server.diloco.overlap_steps", "1"},
+                                              {"server.diloco.overlap", "delayed"},
+                                              {"server.diloco.overlap", "eager"},
+                                              {"server.diloco.codec", "int8"}};
+    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
+        for (size_t s = 0; s < sizeof settings / sizeof settings[0]; s++) {
+            float host[N], device[N];
+            live_two(host, types[k], false, settings[s][0], settings[s][1]);
+            live_two(device, types[k], true, settings[s][0], settings[s][1]);
+            CHECK_BYTES(host, device, sizeof host);
+        }
+}
+
+/* theta after the run is what f32 tensors give, rounded, as long as every step is exact: the outer
+ * learning rate is 1 without momentum, and two replicas halve eighths. */
+TEST(a_narrow_run_ends_where_the_wide_one_does_rounded)
+{
+    float wide[N], narrow[N];
+    live_two(wide, DILOCO_F32, false, "server.diloco.outer_optimizer", "sgd");
+    live_two(narrow, DILOCO_F16, false, "server.diloco.outer_optimizer", "sgd");
+    for (int i = 0; i < N; i++)
+        CHECK(fabsf(wide[i] - narrow[i]) <= 0x1p-8f * fmaxf(1, fabsf(wide[i])));
+}
+
+/* One replica whose theta is moved off the narrow grid by momentum: it trains from theta rounded,
+ * stands still, and the next entry moves theta by momentum alone. With rounding counted as
+ * movement theta would drift. */
+TEST(rounding_is_no_movement)
+{
+    float last[2];
+    for (int narrow = 0; narrow < 2; narrow++) {
+        trainer r;
+        toy t = toy_with(&r, "r0", narrow ? "mem://still-bf16" : "mem://still-f32");
+        open_trainer(&r, narrow ? DILOCO_BF16 : DILOCO_F32, false);
+        float w[N];
+        for (int i = 0; i < N; i++)
+            w[i] = 1;
+        set(&r, w);
+        toy_set(&t, "run.state_dir", "none");
+        toy_set(&t, "trainer.rounds", "6");
+        CHECK_OK(toy_open(&t));
+        CHECK_OK(diloco_run_join(t.run));
+        while (!diloco_run_done(t.run)) {
+            const diloco_run_info now = diloco_run_now(t.run);
+            t.step = now.entry == 0 && now.position == 0 ? step_by_eighths : stand_still;
+            const double loss = t.step(&t, &now);
+            CHECK_OK(diloco_step(t.run, &(diloco_step_report){.loss = loss, .samples = 1}));
+        }
+        last[narrow] = 0;
+        float whole[TOY_N], theta[N];
+        unsigned char raw[N * sizeof(float)];
+        void *places[] = {whole, raw};
+        CHECK_OK(diloco_run_theta(t.run, places, 2));
+        dl_widen(theta, raw, N, dl_dtype_name(r.dtype));
+        last[narrow] = theta[0];
+        get(&r, w);
+        CHECK_BYTES(w, theta, sizeof w); /* what training goes on from is theta, rounded */
+        toy_close(&t);
+    }
+    float rounded;
+    dl_round_to(&rounded, &last[0], 1, "BF16");
+    CHECK(last[1] == rounded && last[1] != last[0]);
+}
+
+TEST(a_narrow_replica_resumes_to_the_bit)
+{
+    float whole[N], resumed[N];
+    for (int cut = 0; cut < 2; cut++) {
+        trainer r;
+        toy t = toy_with(&r, "r0", scratch_folder(cut ? "narrow-cut" : "narrow-whole"));
+        open_trainer(&r, DILOCO_F16, true);
+        t.stop_after = cut ? 5 : 0;
+        CHECK_OK(toy_live(&t));
+        if (cut) {
+            float lost[N] = {0};
+            set(&r, lost);
+            t.stop_after = 0;
+            CHECK_OK(toy_live(&t));
+            CHECK(t.end.resumed);
+        }
+        get(&r, cut ? resumed : whole);
+        trap_close(&r.device);
+    }
+    CHECK_BYTES(whole, resumed, sizeof whole);
+
+    /* The log and the exported model are f32. */
+    diloco_verify_report report;
+    void *bytes;
+    size_t len;
+    uint64_t entry;
+    CHECK_OK(diloco_verify(&report, scratch_path("narrow-cut"), 1, NULL, NULL));
+    CHECK(report.complete && report.replayed > 0);
+    CHECK_OK(diloco_theta_read(&bytes, &len, &entry, scratch_path("narrow-cut"), UINT64_MAX));
+    CHECK(memmem(bytes, len, "\"narrow\":{\"dtype\":\"F32\"", 23) != NULL);
+    diloco_free(bytes);
+}
+
+TEST(replicas_of_another_type_are_refused_by_name)
+{
+    trainer r[2];
+    toy a = toy_with(&r[0], "r0", "mem://types"), b = toy_with(&r[1], "r1", "mem://types");
+    toy_keep("mem://types");
+    open_trainer(&r[0], DILOCO_F16, false);
+    open_trainer(&r[1], DILOCO_BF16, false);
+    toy_set(&a, "run.state_dir", "none");
+    toy_set(&b, "run.state_dir", "none");
+    CHECK_OK(toy_live(&a));
+    CHECK_INT(DILOCO_EDIFFERS, toy_live(&b));
+    CHECK_CONTAINS("narrow F16", b.text);
+}
+
+TEST(a_device_that_fails_is_named_and_goes_on_failing)
+{
+    trainer r;
+    toy t = toy_with(&r, "r0", "mem://failing");
+    open_trainer(&r, DILOCO_F32, true);
+    toy_set(&t, "run.state_dir", "none");
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_join(t.run));
+    r.device.fail = true;
+    const diloco_step_report one = {.loss = 1, .samples = 1};
+    CHECK_OK(diloco_step(t.run, &one)); /* nothing is due */
+    CHECK_OK(diloco_step(t.run, &one));
+    CHECK_STATUS(DILOCO_EIO, diloco_step(t.run, &one));
+    CHECK_CONTAINS("tensor narrow", diloco_error_text());
+    r.device.fail = false;
+    CHECK_STATUS(DILOCO_EIO, diloco_step(t.run, NULL));
+    toy_close(&t);
+    trap_close(&r.device);
+}
+
+TEST(what_was_queued_before_a_failure_is_waited_for)
+{
+    trap d;
+    dl_mirrors *m;
+    trap_open(&d);
+    const diloco_device *devices[2] = {&d.device, &d.device};
+    for (int out = 0; out < 2; out++) {
+        diloco_tensor tensors[2] = {
+            {.name = "a", .data = d.memory, .n_dims = 1, .shape = {N}},
+            {.name = "b", .data = d.memory + 4096, .n_dims = 1, .shape = {N}}};
+        CHECK_OK(dl_mirrors_create(&m, tensors, devices, 2));
+        d.fail_at = 2;
+        if (out)
+            dl_mirrors_push(m, DL_ALL_FRAGMENTS);
+        else
+            CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
+        CHECK_STATUS(DILOCO_EIO, dl_mirrors_check(m));
+        CHECK_INT(0, d.n_copies); /* nothing writes any more to what goes now */
+        dl_mirrors_destroy(m);
+    }
+    trap_close(&d);
+}
+
+TEST(a_device_without_its_functions_is_refused)
+{
+    toy t = toy_of("r0", "mem://deviceless");
+    toy_set(&t, "run.state_dir", "none");
+    CHECK_OK(toy_open(&t));
+    diloco_device d = {.copy_in = trap_in, .copy_out = trap_out};
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_device(t.run, &d));
+    CHECK_CONTAINS("synchronise", diloco_error_text());
+    d.synchronise = trap_done;
+    d.alloc = trap_alloc;
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_device(t.run, &d));
+    CHECK_CONTAINS("release", diloco_error_text());
+    d.alloc = NULL;
+    for (int i = 0; i < 16; i++)
+        CHECK_OK(diloco_run_device(t.run, &d));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_device(t.run, &d));
+    toy_close(&t);
+}
+
+TEST_MAIN(where_a_tensor_lies_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
+          rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
+          replicas_of_another_type_are_refused_by_name,
+          what_was_queued_before_a_failure_is_waited_for,
+          a_device_that_fails_is_named_and_goes_on_failing,
+          a_device_without_its_functions_is_refused)

@@ -1,0 +1,546 @@
+/* private_state.c - <state_dir>/<replica>/local.safetensors and the lock beside it.
+ *
+ * The metadata begins with "digest", so its 32 digits always stand at DIGITS_AT. It is
+ * dl_digest_bytes of the whole file with zeros for those digits: header, facts and tensors are
+ * all covered, and the file is still plain safetensors. Reading maps the file, checks that
+ * digest, then every name and size, and only then copies: a damaged file touches nothing.
+ *
+ * The lock is flock on an open file, so it ends with the process however that ends. */
+#include "state/private_state.h"
+
+#include "base/safetensors.h"
+#include "log/fields.h"
+#include "tensor/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are saved as they are");
+
+static const char format[] = "diloco-local", file_name[] = "local.safetensors";
+static const char head[] = "{\"__metadata__\":{\"digest\":\"";
+static const char zeros[DL_HASH_HEX + 1] = "00000000000000000000000000000000";
+static const char private_prefix[] = "diloco.private.";
+
+enum {
+    PREFIX = 8, /* bytes of the header's length */
+    DIGITS_AT = PREFIX + sizeof head - 1,
+    FACTS_MAX = 4 << 20,
+    NAME_MAX_BYTES = DILOCO_NAME_MAX + sizeof private_prefix /* with its zero byte */
+};
+
+typedef char part_name[NAME_MAX_BYTES];
+
+struct dl_local {
+    int lock;
+    char replica[DL_REPLICA_MAX + 1];
+    char path[PATH_MAX];
+    dl_buf header, facts;
+    /* [n_parts]: tensors, then privates; spans has one more in front */
+    size_t n_parts;
+    dl_st_tensor *parts;
+    dl_span *spans;
+    part_name *names;
+};
+
+/* ---- the folder */
+
+static diloco_status take_lock(dl_local *local, const char *folder, const char *replica)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/lock", folder) >= (int)sizeof path)
+        return dl_fail_errno(ENAMETOOLONG, "open", folder);
+    local->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (local->lock < 0) return dl_fail_errno(errno, "open", path);
+    if (flock(local->lock, LOCK_EX | LOCK_NB)) {
+        char pid[16] = "";
+        if (errno != EWOULDBLOCK) return dl_fail_errno(errno, "lock", path);
+        ssize_t n = pread(local->lock, pid, sizeof pid - 1, 0);
+        pid[strspn(n > 0 ? pid : "", "0123456789")] = 0;
+        return dl_fail(DILOCO_EINVAL,
+                       "replica %s already runs here as process %s (%s): give another name or "
+                       "another run.state_dir",
+                       replica, *pid ? pid : "unknown", path);
+    }
+    if (ftruncate(local->lock, 0) || dprintf(local->lock, "%ld\n", (long)getpid()) < 0)
+        return dl_fail_errno(errno, "write", path);
+    return DILOCO_OK;
+}
+
+/* Half-written siblings (base/file.c) that a killed process left; the lock is ours. */
+static diloco_status remove_leftovers(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir) return dl_fail_errno(errno, "open", folder);
+    diloco_status status = DILOCO_OK;
+    size_t prefix = strlen(file_name);
+    for (struct dirent *entry; !status && (entry = readdir(dir));) {
+        size_t len = strlen(entry->d_name);
+        if (strncmp(entry->d_name, file_name, prefix) != 0 || len < prefix + 4) continue;
+        if (strcmp(entry->d_name + len - 4, ".tmp") != 0) continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0))
+            status = dl_fail_errno(errno, "remove", entry->d_name);
+    }
+    closedir(dir);
+    return status;
+}
+
+static diloco_status make_path(char out[PATH_MAX], const char *state_dir, const char *replica)
+{
+    if (snprintf(out, PATH_MAX, "%s/%s/%s", state_dir, replica, file_name) < PATH_MAX)
+        return DILOCO_OK;
+    return dl_fail_errno(ENAMETOOLONG, "open the state in", state_dir);
+}
+
+static diloco_status open_folder(dl_local *local, const char *state_dir, const char *replica)
+{
+    char folder[PATH_MAX];
+    DL_TRY(make_path(local->path, state_dir, replica));
+    snprintf(folder, sizeof folder, "%s/%s", state_dir, replica);
+    DL_TRY(dl_dir_make(folder));
+    DL_TRY(take_lock(local, folder, replica));
+    return remove_leftovers(folder);
+}
+
+diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *replica)
+{
+    DL_ASSERT(dl_replica_name_ok(replica));
+    *out = NULL;
+    dl_local *local = calloc(1, sizeof *local);
+    if (!local) return dl_fail(DILOCO_ENOMEM, "no memory for local state");
+    local->lock = -1;
+    strcpy(local->replica, replica); /* a name that is ok fits */
+    dl_buf_init(&local->header, DL_ST_HEADER_MAX);
+    dl_buf_init(&local->facts, FACTS_MAX);
+    diloco_status status = open_folder(local, state_dir, replica);
+    if (status)
+        dl_local_close(local);
+    else
+        *out = local;
+    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
+}
+
+void dl_local_note_claim(dl_local *local, bool lost)
+{
+    char path[PATH_MAX];
+    if (!local) return;
+    const int len = (int)(strlen(local->path) - strlen(file_name));
+    if (snprintf(path, sizeof path, "%.*s%s", len, local->path, DL_LOCAL_LOST) >= (int)sizeof path)
+        return;
+    const int fd = lost ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0) close(fd);
+    if (!lost) unlink(path);
+}
+
+void dl_local_close(dl_local *local)
+{
+    if (!local) return;
+    if (local->lock >= 0) close(local->lock);
+    dl_buf_deinit(&local->header);
+    dl_buf_deinit(&local->facts);
+    free(local->parts);
+    free(local->spans);
+    free(local->names);
+    free(local);
+}
+
+/* ---- what the file holds */
+
+static size_t element_count(const diloco_tensor *t)
+{
+    size_t n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        n *= t->shape[d]; /* no overflow: it is in memory */
+    return n;
+}
+
+static void describe_tensor(dl_st_tensor *part, part_name name, const diloco_tensor *t)
+{
+    snprintf(name, sizeof(part_name), "%s", t->name);
+    *part = (dl_st_tensor){
+        .name = name, .dtype = dl_dtype_name(dl_dtype_stored(t->dtype)), .n_dims = t->n_dims};
+    memcpy(part->shape, t->shape, (size_t)t->n_dims * sizeof *t->shape);
+}
+
+static void describe_private(dl_st_tensor *part, part_name name, const dl_private *p)
+{
+    DL_ASSERT(strlen(p->name) <= DILOCO_NAME_MAX && (!p->f32 || p->len % sizeof(float) == 0));
+    snprintf(name, sizeof(part_name), "%s%s", private_prefix, p->name);
+    *part = (dl_st_tensor){.name = name, .dtype = p->f32 ? "F32" : "U8", .n_dims = 1};
+    part->shape[0] = p->f32 ? p->len / sizeof(float) : p->len;
+}
+
+/* Room for n parts; the same number again needs nothing. */
+static diloco_status reserve_parts(dl_local *local, size_t n)
+{
+    if (local->spans && n == local->n_parts) return DILOCO_OK;
+    free(local->parts);
+    free(local->spans);
+    free(local->names);
+    local->n_parts = 0;
+    local->parts = calloc(n + 1, sizeof *local->parts);
+    local->spans = calloc(n + 1, sizeof *local->spans);
+    local->names = calloc(n + 1, sizeof *local->names);
+    if (!local->parts || !local->spans || !local->names)
+        return dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    local->n_parts = n;
+    return DILOCO_OK;
+}
+
+/* parts, names, and in spans[1 + i] where part i lies in memory. */
+static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
+                                  const dl_private *privates, size_t n_privates)
+{
+    DL_TRY(reserve_parts(local, n_tensors + n_privates));
+    for (size_t i = 0; i < n_tensors; i++) {
+        describe_tensor(&local->parts[i], local->names[i], &tensors[i]);
+        local->spans[1 + i] =
+            (dl_span){tensors[i].data, element_count(&tensors[i]) *
+                                           dl_dtype_size(dl_dtype_stored(tensors[i].dtype))};
+    }
+    for (size_t i = 0; i < n_privates; i++) {
+        size_t k = n_tensors + i;
+        describe_private(&local->parts[k], local->names[k], &privates[i]);
+        local->spans[1 + k] = (dl_span){privates[i].data, privates[i].len};
+    }
+    return DILOCO_OK;
+}
+
+/* ---- facts, as JSON inside the metadata */
+
+static void write_fragments(dl_json *j, const dl_local_facts *f)
+{
+    dl_json_array(j, "fragments");
+    for (size_t i = 0; i < f->n_fragments; i++) {
+        const dl_local_fragment *p = &f->fragments[i];
+        dl_json_object(j, NULL);
+        dl_json_u64(j, "steps", p->steps);
+        dl_json_u64(j, "samples", p->samples);
+        dl_json_u64(j, "tokens", p->tokens);
+        dl_json_u64(j, "first_sample", p->first_sample);
+        dl_json_f64(j, "loss_sum", p->loss_sum);
+        dl_json_hash(j, "base", p->base);
+        dl_json_u64(j, "since", f->pace.fragments[i].since);
+        dl_json_bool(j, "behind", f->pace.fragments[i].behind);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+}
+
+static void write_pace(dl_json *j, const dl_pace_saved *p)
+{
+    dl_json_u64(j, "position", p->position);
+    dl_json_u64(j, "entry", p->folded);
+    dl_json_u64(j, "next_adopt", p->next_adopt);
+    dl_json_u64(j, "n_taken", p->n_taken);
+    dl_json_u64(j, "base_entry", p->base);
+    dl_json_f32_bits(j, "weight", p->weight);
+    dl_json_array(j, "under_way");
+    for (uint64_t e = p->next_adopt; e < p->n_taken; e++) {
+        const dl_take *t = &p->takes[e - p->next_adopt];
+        dl_json_object(j, NULL);
+        dl_json_u64(j, "position", t->position);
+        dl_json_u64(j, "fragment", t->fragment);
+        dl_json_bool(j, "mute", t->mute);
+        dl_json_bool(j, "commit", t->commit);
+        dl_json_bool(j, "counted", t->counted);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+}
+
+static diloco_status write_facts(dl_buf *out, const dl_local_facts *f)
+{
+    dl_json j;
+    dl_buf_clear(out);
+    dl_json_init(&j, out);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "run", f->run);
+    dl_json_str(&j, "replica", f->replica);
+    if (f->generation != DL_LIFE_ANY) dl_json_u64(&j, "generation", f->generation);
+    write_pace(&j, &f->pace);
+    dl_json_u64(&j, "step", f->step);
+    dl_json_u64(&j, "shard", f->shard);
+    dl_json_u64(&j, "next_sample", f->next_sample);
+    write_fragments(&j, f);
+    dl_json_hash(&j, "manifest_digest", f->manifest);
+    dl_json_str(&j, "isa", f->isa);
+    dl_json_u64(&j, "threads", f->threads);
+    dl_json_str(&j, "program", f->program);
+    dl_json_end(&j);
+    return dl_json_done(&j);
+}
+
+static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
+{
+    if (dl_json_count(array) != f->n_fragments)
+        return dl_fail(DILOCO_EDIFFERS, "local state was saved with %zu fragments, the run has %zu",
+                       dl_json_count(array), f->n_fragments);
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        dl_local_fragment *p = &f->fragments[it.index];
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
+        DL_TRY(dl_json_read_u64(&p->steps, it.value, "steps", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->samples, it.value, "samples", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->tokens, it.value, "tokens", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->first_sample, it.value, "first_sample", UINT64_MAX));
+        DL_TRY(dl_json_read_f64_or_nan(&p->loss_sum, it.value, "loss_sum"));
+        DL_TRY(dl_json_read_hash(&p->base, it.value, "base"));
+        dl_pace_fragment *at = &f->pace.fragments[it.index];
+        DL_TRY(dl_json_read_u64(&at->since, it.value, "since", UINT64_MAX));
+        DL_TRY(dl_json_read_bool(&at->behind, it.value, "behind"));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_takes(dl_pace_saved *p, dl_json_value array, size_t n_fragments)
+{
+    const uint64_t n = p->n_taken - p->next_adopt;
+    if (p->next_adopt > p->n_taken || n > DL_PACE_MAX_TAKES || dl_json_count(array) != n)
+        return dl_fail(DILOCO_EPROTO, "\"under_way\" is not what n_taken and next_adopt say");
+    for (dl_json_iter it = dl_json_each(array); dl_json_next(&it);) {
+        dl_take *t = &p->takes[it.index];
+        *t = (dl_take){.entry = p->next_adopt + it.index};
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "what is under way is not an object");
+        DL_TRY(dl_json_read_u64(&t->position, it.value, "position", UINT64_MAX));
+        DL_TRY(dl_json_read_u32(&t->fragment, it.value, "fragment", (uint32_t)n_fragments - 1));
+        DL_TRY(dl_json_read_bool(&t->mute, it.value, "mute"));
+        DL_TRY(dl_json_read_bool(&t->commit, it.value, "commit"));
+        DL_TRY(dl_json_read_bool(&t->counted, it.value, "counted"));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_facts(dl_local_facts *f, const char *text, size_t len)
+{
+    dl_json_value o;
+    DL_TRY(dl_json_parse(&o, text, len));
+    DL_TRY(dl_json_read_run(f->run, o));
+    DL_TRY(dl_json_read_str(f->replica, sizeof f->replica, o, "replica"));
+    f->generation = DL_LIFE_ANY;
+    if (dl_json_get(o, "generation").type != DL_JSON_MISSING)
+        DL_TRY(dl_json_read_u32(&f->generation, o, "generation", UINT32_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.position, o, "position", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.folded, o, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.next_adopt, o, "next_adopt", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.n_taken, o, "n_taken", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->pace.base, o, "base_entry", UINT64_MAX));
+    DL_TRY(dl_json_read_finite_bits(&f->pace.weight, o, "weight"));
+    DL_TRY(read_takes(&f->pace, dl_json_get(o, "under_way"), f->n_fragments));
+    DL_TRY(dl_json_read_u64(&f->step, o, "step", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->shard, o, "shard", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&f->next_sample, o, "next_sample", UINT64_MAX));
+    DL_TRY(read_fragments(f, dl_json_get(o, "fragments")));
+    DL_TRY(dl_json_read_hash(&f->manifest, o, "manifest_digest"));
+    DL_TRY(dl_json_read_str(f->isa, sizeof f->isa, o, "isa"));
+    DL_TRY(dl_json_read_u32(&f->threads, o, "threads", UINT32_MAX));
+    return dl_json_read_str(f->program, sizeof f->program, o, "program");
+}
+
+/* ---- saving */
+
+static diloco_status save(dl_local *local, const dl_local_facts *facts)
+{
+    DL_TRY(write_facts(&local->facts, facts));
+    const char *text = dl_buf_str(&local->facts);
+    if (!text) return DILOCO_ENOMEM;
+    dl_st_meta meta[] = {{"digest", zeros}, {"format", format}, {"version", "1"}, {"facts", text}};
+    dl_buf_clear(&local->header);
+    DL_TRY(dl_st_header(&local->header, local->parts, local->n_parts, meta,
+                        sizeof meta / sizeof *meta));
+    local->spans[0] = (dl_span){local->header.data, local->header.len};
+
+    dl_digest_stream stream;
+    char hex[DL_HASH_HEX + 1];
+    dl_digest_begin(&stream);
+    for (size_t i = 0; i <= local->n_parts; i++)
+        dl_digest_add(&stream, local->spans[i].data, local->spans[i].len);
+    dl_hash_to_hex(hex, dl_digest_end(&stream));
+    DL_ASSERT(memcmp(local->header.data + DIGITS_AT, zeros, DL_HASH_HEX) == 0);
+    memcpy(local->header.data + DIGITS_AT, hex, DL_HASH_HEX);
+    return dl_file_write(local->path, local->spans, local->n_parts + 1);
+}
+
+diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
+                            const diloco_tensor *tensors, size_t n_tensors,
+                            const dl_private *privates, size_t n_privates)
+{
+    DL_ASSERT(dl_run_id_ok(facts->run));
+    diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
+    if (!status) status = save(local, facts);
+    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
+}
+
+/* ---- loading */
+
+static bool digest_fits(const dl_map *map)
+{
+    dl_hash told;
+    dl_digest_stream stream;
+    if (map->len < DIGITS_AT + DL_HASH_HEX) return false;
+    if (memcmp(map->data + PREFIX, head, sizeof head - 1) != 0) return false;
+    const unsigned char *digits = map->data + DIGITS_AT, *rest = digits + DL_HASH_HEX;
+    if (!dl_hash_from_hex(&told, (const char *)digits, DL_HASH_HEX)) return false;
+    dl_digest_begin(&stream);
+    dl_digest_add(&stream, map->data, DIGITS_AT);
+    dl_digest_add(&stream, zeros, DL_HASH_HEX);
+    dl_digest_add(&stream, rest, map->len - DIGITS_AT - DL_HASH_HEX);
+    return dl_hash_equal(told, dl_digest_end(&stream));
+}
+
+static diloco_status read_facts_text(dl_local_facts *facts, dl_json_value metadata)
+{
+    const size_t cap = FACTS_MAX;
+    char *text = malloc(cap);
+    if (!text) return dl_fail(DILOCO_ENOMEM, "no memory for the facts of local state");
+    diloco_status status = dl_json_read_str(text, cap, metadata, "facts");
+    if (!status) status = read_facts(facts, text, strlen(text));
+    free(text);
+    return status;
+}
+
+static diloco_status check_format(dl_json_value metadata)
+{
+    char word[32];
+    DL_TRY(dl_json_read_str(word, sizeof word, metadata, "format"));
+    if (strcmp(word, format) != 0)
+        return dl_fail(DILOCO_EPROTO, "it holds %s, not %s", word, format);
+    DL_TRY(dl_json_read_str(word, sizeof word, metadata, "version"));
+    if (strcmp(word, "1") != 0)
+        return dl_fail(DILOCO_EDIFFERS, "it has format version %s, this program (%s) reads %d",
+                       word, DILOCO_VERSION, DL_FORMAT_VERSION);
+    return DILOCO_OK;
+}
+
+static diloco_status read_metadata(dl_local_facts *facts, dl_json_value metadata)
+{
+    DL_TRY(check_format(metadata));
+    return read_facts_text(facts, metadata);
+}
+
+/* A checked file; close both. */
+static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, const char *path)
+{
+    *st = (dl_st){0};
+    DL_TRY(dl_map_open(map, path));
+    diloco_status status = DILOCO_OK;
+    if (!digest_fits(map))
+        status =
+            dl_fail(DILOCO_EPROTO, "%s is truncated or damaged: its digest does not fit", path);
+    if (!status) status = dl_st_open(st, map->data, map->len);
+    if (!status) status = read_metadata(facts, st->metadata);
+    if (!status) return DILOCO_OK;
+    dl_st_close(st);
+    dl_map_close(map);
+    return dl_fail_context(status, "local state");
+}
+
+/* Parts [first, n_parts) are all in the file, with the same type and shape. */
+static diloco_status check_parts(const dl_local *local, const dl_st *st, size_t first)
+{
+    for (size_t i = first; i < local->n_parts; i++) {
+        const dl_st_tensor *want = &local->parts[i], *found = dl_st_find(st, want->name);
+        if (!found) return dl_fail(DILOCO_EDIFFERS, "local state has no %s", want->name);
+        if (strcmp(found->dtype, want->dtype) != 0 || found->n_dims != want->n_dims ||
+            memcmp(found->shape, want->shape, (size_t)want->n_dims * sizeof *want->shape) != 0)
+            return dl_fail(DILOCO_EDIFFERS,
+                           "local state has %zu bytes of %s in %s; %zu bytes of another type or "
+                           "shape are expected",
+                           found->end - found->begin, found->dtype, want->name,
+                           local->spans[1 + i].len);
+    }
+    return DILOCO_OK;
+}
+
+static void copy_parts(const dl_local *local, const dl_st *st, size_t first)
+{
+    for (size_t i = first; i < local->n_parts; i++) {
+        const dl_st_tensor *found = dl_st_find(st, local->parts[i].name);
+        void *to = (void *)(uintptr_t)local->spans[1 + i].data; /* the caller gave it as void * */
+        if (found->end > found->begin)
+            memcpy(to, st->data + found->begin, found->end - found->begin);
+    }
+}
+
+static diloco_status check_owner(const dl_local *local, const dl_local_facts *facts,
+                                 const char *run, dl_hash manifest)
+{
+    if (strcmp(facts->replica, local->replica) != 0)
+        return dl_fail(DILOCO_EDIFFERS, "local state of %s is replica %s's", local->replica,
+                       facts->replica);
+    if (strcmp(facts->run, run) != 0)
+        return dl_fail(DILOCO_EDIFFERS, "local state belongs to run %s, this is run %s", facts->run,
+                       run);
+    if (!dl_hash_equal(facts->manifest, manifest))
+        return dl_fail(DILOCO_EDIFFERS, "local state was saved with another model");
+    return DILOCO_OK;
+}
+
+diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *run,
+                            dl_hash manifest, const diloco_tensor *tensors, size_t n_tensors,
+                            const dl_private *privates, size_t n_privates, bool load_tensors)
+{
+    dl_map map;
+    dl_st st;
+    dl_local_facts read = {.pace = {.takes = facts->pace.takes, .fragments = facts->pace.fragments},
+                           .fragments = facts->fragments,
+                           .n_fragments = facts->n_fragments};
+    size_t first = load_tensors ? 0 : n_tensors;
+    DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
+    DL_TRY(open_file(&map, &st, &read, local->path));
+    diloco_status status = check_owner(local, &read, run, manifest);
+    if (!status) status = check_parts(local, &st, first);
+    if (!status) {
+        copy_parts(local, &st, first);
+        *facts = read;
+    }
+    dl_st_close(&st);
+    dl_map_close(&map);
+    return status;
+}
+
+/* ---- of another run */
+
+static const dl_st_tensor *find_private(const dl_st *st, const dl_private *p)
+{
+    dl_st_tensor want;
+    part_name name;
+    describe_private(&want, name, p);
+    const dl_st_tensor *found = dl_st_find(st, name);
+    const bool fits = found && !strcmp(found->dtype, want.dtype) && found->n_dims == 1 &&
+                      found->shape[0] == want.shape[0];
+    return fits ? found : NULL;
+}
+
+static bool take_privates(const dl_st *st, const dl_private *privates, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!find_private(st, &privates[i])) return false;
+    for (size_t i = 0; i < n; i++)
+        memcpy(privates[i].data, st->data + find_private(st, &privates[i])->begin, privates[i].len);
+    return true;
+}
+
+bool dl_local_inherit(const char *state_dir, const char *replica, const dl_private *privates,
+                      size_t n)
+{
+    char path[PATH_MAX];
+    dl_map map;
+    dl_st st;
+    if (make_path(path, state_dir, replica) || dl_map_open(&map, path)) return false;
+    bool taken = false;
+    if (digest_fits(&map) && !dl_st_open(&st, map.data, map.len)) {
+        taken = !check_format(st.metadata) && take_privates(&st, privates, n);
+        dl_st_close(&st);
+    }
+    dl_map_close(&map);
+    return taken;
+}

@@ -1,0 +1,564 @@
+/* snapshot.c - snapshots and theta0 in the store (declared in state.h).
+ *
+ *     snap/<e>/<life>/state.safetensors   the image
+ *     snap/<e>/<life>/manifest.json       "diloco-snapshot", last: without it there is none
+ *
+ * Where the run's objects are signed, the manifest is, by a committer, and names the hash of
+ * the image (docs/formats.md, Signatures).
+ *
+ * A reader lists the manifests, sorts them, and takes the first that is whole: the manifest
+ * is this run's, the image has the length and digest that it names, and every fragment of the
+ * loaded state the digest that the log reached. What fails is skipped with a warning, because
+ * an older one, or theta0, gives the same run. An unreachable store is not skipped over. */
+#include "base/log.h"
+#include "log/fields.h"
+#include "state/image.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char format[] = "diloco-snapshot";
+enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
+
+/* ---- writing */
+
+/* P26. Of any life: the name alone. */
+static void write_committer(dl_json *j, const dl_life *committer)
+{
+    if (!committer->replica[0]) return;
+    if (committer->generation == DL_LIFE_ANY)
+        dl_json_str(j, "committer", committer->replica);
+    else
+        dl_json_life(j, "committer", committer);
+}
+
+static void write_control(dl_json *j, const dl_control *c)
+{
+    dl_json_u64(j, "entry", c->entry);
+    dl_json_hash(j, "prev", c->prev);
+    dl_json_u64(j, "aborts", c->n_aborts);
+    dl_json_u64(j, "snapshot", c->snapshot);
+    dl_json_f32_bits(j, "lr", c->lr);
+    dl_json_f32_bits(j, "mu", c->mu);
+    dl_json_bool(j, "last", c->last);
+    write_committer(j, &c->committer);
+    dl_roster_write(j, &c->roster);
+    dl_json_array(j, "later");
+    for (size_t i = 0; i < c->n_later; i++) {
+        dl_json_object(j, NULL);
+        dl_json_f32_bits(j, "lr", c->later[i].lr);
+        dl_json_f32_bits(j, "mu", c->later[i].mu);
+        dl_roster_write(j, &c->later[i].roster);
+        dl_json_end(j);
+    }
+    dl_json_end(j);
+    if (c->ledger) dl_ledger_write(j, c->ledger);
+    if (c->bans) dl_bans_write(j, c->bans);
+}
+
+/* An image's length and hashes; the strong one where the run's objects are signed. */
+typedef struct image_facts {
+    size_t bytes;
+    dl_hash digest;
+    dl_strong strong;
+} image_facts;
+
+static dl_statement statement_of(const char *run, uint64_t entry, const dl_life *life)
+{
+    return (dl_statement){.kind = "snapshot", .run = run, .entry = entry, .life = life};
+}
+
+static bool is_signed(const dl_runfile *run)
+{
+    return run->identity.policy != DL_TRUSTED;
+}
+
+static diloco_status write_manifest(dl_buf *out, const dl_state *state, const dl_runfile *run,
+                                    const dl_life *life, const dl_signer *signer,
+                                    const image_facts *image)
+{
+    dl_json j;
+    size_t start;
+    dl_sealed_begin(&j, &start, out, format);
+    dl_json_str(&j, "run", run->id);
+    dl_json_life(&j, "life", life);
+    dl_json_hash(&j, "manifest_digest", state->manifest->digest);
+    dl_json_u64(&j, "bytes", image->bytes);
+    dl_json_hash(&j, "digest", image->digest);
+    if (is_signed(run)) {
+        char hex[DL_STRONG_HEX + 1];
+        dl_hex(hex, image->strong.bytes, sizeof image->strong.bytes);
+        dl_json_str(&j, "strong", hex);
+    }
+    write_control(&j, &state->control);
+    dl_json_array(&j, "fragments");
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        dl_json_object(&j, NULL);
+        dl_json_hash(&j, "digest", state->now[f].digest);
+        dl_json_hash(&j, "before", state->now[f].before);
+        dl_json_u64(&j, "commits", state->now[f].n_commits);
+        dl_json_end(&j);
+    }
+    dl_json_end(&j);
+    DL_TRY(dl_sealed_end(&j, start));
+    const dl_statement what = statement_of(run->id, state->control.entry, life);
+    return is_signed(run) ? dl_sealed_sign(out, start, signer, &what) : DILOCO_OK;
+}
+
+static diloco_status facts_of(image_facts *out, const dl_span *spans, size_t n, bool strong)
+{
+    dl_digest_stream stream;
+    dl_strong_stream *also = NULL;
+    if (strong) DL_TRY(dl_strong_begin(&also));
+    dl_digest_begin(&stream);
+    *out = (image_facts){.bytes = 0};
+    for (size_t i = 0; i < n; i++) {
+        dl_digest_add(&stream, spans[i].data, spans[i].len);
+        if (also) dl_strong_add(also, spans[i].data, spans[i].len);
+        out->bytes += spans[i].len;
+    }
+    out->digest = dl_digest_end(&stream);
+    if (also) out->strong = dl_strong_end(also);
+    return DILOCO_OK;
+}
+
+/* What was sent is still what the manifest is going to name? */
+static bool is_image(const image_facts *image, const dl_span *spans, size_t n)
+{
+    image_facts again;
+    return !facts_of(&again, spans, n, false) && dl_hash_equal(again.digest, image->digest);
+}
+
+static diloco_status put(bool *vouched, dl_store *store, const dl_state *state,
+                         const dl_runfile *run, const dl_life *life, const dl_signer *signer,
+                         const dl_span *spans, size_t n_spans, dl_time until)
+{
+    dl_key key;
+    dl_buf text;
+    image_facts image;
+    DL_TRY(facts_of(&image, spans, n_spans, is_signed(run)));
+    dl_key_snapshot(key, state->control.entry, life, "state.safetensors");
+    DL_TRY(dl_store_create(store, key, spans, n_spans, NULL, until));
+    *vouched = dl_store_vouches(store) && is_image(&image, spans, n_spans);
+
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = write_manifest(&text, state, run, life, signer, &image);
+    dl_key_snapshot(key, state->control.entry, life, "manifest.json");
+    if (!status)
+        status = dl_store_create(store, key, &(dl_span){text.data, text.len}, 1, NULL, until);
+    *vouched = *vouched && !status && dl_store_vouches(store);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+diloco_status dl_snapshot_write(bool *vouched, dl_store *store, const dl_state *state,
+                                const dl_runfile *run, const dl_life *life, const dl_signer *signer,
+                                dl_time until)
+{
+    bool told;
+    dl_buf header;
+    size_t n_spans, cap = dl_state_image_spans(state);
+    dl_span *spans = calloc(cap, sizeof *spans);
+    if (!spans) return dl_fail(DILOCO_ENOMEM, "no memory for %zu spans", cap);
+    dl_buf_init(&header, DL_ST_HEADER_MAX);
+    diloco_status status = dl_state_image(&header, spans, cap, &n_spans, state, &run->config);
+    if (!status)
+        status =
+            put(vouched ? vouched : &told, store, state, run, life, signer, spans, n_spans, until);
+    dl_buf_deinit(&header);
+    free(spans);
+    return status ? dl_fail_context(status, "snapshot") : DILOCO_OK;
+}
+
+/* ---- reading a manifest */
+
+typedef struct found {
+    uint64_t entry;
+    dl_life life;
+} found;
+
+/* A committer signed it, as what it is; else it is a stranger's, and none of the run's: EREFUSED.
+ */
+static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, const found *which)
+{
+    dl_public key;
+    const dl_statement what = statement_of(run->id, which->entry, &which->life);
+    if (!is_signed(run)) return DILOCO_OK;
+    const diloco_status status = dl_sealed_signer(&key, text->data, text->len, &what);
+    if (status == DILOCO_EPROTO) return dl_fail(DILOCO_EREFUSED, "%s", diloco_error_text());
+    DL_TRY(status);
+    if (dl_identity_may_commit(&run->identity, &key, which->life.replica)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED, "it is signed by a key that may not write snapshots");
+}
+
+/* The manifest as JSON in *text, when it is this snapshot's of this run and model. */
+static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *store,
+                                   const found *which, const dl_runfile *run, dl_time until)
+{
+    const dl_manifest *manifest = &run->manifest;
+    dl_key key;
+    char theirs[DL_HASH_HEX + 1];
+    uint64_t entry;
+    dl_life life;
+    dl_hash model;
+    dl_key_snapshot(key, which->entry, &which->life, "manifest.json");
+    DL_TRY(dl_store_get(store, text, key, until));
+    DL_TRY(dl_sealed_open(root, text->data, text->len, format));
+    DL_TRY(must_be_signed(text, run, which));
+    DL_TRY(dl_json_read_run(theirs, *root));
+    DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_life(&life, *root, "life"));
+    DL_TRY(dl_json_read_hash(&model, *root, "manifest_digest"));
+    if (strcmp(theirs, run->id) != 0)
+        return dl_fail(DILOCO_EPROTO, "it belongs to run %s, this is run %s", theirs, run->id);
+    if (entry != which->entry || !dl_life_equal(&life, &which->life))
+        return dl_fail(DILOCO_EPROTO, "it is another snapshot's manifest");
+    if (!dl_hash_equal(model, manifest->digest))
+        return dl_fail(DILOCO_EPROTO, "it is of another model");
+    if (dl_json_count(dl_json_get(*root, "fragments")) != (size_t)manifest->n_fragments)
+        return dl_fail(DILOCO_EPROTO, "it does not have %d fragments", manifest->n_fragments);
+    return DILOCO_OK;
+}
+
+/* Does the image that was read have the length and digest that the manifest names? */
+static diloco_status check_image(dl_json_value root, const image_facts *image,
+                                 const dl_runfile *run)
+{
+    uint64_t told_bytes;
+    dl_hash told;
+    DL_TRY(dl_json_read_u64(&told_bytes, root, "bytes", SIZE_MAX));
+    DL_TRY(dl_json_read_hash(&told, root, "digest"));
+    bool same = image->bytes == told_bytes && dl_hash_equal(image->digest, told);
+    if (is_signed(run)) {
+        char strong[DL_STRONG_HEX + 1], ours[DL_STRONG_HEX + 1];
+        DL_TRY(dl_json_read_str(strong, sizeof strong, root, "strong"));
+        dl_hex(ours, image->strong.bytes, sizeof image->strong.bytes);
+        same = same && !strcmp(strong, ours);
+    }
+    if (same) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO,
+                   "state.safetensors is damaged: it is not what the manifest names");
+}
+
+static diloco_status read_later(dl_control *c, dl_json_value root)
+{
+    dl_json_value later = dl_json_get(root, "later");
+    if (dl_json_count(later) != c->n_later)
+        return dl_fail(DILOCO_EPROTO, "\"later\" does not tell of %zu entries", c->n_later);
+    for (dl_json_iter it = dl_json_each(later); dl_json_next(&it);) {
+        dl_terms *t = &c->later[it.index];
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "later entry %zu is not an object", it.index);
+        DL_TRY(dl_json_read_finite_bits(&t->lr, it.value, "lr"));
+        DL_TRY(dl_json_read_finite_bits(&t->mu, it.value, "mu"));
+        DL_TRY(dl_roster_read(&t->roster, it.value));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_committer(dl_life *out, dl_json_value root)
+{
+    char text[DL_LIFE_TEXT];
+    *out = (dl_life){.generation = DL_LIFE_ANY};
+    if (dl_json_get(root, "committer").type == DL_JSON_MISSING) return DILOCO_OK;
+    DL_TRY(dl_json_read_str(text, sizeof text, root, "committer"));
+    if (strchr(text, '.')) return dl_json_read_life(out, root, "committer");
+    if (!dl_replica_name_ok(text))
+        return dl_fail(DILOCO_EPROTO, "\"committer\" is no name of a replica");
+    memcpy(out->replica, text, strlen(text) + 1);
+    return DILOCO_OK;
+}
+
+static diloco_status read_control(dl_control *c, dl_json_value root)
+{
+    DL_TRY(dl_json_read_u64(&c->entry, root, "entry", UINT64_MAX));
+    DL_TRY(dl_json_read_hash(&c->prev, root, "prev"));
+    DL_TRY(dl_json_read_u64(&c->n_aborts, root, "aborts", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&c->snapshot, root, "snapshot", UINT64_MAX));
+    DL_TRY(dl_json_read_finite_bits(&c->lr, root, "lr"));
+    DL_TRY(dl_json_read_finite_bits(&c->mu, root, "mu"));
+    DL_TRY(dl_json_read_bool(&c->last, root, "last"));
+    if (c->snapshot < c->entry) c->snapshot = c->entry; /* this one */
+    DL_TRY(read_later(c, root));
+    if (c->ledger) DL_TRY(dl_ledger_read(c->ledger, root, c->entry));
+    if (c->bans) DL_TRY(dl_bans_read(c->bans, root));
+    DL_TRY(read_committer(&c->committer, root));
+    return dl_roster_read(&c->roster, root);
+}
+
+static diloco_status read_fragments(dl_state *state, dl_json_value root)
+{
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
+        if (it.value.type != DL_JSON_OBJECT)
+            return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
+        dl_fragment_state *f = &state->now[it.index];
+        DL_TRY(dl_json_read_u64(&f->n_commits, it.value, "commits", UINT64_MAX));
+        DL_TRY(dl_json_read_hash(&f->before, it.value, "before"));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status check_digests(const dl_state *state, dl_json_value root)
+{
+    for (dl_json_iter it = dl_json_each(dl_json_get(root, "fragments")); dl_json_next(&it);) {
+        dl_hash told;
+        DL_TRY(dl_json_read_hash(&told, it.value, "digest"));
+        if (!dl_hash_equal(told, state->now[it.index].digest))
+            return dl_fail(DILOCO_EPROTO, "fragment %zu has not the digest that the manifest names",
+                           it.index);
+    }
+    return DILOCO_OK;
+}
+
+/* A snapshot follows the log when prev is the digest of the entry before it, and that entry is
+ * one that gave this state. One that was taken behind a void entry is passed over: it may be
+ * the void's own (P7). */
+static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
+{
+    const dl_control *c = &state->control;
+    if (c->entry == 0) return dl_fail(DILOCO_EPROTO, "it is of no entry");
+    dl_key key;
+    dl_buf text;
+    dl_entry before;
+    dl_key_entry(key, c->entry - 1);
+    DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = dl_store_get(store, &text, key, until);
+    if (!status && !dl_hash_equal(dl_hash_bytes(text.data, text.len), c->prev))
+        status = dl_fail(DILOCO_EPROTO, "prev is not the digest of %s", key);
+    if (!status) status = dl_entry_read(&before, text.data, text.len, state->outer);
+    if (!status && before.fragment >= (uint32_t)state->manifest->n_fragments)
+        status = dl_fail(DILOCO_EPROTO, "%s is of fragment %u", key, (unsigned)before.fragment);
+    if (!status && !dl_hash_equal(before.result, state->now[before.fragment].digest))
+        status = dl_fail(DILOCO_EPROTO, "it is not the result of %s", key);
+    if (!status && c->ledger &&
+        !dl_hash_equal(dl_ledger_deal(c->ledger).ledger, before.deal.ledger))
+        status = dl_fail(DILOCO_EPROTO, "its ledger of the data is not that of %s", key);
+    if (!status && c->bans && !dl_hash_equal(dl_bans_digest(c->bans), before.bans.digest))
+        status = dl_fail(DILOCO_EPROTO, "its bans are not those behind %s", key);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&before);
+    return status;
+}
+
+/* ---- reading a state */
+
+static diloco_status read_image(dl_state *state, image_facts *out, dl_store *store,
+                                const dl_runfile *run, const char *key, dl_time until)
+{
+    dl_image_reader r;
+    *out = (image_facts){.bytes = 0};
+    dl_image_reader_init(&r, state);
+    diloco_status status = is_signed(run) ? dl_strong_begin(&r.strong) : DILOCO_OK;
+    if (!status) status = dl_store_read(store, key, dl_image_sink(&r), until);
+    if (!status) status = dl_image_reader_end(&r, &out->digest);
+    out->bytes = r.total;
+    if (!status && r.strong) {
+        out->strong = dl_strong_end(r.strong);
+        r.strong = NULL;
+    }
+    dl_image_reader_deinit(&r);
+    return status;
+}
+
+static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, const found *which,
+                          const dl_runfile *run, dl_pool *pool, dl_time until)
+{
+    dl_key key;
+    image_facts image;
+    DL_TRY(read_control(&state->control, root));
+    DL_TRY(read_fragments(state, root));
+    dl_key_snapshot(key, which->entry, &which->life, "state.safetensors");
+    DL_TRY(read_image(state, &image, store, run, key, until));
+    DL_TRY(check_image(root, &image, run));
+    dl_state_rehash(state, pool);
+    DL_TRY(check_digests(state, root));
+    if (!strcmp(run->config.consensus, "none")) return DILOCO_OK; /* it stands for itself */
+    return check_log(state, store, until);
+}
+
+static diloco_status read_snapshot(dl_state *state, dl_store *store, const found *which,
+                                   const dl_runfile *run, dl_pool *pool, dl_time until)
+{
+    dl_buf text;
+    dl_json_value root;
+    dl_buf_init(&text, TEXT_MAX);
+    diloco_status status = open_manifest(&root, &text, store, which, run, until);
+    if (!status) status = load(state, root, store, which, run, pool, until);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* Nobody is awaited in the first L entries by name; the lr of each is the option's until an
+ * entry tells another (P9). */
+static void begin_control(dl_control *c, const dl_runfile *run, dl_hash run_digest)
+{
+    c->entry = c->n_aborts = c->snapshot = 0;
+    c->prev = run_digest;
+    c->last = false;
+    c->committer = (dl_life){.generation = DL_LIFE_ANY};
+    snprintf(c->committer.replica, sizeof c->committer.replica, "%s", run->config.single_committer);
+    c->roster.n = 0;
+    c->lr = (float)run->config.outer_lr;
+    c->mu = (float)run->config.outer_mu;
+    for (size_t i = 0; i < c->n_later; i++) {
+        c->later[i].roster.n = 0;
+        c->later[i].lr = c->lr;
+        c->later[i].mu = c->mu;
+    }
+    if (c->ledger) dl_ledger_begin(c->ledger);
+    if (c->bans) dl_bans_begin(c->bans);
+}
+
+static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runfile *run,
+                                 dl_hash run_digest, dl_pool *pool, dl_time until)
+{
+    dl_key key;
+    image_facts image;
+    begin_control(&state->control, run, run_digest);
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        state->now[f].n_commits = 0;
+    dl_key_theta0(key, run->theta0_file);
+    diloco_status status = read_image(state, &image, store, run, key, until);
+    if (status) return dl_fail_context(status, "%s", key);
+    if (!dl_hash_equal(image.digest, run->theta0_file) ||
+        (is_signed(run) &&
+         memcmp(image.strong.bytes, run->identity.theta0.bytes, sizeof image.strong.bytes) != 0))
+        return dl_fail(DILOCO_EPROTO, "%s is damaged: its digest is not its name", key);
+    dl_state_rehash(state, pool);
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        state->now[f].before = state->now[f].digest;
+    if (!dl_hash_equal(dl_state_digest_all(state), run->theta0))
+        return dl_fail(DILOCO_EPROTO, "%s is not the first state that run.json names", key);
+    return DILOCO_OK;
+}
+
+/* ---- choosing one */
+
+typedef struct listing {
+    dl_buf found; /* of struct found */
+    uint64_t from, before;
+} listing;
+
+static diloco_status on_key(void *context, const char *key, size_t len)
+{
+    (void)len;
+    listing *list = context;
+    found f = {0};
+    if (!dl_key_parse_snapshot(&f.entry, &f.life, key)) return DILOCO_OK;
+    if (f.entry < list->from || f.entry > list->before) return DILOCO_OK;
+    return dl_buf_add(&list->found, &f, sizeof f);
+}
+
+static int older_first(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
+    return dl_life_compare(&x->life, &y->life);
+}
+
+/* Something is wrong with the object, not with the way to it? */
+static bool is_damage(diloco_status status)
+{
+    return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
+           status == DILOCO_EREFUSED || status == DILOCO_EIO;
+}
+
+/* Try all that were found in turn. DILOCO_ENOENT: none is whole. */
+static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
+                              const dl_runfile *run, dl_pool *pool, dl_time until)
+{
+    const found *all = (const void *)list->found.data;
+    size_t n = list->found.len / sizeof *all;
+    for (size_t i = 0; i < n; i++) {
+        const found *which = &all[newest ? n - 1 - i : i];
+        diloco_status status = read_snapshot(state, store, which, run, pool, until);
+        if (!is_damage(status)) return status;
+        dl_log(DILOCO_LOG_WARN, "snapshot of entry %llu by %s.%04u skipped: %s",
+               (unsigned long long)which->entry, which->life.replica,
+               (unsigned)which->life.generation, diloco_error_text());
+    }
+    return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
+}
+
+static diloco_status read_one(dl_state *state, bool newest, listing list, dl_store *store,
+                              const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
+                              dl_time until)
+{
+    dl_buf_init(&list.found, FOUND_MAX);
+    diloco_status status = dl_store_list(store, "snap/", NULL, on_key, &list, until);
+    if (list.found.len)
+        qsort(list.found.data, list.found.len / sizeof(found), sizeof(found), older_first);
+    if (!status) {
+        status = read_any(state, &list, newest, store, run, pool, until);
+        if (status == DILOCO_ENOENT && list.from == 0)
+            status = read_theta0(state, store, run, run_digest, pool, until);
+    }
+    dl_buf_deinit(&list.found);
+    return status;
+}
+
+diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store, const dl_runfile *run,
+                                      dl_hash run_digest, uint64_t before, dl_pool *pool,
+                                      dl_time until)
+{
+    const listing list = {.before = before};
+    return read_one(state, true, list, store, run, run_digest, pool, until);
+}
+
+diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl_runfile *run,
+                                      dl_hash run_digest, uint64_t from, dl_pool *pool,
+                                      dl_time until)
+{
+    const listing list = {.from = from, .before = UINT64_MAX};
+    return read_one(state, false, list, store, run, run_digest, pool, until);
+}
+
+/* ---- verifying */
+
+typedef struct passing {
+    dl_digest_stream stream;
+    dl_strong_stream *strong; /* NULL: not asked for */
+    size_t bytes;
+} passing;
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    passing *p = context;
+    dl_digest_add(&p->stream, data, len);
+    if (p->strong) dl_strong_add(p->strong, data, len);
+    p->bytes += len;
+    return DILOCO_OK;
+}
+
+static diloco_status verify_image(dl_json_value root, dl_store *store, const dl_runfile *run,
+                                  const char *key, dl_time until)
+{
+    passing p = {.bytes = 0};
+    if (is_signed(run)) DL_TRY(dl_strong_begin(&p.strong));
+    dl_digest_begin(&p.stream);
+    const diloco_status status = dl_store_read(store, key, (dl_sink){&p, NULL, on_piece}, until);
+    image_facts image = {.bytes = p.bytes, .digest = dl_digest_end(&p.stream)};
+    if (p.strong) image.strong = dl_strong_end(p.strong);
+    return status ? status : check_image(root, &image, run);
+}
+
+diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry, const dl_life *life,
+                                 const dl_runfile *run, dl_time until)
+{
+    dl_buf text;
+    dl_json_value root;
+    dl_key key;
+    found which = {entry, *life};
+    dl_buf_init(&text, TEXT_MAX);
+    dl_key_snapshot(key, entry, life, "state.safetensors");
+    diloco_status status = open_manifest(&root, &text, store, &which, run, until);
+    /* In a run of keys a manifest that nobody can read is one that no committer has signed. */
+    if (status == DILOCO_EPROTO && is_signed(run))
+        status = dl_fail_context(DILOCO_EREFUSED, "void");
+    if (!status) status = verify_image(root, store, run, key, until);
+    dl_buf_deinit(&text);
+    return status ? dl_fail_context(status, "snapshot of entry %llu", (unsigned long long)entry)
+                  : DILOCO_OK;
+}

@@ -1,0 +1,554 @@
+/* snapshot_test.c - a joiner gets the newest state that is whole, whatever was done to the
+ * others, and theta0 when none is; what cannot be reached is not mistaken for damage. */
+#include "check.h"
+#include "log/fields.h"
+#include "scratch.h"
+#include "state/state.h"
+
+#include <diloco/log.h>
+
+#define RUN   "0123456789abcdef0123456789abcdef"
+#define OTHER "0123456789abcdef0123456789abcdee"
+
+static const diloco_tensor tensors[] = {
+    {"embed", NULL, DILOCO_F32, DILOCO_PARAMETER, 2, {700, 3}, 0},
+    {"scale", NULL, DILOCO_F32, DILOCO_FROZEN, 1, {5}, 0},
+    {"counts", NULL, DILOCO_I64, DILOCO_BUFFER, 1, {2}, 1},
+};
+
+static const dl_life r0 = {"r0", 0}, r1 = {"r1", 2};
+
+typedef struct scene {
+    dl_runfile run;
+    dl_hash run_digest;
+    dl_store *store;
+    char url[PATH_MAX];
+    dl_state state, back;
+    char log[4096]; /* warnings, one after another */
+} scene;
+
+static void keep_line(void *user, diloco_log_level level, const char *line)
+{
+    scene *s = user;
+    CHECK_INT(DILOCO_LOG_WARN, level);
+    strncat(s->log, line, sizeof s->log - strlen(s->log) - 1);
+}
+
+/* A state that tells what entry it belongs to. */
+static void fill(dl_state *state, uint64_t entry)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++) {
+        const dl_fragment_shape *shape = &state->manifest->fragments[f];
+        dl_fragment_state *now = &state->now[f];
+        for (size_t i = 0; i < shape->n_trained + shape->n_averaged; i++)
+            now->theta[i] = (float)(entry * 10000 + i);
+        for (size_t i = 0; i < shape->n_trained; i++)
+            now->outer[0][i] = (float)i * (float)entry;
+        for (size_t i = 0; i < shape->n_integers; i++)
+            now->integers[i] = (int64_t)(entry - i);
+        now->n_commits = entry / 2;
+    }
+    dl_state_rehash(state, NULL);
+    state->control.entry = entry;
+    state->control.prev = dl_hash_bytes(&entry, sizeof entry);
+    state->control.n_aborts = entry % 3;
+    state->control.lr = 0.7f;
+    state->control.mu = 0.9f;
+}
+
+static void put_theta0(scene *s)
+{
+    dl_buf header;
+    dl_span spans[16];
+    dl_key key;
+    size_t n;
+    dl_digest_stream stream;
+    fill(&s->state, 0);
+    dl_buf_init(&header, 1 << 20);
+    CHECK_OK(dl_state_image(&header, spans, 16, &n, &s->state, &s->run.config));
+    dl_digest_begin(&stream);
+    for (size_t i = 0; i < n; i++)
+        dl_digest_add(&stream, spans[i].data, spans[i].len);
+    s->run.theta0_file = dl_digest_end(&stream);
+    s->run.theta0 = dl_state_digest_all(&s->state);
+    dl_key_theta0(key, s->run.theta0_file);
+    CHECK_OK(dl_store_create(s->store, key, spans, n, NULL, DL_NEVER));
+    dl_buf_deinit(&header);
+}
+
+static void scene_begin(scene *s, const char *name)
+{
+    memset(s, 0, sizeof *s);
+    snprintf(s->url, sizeof s->url, "%s", scratch_path(name));
+    strcpy(s->run.id, RUN);
+    s->run_digest = dl_hash_bytes("run.json", 8);
+    dl_config_init(&s->run.config);
+    CHECK_OK(dl_manifest_init(&s->run.manifest, tensors, 3, false));
+    CHECK_OK(dl_store_open(&s->store, s->url, true));
+    const dl_outer *outer = dl_outer_find("nesterov");
+    CHECK_OK(dl_state_init(&s->state, &s->run.manifest, outer, 4, 2, 1));
+    CHECK_OK(dl_state_init(&s->back, &s->run.manifest, outer, 4, 1, 1));
+    put_theta0(s);
+    diloco_log_set(keep_line, s, DILOCO_LOG_WARN);
+}
+
+static void scene_end(scene *s)
+{
+    diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
+    dl_store_close(s->store);
+    dl_state_deinit(&s->state);
+    dl_state_deinit(&s->back);
+    dl_runfile_deinit(&s->run);
+}
+
+/* log/<e-1>, whose result for that fragment is `result`; the state's prev is its digest. */
+static void put_log(scene *s, uint32_t fragment, dl_hash result)
+{
+    dl_entry e;
+    dl_key key;
+    dl_buf text;
+    CHECK_OK(dl_entry_init(&e, 1));
+    strcpy(e.run, RUN);
+    strcpy(e.reason, "made for a test"); /* an abort needs no members */
+    e.entry = s->state.control.entry - 1;
+    e.fragment = fragment;
+    e.committer = r0;
+    e.base = e.result = result;
+    const dl_bans *bans = s->state.control.bans;
+    if (bans) e.bans = (dl_entry_bans){.there = true, .digest = dl_bans_digest(bans)};
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    CHECK_OK(dl_entry_write(&text, &e, s->state.outer));
+    dl_key_entry(key, e.entry);
+    CHECK_OK(dl_store_create(s->store, key, &(dl_span){text.data, text.len}, 1, NULL, DL_NEVER));
+    s->state.control.prev = dl_hash_bytes(text.data, text.len);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&e);
+}
+
+static void put_snapshot(scene *s, uint64_t entry, const dl_life *life)
+{
+    fill(&s->state, entry);
+    put_log(s, 1, s->state.now[1].digest);
+    CHECK_OK(dl_snapshot_write(NULL, s->store, &s->state, &s->run, life, NULL, DL_NEVER));
+}
+
+static diloco_status read_newest(scene *s, uint64_t before)
+{
+    return dl_snapshot_read_newest(&s->back, s->store, &s->run, s->run_digest, before, NULL,
+                                   DL_NEVER);
+}
+
+static diloco_status read_oldest(scene *s, uint64_t from)
+{
+    return dl_snapshot_read_oldest(&s->back, s->store, &s->run, s->run_digest, from, NULL,
+                                   DL_NEVER);
+}
+
+/* `back` is the state that `fill` makes for that entry. */
+static void check_back(scene *s, uint64_t entry)
+{
+    CHECK_INT(entry, s->back.control.entry);
+    fill(&s->state, entry);
+    CHECK(dl_hash_equal(dl_state_digest_all(&s->state), dl_state_digest_all(&s->back)));
+    CHECK_BYTES(s->state.now[0].theta, s->back.now[0].theta, 2105 * sizeof(float));
+}
+
+/* Change the file of an object behind the store's back. */
+static void spoil(scene *s, const char *key, long at, int flip)
+{
+    char path[PATH_MAX + DL_KEY_MAX + 2];
+    snprintf(path, sizeof path, "%s/%s", s->url, key);
+    chmod(path, 0666);
+    FILE *file = fopen(path, "r+b");
+    CHECK(file != NULL);
+    CHECK_INT(0, fseek(file, at, at < 0 ? SEEK_END : SEEK_SET));
+    int c = fgetc(file);
+    CHECK(c != EOF);
+    CHECK_INT(0, fseek(file, -1, SEEK_CUR));
+    CHECK(fputc(c ^ flip, file) != EOF);
+    CHECK_INT(0, fclose(file));
+}
+
+static void cut(scene *s, const char *key, long len)
+{
+    char path[PATH_MAX + DL_KEY_MAX + 2];
+    snprintf(path, sizeof path, "%s/%s", s->url, key);
+    chmod(path, 0666);
+    CHECK_INT(0, truncate(path, len));
+}
+
+TEST(a_snapshot_reads_back_with_its_control_state)
+{
+    scene s;
+    scene_begin(&s, "round");
+    CHECK(dl_roster_add(&s.state.control.roster, "r10", 2));
+    CHECK(dl_roster_add(&s.state.control.roster, "r9", 0));
+    s.state.control.snapshot = 3;
+    s.state.control.last = true;
+    put_snapshot(&s, 5, &r1);
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    const dl_control *c = &s.back.control;
+    CHECK(dl_hash_equal(s.state.control.prev, c->prev));
+    check_back(&s, 5);
+    CHECK_INT(2, c->n_aborts);
+    CHECK_INT(5, c->snapshot); /* itself is newer than what it knew of */
+    CHECK(c->lr == 0.7f && c->mu == 0.9f && c->last);
+    CHECK_INT(2, c->roster.n);
+    CHECK_STR("r9", c->roster.names[0]);
+    CHECK_INT(2, c->roster.misses[1]);
+    CHECK_INT(2, s.back.now[1].n_commits);
+    CHECK_STR("", s.log);
+    scene_end(&s);
+}
+
+TEST(the_newest_at_most_before_is_taken_and_the_oldest_on_request)
+{
+    scene s;
+    scene_begin(&s, "choice");
+    put_snapshot(&s, 5, &r0);
+    put_snapshot(&s, 12, &r1);
+    put_snapshot(&s, 12, &r0);
+    put_snapshot(&s, 9, &r1);
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 12);
+    CHECK_OK(read_newest(&s, 11));
+    check_back(&s, 9);
+    CHECK_OK(read_newest(&s, 5));
+    check_back(&s, 5);
+    CHECK_OK(read_oldest(&s, 0));
+    check_back(&s, 5);
+    CHECK_OK(read_oldest(&s, 6));
+    check_back(&s, 9);
+    CHECK_STATUS(DILOCO_ENOENT, read_oldest(&s, 13));
+    CHECK_STR("", s.log);
+    scene_end(&s);
+}
+
+TEST(without_a_snapshot_the_run_begins_at_theta0)
+{
+    scene s;
+    scene_begin(&s, "theta0");
+    fill(&s.back, 77);
+    CHECK(dl_roster_add(&s.back.control.roster, "stale", 2));
+    s.back.control.last = true;
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 0);
+    const dl_control *c = &s.back.control;
+    CHECK(dl_hash_equal(s.run_digest, c->prev));
+    CHECK(c->n_aborts == 0 && c->snapshot == 0 && c->roster.n == 0 && !c->last);
+    CHECK_INT(4, c->roster.cap);
+    CHECK(c->lr == (float)s.run.config.outer_lr && c->mu == (float)s.run.config.outer_mu);
+    put_snapshot(&s, 5, &r0);
+    CHECK_OK(read_newest(&s, 4));
+    check_back(&s, 0);
+    scene_end(&s);
+}
+
+TEST(a_damaged_snapshot_is_skipped_with_a_warning)
+{
+    static const struct {
+        const char *file;
+        long at;
+    } damage[] = {{"state.safetensors", 3},    {"state.safetensors", 100},
+                  {"state.safetensors", 5000}, {"state.safetensors", -1},
+                  {"manifest.json", 0},        {"manifest.json", 60},
+                  {"manifest.json", -40}};
+    for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
+        scene s;
+        char name[32];
+        dl_key key;
+        snprintf(name, sizeof name, "damaged%zu", i);
+        scene_begin(&s, name);
+        put_snapshot(&s, 5, &r0);
+        put_snapshot(&s, 9, &r1);
+        dl_key_snapshot(key, 9, &r1, damage[i].file);
+        spoil(&s, key, damage[i].at, 1);
+        CHECK_OK(read_newest(&s, UINT64_MAX));
+        check_back(&s, 5);
+        CHECK_CONTAINS("snapshot of entry 9 by r1.0002 skipped", s.log);
+        CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+        CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
+        scene_end(&s);
+    }
+}
+
+TEST(a_truncated_or_missing_state_is_skipped)
+{
+    scene s;
+    dl_key key;
+    scene_begin(&s, "truncated");
+    put_snapshot(&s, 5, &r0);
+    put_snapshot(&s, 9, &r1);
+    put_snapshot(&s, 10, &r1);
+    dl_key_snapshot(key, 9, &r1, "state.safetensors");
+    cut(&s, key, 4000);
+    dl_key_snapshot(key, 10, &r1, "state.safetensors");
+    CHECK_OK(dl_store_delete(s.store, key, DL_NEVER));
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("snapshot of entry 10", s.log);
+    CHECK_CONTAINS("snapshot of entry 9", s.log);
+    CHECK_STATUS(DILOCO_ENOENT, dl_snapshot_verify(s.store, 10, &r1, &s.run, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+    CHECK_CONTAINS("snapshot of entry 9", diloco_error_text());
+    scene_end(&s);
+}
+
+TEST(a_snapshot_without_its_manifest_is_none)
+{
+    scene s;
+    dl_key key;
+    scene_begin(&s, "halfway");
+    put_snapshot(&s, 5, &r0);
+    put_snapshot(&s, 9, &r1);
+    dl_key_snapshot(key, 9, &r1, "manifest.json");
+    CHECK_OK(dl_store_delete(s.store, key, DL_NEVER));
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_STR("", s.log);
+    CHECK_STATUS(DILOCO_ENOENT, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+    scene_end(&s);
+}
+
+TEST(a_snapshot_whose_numbers_are_not_its_digests_is_skipped)
+{
+    scene s;
+    scene_begin(&s, "lying");
+    put_snapshot(&s, 5, &r0);
+    fill(&s.state, 9);
+    s.state.now[0].digest = dl_hash_bytes("another", 7); /* the writer's memory went bad */
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("fragment 0", s.log);
+    scene_end(&s);
+}
+
+TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
+{
+    scene s;
+    scene_begin(&s, "astray");
+    put_snapshot(&s, 5, &r0);
+    fill(&s.state, 6); /* no log/5 */
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    fill(&s.state, 9); /* another result than log/8's */
+    put_log(&s, 0, dl_hash_bytes("another", 7));
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    fill(&s.state, 12); /* another prev than log/11 */
+    put_log(&s, 0, s.state.now[0].digest);
+    s.state.control.prev = dl_hash_bytes("another", 7);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    fill(&s.state, 15); /* a fragment that the run does not have */
+    put_log(&s, 2, s.state.now[0].digest);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    fill(&s.state, 0); /* theta0 is no snapshot */
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("log/0000000014.json is of fragment 2", s.log);
+    CHECK_CONTAINS("prev is not the digest of log/0000000011.json", s.log);
+    CHECK_CONTAINS("not the result of log/0000000008.json", s.log);
+    CHECK_CONTAINS("snapshot of entry 6 by r0.0000 skipped", s.log);
+    CHECK_OK(read_oldest(&s, 0));
+    check_back(&s, 5);
+    CHECK_CONTAINS("it is of no entry", s.log);
+    scene_end(&s);
+}
+
+/* r1 is counted with what is known by its last byte, and r0 rejected. */
+static void count(scene *s, unsigned char body)
+{
+    dl_entry e;
+    CHECK_OK(dl_entry_init(&e, 2));
+    e.commit = true;
+    e.members[e.n_members++] = (dl_member){.life = r1, .body = {.bytes = {body}}};
+    e.rejected[e.n_rejected++] = (dl_rejected){.life = r0, .reason = "norm"};
+    dl_bans_fold(s->state.control.bans, 4, &e);
+    dl_entry_deinit(&e);
+}
+
+TEST(p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says)
+{
+    scene s;
+    scene_begin(&s, "strikes");
+    CHECK_OK(dl_config_set(&s.run.config, "check.repeat", "3", "test"));
+    CHECK_OK(dl_config_set(&s.run.config, "check.ban_after", "9", "test"));
+    CHECK_OK(dl_bans_create(&s.state.control.bans, &s.run.config, 4));
+    CHECK_OK(dl_bans_create(&s.back.control.bans, &s.run.config, 4));
+    count(&s, 1);
+    count(&s, 2);
+    put_snapshot(&s, 5, &r0);
+    fill(&s.state, 7);
+    put_log(&s, 1, s.state.now[1].digest);
+    count(&s, 3); /* which that entry does not know of */
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("its bans are not those behind log/0000000006.json", s.log);
+    const dl_bans *bans = s.back.control.bans;
+    CHECK_INT(2, bans->n_counted);
+    CHECK(dl_bans_has_counted(bans, "r1", (dl_hash){.bytes = {2}}));
+    CHECK_INT(2, dl_bans_strikes(bans, "r0"));
+    scene_end(&s);
+}
+
+/* The snapshot's two objects copied to another entry's names. */
+static void copy_object(scene *s, uint64_t from, uint64_t to, const char *file)
+{
+    dl_key key;
+    dl_buf bytes;
+    dl_buf_init(&bytes, 1 << 20);
+    dl_key_snapshot(key, from, &r0, file);
+    CHECK_OK(dl_store_get(s->store, &bytes, key, DL_NEVER));
+    dl_key_snapshot(key, to, &r0, file);
+    CHECK_OK(dl_store_create(s->store, key, &(dl_span){bytes.data, bytes.len}, 1, NULL, DL_NEVER));
+    dl_buf_deinit(&bytes);
+}
+
+TEST(a_foreign_snapshot_is_skipped)
+{
+    scene s;
+    scene_begin(&s, "foreign");
+    put_snapshot(&s, 5, &r0);
+    copy_object(&s, 5, 6, "state.safetensors");
+    copy_object(&s, 5, 6, "manifest.json"); /* under another's name */
+    fill(&s.state, 9);
+    dl_runfile other_run = s.run; /* borrows */
+    memcpy(other_run.id, OTHER, sizeof other_run.id);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &other_run, &r0, NULL, DL_NEVER));
+
+    dl_manifest model; /* as many tensors and fragments, another name */
+    diloco_tensor other[3];
+    dl_state state;
+    memcpy(other, tensors, sizeof other);
+    other[0].name = "embedding";
+    CHECK_OK(dl_manifest_init(&model, other, 3, false));
+    CHECK_OK(dl_state_init(&state, &model, s.state.outer, 4, 1, 1));
+    fill(&state, 10);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &state, &s.run, &r0, NULL, DL_NEVER));
+
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("another snapshot's manifest", s.log);
+    CHECK_CONTAINS(OTHER, s.log);
+    CHECK_CONTAINS("another model", s.log);
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 9, &r0, &s.run, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_snapshot_verify(s.store, 10, &r0, &s.run, DL_NEVER));
+    dl_state_deinit(&state);
+    dl_manifest_deinit(&model);
+    scene_end(&s);
+}
+
+TEST(a_roster_larger_than_there_is_room_for_is_skipped)
+{
+    scene s;
+    dl_state small;
+    scene_begin(&s, "roster");
+    CHECK(dl_roster_add(&s.state.control.roster, "a", 0));
+    CHECK(dl_roster_add(&s.state.control.roster, "b", 0));
+    put_snapshot(&s, 5, &r0);
+    CHECK_OK(dl_state_init(&small, &s.run.manifest, s.state.outer, 1, 1, 1));
+    CHECK_OK(
+        dl_snapshot_read_newest(&small, s.store, &s.run, s.run_digest, UINT64_MAX, NULL, DL_NEVER));
+    CHECK_INT(0, small.control.entry);
+    CHECK_CONTAINS("more than 1 replicas", s.log);
+    dl_state_deinit(&small);
+    scene_end(&s);
+}
+
+TEST(a_damaged_theta0_is_an_error)
+{
+    scene s;
+    dl_key key;
+    scene_begin(&s, "theta0-damaged");
+    dl_key_theta0(key, s.run.theta0_file);
+    spoil(&s, key, -4, 1); /* the lowest bit of a number */
+    CHECK_STATUS(DILOCO_EPROTO, read_newest(&s, UINT64_MAX));
+    CHECK_CONTAINS("its digest is not its name", diloco_error_text());
+    spoil(&s, key, -4, 1);
+    s.run.theta0 = dl_hash_bytes("another", 7);
+    CHECK_STATUS(DILOCO_EPROTO, read_newest(&s, UINT64_MAX));
+    CHECK_CONTAINS("run.json", diloco_error_text());
+    CHECK_OK(dl_store_delete(s.store, key, DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, read_newest(&s, UINT64_MAX));
+    CHECK_CONTAINS(key, diloco_error_text());
+    scene_end(&s);
+}
+
+TEST(a_store_that_cannot_be_asked_is_not_damage)
+{
+    scene s;
+    scene_begin(&s, "aborted");
+    put_snapshot(&s, 5, &r0);
+    dl_store_abort(s.store);
+    CHECK_STATUS(DILOCO_ECLOSED, read_newest(&s, UINT64_MAX));
+    CHECK_STATUS(DILOCO_ECLOSED,
+                 dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ECLOSED, dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
+    CHECK_STR("", s.log);
+    scene_end(&s);
+}
+
+TEST(writing_twice_is_a_retry_and_writing_another_is_refused)
+{
+    scene s;
+    scene_begin(&s, "twice");
+    put_snapshot(&s, 5, &r0);
+    put_snapshot(&s, 5, &r0);
+    s.state.now[0].theta[0] += 1;
+    CHECK_STATUS(DILOCO_EEXIST,
+                 dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, NULL, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
+    scene_end(&s);
+}
+
+/* A committer's, a stranger's, and what the committer signed under another number. */
+TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
+{
+    scene s;
+    dl_signer *owner, *stranger;
+    if (!DL_CRYPTO) skip();
+    CHECK_OK(dl_signer_make(scratch_path("owner.pem")));
+    CHECK_OK(dl_signer_make(scratch_path("stranger.pem")));
+    CHECK_OK(dl_signer_open(&owner, scratch_path("owner.pem")));
+    CHECK_OK(dl_signer_open(&stranger, scratch_path("stranger.pem")));
+    scene_begin(&s, "signed");
+    s.run.identity.policy = DL_OPEN;
+    s.run.identity.committers = malloc(sizeof(dl_public));
+    s.run.identity.committers[0] = *dl_signer_public(owner);
+    s.run.identity.n_committers = 1;
+
+    fill(&s.state, 5);
+    put_log(&s, 1, s.state.now[1].digest);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r0, owner, DL_NEVER));
+    CHECK_OK(dl_snapshot_verify(s.store, 5, &r0, &s.run, DL_NEVER));
+    fill(&s.state, 9);
+    put_log(&s, 1, s.state.now[1].digest);
+    CHECK_OK(dl_snapshot_write(NULL, s.store, &s.state, &s.run, &r1, stranger, DL_NEVER));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 9, &r1, &s.run, DL_NEVER));
+    CHECK_CONTAINS("may not write snapshots", diloco_error_text());
+    copy_object(&s, 5, 6, "state.safetensors");
+    copy_object(&s, 5, 6, "manifest.json"); /* what the committer signed, under another number */
+    CHECK_STATUS(DILOCO_EREFUSED, dl_snapshot_verify(s.store, 6, &r0, &s.run, DL_NEVER));
+
+    CHECK_OK(read_newest(&s, UINT64_MAX));
+    check_back(&s, 5);
+    CHECK_CONTAINS("may not write snapshots", s.log);
+    scene_end(&s);
+    dl_signer_close(owner);
+    dl_signer_close(stranger);
+}
+
+TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
+          a_snapshot_reads_back_with_its_control_state,
+          the_newest_at_most_before_is_taken_and_the_oldest_on_request,
+          without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
+          a_truncated_or_missing_state_is_skipped, a_snapshot_without_its_manifest_is_none,
+          a_snapshot_whose_numbers_are_not_its_digests_is_skipped,
+          p27_a_snapshot_has_the_strikes_and_what_has_counted_as_its_entry_says,
+          a_snapshot_that_does_not_follow_the_log_is_skipped, a_foreign_snapshot_is_skipped,
+          a_roster_larger_than_there_is_room_for_is_skipped, a_damaged_theta0_is_an_error,
+          a_store_that_cannot_be_asked_is_not_damage,
+          writing_twice_is_a_retry_and_writing_another_is_refused)

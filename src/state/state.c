@@ -1,0 +1,145 @@
+/* state.c - the memory of a state. One arena: the rosters, the table of fragments, then each
+ * fragment's arrays, copy by copy. */
+#include "state/state.h"
+
+#include <string.h>
+
+static void lay_out_copy(dl_state *state, dl_fragment_state **copy)
+{
+    const dl_manifest *m = state->manifest;
+    *copy = DL_ARENA_ARRAY(&state->arena, dl_fragment_state, (size_t)m->n_fragments);
+    for (int f = 0; f < m->n_fragments; f++) {
+        dl_fragment_state measured; /* without memory there is no table to write to */
+        dl_state_layout(*copy ? &(*copy)[f] : &measured, &state->arena, m->fragments[f],
+                        state->outer);
+    }
+}
+
+static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_members)
+{
+    roster->names = dl_arena_take_array(arena, max_members, sizeof *roster->names);
+    roster->misses = DL_ARENA_ARRAY(arena, uint32_t, max_members);
+    roster->cap = max_members;
+}
+
+static void lay_out(dl_state *state, size_t max_members, int n_copies, size_t ahead)
+{
+    dl_control *c = &state->control;
+    lay_out_roster(&state->arena, &c->roster, max_members);
+    c->n_later = ahead - 1;
+    c->later = DL_ARENA_ARRAY(&state->arena, dl_terms, c->n_later);
+    for (size_t i = 0; i < c->n_later; i++) {
+        dl_roster measured = {.n = 0}; /* without memory there is no table to write to */
+        lay_out_roster(&state->arena, c->later ? &c->later[i].roster : &measured, max_members);
+    }
+    lay_out_copy(state, &state->now);
+    if (n_copies == 2) lay_out_copy(state, &state->next);
+}
+
+static size_t measure(const dl_manifest *manifest, const dl_outer *outer, size_t max_members,
+                      int n_copies, size_t ahead)
+{
+    dl_state measured = {.manifest = manifest, .outer = outer};
+    lay_out(&measured, max_members, n_copies, ahead);
+    return measured.arena.used;
+}
+
+size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies)
+{
+    return measure(manifest, outer, 0, n_copies, 1);
+}
+
+diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
+                                    const dl_outer *outer, size_t max_members, int n_copies,
+                                    size_t ahead, const char *folder)
+{
+    DL_ASSERT((n_copies == 1 || n_copies == 2) && ahead > 0);
+    *out = (dl_state){.manifest = manifest, .outer = outer, .on_disk = folder != NULL};
+    const size_t size = measure(manifest, outer, max_members, n_copies, ahead);
+    const diloco_status status = folder
+                                     ? dl_arena_init_file(&out->arena, size, folder, "outer state")
+                                     : dl_arena_init(&out->arena, size);
+    if (status) return dl_fail_context(status, "state of the run");
+    lay_out(out, max_members, n_copies, ahead);
+    return DILOCO_OK;
+}
+
+diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl_outer *outer,
+                            size_t max_members, int n_copies, size_t ahead)
+{
+    return dl_state_init_on_disk(out, manifest, outer, max_members, n_copies, ahead, NULL);
+}
+
+static void put_out(const dl_fragment_state *copy, dl_fragment_shape shape, const dl_outer *outer)
+{
+    dl_arena_put_out(copy->theta, (shape.n_trained + shape.n_averaged) * sizeof(float));
+    for (int k = 0; k < outer->n_state; k++)
+        dl_arena_put_out(copy->outer[k], shape.n_trained * sizeof(float));
+}
+
+void dl_state_put_out(const dl_state *state, int f)
+{
+    if (!state->on_disk) return;
+    put_out(&state->now[f], state->manifest->fragments[f], state->outer);
+    if (state->next) put_out(&state->next[f], state->manifest->fragments[f], state->outer);
+}
+
+void dl_state_put_out_all(const dl_state *state)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        dl_state_put_out(state, f);
+}
+
+void dl_state_deinit(dl_state *state)
+{
+    dl_ledger_destroy(state->control.ledger);
+    dl_bans_destroy(state->control.bans);
+    dl_arena_deinit(&state->arena);
+    *state = (dl_state){0};
+}
+
+diloco_status dl_state_deal(dl_state *state, const dl_config *config, const dl_schedule *schedule,
+                            size_t max_members)
+{
+    DL_TRY(dl_bans_create(&state->control.bans, config, max_members));
+    return dl_ledger_create(&state->control.ledger, config, schedule, max_members);
+}
+
+void dl_state_swap(dl_state *state, int fragment)
+{
+    dl_fragment_state *now = &state->now[fragment], *next = &state->next[fragment], kept = *now;
+    *now = *next;
+    now->before = kept.digest;
+    *next = kept;
+}
+
+const float *dl_state_evaluated(const dl_state *state, int fragment)
+{
+    const dl_fragment_state *now = &state->now[fragment];
+    const int vector = state->outer->evaluated;
+    return vector && now->n_commits ? now->outer[vector - 1] : now->theta;
+}
+
+uint64_t dl_state_commits(const dl_state *state)
+{
+    uint64_t n = 0;
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        n += state->now[f].n_commits;
+    return n;
+}
+
+void dl_state_rehash(dl_state *state, dl_pool *pool)
+{
+    for (int f = 0; f < state->manifest->n_fragments; f++)
+        state->now[f].digest =
+            dl_state_digest(&state->now[f], state->manifest->fragments[f], state->outer, pool);
+}
+
+dl_hash dl_state_digest_all(const dl_state *state)
+{
+    dl_hash digests[DL_MAX_FRAGMENTS];
+    size_t n = (size_t)state->manifest->n_fragments;
+    for (size_t f = 0; f < n; f++)
+        digests[f] = state->now[f].digest;
+    return dl_hash_bytes(digests, n * sizeof *digests);
+}
