@@ -1,5 +1,6 @@
 /* volume.h - what replicas write and read in a run of their own, held against the formulas of
- * way.h: by the counters of their handles, so over the wire where there is one, requests included.
+ * topology.h: by the counters of their handles, so over the wire where there is one, requests
+ * included.
  */
 #ifndef DL_TESTS_VOLUME_H
 #define DL_TESTS_VOLUME_H

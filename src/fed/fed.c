@@ -9,10 +9,10 @@
 
 #include "base/log.h"
 #include "fed/worker.h"
-#include "train/checks.h"
-#include "train/contract.h"
+#include "presets/checks.h"
+#include "presets/contract.h"
+#include "presets/local_steps.h"
 #include "train/evaluate.h"
-#include "train/local_steps.h"
 #include "train/opening.h"
 #include "train/results.h"
 #include "train/stop.h"

@@ -5,8 +5,8 @@
 
 #include "base/safetensors.h"
 #include "codec/codec.h"
-#include "train/fragments.h"
-#include "train/local_steps.h"
+#include "presets/fragments.h"
+#include "presets/local_steps.h"
 #include "train/results.h"
 #include "train/step.h"
 #include "train/weights.h"

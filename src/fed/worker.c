@@ -12,10 +12,10 @@
 #include "fed/worker.h"
 
 #include "base/log.h"
+#include "presets/local_steps.h"
 #include "protocol/logical_clients.h"
 #include "state/paths.h"
 #include "tensor/isa.h"
-#include "train/local_steps.h"
 #include "train/stop.h"
 
 #include <errno.h>

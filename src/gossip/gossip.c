@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "gossip/life.h"
+#include "presets/checks.h"
 #include "protocol/logical_clients.h"
 #include "run/open.h"
-#include "train/checks.h"
 #include "train/opening.h"
 #include "train/stop.h"
 

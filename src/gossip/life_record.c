@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "data/data.h"
+#include "presets/checks.h"
 #include "run/run_events.h"
-#include "train/checks.h"
 
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /* opening.c - see opening.h. */
 #include "train/opening.h"
 
+#include "presets/checks.h"
+#include "presets/fragments.h"
+#include "presets/presets.h"
 #include "protocol/logical_clients.h"
-#include "train/checks.h"
-#include "train/fragments.h"
-#include "train/presets.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
 

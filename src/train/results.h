@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "presets/result_columns.h"
 #include "train/evaluate.h"
-#include "train/result_columns.h"
 
 /* A value that is not known is NaN. */
 typedef struct dl_results_row {

@@ -16,7 +16,7 @@
 
 #include "base/rng.h"
 #include "model/model.h"
-#include "train/checks.h"
+#include "presets/checks.h"
 #include <diloco/train.h>
 
 #include <stdio.h>

@@ -1,0 +1,304 @@
+/* export.c - a run's model into a file that others read. A format is a file and a row. */
+#include "interop/export.h"
+
+#include "base/sized.h"
+#include "model/model.h"
+#include "tensor/widths.h"
+#include <diloco/inspect.h>
+#include <diloco/train.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const dl_export_format *const formats[] = {&dl_export_hf, &dl_export_npz, &dl_export_gguf};
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+
+const char *diloco_export_format_at(size_t i)
+{
+    return i < N_FORMATS ? formats[i]->name : NULL;
+}
+
+/* ---- choosing */
+
+static diloco_status find_format(const dl_export_format **out, const char *name)
+{
+    *out = NULL;
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i]->name, name) == 0) {
+            *out = formats[i];
+            return DILOCO_OK;
+        }
+    return dl_fail(DILOCO_EINVAL, "there is no format %.60s to export to: take hf, npz or gguf",
+                   name);
+}
+
+static diloco_status find_dtype(const char **out, const char *name, const dl_export_format *format)
+{
+    static const char *const names[][2] = {{"f32", "F32"}, {"bf16", "BF16"}, {"f16", "F16"}};
+    *out = NULL;
+    for (size_t i = 0; i < 3; i++)
+        if (strcmp(names[i][0], name) == 0) *out = names[i][1];
+    if (!*out) return dl_fail(DILOCO_EINVAL, "dtype %.60s is unknown: take f32, bf16 or f16", name);
+    if (format->has_bf16 || strcmp(*out, "BF16") != 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED, "%s files have no bf16: take f32 or f16", format->name);
+}
+
+static diloco_status check_model(const dl_config *config, const dl_export_format *format)
+{
+    if (format->any_model || strcmp(config->model, "gpt") == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "the run's model is %s, and %s is for language models: export it to npz",
+                   config->model, format->name);
+}
+
+/* ---- the tensors */
+
+static bool same_shape(const diloco_tensor *t, const dl_st_tensor *found)
+{
+    return t->n_dims == found->n_dims &&
+           memcmp(t->shape, found->shape, (size_t)t->n_dims * sizeof *t->shape) == 0;
+}
+
+/* A run's state may hold more than its model: names that begin with "diloco.". */
+static bool is_models(const dl_st_tensor *t)
+{
+    return strncmp(t->name, "diloco.", 7) != 0;
+}
+
+static diloco_status is_another(const char *name, const char *how, const dl_config *config,
+                                const dl_export_format *format)
+{
+    return dl_fail(DILOCO_EREFUSED,
+                   "tensor %s %s model %s as the run's settings describe it: another trainer made "
+                   "this run, and %s is for the language models of this program; export it to npz",
+                   name, how, config->model, format->name);
+}
+
+/* A trainer of another program (PyTorch, C) brings its own tensors, and the settings of the run
+ * describe a model that it does not have. */
+static diloco_status compare_tensors(const dl_model *model, const dl_st *st,
+                                     const dl_config *config, const dl_export_format *format)
+{
+    size_t n, n_own = 0;
+    const diloco_tensor *own = dl_model_tensors(model, &n);
+    for (size_t i = 0; i < st->n; i++) {
+        const dl_st_tensor *t = &st->tensors[i];
+        size_t k = 0;
+        if (!is_models(t)) continue;
+        while (k < n && strcmp(own[k].name, t->name) != 0)
+            k++;
+        if (k == n) return is_another(t->name, "is not in", config, format);
+        if (!same_shape(&own[k], t))
+            return is_another(t->name, "has another shape in", config, format);
+        n_own++;
+    }
+    for (size_t i = 0; i < n && n_own < n; i++)
+        if (!dl_st_find(st, own[i].name))
+            return is_another(own[i].name, "is not in the run but is in", config, format);
+    return DILOCO_OK;
+}
+
+static diloco_status check_tensors(const dl_config *config, const dl_export_format *format,
+                                   const dl_st *st)
+{
+    const dl_sample sample = dl_sample_tokens(config->vocab > 0 ? (size_t)config->vocab : 1, 1);
+    dl_model *model;
+    if (format->any_model) return DILOCO_OK;
+    DL_TRY(dl_model_sketch(&model, config, &sample));
+    const diloco_status status = compare_tensors(model, st, config, format);
+    dl_model_destroy(model);
+    return status;
+}
+
+static bool is_narrowed(const dl_export *e, const dl_export_format *format, const dl_st_tensor *t)
+{
+    if (strcmp(e->dtype, "F32") == 0 || strcmp(t->dtype, "F32") != 0) return false;
+    return !format->wide_vectors || t->n_dims > 1;
+}
+
+/* Half of each narrowed tensor's bytes, into what `narrow` has room for. */
+static void set_tensors(dl_export *e, const dl_export_format *format, const dl_st *st,
+                        unsigned char *narrow)
+{
+    for (size_t i = 0; i < st->n; i++) {
+        if (!is_models(&st->tensors[i])) continue;
+        dl_st_tensor *t = &e->tensors[e->n];
+        *t = st->tensors[i];
+        e->data[e->n] = (dl_span){st->data + t->begin, t->end - t->begin};
+        if (is_narrowed(e, format, t)) {
+            size_t count = (t->end - t->begin) / sizeof(float);
+            dl_narrow(narrow, (const void *)(st->data + t->begin), count, e->dtype);
+            e->data[e->n] = (dl_span){narrow, count * 2};
+            t->dtype = e->dtype;
+            narrow += count * 2;
+        }
+        e->n++;
+    }
+}
+
+static diloco_status write_as(dl_export *e, const dl_export_format *format, const dl_st *st)
+{
+    bool narrows = strcmp(e->dtype, "F32") != 0;
+    unsigned char *narrow = malloc(narrows ? dl_size_max(st->data_len / 2, 1) : 1);
+    e->tensors = calloc(dl_size_max(st->n, 1), sizeof *e->tensors);
+    e->data = calloc(dl_size_max(st->n, 1), sizeof *e->data);
+    diloco_status status = DILOCO_OK;
+    if (!narrow || !e->tensors || !e->data)
+        status = dl_fail(DILOCO_ENOMEM, "no memory for %zu bytes of parameters", st->data_len);
+    if (!status) {
+        set_tensors(e, format, st, narrow);
+        status = format->write(e);
+    }
+    free(e->tensors), free(e->data), free(narrow);
+    return status;
+}
+
+static diloco_status export_run(diloco_export_report *out, dl_config *config,
+                                const dl_export_format *format, dl_export *e)
+{
+    void *bytes;
+    size_t len;
+    dl_st st;
+    DL_TRY(diloco_run_config(config, config->store));
+    DL_TRY(check_model(config, format));
+    DL_TRY(diloco_theta_read(&bytes, &len, &out->entry, config->store, UINT64_MAX));
+    diloco_status status = dl_st_open(&st, bytes, len);
+    if (!status) {
+        status = check_tensors(config, format, &st);
+        if (!status) status = write_as(e, format, &st);
+        dl_st_close(&st);
+    }
+    diloco_free(bytes);
+    return status;
+}
+
+static diloco_status export_as(diloco_export_report *out, const diloco_config *config,
+                               const char *format_name, const char *dtype, const char *to)
+{
+    const dl_export_format *format = NULL;
+    dl_export e = {.to = to};
+    DL_TRY(find_format(&format, format_name));
+    DL_TRY(find_dtype(&e.dtype, dtype, format));
+    dl_config *run = malloc(sizeof *run);
+    if (!run) return dl_fail(DILOCO_ENOMEM, "no memory for the run's settings");
+    *run = *config;
+    e.config = run;
+    diloco_status status = export_run(out, run, format, &e);
+    out->tensors = e.n;
+    free(run);
+    return status;
+}
+
+/* ---- the tokenizer */
+
+static diloco_status check_digest(const dl_export *e, const dl_bpe *bpe)
+{
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_bpe_digest(bpe));
+    if (strcmp(hex, e->config->tokenizer_digest) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EDIFFERS, "data.tokenizer_path = \"%s\" is not the run's tokenizer",
+                   e->config->tokenizer_path);
+}
+
+diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *e)
+{
+    *out = NULL;
+    if (strcmp(e->config->tokenizer, "bpe") != 0) return DILOCO_OK;
+    if (!*e->config->tokenizer_path)
+        return dl_fail(DILOCO_EINVAL, "the run's tokenizer goes with its model: add --set "
+                                      "data.tokenizer_path=FILE");
+    DL_TRY(dl_bpe_open(out, e->config->tokenizer_path));
+    const diloco_status status = check_digest(e, *out);
+    if (!status) return DILOCO_OK;
+    dl_bpe_close(*out);
+    *out = NULL;
+    return status;
+}
+
+/* ---- a file in pieces */
+
+void dl_pieces_init(dl_pieces *p)
+{
+    *p = (dl_pieces){.n = 0};
+    dl_buf_init(&p->small, (size_t)1 << 30);
+}
+
+void dl_pieces_deinit(dl_pieces *p)
+{
+    dl_buf_deinit(&p->small);
+    free(p->spans);
+}
+
+void dl_pieces_add(dl_pieces *p, const void *data, size_t len)
+{
+    if (!p->status) p->status = dl_buf_add(&p->small, data, len);
+    p->bytes += len;
+}
+
+static void put_span(dl_pieces *p, dl_span span)
+{
+    if (p->n == p->cap) {
+        size_t cap = p->cap ? 2 * p->cap : 64;
+        dl_span *spans = reallocarray(p->spans, cap, sizeof *spans);
+        if (!spans) {
+            p->status = dl_fail(DILOCO_ENOMEM, "no memory for a file of %zu pieces", cap);
+            return;
+        }
+        p->spans = spans;
+        p->cap = cap;
+    }
+    p->spans[p->n++] = span;
+}
+
+/* What was made since the last span. */
+static void close_small(dl_pieces *p)
+{
+    if (!p->status && p->small.len > p->noted)
+        put_span(p, (dl_span){NULL, p->small.len - p->noted});
+    p->noted = p->small.len;
+}
+
+void dl_pieces_put(dl_pieces *p, dl_span borrowed)
+{
+    close_small(p);
+    if (!p->status && borrowed.len) put_span(p, borrowed);
+    p->bytes += borrowed.len;
+}
+
+void dl_pieces_u(dl_pieces *p, uint64_t value, int n_bytes)
+{
+    unsigned char bytes[8];
+    for (int i = 0; i < n_bytes; i++)
+        bytes[i] = (unsigned char)(value >> 8 * i);
+    dl_pieces_add(p, bytes, (size_t)n_bytes);
+}
+
+void dl_pieces_pad(dl_pieces *p, size_t to)
+{
+    while (p->bytes % to)
+        dl_pieces_u(p, 0, 1);
+}
+
+diloco_status dl_pieces_write(dl_pieces *p, const char *path)
+{
+    size_t at = 0;
+    close_small(p);
+    if (p->status) return p->status;
+    for (size_t i = 0; i < p->n; i++)
+        if (!p->spans[i].data) {
+            p->spans[i].data = p->small.data + at;
+            at += p->spans[i].len;
+        }
+    return dl_file_write(path, p->spans, p->n);
+}
+
+diloco_status diloco_export_sized(diloco_export_report *out, size_t size,
+                                  const diloco_config *config, const char *format,
+                                  const char *dtype, const char *to)
+{
+    diloco_export_report report = {.entry = 0};
+    const diloco_status status = export_as(&report, config, format, dtype, to);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}

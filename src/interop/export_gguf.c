@@ -1,0 +1,249 @@
+/* export_gguf.c - GGUF version 3 (github.com/ggml-org/ggml, docs/gguf.md), as llama.cpp reads it:
+ *
+ *     "GGUF" | u32 version | u64 tensors | u64 values | the values | the tensors' table | data
+ *
+ * all little-endian, strings as u64 length and bytes, sizes of a tensor from its innermost
+ * dimension, each tensor's data at a multiple of 32. Vectors stay F32.
+ *
+ * llama.cpp's "llama" turns pairs (2i, 2i + 1) of a head by its positions, Hugging Face's and
+ * ours turn (i, i + dim/2): the rows of q and k are reordered so that both do the same. Its "qwen3"
+ * turns halves. Positions that are slowed as in Llama 3.1 are a tensor of divisors there, one for
+ * each pair, which only "llama" reads. */
+#include "interop/export_gguf.h"
+
+#include "model/gpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 3, ALIGN = 32, AT_VALUES = 16 }; /* where the number of values stands */
+
+/* ---- values */
+
+void dl_gguf_string(dl_gguf *g, const char *text, size_t len)
+{
+    dl_pieces_u(&g->pieces, len, 8);
+    dl_pieces_add(&g->pieces, text, len);
+}
+
+static void put_key(dl_gguf *g, const char *group, const char *key, unsigned type)
+{
+    char name[96];
+    int len = snprintf(name, sizeof name, "%s.%s", group, key);
+    dl_gguf_string(g, name, (size_t)len);
+    dl_pieces_u(&g->pieces, type, 4);
+    g->n_values++;
+}
+
+void dl_gguf_u32(dl_gguf *g, const char *group, const char *key, uint64_t value)
+{
+    put_key(g, group, key, DL_GGUF_U32);
+    dl_pieces_u(&g->pieces, value, 4);
+}
+
+void dl_gguf_bool(dl_gguf *g, const char *group, const char *key, bool value)
+{
+    put_key(g, group, key, DL_GGUF_BOOL);
+    dl_pieces_u(&g->pieces, value, 1);
+}
+
+static void put_float(dl_gguf *g, double value)
+{
+    float x = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    dl_pieces_u(&g->pieces, bits, 4);
+}
+
+static void put_f32(dl_gguf *g, const char *group, const char *key, double value)
+{
+    put_key(g, group, key, DL_GGUF_F32);
+    put_float(g, value);
+}
+
+void dl_gguf_text(dl_gguf *g, const char *group, const char *key, const char *value)
+{
+    put_key(g, group, key, DL_GGUF_STRING);
+    dl_gguf_string(g, value, strlen(value));
+}
+
+void dl_gguf_array(dl_gguf *g, const char *group, const char *key, dl_gguf_type type, size_t n)
+{
+    put_key(g, group, key, DL_GGUF_ARRAY);
+    dl_pieces_u(&g->pieces, type, 4);
+    dl_pieces_u(&g->pieces, n, 8);
+}
+
+/* Types of tensors, and of a file in which most are of one. */
+static unsigned tensor_type(const char *dtype)
+{
+    return strcmp(dtype, "F16") == 0 ? 1 : strcmp(dtype, "BF16") == 0 ? 30 : 0;
+}
+static unsigned file_type(const char *dtype)
+{
+    return strcmp(dtype, "F16") == 0 ? 1 : strcmp(dtype, "BF16") == 0 ? 32 : 0;
+}
+
+static void put_rope(dl_gguf *g, const char *arch, const dl_gpt_shape *s)
+{
+    dl_gguf_u32(g, arch, "rope.dimension_count", s->dim);
+    put_f32(g, arch, "rope.freq_base", s->rope.theta);
+    if (s->rope.scaling != DL_ROPE_LINEAR) return;
+    dl_gguf_text(g, arch, "rope.scaling.type", "linear");
+    put_f32(g, arch, "rope.scaling.factor", s->rope.factor);
+}
+
+static void put_values(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
+{
+    const char *arch = s->qk_norm ? "qwen3" : "llama";
+    dl_gguf_text(g, "general", "architecture", arch);
+    dl_gguf_text(g, "general", "name", "diloco");
+    dl_gguf_u32(g, "general", "file_type", file_type(e->dtype));
+    dl_gguf_u32(g, arch, "vocab_size", s->vocab);
+    dl_gguf_u32(g, arch, "context_length", (uint64_t)e->config->context);
+    dl_gguf_u32(g, arch, "embedding_length", s->channels);
+    dl_gguf_u32(g, arch, "block_count", s->layers);
+    dl_gguf_u32(g, arch, "feed_forward_length", s->ffn);
+    dl_gguf_u32(g, arch, "attention.head_count", s->heads);
+    dl_gguf_u32(g, arch, "attention.head_count_kv", s->kv_heads);
+    dl_gguf_u32(g, arch, "attention.key_length", s->dim);
+    dl_gguf_u32(g, arch, "attention.value_length", s->dim);
+    put_f32(g, arch, "attention.layer_norm_rms_epsilon", s->eps);
+    put_rope(g, arch, s);
+}
+
+/* ---- tensors */
+
+/* "model.layers.3.mlp.up_proj.weight" -> "blk.3.ffn_up.weight" */
+static diloco_status name_of(char out[96], const char *name)
+{
+    static const char *const ends[][2] = {{"model.embed_tokens.weight", "token_embd.weight"},
+                                          {"model.norm.weight", "output_norm.weight"},
+                                          {"lm_head.weight", "output.weight"}};
+    static const char *const parts[][2] = {
+        {"self_attn.q_proj", "attn_q"},          {"self_attn.k_proj", "attn_k"},
+        {"self_attn.v_proj", "attn_v"},          {"self_attn.o_proj", "attn_output"},
+        {"self_attn.q_norm", "attn_q_norm"},     {"self_attn.k_norm", "attn_k_norm"},
+        {"mlp.gate_proj", "ffn_gate"},           {"mlp.up_proj", "ffn_up"},
+        {"mlp.down_proj", "ffn_down"},           {"input_layernorm", "attn_norm"},
+        {"post_attention_layernorm", "ffn_norm"}};
+    unsigned layer;
+    char part[64];
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (strcmp(ends[i][0], name) == 0) {
+            snprintf(out, 96, "%s", ends[i][1]);
+            return DILOCO_OK;
+        }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        snprintf(part, sizeof part, ".%s.weight", parts[i][0]);
+        const char *at = strstr(name, part);
+        if (at && sscanf(name, "model.layers.%u", &layer) == 1) {
+            snprintf(out, 96, "blk.%u.%s.weight", layer, parts[i][1]);
+            return DILOCO_OK;
+        }
+    }
+    return dl_fail(DILOCO_EREFUSED, "tensor %s has no name in gguf", name);
+}
+
+static bool is_turned(const dl_gpt_shape *s, const char *name)
+{
+    return !s->qk_norm && (strstr(name, ".q_proj.weight") || strstr(name, ".k_proj.weight"));
+}
+
+static void put_table(dl_gguf *g, const dl_st_tensor *t, const char *name, size_t offset)
+{
+    dl_pieces *p = &g->pieces;
+    dl_gguf_string(g, name, strlen(name));
+    dl_pieces_u(p, (uint64_t)t->n_dims, 4);
+    for (int d = t->n_dims; d-- > 0;)
+        dl_pieces_u(p, t->shape[d], 8);
+    dl_pieces_u(p, tensor_type(t->dtype), 4);
+    dl_pieces_u(p, offset, 8);
+}
+
+/* Row i of each head's first half, row i of its second half, row i + 1 of its first, … */
+static void put_turned(dl_pieces *p, const dl_st_tensor *t, dl_span data, size_t dim)
+{
+    size_t row = data.len / t->shape[0], half = dim / 2;
+    const unsigned char *from = data.data;
+    for (size_t head = 0; head < t->shape[0]; head += dim)
+        for (size_t i = 0; i < dim; i++) {
+            size_t at = head + i / 2 + (i % 2 ? half : 0);
+            dl_pieces_put(p, (dl_span){from + at * row, row});
+        }
+}
+
+static diloco_status check_rope(const dl_gpt_shape *s)
+{
+    if (!s->qk_norm || s->rope.scaling != DL_ROPE_LLAMA3) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "parameters.model.rope_scaling = \"llama3\" with qk_norm: gguf's qwen3 has no "
+                   "place for it; export it to hf or npz");
+}
+
+/* The tensors' table; the last of them is the divisors, where there are any. */
+static diloco_status put_tables(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
+{
+    const dl_st_tensor divisors = {.dtype = "F32", .n_dims = 1, .shape = {s->dim / 2}};
+    size_t offset = 0;
+    char name[96];
+    for (size_t i = 0; i < e->n; i++) {
+        DL_TRY(name_of(name, e->tensors[i].name));
+        put_table(g, &e->tensors[i], name, offset);
+        offset += dl_size_round_up(e->data[i].len, ALIGN);
+    }
+    if (s->rope.scaling == DL_ROPE_LLAMA3) put_table(g, &divisors, "rope_freqs.weight", offset);
+    return DILOCO_OK;
+}
+
+static void put_data(dl_gguf *g, const dl_export *e, const dl_gpt_shape *s)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        dl_pieces_pad(&g->pieces, ALIGN);
+        if (is_turned(s, e->tensors[i].name))
+            put_turned(&g->pieces, &e->tensors[i], e->data[i], s->dim);
+        else
+            dl_pieces_put(&g->pieces, e->data[i]);
+    }
+    dl_pieces_pad(&g->pieces, ALIGN);
+    for (size_t pair = 0; s->rope.scaling == DL_ROPE_LLAMA3 && pair < s->dim / 2; pair++)
+        put_float(g, dl_rope_divisor(&s->rope, pair, s->dim));
+    dl_pieces_pad(&g->pieces, ALIGN);
+}
+
+/* The number of values is known behind them. All is one piece so far. */
+static void set_n_values(dl_gguf *g)
+{
+    for (int i = 0; i < 8 && !g->pieces.status; i++)
+        g->pieces.small.data[AT_VALUES + i] = (unsigned char)(g->n_values >> 8 * i);
+}
+
+static diloco_status put_all(dl_gguf *g, const dl_export *e)
+{
+    dl_gpt_shape s;
+    DL_TRY(dl_gpt_shape_read(&s, e->config, 1));
+    DL_TRY(check_rope(&s));
+    dl_pieces_add(&g->pieces, "GGUF", 4);
+    dl_pieces_u(&g->pieces, VERSION, 4);
+    dl_pieces_u(&g->pieces, e->n + (s.rope.scaling == DL_ROPE_LLAMA3), 8);
+    dl_pieces_u(&g->pieces, 0, 8);
+    put_values(g, e, &s);
+    DL_TRY(dl_gguf_tokenizer(g, e, s.vocab));
+    set_n_values(g);
+    DL_TRY(put_tables(g, e, &s));
+    put_data(g, e, &s);
+    return DILOCO_OK;
+}
+
+static diloco_status write_gguf(const dl_export *e)
+{
+    dl_gguf g = {.n_values = 0};
+    dl_pieces_init(&g.pieces);
+    diloco_status status = put_all(&g, e);
+    if (!status) status = dl_pieces_write(&g.pieces, e->to);
+    dl_pieces_deinit(&g.pieces);
+    return status;
+}
+
+const dl_export_format dl_export_gguf = {"gguf", true, false, true, write_gguf};

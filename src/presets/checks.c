@@ -1,0 +1,704 @@
+/* checks.c - refusals and warnings before training. Each is a function of the configuration
+ * alone and its sentence ends with the way out; the tables at their ends are the list. Data and
+ * model say themselves what they cannot do (dl_data_open, dl_model_plan_for). */
+#include "presets/checks.h"
+
+#include "base/log.h"
+#include "base/sized.h"
+#include "codec/codec.h"
+#include "combine/combine.h"
+#include "model/model.h"
+#include "nn/inner.h"
+#include "outer/outer.h"
+#include "presets/checks_parts.h"
+#include "presets/choices.h"
+#include "presets/fragments.h"
+#include "presets/local_steps.h"
+#include "presets/presets.h"
+#include "protocol/data_assignment.h"
+#include "protocol/logical_clients.h"
+#include "run/open.h"
+#include "state/paths.h"
+#include "store/store.h"
+#include "tensor/isa.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t dl_positions(const dl_config *config)
+{
+    return (uint64_t)config->rounds * (uint64_t)(config->local_steps ? config->local_steps : 1);
+}
+
+/* ---- refusals */
+
+static diloco_status check_store(const dl_config *config)
+{
+    dl_config_path dir;
+    if (!config->store[0])
+        return dl_fail(DILOCO_EINVAL, "run.store is empty: name the folder of the log, for example "
+                                      "run.store = \"runs/first\" or --store runs/first");
+    DL_TRY(dl_store_check_url(config->store));
+    return dl_run_state_dir(dir, config);
+}
+
+static diloco_status check_faithful(const dl_config *config)
+{
+    if (config->preserve_optimizer_state) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.preserve_optimizer_state = false would reset the inner optimizer at "
+                   "every entry; DiLoCo (arXiv:2311.08105) keeps it, and so does every number "
+                   "published for it: leave it true");
+}
+
+static diloco_status check_counts(const dl_config *config)
+{
+    if (config->local_replicas > config->replicas && !dl_config_federated(config))
+        return dl_fail(DILOCO_EINVAL,
+                       "run.local_replicas = %" PRId64 " is more than run.replicas = %" PRId64
+                       ": a machine cannot run more replicas than there are shards for; raise "
+                       "run.replicas",
+                       config->local_replicas, config->replicas);
+    if (config->replicas > DL_MAX_MEMBERS)
+        return dl_fail(DILOCO_EREFUSED,
+                       "run.replicas = %" PRId64 ": an entry has at most %d members; take fewer",
+                       config->replicas, DL_MAX_MEMBERS);
+    return DILOCO_OK;
+}
+
+static diloco_status check_quorum(const dl_config *config)
+{
+    if (!is(config->on_missing, "commit_partial") || config->quorum > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.quorum = 0 with run.on_missing = \"commit_partial\" would commit entries "
+                   "of nobody: set a quorum above 0, such as 0.5");
+}
+
+static bool overlaps(const dl_config *config)
+{
+    return config->fragments != 1 || config->overlap_steps > 0 || !is(config->overlap, "steps");
+}
+
+/* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
+static diloco_status check_data_parallel(const dl_config *config)
+{
+    if (!dl_preset_is(config, "data_parallel")) {
+        if (!is(config->outer_optimizer, "adamw")) return DILOCO_OK;
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.outer_optimizer = \"adamw\" is the optimizer of preset "
+                       "data_parallel and takes gradients, not movements: use nesterov, momentum "
+                       "or sgd, or that preset");
+    }
+    if (config->local_steps != 1)
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel exchanges after every step, and "
+                       "trainer.local_steps_per_round is %" PRId64
+                       ": leave it 1, or take preset diloco",
+                       config->local_steps);
+    if (overlaps(config) || is(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel exchanges the whole gradient and waits for it: "
+                       "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
+                       "take preset diloco or streaming");
+    if (!is(config->outer_optimizer, config->optimizer) ||
+        (!is(config->optimizer, "adamw") && !is(config->optimizer, "sgd")))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel trains with adamw or sgd, as inner optimizer and as "
+                       "the outer row that applies it; here trainer.optimizer is \"%s\" and "
+                       "server.diloco.outer_optimizer is \"%s\": leave both adamw",
+                       config->optimizer, config->outer_optimizer);
+    if (is(config->optimizer, "sgd") && (config->momentum > 0 || config->weight_decay > 0))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel with sgd has the plain rule: set "
+                       "parameters.optimizer.momentum and weight_decay to 0, or take adamw");
+    if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel moves no parameters but the shared ones, so there are "
+                       "none to keep: leave server.diloco.local_mix 0 and run.on_uncounted "
+                       "\"adopt\", or take preset diloco");
+    if (config->check_probe > 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "check.probe moves the shared model as a contribution says, and those of "
+                       "preset data_parallel are gradients, not movements: leave check.probe 0");
+    return DILOCO_OK;
+}
+
+/* PROTOCOL P20: who takes part is asked of the log, or of nobody. */
+static diloco_status check_synchronous(const dl_config *config)
+{
+    const bool async = is(config->schedule, "async");
+    if (!config->synchronous && !async)
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.synchronous = false asks for asynchronous membership, and "
+                       "server.diloco.schedule = \"%s\" is synchronous DiLoCo, whose entries wait "
+                       "for their members: leave it true, or take preset async",
+                       config->schedule);
+    if (config->synchronous && async && written(config, "server.synchronous"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.synchronous = true, and with server.diloco.schedule = \"async\" "
+                       "nobody waits for anybody: leave server.synchronous away, or take schedule "
+                       "\"offset\"");
+    return DILOCO_OK;
+}
+
+/* P as the configuration has it; with fragments = 0 the model says (dl_check_model). */
+static diloco_status check_schedule(const dl_config *config)
+{
+    dl_schedule schedule;
+    int fragments = config->fragments ? (int)config->fragments : 1;
+    if (config->fragments == 0 && is(config->fragment_pattern, "balanced"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.fragment_pattern = \"balanced\" fills a number of fragments, "
+                       "and server.diloco.fragments = 0 leaves it to the blocks: set a number, or "
+                       "take \"strided\"");
+    if (config->fragments == 0 && is(config->schedule, "async")) fragments = 2; /* or more */
+    return dl_schedule_of(&schedule, config, fragments);
+}
+
+static diloco_status check_single(const dl_config *config)
+{
+    if (!dl_preset_is(config, "single") || config->replicas == 1) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "preset single is one replica, and run.replicas is %" PRId64
+                   ": leave it 1, or take preset diloco",
+                   config->replicas);
+}
+
+static diloco_status check_optimizer(const dl_config *config)
+{
+    if (config->momentum == 0 || is(config->optimizer, "sgd")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.optimizer.momentum = %g is of sgd, and trainer.optimizer is \"%s\", "
+                   "which has %s: set that, or take sgd",
+                   config->momentum, config->optimizer,
+                   is(config->optimizer, "muon") ? "muon_momentum" : "beta1");
+}
+
+static diloco_status check_muon(const dl_config *config)
+{
+    if (config->muon_lr == 0 || config->lr > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "parameters.optimizer.muon_lr = %g follows the schedule of "
+                   "parameters.optimizer.lr, which is 0: set that above 0",
+                   config->muon_lr);
+}
+
+/* PROTOCOL P18. */
+static diloco_status check_deal(const dl_config *config)
+{
+    if (!is(config->deal, "log")) return DILOCO_OK;
+    if (is(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "data.deal = \"log\" deals samples from due point to due point, and "
+                       "server.diloco.schedule = \"async\" has none: take data.deal \"local\", or "
+                       "schedule \"offset\"");
+    const bool whole = is(config->sampler, "whole") || is(config->sampler, "all_inclusive");
+    if (dl_config_federated(config) || (!whole && written(config, "data.sampler")))
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s data of its own, and data.deal = \"log\" deals the samples of all the "
+                       "data to all: leave one of them away",
+                       dl_config_federated(config) ? "clients.total_clients gives each client"
+                                                   : "data.sampler gives each replica");
+    return DILOCO_OK;
+}
+
+static const refusal refusals[] = {
+    check_store,         check_faithful, check_counts,      check_quorum,
+    check_data_parallel, check_single,   check_synchronous, check_schedule,
+    check_optimizer,     check_muon,     dl_schedule_check, check_deal,
+};
+
+diloco_status dl_check_config(const dl_config *config)
+{
+    DL_TRY(dl_isa_check());
+    DL_TRY(dl_preset_check(config->preset));
+    DL_TRY(dl_choices_check(config));
+    for (size_t i = 0; dl_swarm_refusals[i]; i++)
+        DL_TRY(dl_swarm_refusals[i](config));
+    DL_TRY(dl_run_check(config)); /* what concerns the outer loop alone */
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        DL_TRY(refusals[i](config));
+    for (size_t i = 0; dl_contract_refusals[i]; i++)
+        DL_TRY(dl_contract_refusals[i](config));
+    return DILOCO_OK;
+}
+
+diloco_status dl_check_model(const dl_config *config, const dl_sample *sample)
+{
+    dl_manifest manifest;
+    dl_schedule schedule;
+    DL_TRY(dl_fragments_manifest(&manifest, config, sample));
+    diloco_status status = dl_schedule_of(&schedule, config, manifest.n_fragments);
+    dl_manifest_deinit(&manifest);
+    return status;
+}
+
+/* ---- warnings: each writes its sentence, or nothing where there is no cause */
+
+static void warn_warmup(warning *out, const dl_config *config)
+{
+    if (is(config->lr_scheduler, "MultiStepLR")) return; /* has none */
+    if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
+    if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
+    say(out,
+        "parameters.learning_rate.warmup_steps = %" PRId64 " is the whole run of %" PRIu64
+        " steps: the learning rate never reaches parameters.optimizer.lr",
+        config->warmup_steps, dl_positions(config));
+}
+
+static void warn_decay(warning *out, const dl_config *config)
+{
+    if (!is(config->lr_scheduler, "wsd") || config->local_steps == 0 ||
+        (uint64_t)config->decay_steps <= dl_positions(config))
+        return;
+    say(out,
+        "parameters.learning_rate.decay_steps = %" PRId64 " is more than the run's %" PRIu64
+        " steps",
+        config->decay_steps, dl_positions(config));
+}
+
+static void warn_rewarm(warning *out, const dl_config *config)
+{
+    const bool gradients = dl_preset_is(config, "data_parallel");
+    if (gradients && config->rewarm_steps)
+        say(out, "parameters.learning_rate.rewarm_steps has no effect in preset data_parallel: the "
+                 "inner optimizer's moments are the shared model's, and a joiner has them");
+    if (gradients || config->rewarm_steps <= config->local_steps) return;
+    say(out,
+        "parameters.learning_rate.rewarm_steps = %" PRId64 " is more than "
+        "trainer.local_steps_per_round = %" PRId64
+        ": a joiner's first contribution counts before it is warm",
+        config->rewarm_steps, config->local_steps);
+}
+
+static void warn_z_loss(warning *out, const dl_config *config)
+{
+    if (config->z_loss <= 0.01) return;
+    say(out,
+        "parameters.model.z_loss = %g pulls on the logits as hard as the loss does: 1e-4 is what "
+        "2501.18512 takes",
+        config->z_loss);
+}
+
+static void warn_outer_lr(warning *out, const dl_config *config)
+{
+    if (dl_preset_is(config, "data_parallel")) {
+        if (by_hand(config, "server.diloco.outer_learning_rate"))
+            say(out, "server.diloco.outer_learning_rate has no effect in preset data_parallel: "
+                     "parameters.optimizer.lr and its schedule are the learning rate");
+    } else if (config->outer_lr > dl_outer_find(config->outer_optimizer)->most_lr) {
+        say(out,
+            "server.diloco.outer_learning_rate = %g overshoots the mean of the replicas; "
+            "for %s at most %g is advised (2311.08105 found 0.7 best of 0.1 to 1 for nesterov)",
+            config->outer_lr, config->outer_optimizer,
+            dl_outer_find(config->outer_optimizer)->most_lr);
+    } else if (config->outer_lr == 0) {
+        say(out, "server.diloco.outer_learning_rate = 0: the shared model never moves");
+    } else if (config->outer_lr >= 0.7 && overlaps(config)) {
+        say(out,
+            "server.diloco.outer_learning_rate = %g with fragments or overlap: 0.7 is DiLoCo's "
+            "(2311.08105), for one fragment without overlap; Streaming DiLoCo (2501.18512, section "
+            "3) tuned 0.4",
+            config->outer_lr);
+    }
+}
+
+static void warn_overlap(warning *out, const dl_config *config)
+{
+    if (config->overlap_steps > 5 && is(config->overlap, "steps"))
+        say(out,
+            "server.diloco.overlap_steps = %" PRId64
+            ": 2501.18512 (section 4) advises at most 5; beyond that the loss rises",
+            config->overlap_steps);
+    else if (by_hand(config, "server.diloco.overlap_steps") && !is(config->overlap, "steps"))
+        say(out,
+            "server.diloco.overlap_steps has no effect with server.diloco.overlap = \"%s\": "
+            "that overlap is one round",
+            config->overlap);
+}
+
+static void warn_fragments(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "server.diloco.fragment_layers") && config->fragments != 0)
+        say(out, "server.diloco.fragment_layers has no effect unless server.diloco.fragments is 0");
+    else if (by_hand(config, "server.diloco.fragment_pattern") && config->fragments == 1)
+        say(out, "server.diloco.fragment_pattern has no effect with one fragment");
+}
+
+static void warn_async(warning *out, const dl_config *config)
+{
+    const bool async = is(config->schedule, "async");
+    option_names names = {""};
+    if (config->dylu) add_name(&names, "server.diloco.dynamic_local_steps");
+    if (config->max_staleness) add_name(&names, "server.diloco.max_staleness");
+    if (!async && names.text[0])
+        say(out, "no effect unless server.diloco.schedule is \"async\": %s", names.text);
+    else if (async && !is(config->outer_optimizer, "delayed_nesterov") &&
+             !is(config->outer_optimizer, "sgd"))
+        say(out,
+            "server.diloco.schedule = \"async\" with outer_optimizer %s: momentum of movements "
+            "that come one by one hurts, also at equal speeds (2401.09135); delayed_nesterov is "
+            "the remedy",
+            config->outer_optimizer);
+}
+
+static bool lists(const char *const *options, const char *name)
+{
+    for (; options && *options; options++)
+        if (is(*options, name)) return true;
+    return false;
+}
+
+/* A person set it, and not to 0, which asks for nothing. */
+static bool asked_for(const dl_config *config, const char *name)
+{
+    const dl_option *row = dl_option_find(dl_config_table, name);
+    const char *field = (const char *)config + row->offset;
+    if (!by_hand(config, name)) return false;
+    if (row->type == DL_OPTION_REAL) return *(const double *)(const void *)field != 0;
+    if (row->type == DL_OPTION_INT) return *(const int64_t *)(const void *)field != 0;
+    return true;
+}
+
+/* The options that row i of a table reads; NULL behind the last row. */
+typedef const char *const *(*options_at)(size_t i);
+
+static bool listed_by_any(options_at at, const char *name)
+{
+    for (size_t i = 0; at(i); i++)
+        if (lists(at(i), name)) return true;
+    return false;
+}
+
+/* One sentence about options of other rows, given for a row that does not read them. */
+static void warn_unread(warning *out, const dl_config *config, options_at at,
+                        const char *const *read, const char *of_row)
+{
+    option_names names = {""};
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *name = dl_config_table.rows[i].name;
+        if (listed_by_any(at, name) && !lists(read, name) && asked_for(config, name))
+            add_name(&names, name);
+    }
+    if (names.text[0]) say(out, "no effect with %s: %s", of_row, names.text);
+}
+
+static const char *const *outer_options_at(size_t i)
+{
+    const dl_outer *row = dl_outer_at(i);
+    return row ? row->options : NULL;
+}
+
+static void warn_outer_options(warning *out, const dl_config *config)
+{
+    char of_row[64];
+    snprintf(of_row, sizeof of_row, "outer optimizer %s", config->outer_optimizer);
+    warn_unread(out, config, outer_options_at, dl_outer_find(config->outer_optimizer)->options,
+                of_row);
+}
+
+static const char *const *combiner_options_at(size_t i)
+{
+    static const char *const pairs[] = {"server.diloco.bucket_size", NULL}; /* of bucketing */
+    const dl_combiner *row = dl_combiner_at(i);
+    if (row) return row->options;
+    return i && dl_combiner_at(i - 1) ? pairs : NULL;
+}
+
+/* Pre-aggregation reads options of its own beside the combiner's. */
+static void warn_combiner_options(warning *out, const dl_config *config)
+{
+    const dl_combiner *row = dl_combiner_find(config->combiner);
+    const char *read[DL_COMBINE_MAX_OPTIONS + 2] = {NULL};
+    char of_row[64];
+    size_t n = 0;
+    for (; row->options[n]; n++)
+        read[n] = row->options[n];
+    if (is(config->pre_aggregation, "nnm")) read[n] = "server.diloco.byzantine";
+    if (is(config->pre_aggregation, "bucketing")) read[n] = "server.diloco.bucket_size";
+    snprintf(of_row, sizeof of_row, "combiner %s", config->combiner);
+    warn_unread(out, config, combiner_options_at, read, of_row);
+}
+
+static void warn_weighting(warning *out, const dl_config *config)
+{
+    if (dl_combiner_find(config->combiner)->ignores_weights && !is(config->weighting, "uniform"))
+        say(out,
+            "server.diloco.aggregation_weighting = \"%s\" has no effect with combiner %s, for "
+            "which "
+            "all members count the same: what a hostile one says of itself must not matter",
+            config->weighting, config->combiner);
+}
+
+static void warn_outer_schedule(warning *out, const dl_config *config)
+{
+    bool constant = is(config->outer_lr_schedule, "constant");
+    if (dl_preset_is(config, "data_parallel")) {
+        if (!constant)
+            say(out, "server.diloco.outer_lr_schedule has no effect in preset data_parallel: "
+                     "trainer.lr_scheduler is its schedule");
+    } else if (constant && by_hand(config, "server.diloco.outer_min_ratio")) {
+        say(out, "server.diloco.outer_min_ratio has no effect with "
+                 "server.diloco.outer_lr_schedule = \"constant\"");
+    }
+}
+
+static void warn_codec(warning *out, const dl_config *config)
+{
+    const dl_codec *codec = dl_codec_find(config->codec);
+    option_names names = {""};
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *option = dl_config_table.rows[i].name;
+        if (strncmp(option, "server.diloco.codec_", 20) != 0 || !by_hand(config, option)) continue;
+        if (!lists(codec->options, option)) add_name(&names, option);
+    }
+    if (names.text[0]) say(out, "no effect with codec %s: %s", codec->name, names.text);
+}
+
+static void warn_error_feedback(warning *out, const dl_config *config)
+{
+    if (config->error_feedback > 0 && !dl_codec_find(config->codec)->lossy)
+        say(out, "server.diloco.error_feedback has no effect with codec %s, which is exact",
+            config->codec);
+}
+
+/* 2508.15706 section 4 and the ablations of 2501.18512: what these leave out is most of it. */
+static void warn_no_feedback(warning *out, const dl_config *config)
+{
+    if (config->error_feedback == 0 && (is(config->codec, "topk") || is(config->codec, "sign")))
+        say(out,
+            "codec %s without server.diloco.error_feedback loses what it leaves out for good, and "
+            "the loss is clearly worse: 0.95 in 2508.15706",
+            config->codec);
+}
+
+static void warn_lossy_gradients(warning *out, const dl_config *config)
+{
+    if (dl_preset_is(config, "data_parallel") && dl_codec_find(config->codec)->lossy)
+        say(out,
+            "preset data_parallel with codec %s is no longer the baseline that others are compared "
+            "with, which sends float32",
+            config->codec);
+}
+
+static bool by_rounds(const dl_config *config)
+{
+    return !is(config->overlap, "steps");
+}
+
+static void warn_local_mix(warning *out, const dl_config *config)
+{
+    if (config->local_mix > 0 && by_rounds(config))
+        say(out,
+            "server.diloco.local_mix has no effect with server.diloco.overlap = \"%s\": a round "
+            "begins from the shared model",
+            config->overlap);
+    else if (config->local_mix == 1)
+        say(out, "server.diloco.local_mix = 1 keeps a replica's own parameters whole: what the "
+                 "others did never reaches it");
+}
+
+static void warn_on_uncounted(warning *out, const dl_config *config)
+{
+    if (!is(config->on_uncounted, "keep")) return;
+    if (by_rounds(config))
+        say(out,
+            "run.on_uncounted = \"keep\" has no effect with server.diloco.overlap = \"%s\": the "
+            "next "
+            "round is under way when an entry is decided",
+            config->overlap);
+    else if (is(config->schedule, "async"))
+        say(out,
+            "run.on_uncounted = \"keep\" has no effect with server.diloco.schedule = \"async\": "
+            "a replica waits for the entry that counts it");
+}
+
+static void warn_eager(warning *out, const dl_config *config)
+{
+    if (is(config->overlap, "eager") && !is(config->outer_lr_schedule, "constant"))
+        say(out,
+            "server.diloco.overlap = \"eager\" with outer_lr_schedule \"%s\": a replica's own "
+            "share "
+            "equals the paper's (2502.12996) at a constant outer learning rate only",
+            config->outer_lr_schedule);
+}
+
+static void warn_delayed_nesterov(warning *out, const dl_config *config)
+{
+    if (is(config->outer_optimizer, "delayed_nesterov") && !is(config->schedule, "async"))
+        say(out,
+            "outer optimizer delayed_nesterov is for movements that come one by one "
+            "(2401.09135), and moves the model by 1 / server.diloco.outer_buffer of each; with "
+            "entries of all replicas take nesterov");
+}
+
+/* What says whom an entry waits for and how members weigh, where each is alone. */
+static void warn_waiting(warning *out, const dl_config *config)
+{
+    option_names names = {""};
+    if (!is(config->schedule, "async")) return;
+    if (config->deadline_s > 0) add_name(&names, "run.deadline");
+    if (config->close_at > 0) add_name(&names, "run.close_at");
+    if (is(config->on_missing, "commit_partial")) add_name(&names, "run.on_missing");
+    if (!is(config->weighting, "uniform")) add_name(&names, "server.diloco.aggregation_weighting");
+    if (names.text[0])
+        say(out,
+            "no effect with server.diloco.schedule = \"async\", where each contribution is an "
+            "entry of its own and nobody waits: %s",
+            names.text);
+}
+
+static void warn_grace(warning *out, const dl_config *config)
+{
+    const bool closes = config->close_at > 0;
+    if (config->grace_s > 0 && !closes && !is(config->schedule, "async"))
+        say(out, "run.grace has no effect without run.close_at: an entry of all has nobody left to "
+                 "wait for");
+    else if (config->grace_slack > 0 &&
+             (!closes || (config->overlap_steps == 0 && !by_rounds(config))))
+        say(out, "run.grace_slack has no effect without run.close_at and an overlap: there is no "
+                 "slack");
+}
+
+static void warn_eval(warning *out, const dl_config *config)
+{
+    bool own = dl_datasource_has_images(config->datasource); /* its folder may hold a test set */
+    if (config->test_fraction == 0 && !config->test_path[0] && !own)
+        say(out, "data.test_fraction is 0 and data.test_path is empty: nothing is held out, so "
+                 "the shared model will not be evaluated");
+}
+
+/* PROTOCOL P18: what is promised of dealt data. */
+static void warn_deal(warning *out, const dl_config *config)
+{
+    if (is(config->deal, "log") && !dl_deal_is_exact(config))
+        say(out, "data.deal = \"log\": a sample is dealt once in an epoch, and exactly once it "
+                 "counts only with one fragment, no overlap, server.diloco.local_mix = 0 and "
+                 "run.on_uncounted = \"adopt\"");
+}
+
+static void warn_bans(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "check.ban_entries") && !config->ban_after)
+        say(out, "check.ban_entries has no effect without check.ban_after");
+}
+
+static void warn_init_as(warning *out, const dl_config *config)
+{
+    if (by_hand(config, "trainer.init_as") && !config->init_from[0])
+        say(out, "trainer.init_as has no effect without trainer.init_from");
+}
+
+static void warn_threads(warning *out, const dl_config *config)
+{
+    int64_t wanted = config->threads * dl_local_replicas(config);
+    if (by_hand(config, "run.threads") && wanted > dl_cores())
+        say(out,
+            "run.threads = %" PRId64 " for %" PRId64 " local replicas is more than the %d cores "
+            "there are: they will fight each other; 0 divides the cores evenly",
+            config->threads, dl_local_replicas(config), dl_cores());
+}
+
+static const warning_row warnings[] = {
+    {"warmup", warn_warmup},
+    {"decay", warn_decay},
+    {"rewarm", warn_rewarm},
+    {"z_loss", warn_z_loss},
+    {"outer_learning_rate", warn_outer_lr},
+    {"overlap", warn_overlap},
+    {"fragments", warn_fragments},
+    {"async", warn_async},
+    {"codec", warn_codec},
+    {"error_feedback", warn_error_feedback},
+    {"no_feedback", warn_no_feedback},
+    {"lossy_gradients", warn_lossy_gradients},
+    {"local_mix", warn_local_mix},
+    {"on_uncounted", warn_on_uncounted},
+    {"eager", warn_eager},
+    {"delayed_nesterov", warn_delayed_nesterov},
+    {"waiting", warn_waiting},
+    {"grace", warn_grace},
+    {"outer_options", warn_outer_options},
+    {"outer_lr_schedule", warn_outer_schedule},
+    {"combiner_options", warn_combiner_options},
+    {"aggregation_weighting", warn_weighting},
+    {"no_validation", warn_eval},
+    {"deal", warn_deal},
+    {"bans", warn_bans},
+    {"init_as", warn_init_as},
+    {"threads", warn_threads},
+};
+
+static void warn(const warning_row *row, const dl_config *config, dl_warn_fn fn, void *user)
+{
+    warning out = {""};
+    row->check(&out, config);
+    if (out.text[0]) fn(user, row->code, out.text);
+}
+
+void dl_check_warnings(const dl_config *config, dl_warn_fn fn, void *user)
+{
+    for (size_t i = 0; i < sizeof warnings / sizeof warnings[0]; i++)
+        warn(&warnings[i], config, fn, user);
+    for (const warning_row *row = dl_unread_warnings; row->code; row++)
+        warn(row, config, fn, user);
+    for (const warning_row *row = dl_contract_warnings; row->code; row++)
+        warn(row, config, fn, user);
+    for (const warning_row *row = dl_swarm_warnings; row->code; row++)
+        warn(row, config, fn, user);
+}
+
+/* ---- the public checks */
+
+static void log_warning(void *user, const char *code, const char *text)
+{
+    (void)user, (void)code;
+    dl_log(DILOCO_LOG_WARN, "%s", text);
+}
+
+diloco_status diloco_train_check(const diloco_config *config)
+{
+    dl_data *data;
+    dl_model_plan plan;
+    DL_TRY(dl_check_config(config));
+    DL_TRY(dl_data_open(&data, config, dl_clients_shards(config)));
+    const dl_sample sample = *dl_data_sample(data);
+    const diloco_status status = dl_local_steps_check(config, data);
+    dl_data_close(data);
+    DL_TRY(status);
+    DL_TRY(dl_model_plan_for(&plan, config, &sample, (size_t)config->batch_size, 1));
+    DL_TRY(dl_check_model(config, &sample));
+    dl_check_warnings(config, log_warning, NULL);
+    return DILOCO_OK;
+}
+
+static diloco_status report_data(diloco_data_report *out, const diloco_config *config)
+{
+    dl_data *data;
+    DL_TRY(dl_data_open(&data, config, dl_clients_shards(config)));
+    const dl_sample *sample = dl_data_sample(data);
+    out->train_tokens = dl_data_train_items(data);
+    out->test_tokens = dl_data_test_items(data);
+    out->samples_per_shard = dl_data_samples(data, 0);
+    out->shards = dl_clients_shards(config);
+    out->vocab = (uint32_t)sample->classes;
+    out->context = (uint32_t)sample->length;
+    out->channels = (uint32_t)sample->channels;
+    out->height = (uint32_t)sample->height;
+    out->width = (uint32_t)sample->width;
+    snprintf(out->digest, sizeof out->digest, "%s", dl_data_digest(data));
+    dl_data_close(data);
+    return DILOCO_OK;
+}
+
+diloco_status diloco_data_check_sized(diloco_data_report *out, size_t size,
+                                      const diloco_config *config)
+{
+    diloco_data_report report = {.train_tokens = 0};
+    const diloco_status status = report_data(&report, config);
+    dl_sized_out(out, size, &report, sizeof report);
+    return status;
+}

@@ -1,0 +1,81 @@
+/* checks_parts.h - what the files of refusals and warnings share: their tables, and the short words
+ * that their rows are written in. */
+#ifndef DL_PRESETS_CHECKS_PARTS_H
+#define DL_PRESETS_CHECKS_PARTS_H
+
+#include "base/config.h"
+#include "presets/presets.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef diloco_status (*refusal)(const dl_config *config);
+
+/* Each writes its sentence, or nothing where there is no cause. */
+typedef struct warning {
+    char text[512];
+} warning;
+typedef struct warning_row {
+    const char *code;
+    void (*check)(warning *out, const dl_config *config);
+} warning_row;
+
+/* contract.c: of runs with clients; they end with NULL. */
+extern const refusal dl_contract_refusals[];
+extern const warning_row dl_contract_warnings[];
+/* unused_options.c: of options that another option's value does not read; likewise. */
+extern const warning_row dl_unread_warnings[];
+/* swarm_checks.c: of runs without a log; likewise. */
+extern const refusal dl_swarm_refusals[];
+extern const warning_row dl_swarm_warnings[];
+
+static inline void say(warning *out, const char *format, ...) DL_PRINTF(2, 3);
+static inline void say(warning *out, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(out->text, sizeof out->text, format, args);
+    va_end(args);
+}
+
+static inline bool is(const char *value, const char *name)
+{
+    return strcmp(value, name) == 0;
+}
+
+/* Did a person write it: not a default, a preset's row, what the run has, or the program chose? */
+static inline bool written(const dl_config *config, const char *option)
+{
+    const char *origin = dl_config_origin(config, option);
+    return !is(origin, "default") && !is(origin, "run") && !is(origin, "chosen") &&
+           strncmp(origin, "preset ", 7) != 0;
+}
+
+/* And is it another value than it would have been anyhow? A file of --print-config has them all. */
+static inline bool by_hand(const dl_config *config, const char *option)
+{
+    return written(config, option) && !dl_option_reads(dl_option_find(dl_config_table, option),
+                                                       config, dl_preset_gives(config, option));
+}
+
+/* Names of options, with commas. */
+typedef struct option_names {
+    char text[384];
+} option_names;
+static inline void add_name(option_names *to, const char *option)
+{
+    const size_t used = strlen(to->text);
+    snprintf(to->text + used, sizeof to->text - used, "%s%s", used ? ", " : "", option);
+}
+
+/* Those of the n options that are there by hand. */
+static inline option_names given(const dl_config *config, const char *const *options, size_t n)
+{
+    option_names names = {""};
+    for (size_t i = 0; i < n; i++)
+        if (by_hand(config, options[i])) add_name(&names, options[i]);
+    return names;
+}
+
+#endif

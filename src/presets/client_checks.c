@@ -1,0 +1,111 @@
+/* client_checks.c - what a federated run refuses (docs/federated.md); see checks.c. */
+#include "combine/combine.h"
+#include "presets/checks.h"
+#include "presets/checks_parts.h"
+#include "presets/presets.h"
+#include "protocol/logical_clients.h"
+
+#include <inttypes.h>
+
+static diloco_status check_client_counts(const dl_config *config)
+{
+    if (config->per_round > config->total_clients)
+        return dl_fail(DILOCO_EINVAL,
+                       "clients.per_round = %" PRId64
+                       " is more than clients.total_clients = %" PRId64
+                       ": lower it, or leave it 0 for all",
+                       config->per_round, config->total_clients);
+    if (dl_clients_per_round(config) > DL_MAX_MEMBERS)
+        return dl_fail(DILOCO_EREFUSED,
+                       "clients.per_round asks %zu clients, and an entry has at most %d members: "
+                       "take fewer a round",
+                       dl_clients_per_round(config), DL_MAX_MEMBERS);
+    return DILOCO_OK;
+}
+
+static diloco_status check_client_loop(const dl_config *config)
+{
+    if (config->fragments != 1 || config->overlap_steps > 0 || !is(config->overlap, "steps") ||
+        is(config->schedule, "async"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "clients.total_clients: an entry of logical clients is one fragment that "
+                       "all of a round wait for; server.diloco.fragments, overlap and schedule "
+                       "\"async\" are of replicas: leave them");
+    if (dl_preset_is(config, "data_parallel") || dl_preset_is(config, "single"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset %s has no logical clients: leave clients.total_clients 0, or take "
+                       "preset federated or fedavg",
+                       config->preset);
+    if (config->local_mix > 0 || is(config->on_uncounted, "keep"))
+        return dl_fail(DILOCO_EREFUSED,
+                       "clients.total_clients: a client begins every round from the shared model, "
+                       "so it keeps no parameters of its own: leave server.diloco.local_mix 0 and "
+                       "run.on_uncounted \"adopt\"");
+    return DILOCO_OK;
+}
+
+/* Other rows' vectors are more than a momentum: a mean of the past, a count's correction. */
+static diloco_status check_plato_compat(const dl_config *config)
+{
+    const char *outer = config->outer_optimizer;
+    if (!config->plato_compat || dl_outer_find(outer)->linear) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "server.diloco.plato_compat = true empties the outer momentum in a round without "
+        "an eligible client, and %s keeps more than that: take nesterov, momentum or "
+        "sgd, or leave it false",
+        outer);
+}
+
+static diloco_status check_client_payload(const dl_config *config)
+{
+    if (is(config->payload, "delta") || is(config->codec, "f32")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "clients.payload = \"weights\" sends values as they are, and codec %s writes "
+                   "movements, in fewer bits: leave server.diloco.codec \"f32\", or send \"delta\"",
+                   config->codec);
+}
+
+static diloco_status check_client_waiting(const dl_config *config)
+{
+    if (is(config->on_missing, "wait") || config->deadline_s > 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.on_missing = \"%s\" with clients.total_clients closes a round at its "
+                   "deadline, which nothing measures for it: set run.deadline in seconds, or leave "
+                   "\"wait\"",
+                   config->on_missing);
+}
+
+/* PROTOCOL P24: what is private does not lie where the contributions do. */
+static diloco_status check_client_state(const dl_config *config)
+{
+    const size_t len = strlen(config->store);
+    if (!config->client_state[0] && is(config->state_dir, "none"))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "run.state_dir = \"none\" leaves no place for the clients' inner state, which "
+            "has to be kept from round to round: set clients.state, or a folder");
+    if (config->client_state[0] && strncmp(config->client_state, config->store, len) == 0 &&
+        (!config->client_state[len] || config->client_state[len] == '/'))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "clients.state = \"%s\" is in the run's own store, where everybody reads it: "
+            "name a place that only workers can read",
+            config->client_state);
+    return DILOCO_OK;
+}
+
+diloco_status dl_check_clients(const dl_config *config)
+{
+    if (!dl_config_federated(config)) {
+        if (!dl_preset_is(config, "federated")) return DILOCO_OK;
+        return dl_fail(DILOCO_EINVAL, "preset federated has logical clients, and "
+                                      "clients.total_clients is 0: set how many there are");
+    }
+    DL_TRY(check_client_counts(config));
+    DL_TRY(check_client_loop(config));
+    DL_TRY(check_plato_compat(config));
+    DL_TRY(check_client_payload(config));
+    DL_TRY(check_client_waiting(config));
+    return check_client_state(config);
+}

@@ -1,0 +1,198 @@
+/* contract.c - refusals and warnings of runs with logical clients, and what has no effect without
+ * them: Plato's DiLoCo contract as docs/contract.md has it. Rows of checks.c's tables;
+ * client_checks.c has what such a run cannot do at all.
+ *
+ * What can be had but is not the contract's is a warning whose code begins with "unfaithful"; a run
+ * of preset federated without one is faithful, and its record says so. */
+#include "presets/contract.h"
+
+#include "codec/codec.h"
+#include "presets/checks.h"
+#include "presets/checks_parts.h"
+#include "presets/presets.h"
+#include "presets/result_columns.h"
+
+/* ---- refusals */
+
+static diloco_status check_algorithm(const dl_config *config)
+{
+    if (is(config->algorithm_type, "fedavg")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "algorithm.type = \"%s\": what clients and server exchange is one of: fedavg. "
+                   "DiLoCo is asked for by server.type = \"diloco\", with algorithm.type = "
+                   "\"fedavg\"",
+                   config->algorithm_type);
+}
+
+static diloco_status check_trainer(const dl_config *config)
+{
+    if (is(config->trainer_type, "basic")) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "trainer.type = \"%s\": trainer.local_steps_per_round counts completed optimizer "
+        "steps exactly, and only trainer \"basic\" does: take that",
+        config->trainer_type);
+}
+
+static diloco_status check_client_type(const dl_config *config)
+{
+    if (is(config->client_type, "simple")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "clients.type = \"%s\" is not DiLoCo's local work, which is that of \"simple\": "
+                   "take that",
+                   config->client_type);
+}
+
+static diloco_status check_processors(const dl_config *config)
+{
+    const bool out = config->outbound[0] != 0;
+    if (!out && !config->inbound[0]) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "clients.%s_processors = \"%s\": what travels is the tensors that the model's "
+        "manifest names and nothing else, and no filter may add optimizer state to them: "
+        "leave it away; server.diloco.codec and compression make contributions smaller",
+        out ? "outbound" : "inbound", out ? config->outbound : config->inbound);
+}
+
+static diloco_status check_stream(const dl_config *config)
+{
+    if (is(config->stream, "persistent")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "data.stream = \"%s\": a client that begins every round with the same samples "
+                   "never sees the rest of its data where trainer.local_steps_per_round is less "
+                   "than an epoch: leave it \"persistent\"",
+                   config->stream);
+}
+
+const refusal dl_contract_refusals[] = {
+    check_algorithm, check_trainer,    check_client_type, check_processors,
+    check_stream,    dl_results_check, dl_check_clients,  NULL,
+};
+
+/* ---- warnings */
+
+static void warn_no_clients(warning *out, const dl_config *config)
+{
+    static const char *const options[] = {"clients.per_round",
+                                          "clients.payload",
+                                          "clients.state",
+                                          "clients.on_lost_state",
+                                          "clients.speed_simulation",
+                                          "run.role",
+                                          "server.diloco.plato_compat",
+                                          "trainer.proximal_mu",
+                                          "trainer.epochs",
+                                          "trainer.target_accuracy",
+                                          "results.types",
+                                          "results.result_path"};
+    const option_names names = given(config, options, sizeof options / sizeof options[0]);
+    if (names.text[0] && !dl_config_federated(config))
+        say(out, "no effect without clients.total_clients: %s", names.text);
+}
+
+static void warn_simulation(warning *out, const dl_config *config)
+{
+    static const char *const options[] = {
+        "clients.avg_training_time", "clients.simulation_distribution.distribution",
+        "clients.max_sleep_time",    "clients.availability",
+        "clients.dropout",           "clients.bandwidth",
+        "clients.bandwidth_sigma",   "clients.random_seed",
+        "server.downlink_bandwidth", "server.uplink_bandwidth"};
+    const bool simulates = dl_config_federated(config) && config->speed_simulation;
+    const option_names names = given(config, options, sizeof options / sizeof options[0]);
+    if (names.text[0] && !simulates)
+        say(out, "no effect without clients.speed_simulation: %s", names.text);
+}
+
+static bool diloco(const dl_config *config)
+{
+    return dl_config_federated(config) && dl_preset_is(config, "federated");
+}
+
+static void warn_optimizer(warning *out, const dl_config *config)
+{
+    const char *outer = config->outer_optimizer;
+    if (diloco(config) && !is(outer, "nesterov") && !is(outer, "momentum") && !is(outer, "sgd"))
+        say(out,
+            "server.diloco.outer_optimizer = \"%s\" is not of Plato's contract, which has "
+            "nesterov, "
+            "momentum and sgd: the record says unfaithful",
+            outer);
+}
+
+static void warn_weights(warning *out, const dl_config *config)
+{
+    if (diloco(config) && !is(config->weighting, "uniform") &&
+        !is(config->weighting, "num_samples"))
+        say(out,
+            "server.diloco.aggregation_weighting = \"%s\" is not of Plato's contract, which has "
+            "uniform and num_samples: the record says unfaithful",
+            config->weighting);
+}
+
+static void warn_combiner(warning *out, const dl_config *config)
+{
+    if (diloco(config) && !is(config->combiner, "mean"))
+        say(out,
+            "server.diloco.combiner = \"%s\" is not of Plato's contract, which takes the mean of "
+            "the clients: the record says unfaithful",
+            config->combiner);
+}
+
+static void warn_wire(warning *out, const dl_config *config)
+{
+    if (diloco(config) && dl_codec_find(config->codec)->lossy)
+        say(out,
+            "server.diloco.codec = \"%s\" loses a part of what clients send, and Plato's contract "
+            "has all of it: the record says unfaithful",
+            config->codec);
+}
+
+static void warn_partial(warning *out, const dl_config *config)
+{
+    const bool early = config->close_at > 0 || !is(config->on_missing, "wait");
+    if (diloco(config) && early)
+        say(out,
+            "%s closes a round before all of its clients are there, and Plato's contract counts "
+            "every client that was selected: the record says unfaithful",
+            config->close_at > 0 ? "run.close_at" : "run.on_missing");
+}
+
+static void warn_proximal(warning *out, const dl_config *config)
+{
+    if (diloco(config) && config->proximal_mu > 0)
+        say(out,
+            "trainer.proximal_mu = %g changes the clients' loss, which Plato's contract leaves as "
+            "it is: the record says unfaithful",
+            config->proximal_mu);
+}
+
+static void warn_lost(warning *out, const dl_config *config)
+{
+    if (diloco(config) && is(config->on_lost_state, "reset"))
+        say(out,
+            "clients.on_lost_state = \"reset\" begins a client's optimizer anew when its state "
+            "is lost, and Plato's contract keeps it: the record says unfaithful");
+}
+
+const warning_row dl_contract_warnings[] = {
+    {"simulation", warn_simulation},          {"clients", warn_no_clients},
+    {"unfaithful_optimizer", warn_optimizer}, {"unfaithful_weighting", warn_weights},
+    {"unfaithful_combiner", warn_combiner},   {"unfaithful_codec", warn_wire},
+    {"unfaithful_waiting", warn_partial},     {"unfaithful_state", warn_lost},
+    {"unfaithful_loss", warn_proximal},       {NULL, NULL},
+};
+
+const char *dl_contract_name(const dl_config *config)
+{
+    if (!diloco(config)) return "none";
+    for (const warning_row *row = dl_contract_warnings; row->code; row++) {
+        static const char kind[] = "unfaithful";
+        warning text = {""};
+        if (strncmp(row->code, kind, strlen(kind)) != 0) continue;
+        row->check(&text, config);
+        if (text.text[0]) return kind;
+    }
+    return "faithful";
+}

@@ -1,0 +1,11 @@
+/* contract.h - is a run Plato's DiLoCo to the letter? */
+#ifndef DL_PRESETS_CONTRACT_H
+#define DL_PRESETS_CONTRACT_H
+
+#include "base/config.h"
+
+/* "faithful"; "unfaithful": dl_check_warnings says why; "none": another algorithm. For the record.
+ */
+const char *dl_contract_name(const dl_config *config);
+
+#endif

@@ -1,0 +1,206 @@
+/* fragments.c - see fragments.h. */
+#include "presets/fragments.h"
+
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_BLOCK = -1 };
+
+/* ---- blocks ----------------------------------------------------------------------------- */
+
+/* The part of a name up to its first number between dots, "model.layers.3"; 0: it has none. */
+static size_t block_len(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
+        const size_t digits = strspn(part, "0123456789");
+        if (digits && (part[digits] == '.' || !part[digits])) return (size_t)(part - name) + digits;
+    }
+    return 0;
+}
+
+static bool same_block(const char *a, const char *b)
+{
+    const size_t n = block_len(a);
+    return n == block_len(b) && memcmp(a, b, n) == 0;
+}
+
+/* The part of a name before its last dot. */
+static size_t module_len(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? (size_t)(dot - name) : strlen(name);
+}
+
+static bool same_module(const char *a, const char *b)
+{
+    const size_t n = module_len(a);
+    return n == module_len(b) && memcmp(a, b, n) == 0;
+}
+
+/* The block of tensor i, where it is one of those before it; NO_BLOCK: none of them. */
+static int known_block(const int *block, const diloco_tensor *tensors, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (block[k] != NO_BLOCK && same_block(tensors[k].name, tensors[i].name)) return block[k];
+    return NO_BLOCK;
+}
+
+/* block[n] of each tensor, in the order in which they come; how many there are. */
+static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
+{
+    int n_blocks = 0;
+    for (size_t i = 0; i < n; i++) {
+        block[i] = NO_BLOCK;
+        if (block_len(tensors[i].name) == 0) continue;
+        block[i] = known_block(block, tensors, i);
+        if (block[i] == NO_BLOCK) block[i] = n_blocks++;
+    }
+    if (n_blocks) return n_blocks;
+    for (size_t i = 0; i < n; i++) /* modules follow each other */
+        block[i] =
+            i && same_module(tensors[i - 1].name, tensors[i].name) ? n_blocks - 1 : n_blocks++;
+    return n_blocks;
+}
+
+static bool some_in_no_block(const int *block, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (block[i] == NO_BLOCK) return true;
+    return false;
+}
+
+static diloco_status assign_blocks(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                   size_t n, const dl_config *c)
+{
+    const bool strided = !strcmp(c->fragment_pattern, "strided");
+    const int n_blocks = find_blocks(fragment, tensors, n), ends = some_in_no_block(fragment, n);
+    const int64_t each = c->fragment_layers ? c->fragment_layers : 1;
+    const int64_t groups = c->fragments ? c->fragments - ends : (n_blocks + each - 1) / each;
+    if (groups < 1 || groups > n_blocks)
+        return dl_fail(
+            DILOCO_EINVAL,
+            "server.diloco.fragments = %" PRId64 ": the model has %d blocks%s, so there "
+            "are %d to %d fragments of whole blocks: set server.diloco.fragments to one of those",
+            c->fragments, n_blocks, ends ? " and what is around them" : "", 1 + ends,
+            n_blocks + ends);
+    for (size_t i = 0; i < n; i++) {
+        const int b = fragment[i];
+        fragment[i] = (int)(b == NO_BLOCK ? groups : strided ? b % groups : b * groups / n_blocks);
+    }
+    *n_fragments = (int)groups + ends;
+    return DILOCO_OK;
+}
+
+/* ---- by size ---------------------------------------------------------------------------- */
+
+typedef struct sized {
+    const char *name;
+    size_t index, count;
+} sized;
+
+static int larger_first(const void *a, const void *b)
+{
+    const sized *x = a, *y = b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static size_t count_of(const diloco_tensor *t)
+{
+    size_t n = 1;
+    for (int d = 0; d < t->n_dims; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+static bool is_table(const diloco_tensor *t)
+{
+    return strstr(t->name, "embed") || strstr(t->name, "lm_head");
+}
+
+static size_t smallest_bin(const size_t *bins, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 1; i < n; i++)
+        if (bins[i] < bins[at]) at = i;
+    return at;
+}
+
+static void fill_bins(int *fragment, size_t *bins, size_t n_bins, sized *all, size_t n)
+{
+    qsort(all, n, sizeof *all, larger_first);
+    for (size_t i = 0; i < n; i++) {
+        const size_t bin = smallest_bin(bins, n_bins);
+        bins[bin] += all[i].count;
+        fragment[all[i].index] = (int)bin;
+    }
+}
+
+static diloco_status assign_balanced(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                     size_t n, const dl_config *c)
+{
+    size_t n_sized = 0, n_tables = 0;
+    for (size_t i = 0; i < n; i++)
+        n_tables += is_table(&tensors[i]);
+    const int64_t tables = n_tables > 0, n_bins = c->fragments - tables;
+    if (n_bins < 1 || (size_t)n_bins > n - n_tables)
+        return dl_fail(
+            DILOCO_EINVAL,
+            "server.diloco.fragments = %" PRId64 " with fragment_pattern \"balanced\": "
+            "from %" PRId64
+            " to %zu fit this model's tensors: set server.diloco.fragments to one of those",
+            c->fragments, 1 + tables, n - n_tables + (size_t)tables);
+    sized *all = calloc(n, sizeof *all);
+    size_t *bins = calloc((size_t)n_bins, sizeof *bins);
+    if (all && bins) {
+        for (size_t i = 0; i < n; i++) {
+            fragment[i] = (int)n_bins;
+            if (!is_table(&tensors[i]))
+                all[n_sized++] = (sized){tensors[i].name, i, count_of(&tensors[i])};
+        }
+        fill_bins(fragment, bins, (size_t)n_bins, all, n_sized);
+    }
+    const bool ok = all && bins;
+    free(all);
+    free(bins);
+    *n_fragments = (int)(n_bins + tables);
+    return ok ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+}
+
+diloco_status dl_fragments_assign(int *fragment, int *n_fragments, const diloco_tensor *tensors,
+                                  size_t n, const dl_config *config)
+{
+    memset(fragment, 0, n * sizeof *fragment);
+    *n_fragments = 1;
+    if (config->fragments == 1) return DILOCO_OK;
+    if (!strcmp(config->fragment_pattern, "balanced"))
+        return assign_balanced(fragment, n_fragments, tensors, n, config);
+    return assign_blocks(fragment, n_fragments, tensors, n, config);
+}
+
+diloco_status dl_fragments_manifest(dl_manifest *out, const dl_config *config,
+                                    const dl_sample *sample)
+{
+    dl_model *model;
+    size_t n;
+    int n_fragments;
+    DL_TRY(dl_model_sketch(&model, config, sample));
+    const diloco_tensor *tensors = dl_model_tensors(model, &n);
+    int *fragment = calloc(n, sizeof *fragment);
+    diloco_tensor *copy = calloc(n, sizeof *copy);
+    diloco_status status = fragment && copy
+                               ? dl_fragments_assign(fragment, &n_fragments, tensors, n, config)
+                               : dl_fail(DILOCO_ENOMEM, "no memory for %zu tensors", n);
+    for (size_t i = 0; i < n && !status; i++) {
+        copy[i] = tensors[i];
+        copy[i].fragment = fragment[i];
+    }
+    if (!status) status = dl_manifest_init(out, copy, n, !strcmp(config->apply_to, "all_floating"));
+    free(fragment);
+    free(copy);
+    dl_model_destroy(model);
+    return status;
+}

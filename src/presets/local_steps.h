@@ -1,0 +1,22 @@
+/* local_steps.h - how many optimizer steps a logical client takes in a round.
+ *
+ * H of them (trainer.local_steps_per_round), whatever its shard is; trainer.epochs is then only an
+ * upper bound, which has to reach H. With H = 0, as FedAvg counts: those of trainer.epochs passes
+ * over its shard. A pass is ceil(samples / batch_size) micro-batches, the last one short, and a
+ * step gradient_accumulation_steps of them, across the ends of passes. */
+#ifndef DL_PRESETS_LOCAL_STEPS_H
+#define DL_PRESETS_LOCAL_STEPS_H
+
+#include "data/data.h"
+
+/* For a shard of so many samples; 0 for an empty one. */
+uint64_t dl_local_steps(const dl_config *config, uint64_t samples);
+/* Of one pass over it, at least 1: what schedules count as an epoch. */
+uint64_t dl_local_steps_epoch(const dl_config *config, uint64_t samples);
+/* Likewise, where all shards are the mean: how long a run is, for schedules by a client's steps. */
+uint64_t dl_local_steps_run(const dl_config *config, uint64_t samples);
+
+/* DILOCO_EREFUSED: the bound of trainer.epochs keeps a client from H steps; which one. */
+DL_MUST_CHECK diloco_status dl_local_steps_check(const dl_config *config, const dl_data *data);
+
+#endif

@@ -1,0 +1,18 @@
+/* presets.h - the preset table, for what checks a configuration. */
+#ifndef DL_PRESETS_PRESETS_H
+#define DL_PRESETS_PRESETS_H
+
+#include "base/config.h"
+#include <diloco/train.h>
+
+/* DILOCO_EINVAL: no such preset, the nearest is named. */
+DL_MUST_CHECK diloco_status dl_preset_check(const char *name);
+
+/* What an option has in the configuration's preset where nobody sets it: the preset's value, or the
+ * default. */
+const char *dl_preset_gives(const dl_config *config, const char *option);
+
+/* Is the configuration one of this preset? */
+bool dl_preset_is(const dl_config *config, const char *name);
+
+#endif

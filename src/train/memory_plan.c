@@ -1,0 +1,189 @@
+/* memory_plan.c - the memory of a replica, from the functions that will take it.
+ *
+ *     local, gradient     the model's two arrays
+ *     moments             of the inner optimizer
+ *     theta, momentum     the run's state as the log has decided it; with run.offload = "disk" the
+ *                         largest fragment's
+ *     staging             its second copy, where an entry is computed before it stands, and the
+ *                         replica's own encoded contribution; what combining the members
+ *                         needs; with overlap or error feedback what is under way and what is
+ *                         remembered of it
+ *     contributions       a slot for each member of an entry, where they are kept in memory; one
+ *                         for what they come to, where one replica combines for all
+ *     activations         the rest of the model's graph, and what the inner optimizer needs
+ *                         during a step
+ *     data                batches, and the mapped pages of the shard and of the validation part
+ *     other               what this process has resident already (program, libraries); RESERVE
+ *                         for stacks, tables and text; and a 50th of the rest for what the
+ *                         matrix library packs (measured at 0.06 to 7 M parameters: planned is
+ *                         1.01 to 1.05 times the high-water mark)
+ */
+#include "base/sized.h"
+#include "codec/codec.h"
+#include "log/contribution.h"
+#include "nn/inner.h"
+#include "outer/outer.h"
+#include "presets/checks.h"
+#include "presets/fragments.h"
+#include "presets/presets.h"
+#include "protocol/logical_clients.h"
+#include "protocol/schedule.h"
+#include "protocol/topology.h"
+#include "state/paths.h"
+#include "state/state.h"
+#include "train/setup.h"
+#include <diloco/train.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RESERVE = 8 << 20 };
+
+/* Bytes of this process in memory now; 0 where the system does not tell. */
+static uint64_t resident(void)
+{
+    unsigned long long total, pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu %llu", &total, &pages) != 2) pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Over all fragments: the longest payload, the room of its encoder, the most floats. */
+typedef struct largest {
+    size_t payload, room, floats, all_floats;
+} largest;
+
+static diloco_status find_largest(largest *out, const dl_config *config,
+                                  const dl_manifest *manifest)
+{
+    *out = (largest){0};
+    for (int f = 0; f < manifest->n_fragments; f++) {
+        dl_codec_form form;
+        DL_TRY(dl_codec_form_init(&form, config, manifest, f));
+        const size_t payload = dl_contribution_body_max(&form, (dl_fragment_shape){0},
+                                                        strcmp(config->compression, "none") != 0);
+        out->payload = dl_size_max(out->payload, payload);
+        out->room = dl_size_max(out->room, form.room + payload - form.bound);
+        out->floats = dl_size_max(out->floats, form.n);
+        out->all_floats += form.n;
+        dl_codec_form_deinit(&form);
+    }
+    return DILOCO_OK;
+}
+
+/* What an overlap, async and error feedback keep beside the state (exec.c): what was taken and is
+ * under way, the residual, where the round began, and eager's own momentum and share. */
+static size_t kept_beside(const dl_config *config, const dl_schedule *s, const largest *most)
+{
+    const bool feedback = config->error_feedback > 0, eager = s->overlap == DL_OVERLAP_EAGER;
+    const size_t ahead = dl_schedule_ahead(s);
+    size_t floats = 0;
+    if (ahead > 1 || s->delay > 0 || s->async || feedback) floats += ahead * most->floats;
+    if (feedback) floats += most->all_floats;
+    if (s->overlap != DL_OVERLAP_STEPS) floats += most->all_floats;
+    if (eager) floats += most->all_floats + most->floats;
+    return floats * sizeof(float) + (eager ? most->room : 0);
+}
+
+static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *config,
+                                   const dl_manifest *manifest)
+{
+    const dl_outer *outer = dl_outer_of(config);
+    largest most;
+    dl_schedule schedule;
+    DL_TRY(dl_schedule_of(&schedule, config, manifest->n_fragments));
+    DL_TRY(find_largest(&most, config, manifest));
+    /* on disk: what of the state is in memory at a time is one fragment's, in both copies */
+    const bool on_disk = !strcmp(config->offload, "disk");
+    const uint64_t copy = on_disk ? most.floats : out->parameters;
+    const uint64_t state = on_disk ? 2 * 4 * copy * (1 + (uint64_t)outer->n_state)
+                                   : dl_state_bytes(manifest, outer, 2);
+    out->theta = 4 * copy;
+    out->momentum = 4 * copy * (uint64_t)outer->n_state;
+    dl_combine_rule rule;
+    DL_TRY(dl_combine_rule_of(&rule, config));
+    out->staging =
+        state - out->theta - out->momentum + most.room + kept_beside(config, &schedule, &most) +
+        dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
+    dl_way way;
+    DL_TRY(dl_way_of(&way, config, manifest));
+    snprintf(out->exchange, sizeof out->exchange, "%s", dl_way_names[way]);
+    uint64_t slots =
+        (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
+    if (way == DL_WAY_LEADER) slots += most.floats * sizeof(float);
+    out->contributions = dl_run_spools(config, (double)slots) ? 0 : slots;
+    return DILOCO_OK;
+}
+
+static diloco_status plan_state(diloco_memory_plan *out, const dl_config *config,
+                                const dl_sample *sample)
+{
+    dl_manifest manifest;
+    DL_TRY(dl_fragments_manifest(&manifest, config, sample));
+    const diloco_status status = plan_exchange(out, config, &manifest);
+    dl_manifest_deinit(&manifest);
+    return status;
+}
+
+static void plan_data(diloco_memory_plan *out, const dl_config *config, const dl_data *data)
+{
+    const dl_sample *sample = dl_data_sample(data);
+    uint64_t batch = dl_sample_bytes(sample) + sample->length * sizeof(int32_t);
+    uint64_t token_bytes = strcmp(config->datasource, "tokens") == 0 ? 2 : 1;
+    uint64_t held = dl_data_train_items(data) + dl_data_test_items(data); /* of images all */
+    uint64_t read = dl_data_samples(data, 0) * sample->length + dl_data_test_items(data);
+    out->data =
+        sample->kind == DL_IMAGES ? held * (dl_sample_bytes(sample) + 1) : read * token_bytes;
+    out->data += batch * (uint64_t)config->batch_size;
+}
+
+static diloco_status plan_model(diloco_memory_plan *out, const dl_config *config,
+                                const dl_sample *sample)
+{
+    dl_model_plan model;
+    DL_TRY(dl_model_plan_for(&model, config, sample, (size_t)config->batch_size, out->threads));
+    out->parameters = model.n_parameters;
+    out->local = model.parameter_bytes;
+    out->gradient = model.gradient_bytes;
+    out->activations = model.activation_bytes;
+    out->flops_per_token = model.flops_per_token;
+    if (!dl_preset_is(config, "data_parallel")) {
+        dl_inner_bytes inner = dl_inner_plan(config, &model.inner, out->threads);
+        out->moments = inner.vectors;
+        if (config->proximal_mu > 0) out->moments += 4 * out->parameters; /* the anchor */
+        out->activations += inner.scratch;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status plan_replica(diloco_memory_plan *out, const diloco_config *config)
+{
+    dl_data *data;
+    DL_TRY(dl_check_config(config));
+    DL_TRY(config->train_path[0] ? dl_data_open(&data, config, dl_clients_shards(config))
+                                 : dl_data_open_words(&data, config));
+    out->threads = dl_setup_threads(config);
+    diloco_status status = dl_check_model(config, dl_data_sample(data));
+    if (!status) status = plan_model(out, config, dl_data_sample(data));
+    if (!status) status = plan_state(out, config, dl_data_sample(data));
+    if (!status) plan_data(out, config, data);
+    dl_data_close(data);
+    uint64_t known = out->local + out->gradient + out->moments + out->theta + out->momentum +
+                     out->activations + out->staging + out->contributions + out->data;
+    out->other = resident() + RESERVE + known / 50;
+    out->total = known + out->other;
+    return status;
+}
+
+diloco_status diloco_train_plan_sized(diloco_memory_plan *out, size_t size,
+                                      const diloco_config *config)
+{
+    diloco_memory_plan plan = {.total = 0};
+    const diloco_status status = plan_replica(&plan, config);
+    dl_sized_out(out, size, &plan, sizeof plan);
+    return status;
+}

@@ -1,0 +1,130 @@
+/* memory_plan_test.c - the plan of a replica's memory, before it is taken. */
+#include "high_water.h"
+#include "sanitized.h"
+#include "train_fixture.h"
+
+#include <sys/wait.h>
+
+TEST(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter)
+{
+    diloco_memory_plan p;
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK(p.parameters > 0 && p.threads == 1);
+    CHECK_INT(24 * p.parameters, p.local + p.gradient + p.moments + p.theta + p.momentum);
+    CHECK_INT(p.total, p.local + p.gradient + p.moments + p.theta + p.momentum + p.activations +
+                           p.staging + p.contributions + p.data + p.other);
+    CHECK(p.flops_per_token >= 6.0 * (double)p.parameters * 0.5);
+
+    set(config, "trainer.optimizer", "sgd");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(0, p.moments);
+    set(config, "trainer.optimizer", "muon"); /* 8 bytes but for the block's matrices */
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(8 * p.parameters - 4 * (4 * 16 * 16 + 3 * 16 * 64), p.moments);
+    set(config, "run.spool", "disk");
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(0, p.contributions);
+    set(config, "trainer.optimizer", "adamv");
+    CHECK_STATUS(DILOCO_EINVAL, diloco_train_plan(&p, config));
+    free(config);
+}
+
+TEST(the_plan_counts_what_a_combiner_needs)
+{
+    enum { MANY = 500 };
+    diloco_memory_plan mean, krum;
+    dl_config *config = fixture_config("diloco");
+    set(config, "data.train_path", "");
+    set(config, "run.replicas", "500");
+    set(config, "run.min_replicas", "500");
+    CHECK_OK(diloco_train_plan(&mean, config));
+    set(config, "server.diloco.combiner", "krum"); /* distances of all to all, part by part */
+    CHECK_OK(diloco_train_plan(&krum, config));
+    CHECK(krum.staging - mean.staging >= MANY * MANY * sizeof(double));
+    free(config);
+}
+
+/* ---- against a process that trains */
+
+/* Train in a process of its own; the most memory it had. */
+static uint64_t measure(const dl_config *config)
+{
+    int ends[2];
+    uint64_t most = 0;
+    CHECK_INT(0, pipe(ends));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (diloco_train(config, "r0", NULL)) _exit(1);
+        most = high_water();
+        _exit(write(ends[1], &most, sizeof most) == sizeof most ? 0 : 1);
+    }
+    close(ends[1]);
+    CHECK_INT(sizeof most, read(ends[0], &most, sizeof most));
+    close(ends[0]);
+    CHECK_INT(child, waitpid(child, NULL, 0));
+    return most;
+}
+
+static void check_plan(const char *preset)
+{
+    diloco_memory_plan p;
+    dl_config *config = fixture_config(preset);
+    set(config, "trainer.local_steps_per_round", "2");
+    set(config, "trainer.eval_batches", "2");
+    set(config, "parameters.model.layers", "4");
+    set(config, "parameters.model.heads", "4");
+    set(config, "parameters.model.channels", "256");
+    set(config, "parameters.model.context", "64");
+    CHECK_OK(diloco_train_plan(&p, config));
+    double taken = (double)measure(config), planned = (double)p.total;
+    if (taken > planned || taken < 0.8 * planned)
+        CHECK_FAIL("%s: planned %.1f MB, taken %.1f MB", preset, planned * 1e-6, taken * 1e-6);
+    free(config);
+}
+
+TEST(the_plan_is_what_a_training_process_takes)
+{
+    if (SANITIZED) skip();
+    check_plan("diloco");
+    check_plan("muloco");
+    check_plan("streaming"); /* fragments, and what is under way */
+    check_plan("eager");
+    check_plan("sparse"); /* the residual */
+}
+
+static dl_config *wide(const char *preset)
+{
+    dl_config *config = fixture_config(preset);
+    if (strcmp(preset, "data_parallel") != 0) set(config, "trainer.local_steps_per_round", "2");
+    set(config, "trainer.eval_batches", "2");
+    set(config, "parameters.model.layers", "4");
+    set(config, "parameters.model.heads", "4");
+    set(config, "parameters.model.channels", "256");
+    return config;
+}
+
+TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel)
+{
+    if (SANITIZED) skip();
+    diloco_memory_plan p;
+    dl_config *vanilla = wide("diloco"), *parallel = wide("data_parallel");
+    CHECK_OK(diloco_train_plan(&p, vanilla));
+    const double more = (double)measure(vanilla) - (double)measure(parallel);
+    const double model = 4 * (double)p.parameters;
+    CHECK(model > 8e6); /* so that pages and stacks do not count */
+    if (more > 2 * model) CHECK_FAIL("%.1f MB more, the model has %.1f", more * 1e-6, model * 1e-6);
+    free(vanilla), free(parallel);
+}
+
+TEST(the_library_says_what_it_is)
+{
+    CHECK(strlen(diloco_version()) > 0);
+    CHECK(strlen(diloco_isa()) > 0);
+    CHECK(diloco_cores() >= 1);
+}
+
+TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, the_plan_counts_what_a_combiner_needs,
+          alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
+          the_plan_is_what_a_training_process_takes, the_library_says_what_it_is)
