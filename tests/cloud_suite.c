@@ -6,7 +6,7 @@
  * The scripts of tests/servers start one, make the bucket and set the variables. Each test has
  * a prefix of its own; what it leaves behind goes with the server. */
 #include "check.h"
-#include "store/bucket_bulk.h"
+#include "store/http/bucket_bulk.h"
 #include "store_suite.h"
 
 #include <unistd.h>

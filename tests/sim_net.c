@@ -1,7 +1,7 @@
 /* sim_net.c - the way between a simulated replica and the store, in virtual time.
  *
- * Around the handle of each replica; above it only bytes are damaged (src/store/faulty.c). From
- * the simulation's seed a request is lost, or its answer is; it arrives long after its sender
+ * Around the handle of each replica; above it only bytes are damaged (src/store/wrap/faulty.c).
+ * From the simulation's seed a request is lost, or its answer is; it arrives long after its sender
  * gave it up, behind what was sent later; it arrives twice; a listing shows the store as it was
  * a while ago; a replica is cut off from the store for some time, together with others; a liar
  * puts contributions that do not fit their digest, and reads some of these as if they did, so that

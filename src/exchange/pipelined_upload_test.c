@@ -6,7 +6,7 @@
  */
 #include "toy_run.h"
 
-#include "user_store.h"
+#include "toy_store.h"
 
 enum { CREW = 2, ADOPTED_AT = 11, LONGEST_MS = 30000 };
 

@@ -1,7 +1,7 @@
 /* address.c - from an address to a listening socket. */
 #include "hub/address.h"
 
-#include "store/line.h"
+#include "store/http/tcp_pacing.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

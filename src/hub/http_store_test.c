@@ -1,4 +1,4 @@
-/* http_store_test.c - the store suite over a hub: the client (store/http.c) and the server
+/* http_store_test.c - the store suite over a hub: the client (store/http/http.c) and the server
  * together; and what only a store with a server can meet: no token, a hub that goes and comes. */
 #include "hub/hub.h"
 

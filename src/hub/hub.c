@@ -4,8 +4,8 @@
  * reaper: once a second it shuts down connections that have been without a request for too
  * long; of strangers (who have shown neither token nor signature) sooner. A header that trickles in
  * counts as idle, so nobody holds a connection by a byte now and then. Ten times a second it eases
- * the lines that something is sent over (line.h). Once an hour it cleans the folders of what was
- * cut.
+ * the lines that something is sent over (tcp_pacing.h). Once an hour it cleans the folders of what
+ * was cut.
  *
  * Stopping: new requests are refused and event streams end; requests under way go on until the
  * time is over; then connections are cut, and what was not published is discarded. */
@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "hub/address.h"
 #include "hub/s3.h"
-#include "store/line.h"
+#include "store/http/tcp_pacing.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "hub/server.h"
-#include "store/http_upload.h"
+#include "store/http/http_upload.h"
 #include "store/store.h"
 #include <diloco/log.h>
 

@@ -2,7 +2,7 @@
 #include "hub/s3.h"
 
 #include "base/text.h"
-#include "store/xml.h"
+#include "store/http/xml.h"
 
 #include <dirent.h>
 #include <errno.h>

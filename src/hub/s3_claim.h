@@ -9,7 +9,7 @@
 #define DL_HUB_S3_CLAIM_H
 
 #include "hub/target.h"
-#include "store/sigv4.h"
+#include "store/http/sigv4.h"
 
 enum { DL_CLAIM_SCOPE = 512, DL_CLAIM_NAMES = 1024 };
 

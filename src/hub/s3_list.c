@@ -6,7 +6,7 @@
  * the next one become one CommonPrefix, which counts and can be begun behind like a key. */
 #include "base/text.h"
 #include "hub/s3.h"
-#include "store/web.h"
+#include "store/http/web.h"
 
 #include <dirent.h>
 #include <stdio.h>

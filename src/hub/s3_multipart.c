@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/s3.h"
-#include "store/xml.h"
+#include "store/http/xml.h"
 
 #include <dirent.h>
 #include <errno.h>

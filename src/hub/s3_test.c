@@ -4,8 +4,8 @@
 #include "hub_fixture.h"
 
 #include "hub/chunks.h"
-#include "store/sigv4.h"
-#include "store/web.h"
+#include "store/http/sigv4.h"
+#include "store/http/web.h"
 
 #include <time.h>
 

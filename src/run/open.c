@@ -13,7 +13,7 @@
 #include "protocol/simulated_time.h"
 #include "protocol/topology.h"
 #include "state/continuation.h"
-#include "store/layers.h"
+#include "store/wrap/layers.h"
 
 #include <errno.h>
 #include <math.h>

@@ -11,7 +11,7 @@
 DL_MUST_CHECK diloco_status dl_run_check(const dl_config *config);
 
 /* What dl_store_open takes for a run in `store`, whose other options are in `config`: with
- * run.coord, the two together (store/layers.h). */
+ * run.coord, the two together (store/wrap/layers.h). */
 typedef char dl_run_store[2 * DL_PATH_MAX + 64];
 void dl_run_store_url(dl_run_store out, const char *store, const dl_config *config);
 

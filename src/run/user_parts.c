@@ -5,7 +5,7 @@
 #include "codec/user.h"
 #include "combine/user.h"
 #include "outer/user.h"
-#include "store/user.h"
+#include "store/user_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * library's does gives the same bits; it is called when it should be; who lacks it is refused by
  * name, and so is what cannot be. */
 #include "toy_run.h"
-#include "user_store.h"
+#include "toy_store.h"
 
 #include <stdatomic.h>
 

@@ -5,8 +5,8 @@
 #include "run/open.h"
 #include "state/collection.h"
 #include "store/kind.h"
-#include "store/user.h"
-#include "user_store.h"
+#include "store/user_store.h"
+#include "toy_store.h"
 
 /* ---- by hand ---------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* file_store.h - what the files of the folder store share: file.c (objects), file_upload.c,
+/* file_store.h - what the files of the folder store share: file_store.c (objects), file_upload.c,
  * file_list.c and file_wait.c. The hub uses it too: it writes bodies as they arrive and serves
  * objects by descriptor; for that a dl_file_store of root and aborted alone is enough, and the
  * keys are the caller's to check. */

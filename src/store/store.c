@@ -5,8 +5,8 @@
  *  1. a sink hears the length once, before any byte, and gets exactly that many bytes;
  *  2. a listing has only good keys, under the prefix, behind `after`, strictly ascending;
  *  3. "taken" becomes success or DILOCO_EEXIST by comparing the bytes, here. */
-#include "store/layers.h"
-#include "store/shaped.h"
+#include "store/wrap/layers.h"
+#include "store/wrap/shaped.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -58,8 +58,8 @@ DL_MUST_CHECK diloco_status dl_store_check_url(const char *url);
 void dl_store_close(dl_store *store); /* NULL is fine */
 
 /* From here on this process sees every store that it opens through a slower link, one that all
- * its handles share (base/link.h has the words, store/shaped.h what they do). DILOCO_EINVAL: no
- * link, or the process has another one already. Any thread. */
+ * its handles share (base/link.h has the words, store/wrap/shaped.h what they do). DILOCO_EINVAL:
+ * no link, or the process has another one already. Any thread. */
 DL_MUST_CHECK diloco_status dl_store_set_link(const char *text);
 const char *dl_store_link(void); /* "": none was set */
 

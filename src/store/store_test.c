@@ -1,6 +1,6 @@
 /* store_test.c - the suite over every store that needs no server, and what store.c and
  * probe.c do by themselves. */
-#include "store/layers.h"
+#include "store/wrap/layers.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -2,7 +2,7 @@
  * framing, claims of signatures, server-sent events. The first byte of the input picks one. */
 #include "hub/chunks.h"
 #include "hub/s3_claim.h"
-#include "store/sse.h"
+#include "store/http/sse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* xml_fuzz.c - an object store's answer: whatever comes, the walk ends, and what it shows is
  * within its limits. expat is not instrumented, so the fuzzer would hardly find a '<': each of its
  * bytes below 16 stands for a piece of XML, every other one for itself. */
-#include "store/xml.h"
+#include "store/http/xml.h"
 
 #include <string.h>
 

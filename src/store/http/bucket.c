@@ -1,0 +1,722 @@
+/* bucket.c - the url, single requests, small objects, listing. Big objects: bucket_bulk.c.
+ *
+ * A create is one conditional PUT: 412 (or 304, as old MinIO says) is "taken", 409 is a race
+ * that S3 wants tried again, 501 a service that cannot do it. A PUT that was cut or answered
+ * 5xx has an unknown outcome; web.c tries it again, and if it had come through, the second
+ * answer is "taken" and store.c finds equal bytes. Nothing here needs a conditional replace.
+ *
+ * Signatures hold the time. A refusal whose Date is far from what we signed moves skew_s and is
+ * tried again at once; one that says the credentials are out of date has them read anew. */
+#include "store/http/bucket.h"
+
+#include "base/log.h"
+#include "store/http/bucket_bulk.h"
+#include "store/http/web_read.h"
+#include "store/http/xml.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    PART_MIB = 8, /* S3 wants 5 at least; four of them in flight fill most links */
+    PART_MIB_MAX = 1024,
+    PARALLEL = 4,
+    PAGE_BYTES = 4 << 20, /* the XML of a thousand keys is below 1.6 MiB */
+    RENEW_EARLY_S = 300,
+    SKEW_S = 240,
+    DAY_S = 86400,
+    SWEPT = 64
+};
+
+#define LOOK_AGAIN (30 * DL_SECOND) /* for credentials */
+
+/* ---- the url */
+
+static diloco_status bad_url(const dl_bucket *b, const char *why)
+{
+    return dl_fail(DILOCO_EINVAL, "%s://%s: %s", b->dialect->scheme, b->bucket, why);
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+/* In place. "%00" stays as it is, for it would end the text. */
+static void unescape(char *text, bool plus_is_space)
+{
+    char *out = text;
+    for (; *text; out++) {
+        int high = *text == '%' ? hex_digit(text[1]) : -1;
+        int low = high >= 0 ? hex_digit(text[2]) : -1;
+        bool escaped = low >= 0 && (high || low);
+        *out = escaped ? (char)(high << 4 | low) : plus_is_space && *text == '+' ? ' ' : *text;
+        text += escaped ? 3 : 1;
+    }
+    *out = '\0';
+}
+
+static bool is_known(const dl_bucket *b, const char *name)
+{
+    static const char *const common[] = {"endpoint", "ca", "pin", "part_mib", "parallel", "halves"};
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+        if (!strcmp(name, common[i])) return true;
+    for (const char *const *own = b->dialect->options; *own; own++)
+        if (!strcmp(name, *own)) return true;
+    return false;
+}
+
+static diloco_status add_option(dl_bucket *b, char *name)
+{
+    char *equals = strchr(name, '=');
+    if (!equals) return bad_url(b, "behind the '?' stand option=value, separated by '&'");
+    *equals = '\0';
+    unescape(equals + 1, false);
+    if (!is_known(b, name))
+        return dl_fail(DILOCO_EINVAL, "%s://%s: there is no option \"%.40s\" (docs/stores.md)",
+                       b->dialect->scheme, b->bucket, name);
+    if (dl_bucket_option(b, name) || b->n_options == DL_BUCKET_OPTIONS)
+        return dl_fail(DILOCO_EINVAL, "%s://%s: option %s stands twice", b->dialect->scheme,
+                       b->bucket, name);
+    b->options[b->n_options++] = (dl_pair){name, equals + 1};
+    return DILOCO_OK;
+}
+
+const char *dl_bucket_option(const dl_bucket *b, const char *name)
+{
+    for (size_t i = 0; i < b->n_options; i++)
+        if (!strcmp(b->options[i].name, name)) return b->options[i].value;
+    return NULL;
+}
+
+static diloco_status read_number(const dl_bucket *b, size_t *out, const char *name, size_t max)
+{
+    const char *text = dl_bucket_option(b, name);
+    char *end;
+    if (!text) return DILOCO_OK;
+    unsigned long value = strtoul(text, &end, 10);
+    if (*end || !*text || *text == '-' || value < 1 || value > max)
+        return dl_fail(DILOCO_EINVAL, "%s://%s: %s=%s is not a number from 1 to %zu",
+                       b->dialect->scheme, b->bucket, name, text, max);
+    *out = value;
+    return DILOCO_OK;
+}
+
+static diloco_status read_switch(const dl_bucket *b, bool *out, const char *name)
+{
+    const char *text = dl_bucket_option(b, name);
+    *out = text && !strcmp(text, "yes");
+    if (!text || *out || !strcmp(text, "no")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s://%s: %s=%.40s is neither yes nor no", b->dialect->scheme,
+                   b->bucket, name, text);
+}
+
+/* bucket[/prefix][?options], cut in place. */
+static diloco_status parse(dl_bucket *b)
+{
+    char *query = strchr(b->text, '?'), *slash;
+    b->bucket = b->text;
+    if (query) *query++ = '\0';
+    if (strchr(b->text, '@')) {
+        b->bucket = "…"; /* not repeated */
+        return bad_url(b,
+                       "credentials do not belong into a url; docs/stores.md says where they do");
+    }
+    if ((slash = strchr(b->text, '/'))) *slash = '\0';
+    if (!dl_store_key_ok(b->bucket)) return bad_url(b, "that is no name of a bucket");
+    for (char *next; query && *query; query = next) {
+        next = strchr(query, '&');
+        if (next) *next++ = '\0';
+        DL_TRY(add_option(b, query));
+    }
+    char *prefix = slash ? slash + 1 : b->text + strlen(b->text);
+    size_t len = strlen(prefix);
+    if (len && prefix[len - 1] == '/') prefix[--len] = '\0';
+    if (len && (len > DL_BUCKET_PREFIX || !dl_store_key_ok(prefix)))
+        return bad_url(b, "a prefix is up to 400 letters, digits and ._=-, in parts that do not "
+                          "begin with a dot, separated by '/'");
+    snprintf(b->label, sizeof b->label, "%s://%s%s%s", b->dialect->scheme, b->bucket,
+             len ? "/" : "", prefix);
+    b->prefix = malloc(len + 2);
+    if (!b->prefix) return dl_fail(DILOCO_ENOMEM, "no memory to open %s", b->label);
+    sprintf(b->prefix, "%s%s", prefix, len ? "/" : "");
+    return DILOCO_OK;
+}
+
+diloco_status dl_bucket_begin(dl_bucket *b, const dl_dialect *dialect, const char *place,
+                              const atomic_bool *aborted)
+{
+    size_t part_mib = PART_MIB;
+    b->dialect = dialect;
+    b->aborted = aborted;
+    b->parallel = PARALLEL;
+    dl_buf_init(&b->entries, PAGE_BYTES);
+    dl_buf_init(&b->names, PAGE_BYTES);
+    if (!(b->text = strdup(place))) return dl_fail(DILOCO_ENOMEM, "no memory to open a bucket");
+    DL_TRY(parse(b));
+    DL_TRY(read_number(b, &part_mib, "part_mib", PART_MIB_MAX));
+    DL_TRY(read_number(b, &b->parallel, "parallel", DL_WEB_WIDTH));
+    DL_TRY(read_switch(b, &b->halves, "halves"));
+    b->part_bytes = part_mib << 20;
+    dl_web_options options = {.ca_file = dl_bucket_option(b, "ca"),
+                              .pin = dl_bucket_option(b, "pin")};
+    return dl_web_create(&b->web, &options, aborted);
+}
+
+void dl_bucket_close(void *self)
+{
+    dl_bucket *b = self;
+    dl_web_destroy(b->web);
+    dl_buf_deinit(&b->entries);
+    dl_buf_deinit(&b->names);
+    free(b->sizes);
+    free(b->prefix);
+    free(b->text);
+}
+
+void dl_bucket_traffic(const void *self, dl_store_counters *counts)
+{
+    dl_web_tell_traffic(counts, ((const dl_bucket *)self)->web);
+}
+
+/* ---- one request */
+
+int64_t dl_bucket_now(const dl_bucket *b)
+{
+    return (int64_t)dl_clock_wall() + b->skew_s;
+}
+
+void dl_bucket_query(dl_bucket_request *r, const char *name, const char *value)
+{
+    DL_ASSERT(r->n_query < DL_BUCKET_PAIRS);
+    r->query[r->n_query++] = (dl_pair){name, value};
+}
+
+void dl_bucket_header(dl_bucket_request *r, const char *name, const char *value)
+{
+    DL_ASSERT(r->n_headers < DL_BUCKET_PAIRS);
+    r->headers[r->n_headers++] = (dl_pair){name, value};
+}
+
+static diloco_status note_code(void *context, const char *path, const char *text)
+{
+    if (!strcmp(path, "Code")) snprintf(context, 64, "%s", text);
+    return DILOCO_OK;
+}
+
+void dl_bucket_code(char code[64], const dl_web_exchange *x)
+{
+    code[0] = '\0';
+    if (x->text.len && dl_xml_walk(x->text.data, x->text.len, "Error", note_code, code, x->what))
+        code[0] = '\0'; /* no XML: no word */
+}
+
+bool dl_bucket_is_missing(const dl_web_exchange *x)
+{
+    char code[64];
+    dl_bucket_code(code, x);
+    return !strcmp(code, "NoSuchBucket") || !strcmp(code, "ContainerNotFound");
+}
+
+diloco_status dl_bucket_refusal(const dl_bucket *b, const dl_web_exchange *x)
+{
+    static const struct {
+        const char *code;
+        diloco_status status;
+        const char *text;
+    } known[] = {
+        {"NoSuchBucket", DILOCO_EUNREACHABLE, "there is no such bucket"},
+        {"ContainerNotFound", DILOCO_EUNREACHABLE, "there is no such container"},
+        {"RequestTimeTooSkewed", DILOCO_EREFUSED,
+         "clock skew: the store does not accept this machine's time; set its clock"},
+        {"ExpiredToken", DILOCO_EREFUSED,
+         "the session token has expired; get new credentials (they are read again at each call)"},
+        {"InvalidAccessKeyId", DILOCO_EREFUSED, "the store does not know that access key"},
+        {"SignatureDoesNotMatch", DILOCO_EREFUSED, "the secret key does not fit the access key"},
+        {"AuthenticationFailed", DILOCO_EREFUSED, "the account key or SAS token is not accepted"},
+        {"AccessDenied", DILOCO_EREFUSED,
+         "the credentials do not allow that; docs/stores.md has the permissions a run needs"},
+    };
+    char code[64];
+    dl_bucket_code(code, x);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(code, known[i].code))
+            return dl_fail(known[i].status, "%s: %s (%d %s)", x->what, known[i].text, x->status,
+                           code);
+    const char *region = dl_web_answer(x, "x-amz-bucket-region");
+    if (region && (x->status / 100 == 3 || !strcmp(code, "AuthorizationHeaderMalformed")))
+        return dl_fail(DILOCO_EINVAL, "%s: the bucket is in another region: add region=%.40s",
+                       b->label, region);
+    return dl_web_unexpected(x);
+}
+
+/* Was it the clock? Then from now on it is the service's. */
+static bool mend_clock(dl_bucket *b, const dl_web_exchange *x)
+{
+    int64_t theirs = x->status >= 400 && x->status <= 403 ? dl_web_date(x) : 0;
+    int64_t off = theirs - dl_bucket_now(b);
+    if (!theirs || (off > -SKEW_S && off < SKEW_S)) return false;
+    b->skew_s += off;
+    dl_log(DILOCO_LOG_WARN, "%s: this machine's clock is %lld s %s; signing with the store's time",
+           b->label, (long long)(b->skew_s < 0 ? -b->skew_s : b->skew_s),
+           b->skew_s < 0 ? "ahead" : "behind");
+    return true;
+}
+
+/* Trouble that passes, under whatever number: S3 answers 400 to a body that came too slowly. */
+static bool is_passing(const dl_web_exchange *x)
+{
+    static const char *const codes[] = {"RequestTimeout", "SlowDown", "InternalError",
+                                        "ServiceUnavailable", "ServerBusy"};
+    char code[64];
+    if (x->status < 400) return false;
+    dl_bucket_code(code, x);
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strcmp(code, codes[i])) return true;
+    return false;
+}
+
+bool dl_bucket_mends(dl_bucket *b, dl_web_exchange *x)
+{
+    return x->again = mend_clock(b, x) || is_passing(x);
+}
+
+bool dl_bucket_has_expired(dl_bucket *b, const dl_web_exchange *x)
+{
+    char code[64];
+    if (!b->dialect->expired || x->status < 400 || x->status > 403) return false;
+    dl_bucket_code(code, x);
+    return b->stale = b->dialect->expired(code);
+}
+
+typedef struct asking {
+    dl_bucket *b;
+    const dl_bucket_request *r;
+    dl_bucket_answer answer;
+    void *context;
+    char what[DL_KEY_MAX + DL_BUCKET_NAME + 8];
+} asking;
+
+static diloco_status prepare(void *context, dl_web_exchange *x)
+{
+    asking *a = context;
+    x->method = a->r->method;
+    x->what = a->what;
+    x->body = a->r->body;
+    x->n_body = a->r->n_body;
+    x->patience = a->r->patience;
+    x->lists = a->r->lists;
+    return a->b->dialect->dress(a->b, x, a->r);
+}
+
+static diloco_status finish(void *context, dl_web_exchange *x)
+{
+    asking *a = context;
+    bool right = x->status >= 200 && x->status <= 299;
+    if (!right && dl_bucket_mends(a->b, x)) return DILOCO_OK;
+    if (!right && dl_bucket_has_expired(a->b, x)) return dl_bucket_refusal(a->b, x);
+    if (a->answer) return a->answer(a->context, a->b, x);
+    return right ? DILOCO_OK : dl_bucket_refusal(a->b, x);
+}
+
+static bool is_due(const dl_bucket *b)
+{
+    return b->expires && b->expires - RENEW_EARLY_S <= dl_bucket_now(b);
+}
+
+/* Where the ones there are good for a while yet, they do until the endpoint answers, and it is
+ * asked again in half a minute; so it is where it still hands out the same. */
+static diloco_status keep_old(dl_bucket *b, diloco_status status)
+{
+    if (!b->stale && b->expires > dl_bucket_now(b)) {
+        dl_log(DILOCO_LOG_WARN, "%s; those from before do for %lld s more", diloco_error_text(),
+               (long long)(b->expires - dl_bucket_now(b)));
+        return DILOCO_OK;
+    }
+    return b->renewed && status == DILOCO_EINVAL
+               ? dl_fail_context(DILOCO_EUNREACHABLE, "the credentials ran out")
+               : status;
+}
+
+diloco_status dl_bucket_renew(dl_bucket *b, dl_time until)
+{
+    const dl_time now = dl_clock_now();
+    if (!b->dialect->renew || !(b->stale || (is_due(b) && now >= b->look_again))) return DILOCO_OK;
+    const diloco_status status = b->dialect->renew(b, until);
+    b->look_again = dl_time_after(now, LOOK_AGAIN);
+    if (status) return status == DILOCO_ECLOSED ? status : keep_old(b, status);
+    b->renewed = true;
+    b->stale = false;
+    return DILOCO_OK;
+}
+
+diloco_status dl_bucket_ask(dl_bucket *b, const dl_bucket_request *r, dl_bucket_answer answer,
+                            void *context, size_t max_text, dl_time until)
+{
+    asking a = {.b = b, .r = r, .answer = answer, .context = context};
+    dl_web_batch batch = {.n = 1,
+                          .width = 1,
+                          .max_text = max_text,
+                          .context = &a,
+                          .prepare = prepare,
+                          .finish = finish};
+    snprintf(a.what, sizeof a.what, "%s%s%s", r->name ? r->name : "", r->name ? " in " : "",
+             b->label);
+    DL_TRY(dl_bucket_renew(b, until));
+    diloco_status status = dl_web_run(b->web, &batch, until);
+    if (!status || !b->stale || !b->dialect->renew) return status;
+    DL_TRY(dl_bucket_renew(b, until));
+    return dl_web_run(b->web, &batch, until);
+}
+
+bool dl_bucket_is_old(const char *then, const dl_web_exchange *x)
+{
+    int64_t made = dl_web_time(then), now = dl_web_date(x);
+    return made && now && now - made > DAY_S;
+}
+
+/* ---- did it arrive?
+ *
+ * Services answer a PUT, and a part, with the MD5 of what has arrived: as ETag, in hex (S3, Google
+ * and their like; not where they encrypt with keys of the customer's), or as Content-MD5, in base64
+ * (Azure). An answer without it, or with another ETag, is none the worse: it tells nothing. */
+
+static bool is_etag(const char *etag, const unsigned char md5[DL_MD5])
+{
+    char hex[2 * DL_MD5 + 1];
+    for (int i = 0; i < DL_MD5; i++)
+        sprintf(hex + 2L * i, "%02x", md5[i]);
+    etag += *etag == '"'; /* Ceph RGW has none */
+    return !strncasecmp(etag, hex, 2L * DL_MD5) &&
+           strspn(etag + 2L * DL_MD5, "\"") == strlen(etag + 2L * DL_MD5);
+}
+
+static bool is_base64(const char *text, const unsigned char md5[DL_MD5])
+{
+    unsigned char base64[DL_MD5 * 2];
+    EVP_EncodeBlock(base64, md5, DL_MD5);
+    return !strcmp(text, (const char *)base64);
+}
+
+void dl_bucket_took(dl_bucket *b, const dl_web_exchange *x)
+{
+    unsigned char md5[DL_MD5];
+    const char *etag = dl_web_answer(x, "ETag"), *told = dl_web_answer(x, "Content-MD5");
+    if (!b->vouched) return;
+    b->vouched = (etag || told) && !dl_md5(md5, x->body, x->n_body) &&
+                 ((etag && is_etag(etag, md5)) || (told && is_base64(told, md5)));
+}
+
+bool dl_bucket_vouches(const void *self)
+{
+    return ((const dl_bucket *)self)->vouched;
+}
+
+/* ---- small objects */
+
+typedef struct writing {
+    const char *key;
+    bool *taken; /* NULL: a replacing put */
+} writing;
+
+static diloco_status written(void *context, dl_bucket *b, dl_web_exchange *x)
+{
+    const writing *w = context;
+    char code[64];
+    if (x->status >= 200 && x->status <= 299) {
+        dl_bucket_took(b, x);
+        return DILOCO_OK;
+    }
+    dl_bucket_code(code, x);
+    if (w->taken && (x->status == 412 || x->status == 304 || !strcmp(code, "BlobAlreadyExists"))) {
+        *w->taken = true;
+        return DILOCO_OK;
+    }
+    if (x->status == 409) {
+        x->again = true; /* it raced with another one, which may have failed */
+        return DILOCO_OK;
+    }
+    if (w->taken && x->status == 501)
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s cannot create a name only if it is free (the server answered 501); a "
+                       "run needs a store that lets exactly one writer win, or single_committer = "
+                       "<replica>",
+                       b->label);
+    return dl_bucket_refusal(b, x);
+}
+
+diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *spans,
+                                  size_t n_spans, bool *taken, dl_time until)
+{
+    writing w = {key, taken};
+    dl_bucket_request r = {.method = "PUT", .name = key, .body = spans, .n_body = n_spans};
+    if (taken) dl_bucket_header(&r, b->dialect->if_absent.name, b->dialect->if_absent.value);
+    return dl_bucket_ask(b, &r, written, &w, 0, until);
+}
+
+diloco_status dl_bucket_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
+                               bool *taken, dl_time until)
+{
+    dl_bucket *b = self;
+    *taken = false;
+    b->vouched = true;
+    return b->halves || dl_bulk_is(b, spans, n_spans)
+               ? dl_bulk_publish(b, key, spans, n_spans, taken, until)
+               : dl_bucket_put_small(b, key, spans, n_spans, taken, until);
+}
+
+diloco_status dl_bucket_put(void *self, const char *key, const void *data, size_t len,
+                            dl_time until)
+{
+    dl_bucket *b = self;
+    dl_span span = {data, len};
+    return dl_bulk_is(b, &span, 1) ? dl_bulk_publish(b, key, &span, 1, NULL, until)
+                                   : dl_bucket_put_small(b, key, &span, 1, NULL, until);
+}
+
+static diloco_status deleted(void *context, dl_bucket *b, dl_web_exchange *x)
+{
+    (void)context;
+    bool right = (x->status >= 200 && x->status <= 299) || x->status == 404;
+    return right ? DILOCO_OK : dl_bucket_refusal(b, x);
+}
+
+diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until)
+{
+    dl_bucket_request r = {.method = "DELETE", .name = name};
+    return dl_bucket_ask(b, &r, deleted, NULL, 0, until);
+}
+
+diloco_status dl_bucket_remove(void *self, const char *key, dl_time until)
+{
+    dl_bucket *b = self;
+    dl_bulk_look look;
+    DL_TRY(dl_bulk_look_at(b, key, &look, until));
+    if (!look.there) return DILOCO_OK;
+    DL_TRY(dl_bucket_delete(b, key, until));
+    return look.is_pointer ? dl_bulk_remove(b, key, &look.pointer, until) : DILOCO_OK;
+}
+
+/* ---- reading */
+
+static diloco_status prepare_read(void *context, dl_web_exchange *x, const char *range,
+                                  const char *if_match)
+{
+    asking *a = context;
+    dl_bucket_request r = *a->r;
+    if (range) dl_bucket_header(&r, "Range", range);
+    if (if_match) dl_bucket_header(&r, "If-Match", if_match);
+    x->method = r.method;
+    x->what = a->what;
+    return a->b->dialect->dress(a->b, x, &r);
+}
+
+static diloco_status refuse_read(void *context, dl_web_exchange *x)
+{
+    asking *a = context;
+    if (dl_bucket_mends(a->b, x)) return DILOCO_OK;
+    dl_bucket_has_expired(a->b, x);
+    if (x->status == 404 && !dl_bucket_is_missing(x))
+        return dl_fail(DILOCO_ENOENT, "%s is not in %s", a->r->name, a->b->label);
+    return dl_bucket_refusal(a->b, x);
+}
+
+diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until)
+{
+    dl_bucket_request r = {.method = "GET", .name = name};
+    asking a = {.b = b, .r = &r};
+    dl_web_source source = {.range = b->part_bytes,
+                            .width = b->parallel,
+                            .context = &a,
+                            .prepare = prepare_read,
+                            .refused = refuse_read};
+    snprintf(a.what, sizeof a.what, "%s in %s", name, b->label);
+    DL_TRY(dl_bucket_renew(b, until));
+    diloco_status status = dl_web_read(b->web, &source, sink, until);
+    if (!status || !b->stale || !b->dialect->renew) return status;
+    /* The sink may have heard something, so it is the caller's to begin anew. */
+    return dl_fail(DILOCO_EUNREACHABLE, "%s: the credentials ran out; they are read again", a.what);
+}
+
+diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time until)
+{
+    return dl_bulk_read(self, key, sink, until);
+}
+
+/* ---- listing */
+
+typedef struct page {
+    dl_bucket *b;
+    const dl_web_exchange *x;
+    dl_bucket_entry entry; /* being read */
+    bool has_key, more, no_bucket, escaped;
+    char marker[DL_BUCKET_NAME];
+} page;
+
+static diloco_status add_entry(page *p)
+{
+    dl_bucket *b = p->b;
+    if (!p->has_key) return DILOCO_OK;
+    p->has_key = false;
+    diloco_status status = dl_buf_add(&b->entries, &p->entry, sizeof p->entry);
+    p->entry = (dl_bucket_entry){0};
+    return status;
+}
+
+static diloco_status add_key(page *p, const char *text)
+{
+    dl_bucket *b = p->b;
+    p->has_key = true;
+    p->entry.name_at = b->names.len;
+    return dl_buf_add(&b->names, text, strlen(text) + 1);
+}
+
+/* Take the escapes and the prefix off the page's names. A service says anywhere in a page that its
+ * names are escaped. */
+static diloco_status strip_names(page *p)
+{
+    dl_bucket *b = p->b;
+    dl_bucket_entry *entries = (dl_bucket_entry *)(void *)b->entries.data;
+    const size_t len = strlen(b->prefix);
+    for (size_t i = 0; i < b->entries.len / sizeof *entries; i++) {
+        char *name = (char *)b->names.data + entries[i].name_at;
+        if (p->escaped) unescape(name, true);
+        if (strncmp(name, b->prefix, len))
+            return dl_fail(DILOCO_EPROTO, "%s: the listing has a key that is not under the prefix",
+                           b->label);
+        entries[i].name_at += len;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status on_element(void *context, const char *path, const char *text)
+{
+    page *p = context;
+    const dl_bucket_listing *l = &p->b->dialect->listing;
+    if (!strcmp(path, l->key)) return add_key(p, text);
+    if (!strcmp(path, "EncodingType")) p->escaped = !strcmp(text, "url");
+    if (!strcmp(path, l->size)) p->entry.size = strtoull(text, NULL, 10);
+    if (!strcmp(path, l->etag)) p->entry.tag = dl_hash_bytes(text, strlen(text));
+    if (!strcmp(path, l->modified)) p->entry.old = dl_bucket_is_old(text, p->x);
+    if (l->truncated && !strcmp(path, l->truncated)) p->more = !strcmp(text, "true");
+    if (l->marker && !strcmp(path, l->marker) && *text) {
+        p->more = true;
+        if (snprintf(p->marker, sizeof p->marker, "%s", text) >= (int)sizeof p->marker)
+            return dl_fail(DILOCO_EPROTO, "%s: the listing's marker is too long", p->b->label);
+    }
+    return strcmp(path, l->entry) ? DILOCO_OK : add_entry(p);
+}
+
+static diloco_status listed(void *context, dl_bucket *b, dl_web_exchange *x)
+{
+    page *p = context;
+    p->x = x;
+    dl_buf_clear(&b->entries);
+    dl_buf_clear(&b->names);
+    p->more = p->escaped = false;
+    if (x->status >= 200 && x->status <= 299) {
+        DL_TRY(dl_xml_walk(x->text.data, x->text.len, b->dialect->listing.root, on_element, p,
+                           b->label));
+        return strip_names(p);
+    }
+    p->no_bucket = dl_bucket_is_missing(x);
+    return dl_bucket_refusal(b, x);
+}
+
+static diloco_status fetch_page(page *p, const char *prefix, const char *after, const char *max,
+                                dl_time until)
+{
+    dl_bucket *b = p->b;
+    char whole[DL_BUCKET_NAME + 8], behind[DL_BUCKET_NAME + 8], marker[DL_BUCKET_NAME];
+    dl_bucket_request r = {.method = "GET", .lists = true};
+    snprintf(whole, sizeof whole, "%s%s", b->prefix, prefix);
+    if (after) snprintf(behind, sizeof behind, "%s%s", b->prefix, after);
+    strcpy(marker, p->marker);
+    p->marker[0] = '\0';
+    b->dialect->list(&r, whole, after ? behind : NULL, marker, max);
+    return dl_bucket_ask(b, &r, listed, p, PAGE_BYTES, until);
+}
+
+diloco_status dl_bucket_walk(dl_bucket *b, const char *prefix, const char *after,
+                             dl_bucket_visit visit, void *context, dl_time until)
+{
+    char last[DL_BUCKET_NAME] = "";
+    page p = {.b = b};
+    do {
+        DL_TRY(fetch_page(&p, prefix, after, "1000", until));
+        size_t n = b->entries.len / sizeof(dl_bucket_entry);
+        const dl_bucket_entry *entries = (const dl_bucket_entry *)(const void *)b->entries.data;
+        if (p.more && n == 0 && !p.marker[0])
+            return dl_fail(DILOCO_EPROTO, "%s: the listing goes on behind nothing", b->label);
+        if (n && strcmp((const char *)b->names.data + entries[n - 1].name_at, last) <= 0)
+            return dl_fail(DILOCO_EPROTO, "%s: the listing does not go on behind %s", b->label,
+                           last);
+        for (size_t i = 0; i < n; i++) {
+            const char *name = (const char *)b->names.data + entries[i].name_at;
+            snprintf(last, sizeof last, "%s", name);
+            DL_TRY(visit(context, b, name, &entries[i], until));
+        }
+        if (n) after = dl_bulk_skip(prefix, last);
+    } while (p.more);
+    return DILOCO_OK;
+}
+
+typedef struct listing {
+    const char *after;
+    dl_found_fn found;
+    void *context;
+} listing;
+
+static diloco_status show(void *context, dl_bucket *b, const char *name,
+                          const dl_bucket_entry *entry, dl_time until)
+{
+    const listing *l = context;
+    size_t size = entry->size;
+    bool there = true;
+    if (!dl_store_key_ok(name)) return DILOCO_OK; /* hidden, or not ours */
+    if (l->after && strcmp(name, l->after) <= 0) return DILOCO_OK;
+    if (size == DL_POINTER_BYTES || (b->halves && size < DL_POINTER_BYTES))
+        DL_TRY(dl_bulk_size(b, name, entry->tag, &size, &there, until));
+    return there ? l->found(l->context, name, size) : DILOCO_OK;
+}
+
+diloco_status dl_bucket_list(void *self, const char *prefix, const char *after, dl_found_fn found,
+                             void *context, dl_time until)
+{
+    listing l = {after, found, context};
+    return dl_bucket_walk(self, prefix, after, show, &l, until);
+}
+
+/* ---- the end of an open */
+
+/* Once in the life of a process for each store: it looks for what is at least a day old. */
+static bool swept_before(const dl_bucket *b)
+{
+    static atomic_uint_fast64_t seen[SWEPT];
+    dl_hash hash = dl_hash_bytes(b->label, strlen(b->label));
+    uint64_t mine;
+    memcpy(&mine, hash.bytes, sizeof mine);
+    return atomic_exchange(&seen[mine % SWEPT], mine | 1) == (mine | 1);
+}
+
+diloco_status dl_bucket_ready(dl_bucket *b, bool create)
+{
+    page p = {.b = b};
+    dl_time until = dl_time_after(dl_clock_now(), 60 * DL_SECOND);
+    diloco_status status = fetch_page(&p, "", NULL, "1", until);
+    if (p.no_bucket)
+        return dl_fail(DILOCO_ENOENT, "%s: there is no such bucket; make it first", b->label);
+    if (status) return status;
+    if (!create && b->entries.len == 0)
+        return dl_fail(DILOCO_ENOENT, "nothing is stored under %s; is it spelt so?", b->label);
+    if (!create || swept_before(b)) return DILOCO_OK;
+    if (b->dialect->sweep) status = b->dialect->sweep(b, until);
+    if (!status) status = dl_bulk_sweep(b, until);
+    if (status) dl_log(DILOCO_LOG_WARN, "looking for leftovers: %s", diloco_error_text());
+    return DILOCO_OK;
+}

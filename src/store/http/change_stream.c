@@ -1,0 +1,197 @@
+/* change_stream.c - see change_stream.h.
+ *
+ * The stream is subscribed to the first folders of all prefixes that were ever waited for
+ * ("c/0000000012/" and "log/": c/ and log/), so it need not begin anew with every entry. Whatever
+ * comes sets `heard`, which one wait takes. */
+#include "store/http/change_stream.h"
+
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY_AGAIN (DL_SECOND / 2)
+#define LOOK_DEAF DL_SECOND
+
+enum { FOLDERS_MAX = 4096, ALL_FOLDERS = 14 /* more: all keys; the hub takes 16 prefixes */ };
+
+struct dl_ear {
+    dl_ear_args a;
+    dl_web *web;
+    pthread_t thread;
+    dl_time looked; /* without a stream; the waiter's */
+
+    atomic_bool restart;  /* the stream under way ends: web.c looks at it */
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t wake;
+    bool quit, heard, connected;
+    dl_buf folders; /* "c/", "log/", zero-terminated each; "": all */
+};
+
+/* ---- the thread */
+
+static diloco_status on_piece(void *context, const void *data, size_t len)
+{
+    dl_ear *ear = context;
+    if (ear->a.hear && !ear->a.hear(ear->a.context, data, len)) return DILOCO_OK;
+    pthread_mutex_lock(&ear->lock);
+    ear->heard = ear->connected = true;
+    pthread_cond_signal(&ear->wake);
+    pthread_mutex_unlock(&ear->lock);
+    return DILOCO_OK;
+}
+
+/* As many as a store takes in one subscription; else all keys. */
+static size_t folders_len(const dl_ear *ear)
+{
+    const char *all = (const char *)ear->folders.data;
+    size_t n = 0;
+    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+        if (!all[at] || ++n > ALL_FOLDERS) return 0;
+    return ear->folders.len;
+}
+
+static diloco_status prepare(void *context, dl_web_exchange *x)
+{
+    dl_ear *ear = context;
+    x->sink = (dl_sink){.context = ear, .piece = on_piece};
+    pthread_mutex_lock(&ear->lock);
+    diloco_status status =
+        ear->a.prepare(ear->a.context, x, (const char *)ear->folders.data, folders_len(ear));
+    pthread_mutex_unlock(&ear->lock);
+    return status;
+}
+
+/* For a while, or until it is over. With the lock. */
+static void pause_a_while(dl_ear *ear)
+{
+    dl_time t = dl_clock_now() + TRY_AGAIN;
+    struct timespec until = {.tv_sec = t / DL_SECOND, .tv_nsec = t % DL_SECOND};
+    while (!ear->quit && !atomic_load(&ear->restart) && dl_clock_now() < t)
+        pthread_cond_timedwait(&ear->wake, &ear->lock, &until);
+}
+
+/* However a stream ends, there will be another. */
+static void *follow(void *context)
+{
+    dl_ear *ear = context;
+    const dl_web_batch batch = {.n = 1, .width = 1, .context = ear, .prepare = prepare};
+    pthread_mutex_lock(&ear->lock);
+    while (!ear->quit) {
+        atomic_store(&ear->restart, false);
+        pthread_mutex_unlock(&ear->lock);
+        diloco_status status = dl_web_run(ear->web, &batch, DL_NEVER);
+        pthread_mutex_lock(&ear->lock);
+        ear->connected = false;
+        if (status != DILOCO_ECLOSED) pause_a_while(ear);
+    }
+    pthread_mutex_unlock(&ear->lock);
+    return NULL;
+}
+
+/* ---- making and unmaking */
+
+static diloco_status start(dl_ear *ear)
+{
+    dl_web_options options = *ear->a.web;
+    sigset_t all, old;
+    options.tries = 1; /* the thread tries again by itself */
+    DL_TRY(dl_web_create(&ear->web, &options, &ear->restart));
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = pthread_create(&ear->thread, NULL, follow, ear);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed ? dl_fail(DILOCO_ENOMEM, "the system starts no more threads") : DILOCO_OK;
+}
+
+static void ear_free(dl_ear *ear)
+{
+    dl_web_destroy(ear->web);
+    dl_buf_deinit(&ear->folders);
+    pthread_cond_destroy(&ear->wake);
+    pthread_mutex_destroy(&ear->lock);
+    free(ear);
+}
+
+diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args)
+{
+    *out = NULL;
+    dl_ear *ear = calloc(1, sizeof *ear);
+    if (!ear) return dl_fail(DILOCO_ENOMEM, "no memory to follow a store's events");
+    ear->a = *args;
+    dl_buf_init(&ear->folders, FOLDERS_MAX);
+    pthread_mutex_init(&ear->lock, NULL);
+    dl_cond_init(&ear->wake);
+    diloco_status status = start(ear);
+    if (status) {
+        ear_free(ear);
+        return status;
+    }
+    *out = ear;
+    return DILOCO_OK;
+}
+
+void dl_ear_destroy(dl_ear *ear)
+{
+    if (!ear) return;
+    pthread_mutex_lock(&ear->lock);
+    ear->quit = true;
+    atomic_store(&ear->restart, true);
+    pthread_cond_broadcast(&ear->wake);
+    pthread_mutex_unlock(&ear->lock);
+    pthread_join(ear->thread, NULL);
+    ear_free(ear);
+}
+
+/* ---- the waiter */
+
+/* Add the first folder of a prefix; true: it is new. */
+static bool add_folder(dl_ear *ear, const char *prefix)
+{
+    const char *all = (const char *)ear->folders.data;
+    size_t len = strcspn(prefix, "/");
+    if (prefix[len]) len++;
+    for (size_t at = 0; at < ear->folders.len; at += strlen(all + at) + 1)
+        if (!all[at] || (strlen(all + at) == len && !memcmp(all + at, prefix, len))) return false;
+    char folder[DL_KEY_MAX + 2];
+    memcpy(folder, prefix, len);
+    folder[len] = '\0';
+    /* No room: then all keys from here on, for which there is always some. */
+    if (ear->folders.len + len + 2 > FOLDERS_MAX) folder[len = 0] = '\0';
+    return dl_buf_add(&ear->folders, folder, len + 1) == DILOCO_OK;
+}
+
+static diloco_status wait_slice(dl_ear *ear, dl_time until)
+{
+    dl_time slice = dl_time_after(dl_clock_now(), DL_STORE_SLICE);
+    if (slice > until) slice = until;
+    struct timespec t = {.tv_sec = slice / DL_SECOND, .tv_nsec = slice % DL_SECOND};
+    pthread_cond_timedwait(&ear->wake, &ear->lock, &t);
+    return dl_store_check(ear->a.aborted, until, "waiting");
+}
+
+diloco_status dl_ear_wait(dl_ear *ear, const char *const *prefixes, size_t n, dl_time until)
+{
+    bool more = false;
+    diloco_status status = DILOCO_OK;
+    pthread_mutex_lock(&ear->lock);
+    for (size_t i = 0; i < n; i++)
+        more |= add_folder(ear, prefixes[i]);
+    if (more) {
+        atomic_store(&ear->restart, true);
+        pthread_cond_broadcast(&ear->wake);
+    }
+    while (!ear->heard && !status)
+        status = wait_slice(ear, until);
+    if (ear->heard && status != DILOCO_ECLOSED) status = DILOCO_OK;
+    if (!status) ear->heard = false;
+    bool deaf = !ear->connected;
+    pthread_mutex_unlock(&ear->lock);
+    if (status == DILOCO_ETIMEDOUT && deaf && dl_clock_now() - ear->looked > LOOK_DEAF) {
+        ear->looked = dl_clock_now();
+        return DILOCO_OK;
+    }
+    return status;
+}

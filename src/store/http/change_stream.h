@@ -1,0 +1,34 @@
+/* change_stream.h - a thread that follows what a network store tells of its changes, on a
+ * connection of its own, and says when there is reason to look: how a store of web.h fills
+ * dl_store_kind.wait.
+ *
+ * The store makes the request for its stream and may say which bytes of it mean something. */
+#ifndef DL_STORE_HTTP_CHANGE_STREAM_H
+#define DL_STORE_HTTP_CHANGE_STREAM_H
+
+#include "store/http/web.h"
+
+/* `folders`: the first folders of all prefixes that were ever waited for, zero-terminated each, in
+ * len bytes; len 0: all keys. Both functions are called from the ear's thread only. */
+typedef struct dl_ear_args {
+    const dl_web_options *web;
+    const atomic_bool *aborted;
+    void *context;
+    diloco_status (*prepare)(void *context, dl_web_exchange *x, const char *folders, size_t len);
+    /* Is there an event in these bytes? NULL: in any. */
+    bool (*hear)(void *context, const void *data, size_t len);
+} dl_ear_args;
+
+typedef struct dl_ear dl_ear;
+
+/* Connects at the first wait. The first event of a stream says that the subscription stands, so
+ * what happened before is found by the look that follows. `args` is copied, what it points to
+ * borrowed until destroy. DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_ear_create(dl_ear **out, const dl_ear_args *args);
+void dl_ear_destroy(dl_ear *ear); /* NULL is fine; takes 0.1 s */
+
+/* As dl_store_kind.wait. While there is no stream it ends once a second. */
+DL_MUST_CHECK diloco_status dl_ear_wait(dl_ear *ear, const char *const *prefixes, size_t n,
+                                        dl_time until);
+
+#endif

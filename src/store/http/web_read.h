@@ -1,0 +1,31 @@
+/* web_read.h - one object read over HTTP: in ranges, resumed where a connection broke, all of
+ * them of the object that the first answer showed.
+ *
+ * The first request asks for bytes 0 to `range` - 1; the head of its answer tells length and ETag,
+ * and the rest comes beside it, in ranges of that size, several at a time, each with If-Match on
+ * that ETag, so that halves of two objects never mix; a range that breaks off goes on where it was.
+ * The sink gets all in order; what comes early waits in memory, at most width * range bytes. */
+#ifndef DL_STORE_HTTP_WEB_READ_H
+#define DL_STORE_HTTP_WEB_READ_H
+
+#include "store/http/web.h"
+
+typedef struct dl_web_source {
+    size_t range; /* bytes of one request, at least 1 */
+    size_t width; /* requests at once, 1 to DL_WEB_WIDTH */
+    void *context;
+    /* As of a batch: make a GET of the object. `range` ("bytes=0-99") and `if_match` are values of
+     * headers to send; NULL: leave that one out. */
+    diloco_status (*prepare)(void *context, dl_web_exchange *x, const char *range,
+                             const char *if_match);
+    /* As of a batch, for answers other than 200, 206, 412 and 416: words them, or asks for
+     * another try. */
+    diloco_status (*refused)(void *context, dl_web_exchange *x);
+} dl_web_source;
+
+/* Both functions of the sink must be there. DILOCO_EPROTO: the object changed meanwhile, or the
+ * answers do not fit together. */
+DL_MUST_CHECK diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink,
+                                        dl_time until);
+
+#endif

@@ -1,0 +1,263 @@
+/* user_store.c - see user_store.h: a table of known stores, and the row of store.c that calls their
+ * functions.
+ *
+ * The caller's functions are believed no further than others' (store.c): a status that is none
+ * becomes DILOCO_EIO, pieces come behind their length, and what they give back of ours (the
+ * reader's, found's status) keeps the sentence that it came with. */
+#include "store/user_store.h"
+
+#include "base/sized.h"
+#include "store/kind.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the stores that are known */
+
+typedef struct known {
+    struct known *next;
+    size_t uses;
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store store; /* its name is the one above */
+} known;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static known *all;
+
+static known **find(const char *name, size_t len)
+{
+    known **at = &all;
+    while (*at && (strncmp((*at)->name, name, len) || (*at)->name[len]))
+        at = &(*at)->next;
+    return at;
+}
+
+static bool same(const diloco_user_store *a, const diloco_user_store *b)
+{
+    return a->user == b->user && a->open == b->open && a->close == b->close &&
+           a->create == b->create && a->put == b->put && a->read == b->read && a->list == b->list &&
+           a->remove == b->remove && a->abort == b->abort;
+}
+
+/* A name is a component of keys and of urls. */
+static diloco_status check(const diloco_user_store *s)
+{
+    const size_t len = s->name ? strnlen(s->name, DL_STORE_USER_NAME) : 0;
+    if (len == 0 || len > 26 || strchr(s->name, '/') || strchr(s->name, '=') ||
+        !dl_store_key_ok(s->name))
+        return dl_fail(DILOCO_EINVAL,
+                       "a store of the caller's has a name of 1 to 26 letters, digits and ._- "
+                       "that does not begin with a dot: \"%.40s\" is none",
+                       s->name ? s->name : "");
+    if (s->open && s->close && s->create && s->put && s->read && s->list && s->remove)
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "store %s needs open, close, create, put, read, list and remove",
+                   s->name);
+}
+
+static diloco_status add(const diloco_user_store *s)
+{
+    known **at = find(s->name, strlen(s->name));
+    if (*at && !same(&(*at)->store, s))
+        return dl_fail(DILOCO_EINVAL, "there is another store of the name %s in this process",
+                       s->name);
+    if (!*at) {
+        known *k = calloc(1, sizeof *k);
+        if (!k) return dl_fail(DILOCO_ENOMEM, "no memory for store %s", s->name);
+        snprintf(k->name, sizeof k->name, "%s", s->name);
+        k->store = *s;
+        k->store.name = k->name;
+        *at = k;
+    }
+    (*at)->uses++;
+    return DILOCO_OK;
+}
+
+diloco_status dl_store_add_user(char name[DL_STORE_USER_NAME], const diloco_user_store *given)
+{
+    diloco_user_store s;
+    name[0] = 0;
+    DL_TRY(dl_sized_in(&s, sizeof s, given, given->size, "diloco_user_store"));
+    DL_TRY(check(&s));
+    pthread_mutex_lock(&lock);
+    const diloco_status status = add(&s);
+    pthread_mutex_unlock(&lock);
+    if (!status) snprintf(name, DL_STORE_USER_NAME, "%s", s.name);
+    return status;
+}
+
+void dl_store_drop_user(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    known **at = find(name, strlen(name)), *k = *at;
+    DL_ASSERT(k && k->uses > 0);
+    if (--k->uses == 0) {
+        *at = k->next;
+        free(k);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- a handle */
+
+typedef struct user_store {
+    diloco_user_store store;
+    char name[DL_STORE_USER_NAME];
+    void *handle;
+    bool is_open;
+} user_store;
+
+static double left_s(dl_time until)
+{
+    return until == DL_NEVER ? (double)INFINITY : fmax(0, dl_seconds(until - dl_clock_now()));
+}
+
+/* What a function of the caller's gave. */
+static diloco_status said(const user_store *s, const char *what, const char *key,
+                          diloco_status status)
+{
+    if (!status) return DILOCO_OK;
+    if ((unsigned)status >= DILOCO_N_STATUS) status = DILOCO_EIO;
+    if (status == DILOCO_ENOENT)
+        return dl_fail(status, "%s is not in " DL_STORE_USER "%s", key, s->name);
+    return dl_fail(status, "%s in " DL_STORE_USER "%s: its %s says: %s", key, s->name, what,
+                   diloco_status_name(status));
+}
+
+static diloco_status user_open(void *self, const char *place, bool create,
+                               const atomic_bool *aborted)
+{
+    user_store *s = self;
+    const size_t len = strcspn(place, "/");
+    (void)aborted; /* looked at by store.c before each call */
+    pthread_mutex_lock(&lock);
+    const known *k = *find(place, len);
+    if (k) {
+        s->store = k->store;
+        memcpy(s->name, k->name, sizeof s->name);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!k)
+        return dl_fail(DILOCO_EREFUSED,
+                       DL_STORE_USER "%s is a store of its caller's own, which only a process "
+                                     "with a run that it was given to has (diloco_run_open_with)",
+                       place);
+    DL_TRY(said(s, "open", place,
+                s->store.open(s->store.user, &s->handle, place + len + !!place[len], create)));
+    s->is_open = true;
+    return DILOCO_OK;
+}
+
+static void user_close(void *self)
+{
+    user_store *s = self;
+    if (s->is_open) s->store.close(s->store.user, s->handle);
+}
+
+static diloco_status user_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
+                                 bool *taken, dl_time until)
+{
+    user_store *s = self;
+    diloco_user_bytes *parts = calloc(n_spans + 1, sizeof *parts);
+    if (!parts) return dl_fail(DILOCO_ENOMEM, "%s: no memory for %zu parts", key, n_spans);
+    for (size_t i = 0; i < n_spans; i++)
+        parts[i] = (diloco_user_bytes){spans[i].data, spans[i].len};
+    *taken = false;
+    const diloco_status status =
+        s->store.create(s->store.user, s->handle, key, parts, n_spans, taken, left_s(until));
+    free(parts);
+    return said(s, "create", key, status);
+}
+
+static diloco_status user_put(void *self, const char *key, const void *data, size_t len,
+                              dl_time until)
+{
+    user_store *s = self;
+    return said(s, "put", key,
+                s->store.put(s->store.user, s->handle, key, data, len, left_s(until)));
+}
+
+/* Between the caller's function and what it was handed to call. */
+typedef struct relay {
+    const char *key;
+    dl_sink sink;
+    dl_found_fn found;
+    void *context;
+    bool begun;
+    diloco_status ours; /* what was given back, with its sentence */
+} relay;
+
+static diloco_status relay_begin(void *context, size_t len)
+{
+    relay *r = context;
+    if (r->ours) return r->ours;
+    if (r->begun) return r->ours = dl_fail(DILOCO_EPROTO, "%s: its length was told twice", r->key);
+    r->begun = true;
+    return r->ours = r->sink.begin(r->sink.context, len);
+}
+
+static diloco_status relay_piece(void *context, const void *data, size_t len)
+{
+    relay *r = context;
+    const unsigned char *bytes = data;
+    if (!r->begun)
+        return r->ours = dl_fail(DILOCO_EPROTO, "%s: a piece came before the length", r->key);
+    for (size_t at = 0; at < len && !r->ours; at += DL_STORE_PIECE)
+        r->ours = r->sink.piece(r->sink.context, bytes + at, dl_size_min(len - at, DL_STORE_PIECE));
+    return r->ours;
+}
+
+static diloco_status relay_found(void *context, const char *key, size_t len)
+{
+    relay *r = context;
+    if (!r->ours) r->ours = r->found(r->context, key, len);
+    return r->ours;
+}
+
+static diloco_status user_read(void *self, const char *key, dl_sink sink, dl_time until)
+{
+    user_store *s = self;
+    relay r = {.key = key, .sink = sink};
+    const diloco_user_reader reader = {&r, relay_begin, relay_piece};
+    const diloco_status status =
+        s->store.read(s->store.user, s->handle, key, &reader, left_s(until));
+    return r.ours ? r.ours : said(s, "read", key, status);
+}
+
+static diloco_status user_list(void *self, const char *prefix, const char *after, dl_found_fn found,
+                               void *context, dl_time until)
+{
+    user_store *s = self;
+    relay r = {.key = prefix, .found = found, .context = context};
+    const diloco_status status =
+        s->store.list(s->store.user, s->handle, prefix, after, relay_found, &r, left_s(until));
+    return r.ours ? r.ours : said(s, "list", prefix, status);
+}
+
+static diloco_status user_remove(void *self, const char *key, dl_time until)
+{
+    user_store *s = self;
+    return said(s, "remove", key, s->store.remove(s->store.user, s->handle, key, left_s(until)));
+}
+
+static void user_abort(void *self)
+{
+    user_store *s = self;
+    if (s->is_open && s->store.abort) s->store.abort(s->store.user, s->handle);
+}
+
+const dl_store_kind dl_store_user = {
+    .scheme = "user",
+    .size = sizeof(user_store),
+    .open = user_open,
+    .close = user_close,
+    .create = user_create,
+    .put = user_put,
+    .read = user_read,
+    .list = user_list,
+    .remove = user_remove,
+    .abort = user_abort,
+};
