@@ -2,7 +2,7 @@
 """contract_test.py MATRIX_TEST [--write]: docs/contract.md says what the program says (FED-6, 7).
 
 The tables of refusals and warnings are those of `matrix_test --contract`, and the list of keys is
-that of src/cli/plato.c. --write puts them into the page."""
+that of src/cli/settings/plato.c. --write puts them into the page."""
 import pathlib
 import re
 import subprocess
@@ -14,7 +14,7 @@ PAGE = ROOT / "docs/contract.md"
 
 def keys():
     """(key, the value that is fine or None, what is said instead) of the table in plato.c."""
-    text = (ROOT / "src/cli/plato.c").read_text()
+    text = (ROOT / "src/cli/settings/plato.c").read_text()
     table = re.search(r"\} keys\[\] = \{(.*?)\n\};", text, re.S).group(1)
     table = re.sub(r'"\s*\n\s*"', "", table)
     string = r'("(?:[^"\\]|\\.)*"|NULL)'

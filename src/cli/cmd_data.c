@@ -1,5 +1,5 @@
 /* cmd_data.c - what the data of a configuration is. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/units.h"
 #include <diloco/train.h>
 

@@ -3,7 +3,7 @@
  * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
 #include "base/link.h"
 #include "cli/crew.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>

@@ -1,5 +1,5 @@
 /* cmd_eval.c - the loss of a run's model on its validation data, or on any text. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/units.h"
 #include <diloco/train.h>
 

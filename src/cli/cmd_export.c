@@ -1,5 +1,5 @@
 /* cmd_export.c - a run's model in a form that others read. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* cmd_invite.c - an invitation to a run, on stdout and nowhere else. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include <diloco/inspect.h>
 
 #include <stdlib.h>

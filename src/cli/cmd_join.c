@@ -1,6 +1,6 @@
 /* cmd_join.c - take part in a run that is there. What must agree comes from the run. */
 #include "cli/crew.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/train.h>
 

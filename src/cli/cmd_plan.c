@@ -1,5 +1,5 @@
 /* cmd_plan.c - which of the three kinds of plan is asked for, and whether the flags fit it. */
-#include "cli/plan.h"
+#include "cli/plan/plan_pages.h"
 
 #include <string.h>
 

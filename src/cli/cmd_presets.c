@@ -1,5 +1,5 @@
 /* cmd_presets.c - named algorithms: where they come from, and every value. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include <diloco/train.h>
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/launch.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fed/fed.h"
 #include <diloco/log.h>

@@ -2,7 +2,7 @@
  * one JSON object, or a picture (chart.h). It only reads. */
 #include "base/file.h"
 #include "cli/chart.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/config.h>

@@ -4,7 +4,7 @@
  * folder what replicas keep there. */
 #include "base/file.h"
 #include "cli/names.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>

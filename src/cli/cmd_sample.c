@@ -1,5 +1,5 @@
 /* cmd_sample.c - text from a run's model, as it comes. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include <diloco/train.h>
 
 #include <string.h>

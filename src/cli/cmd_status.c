@@ -1,6 +1,6 @@
 /* cmd_status.c - what a run is, how far, who takes part. */
 #include "base/clock.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include "cli/why.h"

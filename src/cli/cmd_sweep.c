@@ -3,7 +3,7 @@
  * All settings are checked before the first trial; nothing is kept here that a later call would
  * miss, because each trial's folder holds its result. */
 #include "base/clock.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/sweep.h"
 #include "cli/trial.h"
 #include "cli/units.h"

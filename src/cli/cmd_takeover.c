@@ -1,6 +1,6 @@
 /* cmd_takeover.c - another life becomes the single committer of a run (PROTOCOL P26). Without
  * --replica it only says what it would do. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>
 

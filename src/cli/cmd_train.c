@@ -2,7 +2,7 @@
 #include "cli/crew.h"
 #include "cli/names.h"
 #include "cli/onward.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>

@@ -1,7 +1,7 @@
 /* cmd_verify.c - replay a log and compare every digest. */
 #include "base/clock.h"
 #include "cli/screen.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>

@@ -1,6 +1,6 @@
 /* cmd_void.c - an operator's decision that an entry is void (PROTOCOL P7). Without --replica it
  * only says what it would do. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>
 

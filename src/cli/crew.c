@@ -5,7 +5,7 @@
 #include "cli/names.h"
 #include "cli/onward.h"
 #include "cli/report.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>

@@ -8,7 +8,7 @@
 #include "cli/log_traffic.h"
 
 #include "cli/kinds.h"
-#include "cli/plan.h"
+#include "cli/plan/plan_pages.h"
 #include "cli/units.h"
 #include <diloco/inspect.h>
 

@@ -2,7 +2,7 @@
 #include "cli/swarm.h"
 
 #include "cli/names.h"
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * each swept value and for the seed, so whatever holds for --set holds here. */
 #include "cli/sweep.h"
 
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* cli_fuzz.c - what people write: a TOML file, a join line. Values of TOML have texts and places;
  * of a join line nothing is left in the argument behind the #. */
 #include "cli/join_line.h"
-#include "cli/toml.h"
+#include "cli/settings/toml.h"
 
 #include <stdlib.h>
 #include <string.h>

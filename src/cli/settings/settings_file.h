@@ -4,11 +4,11 @@
  *     include = "mnist_iid.toml"     a file beside it; its keys may leave out "data."
  *
  * What the including file says wins. */
-#ifndef DL_CLI_SETTINGS_FILE_H
-#define DL_CLI_SETTINGS_FILE_H
+#ifndef DL_CLI_SETTINGS_SETTINGS_FILE_H
+#define DL_CLI_SETTINGS_SETTINGS_FILE_H
 
 #include "base/config.h"
-#include "cli/plato.h"
+#include "cli/settings/plato.h"
 
 typedef struct dl_settings_file dl_settings_file;
 

@@ -1,5 +1,5 @@
 /* settings_test.c - where values come from, which one wins, and what is refused with its place. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -1,8 +1,8 @@
 /* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row. */
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/plan.h"
-#include "cli/toml.h"
+#include "cli/plan/plan_pages.h"
+#include "cli/settings/toml.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  * The rest has a row in plato.c: keys of its runtime, which cannot change the result, are counted
  * up in one line; others are fine with the value that asks for nothing, and refused by name with
  * any other. docs/contract.md lists them. */
-#ifndef DL_CLI_PLATO_H
-#define DL_CLI_PLATO_H
+#ifndef DL_CLI_SETTINGS_PLATO_H
+#define DL_CLI_SETTINGS_PLATO_H
 
 #include "base/config.h"
 

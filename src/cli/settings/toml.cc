@@ -1,7 +1,7 @@
 /* toml.cc - toml++ behind toml.h. Its tables are sorted by name, so all values are collected
  * first and handed out by their places; a refusal therefore comes before any call. No
  * exception leaves this file. */
-#include "cli/toml.h"
+#include "cli/settings/toml.h"
 
 /* Of some texts toml++ 3.3 asserts what it then checks as well ("[.x]"), and where NDEBUG is
  * defined it lets the compiler assume it; of others (U+02DE behind a value) it says that they

@@ -8,8 +8,8 @@
  *
  * An array of strings comes as one text, joined by commas (DL_TOML_LIST). Dates, infinities,
  * other arrays, and text with a zero byte are refused with their place. */
-#ifndef DL_CLI_TOML_H
-#define DL_CLI_TOML_H
+#ifndef DL_CLI_SETTINGS_TOML_H
+#define DL_CLI_SETTINGS_TOML_H
 
 #include <stdbool.h>
 #include <stddef.h>

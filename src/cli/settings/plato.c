@@ -1,5 +1,5 @@
 /* plato.c - one row a key of Plato's that is no option, one a value that it spells otherwise. */
-#include "cli/plato.h"
+#include "cli/settings/plato.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* plan_replay.c - `diloco plan --replay`: the record of a finished run on another link. */
 #include "base/file.h"
-#include "cli/plan.h"
-#include "cli/settings.h"
+#include "cli/plan/plan_pages.h"
+#include "cli/settings/settings.h"
 #include "cli/units.h"
 #include "plan/playback.h"
 #include <diloco/inspect.h>

@@ -3,8 +3,8 @@
  *     default < preset < file < flags
  *
  * and every value remembers its place: "preset diloco", "run.toml:12:8", "--set". */
-#ifndef DL_CLI_SETTINGS_H
-#define DL_CLI_SETTINGS_H
+#ifndef DL_CLI_SETTINGS_SETTINGS_H
+#define DL_CLI_SETTINGS_SETTINGS_H
 
 #include "base/config.h"
 #include "cli/cli.h"

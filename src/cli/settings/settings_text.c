@@ -1,6 +1,6 @@
 /* settings_text.c - a configuration as text: for people, for programs, and for a process that
  * this one starts. */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 
 #include "base/own.h"
 #include <diloco/train.h>

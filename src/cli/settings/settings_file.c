@@ -1,9 +1,9 @@
 /* settings_file.c - an included file is walked before the one that includes it, which thereby wins.
  * Each walk has one function for a value; what it collects is in the walker. */
-#include "cli/settings_file.h"
+#include "cli/settings/settings_file.h"
 
 #include "base/file.h"
-#include "cli/toml.h"
+#include "cli/settings/toml.h"
 #include "cli/units.h"
 
 #include <stdio.h>

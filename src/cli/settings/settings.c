@@ -1,11 +1,11 @@
 /* settings.c - values in their order: defaults, the preset, the file, --set, the other flags.
  *
  * The preset is named by a flag or in the file, or it follows from the file (plato.h). */
-#include "cli/settings.h"
+#include "cli/settings/settings.h"
 
 #include "base/log.h"
-#include "cli/plato.h"
-#include "cli/settings_file.h"
+#include "cli/settings/plato.h"
+#include "cli/settings/settings_file.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

@@ -1,8 +1,8 @@
 /* plan_question.c - the planner's question: the model, the run, the link, the prices, and what
  * the command line says over the methods' own values. */
 #include "cli/crew.h"
-#include "cli/plan.h"
-#include "cli/settings.h"
+#include "cli/plan/plan_pages.h"
+#include "cli/settings/settings.h"
 #include "plan/published.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>

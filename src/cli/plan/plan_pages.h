@@ -1,6 +1,6 @@
-/* plan.h - what the files of `diloco plan` share. */
-#ifndef DL_CLI_PLAN_H
-#define DL_CLI_PLAN_H
+/* plan_pages.h - what the files of `diloco plan` share. */
+#ifndef DL_CLI_PLAN_PLAN_PAGES_H
+#define DL_CLI_PLAN_PLAN_PAGES_H
 
 #include "base/config.h"
 #include "cli/cli.h"

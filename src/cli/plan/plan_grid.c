@@ -1,6 +1,6 @@
 /* plan_grid.c - `diloco plan --grid`: the links of published tables, from their models. */
 #include "base/text.h"
-#include "cli/plan.h"
+#include "cli/plan/plan_pages.h"
 #include "plan/published.h"
 
 #include <string.h>

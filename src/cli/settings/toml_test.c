@@ -1,5 +1,5 @@
 /* toml_test.c - what a file says, with types, in the order of the text and with its places. */
-#include "cli/toml.h"
+#include "cli/settings/toml.h"
 
 #include "check.h"
 
