@@ -1,5 +1,5 @@
 /* cmd_id.c - this machine's key: made where there is none, and its public half shown. */
-#include "base/sign.h"
+#include "base/signature.h"
 #include "cli/cli.h"
 
 #include <limits.h>

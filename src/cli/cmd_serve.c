@@ -16,7 +16,7 @@ diloco_status dl_cmd_serve(const dl_args *args)
 #include "hub/hub.h"
 
 #include "base/config.h"
-#include "base/sign.h"
+#include "base/signature.h"
 
 #include <errno.h>
 #include <fcntl.h>

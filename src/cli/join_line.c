@@ -1,7 +1,7 @@
 /* join_line.c - see join_line.h. */
 #include "cli/join_line.h"
 
-#include "base/sign.h"
+#include "base/signature.h"
 
 #include <stdlib.h>
 #include <string.h>

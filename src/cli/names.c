@@ -4,7 +4,7 @@
  * second is told (PROTOCOL P6), and is given another (launch.h). */
 #include "cli/names.h"
 
-#include "base/sign.h"
+#include "base/signature.h"
 #include "hub/status_json.h"
 #include <diloco/inspect.h>
 

@@ -1,7 +1,7 @@
 /* bf16.c - the upper half of a float, rounded to nearest, ties to even. What would round to
  * infinity becomes the largest bf16. */
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 static inline DL_BODY void encode_body(unsigned char *codes, const float *x, size_t n)
 {

@@ -1,7 +1,7 @@
 /* codec.c - the table of codecs, the form they share, and the walk over decoded values that
  * ends every check. */
 #include "base/own.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 #include <stdlib.h>
 #include <string.h>

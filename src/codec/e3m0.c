@@ -7,7 +7,7 @@
  * mantissa becomes set, so that is y's exponent plus that bit. Blocks below 2^-126, where s has no
  * inverse, become 0. */
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 enum { BITS = 4 };
 

@@ -5,7 +5,7 @@
  * denormal one counts units of 2^-24: added to 0.5, whose last place is that unit, a small float
  * leaves the count in the low bits, rounded by the sum itself. */
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 #define SMALLEST_NORMAL 0x38800000u /* 2^-14 */
 #define LARGEST         0x7bffu

@@ -1,6 +1,6 @@
 /* f32.c - four bytes an element, little-endian, exact. The payload is the vector itself,
  * so where it is aligned it is used in place and never copied. */
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #define DL_CODEC_INTEGERS_H
 
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 
 static inline DL_BODY float scale_of(const float *x, size_t n)
 {

@@ -13,7 +13,7 @@
  * With the sign turned so that the neuron's own is minus, and zeros plus, the wanted order is that
  * of the floats' bits as unsigned integers: what is sent are the largest. */
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 #include "codec/select.h"
 
 enum { START = sizeof(uint64_t) };

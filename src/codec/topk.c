@@ -25,7 +25,7 @@
  * All sizes follow from the form, so a record is found by arithmetic: chunks of one tensor have at
  * most four shapes. */
 #include "codec/blocks.h"
-#include "codec/rows.h"
+#include "codec/codec_rows.h"
 #include "codec/select.h"
 
 #include <math.h>

@@ -4,9 +4,9 @@
  *
  * In ascending order the nearest values are a window around the median; of two values equally
  * far the smaller one counts. */
+#include "combine/combine_rows.h"
 #include "combine/krum.h"
 #include "combine/order.h"
-#include "combine/rows.h"
 #include "combine/sort.h"
 
 #include <string.h>

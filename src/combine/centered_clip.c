@@ -10,8 +10,8 @@
  * distances, found again in each step: a scale of all inputs is a scale of the result, and as long
  * as most are honest so is the radius, whatever the others send. One of f hostile members moves v
  * by r / n at most; the paper's proof bears a tenth of the members. Needs n >= 2f + 1. */
+#include "combine/combine_rows.h"
 #include "combine/order.h"
-#include "combine/rows.h"
 
 #include <math.h>
 

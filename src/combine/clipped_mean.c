@@ -5,8 +5,8 @@
  *
  * The norm is that of the whole fragment, from the contribution's check. A scaled member can
  * pull no further than an ordinary one, but nothing bounds where to: it tolerates 0. */
+#include "combine/combine_rows.h"
 #include "combine/order.h"
-#include "combine/rows.h"
 
 #include <math.h>
 

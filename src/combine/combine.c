@@ -1,5 +1,5 @@
 /* combine.c - the table of combiners, and what a configuration makes of a row. */
-#include "combine/rows.h"
+#include "combine/combine_rows.h"
 
 #include "base/own.h"
 #include "codec/codec.h"

@@ -1,5 +1,5 @@
 /* combine.h - how the decoded contributions of an entry become one update G, and how much
- * each counts. One file and one row of combine.c a combiner; weights.c has the rules of
+ * each counts. One file and one row of combine.c a combiner; member_weights.c has the rules of
  * weighting. docs/algorithms.md has the formulas.
  *
  * Two kinds of combiner:
@@ -11,8 +11,8 @@
  *     by element   G[i] is found from the sorted g_1[i] … g_M[i]: median, trimmed_mean, bulyan
  *
  * Before a combiner that ignores weights, pre-aggregation may replace the members by as many or
- * fewer means of them; what a combiner combines is called its inputs. plan.h finds coefficients
- * and inputs for an entry; who walks the members is outer/. */
+ * fewer means of them; what a combiner combines is called its inputs. combine_plan.h finds
+ * coefficients and inputs for an entry; who walks the members is outer/. */
 #ifndef DL_COMBINE_COMBINE_H
 #define DL_COMBINE_COMBINE_H
 

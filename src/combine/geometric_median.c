@@ -15,8 +15,8 @@
  * that distance: its pull has a direction only, and its size must not cost the others' digits.
  * Of 10,000 random cases (tests/goldens/geometric_median.py) the slowest takes 241 evaluations;
  * MOST bounds them. A result that MOST cuts short has a smaller sum than every input. */
+#include "combine/combine_rows.h"
 #include "combine/order.h"
-#include "combine/rows.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* geometric_median_test.c - the geometric median against numpy's of 10,000 random cases
  * (tests/goldens/geometric_median.py), and where its hostile inputs may not move it. */
+#include "combine/combine_rows.h"
 #include "combine/gram.h"
-#include "combine/rows.h"
 
 #include "check.h"
 #include "goldens/geometric_median.h"

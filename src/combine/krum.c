@@ -6,8 +6,8 @@
  * Whole vectors of a fragment, not tensor by tensor; ties go by the order of members. Needs
  * n >= 2f + 3. (ByzFL counts n - f - 1 nearest.) Distances come from the dot products. */
 #include "combine/krum.h"
+#include "combine/combine_rows.h"
 #include "combine/order.h"
-#include "combine/rows.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* mean.c - the weighted mean: the weights are the coefficients. */
 #include "combine/mean.h"
-#include "combine/rows.h"
+#include "combine/combine_rows.h"
 
 DL_KERNEL(sum, (float *G, const float *const *g, const float *weight, size_t n_members, size_t n),
           dl_mean_body(G, g, weight, n_members, 0, n))

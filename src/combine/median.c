@@ -1,7 +1,7 @@
 /* median.c - coordinate-wise (Yin et al. 2018, arXiv:1803.01498): the middle value of each
  * element, of an even number the mean of the middle two (torch.median takes the lower one).
  * Needs n >= 2f + 1. */
-#include "combine/rows.h"
+#include "combine/combine_rows.h"
 #include "combine/sort.h"
 
 static size_t needed(const dl_combine_rule *rule)

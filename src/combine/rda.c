@@ -9,7 +9,7 @@
  * a tensor whose members cancel (||s|| below a millionth of sum w). A member that did not move
  * a tensor has no direction there. The paper prints the radial factor as a vector mean; the
  * mean of norms is meant. */
-#include "combine/rows.h"
+#include "combine/combine_rows.h"
 
 #include <math.h>
 

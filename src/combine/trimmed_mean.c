@@ -1,7 +1,7 @@
 /* trimmed_mean.c - coordinate-wise (Yin et al. 2018, arXiv:1803.01498): of the n values of an
  * element drop the k smallest and the k largest, then the mean of the rest. k = floor(trim n)
  * with trim as the decimal fraction that was written (SWM-18, D-19); it bears k hostile members. */
-#include "combine/rows.h"
+#include "combine/combine_rows.h"
 #include "combine/sort.h"
 
 /* ---- a few members: in registers ---------------------------------------------------------- */

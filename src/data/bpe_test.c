@@ -4,7 +4,7 @@
 #include "data/bpe.h"
 
 #include "check.h"
-#include "goldens/bpe.h"
+#include "goldens/bpe_golden.h"
 #include "scratch.h"
 
 static const char *const jsons[DL_N_WORDS] = {bpe_gpt2, bpe_cl100k};

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "check.h"
 #include "data/corpus.h"
-#include "goldens/bpe.h"
+#include "goldens/bpe_golden.h"
 #include "scratch.h"
 
 #include <sys/stat.h>

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/own.h"
 #include "log/fields.h"
-#include "outer/state.h"
+#include "outer/fragment_state.h"
 #include "protocol/async.h"
 
 #include <math.h>

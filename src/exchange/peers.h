@@ -20,7 +20,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "base/peer_address.h"
-#include "base/sign.h"
+#include "base/signature.h"
 #include "log/contribution.h"
 
 enum { DL_PEERS_KEPT = 8 }; /* own contributions that are served: the last */

@@ -10,7 +10,7 @@
 #include "gossip/gossip.h"
 
 #include "base/log.h"
-#include "gossip/life.h"
+#include "gossip/node_parts.h"
 #include "presets/checks.h"
 #include "protocol/logical_clients.h"
 #include "run/open.h"

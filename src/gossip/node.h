@@ -30,7 +30,7 @@
 #define DL_GOSSIP_NODE_H
 
 #include "base/clock.h"
-#include "gossip/beat.h"
+#include "gossip/heartbeat.h"
 
 /* Contributions are kept so many rounds; who begins a round while somebody has trained for one that
  * is more than so many later would stay behind, and count for nobody. */

@@ -2,7 +2,7 @@
  * should not: SWM-14, each kind ignored and counted. */
 #include "gossip/wire.h"
 
-#include "gossip/home.h"
+#include "gossip/node_dir.h"
 #include "hub/hub.h"
 #include "log/runfile.h"
 

@@ -7,7 +7,7 @@
 #ifndef DL_HUB_AUTH_H
 #define DL_HUB_AUTH_H
 
-#include "base/sign.h"
+#include "base/signature.h"
 #include <stdbool.h>
 #include <stddef.h>
 

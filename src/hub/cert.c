@@ -1,7 +1,7 @@
 /* cert.c - see cert.h. Every OpenSSL call that fails ends in the one sentence of no_cert. */
 #include "hub/cert.h"
 
-#include "base/sign.h"
+#include "base/signature.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #define DL_HUB_HUB_H
 
 #include "base/clock.h"
-#include "base/sign.h"
+#include "base/signature.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
  * What there is is never replaced by other bytes, heartbeats apart, and the log is never
  * deleted: that is what a run needs of its store, and the hub holds everybody to it. */
 #include "base/text.h"
-#include "hub/s3.h"
+#include "hub/s3_api.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,7 @@
  * sender waits for a "100 Continue", is not waited for. */
 #include "base/log.h"
 #include "base/text.h"
-#include "hub/s3.h"
+#include "hub/s3_api.h"
 #include "hub/server.h"
 
 #include <stdarg.h>

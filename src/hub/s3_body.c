@@ -2,7 +2,7 @@
  * a client asks for and a hub does not do is refused by its name, never ignored: a client that gets
  * 200 believes that it was done. */
 #include "base/text.h"
-#include "hub/s3.h"
+#include "hub/s3_api.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * beside the prefix is passed over here. With the delimiter "/", keys that share what stands up to
  * the next one become one CommonPrefix, which counts and can be begun behind like a key. */
 #include "base/text.h"
-#include "hub/s3.h"
+#include "hub/s3_api.h"
 #include "store/http/web.h"
 
 #include <dirent.h>

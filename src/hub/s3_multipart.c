@@ -8,7 +8,7 @@
  * renamed to its place, so a cut part leaves nothing. */
 #include "base/log.h"
 #include "base/text.h"
-#include "hub/s3.h"
+#include "hub/s3_api.h"
 #include "store/http/xml.h"
 
 #include <dirent.h>

@@ -10,7 +10,7 @@
 #include "hub/auth.h"
 #include "hub/checksum.h"
 #include "hub/chunks.h"
-#include "hub/events.h"
+#include "hub/event_stream.h"
 #include "hub/holdings.h"
 #include "hub/hub.h"
 #include "hub/metrics.h"
@@ -140,13 +140,13 @@ dl_answer dl_hub_bucket_begin(dl_request *r); /* object.c: PUT, HEAD of a bucket
 dl_answer dl_hub_bucket_make(dl_request *r);
 dl_answer dl_list_begin(dl_request *r);    /* list.c: /list */
 dl_answer dl_events_begin(dl_request *r);  /* list.c: /events */
-dl_answer dl_status_begin(dl_request *r);  /* status.c: /status.json */
+dl_answer dl_status_begin(dl_request *r);  /* status_page.c: /status.json */
 dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
-dl_answer dl_hub_s3_begin(dl_request *r);  /* s3.c: whatever is signed as S3 asks for it */
+dl_answer dl_hub_s3_begin(dl_request *r);  /* s3_api.c: whatever is signed as S3 asks for it */
 
 /* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
 bool dl_hub_s3_asks_to_encrypt(dl_request *r, dl_answer *refusal);
-/* s3.c: an object in parts, asked for as S3 does, by whoever is welcome. */
+/* s3_api.c: an object in parts, asked for as S3 does, by whoever is welcome. */
 bool dl_hub_is_of_parts(const dl_request *r);
 dl_answer dl_hub_parts_begin(dl_request *r);
 

@@ -12,7 +12,7 @@
 #ifndef DL_LOG_SIGNED_H
 #define DL_LOG_SIGNED_H
 
-#include "base/sign.h"
+#include "base/signature.h"
 #include "log/layout.h"
 
 typedef struct dl_statement {

@@ -3,7 +3,7 @@
  *   loop.c   options, registering, memory
  *   sync.c   when, and the two halves of a synchronisation
  *   walk.c   the passes over a fragment's memory
- *   image.c  the outer state as a file
+ *   loop_image.c  the outer state as a file
  *
  * Memory: theta and each outer vector hold all fragments one behind the other, each fragment's
  * tensors in registering order without gaps, so that a bucket is a range. g serves whichever
@@ -84,7 +84,7 @@ DL_MUST_CHECK diloco_status dl_loop_outer_step(diloco_loop *loop, int fragment, 
 /* DILOCO_ENUMERIC: an element of g is not finite, or so large that a step could overflow. */
 DL_MUST_CHECK diloco_status dl_loop_check_g(diloco_loop *loop, int fragment);
 
-/* ---- image.c: diloco_loop_load, from memory. */
+/* ---- loop_image.c: diloco_loop_load, from memory. */
 DL_MUST_CHECK diloco_status dl_loop_load_image(diloco_loop *loop, const void *bytes, size_t len);
 
 /* DILOCO_EINVAL unless started and with nothing in flight; `what` begins the sentence. */

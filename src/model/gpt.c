@@ -7,7 +7,7 @@
  * Initial values: normal with deviation 0.02, those of the products that end in the residual stream
  * divided by sqrt(2 layers) (GPT-2), norms 1. */
 #include "model/gpt.h"
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/ops.h"
 
 #include <math.h>

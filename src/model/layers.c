@@ -1,5 +1,5 @@
 /* layers.c - layers of classifiers, with their weights. */
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/ops.h"
 
 #include <math.h>

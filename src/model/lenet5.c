@@ -1,7 +1,7 @@
 /* lenet5.c - LeNet-5 (LeCun, Bottou, Bengio, Haffner 1998) as Plato has it: three convolutions, two
  * linear layers, ReLU for tanh, max pooling for subsampling. 61,706 parameters for one channel and
  * ten classes. Its log-softmax is the loss's. */
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/ops.h"
 
 enum { NODES = 14, WEIGHTS = 10, SIDE = 28 };

@@ -1,6 +1,6 @@
 /* mlp.c - linear layers with ReLU between them, over the pixels in PyTorch's order: fc1, fc2, …, as
  * wide as parameters.model.hidden says, and one to the classes. */
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/ops.h"
 
 #include <stdio.h>

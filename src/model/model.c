@@ -3,7 +3,7 @@
 #include "model/model.h"
 
 #include "base/rng.h"
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/op.h"
 
 #include <stdlib.h>

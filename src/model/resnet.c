@@ -6,7 +6,7 @@
  *     block   x --+-- conv 3x3, BN, ReLU, conv 3x3, BN --+-- ReLU
  *                 +-- itself, or conv 1x1, BN -----------+
  */
-#include "model/rows.h"
+#include "model/model_rows.h"
 #include "nn/ops.h"
 
 #include <stdio.h>

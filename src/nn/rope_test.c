@@ -3,7 +3,7 @@
 #include "nn/rope.h"
 
 #include "check.h"
-#include "goldens/rope.h"
+#include "goldens/rope_golden.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
  *     m <- fma(b1, m, (1 - b1) G);  v <- fma(b2, v, (1 - b2) G G)
  *     theta <- fma(-(lr / (1 - b1^t)), m / (sqrt(v) / sqrt(1 - b2^t) + eps), theta) */
 #include "outer/adam.h"
-#include "outer/rows.h"
+#include "outer/outer_rows.h"
 
 enum { LR, BETA1, BETA2, EPS, CORRECTION1, CORRECTION2, N_SCALARS };
 

@@ -1,5 +1,5 @@
-/* adam.h - the tile (tile.h) that Adam and AdamW share. b1, b2 and the corrections stand in the
- * entry; docs/algorithms.md has the formulas.
+/* adam.h - the tile (outer_tile.h) that Adam and AdamW share. b1, b2 and the corrections stand in
+ * the entry; docs/algorithms.md has the formulas.
  *
  *     m <- fma(b1, m, (1 - b1) G);  v <- fma(b2, v, (1 - b2) G G)
  *     d = sqrt(v) / root + eps
@@ -7,7 +7,7 @@
 #ifndef DL_OUTER_ADAM_H
 #define DL_OUTER_ADAM_H
 
-#include "outer/tile.h"
+#include "outer/outer_tile.h"
 
 typedef struct dl_adam_numbers {
     float b1, b2, eps;

@@ -10,7 +10,7 @@
  * Square roots and divisions are rounded correctly everywhere, so bits agree. The
  * corrections are of the rounded b1 and b2: they undo exactly what the recurrences do. */
 #include "outer/adam.h"
-#include "outer/rows.h"
+#include "outer/outer_rows.h"
 
 enum { LR, BETA1, BETA2, EPS, WEIGHT_DECAY, CORRECTION1, CORRECTION2, N_SCALARS };
 

@@ -10,8 +10,8 @@
  * 0 <= c <= 1/N. With c = 0, N pushes equal one Nesterov step on their mean. Which push of N
  * an entry is follows from the commits before it, and stands in the entry. lr is as the
  * paper prints it; HALoS multiplies it by N, its toy code each push by sqrt(K)/K. */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 enum { LR, MU, SHARE, PULL, FULL, N_SCALARS };
 

@@ -8,8 +8,8 @@
  *     theta <- fma(-lr, m / (sqrt(v) + eps), theta)
  *
  * The paper begins with v >= eps^2, here v begins at 0: eps bounds the first steps as well. */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 enum { LR, BETA1, EPS, BETA2, N_SCALARS }; /* BETA2 last: fedadagrad has none */
 

@@ -1,8 +1,8 @@
 /* momentum.c - heavy ball, as torch.optim.SGD(momentum=mu):
  *
  *     v <- fma(mu, v, G);  theta <- fma(-lr, v, theta) */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 static inline DL_BODY void momentum_tile(const dl_outer_block *b, const float *G, size_t at,
                                          size_t n)

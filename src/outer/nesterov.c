@@ -2,8 +2,8 @@
  * of torch.optim.SGD(momentum=mu, nesterov=True):
  *
  *     v <- fma(mu, v, G);  d = fma(mu, v, G);  theta <- fma(-lr, d, theta) */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 static inline DL_BODY void nesterov_tile(const dl_outer_block *b, const float *G, size_t at,
                                          size_t n)

@@ -1,6 +1,6 @@
 /* outer.c - the table of outer optimizers. */
 #include "base/own.h"
-#include "outer/rows.h"
+#include "outer/outer_rows.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -16,9 +16,9 @@
  *  7. What is adopted as it is goes out strip by strip, in the step's own loop, where one local
  *     tensor takes all of it; the rest behind the block. */
 #include "combine/mean.h"
-#include "outer/rows.h"
-#include "outer/scratch.h"
-#include "outer/state.h"
+#include "outer/fragment_state.h"
+#include "outer/outer_rows.h"
+#include "outer/step_scratch.h"
 
 #include <float.h>
 #include <math.h>

@@ -7,8 +7,8 @@
  * c = 1 / (t + 1) with t commits before: the first entry makes x = z, so the initial parameters
  * are not part of the mean (as in the authors' code). Outer vectors begin at zero, so at
  * that first one, where c is 1, z is taken from theta. */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 enum { LR, BETA, C, N_SCALARS };
 

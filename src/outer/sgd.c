@@ -1,6 +1,6 @@
 /* sgd.c - theta <- fma(-lr, G, theta). With lr 1 the outer step is averaging (FedAvg). */
-#include "outer/rows.h"
-#include "outer/tile.h"
+#include "outer/outer_rows.h"
+#include "outer/outer_tile.h"
 
 static inline DL_BODY void sgd_tile(const dl_outer_block *b, const float *G, size_t at, size_t n)
 {

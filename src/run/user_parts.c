@@ -2,9 +2,9 @@
 #include "run/user_parts.h"
 
 #include "base/own.h"
-#include "codec/user.h"
-#include "combine/user.h"
-#include "outer/user.h"
+#include "codec/user_codec.h"
+#include "combine/user_combiner.h"
+#include "outer/user_outer.h"
 #include "store/user_store.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #define DL_STATE_IMAGE_H
 
 #include "base/safetensors.h"
-#include "base/sign.h"
+#include "base/signature.h"
 #include "state/state.h"
 
 /* Where bytes of the image go. */

@@ -46,7 +46,7 @@ DL_MUST_CHECK diloco_status dl_store_open(dl_store **out, const char *url, bool 
  * so one that is gone or stalled holds nobody up beyond `until`. In builds with DILOCO_CLOUD.
  * DILOCO_EINVAL: what `access` has cannot be used. */
 typedef struct dl_peer_access {
-    const char *pin;        /* "sha256//…" of its key (base/sign.h): believed alone */
+    const char *pin;        /* "sha256//…" of its key (base/signature.h): believed alone */
     const char *cert, *key; /* PEM texts: who we are */
     dl_time patience;       /* how long nothing may move; at least a second */
 } dl_peer_access;

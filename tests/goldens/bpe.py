@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bpe.py > bpe.h: two small tokenizers of Hugging Face's own trainer and what they make of the
+"""bpe.py > bpe_golden.h: two small tokenizers of Hugging Face's own trainer and what they make of the
 corners of Unicode, for src/data/bpe_test.c. Recorded with tokenizers 0.23.3."""
 import ast
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""rope.py > rope.h: frequencies of rotary positions for src/nn/rope_test.c, from transformers' own
+"""rope.py > rope_golden.h: frequencies of rotary positions for src/nn/rope_test.c, from transformers' own
 functions. Recorded with transformers 5.23.0 and torch 2.13.0 (CPU, float32)."""
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS

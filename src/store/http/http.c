@@ -7,11 +7,11 @@
  *     DILOCO_HUB_TOKEN       the token; or DILOCO_HUB_TOKEN_FILE, a file whose first line it is
  *     DILOCO_HUB_CA          PEM file: who signed the hub's certificate (a self-signed one: itself)
  *     DILOCO_HUB_PIN         "sha256//…": the hub's public key, instead of names and signatures
- *     DILOCO_KEY             this machine's key (base/sign.h), else where it usually is: shown to
- *                            a hub that asks for one, as a certificate of itself */
+ *     DILOCO_KEY             this machine's key (base/signature.h), else where it usually is: shown
+ * to a hub that asks for one, as a certificate of itself */
 
 #include "base/log.h"
-#include "base/sign.h"
+#include "base/signature.h"
 #include "base/text.h"
 #include "store/http/change_stream.h"
 #include "store/http/http_upload.h"

@@ -1,0 +1,108 @@
+/* heartbeat.c - see heartbeat.h. */
+#include "gossip/heartbeat.h"
+
+#include "log/fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char format[] = "diloco-beat";
+
+diloco_status dl_beat_write(dl_buf *out, const dl_beat *b)
+{
+    dl_json j;
+    size_t start;
+    dl_sealed_begin(&j, &start, out, format);
+    dl_json_str(&j, "run", b->run);
+    dl_json_life(&j, "life", &b->life);
+    dl_json_str(&j, "id", b->id);
+    dl_json_str(&j, "address", b->address);
+    dl_json_u64(&j, "contributed", b->contributed);
+    dl_json_u64(&j, "state", b->state);
+    dl_json_hash(&j, "digest", b->digest);
+    dl_json_u64(&j, "stepped", b->stepped);
+    dl_json_u64(&j, "ignored", b->ignored);
+    dl_json_u64(&j, "step", b->step);
+    dl_json_f64(&j, "divergence", b->divergence);
+    dl_json_bool(&j, "done", b->done);
+    return dl_sealed_end(&j, start);
+}
+
+static diloco_status check_texts(const dl_beat *b)
+{
+    char address[DL_ADDRESS_MAX + 1];
+    if (!dl_run_id_ok(b->id)) return dl_fail(DILOCO_EPROTO, "\"id\" is not 32 hexadecimal digits");
+    if (dl_peer_address(address, b->address, false) || strcmp(address, b->address) != 0)
+        return dl_fail(DILOCO_EPROTO, "\"address\" is no address of a node");
+    return DILOCO_OK;
+}
+
+static diloco_status read(dl_beat *b, const void *text, size_t len)
+{
+    dl_json_value root;
+    if (len > DL_BEAT_MAX) return dl_fail(DILOCO_EPROTO, "%zu bytes are no heartbeat", len);
+    DL_TRY(dl_sealed_open(&root, text, len, format));
+    DL_TRY(dl_json_read_run(b->run, root));
+    DL_TRY(dl_json_read_life(&b->life, root, "life"));
+    DL_TRY(dl_json_read_str(b->id, sizeof b->id, root, "id"));
+    DL_TRY(dl_json_read_str(b->address, sizeof b->address, root, "address"));
+    DL_TRY(dl_json_read_u64(&b->contributed, root, "contributed", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->state, root, "state", INT64_MAX));
+    DL_TRY(dl_json_read_hash(&b->digest, root, "digest"));
+    DL_TRY(dl_json_read_u64(&b->stepped, root, "stepped", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->ignored, root, "ignored", INT64_MAX));
+    DL_TRY(dl_json_read_u64(&b->step, root, "step", INT64_MAX));
+    DL_TRY(dl_json_read_f64_or_nan(&b->divergence, root, "divergence"));
+    DL_TRY(dl_json_read_bool(&b->done, root, "done"));
+    return check_texts(b);
+}
+
+diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len)
+{
+    dl_beat b = {.run = ""};
+    const diloco_status status = read(&b, text, len);
+    if (!status) *out = b;
+    return status;
+}
+
+diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key, dl_time until)
+{
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    diloco_status status = dl_store_get(store, &text, key, until);
+    if (!status) status = dl_beat_read(out, text.data, text.len);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+void dl_key_known(dl_key out, const char *name)
+{
+    snprintf(out, sizeof(dl_key), "hb/%s", name);
+}
+
+typedef struct keys {
+    dl_key all[DL_KNOWN_MAX];
+    size_t n;
+} keys;
+
+static diloco_status found(void *context, const char *key, size_t len)
+{
+    keys *k = context;
+    if (k->n == DL_KNOWN_MAX) return DILOCO_ECLOSED; /* enough */
+    if (len <= DL_BEAT_MAX) snprintf(k->all[k->n++], sizeof(dl_key), "%s", key);
+    return DILOCO_OK;
+}
+
+diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn, void *context)
+{
+    keys k = {.n = 0};
+    dl_beat beat;
+    const diloco_status status =
+        dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(dl_clock_now(), most));
+    if (status && k.n < DL_KNOWN_MAX) return status;
+    bool more = true;
+    for (size_t i = 0; i < k.n && more; i++)
+        if (!dl_beat_get(&beat, store, k.all[i], dl_time_after(dl_clock_now(), most)))
+            more = fn(context, &beat);
+    return DILOCO_OK;
+}

@@ -1,0 +1,45 @@
+/* heartbeat.h - what a node without a log tells of itself (docs/formats.md): me/beat.json at its
+ * own address, and hb/<name> at those that it made itself known to, or that have heard it. */
+#ifndef DL_GOSSIP_HEARTBEAT_H
+#define DL_GOSSIP_HEARTBEAT_H
+
+#include "base/hash.h"
+#include "base/peer_address.h"
+#include "log/layout.h"
+
+enum { DL_BEAT_MAX = 2048 }; /* bytes */
+
+#define DL_KEY_BEAT "me/beat.json"
+
+typedef struct dl_beat {
+    char run[33];
+    dl_life life;
+    char id[DL_HASH_HEX + 1]; /* random, of the node's folder: tells two of one name apart */
+    char address[DL_ADDRESS_MAX + 1];
+    uint64_t contributed; /* rounds [0, contributed) have its contribution; the last few are kept */
+    uint64_t state;       /* its newest model to copy is that before this round */
+    dl_hash digest;       /* of that model */
+    uint64_t stepped;     /* rounds that moved its model */
+    uint64_t ignored;     /* objects of others that it did not count */
+    uint64_t step;        /* inner steps taken */
+    double divergence;    /* rms distance of the models it saw last from their mean; NaN: none */
+    bool done;
+} dl_beat;
+
+DL_MUST_CHECK diloco_status dl_beat_write(dl_buf *out, const dl_beat *beat);
+/* A stranger's. DILOCO_EPROTO, DILOCO_EDIFFERS as dl_sealed_open. */
+DL_MUST_CHECK diloco_status dl_beat_read(dl_beat *out, const void *text, size_t len);
+
+/* … that a store has under a key. Store errors, too. */
+DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const char *key,
+                                        dl_time until);
+
+void dl_key_known(dl_key out, const char *name); /* hb/<name> */
+/* Those under hb/ of a store, up to DL_KNOWN_MAX; what is none is passed over. Each request may
+ * take `most`. */
+enum { DL_KNOWN_MAX = 64 };
+typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
+DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,
+                                           void *context);
+
+#endif

@@ -1,0 +1,99 @@
+/* heartbeat_test.c - a heartbeat reads back, and a damaged one does not. */
+#include "gossip/heartbeat.h"
+
+#include "check.h"
+
+static dl_beat example(void)
+{
+    return (dl_beat){.run = "0123456789abcdef0123456789abcdef",
+                     .life = {.replica = "r3", .generation = 2},
+                     .id = "00000000000000000000000000000007",
+                     .address = "https://a.example:8800",
+                     .contributed = 12,
+                     .state = 11,
+                     .stepped = 10,
+                     .ignored = 1,
+                     .step = 600,
+                     .divergence = 0.5,
+                     .done = true};
+}
+
+TEST(what_was_written_reads_back)
+{
+    const dl_beat b = example();
+    dl_beat back;
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    CHECK_OK(dl_beat_write(&text, &b));
+    CHECK_OK(dl_beat_read(&back, text.data, text.len));
+    CHECK_STR(b.address, back.address);
+    CHECK_STR("r3", back.life.replica);
+    CHECK_INT(12, back.contributed);
+    CHECK_INT(1, back.ignored);
+    CHECK(back.done && back.divergence == 0.5);
+    dl_buf_deinit(&text);
+}
+
+TEST(one_flipped_byte_anywhere_is_refused_and_nothing_is_written)
+{
+    const dl_beat b = example();
+    dl_beat back = {.step = 42};
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    CHECK_OK(dl_beat_write(&text, &b));
+    for (size_t i = 0; i + 1 < text.len; i++) {
+        text.data[i] ^= 1;
+        CHECK(dl_beat_read(&back, text.data, text.len) != DILOCO_OK);
+        text.data[i] ^= 1;
+    }
+    for (size_t len = 0; len + 1 < text.len; len++)
+        CHECK(dl_beat_read(&back, text.data, len) != DILOCO_OK);
+    CHECK_INT(42, back.step);
+    dl_buf_deinit(&text);
+}
+
+TEST(a_heartbeat_with_an_address_that_is_none_is_refused)
+{
+    dl_beat b = example(), back;
+    dl_buf text;
+    dl_buf_init(&text, DL_BEAT_MAX);
+    snprintf(b.address, sizeof b.address, "file:///etc/passwd");
+    CHECK_OK(dl_beat_write(&text, &b));
+    CHECK_STATUS(DILOCO_EPROTO, dl_beat_read(&back, text.data, text.len));
+    dl_buf_deinit(&text);
+}
+
+static bool take_two(void *n, const dl_beat *known)
+{
+    (void)known;
+    return ++*(int *)n < 2;
+}
+
+/* A line stops so when an exchange begins: each heartbeat is a request of its own. */
+TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
+{
+    const dl_beat b = example();
+    dl_store *store;
+    dl_buf text;
+    dl_key key;
+    int n = 0;
+    CHECK_OK(dl_store_open(&store, "mem://known", true));
+    dl_buf_init(&text, DL_BEAT_MAX);
+    CHECK_OK(dl_beat_write(&text, &b));
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        dl_key_known(key, name);
+        CHECK_OK(dl_store_put(store, key, text.data, text.len, DL_NEVER));
+    }
+    const uint64_t before = dl_store_counts(store).n_get;
+    CHECK_OK(dl_beats_known(store, DL_SECOND, take_two, &n));
+    CHECK_INT(2, n);
+    CHECK_INT(2, dl_store_counts(store).n_get - before);
+    dl_buf_deinit(&text);
+    dl_store_close(store);
+}
+
+TEST_MAIN(reading_whom_a_store_knows_stops_where_the_reader_has_enough, what_was_written_reads_back,
+          one_flipped_byte_anywhere_is_refused_and_nothing_is_written,
+          a_heartbeat_with_an_address_that_is_none_is_refused)

@@ -1,0 +1,78 @@
+/* node_parts.h - what the files of a node's life share, for nobody else: gossip.c has its course,
+ * node_state.c what it saves and resumes from, node_record.c what it tells. */
+#ifndef DL_GOSSIP_NODE_PARTS_H
+#define DL_GOSSIP_NODE_PARTS_H
+
+#include "gossip/node_dir.h"
+#include "gossip/wire.h"
+#include "run/divergence.h"
+#include "train/evaluate.h"
+#include "train/progress.h"
+#include "train/recorder.h"
+#include "train/step.h"
+#include <diloco/train.h>
+
+typedef struct dl_gossip_life {
+    const char *name;
+    const diloco_train_hooks *hooks; /* or NULL */
+    dl_setup setup;
+    dl_runfile run;
+    dl_hash run_digest;
+    dl_step step;
+    dl_recorder recorder;
+    dl_meter meter;
+
+    dl_home home;
+    dl_state state;
+    dl_mix *mix;
+    dl_node node;
+    dl_wire *wire;
+    void **data; /* [n_tensors] of the model, in the manifest's order */
+    const diloco_tensor *tensors;
+    size_t n_tensors;
+    dl_private privates[DL_HOME_PRIVATES];
+    size_t n_privates;
+
+    bool resumed;
+    uint64_t position, steps;            /* of the run; completed by this node in all its lives */
+    uint64_t next_sample, shard;         /* of its stream */
+    dl_local_fragment work;              /* since theta */
+    dl_contribution own, own_model;      /* to the round under way */
+    dl_mix_input input;                  /* the newest of the two, as dl_mix_step takes it */
+    uint64_t inner_steps, rewarming;     /* saved */
+    dl_setback setback;                  /* is the model far worse behind the last round? */
+    uint64_t tokens;                     /* of this life */
+    dl_time trained_at;                  /* when the exchange under way began */
+    double train_s;                      /* the last round's steps took */
+    uint64_t bytes_sent, bytes_received; /* as of the last round */
+} dl_gossip_life;
+
+static inline const dl_config *dl_gossip_config(const dl_gossip_life *l)
+{
+    return &l->setup.config;
+}
+
+/* node_state.c: after the step is made, before the first of the others. */
+void dl_life_list_privates(dl_gossip_life *l);
+/* What a former life saved, with the model that it rests on: *resumed. DILOCO_EPROTO,
+ * DILOCO_EDIFFERS: it cannot be used, and what to do. */
+DL_MUST_CHECK diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed);
+/* The run's first model, into the tensors too. *blank: this machine does not have it. */
+DL_MUST_CHECK diloco_status dl_life_begin(dl_gossip_life *l, bool *blank);
+DL_MUST_CHECK diloco_status dl_life_save_private(dl_gossip_life *l);
+/* The state before l->state.control.entry: durable, then told. */
+DL_MUST_CHECK diloco_status dl_life_save_round(dl_gossip_life *l);
+
+/* node_record.c */
+DL_MUST_CHECK diloco_status dl_life_record_begin(dl_gossip_life *l);
+/* What an exchange came to: "round" of contributions, "agreement" of models. With the lock, while
+ * the node knows who came. */
+DL_MUST_CHECK diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event,
+                                                    bool stepped, const dl_mix_facts *facts,
+                                                    double outer_s);
+/* … of the model: on held-out data, and on the samples that are trained on next. */
+DL_MUST_CHECK diloco_status dl_life_record_eval(dl_gossip_life *l, const dl_score *held_out,
+                                                const dl_score *next);
+DL_MUST_CHECK diloco_status dl_life_record_end(dl_gossip_life *l);
+
+#endif

@@ -1,0 +1,126 @@
+/* node_state.c - what a node saves, and what it begins from.
+ *
+ * A round's end is durable before anybody is told of it: first the model under snap/, then the
+ * private state (state/private_state.h), whose `entry` is the round. A life that was killed between
+ * the two resumes the round before, from the model before it, and contributes to it again as a new
+ * life. */
+#include "gossip/node_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- private state ------------------------------------------------------------------------ */
+
+void dl_life_list_privates(dl_gossip_life *l)
+{
+    dl_inner *inner = l->step.inner;
+    for (size_t i = 0; i < dl_inner_n_vectors(inner); i++) {
+        size_t n;
+        float *vector = dl_inner_vector(inner, i, &n);
+        DL_ASSERT(l->n_privates < DL_HOME_PRIVATES - 2);
+        l->privates[l->n_privates++] = (dl_private){.name = dl_inner_vector_name(inner, i),
+                                                    .data = vector,
+                                                    .len = n * sizeof *vector,
+                                                    .f32 = true};
+    }
+    l->privates[l->n_privates++] =
+        (dl_private){.name = "inner.steps", .data = &l->inner_steps, .len = sizeof l->inner_steps};
+    l->privates[l->n_privates++] =
+        (dl_private){.name = "inner.rewarming", .data = &l->rewarming, .len = sizeof l->rewarming};
+}
+
+diloco_status dl_life_save_private(dl_gossip_life *l)
+{
+    dl_pace_fragment pace = {.since = 0};
+    dl_local_facts f = {
+        .pace = {.position = l->position, .folded = l->state.control.entry, .fragments = &pace},
+        .generation = l->home.life.generation,
+        .step = l->steps,
+        .shard = l->shard,
+        .next_sample = l->next_sample,
+        .fragments = &l->work,
+        .n_fragments = 1,
+        .manifest = l->run.manifest.digest,
+        .threads = (uint32_t)dl_gossip_config(l)->threads};
+    l->inner_steps = dl_inner_steps(l->step.inner);
+    l->work.base = l->state.now[0].digest;
+    memcpy(f.run, l->run.id, sizeof f.run);
+    snprintf(f.replica, sizeof f.replica, "%s", l->name);
+    snprintf(f.isa, sizeof f.isa, "%s", diloco_isa());
+    snprintf(f.program, sizeof f.program, "%s", diloco_version());
+    DL_TRY(dl_backend_sync(l->setup.backend));
+    return dl_local_save(l->home.local, &f, l->tensors, l->n_tensors, l->privates, l->n_privates);
+}
+
+/* ---- the model that a life begins from ---------------------------------------------------- */
+
+static diloco_status load_private(dl_gossip_life *l, uint64_t *round)
+{
+    dl_pace_fragment pace;
+    dl_take takes[1];
+    dl_local_facts f = {
+        .pace = {.takes = takes, .fragments = &pace}, .fragments = &l->work, .n_fragments = 1};
+    DL_TRY(dl_local_load(l->home.local, &f, l->run.id, l->run.manifest.digest, l->tensors,
+                         l->n_tensors, l->privates, l->n_privates, true));
+    *round = f.pace.folded;
+    l->position = f.pace.position;
+    l->steps = f.step;
+    l->next_sample = f.next_sample;
+    l->home.life.generation = f.generation + 1;
+    dl_inner_set_steps(l->step.inner, l->inner_steps);
+    return DILOCO_OK;
+}
+
+/* What was saved, with the model that it rests on. false: there is nothing (whole). */
+diloco_status dl_life_resume(dl_gossip_life *l, bool *resumed)
+{
+    uint64_t round;
+    *resumed = false;
+    diloco_status status = load_private(l, &round);
+    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    if (status == DILOCO_EPROTO || status == DILOCO_EDIFFERS)
+        return dl_fail_context(status, "move %s away to join without it", l->home.dir);
+    DL_TRY(status);
+    status = dl_snapshot_read_newest(&l->state, l->home.store, &l->run, l->run_digest, round,
+                                     l->setup.pool, DL_NEVER);
+    const bool fits = !status && l->state.control.entry == round &&
+                      dl_hash_equal(l->state.now[0].digest, l->work.base);
+    if (!fits)
+        return dl_fail(status ? status : DILOCO_EPROTO,
+                       "the model of round %" PRIu64
+                       " that the private state in %s rests on is not there: move that folder away "
+                       "to join again from a neighbour's",
+                       round, l->home.dir);
+    *resumed = l->resumed = true;
+    return DILOCO_OK;
+}
+
+/* The run's first model, where this machine has it. */
+diloco_status dl_life_begin(dl_gossip_life *l, bool *blank)
+{
+    dl_store *shared;
+    DL_TRY(dl_store_open(&shared, dl_gossip_config(l)->store, false));
+    const diloco_status status = dl_snapshot_read_newest(&l->state, shared, &l->run, l->run_digest,
+                                                         0, l->setup.pool, DL_NEVER);
+    dl_store_close(shared);
+    *blank = status == DILOCO_ENOENT;
+    if (*blank) return DILOCO_OK;
+    DL_TRY(status);
+    dl_mix_adopt(&l->state, l->data);
+    return DILOCO_OK;
+}
+
+/* Of the state before l->state.control.entry: durable, then told. */
+diloco_status dl_life_save_round(dl_gossip_life *l)
+{
+    DL_TRY(dl_home_put_model(&l->home, &l->state, &l->run));
+    DL_TRY(dl_life_save_private(l));
+    dl_wire_lock(l->wire);
+    l->node.self.state = l->state.control.entry;
+    l->node.self.digest = l->state.now[0].digest;
+    l->node.self.step = l->steps;
+    dl_wire_changed(l->wire);
+    dl_wire_unlock(l->wire);
+    return DILOCO_OK;
+}

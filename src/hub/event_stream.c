@@ -1,0 +1,195 @@
+/* event_stream.c - a list of streams; each has a queue of text, bounded, and an eventfd to wake it.
+ *
+ * A change is put into the queue of every stream it concerns, under one lock, without waiting. A
+ * full queue is emptied and says "lost" instead: a slow reader costs memory DL_STREAM_QUEUE and
+ * nobody else anything. The reader polls its eventfd beside its connection, so that a stream
+ * whose reader went away ends at once. */
+#include "hub/event_stream.h"
+
+#include "base/buf.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct dl_stream {
+    dl_stream *next;
+    dl_events *events;
+    int wake, connection;
+    char *base;
+    char *prefixes[DL_STREAM_PREFIXES];
+    size_t n_prefixes;
+    dl_buf queue;   /* at most DL_STREAM_QUEUE */
+    size_t n_taken; /* of the queue, copied out */
+};
+
+void dl_events_init(dl_events *events)
+{
+    pthread_mutex_init(&events->lock, NULL);
+    events->streams = NULL;
+    events->closed = false;
+}
+
+void dl_events_deinit(dl_events *events)
+{
+    DL_ASSERT(!events->streams);
+    pthread_mutex_destroy(&events->lock);
+}
+
+static void wake(const dl_stream *s)
+{
+    uint64_t one = 1;
+    ssize_t n = write(s->wake, &one, sizeof one); /* full: it is awake already */
+    (void)n;
+}
+
+void dl_events_close(dl_events *events)
+{
+    pthread_mutex_lock(&events->lock);
+    events->closed = true;
+    for (const dl_stream *s = events->streams; s; s = s->next)
+        wake(s);
+    pthread_mutex_unlock(&events->lock);
+}
+
+size_t dl_events_count(dl_events *events)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&events->lock);
+    for (const dl_stream *s = events->streams; s; s = s->next)
+        n++;
+    pthread_mutex_unlock(&events->lock);
+    return n;
+}
+
+/* The part of the path that the stream is told; NULL: it is not its concern. */
+static const char *concerns(const dl_stream *s, const char *path)
+{
+    size_t base = strlen(s->base);
+    if (strncmp(path, s->base, base) != 0) return NULL;
+    const char *key = path + base;
+    bool any = s->n_prefixes == 0;
+    for (size_t i = 0; i < s->n_prefixes && !any; i++)
+        any = strncmp(key, s->prefixes[i], strlen(s->prefixes[i])) == 0;
+    return any ? key : NULL;
+}
+
+void dl_events_tell(dl_events *events, const char *path)
+{
+    pthread_mutex_lock(&events->lock);
+    for (dl_stream *s = events->streams; s; s = s->next) {
+        const char *key = concerns(s, path);
+        if (!key) continue;
+        if (dl_buf_addf(&s->queue, "data: %s\n\n", key)) {
+            dl_buf_clear(&s->queue);
+            s->n_taken = 0;
+            /* A line cut in the middle by this ends with the first newline. */
+            if (dl_buf_addf(&s->queue, "\n\nevent: lost\ndata:\n\n"))
+                continue; /* then at the beat */
+        }
+        wake(s);
+    }
+    pthread_mutex_unlock(&events->lock);
+}
+
+static diloco_status fill(dl_stream *s, const char *base, const char *const *prefixes, size_t n)
+{
+    bool full = !(s->base = strdup(base));
+    for (; s->n_prefixes < n && !full; s->n_prefixes += !full)
+        full = !(s->prefixes[s->n_prefixes] = strdup(prefixes[s->n_prefixes]));
+    dl_buf_init(&s->queue, DL_STREAM_QUEUE);
+    if (full) return dl_fail(DILOCO_ENOMEM, "no memory for an event stream");
+    DL_TRY(dl_buf_addf(&s->queue, "event: open\ndata: %s\n\n", base));
+    s->wake = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+    return s->wake < 0 ? dl_fail(DILOCO_EIO, "no descriptor for an event stream") : DILOCO_OK;
+}
+
+static void stream_free(dl_stream *s)
+{
+    if (s->wake >= 0) close(s->wake);
+    for (size_t i = 0; i < s->n_prefixes; i++)
+        free(s->prefixes[i]);
+    free(s->base);
+    dl_buf_deinit(&s->queue);
+    free(s);
+}
+
+diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
+                             const char *const *prefixes, size_t n, int fd)
+{
+    DL_ASSERT(n <= DL_STREAM_PREFIXES);
+    *out = NULL;
+    dl_stream *s = calloc(1, sizeof *s);
+    if (!s) return dl_fail(DILOCO_ENOMEM, "no memory for an event stream");
+    s->events = events;
+    s->connection = fd;
+    s->wake = -1;
+    diloco_status status = fill(s, base, prefixes, n);
+    if (status) {
+        stream_free(s);
+        return status;
+    }
+    pthread_mutex_lock(&events->lock);
+    s->next = events->streams;
+    events->streams = s;
+    pthread_mutex_unlock(&events->lock);
+    *out = s;
+    return DILOCO_OK;
+}
+
+void dl_stream_close(dl_stream *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->events->lock);
+    dl_stream **at = &s->events->streams;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    pthread_mutex_unlock(&s->events->lock);
+    stream_free(s);
+}
+
+/* true: woken, or BEAT went by; false: the reader is gone. */
+static bool sleep_until_woken(const dl_stream *s, bool *beat)
+{
+    struct pollfd polls[] = {{.fd = s->wake, .events = POLLIN},
+                             {.fd = s->connection, .events = POLLRDHUP}};
+    int n = poll(polls, 2, (int)(DL_STREAM_BEAT / DL_MILLISECOND));
+    uint64_t count;
+    *beat = n == 0;
+    if (n > 0 && polls[0].revents && read(s->wake, &count, sizeof count) < 0) *beat = false;
+    return n <= 0 || !polls[1].revents;
+}
+
+static size_t take(dl_stream *s, char *out, size_t cap, bool *closed)
+{
+    pthread_mutex_lock(&s->events->lock);
+    size_t n = dl_size_min(cap, s->queue.len - s->n_taken);
+    if (n) memcpy(out, s->queue.data + s->n_taken, n);
+    s->n_taken += n;
+    if (s->n_taken == s->queue.len) {
+        dl_buf_clear(&s->queue);
+        s->n_taken = 0;
+    }
+    *closed = s->events->closed;
+    pthread_mutex_unlock(&s->events->lock);
+    return n;
+}
+
+size_t dl_stream_read(dl_stream *s, char *out, size_t cap)
+{
+    static const char still[] = ": still here\n\n";
+    DL_ASSERT(cap >= sizeof still);
+    for (bool beat;;) {
+        bool closed;
+        size_t n = take(s, out, cap, &closed);
+        if (closed || n) return closed ? 0 : n;
+        if (!sleep_until_woken(s, &beat)) return 0;
+        if (beat) {
+            memcpy(out, still, sizeof still - 1);
+            return sizeof still - 1;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+/* event_stream.h - who waits is told: streams of changes, so that nobody polls.
+ *
+ * A stream subscribes to prefixes of paths ("run/c/", "run/log/") and is told of each object
+ * that comes, changes or goes under them, in server-sent events (HTML standard, 9.2):
+ *
+ *     event: open                 the subscription stands: look now, what changes from here
+ *     data: <run>                 on is told
+ *
+ *     data: c/0000000012/r0.0000  this key changed
+ *
+ *     event: lost                 the reader was too slow; some keys were left out: look now
+ *     data:
+ *
+ *     : still here                after BEAT without an event
+ *
+ * There is no history: who reconnects gets "open" and looks. Any thread. */
+#ifndef DL_HUB_EVENT_STREAM_H
+#define DL_HUB_EVENT_STREAM_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { DL_STREAM_PREFIXES = 16, DL_STREAM_QUEUE = 64 << 10 };
+#define DL_STREAM_BEAT (10 * DL_SECOND)
+
+typedef struct dl_stream dl_stream;
+
+typedef struct dl_events {
+    pthread_mutex_t lock; /* guards all below, and the queues */
+    dl_stream *streams;
+    bool closed;
+} dl_events;
+
+void dl_events_init(dl_events *events);
+void dl_events_deinit(dl_events *events); /* no stream is left */
+/* End every stream, now and from now on. */
+void dl_events_close(dl_events *events);
+
+size_t dl_events_count(dl_events *events); /* streams that are open */
+
+/* Tell of a change of "run/key". */
+void dl_events_tell(dl_events *events, const char *path);
+
+/* `base` ("run/") is what the keys that are told leave out; prefixes are behind it, none: all.
+ * `fd` is the reader's connection: when it ends, so does the stream. DILOCO_ENOMEM;
+ * DILOCO_EIO: no descriptor left. */
+DL_MUST_CHECK diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
+                                           const char *const *prefixes, size_t n, int fd);
+void dl_stream_close(dl_stream *stream); /* NULL is fine */
+
+/* Wait for text and copy it out: its length, 1 to cap; 0: the stream has ended. */
+size_t dl_stream_read(dl_stream *stream, char *out, size_t cap);
+
+#endif

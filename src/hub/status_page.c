@@ -1,0 +1,67 @@
+/* status_page.c - /status.json: what `diloco status --json` says, from the files themselves.
+ *
+ * Who lives is seen from when a heartbeat was last written: the hub wrote it, so the time is
+ * its own, and no client's clock is believed. */
+#include "hub/server.h"
+#include "hub/status_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { JSON_MAX = 4 << 20 };
+
+static void see_heartbeats(const char *folder, const diloco_run_status *run)
+{
+    char path[PATH_MAX + 64];
+    struct stat st;
+    for (size_t i = 0; i < run->n_replicas; i++) {
+        diloco_replica_status *r = run->replicas[i];
+        snprintf(path, sizeof path, "%s/hb/%s.%04u", folder, r->replica, (unsigned)r->generation);
+        r->alive =
+            !r->ended && lstat(path, &st) == 0 && (double)(time(NULL) - st.st_mtime) < run->alive_s;
+    }
+}
+
+static dl_answer answer_json(dl_request *r, const diloco_run_status *run,
+                             const dl_roster_view *roster, const char *store)
+{
+    dl_buf out;
+    dl_json json;
+    dl_buf_init(&out, JSON_MAX);
+    dl_json_init(&json, &out);
+    dl_status_json(&json, run, roster, store);
+    diloco_status status = dl_json_done(&json);
+    if (!status) status = dl_buf_add(&out, "\n", 1);
+    dl_answer answer = status ? dl_refuse_failed(r, status)
+                              : dl_answer_text(200, "application/json", out.data, out.len);
+    dl_answer_header(answer, "Cache-Control", "no-store");
+    dl_buf_deinit(&out);
+    return answer;
+}
+
+dl_answer dl_status_begin(dl_request *r)
+{
+    const char *name = dl_target_param(&r->target, "run"), *rest = "";
+    char url[PATH_MAX + 8], store[1024];
+    if (!name || !dl_request_bucket(r, name, &rest) || (*rest && !dl_store_key_ok(rest)))
+        return dl_refuse(r, 400, "",
+                         "/status.json?run=RUN names a run: RUN is the path in its URL");
+    if (!dl_hub_bucket_there(r)) return dl_refuse_no_bucket(r);
+    int len = snprintf(url, sizeof url, "file://%s%s%s", r->root, *rest ? "/" : "", rest);
+    if ((size_t)len >= sizeof url) return dl_refuse(r, 400, "", "that is longer than a path");
+    snprintf(store, sizeof store, "%s/%s", r->hub->url, name);
+
+    dl_roster_view roster;
+    diloco_run_status run;
+    diloco_status status = diloco_run_status_read(&run, url, 0);
+    if (!status) status = dl_roster_view_read(&roster, url);
+    if (!status) see_heartbeats(url + strlen("file://"), &run);
+    dl_answer answer = status == DILOCO_ENOENT
+                           ? dl_refuse(r, 404, "", "there is no run in %s", name)
+                       : status ? dl_refuse_failed(r, status)
+                                : answer_json(r, &run, &roster, store);
+    diloco_run_status_free(&run);
+    return answer;
+}

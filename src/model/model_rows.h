@@ -1,0 +1,41 @@
+/* model_rows.h - what each model's file gives to the table in model.c, and what they share. */
+#ifndef DL_MODEL_MODEL_ROWS_H
+#define DL_MODEL_MODEL_ROWS_H
+
+#include "base/config.h"
+#include "base/sample.h"
+#include "nn/graph.h"
+#include "nn/planes.h"
+
+/* Check the options and build the graph for samples of the kind that the row takes; it is not
+ * allocated yet. */
+typedef diloco_status (*dl_model_build)(dl_graph **out, const dl_config *config,
+                                        const dl_sample *sample, size_t max_rows, int n_threads);
+
+diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                           size_t max_rows, int n_threads);
+diloco_status dl_lenet5_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                              size_t max_rows, int n_threads);
+diloco_status dl_resnet_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                              size_t max_rows, int n_threads);
+diloco_status dl_mlp_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                           size_t max_rows, int n_threads);
+
+/* ---- for classifiers: layers with PyTorch's default initial values, uniform in +-1/sqrt(n), n the
+ * inputs of an output (torch.nn.init.kaiming_uniform_ with a = sqrt(5), and the same for biases) */
+
+/* parameters.model.num_classes and in_channels against what the data has. */
+DL_MUST_CHECK diloco_status dl_model_classes(size_t *classes, const dl_config *config,
+                                             const dl_sample *sample);
+
+/* "name.weight" and, with a bias, "name.bias"; y. */
+int dl_layer_linear(dl_graph *graph, int x, size_t out, const char *name);
+/* The last one, and the loss behind it. */
+void dl_layer_classes(dl_graph *graph, int x, size_t classes, const char *name);
+dl_planes dl_layer_conv(dl_graph *graph, dl_planes x, size_t out, size_t size, size_t stride,
+                        size_t pad, bool bias, const char *name);
+/* A convolution straight over the images, the first operation of a graph. */
+dl_planes dl_layer_first_conv(dl_graph *graph, const dl_sample *sample, size_t out, size_t size,
+                              size_t stride, size_t pad, bool bias, const char *name);
+
+#endif

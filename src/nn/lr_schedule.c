@@ -1,0 +1,155 @@
+/* lr_schedule.c - the learning rate of a step, as a factor of the configured one.
+ *
+ * Warm-up ends when step = warmup_steps; the decays see x, the part of what follows that is
+ * over, in [0, 1]. */
+#include "nn/inner.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct span {
+    double step, total, warmup, decay; /* steps */
+} span;
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The next of "1000it, 2000, 5ep, 5ep20it", in Plato's units (D-20); false at the end, and at what
+ * is none. */
+static bool next_milestone(const char **at, double *step, uint64_t epoch)
+{
+    char *end;
+    const char *begin = *at + strspn(*at, ", ");
+    if (!is_digit(*begin)) return false;
+    *step = (double)strtoull(begin, &end, 10);
+    if (strncmp(end, "ep", 2) == 0) {
+        *step *= (double)epoch;
+        end += 2;
+        if (is_digit(*end)) {
+            *step += (double)strtoull(end, &end, 10);
+            if (strncmp(end, "it", 2) != 0) return false;
+        }
+    }
+    if (strncmp(end, "it", 2) == 0) end += 2;
+    *at = end;
+    return true;
+}
+
+static diloco_status check_epochs(const dl_config *config)
+{
+    const bool counts = config->warmup_epochs > 0 || strstr(config->milestones, "ep") != NULL;
+    if (!counts || dl_config_federated(config)) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EINVAL,
+        "parameters.learning_rate.%s counts epochs, which are a client's passes over its "
+        "data, and there are no logical clients: give steps",
+        config->warmup_epochs > 0 ? "warmup_epochs" : "milestone_steps");
+}
+
+diloco_status dl_schedule_check(const dl_config *config)
+{
+    const char *at = config->milestones;
+    if (strcmp(config->lr_scheduler, "MultiStepLR") == 0 && !*at)
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.lr_scheduler = \"MultiStepLR\" needs its milestones: set "
+                       "parameters.learning_rate.milestone_steps, as in \"1000it, 2000it\"");
+    for (double step; next_milestone(&at, &step, 1) && (*at == ',' || *at == '\0');)
+        continue;
+    if (*at == '\0') return check_epochs(config);
+    return dl_fail(
+        DILOCO_EINVAL,
+        "parameters.learning_rate.milestone_steps = \"%s\": give steps with commas "
+        "between, as in \"1000it, 2000it\", or epochs of clients, as in \"5ep, 5ep20it\"",
+        config->milestones);
+}
+
+static double constant(const span *s)
+{
+    (void)s;
+    return 1;
+}
+
+static double part(double step, double begin, double end)
+{
+    return end <= begin ? 1 : fmin(fmax((step - begin) / (end - begin), 0), 1);
+}
+
+/* Each gives 1 at the start of its decay and 0 at its end; min_ratio is applied outside. */
+static double linear(const span *s)
+{
+    return 1 - part(s->step, s->warmup, s->total);
+}
+static double cosine(const span *s)
+{
+    return 0.5 * (1 + cos(3.14159265358979323846 * part(s->step, s->warmup, s->total)));
+}
+static double wsd(const span *s)
+{
+    return 1 - sqrt(part(s->step, s->total - s->decay, s->total));
+}
+
+/* gamma^(milestones passed) */
+static double stairs(const dl_config *config, const span *s, uint64_t epoch, double gamma)
+{
+    double factor = 1;
+    const char *at = config->milestones;
+    for (double milestone; next_milestone(&at, &milestone, epoch);)
+        if (milestone <= s->step) factor *= gamma;
+    return factor;
+}
+
+/* Plato's, all by itself: min(1, k / warm-up) gamma^(milestones passed), so step 0 of a warm-up has
+ * the learning rate 0. */
+static double lambda(const dl_config *config, const span *s, uint64_t epoch)
+{
+    double factor = config->gamma > 0 ? stairs(config, s, epoch, config->gamma) : 1;
+    return s->step < s->warmup ? factor * s->step / s->warmup : factor;
+}
+
+/* torch.optim.lr_scheduler.MultiStepLR, whose own gamma is 0.1; without a warm-up. */
+static double multi_step(const dl_config *config, const span *s, uint64_t epoch)
+{
+    return stairs(config, s, epoch, config->gamma > 0 ? config->gamma : 0.1);
+}
+
+static const struct {
+    const char *name;
+    double (*factor)(const span *s);
+    double (*alone)(const dl_config *config, const span *s, uint64_t epoch); /* warm-up and all */
+} rows[] = {{"constant", constant, NULL}, {"linear", linear, NULL},
+            {"cosine", cosine, NULL},     {"wsd", wsd, NULL},
+            {"LambdaLR", NULL, lambda},   {"MultiStepLR", NULL, multi_step}};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+const char *dl_schedule_name_at(size_t i)
+{
+    return i < N_ROWS ? rows[i].name : NULL;
+}
+
+diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step, uint64_t total,
+                             uint64_t epoch)
+{
+    span s = {(double)step, (double)total,
+              (double)config->warmup_steps + (double)config->warmup_epochs * (double)epoch,
+              config->decay_steps ? (double)config->decay_steps : (double)total / 10};
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (strcmp(rows[i].name, config->lr_scheduler) != 0) continue;
+        if (rows[i].alone) {
+            *lr = config->lr * rows[i].alone(config, &s, epoch);
+        } else if (s.step < s.warmup) {
+            *lr = config->lr * (s.step + 1) / s.warmup;
+        } else {
+            double low = config->min_lr_ratio;
+            *lr = config->lr * (low + (1 - low) * rows[i].factor(&s));
+        }
+        return DILOCO_OK;
+    }
+    return dl_fail(
+        DILOCO_EINVAL,
+        "trainer.lr_scheduler: there is no \"%s\"; use constant, linear, cosine, wsd, LambdaLR or "
+        "MultiStepLR",
+        config->lr_scheduler);
+}
