@@ -1,4 +1,4 @@
-/* status_page.c - the error text of a thread is one fixed buffer, so that wording a failure
+/* status.c - the error text of a thread is one fixed buffer, so that wording a failure
  * can itself not fail. A new text is built aside first: its arguments may be the old one. */
 #include "base/status.h"
 

@@ -1,4 +1,4 @@
-/* plain_text.c - strtod and snprintf follow the locale that the host program chose, so both
+/* text.c - strtod and snprintf follow the locale that the host program chose, so both
  * are called under "C" (which newlocale hands out without allocating, for all
  * categories at once). */
 #include "base/text.h"

@@ -1,6 +1,6 @@
 /* cmd_data.c - what the data of a configuration is. */
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
-#include "cli/units.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

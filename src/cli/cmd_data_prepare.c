@@ -1,7 +1,7 @@
 /* cmd_data_prepare.c - text into token shards, with progress. */
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include <diloco/train.h>
 
 #include <unistd.h>

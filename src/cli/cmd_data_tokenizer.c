@@ -1,6 +1,6 @@
 /* cmd_data_tokenizer.c - a byte-pair tokenizer from text. */
 #include "cli/cli.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include <diloco/train.h>
 
 static diloco_status print_json(const diloco_tokenizer_report *r, const char *path)

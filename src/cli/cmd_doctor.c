@@ -3,8 +3,8 @@
  * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
 #include "base/link.h"
 #include "cli/crew.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

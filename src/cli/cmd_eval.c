@@ -1,6 +1,6 @@
 /* cmd_eval.c - the loss of a run's model on its validation data, or on any text. */
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
-#include "cli/units.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

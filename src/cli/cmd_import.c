@@ -1,7 +1,7 @@
 /* cmd_import.c - a model of Hugging Face's as what a run can begin from. */
 #include "base/config.h"
 #include "cli/cli.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 /* cmd_init.c - a starter configuration, commented, for a run of some minutes on one machine. */
 #include "base/config.h"
 #include "base/file.h"
+#include "cli/display/units.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/train.h>
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* cmd_log.c - the entries of a log, a line each; or what one of them moved, a line a tensor; or
  * what they cost to move (log_traffic.c). */
-#include "cli/log_traffic.h"
+#include "cli/display/log_traffic.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>

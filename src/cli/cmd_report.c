@@ -1,10 +1,10 @@
 /* cmd_report.c - the curves of one run, or of several side by side, from their records: a table,
  * one JSON object, or a picture (chart.h). It only reads. */
 #include "base/file.h"
-#include "cli/chart.h"
+#include "cli/display/chart.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/config.h>
 #include <diloco/inspect.h>
 

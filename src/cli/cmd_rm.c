@@ -3,10 +3,10 @@
  * Only what this program wrote is removed: the run's objects (inspect/remove.c), and in the state
  * folder what replicas keep there. */
 #include "base/file.h"
+#include "cli/display/units.h"
 #include "cli/names.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 
 #include <dirent.h>

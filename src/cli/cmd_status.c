@@ -1,8 +1,8 @@
 /* cmd_status.c - what a run is, how far, who takes part. */
 #include "base/clock.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include "cli/why.h"
 #include "hub/status_json.h"
 #include <diloco/inspect.h>

@@ -3,10 +3,10 @@
  * All settings are checked before the first trial; nothing is kept here that a later call would
  * miss, because each trial's folder holds its result. */
 #include "base/clock.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
-#include "cli/sweep.h"
-#include "cli/trial.h"
-#include "cli/units.h"
+#include "cli/sweep/sweep.h"
+#include "cli/sweep/trial.h"
 #include <diloco/log.h>
 #include <diloco/train.h>
 

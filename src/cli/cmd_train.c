@@ -1,10 +1,10 @@
 /* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
 #include "cli/crew.h"
+#include "cli/display/units.h"
 #include "cli/names.h"
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

@@ -1,9 +1,9 @@
 /* cmd_verify.c - replay a log and compare every digest. */
 #include "base/clock.h"
-#include "cli/screen.h"
+#include "cli/display/screen.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

@@ -1,13 +1,13 @@
 /* crew.c - names, threads, settings; then launch.c runs the processes and report.c tells. */
 #include "cli/crew.h"
 
+#include "cli/display/report.h"
+#include "cli/display/units.h"
 #include "cli/launch.h"
 #include "cli/names.h"
 #include "cli/onward.h"
-#include "cli/report.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

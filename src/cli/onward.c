@@ -2,7 +2,7 @@
 #include "cli/onward.h"
 
 #include "base/file.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 
 #include <dirent.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
  * (docs/protocol.md, Deadlines); nothing is computed again here. */
 #include "cli/why.h"
 
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include "hub/status_json.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* model_rows.h - one row a codec: its own file defines it, codec.c lists it. */
+/* codec_rows.h - one row a codec: its own file defines it, codec.c lists it. */
 #ifndef DL_CODEC_CODEC_ROWS_H
 #define DL_CODEC_CODEC_ROWS_H
 

@@ -1,4 +1,4 @@
-/* signature_test.c - signs and the mean of their block. */
+/* sign_test.c - signs and the mean of their block. */
 #include "codec_form.h"
 
 TEST(a_block_becomes_its_signs_times_its_mean_size)

@@ -1,4 +1,4 @@
-/* model_rows.h - one row a combiner: its own file defines it, combine.c lists it. */
+/* combine_rows.h - one row a combiner: its own file defines it, combine.c lists it. */
 #ifndef DL_COMBINE_COMBINE_ROWS_H
 #define DL_COMBINE_COMBINE_ROWS_H
 

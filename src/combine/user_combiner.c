@@ -1,4 +1,4 @@
-/* user_codec.c - see user_codec.h. Whoever gives coefficients is a linear row, whoever gives
+/* user_combiner.c - see user_combiner.h. Whoever gives coefficients is a linear row, whoever gives
  * elements a row by element, which ignores weights as those do. Nothing is known of how many
  * hostile members it bears.
  */

@@ -1,4 +1,4 @@
-/* user_codec.h - a combiner of the caller's own (include/diloco/user.h) as a row. */
+/* user_combiner.h - a combiner of the caller's own (include/diloco/user.h) as a row. */
 #ifndef DL_COMBINE_USER_COMBINER_H
 #define DL_COMBINE_USER_COMBINER_H
 

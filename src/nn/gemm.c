@@ -4,7 +4,7 @@
  *     for n by DL_GEMM_N, for k by DL_GEMM_K
  *         pack B's block into panels of two vectors, [k][width]; at most 600 KB, in the L2 cache
  *         for m by DL_GEMM_ROWS
- *             for each panel: a tile of C in registers over all of k (outer_tile.h)
+ *             for each panel: a tile of C in registers over all of k (tile.h)
  *
  * A is read where it lies: a panel's rows of it stay in the L1 cache while B streams by, and
  * the next rows are fetched meanwhile. A tile is 12 x 32 with AVX-512 (24 of 32 registers), 6 x 16

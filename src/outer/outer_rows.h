@@ -1,4 +1,4 @@
-/* model_rows.h - one row an outer optimizer: its own file defines it, outer.c lists it. */
+/* outer_rows.h - one row an outer optimizer: its own file defines it, outer.c lists it. */
 #ifndef DL_OUTER_OUTER_ROWS_H
 #define DL_OUTER_OUTER_ROWS_H
 

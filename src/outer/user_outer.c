@@ -1,4 +1,4 @@
-/* user_codec.c - see user_codec.h. The step is `whole`; the row's block finds what it made in
+/* user_outer.c - see user_outer.h. The step is `whole`; the row's block finds what it made in
  * place, and only looks whether it is finite, hashes, and adopts. */
 #include "outer/user_outer.h"
 

@@ -1,4 +1,4 @@
-/* user_codec.h - an outer optimizer of the caller's own (include/diloco/user.h) as a row. */
+/* user_outer.h - an outer optimizer of the caller's own (include/diloco/user.h) as a row. */
 #ifndef DL_OUTER_USER_OUTER_H
 #define DL_OUTER_USER_OUTER_H
 

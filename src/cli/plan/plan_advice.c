@@ -1,7 +1,7 @@
 /* plan_advice.c - `diloco plan --advice`: loss, inner learning rate and batch by the scaling laws
  * of 2503.09799, its idealised wall clock, and what is known about the outer learning rate. */
+#include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
-#include "cli/units.h"
 #include "plan/fits.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* plan_answer.c - the planner's answer: every method on this link, the volumes of an exchange, what
  * to take and how to say it to `diloco train`; as lines or as one JSON object. */
+#include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
-#include "cli/units.h"
 #include "plan/published.h"
 #include "plan/recommend.h"
 #include <diloco/train.h>

@@ -1,8 +1,8 @@
 /* plan_replay.c - `diloco plan --replay`: the record of a finished run on another link. */
 #include "base/file.h"
+#include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
-#include "cli/units.h"
 #include "plan/playback.h"
 #include <diloco/inspect.h>
 

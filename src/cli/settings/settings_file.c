@@ -3,8 +3,8 @@
 #include "cli/settings/settings_file.h"
 
 #include "base/file.h"
+#include "cli/display/units.h"
 #include "cli/settings/toml.h"
-#include "cli/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* units.c - three digits are enough for a person; a count is exact. */
-#include "cli/units.h"
+#include "cli/display/units.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* kinds.h - sums of the record's "traffic" lines: what processes have moved, by kind of object. */
-#ifndef DL_CLI_KINDS_H
-#define DL_CLI_KINDS_H
+#ifndef DL_CLI_DISPLAY_KINDS_H
+#define DL_CLI_DISPLAY_KINDS_H
 
 #include "base/json.h"
 

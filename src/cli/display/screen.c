@@ -1,6 +1,6 @@
 /* screen.c - the cursor rests at the start of the line below the frame, always visible between
  * frames; so there is nothing to restore, however the program ends. */
-#include "cli/screen.h"
+#include "cli/display/screen.h"
 
 #include "base/text.h"
 

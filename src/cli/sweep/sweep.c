@@ -1,6 +1,6 @@
 /* sweep.c - from flags to settings. A trial's settings are the command line's with a --set for
  * each swept value and for the seed, so whatever holds for --set holds here. */
-#include "cli/sweep.h"
+#include "cli/sweep/sweep.h"
 
 #include "cli/settings/settings.h"
 

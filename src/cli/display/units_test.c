@@ -1,5 +1,5 @@
 /* units_test.c - numbers as people read them, and no rounding to four digits. */
-#include "cli/units.h"
+#include "cli/display/units.h"
 
 #include "check.h"
 

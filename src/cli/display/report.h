@@ -5,14 +5,14 @@
  * after 10 seconds, 20, 40, … On both, a wait of all replicas here is a line after 10 seconds, 20,
  * 40, … Each entry and each evaluation has a line. A warning is printed once. All of it goes to one
  * stream. */
-#ifndef DL_CLI_REPORT_H
-#define DL_CLI_REPORT_H
+#ifndef DL_CLI_DISPLAY_REPORT_H
+#define DL_CLI_DISPLAY_REPORT_H
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "cli/kinds.h"
+#include "cli/display/kinds.h"
+#include "cli/display/screen.h"
 #include "cli/launch.h"
-#include "cli/screen.h"
 
 typedef struct dl_replica_view {
     char phase[32];

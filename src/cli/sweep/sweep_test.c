@@ -1,5 +1,5 @@
 /* sweep_test.c - from flags to the settings and folders of trials, and what is refused. */
-#include "cli/sweep.h"
+#include "cli/sweep/sweep.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -1,5 +1,5 @@
 /* report_test.c - what people see for what replicas say. */
-#include "cli/report.h"
+#include "cli/display/report.h"
 
 #include "check.h"
 

@@ -5,11 +5,11 @@
  * store; a replica that was started again may have two lines of an entry, and has then moved it
  * twice. What belongs to no entry (the probe, the first model, heartbeats, records, snapshots) is
  * in the "traffic" lines, which a process writes when it ends; they are summed by kind. */
-#include "cli/log_traffic.h"
+#include "cli/display/log_traffic.h"
 
-#include "cli/kinds.h"
+#include "cli/display/kinds.h"
+#include "cli/display/units.h"
 #include "cli/plan/plan_pages.h"
-#include "cli/units.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* kinds.c - see kinds.h. */
-#include "cli/kinds.h"
+#include "cli/display/kinds.h"
 
-#include "cli/units.h"
+#include "cli/display/units.h"
 
 #include <stdio.h>
 #include <string.h>

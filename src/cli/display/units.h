@@ -1,6 +1,6 @@
 /* units.h - numbers for people: "9.7 MB", "34.1k", "1 min 20 s", "1,240"; and text for a shell. */
-#ifndef DL_CLI_UNITS_H
-#define DL_CLI_UNITS_H
+#ifndef DL_CLI_DISPLAY_UNITS_H
+#define DL_CLI_DISPLAY_UNITS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* screen_test.c - frames as bytes. */
-#include "cli/screen.h"
+#include "cli/display/screen.h"
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* log_traffic.h - `diloco log --traffic`. */
-#ifndef DL_CLI_LOG_TRAFFIC_H
-#define DL_CLI_LOG_TRAFFIC_H
+#ifndef DL_CLI_DISPLAY_LOG_TRAFFIC_H
+#define DL_CLI_DISPLAY_LOG_TRAFFIC_H
 
 #include "cli/cli.h"
 

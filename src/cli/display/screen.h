@@ -3,8 +3,8 @@
  * A frame is one write: up over the old lines, each new line and "clear to its end", so that
  * nothing flickers. Lines are cut to the width of the terminal as it is at the moment. Where
  * the output is no terminal nothing is drawn and dl_screen_say only prints. */
-#ifndef DL_CLI_SCREEN_H
-#define DL_CLI_SCREEN_H
+#ifndef DL_CLI_DISPLAY_SCREEN_H
+#define DL_CLI_DISPLAY_SCREEN_H
 
 #include "base/buf.h"
 

@@ -1,5 +1,5 @@
 /* chart.c - the SVG of a chart (chart.h). Lengths are in the file's own units, pixels at first. */
-#include "cli/chart.h"
+#include "cli/display/chart.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  *     FOLDER/state/          private state of its replicas
  *     FOLDER/record.jsonl    the record of all replicas in all their lives
  *     FOLDER/result.json     the result; written last, so where it is, the trial is done */
-#ifndef DL_CLI_TRIAL_H
-#define DL_CLI_TRIAL_H
+#ifndef DL_CLI_SWEEP_TRIAL_H
+#define DL_CLI_SWEEP_TRIAL_H
 
 #include "base/config.h"
 #include "cli/cli.h"

@@ -1,6 +1,6 @@
 /* trial_test.c - results that are there, and those that are not these settings'. What a trial does
  * to get one is in tests/e2e/sweep.sh. */
-#include "cli/trial.h"
+#include "cli/sweep/trial.h"
 
 #include "base/hash.h"
 #include "check.h"

@@ -4,8 +4,8 @@
  *
  * are 4 arms of 3 trials. Trials of one seed have the same initial parameters and the same order
  * of samples, so arms are compared seed by seed. */
-#ifndef DL_CLI_SWEEP_H
-#define DL_CLI_SWEEP_H
+#ifndef DL_CLI_SWEEP_SWEEP_H
+#define DL_CLI_SWEEP_SWEEP_H
 
 #include "base/config.h"
 #include "cli/cli.h"

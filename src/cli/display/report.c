@@ -1,8 +1,8 @@
 /* report.c - events into a small model, and the model into lines. */
-#include "cli/report.h"
+#include "cli/display/report.h"
 
 #include "cli/cli.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include <diloco/log.h>
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* kinds_test.c - sums of "traffic" lines. */
-#include "cli/kinds.h"
+#include "cli/display/kinds.h"
 
 #include "check.h"
 

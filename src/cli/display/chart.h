@@ -1,8 +1,8 @@
 /* chart.h - line charts as one SVG file: panels side by side, the same series in each.
  *
  * The file needs nothing beside it, and follows the viewer's dark or light colours. */
-#ifndef DL_CLI_CHART_H
-#define DL_CLI_CHART_H
+#ifndef DL_CLI_DISPLAY_CHART_H
+#define DL_CLI_DISPLAY_CHART_H
 
 #include "base/buf.h"
 

@@ -1,5 +1,5 @@
 /* Charts as SVG: where points are drawn, what a label may contain. */
-#include "cli/chart.h"
+#include "cli/display/chart.h"
 
 #include "check.h"
 

@@ -6,7 +6,7 @@
  *     step      tokens; seconds as tokens / tokens_per_s
  *     commit    bytes of the entry, seconds waited and exchanged
  *     end       the digest                                                                  */
-#include "cli/trial.h"
+#include "cli/sweep/trial.h"
 
 #include "base/file.h"
 #include "base/hash.h"
