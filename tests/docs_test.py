@@ -5,7 +5,7 @@ Every `src/….c` or other path in backquotes exists; a function named beside a 
 ("`src/exchange/exec.c`: `do_read`", "`loop` in `src/train/replica.c`") is defined there, a bare `dl_name`
 somewhere in the tree;
 relative links lead to files. The terms of docs/glossary.md are in order. docs/README.md links every
-other page."""
+other page. Names in backquotes in src/*/README.md are files of that folder."""
 import pathlib
 import re
 import sys
@@ -62,6 +62,14 @@ def index_problems():
             yield f"docs/README.md has no link to {name}"
 
 
-found = [*problems(), *glossary_problems(), *index_problems()]
+def room_problems():
+    """A folder's README names files of the folder."""
+    for page in sorted(ROOT.glob("src/*/README.md")):
+        for name in re.findall(r"`([\w/]+(?:\.\w+|/))`", page.read_text()):
+            if not (page.parent / name).exists():
+                yield f"{page.relative_to(ROOT)}: there is no {name}"
+
+
+found = [*problems(), *room_problems(), *glossary_problems(), *index_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)

@@ -13,6 +13,10 @@ The dl_folder rows of CMakeLists.txt are the law:
   cli      speaks to the libraries through <diloco/...>, and may use "base/...", "cli/..." and the
            program's other folders
   public   include/diloco/*.h includes <diloco/...> and the C standard library, nothing else
+  names    no two sources or headers of src/ and tests/ have one name; a file's first line begins
+           with its name
+  size     a directory of src/ has at most 60 files and 7,200 lines, tests not counted
+  door     each folder of src/ has a README.md, which says what it holds and where to begin
 """
 
 import re
@@ -25,7 +29,9 @@ ROW = re.compile(
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SOURCES = {".c", ".h", ".cc", ".cu", ".cuh"}
+FILES_MAX, LINES_MAX = 60, 7200
 CLI_USES = {"base", "cli", "fed", "plan", "hub", "gossip"}
+HEAD = re.compile(r"/\* (\w+\.(?:c|h|cc))\b(?! *\*/)")
 C11_HEADERS = {
     f"{name}.h"
     for name in """assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp
@@ -98,9 +104,32 @@ def fault_in_public(root, quote, name):
     return f"a public header may include <diloco/...> and the C standard library, not {name}"
 
 
+def faults_of_names(root):
+    seen = {}
+    for path in sorted(p for top in ("src", "tests") for p in (root / top).rglob("*") if p.suffix in SOURCES):
+        where, first = path.relative_to(root), path.read_text(encoding="utf-8").split("\n", 1)[0]
+        if path.name in seen:
+            yield f"{where}:1: {seen[path.name]} has this name, too"
+        seen.setdefault(path.name, where)
+        said = HEAD.match(first)
+        if said and said[1] != path.name:
+            yield f"{where}:1: its first line says {said[1]}"
+
+
+def faults_of_folders(root):
+    for folder in sorted(p for p in (root / "src").rglob("*") if p.is_dir()):
+        where = folder.relative_to(root)
+        files = [p for p in folder.iterdir() if p.suffix in SOURCES and not p.stem.endswith("_test")]
+        lines = sum(p.read_text(encoding="utf-8").count("\n") for p in files)
+        if len(files) > FILES_MAX or lines > LINES_MAX:
+            yield f"{where}: {len(files)} files of {lines} lines are more than {FILES_MAX} of {LINES_MAX}"
+        if folder.parent == root / "src" and not (folder / "README.md").is_file():
+            yield f"{where}: there is no README.md"
+
+
 def check(root):
     """(number of files, violations)"""
-    violations, n_files = [], 0
+    violations, n_files = [*faults_of_names(root), *faults_of_folders(root)], 0
     rows, tests = read_rows(root, violations)
     for path in sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES):
         n_files += 1
@@ -138,6 +167,7 @@ GOOD = {
     "include/diloco/run.h": "#include <diloco/status.h>\n#include <stdint.h>\n",
     "include/diloco/status.h": "",
     "src/base/a.h": "#include <diloco/status.h>\n",
+    **{f"src/{folder}/README.md": "" for folder in ("base", "run", "nn", "cli")},
     "src/run/b.h": '#include "base/a.h"\n#include <unistd.h>\n',
     "src/run/b_test.c": '#include "run/b.h"\n#include "check.h"\n',
     "src/nn/c.c": '#include "base/a.h"\n',
@@ -153,7 +183,10 @@ WRONG = [  # file, line added to it, what is said
     ("src/run/b.h", '#include "diloco/run.h"', "src/run/b.h:3: public headers"),
     ("src/run/b.h", "#include <base/a.h>", "src/run/b.h:3: <base/a.h> is ours"),
     ("src/run/b.h", "#include <diloco/none.h>", "src/run/b.h:3: there is no include/diloco/none.h"),
-    ("src/lost/d.c", "", "src/lost/d.c:1: src/lost has no dl_folder row"),
+    ("src/lost/d.c", "", "src/lost: there is no README.md", "src/lost/d.c:1: src/lost has no dl_folder row"),
+    ("src/nn/a.h", "", "src/nn/a.h:1: src/base/a.h has this name, too"),
+    ("src/nn/g.c", "/* b.c - a file under another name. */", "src/nn/g.c:1: its first line says b.c"),
+    ("src/nn/e.c", "\n" * 7200, "src/nn: 2 files of 7202 lines"),
     ("include/diloco/run.h", '#include "base/a.h"', "include/diloco/run.h:3: a public header"),
     ("include/diloco/run.h", "#include <unistd.h>", "include/diloco/run.h:3: a public header"),
     ("CMakeLists.txt", "dl_folder(x USES y LINK)\ndl_folder(y USES x LINK)", "CMakeLists.txt:6: x uses y"),
@@ -182,9 +215,10 @@ def self_test():
         print(f"the right tree: expected no violation, got {violations}")
     for wrong in WRONG:
         violations = check_tree(wrong)
-        if len(violations) != 1 or not violations[0].startswith(wrong[2]):
+        said = wrong[2:]
+        if len(violations) != len(said) or not all(map(str.startswith, violations, said)):
             failed += 1
-            print(f"{wrong[0]} with {wrong[1]!r}: expected '{wrong[2]}…', got {violations}")
+            print(f"{wrong[0]} with {wrong[1]!r}: expected {said}, got {violations}")
     print(f"{len(WRONG) + 1 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
