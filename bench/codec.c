@@ -94,15 +94,9 @@ static double seconds_of(bench *b, void (*run)(bench *b))
 
 /* ---- the table */
 
-static const struct {
-    const char *name, *codec, *values;
-} cases[] = {
-    {"f32", "f32", "f32"},       {"bf16", "bf16", "f32"},       {"f16", "f16", "f32"},
-    {"int8", "int8", "f32"},     {"int4", "int4", "f32"},       {"int2", "int2", "f32"},
-    {"e3m0", "e3m0", "f32"},     {"sign", "sign", "f32"},       {"prune", "prune", "f32"},
-    {"topk f32", "topk", "f32"}, {"topk int8", "topk", "int8"}, {"topk 2bit", "topk", "2bit"},
-};
-enum { N_CASES = sizeof cases / sizeof cases[0], N_RUNS = 4 };
+/* Beside every codec of the list as it is by default. */
+static const char *const topk_values[] = {"int8", "2bit"};
+enum { N_RUNS = 4, N_TOPK = sizeof topk_values / sizeof topk_values[0] };
 static void (*const runs[N_RUNS])(bench *b) = {run_encode, run_check, run_decode, run_round_trip};
 
 static void time_case(bench *b, const char *name, int rounds)
@@ -144,6 +138,21 @@ static void pin(void)
     sched_setaffinity(0, sizeof one, &one);
 }
 
+static void measure(bench *b, const char *codec, const char *values, const char *only, int rounds)
+{
+    char name[32];
+    if (only && strcmp(only, codec) != 0) return;
+    snprintf(name, sizeof name, "%s%s%s", codec, strcmp(codec, "topk") ? "" : " ",
+             strcmp(codec, "topk") ? "" : values);
+    dl_config_init(&b->config);
+    if (dl_config_set(&b->config, "codec", codec, "bench") ||
+        dl_config_set(&b->config, "server.diloco.codec_values", values, "bench") ||
+        dl_codec_form_init(&b->form, &b->config, &b->manifest, 0))
+        fail();
+    time_case(b, name, rounds);
+    dl_codec_form_deinit(&b->form);
+}
+
 int main(int argc, char **argv)
 {
     static bench b;
@@ -166,16 +175,11 @@ int main(int argc, char **argv)
            rows, columns, dl_isa_name(dl_isa_chosen()), rounds);
     printf("%-10s %7s %8s  %-20s  %-20s  %-20s  %-20s\n", "codec", "bits", "read", "encode",
            "check", "decode", "decode to memory");
-    for (int i = 0; i < N_CASES; i++) {
-        if (argc > 4 && strcmp(argv[4], cases[i].codec) != 0) continue;
-        dl_config_init(&b.config);
-        if (dl_config_set(&b.config, "codec", cases[i].codec, "bench") ||
-            dl_config_set(&b.config, "server.diloco.codec_values", cases[i].values, "bench") ||
-            dl_codec_form_init(&b.form, &b.config, &b.manifest, 0))
-            fail();
-        time_case(&b, cases[i].name, rounds);
-        dl_codec_form_deinit(&b.form);
-    }
+    const char *only = argc > 4 ? argv[4] : NULL;
+    for (size_t i = 0; dl_codec_at(i); i++)
+        measure(&b, dl_codec_at(i)->name, "f32", only, rounds);
+    for (size_t i = 0; i < N_TOPK; i++)
+        measure(&b, "topk", topk_values[i], only, rounds);
     dl_manifest_deinit(&b.manifest);
     free(b.g), free(b.out), free(b.payload);
     return b.sink == 0.5;

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_codec *const rows[] = {
-    &dl_codec_f32,  &dl_codec_bf16, &dl_codec_f16,  &dl_codec_int8, &dl_codec_int4,
-    &dl_codec_int2, &dl_codec_e3m0, &dl_codec_topk, &dl_codec_sign, &dl_codec_prune,
-};
+#define ROW(name) &dl_codec_##name,
+static const dl_codec *const rows[] = {DL_CODECS(ROW)};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_codec *dl_codec_at(size_t i)

@@ -9,11 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-static const dl_combiner *const rows[] = {
-    &dl_combiner_mean,         &dl_combiner_clipped_mean, &dl_combiner_rda,
-    &dl_combiner_median,       &dl_combiner_trimmed_mean, &dl_combiner_krum,
-    &dl_combiner_multi_krum,   &dl_combiner_bulyan,       &dl_combiner_geometric_median,
-    &dl_combiner_centered_clip};
+#define ROW(name) &dl_combiner_##name,
+static const dl_combiner *const rows[] = {DL_COMBINERS(ROW)};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_combiner *dl_combiner_at(size_t i)

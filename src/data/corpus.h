@@ -26,7 +26,16 @@ typedef struct dl_source_kind {
     int32_t (*largest)(const unsigned char *tokens, size_t n);
 } dl_source_kind;
 
-extern const dl_source_kind dl_source_text, dl_source_tokens;
+/* The list of sources. A new one is a file that defines dl_source_<name>, and its line here. */
+// clang-format off
+#define DL_SOURCES(X) \
+    X(text) \
+    X(tokens)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_source_kind dl_source_##name;
+DL_SOURCES(DL_DECLARE)
+#undef DL_DECLARE
 
 typedef struct dl_corpus_file {
     char *path; /* owned */

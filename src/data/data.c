@@ -30,12 +30,11 @@ static const struct {
     const dl_source_kind *tokens;
     const dl_image_kind *images;
 } sources[] = {
-    {.tokens = &dl_source_text},
-    {.tokens = &dl_source_tokens},
-    {.images = &dl_images_mnist},
-    {.images = &dl_images_cifar10},
-};
-static const dl_tokenizer *const tokenizers[] = {&dl_tokenizer_byte, &dl_tokenizer_bpe};
+#define TOKENS(name) {.tokens = &dl_source_##name},
+#define IMAGES(name) {.images = &dl_images_##name},
+    DL_SOURCES(TOKENS) DL_IMAGE_SETS(IMAGES)};
+#define ROW(name) &dl_tokenizer_##name,
+static const dl_tokenizer *const tokenizers[] = {DL_TOKENIZERS(ROW)};
 
 enum {
     N_SOURCES = sizeof sources / sizeof sources[0],

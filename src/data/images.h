@@ -38,7 +38,17 @@ typedef struct dl_image_kind {
     diloco_status (*add)(dl_images *images, const char *folder, bool test);
 } dl_image_kind;
 
-extern const dl_image_kind dl_images_mnist, dl_images_cifar10;
+/* The list of sets of images. A new one is a file that defines dl_images_<name>, and its line here.
+ */
+// clang-format off
+#define DL_IMAGE_SETS(X) \
+    X(mnist) \
+    X(cifar10)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_image_kind dl_images_##name;
+DL_IMAGE_SETS(DL_DECLARE)
+#undef DL_DECLARE
 
 /* The training or test images in `path`, a folder. Without any, out->n is 0. DILOCO_ENOENT,
  * DILOCO_EIO, DILOCO_ENOMEM; DILOCO_EINVAL: not a folder; DILOCO_EPROTO: a file that is damaged or

@@ -14,21 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_sampler contiguous = {.name = "contiguous"},
-                        whole = {.name = "whole", .overlaps = true},
-                        all_inclusive = {.name = "all_inclusive", .overlaps = true};
-static const dl_sampler *const samplers[] = {
-    &contiguous,
-    &whole,
-    &all_inclusive,
-    &dl_sampler_iid,
-    &dl_sampler_noniid,
-    &dl_sampler_mixed,
-    &dl_sampler_orthogonal,
-    &dl_sampler_label_quantity,
-    &dl_sampler_sample_quantity,
-    &dl_sampler_distribution,
-};
+const dl_sampler dl_sampler_contiguous = {.name = "contiguous"},
+                 dl_sampler_whole = {.name = "whole", .overlaps = true},
+                 dl_sampler_all_inclusive = {.name = "all_inclusive", .overlaps = true};
+
+#define ROW(name) &dl_sampler_##name,
+static const dl_sampler *const samplers[] = {DL_SAMPLERS(ROW)};
 enum { N_SAMPLERS = sizeof samplers / sizeof samplers[0] };
 
 const char *dl_sampler_name_at(size_t i)

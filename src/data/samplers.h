@@ -19,8 +19,24 @@ typedef struct dl_sampler {
     void (*list)(uint32_t *out, const dl_partition *p, size_t client);
 } dl_sampler;
 
-extern const dl_sampler dl_sampler_iid, dl_sampler_noniid, dl_sampler_mixed, dl_sampler_orthogonal,
-    dl_sampler_label_quantity, dl_sampler_sample_quantity, dl_sampler_distribution;
+/* The list of samplers. A new one is a file that defines dl_sampler_<name>, and its line here. */
+// clang-format off
+#define DL_SAMPLERS(X) \
+    X(contiguous) \
+    X(whole) \
+    X(all_inclusive) \
+    X(iid) \
+    X(noniid) \
+    X(mixed) \
+    X(orthogonal) \
+    X(label_quantity) \
+    X(sample_quantity) \
+    X(distribution)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_sampler dl_sampler_##name;
+DL_SAMPLERS(DL_DECLARE)
+#undef DL_DECLARE
 
 /* A class that a client has, and how many clients before it have that class. */
 typedef struct dl_owned {

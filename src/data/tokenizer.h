@@ -21,6 +21,16 @@ typedef struct dl_tokenizer {
                             size_t len);
 } dl_tokenizer;
 
-extern const dl_tokenizer dl_tokenizer_byte, dl_tokenizer_bpe;
+/* The list of tokenizers. A new one is a file that defines dl_tokenizer_<name>, and its line here.
+ */
+// clang-format off
+#define DL_TOKENIZERS(X) \
+    X(byte) \
+    X(bpe)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_tokenizer dl_tokenizer_##name;
+DL_TOKENIZERS(DL_DECLARE)
+#undef DL_DECLARE
 
 #endif

@@ -314,12 +314,10 @@ TEST(a_component_below_the_threshold_is_sent_at_last_with_error_feedback_and_nev
 /* SWM-26: theta moves by what others decode, and the residual is what they did not. */
 TEST(a_replica_takes_its_own_contribution_as_others_decode_it)
 {
-    static const char *const codecs[] = {"bf16", "f16",  "int8", "int4",
-                                         "int2", "e3m0", "sign", "topk"};
-    for (size_t c = 0; c < sizeof codecs / sizeof codecs[0]; c++) {
+    for (size_t c = 0; dl_codec_at(c); c++) {
         world w;
         float g[N];
-        make_world(&w, codecs[c], "1");
+        make_world(&w, dl_codec_at(c)->name, "1");
         for (int i = 0; i < N; i++)
             g[i] = 0.01f * (float)(i * i % 37 - 18);
         move(&w, g);

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_export_format *const formats[] = {&dl_export_hf, &dl_export_npz, &dl_export_gguf};
+#define ROW(name) &dl_export_##name,
+static const dl_export_format *const formats[] = {DL_EXPORT_FORMATS(ROW)};
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 
 const char *diloco_export_format_at(size_t i)

@@ -28,7 +28,17 @@ typedef struct dl_export_format {
  * DILOCO_EINVAL: no path. DILOCO_EDIFFERS: another's file. */
 DL_MUST_CHECK diloco_status dl_export_tokenizer(dl_bpe **out, const dl_export *export);
 
-extern const dl_export_format dl_export_hf, dl_export_npz, dl_export_gguf;
+/* The list of formats. A new one is a file that defines dl_export_<name>, and its line here. */
+// clang-format off
+#define DL_EXPORT_FORMATS(X) \
+    X(hf) \
+    X(npz) \
+    X(gguf)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_export_format dl_export_##name;
+DL_EXPORT_FORMATS(DL_DECLARE)
+#undef DL_DECLARE
 
 /* ---- a file in pieces: small ones that are made, large ones that lie somewhere */
 

@@ -1,5 +1,5 @@
-/* model.c - what all models share: the graph's memory, batches in, loss out. A model is a
- * file and a row. */
+/* model.c - what all models share: the graph's memory, batches in, loss out. The list
+ * of models is in model_rows.h. */
 #include "model/model.h"
 
 #include "base/rng.h"
@@ -14,11 +14,8 @@ static const struct {
     dl_sample_kind takes;
     dl_model_build build;
 } models[] = {
-    {"gpt", DL_TOKENS, dl_gpt_build},
-    {"lenet5", DL_IMAGES, dl_lenet5_build},
-    {"resnet_18", DL_IMAGES, dl_resnet_build},
-    {"mlp", DL_IMAGES, dl_mlp_build},
-};
+#define ROW(name, takes) {#name, takes, dl_##name##_build},
+    DL_MODELS(ROW)};
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
 struct dl_model {

@@ -1,4 +1,4 @@
-/* model_rows.h - what each model's file gives to the table in model.c, and what they share. */
+/* model_rows.h - the list of models, and what their files share. */
 #ifndef DL_MODEL_MODEL_ROWS_H
 #define DL_MODEL_MODEL_ROWS_H
 
@@ -12,14 +12,21 @@
 typedef diloco_status (*dl_model_build)(dl_graph **out, const dl_config *config,
                                         const dl_sample *sample, size_t max_rows, int n_threads);
 
-diloco_status dl_gpt_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                           size_t max_rows, int n_threads);
-diloco_status dl_lenet5_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                              size_t max_rows, int n_threads);
-diloco_status dl_resnet_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                              size_t max_rows, int n_threads);
-diloco_status dl_mlp_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                           size_t max_rows, int n_threads);
+/* The list of models: the name, what its samples are, and its file's dl_<name>_build. A new one is
+ * a file and its line here. */
+// clang-format off
+#define DL_MODELS(X) \
+    X(gpt, DL_TOKENS) \
+    X(lenet5, DL_IMAGES) \
+    X(resnet_18, DL_IMAGES) \
+    X(mlp, DL_IMAGES)
+// clang-format on
+
+#define DL_DECLARE(name, takes)                                                                    \
+    diloco_status dl_##name##_build(dl_graph **out, const dl_config *config,                       \
+                                    const dl_sample *sample, size_t max_rows, int n_threads);
+DL_MODELS(DL_DECLARE)
+#undef DL_DECLARE
 
 /* ---- for classifiers: layers with PyTorch's default initial values, uniform in +-1/sqrt(n), n the
  * inputs of an output (torch.nn.init.kaiming_uniform_ with a = sqrt(5), and the same for biases) */

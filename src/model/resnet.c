@@ -46,8 +46,8 @@ static dl_planes block(dl_graph *g, dl_planes x, size_t out, size_t stride, cons
     return y;
 }
 
-diloco_status dl_resnet_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
-                              size_t max_rows, int n_threads)
+diloco_status dl_resnet_18_build(dl_graph **out, const dl_config *config, const dl_sample *sample,
+                                 size_t max_rows, int n_threads)
 {
     size_t classes;
     DL_TRY(dl_model_classes(&classes, config, sample));

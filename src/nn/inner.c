@@ -31,11 +31,8 @@ typedef struct row {
     const dl_rule *rules[N_GROUPS]; /* one for both: all tensors are of the group REST */
 } row;
 
-static const row rows[] = {
-    {"adamw", {&dl_rule_adamw, &dl_rule_adamw}},
-    {"sgd", {&dl_rule_sgd, &dl_rule_sgd}},
-    {"muon", {&dl_rule_muon, &dl_rule_adamw}},
-};
+#define ROW(name, hidden, rest) {#name, {&dl_rule_##hidden, &dl_rule_##rest}},
+static const row rows[] = {DL_INNERS(ROW)};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const char *dl_inner_name_at(size_t i)

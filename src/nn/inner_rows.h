@@ -46,6 +46,17 @@ typedef struct dl_rule {
     size_t (*scratch)(const dl_inner_sizes *sizes, int n_threads);
 } dl_rule;
 
-extern const dl_rule dl_rule_adamw, dl_rule_sgd, dl_rule_muon;
+/* The list of optimizers: the name, its rule of hidden matrices and that of everything else. A new
+ * one is a file that defines dl_rule_<rule>, and its line here. */
+// clang-format off
+#define DL_INNERS(X) \
+    X(adamw, adamw, adamw) \
+    X(sgd, sgd, sgd) \
+    X(muon, muon, adamw)
+// clang-format on
+
+#define DL_DECLARE(name, hidden, rest) extern const dl_rule dl_rule_##hidden, dl_rule_##rest;
+DL_INNERS(DL_DECLARE)
+#undef DL_DECLARE
 
 #endif

@@ -1,11 +1,33 @@
-/* op_rows.h - what each operation's file gives to the table in ops.c. */
+/* op_rows.h - the list of operations. A new one is a file op_<name>.c that defines dl_op_<name>,
+ * and its line here. */
 #ifndef DL_NN_OP_ROWS_H
 #define DL_NN_OP_ROWS_H
 
 #include "nn/op.h"
 
-extern const dl_op dl_op_embedding, dl_op_linear, dl_op_add_norm, dl_op_attention, dl_op_swiglu,
-    dl_op_head_loss, dl_op_qk_norm, dl_op_image, dl_op_conv2d, dl_op_batch_norm, dl_op_relu,
-    dl_op_max_pool, dl_op_average_pool, dl_op_fork, dl_op_add, dl_op_flatten, dl_op_class_loss;
+// clang-format off
+#define DL_OPS(X) \
+    X(embedding) \
+    X(linear) \
+    X(add_norm) \
+    X(attention) \
+    X(swiglu) \
+    X(head_loss) \
+    X(image) \
+    X(conv2d) \
+    X(batch_norm) \
+    X(relu) \
+    X(max_pool) \
+    X(average_pool) \
+    X(fork) \
+    X(add) \
+    X(flatten) \
+    X(class_loss) \
+    X(qk_norm)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_op dl_op_##name;
+DL_OPS(DL_DECLARE)
+#undef DL_DECLARE
 
 #endif

@@ -5,10 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
-static const dl_outer *const rows[] = {
-    &dl_outer_nesterov,      &dl_outer_momentum, &dl_outer_sgd,        &dl_outer_adam,
-    &dl_outer_fedadam,       &dl_outer_fedyogi,  &dl_outer_fedadagrad, &dl_outer_delayed_nesterov,
-    &dl_outer_schedule_free, &dl_outer_adamw};
+#define ROW(name) &dl_outer_##name,
+static const dl_outer *const rows[] = {DL_OUTERS(ROW)};
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 const dl_outer *dl_outer_at(size_t i)

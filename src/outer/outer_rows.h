@@ -1,11 +1,26 @@
-/* outer_rows.h - one row an outer optimizer: its own file defines it, outer.c lists it. */
+/* outer_rows.h - the list of outer optimizers. A new one is a file that defines dl_outer_<name>,
+ * and its line here; tests and benchmarks walk the list (dl_outer_at). */
 #ifndef DL_OUTER_OUTER_ROWS_H
 #define DL_OUTER_OUTER_ROWS_H
 
 #include "outer/outer.h"
 
-extern const dl_outer dl_outer_sgd, dl_outer_momentum, dl_outer_nesterov, dl_outer_adamw,
-    dl_outer_adam, dl_outer_fedadam, dl_outer_fedyogi, dl_outer_fedadagrad,
-    dl_outer_delayed_nesterov, dl_outer_schedule_free;
+// clang-format off
+#define DL_OUTERS(X) \
+    X(nesterov) \
+    X(momentum) \
+    X(sgd) \
+    X(adam) \
+    X(fedadam) \
+    X(fedyogi) \
+    X(fedadagrad) \
+    X(delayed_nesterov) \
+    X(schedule_free) \
+    X(adamw)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_outer dl_outer_##name;
+DL_OUTERS(DL_DECLARE)
+#undef DL_DECLARE
 
 #endif

@@ -50,10 +50,27 @@ typedef struct dl_store_kind {
     void (*abort)(void *self);
 } dl_store_kind;
 
-extern const dl_store_kind dl_store_file, dl_store_mem, dl_store_user;
-/* Of builds with DL_CLOUD: */
-extern const dl_store_kind dl_store_http, dl_store_https, dl_store_s3, dl_store_gs, dl_store_az,
-    dl_store_etcd, dl_store_etcds;
+/* The lists of stores, by the scheme of their urls; those of DL_NETWORK_STORES are left out by
+ * -DDILOCO_CLOUD=OFF. A new one is a file that defines dl_store_<scheme>, and its line here. */
+// clang-format off
+#define DL_LOCAL_STORES(X) \
+    X(file) \
+    X(mem) \
+    X(user)
+#define DL_NETWORK_STORES(X) \
+    X(http) \
+    X(https) \
+    X(s3) \
+    X(gs) \
+    X(az) \
+    X(etcd) \
+    X(etcds)
+// clang-format on
+
+#define DL_DECLARE(scheme) extern const dl_store_kind dl_store_##scheme;
+DL_LOCAL_STORES(DL_DECLARE)
+DL_NETWORK_STORES(DL_DECLARE)
+#undef DL_DECLARE
 
 /* ---- what the implementations share; in store.c */
 

@@ -18,16 +18,16 @@
 
 enum { COMPONENT_MAX = 255 }; /* NAME_MAX of every file system we know */
 
-static const dl_store_kind *const kinds[] = {
-    &dl_store_file, &dl_store_mem,   &dl_store_user,
+#define ROW(scheme) &dl_store_##scheme,
+static const dl_store_kind *const kinds[] = {DL_LOCAL_STORES(ROW)
 #if DL_CLOUD
-    &dl_store_http, &dl_store_https, &dl_store_s3,    &dl_store_gs,
-    &dl_store_az,   &dl_store_etcd,  &dl_store_etcds,
+                                                 DL_NETWORK_STORES(ROW)
 #endif
 };
 
 /* What -DDILOCO_CLOUD=OFF leaves out, refused by name. */
-static const char *const network_schemes[] = {"http", "https", "s3", "gs", "az", "etcd", "etcds"};
+#define NAME(scheme) #scheme,
+static const char *const network_schemes[] = {DL_NETWORK_STORES(NAME)};
 
 struct dl_store {
     const dl_store_kind *kind;

@@ -11,20 +11,31 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { N_SETTINGS = 15, MOST = 8192 };
+enum { FORMS_MAX = 64, MOST = 8192 };
 
+/* Beside every codec of the list as it is by default. */
 static const struct {
     const char *codec, *values, *keep;
-} settings[N_SETTINGS] = {
-    {"f32", "f32", "1"},     {"bf16", "f32", "1"},    {"f16", "f32", "1"},
-    {"int8", "f32", "1"},    {"int4", "f32", "1"},    {"int2", "f32", "1"},
-    {"e3m0", "f32", "1"},    {"sign", "f32", "1"},    {"prune", "f32", "1"},
+} more[] = {
     {"topk", "f32", "0.03"}, {"topk", "int8", "0.1"}, {"topk", "2bit", "0.02"},
     {"topk", "2bit", "1"},   {"topk", "f32", "1"},    {"topk", "f32", "0.0005"},
 };
 
-static dl_codec_form forms[N_SETTINGS];
+static dl_codec_form forms[FORMS_MAX];
+static size_t n_forms;
 static float g[MOST];
+
+static void add_form(const dl_manifest *manifest, const char *codec, const char *values,
+                     const char *keep)
+{
+    static dl_config config;
+    dl_config_init(&config);
+    if (n_forms == FORMS_MAX || dl_config_set(&config, "codec", codec, "fuzz") ||
+        (values && dl_config_set(&config, "server.diloco.codec_values", values, "fuzz")) ||
+        (keep && dl_config_set(&config, "server.diloco.codec_keep", keep, "fuzz")) ||
+        dl_codec_form_init(&forms[n_forms++], &config, manifest, 0))
+        abort();
+}
 
 static void set_up(void)
 {
@@ -33,17 +44,12 @@ static void set_up(void)
         {"b", NULL, DILOCO_F32, DILOCO_PARAMETER, 2, {67, 70}, 0},
         {"c", NULL, DILOCO_F32, DILOCO_BUFFER, 0, {0}, 0},
     };
-    static dl_config config;
     dl_manifest manifest;
     if (dl_manifest_init(&manifest, tensors, 3, false)) abort();
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        dl_config_init(&config);
-        if (dl_config_set(&config, "codec", settings[i].codec, "fuzz") ||
-            dl_config_set(&config, "server.diloco.codec_values", settings[i].values, "fuzz") ||
-            dl_config_set(&config, "server.diloco.codec_keep", settings[i].keep, "fuzz") ||
-            dl_codec_form_init(&forms[i], &config, &manifest, 0))
-            abort();
-    }
+    for (size_t i = 0; dl_codec_at(i); i++)
+        add_form(&manifest, dl_codec_at(i)->name, NULL, NULL);
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        add_form(&manifest, more[i].codec, more[i].values, more[i].keep);
     for (size_t i = 0; i < MOST; i++)
         g[i] = ((float)(i * i % 199) - 99) * 0.01f;
     dl_manifest_deinit(&manifest);
@@ -65,9 +71,9 @@ static void check(const dl_codec_form *form, const unsigned char *payload, size_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (!forms[0].codec) set_up();
+    if (n_forms == 0) set_up();
     if (size < 3) return 0;
-    const dl_codec_form *form = &forms[data[0] % N_SETTINGS];
+    const dl_codec_form *form = &forms[data[0] % n_forms];
     size_t at = (data[1] | (size_t)data[2] << 8) % form->bound, len = size - 3;
     unsigned char *payload = malloc(form->room); /* as small as may be, for the sanitizer */
     if (!payload) abort();

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""one_line_test.py CC BUILD LIBRARIES: one file and one line add a codec, a combiner, an outer
+optimizer, a store, an operation, a model, an inner optimizer, a sampler, an export format.
+
+For each kind the headers are copied, the line is added to the list in the copy, and a new file, the
+file with the table and a program that asks for the new name are compiled. The rest is linked from
+the libraries in BUILD as they are: if a third file had to change, the name would not be found."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+BY_NAME = """
+#include <string.h>
+#include "%s"
+int main(void)
+{
+    for (size_t i = 0; %s(i); i++)
+        if (strcmp(%s(i)%s, "dummy") == 0) return 0;
+    return 1;
+}
+"""
+OPENS = """
+#include "base/status.h"
+#include "store/store.h"
+int main(void)
+{
+    dl_store *store;
+    return dl_store_open(&store, "dummy://place", true) == DILOCO_EREFUSED ? 0 : 1;
+}
+"""
+
+
+def listed(header, function, member=""):
+    return BY_NAME % (header, function, function, member)
+
+
+# kind, list, last line of the list, the new file's text, the file with the table, the program
+KINDS = [
+    ("codec", "codec/codec_rows.h", "X(prune)", "X(dummy)",
+     'const dl_codec dl_codec_dummy = {.name = "dummy"};',
+     "codec/codec.c", listed("codec/codec.h", "dl_codec_at", "->name")),
+    ("combiner", "combine/combine_rows.h", "X(centered_clip)", "X(dummy)",
+     'const dl_combiner dl_combiner_dummy = {.name = "dummy"};',
+     "combine/combine.c", listed("combine/combine.h", "dl_combiner_at", "->name")),
+    ("outer optimizer", "outer/outer_rows.h", "X(adamw)", "X(dummy)",
+     'const dl_outer dl_outer_dummy = {.name = "dummy"};',
+     "outer/outer.c", listed("outer/outer.h", "dl_outer_at", "->name")),
+    ("store", "store/kind.h", "X(user)", "X(dummy)",
+     "static diloco_status refuse(void *self, const char *place, bool create, const atomic_bool *aborted)\n"
+     '{ (void)self, (void)place, (void)create, (void)aborted; return dl_fail(DILOCO_EREFUSED, "dummy"); }\n'
+     "static void nothing(void *self) { (void)self; }\n"
+     'const dl_store_kind dl_store_dummy = {.scheme = "dummy", .size = 1, .open = refuse, .close = nothing};',
+     "store/store.c", OPENS),
+    ("operation", "nn/op_rows.h", "X(qk_norm)", "X(dummy)",
+     'const dl_op dl_op_dummy = {.name = "dummy"};',
+     "nn/ops.c", listed("nn/op.h", "dl_op_at", "->name")),
+    ("model", "model/model_rows.h", "X(mlp, DL_IMAGES)", "X(dummy, DL_IMAGES)",
+     "diloco_status dl_dummy_build(dl_graph **out, const dl_config *config, const dl_sample *sample,\n"
+     "                             size_t max_rows, int n_threads)\n"
+     "{ return dl_mlp_build(out, config, sample, max_rows, n_threads); }",
+     "model/model.c", listed("model/model.h", "dl_model_name_at")),
+    ("inner optimizer", "nn/inner_rows.h", "X(muon, muon, adamw)", "X(dummy, dummy, adamw)",
+     'const dl_rule dl_rule_dummy = {.vectors = {"dummy"}};',
+     "nn/inner.c", listed("nn/inner.h", "dl_inner_name_at")),
+    ("sampler", "data/samplers.h", "X(distribution)", "X(dummy)",
+     'const dl_sampler dl_sampler_dummy = {.name = "dummy"};',
+     "data/partition.c", listed("data/partition.h", "dl_sampler_name_at")),
+    ("export format", "interop/export.h", "X(gguf)", "X(dummy)",
+     'const dl_export_format dl_export_dummy = {.name = "dummy"};',
+     "interop/export.c", "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_export_format_at")),
+]
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def compiled(cc, folder, libraries, sources):
+    flags = ["-std=c11", "-O1", "-D_GNU_SOURCE", "-DDL_CLOUD=1", '-DDILOCO_VERSION="0"', "-ffp-contract=off",
+             f"-I{folder}/src", f"-I{folder}/include"]
+    return run([cc, *flags, *sources, "-o", f"{folder}/program", *libraries])
+
+
+def add(cc, libraries, kind):
+    """What is wrong with adding this kind by a file and a line, or None."""
+    name, header, last, line, text, table, program = kind
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        for top in ("src", "include"):
+            shutil.copytree(ROOT / top, folder / top, ignore=lambda at, names: {
+                n for n in names if n.endswith((".c", ".cc", ".md")) and not pathlib.Path(at, n).is_dir()})
+        text_of_list = (folder / "src" / header).read_text()
+        if text_of_list.count(last) != 1:
+            return f"{header} does not end its list with {last}"
+        (folder / "main.c").write_text(program)
+        (folder / "dummy.c").write_text(f'#include "{header}"\n#include "base/status.h"\n{text}\n')
+        sources = [folder / "main.c", folder / "table.c"]
+        shutil.copy(ROOT / "src" / table, folder / "table.c")
+        failed, said = compiled(cc, folder, libraries, sources)
+        if failed:
+            return f"does not build before the line is added:\n{said}"
+        if run([f"{folder}/program"])[0] == 0:
+            return "is found before the line is added"
+        (folder / "src" / header).write_text(text_of_list.replace(last, f"{last} {line}"))
+        failed, said = compiled(cc, folder, libraries, [*sources, folder / "dummy.c"])
+        if failed:
+            return f"does not build:\n{said}"
+        return None if run([f"{folder}/program"])[0] == 0 else "is not found"
+
+
+def main():
+    cc, build, *libraries = sys.argv[1:]
+    libraries = [f"{build}/libdiloco-train.a", f"{build}/libdiloco.a", *libraries, "-lm", "-lpthread"]
+    n_failed = 0
+    for kind in KINDS:
+        fault = add(cc, libraries, kind)
+        n_failed += bool(fault)
+        print(f"{kind[0]}: {fault or 'one file and one line'}")
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
