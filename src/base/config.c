@@ -1,7 +1,8 @@
 /* config.c - the option table. One row an option, in the order --help shows them.
  *
  * Values that must agree between replicas go into run.json and its digest; a replica
- * takes them from there. Rows without AGREE belong to a machine or to a moment. */
+ * takes them from there. Rows without AGREE belong to a machine or to a moment. Rows with an
+ * .example are the basic options, which `--help` shows; `--help=all` shows every row. */
 #include "base/config.h"
 
 #include <string.h>
@@ -16,13 +17,17 @@
 #define NAME      DL_OPTION_NAME
 #define BIG       1e15
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* of rows without .example */
 /* clang-format off */
 static const dl_option rows[] = {
 {"preset", NULL, NAME, AT(preset), "diloco", 0, 0, "", NULL, AGREE,
- "row of values to start from; see 'diloco presets'"},
+ "Name of the algorithm whose values a run starts from; `diloco presets` lists them.",
+ .example = "streaming"},
 
 {"run.store", NULL, TEXT, AT(store), "", 0, DL_PATH_MAX, "url", NULL, 0,
- "where the log lives: a folder's path or file:///shared/run, or http://HOST:PORT/RUN at a hub"},
+ "Folder, hub or bucket that holds the run: a path, http://HOST:PORT/RUN or s3://BUCKET/RUN. Default: runs/NAME, by the name of CONFIG.",
+ .example = "shared/run"},
 {"run.coord", NULL, TEXT, AT(coord), "", 0, DL_PATH_MAX, "url", NULL, AGREE,
  "where what decides lives, with changes told: etcd://HOST:PORT/RUN; empty: in run.store as all else"},
 {"run.state_dir", NULL, TEXT, AT(state_dir), "", 0, DL_PATH_MAX, "path", NULL, 0,
@@ -40,9 +45,11 @@ static const dl_option rows[] = {
 {"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "also append the record (JSON lines) of local replicas to this file"},
 {"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,
- "key of every random draw: initial parameters, order of samples, sampling"},
+ "Seed of every random draw: initial parameters and order of samples.",
+ .example = "7"},
 {"run.replicas", NULL, INT, AT(replicas), "1", 1, 65536, "replicas", NULL, AGREE,
- "replicas the first entries wait for; the text is cut into as many shards"},
+ "Number of replicas that the first entries wait for; the training data is split into this many shards.",
+ .example = "4"},
 {"run.local_replicas", NULL, INT, AT(local_replicas), "0", 0, 1024, "replicas", NULL, 0,
  "replicas to run on this machine; 0: all of run.replicas"},
 {"run.min_replicas", NULL, INT, AT(min_replicas), "1", 1, 65536, "replicas", NULL, AGREE,
@@ -64,7 +71,8 @@ static const dl_option rows[] = {
 {"run.heartbeat", NULL, REAL, AT(heartbeat_s), "5", 0.01, 1e6, "seconds", NULL, AGREE,
  "time between heartbeats; at most a third of run.patience"},
 {"run.on_missing", NULL, NAME, AT(on_missing), "wait", 0, 0, "", "wait|commit_partial|abort", AGREE,
- "past the deadline: wait for the slow, commit with who is there, or abort the entry"},
+ "What happens to an entry at its deadline: wait for the missing replicas, commit without them, or abort it.",
+ .example = "commit_partial"},
 {"run.on_uncounted", NULL, NAME, AT(on_uncounted), "adopt", 0, 0, "", "adopt|keep", AGREE,
  "a replica that an entry did not count adopts the result, or trains on from its own"},
 {"run.drop", NULL, REAL, AT(drop), "0", 0, 0.999999, "of contributions", NULL, AGREE,
@@ -90,7 +98,8 @@ static const dl_option rows[] = {
 {"run.alone_tokens_per_s", NULL, REAL, AT(alone_tokens_per_s), "0", 0, BIG, "tokens/s", NULL, 0,
  "what a replica here reaches with no exchange; 0: not measured, so the record has no throughput_ratio"},
 {"run.threads", NULL, INT, AT(threads), "0", 0, 256, "threads", NULL, 0,
- "threads of each replica; 0: cores / local replicas, at least 1"},
+ "Threads of each replica; 0: this machine's cores divided by its replicas.",
+ .example = "2"},
 {"run.restarts", NULL, INT, AT(restarts), "3", 0, 1e6, "times", NULL, 0,
  "how often a local replica that was killed is started again"},
 {"run.spool", NULL, NAME, AT(spool), "auto", 0, 0, "", "auto|memory|disk", 0,
@@ -179,9 +188,11 @@ static const dl_option rows[] = {
 {"server.diloco.outer_optimizer", NULL, NAME, AT(outer_optimizer), "nesterov", 0, 0, "", NULL, AGREE,
  "what moves the shared model"},
 {"server.diloco.outer_learning_rate", "outer_lr", REAL, AT(outer_lr), "0.7", 0, 1e6, "", NULL, AGREE | LIVE,
- "outer learning rate; .7 in 2311.08105"},
+ "Learning rate of the outer optimizer, which moves the shared model by the replicas' mean movement.",
+ .example = "0.5"},
 {"server.diloco.outer_momentum", "outer_momentum", REAL, AT(outer_mu), "0.9", 0, 0.999999, "", NULL, AGREE | LIVE,
- "outer momentum; .9 in 2311.08105"},
+ "Momentum of the outer optimizer. 0.9 suits hundreds of rounds, 0.6 a few dozen.",
+ .example = "0.6"},
 {"server.diloco.outer_beta1", "outer_beta1", REAL, AT(outer_beta1), "0.9", 0, 0.999999, "", NULL, AGREE,
  "decay of the first moment, for adam and the fedopt optimizers"},
 {"server.diloco.outer_beta2", "outer_beta2", REAL, AT(outer_beta2), "0.99", 0, 0.999999, "", NULL, AGREE,
@@ -221,7 +232,8 @@ static const dl_option rows[] = {
 {"server.diloco.robust_fallback", "robust_fallback", NAME, AT(robust_fallback), "refuse", 0, 0, "",
  "refuse|mean", AGREE, "an entry with fewer members than its combiner needs: abort it, or take the mean"},
 {"server.diloco.codec", "codec", NAME, AT(codec), "f32", 0, 0, "", NULL, AGREE,
- "how a pseudo-gradient is written on the wire"},
+ "Encoding of a contribution on the wire. Default: four bytes for each parameter.",
+ .example = "int4"},
 {"server.diloco.codec_keep", NULL, REAL, AT(codec_keep), "0.015625", 0.000244140625, 1, "", NULL, AGREE,
  "topk: fraction of each chunk that is sent; 64 of 4096 in 2508.15706"},
 {"server.diloco.codec_values", NULL, NAME, AT(codec_values), "f32", 0, 0, "", "f32|int8|2bit", AGREE,
@@ -279,13 +291,20 @@ static const dl_option rows[] = {
 
 {"trainer.type", NULL, NAME, AT(trainer_type), "basic", 0, 0, "", NULL, AGREE,
  "only basic: a trainer that counts completed optimizer steps"},
-{"trainer.model_name", NULL, NAME, AT(model), "gpt", 0, 0, "", NULL, AGREE, "the model; one file of src/model each"},
-{"trainer.rounds", NULL, INT, AT(rounds), "8", 1, BIG, "rounds", NULL, AGREE, "each synchronises every fragment once; the run ends after them"},
+{"trainer.model_name", NULL, NAME, AT(model), "gpt", 0, 0, "", NULL, AGREE,
+ "Architecture of the model.",
+ .example = "mlp"},
+{"trainer.rounds", NULL, INT, AT(rounds), "8", 1, BIG, "rounds", NULL, AGREE,
+ "Rounds of the run; every fragment of the model is exchanged once in each.",
+ .example = "30"},
 {"trainer.local_steps_per_round", "sync_every", INT, AT(local_steps), "500", 0, BIG, "steps", NULL, AGREE,
- "H: completed optimizer steps between entries; 0, of clients: trainer.epochs of their data"},
+ "H: optimizer steps of each replica between two exchanges; 0: clients train trainer.epochs of their data.",
+ .example = "50"},
 {"trainer.epochs", NULL, INT, AT(epochs), "0", 0, BIG, "epochs", NULL, AGREE,
  "most passes of a client over its data in a round, which have to reach H; 0: no bound"},
-{"trainer.batch_size", NULL, INT, AT(batch_size), "8", 1, 1e9, "samples", NULL, AGREE, "samples of a micro-batch"},
+{"trainer.batch_size", NULL, INT, AT(batch_size), "8", 1, 1e9, "samples", NULL, AGREE,
+ "Samples in a micro-batch of one replica; a step takes trainer.gradient_accumulation_steps of these.",
+ .example = "16"},
 {"trainer.gradient_accumulation_steps", NULL, INT, AT(accumulation), "1", 1, 1e9, "micro-batches", NULL, AGREE,
  "micro-batches of a step"},
 {"trainer.optimizer", NULL, NAME, AT(optimizer), "adamw", 0, 0, "", NULL, AGREE, "inner optimizer"},
@@ -300,7 +319,8 @@ static const dl_option rows[] = {
 {"trainer.preserve_optimizer_state", NULL, BOOL, AT(preserve_optimizer_state), "true", 0, 0, "", NULL, AGREE,
  "keep inner moments across entries; false is refused as unfaithful"},
 {"trainer.init_from", NULL, TEXT, AT(init_from), "", 0, DL_PATH_MAX, "path", NULL, 0,
- "safetensors file, or a run by its folder or URL, that a new run begins from; empty: random values"},
+ "Model that a new run starts from: a safetensors file, or a run's folder or URL. Default: random values.",
+ .example = "model/model.safetensors"},
 {"trainer.init_as", NULL, NAME, AT(init_as), "model", 0, 0, "", "model|continuation", 0,
  "init_from gives exactly the model; or what fits of a run's state, outer vectors too, the rest anew"},
 {"trainer.eval_every", NULL, INT, AT(eval_every), "1", 0, BIG, "rounds", NULL, AGREE,
@@ -308,7 +328,9 @@ static const dl_option rows[] = {
 {"trainer.eval_batches", NULL, INT, AT(eval_batches), "16", 0, BIG, "batches", NULL, AGREE,
  "batches of the validation data in one evaluation; 0: all of it"},
 
-{"parameters.optimizer.lr", "lr", REAL, AT(lr), "4e-4", 0, 1e6, "", NULL, AGREE, "inner learning rate"},
+{"parameters.optimizer.lr", "lr", REAL, AT(lr), "4e-4", 0, 1e6, "", NULL, AGREE,
+ "Highest learning rate of the inner optimizer, which trains each replica.",
+ .example = "1e-3"},
 {"parameters.optimizer.weight_decay", NULL, REAL, AT(weight_decay), "0.1", 0, 1e3, "", NULL, AGREE,
  "decoupled weight decay"},
 {"parameters.optimizer.decay_of", NULL, NAME, AT(decayed), "matrices", 0, 0, "", "matrices|all", AGREE,
@@ -323,7 +345,8 @@ static const dl_option rows[] = {
 {"parameters.optimizer.muon_nesterov", NULL, BOOL, AT(muon_nesterov), "true", 0, 0, "", NULL, AGREE, "muon: look-ahead of the momentum"},
 {"parameters.optimizer.muon_steps", NULL, INT, AT(muon_steps), "5", 1, 99, "", NULL, AGREE, "muon: Newton-Schulz iterations"},
 {"parameters.learning_rate.warmup_steps", NULL, INT, AT(warmup_steps), "0", 0, BIG, "steps", NULL, AGREE,
- "steps over which the learning rate rises from 0"},
+ "Steps over which the inner learning rate rises from 0.",
+ .example = "100"},
 {"parameters.learning_rate.warmup_epochs", NULL, INT, AT(warmup_epochs), "0", 0, BIG, "epochs", NULL, AGREE,
  "of logical clients: so many passes over a client's data more; Plato's warmup_steps = \"5ep\""},
 {"parameters.learning_rate.gamma", NULL, REAL, AT(gamma), "0", 0, 1, "", NULL, AGREE,
@@ -337,13 +360,21 @@ static const dl_option rows[] = {
 {"parameters.learning_rate.min_ratio", NULL, REAL, AT(min_lr_ratio), "0.1", 0, 1, "of lr", NULL, AGREE,
  "where linear, cosine and wsd end"},
 
-{"parameters.model.layers", NULL, INT, AT(layers), "4", 1, 4096, "", NULL, AGREE, "transformer blocks"},
-{"parameters.model.heads", NULL, INT, AT(heads), "4", 1, 4096, "", NULL, AGREE, "attention heads"},
+{"parameters.model.layers", NULL, INT, AT(layers), "4", 1, 4096, "", NULL, AGREE,
+ "Transformer blocks of the model.",
+ .example = "8"},
+{"parameters.model.heads", NULL, INT, AT(heads), "4", 1, 4096, "", NULL, AGREE,
+ "Attention heads of each block; they divide parameters.model.channels.",
+ .example = "8"},
 {"parameters.model.kv_heads", NULL, INT, AT(kv_heads), "0", 0, 4096, "", NULL, AGREE, "heads of keys and values; 0: as many as heads"},
 {"parameters.model.head_dim", NULL, INT, AT(head_dim), "0", 0, 4096, "", NULL, AGREE, "width of a head; 0: channels / heads"},
-{"parameters.model.channels", NULL, INT, AT(channels), "128", 1, 1e6, "", NULL, AGREE, "width of the residual stream"},
+{"parameters.model.channels", NULL, INT, AT(channels), "128", 1, 1e6, "", NULL, AGREE,
+ "Width of the model: values that represent one token.",
+ .example = "256"},
 {"parameters.model.ffn", NULL, INT, AT(ffn), "0", 0, 1e7, "", NULL, AGREE, "width of SwiGLU; 0: 8/3 of channels, rounded up to 32"},
-{"parameters.model.context", NULL, INT, AT(context), "128", 1, 1e6, "tokens", NULL, AGREE, "T: length of a training sequence"},
+{"parameters.model.context", NULL, INT, AT(context), "128", 1, 1e6, "tokens", NULL, AGREE,
+ "Tokens in a training sequence.",
+ .example = "256"},
 {"parameters.model.vocab", NULL, INT, AT(vocab), "0", 0, 1e7, "tokens", NULL, AGREE, "0: what the tokenizer has"},
 {"parameters.model.tied", NULL, BOOL, AT(tied), "true", 0, 0, "", NULL, AGREE, "the head uses the embedding's matrix"},
 {"parameters.model.rope_theta", NULL, REAL, AT(rope_theta), "10000", 1, 1e9, "", NULL, AGREE, "base of the rotary positions"},
@@ -373,9 +404,11 @@ static const dl_option rows[] = {
 
 {"data.datasource", NULL, NAME, AT(datasource), "text", 0, 0, "", NULL, AGREE, "kind of the training data"},
 {"data.train_path", "data.data_path", TEXT, AT(train_path), "", 0, DL_PATH_MAX, "paths", NULL, 0,
- "files or folders with commas, or the folder of an image set; this machine's place of the data"},
+ "Training data on this machine: text files or folders, with commas, or the folder of an image set.",
+ .example = "books/"},
 {"data.test_path", NULL, TEXT, AT(test_path), "", 0, DL_PATH_MAX, "paths", NULL, 0,
- "validation data; empty: the test files beside the training images, or data.test_fraction"},
+ "Validation data on this machine. Default: the image set's own, or the end of the training data (data.test_fraction).",
+ .example = "valid.txt"},
 {"data.test_fraction", NULL, REAL, AT(test_fraction), "0.1", 0, 0.9, "", NULL, AGREE, "held out from the end of the training data where there is no validation data"},
 {"data.augment", NULL, BOOL, AT(augment), "true", 0, 0, "", NULL, AGREE,
  "training images of CIFAR10 are shifted by up to 4 pixels and mirrored at random"},
@@ -422,6 +455,7 @@ static const dl_option rows[] = {
  "folder of the results file; empty: <run.store>.results"},
 };
 /* clang-format on */
+#pragma GCC diagnostic pop
 
 _Static_assert(sizeof rows / sizeof rows[0] <= DL_CONFIG_MAX_OPTIONS, "grow origins");
 

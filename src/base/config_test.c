@@ -40,6 +40,21 @@ TEST(names_and_aliases_are_unique_and_fields_within_the_struct)
     }
 }
 
+TEST(about_twenty_options_are_basic_and_each_takes_its_example_which_is_not_its_default)
+{
+    static dl_config config;
+    size_t n = 0;
+    dl_config_init(&config);
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!row->example) continue;
+        CHECK_OK(dl_config_set(&config, row->name, row->example, "--set"));
+        CHECK(!dl_option_reads(row, &config, row->fallback));
+        n++;
+    }
+    CHECK(n >= 18 && n <= 25);
+}
+
 TEST(torchfts_aliases_work)
 {
     static dl_config config;
@@ -123,7 +138,8 @@ TEST(canonical_text_reads_back_to_the_same_bits_for_every_row)
 }
 
 TEST_MAIN(defaults_parse_and_are_known_as_such,
-          names_and_aliases_are_unique_and_fields_within_the_struct, torchfts_aliases_work,
-          what_is_wrong_is_refused_and_unknown_names_have_no_origin,
+          names_and_aliases_are_unique_and_fields_within_the_struct,
+          about_twenty_options_are_basic_and_each_takes_its_example_which_is_not_its_default,
+          torchfts_aliases_work, what_is_wrong_is_refused_and_unknown_names_have_no_origin,
           the_digest_changes_with_what_must_agree_and_with_nothing_else,
           canonical_text_reads_back_to_the_same_bits_for_every_row)

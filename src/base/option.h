@@ -37,7 +37,8 @@ typedef struct dl_option {
     const char *unit;     /* "steps", "seconds", …, or "" */
     const char *choices;  /* "a|b|c" for a NAME, else NULL */
     unsigned flags;
-    const char *help; /* one line, lower case, no full stop */
+    const char *help;    /* what the value is, then what the default means */
+    const char *example; /* value of a basic option, which most runs set; NULL: advanced */
 } dl_option;
 
 typedef struct dl_option_table {

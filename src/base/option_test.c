@@ -13,17 +13,18 @@ typedef struct values {
 #define AT(field) offsetof(values, field)
 
 static const dl_option rows[] = {
-    {"run.on", NULL, DL_OPTION_BOOL, AT(on), "true", 0, 0, "", NULL, DL_OPTION_AGREE, "a switch"},
+    {"run.on", NULL, DL_OPTION_BOOL, AT(on), "true", 0, 0, "", NULL, DL_OPTION_AGREE, "a switch",
+     NULL},
     {"run.steps", "every", DL_OPTION_INT, AT(steps), "500", 1, 1e6, "steps", NULL, DL_OPTION_AGREE,
-     "a count"},
+     "a count", NULL},
     {"opt.outer_learning_rate", "outer_lr", DL_OPTION_REAL, AT(lr), "0.7", 0, 10, "", NULL,
-     DL_OPTION_AGREE | DL_OPTION_LIVE, "a number"},
-    {"run.path", NULL, DL_OPTION_TEXT, AT(path), "", 0, 20, "path", NULL, 0, "a text"},
+     DL_OPTION_AGREE | DL_OPTION_LIVE, "a number", NULL},
+    {"run.path", NULL, DL_OPTION_TEXT, AT(path), "", 0, 20, "path", NULL, 0, "a text", NULL},
     {"opt.kind", NULL, DL_OPTION_NAME, AT(kind), "wait", 0, 0, "", "wait|abort", DL_OPTION_AGREE,
-     "a choice"},
-    {"opt.name", NULL, DL_OPTION_NAME, AT(free_name), "mean", 0, 0, "", NULL, 0, "a name"},
+     "a choice", NULL},
+    {"opt.name", NULL, DL_OPTION_NAME, AT(free_name), "mean", 0, 0, "", NULL, 0, "a name", NULL},
     {"run.secret", NULL, DL_OPTION_TEXT, AT(secret), "", 0, 32, "", NULL, DL_OPTION_SECRET,
-     "hidden"},
+     "hidden", NULL},
 };
 enum { N = sizeof rows / sizeof rows[0] };
 static const dl_option_table table = {rows, N};

@@ -8,6 +8,7 @@
 
 const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_HELP] = {"--help", NULL, NULL, "this text"},
+    [DL_FLAG_HELP_ALL] = {"--help=all", NULL, NULL, "this text with every option"},
     [DL_FLAG_REPLICAS] = {"--replicas", "N", "run.local_replicas",
                           "replicas here, a process each; run.replicas at least N"},
     [DL_FLAG_ROLE] = {"--role", "ROLE", "run.role",
@@ -127,6 +128,13 @@ bool dl_flags_have(const dl_flag *list, size_t flag)
     return false;
 }
 
+bool dl_command_takes(const dl_command *command, size_t flag)
+{
+    if (flag == DL_FLAG_HELP) return true;
+    if (flag == DL_FLAG_HELP_ALL) return command->sets != DL_SETS_NONE;
+    return dl_flags_have(command->flags, flag);
+}
+
 /* ---- misspelt names: the option table's search, over a table of names alone */
 
 enum { NAMES_MAX = 32 };
@@ -161,11 +169,9 @@ static diloco_status unknown_flag(const dl_command *command, const char *flag, s
 /* The flag that `text` ("--seed", "--seed=3") names among the command's; DL_N_FLAGS: none. */
 static size_t find_flag(const dl_command *command, const char *text, size_t len)
 {
-    static const char help[] = "--help";
-    if (!strcmp(text, "-h") || (len == strlen(help) && !memcmp(text, help, len)))
-        return DL_FLAG_HELP;
+    if (!strcmp(text, "-h")) return DL_FLAG_HELP;
     for (size_t i = 0; i < DL_N_FLAGS; i++)
-        if (dl_flags_have(command->flags, i) && strlen(dl_flag_rows[i].name) == len &&
+        if (dl_command_takes(command, i) && strlen(dl_flag_rows[i].name) == len &&
             !memcmp(dl_flag_rows[i].name, text, len))
             return i;
     return DL_N_FLAGS;
@@ -202,6 +208,8 @@ static diloco_status take_flag(dl_args *args, size_t flag, const char *value)
 static diloco_status read_flag(dl_args *args, int *at)
 {
     const char *text = args->argv[*at];
+    if (!strcmp(text, dl_flag_rows[DL_FLAG_HELP_ALL].name)) /* of any command */
+        return take_flag(args, DL_FLAG_HELP_ALL, "");
     size_t len = strcspn(text, "=");
     size_t flag = find_flag(args->command, text, len);
     if (flag == DL_N_FLAGS) return unknown_flag(args->command, text, len);
@@ -209,7 +217,9 @@ static diloco_status read_flag(dl_args *args, int *at)
     const dl_flag_row *row = &dl_flag_rows[flag];
     const char *value = text[len] && strcmp(text, "-h") != 0 ? text + len + 1 : NULL;
     if (!row->value) {
-        if (value) return dl_fail(DILOCO_EINVAL, "%s takes no value", row->name);
+        if (value)
+            return dl_fail(DILOCO_EINVAL, "%s takes no value%s", row->name,
+                           flag == DL_FLAG_HELP ? " but all: --help=all" : "");
         return take_flag(args, flag, "");
     }
     if (!value && *at + 1 == args->argc)
@@ -242,7 +252,7 @@ diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, c
             DL_TRY(read_flag(out, &at));
         else
             DL_TRY(read_target(out, text));
-        if (out->flags[DL_FLAG_HELP]) return DILOCO_OK;
+        if (out->flags[DL_FLAG_HELP] || out->flags[DL_FLAG_HELP_ALL]) return DILOCO_OK;
     }
     if (!out->target && command->target && command->target[0] != '[')
         return dl_fail(DILOCO_EINVAL, "%s needs a %s; see diloco %s --help", command->name,

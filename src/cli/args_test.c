@@ -46,6 +46,16 @@ TEST(a_flag_of_two_commands_is_the_one_of_its_command)
     CHECK(!dl_args_has(&args, DL_FLAG_SEED));
 }
 
+TEST(help_all_is_read_as_a_flag_of_any_command_and_another_value_of_help_is_refused)
+{
+    CHECK_OK(parse("train --help=all"));
+    CHECK(dl_args_has(&args, DL_FLAG_HELP_ALL) && !dl_args_has(&args, DL_FLAG_HELP));
+    CHECK_OK(parse("serve --help=all"));
+    CHECK_OK(parse("train --help"));
+    CHECK(dl_args_has(&args, DL_FLAG_HELP) && !dl_args_has(&args, DL_FLAG_HELP_ALL));
+    check_refused("--help=all", "train --help=more");
+}
+
 TEST(behind_two_dashes_everything_is_a_target)
 {
     CHECK_OK(parse("train -- --odd.toml"));
@@ -118,6 +128,7 @@ TEST(text_from_outside_cannot_steer_a_terminal)
 
 TEST_MAIN(flags_take_their_value_from_the_next_word_or_behind_an_equals_sign,
           a_flag_of_two_commands_is_the_one_of_its_command,
+          help_all_is_read_as_a_flag_of_any_command_and_another_value_of_help_is_refused,
           behind_two_dashes_everything_is_a_target,
           unknown_flags_are_told_the_nearest_of_their_command, wrong_values_and_targets_are_refused,
           asking_for_help_asks_for_nothing_else, number_flags_say_their_range,

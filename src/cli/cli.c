@@ -74,7 +74,7 @@ diloco_status dl_cmd_help(const dl_args *args)
     const dl_command *command = args->target ? dl_command_find(args->target) : NULL;
     if (args->target && !command) return unknown_command(args->target);
     if (command)
-        dl_help_command(stdout, command);
+        dl_help_command(stdout, command, false);
     else
         dl_help_program(stdout);
     return DILOCO_OK;
@@ -103,8 +103,9 @@ static diloco_status run(int argc, char **argv)
     if (!command) return unknown_command(name);
     DL_TRY(dl_args_parse(&args, command, argc, argv, two ? 3 : 2));
     DL_TRY(dl_join_line_take(&args));
-    if (dl_args_has(&args, DL_FLAG_HELP)) {
-        dl_help_command(stdout, command);
+    const bool all = dl_args_has(&args, DL_FLAG_HELP_ALL);
+    if (all || dl_args_has(&args, DL_FLAG_HELP)) {
+        dl_help_command(stdout, command, all);
         return DILOCO_OK;
     }
     dl_log_to_stderr(&args);

@@ -13,6 +13,7 @@
 
 typedef enum dl_flag {
     DL_FLAG_HELP,
+    DL_FLAG_HELP_ALL,
     DL_FLAG_REPLICAS,
     DL_FLAG_STORE,
     DL_FLAG_COORD,
@@ -117,11 +118,15 @@ typedef struct dl_command {
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL where there is none */
     const char *summary;  /* one line; NULL: hidden */
     const char *details;  /* more for --help, or NULL */
-    const dl_flag *flags; /* what it takes, or NULL; --help is always taken */
+    const dl_flag *flags; /* what it takes beside --help, or NULL */
     dl_sets sets;         /* with DL_FLAG_SET */
     diloco_status (*run)(const dl_args *args);
 } dl_command;
 extern const dl_command dl_commands[]; /* ends with a NULL name */
+
+/* Return true if the command takes this flag: one of its own, --help, or --help=all where the
+ * command has options. */
+bool dl_command_takes(const dl_command *command, size_t flag);
 
 const dl_command *dl_command_find(const char *name); /* NULL: none */
 

@@ -161,8 +161,7 @@ static void bash_flags(void)
         if (!c->summary) continue;
         printf("    '%s') echo '--help", c->name);
         for (size_t i = 0; i < DL_N_FLAGS; i++)
-            if (i != DL_FLAG_HELP && dl_flags_have(c->flags, i))
-                printf(" %s", dl_flag_rows[i].name);
+            if (i != DL_FLAG_HELP && dl_command_takes(c, i)) printf(" %s", dl_flag_rows[i].name);
         puts("' ;;");
     }
     puts("    esac\n}");
@@ -293,7 +292,7 @@ static void zsh_command(const dl_command *c)
 {
     printf("    '%s') _arguments", c->name);
     for (size_t i = 0; i < DL_N_FLAGS; i++)
-        if (i == DL_FLAG_HELP || dl_flags_have(c->flags, i)) zsh_flag(c, i);
+        if (dl_command_takes(c, i)) zsh_flag(c, i);
     if (c->target) {
         printf(" \\\n        '1:");
         put_text(c->target, ":\\", "'\\''");
@@ -378,7 +377,7 @@ static void fish_command(const dl_command *c)
         puts("'");
     }
     for (size_t i = 0; i < DL_N_FLAGS; i++)
-        if (i == DL_FLAG_HELP || dl_flags_have(c->flags, i)) fish_flag(c, i);
+        if (dl_command_takes(c, i)) fish_flag(c, i);
     fish_begin(c);
     fputs(takes_word(c) ? "-f -a '" : "-a '", stdout);
     put_targets(c);

@@ -72,7 +72,7 @@ static void put_flags(FILE *out, const dl_command *c)
     fputs(".SH OPTIONS\n", out);
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         const dl_flag_row *row = &dl_flag_rows[i];
-        if (i != DL_FLAG_HELP && !dl_flags_have(c->flags, i)) continue;
+        if (!dl_command_takes(c, i)) continue;
         fputs(".TP\n.B ", out);
         put(out, row->name, SIZE_MAX);
         if (row->value) fputs(" \\fI", out), put(out, row->value, SIZE_MAX), fputs("\\fR", out);
@@ -127,13 +127,18 @@ static void write_program(FILE *out)
 
 static void put_option(FILE *out, const dl_option *row)
 {
-    char type[DL_OPTION_TYPE_MAX];
+    char type[DL_OPTION_TYPE_MAX], example[DL_OPTION_TYPE_MAX];
     dl_help_option_type(type, row);
     fputs(".TP\n.B ", out);
     put_line(out, row->name);
     if (row->alias) fputs("Also ", out), put(out, row->alias, SIZE_MAX), fputs(".\n", out);
     put_line(out, row->help);
     fputs(".br\n", out);
+    if (row->example) {
+        fputs("Example: ", out);
+        put(out, dl_help_option_example(example, row), SIZE_MAX);
+        fputs("\n.br\n", out);
+    }
     put(out, type, SIZE_MAX);
     fputs("; default ", out);
     put(out, *row->fallback ? row->fallback : "empty", SIZE_MAX);
@@ -150,13 +155,15 @@ static void write_options(FILE *out)
     fputs(".SH DESCRIPTION\n"
           "Every setting, as key = value in the TOML file (dots are tables) or with \\-\\-set\n"
           "key=value. Those that are equal on every replica are taken from the run by whoever\n"
-          "joins it.\n",
+          "joins it.\n.SH OPTIONS THAT MOST RUNS SET\n",
           out);
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        if (dl_config_table.rows[i].example) put_option(out, &dl_config_table.rows[i]);
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        const int len = dl_help_section(row);
+        if (row->example) continue;
         if (dl_help_begins_section(row, before))
-            fprintf(out, ".SH %.*s\n", len ? len : 7, len ? row->name : "GENERAL");
+            fprintf(out, ".SH %.*s\n", dl_help_section(row), row->name);
         put_option(out, row);
         before = row;
     }

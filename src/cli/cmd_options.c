@@ -25,6 +25,6 @@ diloco_status dl_cmd_options(const dl_args *args)
     if (page)
         dl_help_options_page(stdout);
     else
-        dl_help_options(stdout, false);
+        dl_help_options(stdout, false, true);
     return DILOCO_OK;
 }

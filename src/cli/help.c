@@ -112,6 +112,12 @@ void dl_help_option_type(char out[RANGE_MAX], const dl_option *row)
     }
 }
 
+const char *dl_help_option_example(char out[RANGE_MAX], const dl_option *row)
+{
+    snprintf(out, RANGE_MAX, "--set %s=%s", row->name, row->example);
+    return out;
+}
+
 static void print_option(FILE *out, const dl_option *row)
 {
     char text[RANGE_MAX], line[RANGE_MAX + 256];
@@ -122,17 +128,23 @@ static void print_option(FILE *out, const dl_option *row)
     wrap(out, 6, row->help);
     snprintf(line, sizeof line, "%s; default %s", text, *row->fallback ? row->fallback : "empty");
     wrap(out, 6, line);
+    if (!row->example) return;
+    snprintf(line, sizeof line, "example: %s", dl_help_option_example(text, row));
+    wrap(out, 6, line);
 }
 
-void dl_help_options(FILE *out, bool machine)
+void dl_help_options(FILE *out, bool machine, bool all)
 {
     const dl_option *before = NULL;
-    fprintf(out, machine ? "Options of this machine, for --set:\n"
-                         : "Options, for CONFIG and --set; all must agree between replicas but "
-                           "those of [this machine]:\n");
+    fprintf(out,
+            machine ? "%s of this machine, for --set:\n"
+                    : "%s, for CONFIG and --set; all must agree between replicas but those of "
+                      "[this machine]:\n",
+            all ? "Options" : "Basic options");
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (machine && row->flags & DL_OPTION_AGREE) continue;
+        if (!all && !row->example) continue;
         if (dl_help_begins_section(row, before) && dl_help_section(row))
             fprintf(out, "\n[%.*s]\n", dl_help_section(row), row->name);
         print_option(out, row);
@@ -163,9 +175,23 @@ static size_t name_others(FILE *out, const dl_option *but, const char *part)
     return n;
 }
 
+/* Return the only option whose name is `word` after its last dot; NULL if none or several are. */
+static const dl_option *find_last_word(const char *word)
+{
+    const dl_option *found = NULL;
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *dot = strrchr(dl_config_table.rows[i].name, '.');
+        if (!dot || strcmp(dot + 1, word) != 0) continue;
+        if (found) return NULL;
+        found = &dl_config_table.rows[i];
+    }
+    return found;
+}
+
 size_t dl_help_options_with(FILE *out, const char *part)
 {
     const dl_option *exact = dl_option_find(dl_config_table, part);
+    if (!exact) exact = find_last_word(part);
     size_t n = 0;
     if (exact) {
         print_option(out, exact);
@@ -201,9 +227,16 @@ static void page_row(FILE *out, const dl_option *row)
     put_markdown(out, type);
     fprintf(out, " | `%s` | ", *row->fallback ? row->fallback : "\"\"");
     put_markdown(out, row->help);
+    if (row->example) fprintf(out, " | `%s`", dl_help_option_example(type, row));
     fprintf(out, " | %s%s%s |\n", row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
             row->flags & DL_OPTION_LIVE ? ", live" : "",
             row->flags & DL_OPTION_SECRET ? ", secret" : "");
+}
+
+static void page_head(FILE *out, bool basic)
+{
+    fprintf(out, "\n| option | values | default | meaning | %sagree |\n|%s\n",
+            basic ? "example | " : "", basic ? "---|---|---|---|---|---|" : "---|---|---|---|---|");
 }
 
 void dl_help_options_page(FILE *out)
@@ -212,16 +245,23 @@ void dl_help_options_page(FILE *out)
     fputs("# Options\n\n"
           "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
           "`--set key=value`. *Agree*: equal on every replica and taken from the run by whoever\n"
-          "joins it, or of this machine alone; *live*: may change while the run goes on.\n\n"
+          "joins it, or of this machine alone; *live*: may change while the run goes on.\n"
+          "`diloco options NAME` explains one option; NAME may be a part of its name.\n\n"
           "This page is `diloco options --markdown`, written from the table in\n"
-          "src/base/config.c; a test compares the two.\n",
+          "src/base/config.c; a test compares the two.\n\n"
+          "## Basic options\n\n"
+          "Most runs set some of these. `diloco train --help` shows them, and\n"
+          "`diloco train --help=all` shows every option.\n",
           out);
+    page_head(out, true);
+    for (size_t i = 0; i < dl_config_table.n; i++)
+        if (dl_config_table.rows[i].example) page_row(out, &dl_config_table.rows[i]);
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
+        if (row->example) continue;
         if (dl_help_begins_section(row, before)) {
             if (dl_help_section(row)) fprintf(out, "\n## %.*s\n", dl_help_section(row), row->name);
-            fputs("\n| option | values | default | meaning | agree |\n|---|---|---|---|---|\n",
-                  out);
+            page_head(out, false);
         }
         page_row(out, row);
         before = row;
@@ -254,30 +294,25 @@ static void flag_name(char out[64], const dl_flag_row *row)
     snprintf(out, 64, "%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
 }
 
-static bool is_taken(const dl_command *command, size_t flag)
-{
-    return flag == DL_FLAG_HELP || dl_flags_have(command->flags, flag);
-}
-
 static void print_flags(FILE *out, const dl_command *command)
 {
     char name[64];
     int width = 18;
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         flag_name(name, &dl_flag_rows[i]);
-        if (is_taken(command, i) && (int)strlen(name) > width) width = (int)strlen(name);
+        if (dl_command_takes(command, i) && (int)strlen(name) > width) width = (int)strlen(name);
     }
     fputs("\nFlags:\n", out);
     for (size_t i = 0; i < DL_N_FLAGS; i++) {
         const dl_flag_row *row = &dl_flag_rows[i];
-        if (!is_taken(command, i)) continue;
+        if (!dl_command_takes(command, i)) continue;
         flag_name(name, row);
         fprintf(out, "  %-*s %s%s%s%s\n", width, name, row->help, row->option ? " (" : "",
                 row->option ? row->option : "", row->option ? ")" : "");
     }
 }
 
-void dl_help_command(FILE *out, const dl_command *command)
+void dl_help_command(FILE *out, const dl_command *command, bool all)
 {
     fprintf(out, "usage: diloco %s%s%s%s\n\n%s\n", command->name, command->target ? " " : "",
             command->target ? command->target : "", command->flags ? " [FLAGS]" : "",
@@ -286,5 +321,9 @@ void dl_help_command(FILE *out, const dl_command *command)
     print_flags(out, command);
     if (command->sets == DL_SETS_NONE) return;
     fputc('\n', out);
-    dl_help_options(out, command->sets == DL_SETS_MACHINE);
+    dl_help_options(out, command->sets == DL_SETS_MACHINE, all);
+    if (!all)
+        fprintf(out,
+                "\ndiloco %s --help=all shows every option; diloco options NAME explains one.\n",
+                command->name);
 }

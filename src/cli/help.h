@@ -6,22 +6,28 @@
 #include "cli/cli.h"
 
 void dl_help_program(FILE *out);
-void dl_help_command(FILE *out, const dl_command *command);
 
-/* Options by section; `machine`: only those that may differ between replicas. */
-void dl_help_options(FILE *out, bool machine);
+/* Print the help of a command. It ends with the options of --set: every option with `all`,
+ * otherwise the basic ones. */
+void dl_help_command(FILE *out, const dl_command *command, bool all);
+
+/* Print options by section: with `machine` those that may differ between replicas, without `all`
+ * the basic ones. */
+void dl_help_options(FILE *out, bool machine, bool all);
 void dl_help_options_page(FILE *out); /* docs/options.md */
 
 /* Of an option: "whole number, 1 to 1024 replicas", "one of wait, abort"; and how many characters
  * of its name are its section's. */
 enum { DL_OPTION_TYPE_MAX = 400 };
 void dl_help_option_type(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
+/* "--set run.replicas=4", of a basic option. Returns out. */
+const char *dl_help_option_example(char out[DL_OPTION_TYPE_MAX], const dl_option *row);
 int dl_help_section(const dl_option *row);
 bool dl_help_begins_section(const dl_option *row, const dl_option *before); /* NULL: none */
 
-/* Print the options whose name or alias holds `part`, of any case; where there are none, those
- * whose help does. Of an exact name or alias only that one is explained; the others are named.
- * Returns how many were found. */
+/* Print the options whose name or alias contains `part`, of any case; if there are none, those
+ * whose help does. An exact name, alias or last word of a name explains that option alone and
+ * names the others. Returns the number of options found. */
 size_t dl_help_options_with(FILE *out, const char *part);
 
 #endif

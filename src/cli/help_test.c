@@ -34,7 +34,7 @@ TEST(every_command_has_help_no_wider_than_100_columns)
 {
     for (const dl_command *c = dl_commands; c->name; c++) {
         FILE *out = begin();
-        dl_help_command(out, c);
+        dl_help_command(out, c, true);
         fclose(out);
         check_width(c->name);
         CHECK_CONTAINS(c->name, text);
@@ -63,23 +63,24 @@ static bool shows(const char *name)
     return at != NULL;
 }
 
-static void check_has_options(bool machine_only)
+static void check_has_options(bool machine_only, bool basic_only)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
-        bool expected = !machine_only || !(row->flags & DL_OPTION_AGREE);
+        bool expected =
+            (!machine_only || !(row->flags & DL_OPTION_AGREE)) && (!basic_only || row->example);
         if (shows(row->name) != expected)
             CHECK_FAIL("%s is %s", row->name, expected ? "not in the help" : "in the help");
         if (expected && row->alias) CHECK_CONTAINS(row->alias, text);
     }
 }
 
-TEST(train_shows_every_option_and_join_those_of_the_machine)
+TEST(help_all_shows_every_option_of_train_and_those_of_the_machine_for_join)
 {
     FILE *out = begin();
-    dl_help_command(out, dl_command_find("train"));
+    dl_help_command(out, dl_command_find("train"), true);
     fclose(out);
-    check_has_options(false);
+    check_has_options(false, false);
     CHECK_CONTAINS("one of wait, commit_partial, abort; default wait", text);
     CHECK_CONTAINS("whole number, 1 to 65536 replicas; default 1", text);
     CHECK_CONTAINS("one of diloco", text); /* from the library's tables */
@@ -87,9 +88,22 @@ TEST(train_shows_every_option_and_join_those_of_the_machine)
     CHECK(!strstr(text, "one of ;"));
 
     out = begin();
-    dl_help_command(out, dl_command_find("join"));
+    dl_help_command(out, dl_command_find("join"), true);
     fclose(out);
-    check_has_options(true);
+    check_has_options(true, false);
+}
+
+TEST(help_shows_the_basic_options_with_examples_and_names_help_all)
+{
+    for (const dl_command *c = dl_commands; c->name; c++) {
+        FILE *out = begin();
+        dl_help_command(out, c, false);
+        fclose(out);
+        check_width(c->name);
+        CHECK((strstr(text, "--help=all") != NULL) == (c->sets != DL_SETS_NONE));
+        if (c->sets != DL_SETS_NONE) check_has_options(c->sets == DL_SETS_MACHINE, true);
+        if (c->sets == DL_SETS_ALL) CHECK_CONTAINS("--set run.replicas=4\n", text);
+    }
 }
 
 TEST(the_page_has_a_row_for_every_option)
@@ -102,6 +116,7 @@ TEST(the_page_has_a_row_for_every_option)
         snprintf(cell, sizeof cell, "\n| `%s`", dl_config_table.rows[i].name);
         CHECK_CONTAINS(cell, text);
     }
+    CHECK_CONTAINS("| `--set run.replicas=4` | every replica |", text);
     CHECK_CONTAINS("empty: \\<store>.local/\\<host>, of a url", text); /* no HTML */
     CHECK_CONTAINS("one of wait, commit\\_partial, abort | `wait`", text);
     free(text);
@@ -110,5 +125,6 @@ TEST(the_page_has_a_row_for_every_option)
 
 TEST_MAIN(every_command_has_help_no_wider_than_100_columns,
           the_overview_names_every_command_that_is_not_hidden,
-          train_shows_every_option_and_join_those_of_the_machine,
+          help_all_shows_every_option_of_train_and_those_of_the_machine_for_join,
+          help_shows_the_basic_options_with_examples_and_names_help_all,
           the_page_has_a_row_for_every_option)

@@ -56,6 +56,10 @@ expect 0 diloco options lr
 grep -q '^  parameters.optimizer.lr (also lr)$' out || fail "no option by its alias"
 grep -q '^  server.diloco.outer_learning_rate$' out || fail "the others with lr are not named"
 [ "$(grep -c '; default' out)" = 1 ] || fail "not one option is explained"
+expect 0 diloco options rounds
+grep -q '^  trainer.rounds$' out || fail "no option by the last word of its name"
+grep -q 'example: --set trainer.rounds=' out || fail "no example of a basic option"
+[ "$(grep -c '; default' out)" = 1 ] || fail "not one option is explained by the last word"
 expect 0 diloco options Heartbeat
 grep -q '^  run.heartbeat' out || fail "no option by a part of its name, of another case"
 expect 0 diloco options 'third of'

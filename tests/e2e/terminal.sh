@@ -35,5 +35,5 @@ grep -q '^r0 .*loss' out || fail "no live line"
 grep -q '^done: 6 entries' out || fail "the end is not said"
 
 expect 0 python3 terminal.py diloco options sync_every
-grep -q '^ .*completed optimizer steps' out || fail "no help"
+grep -q '^ .*optimizer steps' out || fail "no help"
 [ -z "$(wider out '      ')" ] || fail "help is cut: $(wider out '      ')"

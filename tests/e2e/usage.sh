@@ -14,6 +14,19 @@ for command in $(sed -n 's/^  \([a-z]*\) .*/\1/p' out); do
     expect 0 diloco help "$command"
 done
 
+# Help in two tiers, for every command that takes options.
+for command in train join rm eval sample export doctor data sweep plan; do
+    expect 0 diloco $command --help
+    [ "$(wc -l <out)" -lt 200 ] || fail "$command --help has $(wc -l <out) lines"
+    grep -q -- "^diloco $command --help=all " out || fail "$command --help does not name the rest"
+    mv out basic
+    expect 0 diloco $command --help=all
+    [ "$(wc -l <out)" -gt "$(wc -l <basic)" ] || fail "$command --help=all shows no more"
+    grep -q '^  run.state_dir  ' out || fail "$command --help=all lacks an option"
+done
+expect 0 diloco serve --help=all
+expect_error 2 'but all: --help=all' diloco train --help=more
+
 expect_error 2 'did you mean train?' diloco trian
 expect_error 2 'there is no command quux; see diloco help' diloco quux
 expect_error 2 'did you mean --replicas?' diloco train --replcas 2
