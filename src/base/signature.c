@@ -234,7 +234,7 @@ static diloco_status write_new(const char *path, BIO *memory)
     return status;
 }
 
-diloco_status dl_signer_make(const char *path)
+static diloco_status make_key(const char *path)
 {
     DL_TRY(make_folders(path));
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
@@ -246,6 +246,14 @@ diloco_status dl_signer_make(const char *path)
     BIO_free(memory);
     EVP_PKEY_free(key);
     return status;
+}
+
+diloco_status dl_signer_make(const char *path)
+{
+    const diloco_status status = make_key(path);
+    if (!status || status == DILOCO_EEXIST) return status;
+    return dl_fail_context(status,
+                           "no key can be stored here; name another file with run.key or --key");
 }
 
 /* The file, once it is seen that nobody else could read or change it. */

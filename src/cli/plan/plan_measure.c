@@ -98,6 +98,9 @@ diloco_status dl_plan_measure(double *step_s, const dl_config *config)
             "diloco: training for some seconds to measure a step (or give --step-seconds)\n");
     diloco_status status = train_in(&m, &own, folder);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (status == DILOCO_EFULL)
+        return dl_fail_context(status, "no step was measured; set TMPDIR to a folder with free "
+                                       "space, or give --step-seconds");
     if (status) return status;
     qsort(m.seconds, m.n, sizeof m.seconds[0], ascending);
     *step_s = m.seconds[m.n / 2];

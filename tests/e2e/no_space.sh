@@ -1,0 +1,65 @@
+#!/bin/sh
+# A full /tmp, a full store and a home that cannot be written: commands that need none of them work,
+# and the others name the place and the way out. The disks are file systems in a namespace of the
+# test's own.
+. "$(dirname "$0")/lib.sh"
+
+if [ "${DILOCO_NAMESPACE:-}" != yes ]; then
+    for unshare in 'unshare --mount' 'unshare --mount --map-root-user'; do
+        $unshare mount -t tmpfs none /mnt 2>/dev/null || continue
+        DILOCO_NAMESPACE=yes $unshare sh "$project/tests/e2e/no_space.sh" "$program"
+        exit
+    done
+    echo "left out: a full /tmp and a read-only home (no mount namespace can be made here)"
+    exit 0
+fi
+
+mkdir full home
+mount -t tmpfs -o size=64k none full
+dd if=/dev/zero of=full/fill bs=1k 2>/dev/null && fail "the disk is not full"
+sed 's/^rounds = .*/rounds = 1/; s/^local_steps.*/local_steps_per_round = 2/' tiny.toml >short.toml
+
+# A full /tmp. Training does not use it; measuring a step does.
+export TMPDIR="$PWD/full"
+expect 0 diloco train short.toml --quiet
+expect_error 1 'set TMPDIR' diloco plan short.toml --link 10mbit,10ms
+says --step-seconds
+says 'No space left'
+expect 0 diloco plan short.toml --link 10mbit,10ms --step-seconds 0.01
+[ "$(ls full)" = fill ] || fail "files are left in /tmp: $(ls full)"
+unset TMPDIR
+
+# A full store, and a full folder for a new configuration.
+expect_error 1 'No space left' diloco train short.toml --store full/run --set run.store_timeout=1
+says full/run
+expect_error 1 'No space left' diloco init full/new
+says full/new/run.toml
+umount full
+
+# A home that cannot be written.
+mount -t tmpfs none home
+mount -o remount,ro home
+export HOME="$PWD/home"
+unset XDG_CONFIG_HOME
+expect 0 diloco train short.toml --store without-home --quiet
+expect_error 1 'run.key or --key' diloco id
+says "$HOME/.config"
+expect_error 1 'run.key or --key' diloco train short.toml --store keyed --set run.roster=invited
+[ ! -e keyed/run.json ] || fail "a refused run is there"
+expect 0 diloco id --key mine.pem
+expect 0 diloco train short.toml --store keyed --set run.roster=invited --set run.key=mine.pem --quiet
+
+# The folder of the command itself.
+cd home
+expect_in_err() {
+    code=0
+    "$@" >../out 2>../err </dev/null || code=$?
+    cd ..
+    [ $code = 1 ] || fail "expected exit code 1, got $code: $*"
+    says 'Read-only file system'
+    cd home
+}
+expect_in_err diloco init
+expect_in_err diloco train ../short.toml --set data.train_path=../text.txt
+cd ..
+umount home
