@@ -5,10 +5,10 @@ PREFIX ?= /usr/local
 PYTHON ?= yes
 
 # $(call configure,OPTIONS): the build folder keeps what was switched on before, so `make` after
-# `make test` stays cheap. The log is shown only where CMake fails.
-configure = mkdir -p $(BUILD) && { $(if $(SAN),scripts/sanitize.sh $(SAN),cmake -S . -B $(BUILD) -G Ninja) \
+# `make test` stays cheap. Of the log the errors are shown where CMake fails.
+configure = scripts/need.sh cmake && mkdir -p $(BUILD) && { $(if $(SAN),scripts/sanitize.sh $(SAN),cmake -S . -B $(BUILD) -G Ninja) \
 	-DCMAKE_INSTALL_PREFIX=$(PREFIX) $(1) > $(BUILD)/configure.log 2>&1 || \
-	{ cat $(BUILD)/configure.log; exit 1; }; }
+	{ sed -n '/^CMake Error/,$$p' $(BUILD)/configure.log | grep . || cat $(BUILD)/configure.log; exit 1; } >&2; }
 
 .PHONY: all demo test tests one torch bench claims attacks check fresh fuzz soak format install deb clean
 
@@ -25,6 +25,7 @@ demo: packages-build ## train four replicas on English text and compare
 	@examples/demo.sh $(BUILD)/diloco
 
 tests: packages-build packages-test $(if $(SAN),packages-check) # build them
+	@scripts/need.sh python3
 	@$(call configure,-DDILOCO_TESTS=ON)
 	@cmake --build $(BUILD)
 
@@ -38,6 +39,7 @@ one: packages-build packages-test ## one test program, or the cases of it with t
 	@$(BUILD)/$(T) $(if $(CASE),'*$(CASE)*')
 
 torch: packages-python ## build/venv with torch and its trainers, which the tests of the Python package use
+	@scripts/need.sh python3
 
 bench: packages-build ## what is measured, against what: bench/*.md
 	@$(call configure,-DDILOCO_BENCH=ON)
@@ -80,7 +82,7 @@ wheel: packages-wheel ## a wheel for every Linux with glibc 2.28 or later, into 
 	@scripts/wheel/wheel.sh build/wheel
 
 sdist: ## the source distribution for pip, into build/sdist
-	@mkdir -p build/sdist
+	@scripts/need.sh python3 && mkdir -p build/sdist
 	@cd python && python3 -c 'import _build; print("build/sdist/" + _build.build_sdist("../build/sdist"))'
 
 release: packages-build packages-deb packages-wheel ## all files of a release, into build/release-VERSION: make release VERSION=x

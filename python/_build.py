@@ -19,6 +19,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tarfile
 import time
@@ -29,6 +30,8 @@ ROOT = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent
 TARGETS = ["diloco_diloco_shared", "diloco_train_shared", "diloco"]
 SOURCES = ["CMakeLists.txt", "LICENSE", "CHANGELOG.md", "README.md", "cmake", "docs", "include",
            "src"]
+
+PYTHON = (3, 9)  # the oldest, as in pyproject.toml
 
 # The packages of scripts/packages.sh, set build.
 DEBIAN = ("on Debian: apt install gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev "
@@ -53,10 +56,24 @@ def version():
 # ---- the library -------------------------------------------------------------------------
 
 
+def need_new_cmake():
+    text = (ROOT / "CMakeLists.txt").read_text()
+    wanted = re.search(r"^cmake_minimum_required\(VERSION ([0-9.]+)", text, re.M).group(1)
+    said = subprocess.run(["cmake", "--version"], stdout=subprocess.PIPE, text=True).stdout
+    have = re.match(r"cmake version (\d+(\.\d+)*)", said)
+    if have and [int(n) for n in have.group(1).split(".")] < [int(n) for n in wanted.split(".")]:
+        raise BuildError(f"CMake {have.group(1)} is too old, and {wanted} or later is needed: put a "
+                         f"newer one first in PATH (pip install cmake){OR_WHEEL}")
+
+
 def need_tools():
+    if sys.version_info < PYTHON:
+        raise BuildError(f"Python {sys.version.split()[0]} is too old, and {PYTHON[0]}.{PYTHON[1]} "
+                         "or later is needed: use the pip of a newer one")
     if not shutil.which("cmake"):
         raise BuildError("CMake is not installed, and the library is built with it: install cmake "
                          f">= 3.25 ({DEBIAN}){OR_WHEEL}")
+    need_new_cmake()
     compilers = [c for c in (os.environ.get("CC"), "cc", "gcc", "clang") if c]
     if not any(shutil.which(shlex.split(c)[0]) for c in compilers):
         raise BuildError("no C compiler is installed, and the library is built with one: install "
@@ -66,7 +83,9 @@ def need_tools():
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        said = "\n".join(done.stdout.splitlines()[-40:])
+        lines = done.stdout.splitlines()[-40:]
+        errors = [i for i, line in enumerate(lines) if line.startswith("CMake Error")]
+        said = "\n".join(lines[errors[0] if errors else 0:])
         raise BuildError(f"{' '.join(map(str, command))} failed:\n{said}\nThe library could not be "
                          f"built: install what the lines above miss ({DEBIAN}){OR_WHEEL}")
 
@@ -101,7 +120,7 @@ def tag():
 def metadata():
     lines = ["Metadata-Version: 2.1", "Name: diloco", f"Version: {version()}",
              "Summary: DiLoCo training on machines that can barely talk to each other",
-             "License: Apache-2.0", "Requires-Python: >=3.9"]
+             "License: Apache-2.0", f"Requires-Python: >={PYTHON[0]}.{PYTHON[1]}"]
     return "\n".join(lines) + "\n"
 
 

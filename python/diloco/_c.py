@@ -329,7 +329,10 @@ def _open() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(where[0])
     except OSError as error:
-        raise LibraryError(f"{where[0]} does not load: {error}") from error
+        raise LibraryError(
+            f"{where[0]} does not load: {error}. It is of another platform, or a library of the "
+            "system is missing: install the wheel of this platform, or build one here with `pip "
+            "install ./python`") from error
 
 
 def _declare(library: ctypes.CDLL) -> None:

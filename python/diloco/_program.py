@@ -28,4 +28,9 @@ def path() -> str:
 def main() -> None:
     """The command: becomes the program."""
     program = str(pathlib.Path(__file__).parent / "_lib" / "diloco")
-    os.execv(program, [program, *sys.argv[1:]])
+    try:
+        os.execv(program, [program, *sys.argv[1:]])
+    except OSError as error:
+        raise SystemExit(f"{program} does not start: {error.strerror}. It is of another platform: "
+                         "install the wheel of this platform, or build one here with `pip install "
+                         "./python`") from None

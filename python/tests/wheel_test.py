@@ -2,6 +2,7 @@
 
 DILOCO_BUILD: the build folder whose library goes into the wheel, so that nothing is compiled a
 second time. No network is needed: the backend has no requirements."""
+import ast
 import os
 import pathlib
 import re
@@ -69,6 +70,54 @@ class Wheel(unittest.TestCase):
                      "diloco/_lib/libdiloco-train.so", "diloco/_lib/diloco"):
             self.assertIn(path, names)
 
+    def pip(self, *arguments, command="install"):
+        """Status and output of pip, which asks no network."""
+        try:
+            import pip  # noqa: F401
+        except ImportError:
+            print("left out: a wheel of another platform (no pip)")
+            self.skipTest("no pip")
+        where = {"install": ["--root-user-action=ignore", "--target"], "download": ["--dest"]}
+        done = subprocess.run([sys.executable, "-m", "pip", command, "--no-index",
+                               "--disable-pip-version-check", *where[command],
+                               self.scratch / "site", *arguments],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              env=clean_environment())
+        return done.returncode, done.stdout
+
+    def wheel_of(self, platform, *library):
+        wheel = self.scratch / f"diloco-{_build.version()}-py3-none-{platform}.whl"
+        _build.write_wheel(wheel, library)
+        return wheel
+
+    def test_pip_refuses_a_wheel_of_another_platform_or_for_a_newer_python(self):
+        status, said = self.pip(self.wheel_of("win_amd64"))
+        self.assertEqual(status, 1, said)
+        self.assertIn("not a supported wheel on this platform", said)
+        wheel = self.wheel_of(sysconfig.get_platform().replace("-", "_").replace(".", "_"))
+        status, said = self.pip("--python-version", "3.8", "--only-binary", ":all:", wheel,
+                                command="download")  # its install ignores the first option
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, r"requires a different Python.*>=3\.9")
+
+    def test_a_renamed_wheel_of_another_platform_says_which_one_to_install(self):
+        library = [self.scratch / name for name in ("libdiloco-train.so", "libdiloco.so.0", "diloco")]
+        for path in library:  # the head of a program for another machine
+            path.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\xf3\x00" + bytes(44))
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        status, said = self.pip(self.wheel_of(platform, *library))
+        self.assertEqual(status, 0, said)
+        site = self.scratch / "site"
+        environment = clean_environment(PYTHONPATH=str(site))
+        for command in (["-c", "import diloco; diloco.run('x').history()"], [site / "bin/diloco", "--version"]):
+            done = subprocess.run([sys.executable, *command], capture_output=True, text=True,
+                                  cwd=self.scratch, env=environment)
+            self.assertEqual(done.returncode, 1)
+            last = done.stderr.strip().splitlines()[-1]
+            self.assertIn("pip install ./python", last)
+            self.assertIn("another platform", last)
+            self.assertEqual("Traceback" in done.stderr, command[0] == "-c")
+
     def test_the_source_distribution_holds_what_cmake_needs(self):
         name = _build.build_sdist(self.scratch)
         with tarfile.open(self.scratch / name) as tar:
@@ -118,12 +167,34 @@ class Tools(unittest.TestCase):
         os.environ.pop("CC", None)
         os.environ["PATH"] = str(self.folder)
 
-    def tool(self, name):
-        (self.folder / name).write_text("#!/bin/sh\necho no such package: libxxhash; exit 1\n")
+    def tool(self, name, does="echo no such package: libxxhash; exit 1"):
+        (self.folder / name).write_text(f"#!/bin/sh\n{does}\n")
         (self.folder / name).chmod(0o755)
 
     def test_no_cmake(self):
         with self.assertRaisesRegex(_build.BuildError, "CMake is not installed"):
+            _build.build_library(self.folder / "build")
+
+    def test_an_old_cmake(self):
+        self.tool("cmake", "echo cmake version 3.18.4")
+        with self.assertRaisesRegex(_build.BuildError, "CMake 3.18.4 is too old.*3.25.*manylinux wheel"):
+            _build.build_library(self.folder / "build")
+
+    def test_an_old_python(self):
+        self.tool("cmake", "echo cmake version 3.25.1")
+        with unittest.mock.patch.object(sys, "version_info", (3, 8, 1)):
+            with self.assertRaisesRegex(_build.BuildError, "Python .* is too old.*3.9"):
+                _build.build_library(self.folder / "build")
+        ast.parse((HERE / "_build.py").read_text(), feature_version=(3, 7))  # so that it can say so
+        self.assertIn('requires-python = ">=%d.%d"' % _build.PYTHON,
+                      (HERE / "pyproject.toml").read_text())
+
+    def test_an_old_library_is_named_first(self):
+        """CMake's errors follow pages of its other output."""
+        self.tool("cc")
+        self.tool("cmake", "echo '-- The C compiler'; echo 'CMake Error at need.cmake:13 (message):'; "
+                           "echo '  libcurl 7.74.0 is too old'; exit 1")
+        with self.assertRaisesRegex(_build.BuildError, "failed:\nCMake Error.*\n  libcurl 7.74.0"):
             _build.build_library(self.folder / "build")
 
     def test_no_compiler(self):

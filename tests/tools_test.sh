@@ -1,0 +1,68 @@
+#!/bin/sh
+# tools_test.sh - tools and libraries that are too old or missing: `make` prints one sentence that names
+# the version, the one that is needed and the way out, and builds nothing.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset MAKEFLAGS MFLAGS MAKELEVEL
+fail() {
+    echo "tools_test: $*" >&2
+    [ ! -s "$work/said" ] || sed 's/^/  /' "$work/said" >&2
+    exit 1
+}
+
+# pretend PROGRAM LINE: a program in $work/old that prints this and fails.
+mkdir "$work/old" "$work/pc"
+pretend() {
+    printf '#!/bin/sh\necho "%s"\n[ "$*" = --version ]\n' "$2" >"$work/old/$1"
+    chmod +x "$work/old/$1"
+}
+
+# refused TARGET LINES: `make TARGET` fails and prints at most this many lines, those of make left out.
+refused() {
+    if make -C "$root" --no-print-directory -o packages-build -o packages-test -o packages-python \
+        BUILD="$work/build" "$1" >"$work/all" 2>&1; then
+        fail "make $1 succeeds"
+    fi
+    grep -v '^make' "$work/all" >"$work/said" || true
+    [ "$(wc -l <"$work/said")" -le "$2" ] || fail "make $1 prints more than $2 lines"
+    [ ! -e "$work/build/build.ninja" ] || fail "make $1 goes on"
+}
+
+# says TEXT: in what make printed, its lines joined.
+says() {
+    tr '\n' ' ' <"$work/said" | tr -s ' ' | grep -qF -- "$1" || fail "it does not say: $1"
+}
+
+path=$PATH
+pretend cmake 'cmake version 3.18.4'
+PATH=$work/old:$path
+for target in demo all; do
+    refused $target 1
+    says 'CMake 3.18.4 is too old, and 3.25 or later is needed'
+    says "$work/old/cmake"
+done
+rm "$work/old/cmake"
+
+pretend python3 'Python 3.7.3'
+for target in tests torch sdist; do
+    refused $target 1
+    says 'Python 3.7.3 is too old, and 3.9 or later is needed'
+done
+rm "$work/old/python3"
+PATH=$path
+
+# Libraries: an old one before the others, and none at all.
+printf 'Name: libcurl\nDescription: old\nVersion: 7.74.0\n' >"$work/pc/libcurl.pc"
+PKG_CONFIG_PATH=$work/pc
+export PKG_CONFIG_PATH
+refused demo 8
+says 'libcurl 7.74.0 is too old, and 7.85 or later is needed'
+says '-DDILOCO_CLOUD=OFF'
+rm -r "$work/build" "$work/pc/libcurl.pc"
+PKG_CONFIG_LIBDIR=$work/pc
+export PKG_CONFIG_LIBDIR
+refused demo 8
+says 'libxxhash is missing'
+echo "tools_test: passed"
