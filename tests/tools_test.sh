@@ -65,4 +65,31 @@ PKG_CONFIG_LIBDIR=$work/pc
 export PKG_CONFIG_LIBDIR
 refused demo 8
 says 'libxxhash is missing'
+unset PKG_CONFIG_PATH PKG_CONFIG_LIBDIR
+
+# Packages that are missing: where there is no apt-get, no right to use it, or no network.
+mkdir "$work/few"
+for program in dirname mktemp rm tail sh; do
+    ln -s "$(command -v $program)" "$work/few/$program"
+done
+few() { # NAME LINES: a program of this name among the few
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/few/$1"
+    chmod +x "$work/few/$1"
+}
+unprovided() {
+    if PATH=$work/few /bin/sh "$root/scripts/packages.sh" deb >"$work/said" 2>&1; then
+        fail "packages.sh installs without a package manager"
+    fi
+}
+few dpkg-query 'exit 1'
+unprovided
+says 'no apt-get; install what Debian calls: dpkg-dev file'
+few apt-get 'echo Could not resolve the name; exit 100'
+few id 'echo 1000'
+unprovided
+says 'only root can install packages, and sudo is not here; as root: apt-get install dpkg-dev file'
+few id 'echo 0'
+unprovided
+says 'apt-get could not install: dpkg-dev file'
+says 'is the network reachable?'
 echo "tools_test: passed"
