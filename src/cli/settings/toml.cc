@@ -115,11 +115,25 @@ void collect(std::vector<item> &items, const toml::table &table, const std::stri
     }
 }
 
+/* Return true if the text has ".2" at this place, a number that TOML refuses. */
+bool lacks_digit(std::string_view text, dl_toml_place at)
+{
+    for (unsigned line = 1; line < at.line; line++)
+        text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+    if (at.column < 1 || at.column >= text.size()) return false;
+    return text[at.column - 1] == '.' && text[at.column] >= '0' && text[at.column] <= '9';
+}
+
 std::vector<item> parse(const char *text, size_t len)
 {
     toml::parse_result result = toml::parse(std::string_view(text, len));
-    if (!result)
-        throw refusal{std::string(result.error().description()), place_of(result.error().source())};
+    if (!result) {
+        std::string why(result.error().description());
+        const dl_toml_place at = place_of(result.error().source());
+        if (lacks_digit(std::string_view(text, len), at))
+            why = "a number in TOML begins with a digit: write 0.5 instead of .5";
+        throw refusal{why, at};
+    }
     std::vector<item> items;
     collect(items, result.table(), "");
     std::stable_sort(items.begin(), items.end(), [](const item &a, const item &b) {

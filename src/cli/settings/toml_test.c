@@ -94,6 +94,12 @@ TEST(broken_text_is_refused_with_its_place)
     CHECK_INT(2, error.at.line);
     CHECK(!dl_toml_walk("a = \"\xff\"\n", 8, note, &all, &error)); /* not UTF-8 */
     CHECK_INT(1, error.at.line);
+    CHECK(!dl_toml_walk("a = 1\nb = -.2\n", 14, note, &all, &error));
+    CHECK_INT(2, error.at.line);
+    CHECK_CONTAINS("0.5 instead of .5", error.text);
+    CHECK(!dl_toml_walk(".2", 2, note, &all, &error)); /* no number, and nothing after it */
+    CHECK(!dl_toml_walk("a = .", 5, note, &all, &error));
+    CHECK(!strstr(error.text, "0.5"));
     /* Found by fuzzing: what toml++ takes for impossible. */
     CHECK(!dl_toml_walk("a = 1\n[.x]\n", 11, note, &all, &error));
     CHECK_INT(2, error.at.line);
