@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 /* Of these headers. What was compiled with them runs with every libdiloco of the same series
- * (0.MINOR, later MAJOR) and this version or a later one. */
+ * (MAJOR.MINOR) and this version or a later one. */
 #define DILOCO_VERSION_MAJOR 0
 #define DILOCO_VERSION_MINOR 2
 #define DILOCO_VERSION_PATCH 0

@@ -129,6 +129,21 @@ class Abi(unittest.TestCase):
         self.assertEqual(run_c(['printf("%d", (int)DILOCO_N_STATUS);']), str(len(STATUSES) + 1))
 
 
+class Version(unittest.TestCase):
+    def test_a_library_of_another_series_is_refused_and_a_patch_is_not(self):
+        class Library:
+            _name = "libdiloco-train.so"
+
+            def __init__(self, version):
+                self.diloco_version = version.encode
+
+        major, minor, patch = diloco.__version__.split(".")
+        _c._check_version(Library(f"{major}.{minor}.{int(patch) + 1}"))
+        for version in (f"{major}.{int(minor) + 1}.0", f"{int(major) + 1}.{minor}.0"):
+            with self.assertRaisesRegex(diloco.LibraryError, re.escape(version)):
+                _c._check_version(Library(version))
+
+
 if __name__ == "__main__":
     if not COMPILER:
         print("left out: the layout of Python's structs (no C compiler)")
