@@ -17,7 +17,7 @@ list() {
     build) echo gcc g++ libc6-dev make cmake ninja-build pkg-config libxxhash-dev zlib1g-dev \
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
                 libmicrohttpd-dev libgnutls28-dev libzstd-dev ;;
-    test)  echo libcmocka-dev python3 abigail-tools mandoc ;;
+    test)  echo libcmocka-dev python3 abigail-tools mandoc zsh fish ;;
     check) echo clang clang-format clang-tidy libclang-rt-dev lld gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \

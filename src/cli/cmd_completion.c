@@ -31,14 +31,32 @@ static bool has_choices(const dl_option *row)
     return row->choices || row->type == DL_OPTION_BOOL || strcmp(row->name, "preset") == 0;
 }
 
+/* Return value i that the option may have, copied to `word` where it is part of a list; NULL after
+ * the last. */
+static const char *choice_at(char word[64], const dl_option *row, size_t i)
+{
+    const char *list = row->type == DL_OPTION_BOOL ? "true|false" : row->choices;
+    if (!list) return diloco_preset_at(i) ? diloco_preset_at(i)->name : NULL;
+    for (; i; i--) {
+        list += strcspn(list, "|");
+        if (!*list++) return NULL;
+    }
+    snprintf(word, 64, "%.*s", (int)strcspn(list, "|"), list);
+    return word;
+}
+
+/* Print the option's values, with `before` in front of each and one blank between them. */
+static void put_values(const dl_option *row, const char *before)
+{
+    char word[64];
+    const char *choice;
+    for (size_t i = 0; (choice = choice_at(word, row, i)); i++)
+        printf("%s%s%s", i ? " " : "", before, choice);
+}
+
 static void put_choices(const dl_option *row)
 {
-    if (row->choices)
-        put_parts(row->choices);
-    else if (row->type == DL_OPTION_BOOL)
-        fputs("true false", stdout);
-    else
-        put_presets();
+    put_values(row, "");
 }
 
 /* The option that a flag is short for if it has a known set of values; otherwise NULL. */
@@ -350,6 +368,22 @@ static void fish_begin(const dl_command *c)
     fputs("' ", stdout);
 }
 
+static void fish_choices(void)
+{
+    puts("# The keys of its arguments, or after KEY= the values that it may have.\n"
+         "function _diloco_set\n    switch (commandline -ct)");
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        if (!has_choices(row)) continue;
+        char before[128];
+        snprintf(before, sizeof before, "%s=", row->name);
+        printf("    case '%s*' '*=%s*'\n        printf '%%s\\n' ", before, before);
+        put_values(row, before);
+        putchar('\n');
+    }
+    puts("    case '*'\n        string split -n ' ' -- $argv\n    end\nend");
+}
+
 static void fish_flag(const dl_command *c, size_t flag)
 {
     const dl_flag_row *row = &dl_flag_rows[flag];
@@ -358,7 +392,7 @@ static void fish_flag(const dl_command *c, size_t flag)
     printf("-l %s ", row->name + 2);
     if (row->value) fputs(takes_path(row) ? "-r " : "-x ", stdout);
     if (takes_key(flag)) {
-        printf("-a \"$_diloco_%skeys\" ", c->sets == DL_SETS_MACHINE ? "machine_" : "");
+        printf("-a '(_diloco_set $_diloco_%skeys)' ", c->sets == DL_SETS_MACHINE ? "machine_" : "");
     } else if (option) {
         fputs("-a '", stdout);
         put_choices(option);
@@ -393,6 +427,7 @@ static void print_fish(void)
     fputs("'\nset -g _diloco_machine_keys '", stdout);
     put_keys(true, "= ");
     puts("'");
+    fish_choices();
     for (const dl_command *c = dl_commands; c->name; c++)
         if (c->summary) fish_command(c);
 }

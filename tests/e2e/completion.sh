@@ -1,6 +1,6 @@
 #!/bin/sh
-# Completion in bash: commands, flags, keys of --set, values of options, presets. The scripts for zsh and
-# fish are valid where these shells are installed, and have every command and flag.
+# Completion in bash, zsh and fish, where these shells are installed: commands, flags, keys of --set,
+# values of options, presets.
 . "$(dirname "$0")/lib.sh"
 
 for shell in bash zsh fish; do
@@ -88,13 +88,88 @@ for shell in zsh fish; do
         [ $shell = zsh ] || word=${word#--}
         grep -qF -- "$word" diloco.$shell || fail "the script for $shell lacks $word"
     done
-    if command -v $shell >/dev/null; then
-        $shell -n diloco.$shell || fail "$shell cannot read its script"
-    else
-        echo "left out: the script for $shell read by it (it is not installed)"
-    fi
+    ! command -v $shell >/dev/null || $shell -n diloco.$shell || fail "$shell cannot read its script"
 done
 if command -v fish >/dev/null; then
-    fish -c 'source diloco.fish; complete -C "diloco train --preset str"' >offered
-    grep -q '^--preset=\{0,1\}streaming\|^streaming' offered || fail "fish offers $(cat offered)"
+    # fish_offers WORD LINE: among what fish offers at the end of the line
+    fish_offers() {
+        fish --no-config -c 'source diloco.fish; complete -C $argv' -- "$2" >offered
+        cut -f1 offered | grep -qxF -- "$1" || fail "$2: fish does not offer $1: $(cat offered)"
+    }
+    fish_offers train 'diloco tra'
+    fish_offers --help=all 'diloco train --he'
+    fish_offers streaming 'diloco train --preset str'
+    fish_offers run.on_missing= 'diloco train --set run.on_m'
+    fish_offers run.on_missing=commit_partial 'diloco train --set run.on_missing=com'
+    fish_offers data.train_path= 'diloco join --set data.train_p'
+    fish_offers prepare 'diloco data pre'
+    fish_offers takeover 'diloco help takeo'
+    fish --no-config -c 'source diloco.fish; complete -C "diloco join --set trainer.rou"' >offered
+    [ ! -s offered ] || fail "fish offers join what train takes: $(cat offered)"
+else
+    echo "left out: completion in fish (it is not installed)"
+fi
+
+# zsh completes in its line editor alone: in a terminal, of which Ctrl-X saves the line.
+cat >zsh_line.py <<'PY'
+"""zsh_line.py LINE: print the line that zsh makes of it when Tab is pressed at its end."""
+import os, pty, sys
+
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(TERM="dumb", PS1="first> ")
+    os.execvp("zsh", ["zsh", "-f", "-i"])
+seen = b""
+
+
+def wait_for(text):
+    global seen
+    while text not in seen:
+        piece = os.read(fd, 4096)
+        if not piece:
+            sys.exit("zsh ends")
+        seen += piece
+    seen = seen.split(text, 1)[1]
+
+
+wait_for(b"first> ")
+os.write(fd, b"source ./zshrc; PS1='rea'; PS1+='dy> '\r")
+wait_for(b"ready> ")
+os.write(fd, sys.argv[1].encode() + b"\t\x18")
+try:
+    while os.read(fd, 4096):
+        pass
+except OSError:  # zsh has ended
+    pass
+os.waitpid(pid, 0)
+print(open("line").read(), end="")
+PY
+cat >zshrc <<'ZSH'
+autoload -Uz compinit && compinit -u -D
+source ./diloco.zsh 2>/dev/null # it defines _diloco, and calls it, which is for compinit's autoload
+compdef _diloco diloco
+save() { print -r -- "$BUFFER" >line; exit }
+zle -N save
+bindkey '^X' save
+bindkey '^I' complete-word
+ZSH
+if command -v zsh >/dev/null; then
+    # zsh_makes RESULT LINE
+    zsh_makes() {
+        : >line
+        python3 zsh_line.py "$2" >offered 2>&1 || fail "$2: $(cat offered)"
+        [ "$(cat offered)" = "$1" ] || fail "zsh makes of '$2': '$(cat offered)'"
+    }
+    zsh_makes 'diloco train ' 'diloco tra'
+    zsh_makes 'diloco train --preset streaming ' 'diloco train --preset str'
+    zsh_makes 'diloco train --preset=streaming ' 'diloco train --preset=str'
+    zsh_makes 'diloco train --set run.on_missing=' 'diloco train --set run.on_m'
+    zsh_makes 'diloco train --set run.on_missing=commit_partial ' 'diloco train --set run.on_missing=com'
+    zsh_makes 'diloco join --set data.train_path=' 'diloco join --set data.train_p'
+    zsh_makes 'diloco join --set trainer.rou' 'diloco join --set trainer.rou'
+    zsh_makes 'diloco data tokenizer ' 'diloco data toke'
+    zsh_makes 'diloco help takeover ' 'diloco help takeo'
+    zsh_makes 'diloco train --help=all ' 'diloco train --help=a'
+else
+    echo "left out: completion in zsh (it is not installed)"
 fi
