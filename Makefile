@@ -38,7 +38,7 @@ one: packages-build packages-test ## one test program, or the cases of it with t
 	@cmake --build $(BUILD) --target $(T)
 	@$(BUILD)/$(T) $(if $(CASE),'*$(CASE)*')
 
-torch: packages-python ## build/venv with torch and its trainers, which the tests of the Python package use
+torch: packages-python ## build/venv with torch, its trainers and torchft, which the tests of the Python package use
 	@scripts/need.sh python3
 
 bench: packages-build ## what is measured, against what: bench/*.md

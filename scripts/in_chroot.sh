@@ -1,7 +1,8 @@
 #!/bin/sh
 # in_chroot.sh ROOT COMMAND…: run a command in the root file system ROOT, as root. It has its own
 # mounts and process ids, so that nothing stays mounted and no process runs after it. It may read the
-# folders that FRESH_BIND lists, and gets the settings of proxies and of pip's wheel folders.
+# folders that FRESH_BIND lists, and gets the settings of proxies, of pip's wheel folders and of the
+# certificates that pip and npm trust.
 set -eu
 root=$1
 shift
@@ -10,6 +11,8 @@ exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LA
     TERM=dumb DEBIAN_FRONTEND=noninteractive ROOT="$root" FRESH_BIND="${FRESH_BIND:-}" ${CI:+CI="$CI"} \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
     ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} \
+    ${PIP_CERT:+PIP_CERT="$PIP_CERT"} \
+    ${NODE_EXTRA_CA_CERTS:+NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"} \
     unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" sh -euc '
         mount --rbind /dev "$ROOT/dev"
         mount --rbind /sys "$ROOT/sys"

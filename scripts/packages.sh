@@ -84,23 +84,28 @@ install_from_npm() {
 
 # Into build/venv, in the versions of python/tests/requirements.txt. PyTorch's own index has the
 # build without CUDA, which is a tenth of the size; where it cannot be reached, pip's usual index
-# answers. The tests of the Python package skip themselves without it.
+# answers. torchft has wheels for few versions of Python, so the rest does not depend on it. The tests
+# of the Python package skip themselves without what they need.
 install_from_pip() {
     venv=$root/build/venv
     wanted=$root/python/tests/requirements.txt
-    cmp -s "$wanted" "$venv/installed.txt" && return
-    echo "installing from PyPI into build/venv: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    torchft=$root/python/tests/torchft.txt
+    cat "$wanted" "$torchft" | cmp -s - "$venv/installed.txt" && return
+    echo "installing from PyPI into build/venv: $(cat "$wanted" "$torchft" | grep -v '^#' | tr '\n' ' ')"
     mkdir -p "$root/build"
-    torch=$(grep '^torch==' "$wanted")
-    if ! { python3 -m venv "$venv" &&
-        { "$venv/bin/pip" install --retries 0 --timeout 15 --no-deps "$torch" \
-            --index-url https://download.pytorch.org/whl/cpu || true; } &&
-        "$venv/bin/pip" install -r "$wanted"; } >"$root/build/venv.log" 2>&1; then
-        tail -n 5 "$root/build/venv.log" >&2
-        echo "packages.sh: pip could not install them; tests that need them will be left out" >&2
-        return
-    fi
-    cp "$wanted" "$venv/installed.txt"
+    pip_log=$root/build/venv.log
+    python3 -m venv "$venv" >"$pip_log" 2>&1 || { no_python; return; }
+    "$venv/bin/pip" install --retries 0 --timeout 15 --no-deps "$(grep '^torch==' "$wanted")" \
+        --index-url https://download.pytorch.org/whl/cpu >>"$pip_log" 2>&1 ||
+        echo "packages.sh: PyTorch's index of CPU builds does not answer; pip's index may give the CUDA build, 5 GB on disk (make test PYTHON=no leaves PyTorch out)"
+    "$venv/bin/pip" install -r "$wanted" >>"$pip_log" 2>&1 || { no_python; return; }
+    "$venv/bin/pip" install --only-binary :all: -r "$torchft" >>"$pip_log" 2>&1 ||
+        echo "packages.sh: pip found no $(grep '^torchft' "$torchft") for $(python3 --version); torchft's own tests will be left out" >&2
+    cat "$wanted" "$torchft" >"$venv/installed.txt"
+}
+no_python() {
+    tail -n 5 "$pip_log" >&2
+    echo "packages.sh: pip could not install them; tests that need them will be left out" >&2
 }
 
 missing=$(missing_packages "$@")
