@@ -38,7 +38,8 @@ bare() {
     [ ! -e "$base/made" ] || return 0
     say "a bare $1"
     rm -rf "$base"
-    debootstrap --variant=minbase --include=git,make,ca-certificates "$1" "$base" "$(mirror)" \
+    # with mounts of its own: for trixie it leaves /proc mounted
+    unshare --mount debootstrap --variant=minbase --include=git,make,ca-certificates "$1" "$base" "$(mirror)" \
         >"$work/$1.log" 2>&1 || { tail -n 5 "$work/$1.log" >&2; fail "debootstrap $1"; }
     # the certificates by which this system reaches its archives are no part of a package
     cp -r /usr/local/share/ca-certificates/. "$base/usr/local/share/ca-certificates/"
