@@ -1,6 +1,6 @@
 # A thin front for CMake. `make demo` and `make test` do everything on a fresh machine. Each target
 # installs what it needs, and nothing else, and says so first.
-BUILD ?= $(if $(SAN),build/$(SAN),build/release)
+BUILD ?= build/$(or $(SAN),$(if $(filter clang%,$(CC)),clang,release))
 PREFIX ?= /usr/local
 PYTHON ?= yes
 
@@ -10,10 +10,14 @@ configure = scripts/need.sh cmake && mkdir -p $(BUILD) && { $(if $(SAN),scripts/
 	-DCMAKE_INSTALL_PREFIX=$(PREFIX) $(1) > $(BUILD)/configure.log 2>&1 || \
 	{ sed -n '/^CMake Error/,$$p' $(BUILD)/configure.log | grep . || cat $(BUILD)/configure.log; exit 1; } >&2; }
 
-.PHONY: all demo test tests one torch bench claims attacks check fresh fuzz soak format install deb clean
+.PHONY: all everything demo test tests one torch bench claims attacks check fresh fuzz soak format install deb clean
 
-all: packages-build ## the program and the libraries
+all: packages-build $(if $(filter clang%,$(CC)),packages-clang) ## the program and the libraries [CC=clang CXX=clang++]
 	@$(call configure)
+	@cmake --build $(BUILD)
+
+everything: packages-build packages-test $(if $(filter clang%,$(CC)),packages-clang) ## program, tests and benchmarks, warnings are errors [CC=clang CXX=clang++]
+	@$(call configure,-DDILOCO_TESTS=ON -DDILOCO_BENCH=ON -DDILOCO_WERROR=ON)
 	@cmake --build $(BUILD)
 
 packages-%:

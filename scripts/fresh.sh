@@ -8,7 +8,8 @@
 #     wheel12 wheel13  `pip install` of build/wheel (`make wheel` makes it) without a compiler, and a
 #                      run of two replicas
 #     test12 test13    `make test`, PyTorch included
-#     full             all but test13
+#     clang12 clang13  program, tests and benchmarks by clang, warnings are errors
+#     full             all of these
 #
 # Without PIECE the demos and Debian packages. It needs root and debootstrap, and says "left out" without
 # them. FRESH_DIR (build/fresh) gets 1 to 5 GB for each machine, which is removed after its piece; the
@@ -44,6 +45,8 @@ bare() {
     # the certificates by which this system reaches its archives are no part of a package
     cp -r /usr/local/share/ca-certificates/. "$base/usr/local/share/ca-certificates/"
     chroot "$base" update-ca-certificates >>"$work/$1.log" 2>&1
+    # as in Debian's container images: no file of a package is synced to disk by itself
+    echo force-unsafe-io >"$base/etc/dpkg/dpkg.cfg.d/unsafe-io"
     touch "$base/made"
 }
 
@@ -86,6 +89,7 @@ run_piece() {
     demo1[23]) source_piece "$1" demo
                [ -s "$work/$1/root/diloco/build/demo/loss.svg" ] || fail "$1: the demo drew no picture" ;;
     test1[23]) source_piece "$1" test ;;
+    clang1[23]) source_piece "$1" "everything CC=clang CXX=clang++" ;;
     wheel1[23]) wheel_piece "$1" ;;
     deb1[23]) deb_piece "$1" ;;
     *) fail "there is no piece $1" ;;
@@ -99,7 +103,7 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null || ! unshare --mou
 fi
 case $* in
 '') set -- demo12 demo13 deb12 deb13 ;;
-full) set -- demo12 demo13 deb12 deb13 wheel12 wheel13 test12 ;;
+full) set -- demo12 demo13 deb12 deb13 wheel12 wheel13 clang12 clang13 test12 test13 ;;
 esac
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
     echo "fresh: changes that are not committed are no part of this"

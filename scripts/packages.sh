@@ -5,6 +5,7 @@
 #     test     the C tests
 #     servers  servers that the tests start on loopback, and clients of the hub
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
+#     clang    the other compiler
 #     check    compilers, formatter and linter of the gate
 #     deb      the Debian package
 #     wheel    a wheel for other distributions
@@ -18,6 +19,7 @@ list() {
                 libtomlplusplus-dev libcurl4-openssl-dev libssl-dev libexpat1-dev \
                 libmicrohttpd-dev libgnutls28-dev libzstd-dev ;;
     test)  echo libcmocka-dev python3 abigail-tools mandoc zsh fish ;;
+    clang) echo clang ;;
     check) echo clang clang-format clang-tidy libclang-rt-dev lld gcc-aarch64-linux-gnu \
                 libc6-dev-arm64-cross qemu-user ;;
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
