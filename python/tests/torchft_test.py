@@ -35,7 +35,7 @@ class Fragment:
             self._grads[p.name] = self.original_parameters[p.name] - p.local()
 
     def _average_grads(self):
-        exchange = _ManagerExchange(self._side._manager, [self._places])
+        exchange = _ManagerExchange(self._side._manager, [self._places], None)
         for part, p in enumerate(self._places):
             g = self._grads[p.name]
             exchange.all_reduce(Reduce(0, 0, part, p.name, False, g.data_ptr(), g.numel())).wait()

@@ -22,9 +22,20 @@ signal() {
     kill -s "$1" -- "-$2" 2>/dev/null || true
 }
 
-# group_gone JOB: no process of the block is left.
+# group_gone JOB: no process of the block's group is left.
 group_gone() {
     ! kill -0 -- "-$1" 2>/dev/null
+}
+
+# killed JOB: no process of the block is left; SIGKILL to those that are. Replicas have process groups
+# of their own, in the session of the block. A replica that outlives the launcher stops in order and
+# holds the lock of its private state until then.
+killed() {
+    processes=$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v session="$1" '
+        { pid = $1; sub(/.*\) /, "") } $1 != "Z" && $1 != "X" && $4 == session { print pid }')
+    [ -n "$processes" ] || return 0
+    kill -s KILL $processes 2>/dev/null || true
+    return 1
 }
 
 # start_block N: in a process group of its own, its leader in $job.
@@ -72,8 +83,12 @@ expect_lines() {
 stop_at() {
     start_block "$3"
     wait_for file_or_end "$2" "$job"
-    signal "$1" "$job"
     code=0
+    if [ "$1" = KILL ]; then
+        wait_for killed "$job"
+    else
+        signal "$1" "$job"
+    fi
     wait "$job" 2>/dev/null || code=$?
     wait_for group_gone "$job"
     case $1.$code in

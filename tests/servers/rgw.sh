@@ -15,11 +15,19 @@ for program in ceph-mon ceph-osd radosgw radosgw-admin monmaptool ceph; do
         left_out "Ceph RGW: no $program (scripts/packages.sh servers)"
 done
 
+# quiet COMMAND…: its output is shown only where it fails.
+quiet() {
+    "$@" >"$dir/output" 2>&1 || { status=$? && echo "rgw.sh: $1 exits with $status:" && tail -n 20 "$dir/output"; exit 1; } >&2
+}
+
 mon_port=$(free_port)
 port=$(free_port)
 fsid=$(cat /proc/sys/kernel/random/uuid)
 export CEPH_CONF=$dir/ceph.conf
 mkdir "$dir/mon" "$dir/osd" "$dir/rgw" "$dir/run"
+
+# Debian 13's ceph looks for them relative to the working folder.
+classes=$(find /usr/lib /usr/lib64 -maxdepth 2 -name rados-classes 2>/dev/null | head -n 1)
 
 cat >"$CEPH_CONF" <<CONF
 [global]
@@ -50,6 +58,7 @@ mon_cluster_log_file = $dir/cluster.log
 [osd.0]
 osd_data = $dir/osd
 osd_objectstore = memstore
+${classes:+osd_class_dir = $classes}
 osd_class_update_on_start = false
 osd_crush_update_on_start = false
 memstore_device_bytes = 4294967296
@@ -73,12 +82,12 @@ until ceph --connect-timeout 20 mon stat >"$dir/stat" 2>&1; do
     sleep 0.2
 done
 ceph --connect-timeout 20 osd create >/dev/null
-ceph-osd --mkfs -i 0 >/dev/null 2>&1
-ceph osd crush add osd.0 1.0 root=default host=here >/dev/null 2>&1
+quiet ceph-osd --mkfs -i 0
+quiet ceph osd crush add osd.0 1.0 root=default host=here
 ceph-osd -i 0 -f >/dev/null 2>&1 & pids="$pids $!"
 export AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=test/Secret+with=signs AWS_REGION=us-east-1
-timeout 60 radosgw-admin user create --uid=test --display-name=test \
-    --access-key="$AWS_ACCESS_KEY_ID" --secret-key="$AWS_SECRET_ACCESS_KEY" >/dev/null 2>&1
+quiet timeout 60 radosgw-admin user create --uid=test --display-name=test \
+    --access-key="$AWS_ACCESS_KEY_ID" --secret-key="$AWS_SECRET_ACCESS_KEY"
 radosgw -n client.rgw -f >/dev/null 2>&1 & pids="$pids $!"
 export S3_TEST_ENDPOINT=http://127.0.0.1:$port
 started
