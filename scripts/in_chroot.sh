@@ -13,7 +13,9 @@ exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LA
     ${PIP_FIND_LINKS:+PIP_FIND_LINKS="$PIP_FIND_LINKS"} \
     ${PIP_CERT:+PIP_CERT="$PIP_CERT"} \
     ${NODE_EXTRA_CA_CERTS:+NODE_EXTRA_CA_CERTS="$NODE_EXTRA_CA_CERTS"} \
-    unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" sh -euc '
+    unshare --mount --pid --fork --kill-child sh -euc '
+        mount --bind "$ROOT" "$ROOT" # a mount point, as / of a machine is: ip netns needs one
+        mount -t proc proc "$ROOT/proc"
         mount --rbind /dev "$ROOT/dev"
         mount --rbind /sys "$ROOT/sys"
         for folder in $FRESH_BIND; do
