@@ -585,6 +585,59 @@ TEST(a_put_below_an_object_or_above_one_is_409)
     CHECK_INT(0, count_files("hub/run/.tmp"));
 }
 
+/* What a run keeps under these names is a folder, or an object: see docs/formats.md. */
+TEST(a_name_that_no_run_can_use_is_409)
+{
+    static const char *const wrong[] = {
+        "log",
+        "log/0000000007.json/x",
+        "c",
+        "c/0000000007",
+        "c/0000000007/r0.0/x",
+        "x/0000000007",
+        "x/0000000007/plan",
+        "x/7/0003",
+        "b/7/0003",
+        "snap/7/r0.0000",
+        "rec/r0.0000",
+        "hb/r0.0000/x",
+        "run.json/x",
+        "end",
+        "invite",
+    };
+    char request[100];
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/log/0000000008.json/x", "", "not a run's yet"));
+    CHECK_INT(201, ask_with("PUT /run/run.json", "", "{}"));
+    CHECK_INT(201, ask_with("PUT /run/deep/run.json", "", "{}"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(request, sizeof request, "PUT /run/%s", wrong[i]);
+        CHECK_INT(409, ask_with(request, "", "junk"));
+        CHECK_INT(409, ask_with(request, "If-None-Match: *\r\n", "junk"));
+        snprintf(request, sizeof request, "PUT /run/deep/%s", wrong[i]);
+        CHECK_INT(409, ask_with(request, "", "junk"));
+        snprintf(request, sizeof request, "POST /run/%s?uploads", wrong[i]);
+        CHECK_INT(409, ask(request));
+    }
+    CHECK_INT(201, ask_with("PUT /run/log/0000000007.json", "", "entry"));
+    CHECK_INT(201, ask_with("PUT /run/x/7/plan/r0.0000", "", "plan"));
+    CHECK_INT(201, ask_with("PUT /run/notes/of/mine", "", "free"));
+    CHECK_INT(201, ask_with("PUT /run/log/run.json", "", "no run of its own"));
+    CHECK_INT(409, ask_with("PUT /run/log/0000000009.json/x", "", "junk"));
+}
+
+TEST(a_file_where_a_run_keeps_a_folder_gives_way_to_it)
+{
+    fixture_serve(PLAIN);
+    make_run();
+    CHECK_INT(201, ask_with("PUT /run/c/0000000007", "", "before it was a run"));
+    CHECK_INT(201, ask_with("PUT /run/run.json", "", "{}"));
+    CHECK_INT(201, ask_with("PUT /run/c/0000000007/r0.0000", "If-None-Match: *\r\n", "mine"));
+    CHECK_CONTAINS("\r\n\r\nmine", client_ask("GET /run/c/0000000007/r0.0000 HTTP/1.1\r\n"
+                                              "Host: localhost\r\n\r\n"));
+}
+
 TEST(a_body_that_stops_coming_is_cut)
 {
     fixture_serve((dl_hub_options){.stalled = DL_SECOND});
@@ -784,6 +837,8 @@ int main(int argc, char **argv)
         HUB_TEST(a_header_name_with_a_space_is_refused_and_the_connection_ends),
         HUB_TEST(a_put_without_a_length_is_411),
         HUB_TEST(a_put_below_an_object_or_above_one_is_409),
+        HUB_TEST(a_name_that_no_run_can_use_is_409),
+        HUB_TEST(a_file_where_a_run_keeps_a_folder_gives_way_to_it),
         HUB_TEST(a_body_that_stops_coming_is_cut),
         HUB_TEST(who_says_nothing_or_trickles_a_header_is_hung_up_on),
         HUB_TEST(a_stranger_is_hung_up_on_whatever_it_asks_for),

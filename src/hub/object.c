@@ -4,6 +4,7 @@
  * deleted: that is what a run needs of its store, and the hub holds everybody to it. */
 #include "base/text.h"
 #include "hub/s3_api.h"
+#include "store/run_keys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -186,10 +187,36 @@ static dl_answer refuse_taken(dl_request *r)
                      "there is another object of that name; only heartbeats (hb/) are replaced");
 }
 
+/* Return what the bucket, or a folder in it that holds a run.json, makes of the key: the first
+ * shape that no object can have, else that of the bucket. */
+static dl_key_shape shape_of(const dl_request *r, const char *key)
+{
+    char path[sizeof r->root + DL_KEY_MAX + sizeof "//run.json"];
+    dl_key_shape of_bucket = DL_KEY_FREE;
+    struct stat st;
+    for (const char *at = key; at; at = strchr(at, '/')) {
+        at += at > key;
+        snprintf(path, sizeof path, "%s/%.*srun.json", r->root, (int)(at - key), key);
+        if (lstat(path, &st) || !S_ISREG(st.st_mode)) continue;
+        const dl_key_shape shape = dl_run_key_shape(at);
+        if (shape == DL_KEY_FOLDER || shape == DL_KEY_WRONG) return shape;
+        if (at == key) of_bucket = shape;
+    }
+    return of_bucket;
+}
+
 bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal)
 {
     char path[sizeof r->root + DL_KEY_MAX + 2];
     struct stat st;
+    const dl_key_shape shape = shape_of(r, key);
+    if (shape == DL_KEY_FOLDER || shape == DL_KEY_WRONG) {
+        *refusal = dl_refuse(r, 409, "OperationAborted",
+                             "%s: a run keeps no object under that name (docs/formats.md)", key);
+        return true;
+    }
+    /* The store itself makes room in the folders of a run that is a whole bucket. */
+    if (shape == DL_KEY_OBJECT) return false;
     snprintf(path, sizeof path, "%s/%s", r->root, key);
     for (char *at = path + strlen(r->root), *slash; at; at = slash) {
         slash = strchr(at + 1, '/');

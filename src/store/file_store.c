@@ -12,6 +12,9 @@
  * followed. Nothing here allocates after open, but for buffers that reach their size. */
 #include "store/file_store.h"
 
+#include "base/log.h"
+#include "store/run_keys.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -102,6 +105,30 @@ static int make_folder(int dir, const char *name)
     return dl_file_store_sync_folder(dir);
 }
 
+/* Return true if key[0, len) is a folder of a run, and what has its name may go. An empty log or
+ * gen would look like those of a run that has just begun, so their names are left as they are. */
+static bool may_be_cleared(const char *key, size_t len)
+{
+    char folder[DL_KEY_MAX + 1];
+    memcpy(folder, key, len);
+    folder[len] = '\0';
+    return dl_run_key_shape(folder) == DL_KEY_FOLDER && strcmp(folder, "log") != 0 &&
+           strcmp(folder, "gen") != 0;
+}
+
+/* A file, a link or a pipe stands where a run keeps a folder. It is no object of the run, and no
+ * replica could write below it: remove it, and make the folder. */
+static int replace_by_folder(const dl_file_store *fs, int dir, const char *name, const char *key,
+                             size_t len)
+{
+    if (!may_be_cleared(key, len)) return -1;
+    if (unlinkat(dir, name, 0) && errno != ENOENT && errno != EISDIR) return -1;
+    dl_log(DILOCO_LOG_WARN, "store %s: %.*s was no folder, and was removed", fs->root, (int)len,
+           key);
+    if (make_folder(dir, name)) return -1;
+    return openat(dir, name, OPEN_FOLDER);
+}
+
 diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make, int *out,
                                    const char **leaf)
 {
@@ -118,6 +145,8 @@ diloco_status dl_file_store_folder(dl_file_store *fs, const char *key, bool make
         if (next < 0 && errno == ENOENT && make && !make_folder(dir, name))
             next = openat(dir, name, OPEN_FOLDER);
         int error = errno;
+        if (next < 0 && make && (error == ENOTDIR || error == ELOOP))
+            next = replace_by_folder(fs, dir, name, key, (size_t)(slash - key));
         close(dir);
         if (next < 0 && !make && (error == ENOENT || error == ENOTDIR || error == ELOOP))
             return no_object(fs, key);

@@ -166,6 +166,49 @@ TEST(a_folder_at_a_key_takes_its_name_and_is_no_object)
     end(store);
 }
 
+/* A writer without a key left it there. What a run keeps under such a name is a folder. */
+TEST(what_is_in_the_way_of_a_folder_of_a_run_is_removed)
+{
+    dl_store *store = begin();
+    char outside[512];
+    store_make_folder(outside);
+    CHECK_INT(0, mkdir(at("c"), 0777));
+    CHECK_INT(0, mkdir(at("snap"), 0777));
+    CHECK_INT(0, mkdir(at("log"), 0777));
+    write_file(at("c/0000000001"), "junk");
+    CHECK_INT(0, mkfifo(at("c/0000000002"), 0644));
+    CHECK_INT(0, symlink(outside, at("c/0000000003")));
+    write_file(at("x"), "junk");
+    CHECK_STR("", store_keys(store, "c/0000000001/", NULL));
+    store_must_create(store, "c/0000000001/r0.0000", "one");
+    store_must_create(store, "c/0000000002/r0.0000", "two");
+    store_must_create(store, "c/0000000003/r0.0000", "three");
+    store_must_create(store, "x/0000000001/0003/r0.0000=r0.0000", "four");
+    CHECK_OK(dl_store_put(store, "hb/r0.0000", "beat", 4, DL_NEVER));
+    CHECK_STR("c/0000000001/r0.0000 c/0000000002/r0.0000 c/0000000003/r0.0000 ",
+              store_keys(store, "c/", NULL));
+    CHECK_INT(0, rmdir(outside)); /* nothing came there */
+
+    /* Objects stay, whatever is to be created below them, and so does what is nobody's. */
+    store_must_create(store, "log/0000000001.json", "entry");
+    CHECK_STATUS(DILOCO_EIO, create_text(store, "log/0000000001.json/x", "x"));
+    CHECK_STATUS(DILOCO_EIO, create_text(store, "c/0000000001/r0.0000/x", "x"));
+    store_must_hold(store, "log/0000000001.json", "entry");
+    end(store);
+}
+
+/* An empty log would look like the log of a run that has just begun. */
+TEST(what_is_in_the_way_of_the_log_is_an_error)
+{
+    dl_store *store = begin();
+    write_file(at("log"), "junk");
+    write_file(at("gen"), "junk");
+    CHECK_STATUS(DILOCO_EIO, create_text(store, "log/0000000001.json", "x"));
+    CHECK_CONTAINS("in the way", diloco_error_text());
+    CHECK_STATUS(DILOCO_EIO, create_text(store, "gen/r0.0000", "x"));
+    end(store);
+}
+
 static diloco_status shorten(void *context, const void *data, size_t len)
 {
     (void)data, (void)len;
@@ -540,15 +583,14 @@ TEST(writers_killed_at_any_moment_leave_whole_objects_only)
     end(store);
 }
 
-TEST_MAIN(a_missing_root_is_made_with_its_parents_only_when_asked,
-          a_root_that_is_no_folder_is_refused, a_reader_leaves_a_folder_as_it_is,
-          foreign_files_are_not_listed, no_symbolic_link_is_followed,
-          a_folder_at_a_key_takes_its_name_and_is_no_object,
-          an_object_that_changes_while_it_is_read_is_refused,
-          open_removes_old_leftovers_of_the_dead_only,
-          a_root_that_vanished_is_unreachable_and_works_again,
-          a_wait_is_woken_by_what_happens_under_a_prefix, a_full_disk_is_said_and_harms_nothing,
-          a_read_only_store_is_said_and_can_be_read,
-          a_limit_on_file_sizes_is_said_and_harms_nothing,
-          of_eight_processes_that_create_a_name_one_wins,
-          writers_killed_at_any_moment_leave_whole_objects_only)
+TEST_MAIN(
+    a_missing_root_is_made_with_its_parents_only_when_asked, a_root_that_is_no_folder_is_refused,
+    a_reader_leaves_a_folder_as_it_is, foreign_files_are_not_listed, no_symbolic_link_is_followed,
+    a_folder_at_a_key_takes_its_name_and_is_no_object,
+    what_is_in_the_way_of_a_folder_of_a_run_is_removed, what_is_in_the_way_of_the_log_is_an_error,
+    an_object_that_changes_while_it_is_read_is_refused, open_removes_old_leftovers_of_the_dead_only,
+    a_root_that_vanished_is_unreachable_and_works_again,
+    a_wait_is_woken_by_what_happens_under_a_prefix, a_full_disk_is_said_and_harms_nothing,
+    a_read_only_store_is_said_and_can_be_read, a_limit_on_file_sizes_is_said_and_harms_nothing,
+    of_eight_processes_that_create_a_name_one_wins,
+    writers_killed_at_any_moment_leave_whole_objects_only)
