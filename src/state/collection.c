@@ -62,20 +62,44 @@ static diloco_status find_second(sweep *s)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
+static bool is_member(const sweep *s, const char *replica)
+{
+    return dl_roster_has(s->told, replica, NULL) ||
+           dl_identity_member(&s->run->identity, replica) != NULL;
+}
+
+/* Return the place of that replica, or a new one; SIZE_MAX: there is none. Anyone who can write to
+ * the store can put any number of names under hb/, so members take the places of others. */
+static size_t place_of(const sweep *s, const char *replica)
+{
+    dl_collector *c = s->collector;
+    for (size_t i = 0; i < c->n_seen; i++)
+        if (!strcmp(c->seen[i].life.replica, replica)) return i;
+    if (c->n_seen < DL_COLLECTOR_LIVES) return c->n_seen++;
+    for (size_t i = is_member(s, replica) ? c->n_seen : 0; i-- > 0;)
+        if (!is_member(s, c->seen[i].life.replica)) return i;
+    return SIZE_MAX;
+}
+
 static diloco_status found_life(void *context, const char *key, size_t len)
 {
-    dl_collector *c = ((sweep *)context)->collector;
+    const sweep *s = context;
+    dl_collector *c = s->collector;
     dl_life life;
-    size_t i = 0;
     (void)len;
     if (!dl_key_parse_life(&life, key, "hb/")) return DILOCO_OK;
-    while (i < c->n_seen && strcmp(c->seen[i].life.replica, life.replica) != 0)
-        i++;
-    if (i == DL_COLLECTOR_LIVES)
-        return dl_fail(DILOCO_EREFUSED, "more than %d replicas have heartbeats",
-                       DL_COLLECTOR_LIVES);
-    if (i < c->n_seen && c->seen[i].life.generation >= life.generation) return DILOCO_OK;
-    if (i == c->n_seen) c->n_seen++;
+    const size_t i = place_of(s, life.replica);
+    if (i == SIZE_MAX) {
+        if (!c->crowded)
+            dl_log(DILOCO_LOG_WARN,
+                   "more than %d replicas have heartbeats: those of replicas that are no members "
+                   "do not keep objects in the store",
+                   DL_COLLECTOR_LIVES);
+        c->crowded = true;
+        return DILOCO_OK;
+    }
+    const bool same = !strcmp(c->seen[i].life.replica, life.replica);
+    if (same && c->seen[i].life.generation >= life.generation) return DILOCO_OK;
     memset(&c->seen[i], 0, sizeof c->seen[i]);
     c->seen[i].life = life;
     return DILOCO_OK;

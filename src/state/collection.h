@@ -16,6 +16,7 @@ typedef struct dl_collector {
         dl_time changed;        /* when this content was first seen */
     } seen[DL_COLLECTOR_LIVES]; /* the newest life of each replica */
     size_t n_seen;
+    bool crowded;            /* more replicas have heartbeats, which was reported */
     dl_time now;             /* 0: the clock's; else that of whoever plays with time */
     uint64_t verified_entry; /* 0: none */
     dl_life verified_life;

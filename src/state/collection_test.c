@@ -67,6 +67,15 @@ static void beat(scene *s, const char *life, const char *text)
     CHECK_OK(dl_store_put(s->store, key, text, strlen(text), DL_NEVER));
 }
 
+static void roster_of(scene *s, const char *first, const char *second)
+{
+    dl_roster *r = &s->state.control.roster;
+    CHECK(r->cap >= 2);
+    r->n = 2;
+    snprintf(r->names[0], sizeof r->names[0], "%s", first);
+    snprintf(r->names[1], sizeof r->names[1], "%s", second);
+}
+
 static diloco_status note_entry(void *context, const char *key, size_t len)
 {
     char *out = context;
@@ -155,6 +164,28 @@ TEST(a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives)
     for (uint64_t e = 2; e < 9; e += 2)
         snapshot_at(s, e);
     CHECK_STR("0 1 2 3 4 5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+/* Junk names under hb/, more than a collector can keep in mind, and first in every listing. */
+TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
+{
+    scene *s = scene_make("mem://crowded-heartbeats", "recent", "1");
+    char life[32];
+    roster_of(s, "r0", "r7");
+    for (int i = 0; i < 2 * DL_COLLECTOR_LIVES; i++) {
+        snprintf(life, sizeof life, "a%d.0000", i);
+        beat(s, life, "{\"entry\":9}");
+    }
+    s->collector.now = DL_SECOND;
+    beat(s, "r7.0001", "{\"entry\":3,\"beat\":1}");
+    snapshot_at(s, 4);
+    snapshot_at(s, 8);
+    CHECK_STR("3 4 5 6 7 8 9 ", left(s, "c/")); /* a member's holds its entry */
+    s->collector.now += 2 * DL_SECOND;
+    beat(s, "r7.0001", "{\"entry\":8,\"beat\":2}");
+    snapshot_at(s, 9);
+    CHECK_STR("8 9 ", left(s, "c/"));
     scene_end(s);
 }
 
@@ -334,6 +365,7 @@ TEST(verify_passes_over_a_snapshot_whose_contributions_are_gone)
 }
 
 TEST_MAIN(what_is_older_than_the_second_newest_snapshot_goes, retain_all_keeps_all,
+          more_heartbeats_than_there_is_room_for_do_not_stop_collection,
           the_log_and_the_lives_never_go,
           a_live_heartbeat_protects_its_entry_and_a_dead_one_not_for_ever,
           a_heartbeat_that_cannot_be_read_protects_everything_while_it_lives,
