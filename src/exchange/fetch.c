@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "log/fields.h"
+#include "protocol/judge.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -416,7 +417,9 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_t
     event->reason = kept->reason;
     event->peer = kept->peer;
     event->forged = kept->forged;
-    if (kept->forged) dl_exec_note_forged(x, ask->entry, &ask->life);
+    const bool is_junk = !x->ring && ask->fresh && !x->schedule.async && kept->status &&
+                         dl_judge_is_junk(kept->reason);
+    if (kept->forged || is_junk) dl_exec_note_forged(x, ask->entry, &ask->life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     event->facts = &kept->facts;
     event->norm2 = x->held[ask->slot].norm2;

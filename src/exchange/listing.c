@@ -11,6 +11,9 @@
  *     LOOKS_OTHER of others. A result is kept, since objects do not change, so the next listing
  *     looks at the next ones. Generations that have contributed before need no look.
  *
+ *  3. In a run without keys an object is passed over once it was read twice as junk, and so makes
+ * room for the next ones. Not where the run is asynchronous: there no later entry forgets it.
+ *
  * A listing therefore costs a bounded number of requests, however much is there. */
 #include "exchange/exec_parts.h"
 
@@ -49,11 +52,10 @@ diloco_status dl_lister_create(dl_exec *x)
     if (!l) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
     l->named.cap = LOOKS_NAMED;
     l->other.cap = LOOKS_OTHER;
-    if (!x->ring) return DILOCO_OK;
     l->cap_known = x->n_slots;
-    l->known = calloc(l->cap_known, sizeof *l->known);
+    if (x->ring) l->known = calloc(l->cap_known, sizeof *l->known);
     l->forged = calloc(FORGED_CAP, sizeof *l->forged);
-    if (l->known && l->forged) return DILOCO_OK;
+    if ((l->known || !x->ring) && l->forged) return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
 }
 
@@ -105,7 +107,7 @@ static void remember_forged(dl_lister *l, const dl_listed *o)
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life)
 {
     const dl_listed o = {.entry = entry, .life = *life};
-    if (x->lister->forged) remember_forged(x->lister, &o);
+    remember_forged(x->lister, &o);
 }
 
 static dl_life *known_of(const dl_lister *l, const char *replica)
@@ -233,7 +235,8 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     dl_listed o = {.len = len};
     if (!dl_key_parse_contribution(&o.entry, &o.life, key) || !is_of_use(x, &o)) return DILOCO_OK;
     const bool named = is_named(x, &o.life);
-    const bool taken = x->ring ? take_or_keep(x, &o, named) : take(x, &o, named);
+    const bool taken =
+        x->ring ? take_or_keep(x, &o, named) : !*forged_place(x->lister, &o) && take(x, &o, named);
     x->lister->n_passed_over += !taken;
     return DILOCO_OK;
 }
@@ -300,7 +303,7 @@ static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->lister;
     const size_t reserved = dl_size_min(x->n_slots, LIVES * n_named(x));
-    if (l->forged && !x->schedule.async && l->forged_for != entry && l->n_forged) forget_forged(l);
+    if (!x->schedule.async && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
     l->other_room = x->n_slots - reserved;
     l->n_other = l->n_passed_over = l->named.n = l->other.n = 0;

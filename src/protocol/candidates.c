@@ -145,14 +145,24 @@ static bool is_first_of_its_replica(const dl_known_table *table, size_t i)
     return true;
 }
 
-size_t dl_known_n_answered(const dl_known_table *table)
+static bool has_put_junk_alone(const dl_known_table *table, const char *replica)
+{
+    for (size_t i = 0; i < table->n; i++)
+        if (is_of(&table->at[i], replica) && table->at[i].worth == DL_INVALID &&
+            !table->at[i].forged && !dl_judge_is_junk(table->at[i].refused))
+            return false;
+    return true;
+}
+
+size_t dl_known_n_answered(const dl_known_table *table, bool junk_too)
 {
     size_t n = 0;
     for (size_t i = 0; i < table->n; i++) {
         const char *replica = table->at[i].life.replica;
-        n += is_first_of_its_replica(table, i) &&
-             (dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
-              dl_known_is_hopeless(table, replica));
+        if (!is_first_of_its_replica(table, i)) continue;
+        n += dl_known_is_there(table, replica) || dl_known_passes(table, replica) ||
+             (dl_known_is_hopeless(table, replica) &&
+              (junk_too || !has_put_junk_alone(table, replica)));
     }
     return n;
 }

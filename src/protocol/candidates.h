@@ -56,8 +56,10 @@ size_t dl_known_n_counting(const dl_known_table *table);
 bool dl_known_is_there(const dl_known_table *table, const char *replica);
 /* It has put a valid contribution of no samples: it has nothing to give to this entry. */
 bool dl_known_passes(const dl_known_table *table, const char *replica);
-/* Replicas that are there, have passed, or are hopeless: there is no more to come from so many. */
-size_t dl_known_n_answered(const dl_known_table *table);
+/* Return the number of replicas that are there, have passed, or are hopeless: nothing more comes
+ * from them. An object whose header does not name the run and the replica may be anyone's, and
+ * counts only with `junk_too`. */
+size_t dl_known_n_answered(const dl_known_table *table, bool junk_too);
 /* Who of the roster is neither there nor has passed. */
 size_t dl_known_n_missing(const dl_known_table *table, const dl_roster *roster);
 /* Not to be used, though it would be the one of its replica to count; its reason is `refused`. */

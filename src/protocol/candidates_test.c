@@ -80,17 +80,41 @@ TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
 {
     table s;
     dl_known_table *t = empty(&s);
-    CHECK_INT(0, dl_known_n_answered(t));
+    CHECK_INT(0, dl_known_n_answered(t, false));
     dl_known *a = add(t, "a", 0);
-    CHECK_INT(0, dl_known_n_answered(t)); /* not read yet */
+    CHECK_INT(0, dl_known_n_answered(t, false)); /* not read yet */
     dl_known_accept(a, &(dl_contribution){.samples = 0}, 0);
-    CHECK_INT(1, dl_known_n_answered(t));
+    CHECK_INT(1, dl_known_n_answered(t, false));
     add_valid(t, "a", 1);
-    CHECK_INT(1, dl_known_n_answered(t));
+    CHECK_INT(1, dl_known_n_answered(t, false));
     dl_known *b = add(t, "b", 0);
     while (dl_known_doubt(b, "bound")) {
     }
-    CHECK_INT(2, dl_known_n_answered(t));
+    CHECK_INT(2, dl_known_n_answered(t, false));
+}
+
+/* Anyone can put junk under a name that no replica has. */
+TEST(p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer)
+{
+    static const char *const junk[] = {"truncated", "header", "foreign"};
+    static const char *const own[] = {"base", "shape", "codec", "checksum", "non-finite", "bound"};
+    table s;
+    dl_known_table *t = empty(&s);
+    for (size_t i = 0; i < 3; i++) {
+        dl_known *k = add(t, "a", 0);
+        *k = (dl_known){.life = k->life};
+        while (dl_known_doubt(k, junk[i])) {
+        }
+        CHECK_INT(0, dl_known_n_answered(t, false));
+        CHECK_INT(1, dl_known_n_answered(t, true));
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        dl_known *k = add(t, "a", 0);
+        *k = (dl_known){.life = k->life};
+        while (dl_known_doubt(k, own[i])) {
+        }
+        CHECK_INT(1, dl_known_n_answered(t, false));
+    }
 }
 
 TEST(p8_what_was_not_read_does_not_count)
@@ -209,12 +233,13 @@ TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
     }
     k->forged = true;
     CHECK(!dl_known_is_hopeless(t, "a"));
-    CHECK_INT(0, dl_known_n_answered(t));
+    CHECK_INT(0, dl_known_n_answered(t, false));
 }
 
 TEST_MAIN(a_life_is_put_in_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
           p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
           p9_who_is_there_has_passed_or_is_hopeless_has_answered_once,
+          p9_what_does_not_even_say_that_it_is_a_contribution_is_no_answer,
           a_full_table_takes_no_more_but_still_finds, p8_what_was_not_read_does_not_count,
           what_was_read_and_is_valid_counts_with_its_facts,
           p14_a_contribution_without_a_sample_does_not_count,

@@ -39,10 +39,16 @@ static bool nobody_is_missing(const dl_closing *c)
     return missing == 0;
 }
 
-/* Of entries without a roster. */
+static bool start_is_over(const dl_closing *c)
+{
+    return c->now >= dl_time_after(c->began, dl_time_from_seconds(c->config->start_timeout_s));
+}
+
+/* Of entries without a roster. Junk answers once the start is over: it may be what a store made of
+ * a replica's contribution, and then nothing better comes. */
 static bool all_answered(const dl_closing *c)
 {
-    return dl_known_n_answered(c->known) + dl_bans_n(c->control->bans) >=
+    return dl_known_n_answered(c->known, start_is_over(c)) + dl_bans_n(c->control->bans) >=
            (size_t)c->config->replicas;
 }
 
@@ -52,8 +58,7 @@ static bool all_there(const dl_closing *c)
     if (n == 0) return false;
     if (has_roster(c)) return nobody_is_missing(c);
     if (all_answered(c)) return true;
-    const dl_time timeout = dl_time_from_seconds(c->config->start_timeout_s);
-    return c->now >= dl_time_after(c->began, timeout) && n >= (size_t)c->config->min_replicas;
+    return start_is_over(c) && n >= (size_t)c->config->min_replicas;
 }
 
 /* All have answered, and nobody has anything to give: there is nothing to wait for. */

@@ -205,6 +205,35 @@ TEST(p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on)
     dl_entry_deinit(&t.owner);
 }
 
+static void junk(table *t, const char *name)
+{
+    dl_life life = {.generation = 0};
+    snprintf(life.replica, sizeof life.replica, "%s", name);
+    dl_known *k = dl_known_add(&t->known, &life, 0, 9);
+    while (dl_known_doubt(k, "header")) {
+    }
+}
+
+/* Without a roster nothing says whose it is. It cannot close the entry before the others come. */
+TEST(p9_junk_does_not_answer_for_the_first_entry_before_start_timeout)
+{
+    table t;
+    begin(&t);
+    t.control.entry = 0;
+    t.control.roster.n = 0;
+    option(&t, "run.replicas", "3");
+    option(&t, "run.min_replicas", "2");
+    option(&t, "run.start_timeout", "60");
+    junk(&t, "a0"), junk(&t, "a1"), junk(&t, "a2");
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 59).kind); /* nor abort it */
+    there(&t, 0, 0);
+    CHECK_INT(DL_VERDICT_WAIT, look(&t, 59).kind);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 60).kind); /* a store that damages what r1 puts */
+    there(&t, 1, 2);
+    CHECK_INT(DL_VERDICT_COMMIT, look(&t, 1).kind);
+    dl_entry_deinit(&t.owner);
+}
+
 /* Whoever comes late, by seconds or by minutes, finds the first entry closed by the rule: all, or
  * the least that may begin. */
 TEST(sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy)
@@ -345,6 +374,7 @@ TEST_MAIN(p10_an_entry_closes_when_all_of_the_roster_are_there,
           p9_nobody_waits_for_who_has_passed_not_even_in_the_first_entries,
           p9_an_entry_that_all_have_passed_aborts_at_once,
           p9_the_first_entry_closes_with_min_replicas_from_start_timeout_on,
+          p9_junk_does_not_answer_for_the_first_entry_before_start_timeout,
           sto_16_replicas_that_start_0_60_and_600_s_late_close_the_first_entry_by_policy,
           p9_the_first_entry_never_closes_with_fewer_than_min_replicas, p10_wait_waits_for_the_slow,
           p10_wait_never_waits_for_the_silent_and_names_them,

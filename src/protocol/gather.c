@@ -4,6 +4,7 @@
  * the others look at the log only, until it is theirs. */
 #include "protocol/async.h"
 #include "protocol/close_rule.h"
+#include "protocol/judge.h"
 #include "protocol/machine_parts.h"
 
 #include <string.h>
@@ -251,21 +252,30 @@ static bool is_unasked(const dl_machine *m, const dl_life *life)
     return m->simulated && !m->simulated[at].awaited;
 }
 
-/* Rows of whom no entry waits for make room for those of whom one does. */
-static bool is_on_roster(const void *context, const dl_known *known)
+static bool is_on_roster(const dl_machine *m, const char *replica)
 {
-    const dl_machine *m = context;
-    return !strcmp(known->life.replica, m->a.self.replica) ||
-           dl_roster_has(&m->a.control->roster, known->life.replica, NULL);
+    return !strcmp(replica, m->a.self.replica) ||
+           dl_roster_has(&m->a.control->roster, replica, NULL);
+}
+
+/* Rows of replicas that no entry waits for make room for those of whom one does. */
+static bool keep_for_roster(const void *context, const dl_known *known)
+{
+    return is_on_roster(context, known->life.replica);
+}
+
+/* Rows of junk make room for any others. */
+static bool keep_for_others(const void *context, const dl_known *known)
+{
+    const bool is_junk = known->worth == DL_INVALID && dl_judge_is_junk(known->refused);
+    return !is_junk || is_on_roster(context, known->life.replica);
 }
 
 static void note_listed(dl_machine *m, const dl_listed *l)
 {
-    const dl_known row = {.life = l->life};
-    if (is_on_roster(m, &row))
-        dl_known_replace(&m->known, &l->life, dl_open_entry(m), l->len, is_on_roster, m);
-    else
-        dl_known_add(&m->known, &l->life, dl_open_entry(m), l->len);
+    const bool awaited = is_on_roster(m, l->life.replica);
+    dl_known_replace(&m->known, &l->life, dl_open_entry(m), l->len,
+                     awaited ? keep_for_roster : keep_for_others, m);
 }
 
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)

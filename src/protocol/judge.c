@@ -83,6 +83,11 @@ bool dl_judge_is_damage(const char *reason)
     return !strcmp(reason, "truncated") || !strcmp(reason, "checksum") || !strcmp(reason, "header");
 }
 
+bool dl_judge_is_junk(const char *reason)
+{
+    return !strcmp(reason, "truncated") || !strcmp(reason, "header") || !strcmp(reason, "foreign");
+}
+
 bool dl_judge_names(const char *reason)
 {
     return !dl_judge_is_damage(reason) && strcmp(reason, "signature") != 0;

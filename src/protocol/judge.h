@@ -41,6 +41,8 @@ DL_MUST_CHECK diloco_status dl_judge_check(const dl_config *config);
  * had been (where members have keys) and what nobody else can bring about: a copy may be the
  * original, and what lies under a replica's name with a wrong base need not be its own. */
 bool dl_judge_is_damage(const char *reason);
+/* Return true if the object's header did not even name this run and its replica. */
+bool dl_judge_is_junk(const char *reason);
 /* Does an entry name it? What a key has to do with ("signature") may look otherwise later. */
 bool dl_judge_names(const char *reason);
 bool dl_judge_strikes(const char *reason);
