@@ -93,7 +93,7 @@ struct dl_exec {
     dl_codec_form *forms; /* [n_fragments] */
     dl_exec_facts facts;
     dl_schedule schedule;
-    uint64_t void_first, void_end; /* for a replay: entries that an operator has voided */
+    dl_decisions decisions; /* for a replay: of an operator */
 
     dl_local_tensor *local; /* [n_tensors], fragment by fragment, region by region */
     size_t *tensor_of;      /* [n_tensors] local[i] is this one of the manifest */

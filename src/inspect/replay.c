@@ -93,8 +93,7 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
 
 void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end)
 {
-    exec->void_first = first;
-    exec->void_end = end;
+    dl_decisions_add(&exec->decisions, first, end);
 }
 
 diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *run, bool audit,
@@ -119,8 +118,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
                                   .slices = dl_exec_slices(exec),
                                   .reader = true,
                                   .audits = audit,
-                                  .void_first = exec->void_first,
-                                  .void_end = exec->void_end,
+                                  .decisions = exec->decisions,
                                   .note = on_note,
                                   .note_user = &r};
     DL_TRY(make_pace(&pace, &arena, run, entries, state->control.entry));
@@ -143,7 +141,7 @@ diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *ex
         if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
         if (status) return status;
         *first = state->control.entry;
-        if (*first > exec->void_first && *first <= exec->void_end) continue; /* of what is void */
+        if (dl_decisions_undo(&exec->decisions, *first)) continue;
         status = dl_replay(out, exec, a->run, true, entries, progress, user);
         if (status != DILOCO_ENOENT) return status;
         snprintf(gone, sizeof gone, "%s", diloco_error_text());

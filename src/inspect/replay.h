@@ -22,7 +22,8 @@ DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, cons
                                       bool audit, uint64_t entries,
                                       void (*progress)(void *user, uint64_t done), void *user);
 
-/* Of replays by this exec: entries [first, end) are void by an operator's decision (voided.h). */
+/* Note for replays by this exec that entries [first, end) are void by an operator's decision
+ * (voided.h). */
 void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end);
 
 /* An audit from the oldest snapshot that has all that follows it; *first is its entry. A straggler

@@ -42,8 +42,7 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
     if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
     m->a = *args;
     m->known.cap = 2 * args->max_members;
-    m->void_first = args->void_first;
-    m->void_end = args->void_end;
+    m->decisions = args->decisions;
 
     dl_arena measure = {0};
     layout(m, &measure);
@@ -296,6 +295,7 @@ static void begin_first_entry(dl_machine *m)
 dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
+    m->began_at = dl_open_entry(m);
     if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
         m->has_bases = false;
         dl_pace_restart(m->a.pace);

@@ -187,6 +187,15 @@ typedef struct dl_note {
 } dl_note;
 typedef void (*dl_note_fn)(void *user, const dl_note *note);
 
+/* Entries that an operator has voided (voided.h): of each decision [first, end). */
+enum { DL_DECISIONS = 16 };
+typedef struct dl_decisions {
+    size_t n;
+    struct {
+        uint64_t first, end;
+    } at[DL_DECISIONS]; /* in the order in which they were found */
+} dl_decisions;
+
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
     const char *run;
@@ -200,12 +209,12 @@ typedef struct dl_machine_args {
     const dl_weighting *weighting;
     const dl_combiner *combiner;
     size_t max_members;
-    size_t snapshot_bytes;         /* size of one: P25's rule */
-    bool sends_beside;             /* CONTRIBUTE with put_ahead is answered before it is there */
-    bool follows;                  /* leaves the closing of entries to others */
-    bool reader;                   /* replays only: does not begin again, but says what is wrong */
-    bool audits;                   /* combines what others have combined, and compares */
-    uint64_t void_first, void_end; /* entries that an operator has voided (voided.h), if known */
+    size_t snapshot_bytes;  /* size of one: P25's rule */
+    bool sends_beside;      /* CONTRIBUTE with put_ahead is answered before it is there */
+    bool follows;           /* leaves the closing of entries to others */
+    bool reader;            /* replays only: does not begin again, but says what is wrong */
+    bool audits;            /* combines what others have combined, and compares */
+    dl_decisions decisions; /* of an operator, those that are known (voided.h) */
     dl_way way;
     dl_simulation simulation;                 /* of clients' time; zeroed: none */
     const uint64_t *slices;                   /* [P] of an update, sharded; else NULL */

@@ -121,9 +121,10 @@ struct dl_machine {
     unsigned n_starts;     /* so often; */
     bool parted;           /* … held void by us, while our former life had gone on from it */
 
-    /* an operator's decision (voided.h): entries [first, end) are void; end 0: none is known */
-    uint64_t void_first, void_end;
-    uint64_t void_look; /* the entry that may be one */
+    /* an operator's decisions (voided.h) */
+    dl_decisions decisions;
+    uint64_t began_at;  /* entries of the state that this machine began or last began again from */
+    uint64_t void_look; /* the entry that may be a decision */
     diloco_status lost; /* with which we fail if there is none */
     char lost_text[512];
 

@@ -223,6 +223,89 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
     end_world(&w);
 }
 
+/* Entry 2 voids entry 1, entry 4 voids entry 3. Whoever goes back for the second may have to read
+ * on from a snapshot before the first. */
+TEST(p7_two_decisions_are_both_kept_in_mind)
+{
+    world w;
+    make_world(&w, 1);
+    option(&w, "run.replicas", "2");
+    const dl_hash before = w.digest[1], prev = w.control.prev;
+    others_commit(&w, 1, "r1");
+    dl_entry e = entry_by(&w, 2, "r1", false, NULL, 0);
+    e.voids = 2;
+    e.base = e.result = before;
+    write_entry(&w, &e);
+    join_run(&w);
+    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
+    w.digest[2] = w.digest[3] = before;
+    w.control.entry = 1;
+    w.control.prev = prev;
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.control.entry);
+    others_commit(&w, 3, "r1");
+    e = entry_by(&w, 4, "r1", false, NULL, 0);
+    e.voids = 4;
+    e.base = e.result = before;
+    write_entry(&w, &e);
+    w.control.entry = 1; /* and the only snapshot is from before both */
+    w.control.prev = prev;
+    rejoin(&w);
+    CHECK_INT(3, until(&w, DL_ASK_REJOIN)->entry);
+    w.digest[4] = w.digest[5] = before;
+    w.control.entry = 1;
+    w.control.prev = prev;
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(5, w.control.entry);
+    CHECK_STR(DL_VOIDED, w.said);
+    end_world(&w);
+}
+
+/* A snapshot of what entry 1 gave, which entry 2 voids, is not what a replica begins again from;
+ * and where it did, it goes further back. */
+TEST(p7_a_snapshot_of_what_is_void_is_passed_over)
+{
+    world w;
+    begin_voided(&w, 0);
+    const dl_hash prev = w.control.prev;
+    join_run(&w);
+    until(&w, DL_ASK_REJOIN);
+    w.digest[3] = w.digest[1];
+    w.control.entry = 2; /* of entry 1, counted */
+    w.control.prev = dl_hash_bytes(w.log[1].data, w.log[1].len);
+    rejoin(&w);
+    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
+    CHECK(w.ask.voided);
+    w.digest[2] = w.digest[1];
+    w.control.entry = 1;
+    w.control.prev = prev;
+    rejoin(&w);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
+}
+
+TEST(decisions_cover_forget_and_undo)
+{
+    dl_decisions all = {.n = 0};
+    dl_decisions_add(&all, 3, 5);
+    dl_decisions_add(&all, 7, 9);
+    CHECK(dl_decisions_void(&all, 3) && dl_decisions_void(&all, 8));
+    CHECK(!dl_decisions_void(&all, 5) && !dl_decisions_void(&all, 2));
+    CHECK(dl_decisions_undo(&all, 4) && dl_decisions_undo(&all, 5) && !dl_decisions_undo(&all, 3));
+    dl_decisions_add(&all, 4, 6); /* overlaps: both hold */
+    CHECK(dl_decisions_void(&all, 3) && dl_decisions_void(&all, 5));
+    CHECK_INT(3, all.n);
+    dl_decisions_add(&all, 2, 10);
+    CHECK_INT(1, all.n);
+    for (uint64_t i = 0; i < 2 * DL_DECISIONS; i++)
+        dl_decisions_add(&all, 100 * (i + 1), 100 * (i + 1) + 1);
+    CHECK_INT(DL_DECISIONS, all.n);
+    CHECK(dl_decisions_void(&all, 200 * DL_DECISIONS) && !dl_decisions_void(&all, 2));
+}
+
 TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
 {
     world w;
@@ -263,5 +346,7 @@ TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
           p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too,
           p7_with_two_replicas_an_operator_voids_what_cannot_be_read,
           p7_a_replica_that_had_read_it_begins_again_from_before_it,
+          p7_two_decisions_are_both_kept_in_mind, p7_a_snapshot_of_what_is_void_is_passed_over,
+          decisions_cover_forget_and_undo,
           p7_without_a_decision_two_replicas_stop_and_say_the_way_out,
           p7_where_committers_are_enough_nobody_voids_by_decision)

@@ -1,20 +1,63 @@
-/* voided.c - see voided.h. A replica keeps one decision in mind: while it reads the log up to it.
- */
+/* voided.c - see voided.h. A replica keeps all decisions in mind that it meets: one that it goes
+ * back for may make it read the log from before another. */
 #include "protocol/voided.h"
 
 #include <stdio.h>
 #include <string.h>
 
+static void remove_at(dl_decisions *all, size_t i)
+{
+    memmove(&all->at[i], &all->at[i + 1], (--all->n - i) * sizeof *all->at);
+}
+
+void dl_decisions_add(dl_decisions *all, uint64_t first, uint64_t end)
+{
+    for (size_t i = all->n; i-- > 0;)
+        if (all->at[i].first >= first && all->at[i].end <= end) remove_at(all, i);
+    if (all->n == DL_DECISIONS) remove_at(all, 0);
+    all->at[all->n].first = first;
+    all->at[all->n++].end = end;
+}
+
+bool dl_decisions_void(const dl_decisions *all, uint64_t entry)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (entry >= all->at[i].first && entry < all->at[i].end) return true;
+    return false;
+}
+
+bool dl_decisions_undo(const dl_decisions *all, uint64_t entries)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (entries > all->at[i].first && entries <= all->at[i].end) return true;
+    return false;
+}
+
+static bool is_in_mind(const dl_decisions *all, uint64_t end)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (all->at[i].end == end) return true;
+    return false;
+}
+
+/* Return the entries of the newest state that no decision has undone, of those up to `entries`. */
+static uint64_t before_undone(const dl_decisions *all, uint64_t entries)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (entries > all->at[i].first && entries <= all->at[i].end)
+            return before_undone(all, all->at[i].first);
+    return entries;
+}
+
 static void keep_in_mind(dl_machine *m, uint64_t first, uint64_t end)
 {
-    m->void_first = first;
-    m->void_end = end;
+    dl_decisions_add(&m->decisions, first, end);
     m->unread[dl_machine_fragment(m)] = (dl_unread){.after = 0};
 }
 
 bool dl_voided_is(const dl_machine *m)
 {
-    return dl_open_entry(m) >= m->void_first && dl_open_entry(m) < m->void_end;
+    return dl_decisions_void(&m->decisions, dl_open_entry(m));
 }
 
 static dl_ask look_on(dl_machine *m)
@@ -49,11 +92,18 @@ dl_ask dl_voided_looked(dl_machine *m, const dl_event *event)
     return dl_follow_void(m, DL_VOIDED);
 }
 
+/* Return true if the decision is new, or if this machine began from a state that it has undone: a
+ * snapshot may be of one. Going back ends, since each time it begins further back. */
+static bool goes_back_for(const dl_machine *m, uint64_t first, uint64_t end)
+{
+    return !is_in_mind(&m->decisions, end) || (m->began_at > first && m->began_at <= end);
+}
+
 bool dl_voided_sets_back(const dl_machine *m)
 {
     const dl_entry *e = &m->entry;
     return e->voids && !m->a.reader && e->entry == dl_open_entry(m) && e->voids <= e->entry &&
-           m->void_end != e->entry && strcmp(e->run, m->a.run) == 0 &&
+           goes_back_for(m, e->voids - 1, e->entry) && strcmp(e->run, m->a.run) == 0 &&
            dl_hash_equal(e->prev, m->a.control->prev) &&
            !dl_hash_equal(e->base, m->digest[dl_machine_fragment(m)]) &&
            dl_unread_is_operators(m->a.config, m->a.identity);
@@ -63,7 +113,7 @@ dl_ask dl_voided_go_back(dl_machine *m)
 {
     keep_in_mind(m, m->entry.voids - 1, dl_open_entry(m));
     dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
-    a.entry = m->void_first;
+    a.entry = before_undone(&m->decisions, m->entry.voids - 1);
     a.voided = true;
     return a;
 }

@@ -9,6 +9,14 @@
 
 #include "protocol/machine_parts.h"
 
+/* Entries [first, end) are void; log/<end> says so. One that is covered by it is left out. Of more
+ * than DL_DECISIONS the oldest is forgotten. */
+void dl_decisions_add(dl_decisions *all, uint64_t first, uint64_t end);
+/* Return true if a decision voids the entry. */
+bool dl_decisions_void(const dl_decisions *all, uint64_t entry);
+/* Return true if a state of that many entries is one that a decision has undone. */
+bool dl_decisions_undo(const dl_decisions *all, uint64_t entries);
+
 #define DL_VOIDED "an operator has decided that it is void"
 
 /* Is the open entry among those that a known decision voids? */

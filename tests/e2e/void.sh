@@ -38,3 +38,36 @@ wait $train || true
 expect 0 diloco verify s
 expect 0 diloco log s
 grep -q "an operator voids entry $lost" out || fail "log does not show the decision: $(cat out)"
+
+# In a run of keys the decision is signed: by a committer's key, or nobody would follow it.
+export XDG_CONFIG_HOME="$work/config"
+expect 0 diloco id
+printf 'r0 %s\nr1 %s\n' "$(cat out)" "$(cat out)" >members
+keyed="--store k --set run.retain=all --set run.roster=closed --set run.members=members --quiet"
+stop_after() { # ENTRY: train until that entry is there
+    # shellcheck disable=SC2086
+    diloco train tiny.toml $keyed >train.out 2>&1 &
+    train=$!
+    started="$started $train"
+    wait_for has_entry k "$1"
+    kill -INT $train
+    wait $train || true
+}
+stop_after 4
+for decision in 1 2; do # the second one while the first has to be kept in mind: no snapshot is left
+    n=$(ls k/log | wc -l)
+    lost=$((n - 2))
+    rm -rf k.local k/snap "k/c/$(printf %010d $lost)"
+    expect 0 env XDG_CONFIG_HOME="$work/stranger" diloco id
+    # shellcheck disable=SC2086
+    expect_error 1 'diloco void' diloco train tiny.toml $keyed
+    expect 3 env XDG_CONFIG_HOME="$work/stranger" diloco void k --replica r0
+    says 'key'
+    [ "$(ls k/log | wc -l)" = "$n" ] || fail "a stranger's key made an entry"
+    expect 0 diloco void k --replica r0
+    grep -q '"signature":"' "k/log/$(printf %010d "$n").json" || fail "the decision is not signed"
+    stop_after $((n + 3))
+    expect 0 diloco verify k
+    [ "$(diloco log k | grep -c 'an operator voids entry')" = $decision ] ||
+        fail "log does not show $decision decisions: $(diloco log k)"
+done
