@@ -1,11 +1,11 @@
 #!/bin/sh
 # soak.sh BUILD: what takes longer than the tests may. A build without network stores and one without
-# C++, the whole matrix, a covering set of it trained, members 100 ms apart, DiLoCo against
-# synchronous training (where DILOCO_DATA is), the tests under SHAKE_SEEDS (3) timings of other
-# machines (tests/shake/shake.c), every parser fuzzed for FUZZ_SECONDS (300), then cluster simulations:
-# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out), then ones
-# with ever new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) goes on
-# where one stopped.
+# C++, the whole matrix, a covering set of it trained, 100,000 objects of a writer without a key,
+# members 100 ms apart, DiLoCo against synchronous training (where DILOCO_DATA is), the tests under
+# SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), every parser fuzzed for
+# FUZZ_SECONDS (300), then cluster simulations: 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000
+# (SOAK_WIDE=no leaves them out), then ones with ever new seeds, until it is interrupted or
+# SOAK_SECONDS have passed. FIRST_SEED (1000) goes on where one stopped.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -27,6 +27,8 @@ step "the whole matrix"
 "$build/tests/matrix_test" --all
 step "a covering set of it, trained"
 python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
+step "a writer without a key, and 100,000 objects under one prefix"
+sh tests/e2e/intruder.sh "$build/diloco" crowd
 step "members that read from each other, 100 ms apart"
 sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
 step "four replicas and synchronous training on as many tokens"

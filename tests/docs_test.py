@@ -70,6 +70,25 @@ def room_problems():
                 yield f"{page.relative_to(ROOT)}: there is no {name}"
 
 
-found = [*problems(), *room_problems(), *glossary_problems(), *index_problems()]
+def security_problems():
+    """Each cell of the table of docs/security.md names a test, and the tests that it names exist."""
+    scenarios = (ROOT / "tests/e2e/intruder.sh").read_text()
+    rows = [r for r in (ROOT / "docs/security.md").read_text().split("\n") if r.startswith("| ")]
+    for row in rows[next(i for i, r in enumerate(rows) if r.startswith("| `run.roster` | who | stop")) + 1 :]:
+        for cell in row.strip("| ").split(" | ")[2:]:
+            named = re.findall(r"(\w+_test): ((?:\w+)(?:, \w+)*)", cell)
+            if not re.search(r"_test: |intruder: |I[0-9]|tests/|as `open`", cell):
+                yield f"docs/security.md: no test is named by \"{cell}\""
+            for file, cases in named:
+                text = "".join(f.read_text() for f in ROOT.glob(f"src/*/{file}.c"))
+                for case in cases.split(", "):
+                    if f"TEST({case}" not in text:
+                        yield f"docs/security.md: {file} has no case {case}"
+            for name in re.findall(r"intruder: (\w+(?:-\w+)?)", cell):
+                if not re.search(rf"go \w+ \"?{name}", scenarios):
+                    yield f"docs/security.md: intruder.sh has no scenario {name}"
+
+
+found = [*problems(), *room_problems(), *glossary_problems(), *index_problems(), *security_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)
