@@ -70,6 +70,35 @@ static const struct {
     {"results.record_clients_accuracy", "false", "the record has each client's loss"},
 };
 
+/* Values of options that are Plato's or torch's. word: one word of the option's list. */
+static const struct {
+    const char *key, *word, *instead;
+} values[] = {
+    {"trainer.optimizer", "RMSprop", "take AdamW, or SGD"},
+    {"trainer.optimizer", "Adagrad", "take AdamW, or SGD"},
+    {"trainer.optimizer", "Adadelta", "take AdamW, or SGD"},
+    {"trainer.optimizer", "sgdm", "take SGD with parameters.optimizer.momentum = 0.9"},
+    {"trainer.lr_scheduler", "StepLR",
+     "take MultiStepLR, with each step in parameters.learning_rate.milestone_steps"},
+    {"trainer.lr_scheduler", "ExponentialLR", "take cosine, linear or wsd"},
+    {"trainer.lr_scheduler", "CosineAnnealingLR", "take cosine, which ends with the run"},
+    {"trainer.lr_scheduler", "ReduceLROnPlateau", "take constant, or cosine"},
+    {"results.types", "comm_time",
+     "take elapsed_time, or comm_overhead for the megabytes that were exchanged"},
+    {"results.types", "processing_time", "take elapsed_time"},
+};
+
+static const char *instead_of(const char *key, const char *text)
+{
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        const size_t len = strlen(values[i].word);
+        const char *at = strcmp(values[i].key, key) == 0 ? strstr(text, values[i].word) : NULL;
+        if (at && (at == text || strchr(", ", at[-1])) && (!at[len] || strchr(", ", at[len])))
+            return values[i].instead;
+    }
+    return NULL;
+}
+
 static bool answers(const char *row, const char *key)
 {
     size_t len = strlen(row);
@@ -89,6 +118,12 @@ bool dl_plato_takes(diloco_status *status, dl_plato *plato, const char *key, con
     if (strcmp(key, "data.datasource") == 0 && strcmp(text, "Torchvision") == 0)
         return plato->torchvision = true;
     if (strcmp(key, "trainer.optimizer") == 0) plato->adam = strcmp(text, "Adam") == 0;
+    const char *instead = instead_of(key, text);
+    if (instead) {
+        *status = dl_fail(DILOCO_EREFUSED, "%s: %s = %.100s is Plato's, and not built here: %s", at,
+                          key, text, instead);
+        return true;
+    }
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (!answers(keys[i].key, key)) continue;
         bool any = keys[i].fine && strcmp(keys[i].fine, "*") == 0;
@@ -119,6 +154,7 @@ void dl_plato_words(const char **key, const char **text)
         {"trainer.optimizer", "AdamW", "adamw"},
         {"trainer.optimizer", "Adam", "adamw"}, /* without decay: dl_plato_finish */
         {"trainer.optimizer", "SGD", "sgd"},
+        {"server.diloco.outer_optimizer", "sgdm", "momentum"},
     };
     if (strcmp(*key, "parameters.learning_rate.warmup_steps") == 0 && is_epochs(*text))
         *key = "parameters.learning_rate.warmup_epochs";

@@ -300,6 +300,24 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
                                        "[parameters.optimizer]\nweight_decay = 0.1\n",
                                        ""));
     CHECK_CONTAINS("take AdamW", diloco_error_text());
+    static const char *const refused[][2] = {
+        {"trainer.optimizer=\"RMSprop\"", "take AdamW"},
+        {"trainer.optimizer=\"Adagrad\"", "take AdamW"},
+        {"trainer.optimizer=\"sgdm\"", "parameters.optimizer.momentum"},
+        {"trainer.lr_scheduler=\"StepLR\"", "parameters.learning_rate.milestone_steps"},
+        {"trainer.lr_scheduler=\"CosineAnnealingLR\"", "cosine"},
+        {"trainer.lr_scheduler=\"ReduceLROnPlateau\"", "constant"},
+        {"results.types=\"round, comm_time\"", "elapsed_time"},
+        {"data.testset_size=100", "trainer.eval_batches"},
+        {"clients.do_test=true", "accuracy"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        CHECK_STATUS(DILOCO_EREFUSED, load(refused[i][0], ""));
+        CHECK_CONTAINS("is Plato's", diloco_error_text());
+        CHECK_CONTAINS(refused[i][1], diloco_error_text());
+    }
+    CHECK_OK(load("server.diloco.outer_optimizer = \"sgdm\"\n", ""));
+    CHECK_STR("momentum", config.outer_optimizer);
     check_refused("needs data.dataset_name", "data.datasource = \"Torchvision\"\n", "");
 }
 
