@@ -13,9 +13,9 @@
 
 enum { KEYS_MAX = 1 << 30 };
 
-static const char *const folders[] = {"log/",    "c/",     "x/",    "b/",   "snap/",
-                                      "gen/",    "hb/",    "end/",  "rec/", "theta0/",
-                                      "invite/", "admit/", "probe/"};
+static const char *const folders[] = {"log/",    "c/",     "x/",      "b/",    "snap/",
+                                      "gen/",    "hb/",    "end/",    "rec/",  "theta0/",
+                                      "invite/", "admit/", "launch/", "probe/"};
 
 /* Is a key below `folder` one that a run has? A run's store may hold other objects, too. */
 static bool is_a_runs(const char *key, const char *folder)
