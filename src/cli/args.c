@@ -119,6 +119,17 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                            "print the line that lets a second machine in; makes TLS and a token"},
     [DL_FLAG_COMPARE] = {"--compare", "URL", NULL, "another run beside it; may be repeated"},
     [DL_FLAG_REPORT_OUT] = {"--out", "FILE.svg", NULL, "draw the curves into this file"},
+    [DL_FLAG_RANK] = {"--rank", "N", NULL, "number of the replica: N is called rN"},
+    [DL_FLAG_ON] = {"--on", "EXECUTOR", "launch.executor",
+                    "executor to start replicas with (default local)"},
+    [DL_FLAG_LAUNCH_REPLICAS] = {"--replicas", "N|A..B", NULL,
+                                 "number of replicas; A..B: as many as can be had, at least A"},
+    [DL_FLAG_DRY_RUN] = {"--dry-run", NULL, NULL,
+                         "print what would be sent, without secrets, and send nothing"},
+    [DL_FLAG_DETACH] = {"--detach", NULL, NULL, "start the replicas and return"},
+    [DL_FLAG_FOLLOW] = {"--follow", NULL, NULL, "go on reading until the replicas are over"},
+    [DL_FLAG_TIMEOUT] = {"--timeout", "S", NULL,
+                         "longest time to wait, in seconds (default: none)"},
 };
 
 bool dl_flags_have(const dl_flag *list, size_t flag)
@@ -137,7 +148,7 @@ bool dl_command_takes(const dl_command *command, size_t flag)
 
 /* ---- misspelt names: the option table's search, over a table of names alone */
 
-enum { NAMES_MAX = 32 };
+enum { NAMES_MAX = 64 };
 
 const char *dl_nearest(const char *const *names, size_t n, const char *name)
 {

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NAMES_MAX = 32 };
+enum { NAMES_MAX = 64 };
 
 void dl_printable(char *out, size_t cap, const char *text)
 {

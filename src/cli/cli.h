@@ -91,6 +91,13 @@ typedef enum dl_flag {
     DL_FLAG_JOIN_LINE,
     DL_FLAG_COMPARE, /* of report */
     DL_FLAG_REPORT_OUT,
+    DL_FLAG_RANK, /* of join; from here on: of launch */
+    DL_FLAG_ON,
+    DL_FLAG_LAUNCH_REPLICAS,
+    DL_FLAG_DRY_RUN,
+    DL_FLAG_DETACH,
+    DL_FLAG_FOLLOW,
+    DL_FLAG_TIMEOUT,
     DL_N_FLAGS
 } dl_flag;
 
@@ -137,6 +144,13 @@ diloco_status dl_cmd_init(const dl_args *args);
 diloco_status dl_cmd_train(const dl_args *args);
 diloco_status dl_cmd_join(const dl_args *args);
 diloco_status dl_cmd_replica(const dl_args *args);
+diloco_status dl_cmd_launch(const dl_args *args);
+diloco_status dl_cmd_launch_status(const dl_args *args);
+diloco_status dl_cmd_launch_logs(const dl_args *args);
+diloco_status dl_cmd_launch_cancel(const dl_args *args);
+diloco_status dl_cmd_launch_collect(const dl_args *args);
+diloco_status dl_cmd_launch_scale(const dl_args *args);
+diloco_status dl_cmd_launch_executors(const dl_args *args);
 diloco_status dl_cmd_serve(const dl_args *args);
 diloco_status dl_cmd_id(const dl_args *args);
 diloco_status dl_cmd_invite(const dl_args *args);

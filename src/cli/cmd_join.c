@@ -34,11 +34,25 @@ static diloco_status find_settings(dl_config *config, const dl_args *args)
                    config->store);
 }
 
+/* --rank names one replica of a run with a log, whose members choose their names. */
+static diloco_status check_rank(const dl_config *config, const dl_args *args)
+{
+    if (!dl_args_has(args, DL_FLAG_RANK)) return DILOCO_OK;
+    if (dl_swarm_is(config))
+        return dl_fail(DILOCO_EREFUSED, "--rank: nodes of a run without a log have names of their "
+                                        "own");
+    if (config->local_replicas != 1)
+        return dl_fail(DILOCO_EINVAL, "--rank numbers one replica, and %lld are to run",
+                       (long long)config->local_replicas);
+    return DILOCO_OK;
+}
+
 diloco_status dl_cmd_join(const dl_args *args)
 {
     dl_config config;
     DL_TRY(find_settings(&config, args));
     DL_TRY(set_local_replicas(&config, args));
+    DL_TRY(check_rank(&config, args));
     if (dl_args_has(args, DL_FLAG_PRINT_CONFIG))
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
     DL_TRY(check_data(&config));

@@ -25,9 +25,32 @@ const dl_command dl_commands[] = {
      "folder of this machine's nodes (default runs/swarm), and --set swarm.listen=HOST:PORT\n"
      "where they are reached.",
      FLAGS(DL_FLAG_PEER, DL_FLAG_STORE, DL_FLAG_REPLICAS, DL_FLAG_ROLE, DL_FLAG_RECORD,
-           DL_FLAG_RUN_LINK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON, DL_FLAG_QUIET,
-           DL_FLAG_VERBOSE),
+           DL_FLAG_RUN_LINK, DL_FLAG_RANK, DL_FLAG_SET, DL_FLAG_PRINT_CONFIG, DL_FLAG_JSON,
+           DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_MACHINE, dl_cmd_join},
+    {"launch", "CONFIG", "start a run's replicas on other machines, and keep them running",
+     "Creates the run if it does not exist, starts its replicas with the executor --on, restarts\n"
+     "those that are lost, and ends when the run is complete. Ctrl-C leaves the replicas running;\n"
+     "the same command finds them again. docs/launch.md describes each executor.\n"
+     "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
+     FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
+           DL_FLAG_PRESET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_SET, DL_FLAG_QUIET,
+           DL_FLAG_VERBOSE),
+     DL_SETS_ALL, dl_cmd_launch},
+    {"launch status", "URL|CONFIG", "launched replicas: state, exit code, machine time", NULL,
+     FLAGS(DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_launch_status},
+    {"launch logs", "URL|CONFIG", "output of launched replicas", NULL,
+     FLAGS(DL_FLAG_RANK, DL_FLAG_FOLLOW, DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_launch_logs},
+    {"launch cancel", "URL|CONFIG", "stop all launched replicas; launch starts them again", NULL,
+     FLAGS(DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_launch_cancel},
+    {"launch collect", "URL|CONFIG", "wait until every launched replica is over", NULL,
+     FLAGS(DL_FLAG_TIMEOUT, DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_launch_collect},
+    {"launch scale", "URL|CONFIG", "change the number of launched replicas",
+     "A `diloco launch` that follows the run starts what is missing. Replicas above the number\n"
+     "are stopped at once.",
+     FLAGS(DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_SET), DL_SETS_MACHINE, dl_cmd_launch_scale},
+    {"launch executors", NULL, "executors: needs, capabilities, what each was tested against", NULL,
+     FLAGS(DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_launch_executors},
     {"serve", "[DIR]", "the hub: a folder of runs over HTTP, for replicas that share no disk",
      "A run in DIR/name is http://HOST:PORT/name. Without --token-file whoever reaches the port "
      "may\n"

@@ -183,7 +183,9 @@ static diloco_status run_named(crew *c, bool join)
 {
     const dl_args *args = c->args;
     FILE *out = dl_args_has(args, DL_FLAG_JSON) ? stderr : stdout;
-    if (join && dl_swarm_is(c->config))
+    if (dl_args_has(args, DL_FLAG_RANK))
+        DL_TRY(dl_names_of_rank(c->names, args));
+    else if (join && dl_swarm_is(c->config))
         dl_swarm_names(c->names, c->n, c->config);
     else
         DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join));

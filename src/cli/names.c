@@ -217,6 +217,15 @@ diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n, cons
     return status;
 }
 
+/* A replica that is started again elsewhere keeps its name: the log waits for it by that. */
+diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args)
+{
+    uint64_t rank;
+    DL_TRY(dl_args_u64(&rank, args, DL_FLAG_RANK, 0, NUMBERS_MAX - 1));
+    snprintf(*out, sizeof *out, "r%llu", (unsigned long long)rank);
+    return DILOCO_OK;
+}
+
 diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                       const dl_config *config)
 {

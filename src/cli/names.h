@@ -7,6 +7,7 @@
 #define DL_CLI_NAMES_H
 
 #include "base/config.h"
+#include "cli/cli.h"
 #include "cli/launch.h"
 
 /* n names for the run in config's store, which is there already. `join`: names that live on
@@ -16,6 +17,8 @@
 DL_MUST_CHECK diloco_status dl_names_choose(dl_replica_name *out, bool *is_new, size_t n,
                                             const dl_config *config, bool join);
 
+/* The name of the replica that --rank N numbers: rN. DILOCO_EINVAL. */
+DL_MUST_CHECK diloco_status dl_names_of_rank(dl_replica_name *out, const dl_args *args);
 /* In place of names[i] the smallest that nobody has now, nor one of names. Errors as above. */
 DL_MUST_CHECK diloco_status dl_names_choose_another(dl_replica_name *names, size_t n, size_t i,
                                                     const dl_config *config);

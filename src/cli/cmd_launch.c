@@ -1,0 +1,480 @@
+/* cmd_launch.c - create a run unless it is there, start its replicas elsewhere, and follow them. */
+#include "cli/launched.h"
+#include "cli/onward.h"
+#include "cli/settings/settings.h"
+#include "cli/swarm.h"
+#include "cli/display/units.h"
+#include <diloco/train.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORDS_MAX = 2 * DL_CONFIG_MAX_OPTIONS + 16, NAMES_MAX = 64, TEXT_MAX = 1 << 20 };
+
+typedef struct launching {
+    dl_config *config;
+    const dl_args *args;
+    dl_launch_spec spec;
+    const dl_executor *executor;
+    dl_book book;
+    uint32_t min, max;
+    char run[33];
+    bool done;
+    dl_config_path dir, store, program;
+    char *words[WORDS_MAX + 1], *env[NAMES_MAX + 1], *secrets[NAMES_MAX + 1]; /* owned */
+} launching;
+
+/* ---- lists of text that the launching owns */
+
+static diloco_status add(char **list, size_t most, const char *text, size_t len)
+{
+    size_t n = 0;
+    while (list[n])
+        n++;
+    if (n == most) return dl_fail(DILOCO_EINVAL, "a replica gets at most %zu of these", most);
+    list[n] = strndup(text, len);
+    return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for a replica's arguments");
+}
+
+static diloco_status add_word(launching *l, const char *text)
+{
+    return add(l->words, WORDS_MAX, text, strlen(text));
+}
+
+static void free_list(char **list)
+{
+    while (*list)
+        free(*list++);
+}
+
+/* ---- paths */
+
+/* A path as the folder of this process makes it absolute. */
+static diloco_status absolute(dl_config_path out, const char *path)
+{
+    dl_config_path here;
+    int n;
+    if (path[0] == '/')
+        n = snprintf(out, sizeof(dl_config_path), "%s", path);
+    else if (!getcwd(here, sizeof here))
+        return dl_fail(DILOCO_EIO, "the working folder has no path");
+    else
+        n = snprintf(out, sizeof(dl_config_path), "%s/%s", here,
+                     strncmp(path, "./", 2) ? path : path + 2);
+    return n > 0 && (size_t)n < sizeof(dl_config_path)
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EINVAL, "%.60s…: the path is too long", path);
+}
+
+/* run.store as any process of this machine can open it. */
+static diloco_status place_store(launching *l)
+{
+    const char *store = l->config->store;
+    if (strncmp(store, "mem://", 6) == 0)
+        return dl_fail(DILOCO_EREFUSED, "run.store = \"%s\": a mem:// store lives in one process",
+                       store);
+    if (strncmp(store, "file://", 7) == 0) store += 7;
+    if (strstr(store, "://")) {
+        memcpy(l->store, store, sizeof l->store);
+        return DILOCO_OK;
+    }
+    return absolute(l->store, store);
+}
+
+/* "<store>.launch", of a URL below runs/; on machines with other files below the login folder. */
+static diloco_status place_dir(launching *l)
+{
+    const dl_config *config = l->config;
+    const char *given = config->launch_dir;
+    char below[64];
+    if (*given && !l->executor->caps.same_files) {
+        memcpy(l->dir, given, sizeof l->dir);
+        return DILOCO_OK;
+    }
+    if (*given) return absolute(l->dir, given);
+    snprintf(below, sizeof below, "%s/%.8s",
+             l->executor->caps.same_files ? "runs/launch" : ".diloco/launch", l->run);
+    if (!l->executor->caps.same_files) {
+        strcpy(l->dir, below);
+        return DILOCO_OK;
+    }
+    if (l->store[0] != '/') return absolute(l->dir, below);
+    const int n = snprintf(l->dir, sizeof l->dir, "%.1000s.launch", l->store);
+    return (size_t)n < sizeof l->dir ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "set launch.dir");
+}
+
+static diloco_status place_program(launching *l)
+{
+    if (l->config->launch_binary[0]) return absolute(l->program, l->config->launch_binary);
+    const ssize_t n = readlink("/proc/self/exe", l->program, sizeof l->program - 1);
+    if (n <= 0)
+        return dl_fail(DILOCO_EIO, "this program's own file is not known: set launch.binary");
+    l->program[n] = '\0';
+    return DILOCO_OK;
+}
+
+/* ---- what a replica is given */
+
+/* Options of a machine that a replica elsewhere gets by itself, or must not have. */
+static bool stays_here(const char *name)
+{
+    static const char *const names[] = {"run.store",     "run.local_replicas", "run.record",
+                                        "run.members",   "run.committers",     "run.key",
+                                        "run.invitation"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return strncmp(name, "launch.", 7) == 0 || strncmp(name, "results.", 8) == 0;
+}
+
+static bool is_path(const dl_option *row)
+{
+    return strcmp(row->unit, "path") == 0 || strcmp(row->unit, "paths") == 0;
+}
+
+/* Paths, with commas between them, for a replica that sees the same files from another folder. */
+static diloco_status add_paths(dl_buf *out, const char *paths)
+{
+    dl_config_path one, whole;
+    for (bool first = true; *paths; first = false) {
+        const size_t len = strcspn(paths, ",");
+        const size_t blank = strspn(paths, " ");
+        snprintf(one, sizeof one, "%.*s", (int)(len - dl_size_min(blank, len)),
+                 paths + dl_size_min(blank, len));
+        if (!first) DL_TRY(dl_buf_add(out, ",", 1));
+        if (strstr(one, "://") || strcmp(one, "none") == 0)
+            memcpy(whole, one, sizeof whole);
+        else
+            DL_TRY(absolute(whole, one));
+        DL_TRY(dl_buf_add(out, whole, strlen(whole)));
+        paths += len + (paths[len] == ',');
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status add_option(launching *l, const dl_option *row)
+{
+    dl_buf text;
+    dl_buf_init(&text, TEXT_MAX);
+    const char *value = (const char *)l->config + row->offset;
+    const bool is_text = row->type == DL_OPTION_TEXT || row->type == DL_OPTION_NAME;
+    diloco_status status = dl_buf_addf(&text, "%s=", row->name);
+    if (!status && is_text && is_path(row) && l->executor->caps.same_files)
+        status = add_paths(&text, value);
+    else if (!status && is_text)
+        status = dl_buf_add(&text, value, strlen(value));
+    else if (!status)
+        status = dl_option_text(&text, row, l->config);
+    const char *all = status ? NULL : dl_buf_str(&text);
+    if (!status) status = add_word(l, "--set");
+    if (!status) status = all ? add_word(l, all) : dl_fail(DILOCO_ENOMEM, "no memory");
+    dl_buf_deinit(&text);
+    return status;
+}
+
+static diloco_status make_words(launching *l)
+{
+    DL_TRY(add_word(l, "join"));
+    DL_TRY(add_word(l, l->store));
+    DL_TRY(add_word(l, "--rank"));
+    DL_TRY(add_word(l, "{rank}"));
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const dl_option *row = &dl_config_table.rows[i];
+        const char *origin = dl_config_origin(l->config, row->name);
+        if (row->flags & DL_OPTION_AGREE || stays_here(row->name)) continue;
+        if (strcmp(origin, "default") && strcmp(origin, "chosen") && strncmp(origin, "preset ", 7))
+            DL_TRY(add_option(l, row));
+    }
+    return DILOCO_OK;
+}
+
+/* Each of a list with commas, without blanks around it. */
+static diloco_status add_list(char **list, const char *text)
+{
+    while (*text) {
+        text += strspn(text, ", ");
+        size_t len = strcspn(text, ",");
+        const size_t next = len;
+        while (len && text[len - 1] == ' ')
+            len--;
+        if (len) DL_TRY(add(list, NAMES_MAX, text, len));
+        text += next;
+    }
+    return DILOCO_OK;
+}
+
+static bool has(char *const *list, const char *name)
+{
+    for (; *list; list++)
+        if (strcmp(*list, name) == 0) return true;
+    return false;
+}
+
+/* A hub's token and pin came with the join line: the token is a secret, the pin is not. */
+static diloco_status add_hub(launching *l)
+{
+    const char *pin = getenv("DILOCO_HUB_PIN"), *token = getenv("DILOCO_HUB_TOKEN");
+    char text[256];
+    if (strncmp(l->store, "http", 4) != 0) return DILOCO_OK;
+    if (token && !has(l->secrets, "DILOCO_HUB_TOKEN"))
+        DL_TRY(add(l->secrets, NAMES_MAX, "DILOCO_HUB_TOKEN", 16));
+    if (!pin) return DILOCO_OK;
+    const int n = snprintf(text, sizeof text, "DILOCO_HUB_PIN=%s", pin);
+    return add(l->env, NAMES_MAX, text, dl_size_min((size_t)n, sizeof text - 1));
+}
+
+static diloco_status check_lists(const launching *l)
+{
+    for (char *const *e = l->env; *e; e++) {
+        const char *equals = strchr(*e, '=');
+        if (!equals || equals == *e)
+            return dl_fail(DILOCO_EINVAL, "launch.env: %.40s: write it as NAME=VALUE", *e);
+    }
+    for (char *const *s = l->secrets; *s; s++) {
+        if (strchr(*s, '='))
+            return dl_fail(DILOCO_EINVAL,
+                           "launch.secrets holds names, and no values: give the name %.*s and set "
+                           "the variable in the environment",
+                           (int)strcspn(*s, "="), *s);
+        if (!getenv(*s))
+            return dl_fail(DILOCO_EINVAL, "launch.secrets: the environment has no %.60s", *s);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status make_lists(launching *l)
+{
+    DL_TRY(add_list(l->env, l->config->launch_env));
+    DL_TRY(add_list(l->secrets, l->config->launch_secrets));
+    DL_TRY(check_lists(l));
+    return add_hub(l);
+}
+
+static diloco_status make_spec(launching *l)
+{
+    DL_TRY(place_program(l));
+    DL_TRY(make_words(l));
+    DL_TRY(make_lists(l));
+    l->spec.run = l->run;
+    l->spec.config = l->config;
+    l->spec.dir = l->dir;
+    l->spec.program = l->program;
+    l->spec.argv = (const char *const *)(uintptr_t)l->words;
+    l->spec.env = (const char *const *)(uintptr_t)l->env;
+    l->spec.secrets = (const char *const *)(uintptr_t)l->secrets;
+    return l->executor->check(&l->spec);
+}
+
+/* ---- what cannot be launched */
+
+static diloco_status check_kind(const dl_config *config)
+{
+    if (dl_swarm_is(config))
+        return dl_fail(DILOCO_EREFUSED, "swarm.consensus = \"none\": launch starts replicas of a "
+                                        "run with a log; start nodes with diloco join --peer");
+    if (dl_config_federated(config))
+        return dl_fail(DILOCO_EREFUSED, "clients.total_clients: launch starts replicas; start the "
+                                        "server and workers of logical clients with diloco train");
+    if (strcmp(config->roster, "closed") && strcmp(config->roster, "invited")) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "run.roster = \"%s\": each member joins with a key of its own, "
+                   "which launch cannot give it",
+                   config->roster);
+}
+
+/* ---- the numbers */
+
+static diloco_status choose_numbers(launching *l)
+{
+    const char *text = l->args->flags[DL_FLAG_LAUNCH_REPLICAS];
+    if (text) return dl_launched_numbers(&l->min, &l->max, text);
+    if (l->config->replicas > DL_JOBS_MAX)
+        return dl_fail(DILOCO_EINVAL, "run.replicas = %lld: launch starts at most %d",
+                       (long long)l->config->replicas, DL_JOBS_MAX);
+    l->min = l->max = (uint32_t)l->config->replicas;
+    return DILOCO_OK;
+}
+
+/* A new run waits for as many as are launched. */
+static diloco_status fit_run(launching *l)
+{
+    char text[24];
+    if (!dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS)) return DILOCO_OK;
+    if (!dl_config_given(l->config, "run.replicas")) {
+        snprintf(text, sizeof text, "%u", l->max);
+        DL_TRY(dl_config_set(l->config, "run.replicas", text, "--replicas"));
+    }
+    if (l->min == l->max || dl_config_given(l->config, "run.min_replicas")) return DILOCO_OK;
+    snprintf(text, sizeof text, "%u", l->min);
+    return dl_config_set(l->config, "run.min_replicas", text, "--replicas");
+}
+
+/* ---- running */
+
+static void on_notice(void *user, const char *line)
+{
+    const launching *l = user;
+    if (dl_args_has(l->args, DL_FLAG_QUIET)) return;
+    printf("%s\n", line);
+    (void)!dl_flush_output();
+}
+
+static diloco_status is_done(void *user, bool *done)
+{
+    launching *l = user;
+    char run[33];
+    return dl_launched_run(run, done, l->config->store);
+}
+
+static dl_control control_of(launching *l)
+{
+    return (dl_control){.spec = &l->spec,
+                        .executor = l->executor,
+                        .book = &l->book,
+                        .stop = dl_launched_stop(),
+                        .user = l,
+                        .is_done = is_done,
+                        .on_notice = on_notice};
+}
+
+/* Replicas that run with one executor are not found by another one. */
+static diloco_status check_executor(const launching *l)
+{
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &l->book.ranks[i];
+        if (!r->started || dl_job_is_over(r->job.state) ||
+            strcmp(l->book.executor, l->config->launch_executor) == 0)
+            continue;
+        return dl_fail(DILOCO_EREFUSED,
+                       "replicas of this run were launched on %.200s and are not over: name the "
+                       "same executor, or stop them with  diloco launch cancel",
+                       l->book.executor);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status begin(launching *l, const dl_control *control)
+{
+    for (;;) {
+        if (l->book.begun && !dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS))
+            l->min = l->book.min, l->max = l->book.max;
+        DL_TRY(check_executor(l));
+        if (dl_book_agrees(&l->book, &l->spec, l->config->launch_executor, l->min, l->max) &&
+            !dl_control_is_stuck(control))
+            return DILOCO_OK;
+        const diloco_status status =
+            dl_book_begin(&l->book, &l->spec, l->config->launch_executor, l->min, l->max);
+        if (status != DILOCO_EEXIST) return status;
+    }
+}
+
+/* The command line as it was, quoted for a shell. */
+static void say_again(char *out, size_t cap, const dl_args *args)
+{
+    char word[DL_PATH_MAX + 8];
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < args->argc && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
+                                 dl_shell_word(word, sizeof word, args->argv[i]));
+}
+
+static diloco_status say_onward(const launching *l, diloco_status status)
+{
+    char again[1024], store[DL_PATH_MAX + 8];
+    if (status != DILOCO_EINTERRUPTED || l->book.cancelled) return status;
+    say_again(again, sizeof again, l->args);
+    dl_shell_word(store, sizeof store, l->config->store);
+    return dl_fail(status,
+                   "no longer following; the replicas run on. The same command follows them again: "
+                   "%s; diloco launch cancel %s stops them",
+                   again, store);
+}
+
+static diloco_status say_end(launching *l)
+{
+    char line[256];
+    dl_unit_text time;
+    snprintf(line, sizeof line, "the run is complete; %s of machine time",
+             dl_time_text(time, l->book.machine_s));
+    on_notice(l, line);
+    return DILOCO_OK;
+}
+
+static diloco_status run_book(launching *l)
+{
+    const dl_control control = control_of(l);
+    DL_TRY(begin(l, &control));
+    if (dl_args_has(l->args, DL_FLAG_DETACH)) {
+        DL_TRY(dl_control_poll(&control));
+        return l->done ? DILOCO_OK : dl_control_start(&control);
+    }
+    DL_TRY(say_onward(l, dl_control_follow(&control)));
+    return say_end(l);
+}
+
+static diloco_status create_and_run(launching *l)
+{
+    DL_TRY(diloco_train_create(l->config));
+    DL_TRY(dl_launched_run(l->run, &l->done, l->config->store));
+    DL_TRY(place_dir(l));
+    DL_TRY(dl_book_open(&l->book, l->config->store, l->run));
+    return run_book(l);
+}
+
+/* What would be sent now. A run that does not exist has no id to name its replicas by. */
+static diloco_status dry_run(launching *l)
+{
+    dl_job *jobs = calloc(l->max, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas");
+    diloco_status status = dl_launched_run(l->run, &l->done, l->config->store);
+    if (status == DILOCO_ENOENT) {
+        strcpy(l->run, "newrunid");
+        printf("# %s holds no run: it would be created, and its id would replace newrunid\n",
+               l->config->store);
+        status = DILOCO_OK;
+    }
+    if (!status) status = place_dir(l);
+    l->spec.dry = stdout;
+    for (uint32_t i = 0; i < l->max; i++)
+        dl_job_init(&jobs[i], l->run, i, 0);
+    if (!status) status = l->executor->launch(&l->spec, jobs, l->max);
+    free(jobs);
+    return status;
+}
+
+static diloco_status launch(launching *l)
+{
+    DL_TRY(dl_settings_load(l->config, l->args));
+    if (dl_args_has(l->args, DL_FLAG_ON))
+        DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
+    DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->config->launch_executor));
+    DL_TRY(dl_executor_check_options(l->executor, l->config));
+    DL_TRY(check_kind(l->config));
+    DL_TRY(choose_numbers(l));
+    DL_TRY(fit_run(l));
+    DL_TRY(place_store(l));
+    DL_TRY(diloco_train_check(l->config));
+    DL_TRY(make_spec(l));
+    return dl_args_has(l->args, DL_FLAG_DRY_RUN) ? dry_run(l) : create_and_run(l);
+}
+
+diloco_status dl_cmd_launch(const dl_args *args)
+{
+    launching *l = calloc(1, sizeof *l);
+    dl_config *config = calloc(1, sizeof *config);
+    diloco_status status =
+        l && config ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    if (!status) {
+        l->config = config;
+        l->args = args;
+        status = launch(l);
+        dl_book_close(&l->book);
+        free_list(l->words);
+        free_list(l->env);
+        free_list(l->secrets);
+    }
+    free(config);
+    free(l);
+    return status;
+}

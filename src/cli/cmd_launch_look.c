@@ -1,0 +1,252 @@
+/* cmd_launch_look.c - the subcommands of launch that work on what was launched before. */
+#include "cli/launched.h"
+#include "cli/display/units.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { JSON_MAX = 1 << 20 };
+
+/* ---- status */
+
+static double machine_seconds(const dl_book *book)
+{
+    double sum = book->machine_s;
+    const double now = dl_clock_wall();
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &book->ranks[i];
+        if (r->started && !dl_job_is_over(r->job.state) && now > r->started_at)
+            sum += now - r->started_at;
+    }
+    return sum;
+}
+
+static void print_job(const dl_job *job)
+{
+    char message[DL_JOB_MESSAGE_MAX + 1], id[DL_JOB_ID_MAX + 1];
+    dl_printable(message, sizeof message, job->message);
+    dl_printable(id, sizeof id, *job->id ? job->id : "-");
+    printf("r%-4" PRIu32 " %-9s  %-28s %s%s%s%s\n", job->rank, dl_job_state_name(job->state),
+           job->name, id, *message ? "  " : "", message, job->silent ? "  (no answer)" : "");
+}
+
+static void print_status(const dl_launched *l)
+{
+    dl_unit_text time;
+    printf("run %.8s on %s: %" PRIu32, l->book.run, l->book.executor, l->book.min);
+    if (l->book.max != l->book.min) printf(" to %" PRIu32, l->book.max);
+    printf(" replica%s wanted%s%s\n", dl_plural(l->book.max),
+           l->book.cancelled ? ", cancelled" : "", l->done ? ", the run is complete" : "");
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
+    printf("machine time: %s\n", dl_time_text(time, machine_seconds(&l->book)));
+}
+
+static void json_job(dl_json *j, const dl_job *job)
+{
+    dl_json_object(j, NULL);
+    dl_json_u64(j, "rank", job->rank);
+    dl_json_u64(j, "generation", job->generation);
+    dl_json_str(j, "name", job->name);
+    dl_json_str(j, "id", job->id);
+    dl_json_str(j, "state", dl_job_state_name(job->state));
+    if (job->exit_code >= 0)
+        dl_json_i64(j, "exit_code", job->exit_code);
+    else
+        dl_json_null(j, "exit_code");
+    dl_json_str(j, "message", job->message);
+    dl_json_bool(j, "answers", !job->silent);
+    dl_json_end(j);
+}
+
+static diloco_status print_status_json(const dl_launched *l)
+{
+    dl_buf buf;
+    dl_json j;
+    dl_buf_init(&buf, JSON_MAX);
+    dl_json_init(&j, &buf);
+    dl_json_object(&j, NULL);
+    dl_json_str(&j, "run", l->book.run);
+    dl_json_str(&j, "executor", l->book.executor);
+    dl_json_u64(&j, "min", l->book.min);
+    dl_json_u64(&j, "max", l->book.max);
+    dl_json_bool(&j, "cancelled", l->book.cancelled);
+    dl_json_bool(&j, "complete", l->done);
+    dl_json_f64(&j, "machine_s", machine_seconds(&l->book));
+    dl_json_array(&j, "replicas");
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (l->book.ranks[i].started) json_job(&j, &l->book.ranks[i].job);
+    dl_json_end(&j);
+    dl_json_end(&j);
+    return dl_print_json(&j, &buf);
+}
+
+static diloco_status show(const dl_launched *l, const dl_args *args)
+{
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_status_json(l);
+    print_status(l);
+    return DILOCO_OK;
+}
+
+diloco_status dl_cmd_launch_status(const dl_args *args)
+{
+    dl_launched l;
+    DL_TRY(dl_launched_open(&l, args));
+    const dl_control control = dl_launched_control(&l);
+    diloco_status status = dl_control_poll(&control);
+    /* What the book has is worth showing where the backend does not answer. */
+    const bool silent = status == DILOCO_EUNREACHABLE;
+    if (silent) fprintf(stderr, "diloco: warning: %s\n", diloco_error_text());
+    if (!status || silent) status = show(&l, args);
+    dl_launched_close(&l);
+    return status;
+}
+
+/* ---- logs */
+
+typedef struct printer {
+    const char *before;
+} printer;
+
+static diloco_status print_line(void *user, const char *line, size_t len)
+{
+    const printer *p = user;
+    printf("%s%.*s\n", p->before, (int)len, line);
+    return dl_flush_output();
+}
+
+static diloco_status print_logs(const dl_launched *l, const dl_args *args)
+{
+    uint64_t rank;
+    const bool one = dl_args_has(args, DL_FLAG_RANK);
+    bool any = false;
+    DL_TRY(dl_args_u64(&rank, args, DL_FLAG_RANK, 0, DL_JOBS_MAX - 1));
+    for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
+        char before[24] = "";
+        const dl_job *job = &l->book.ranks[i].job;
+        if (!l->book.ranks[i].started || (one && i != rank)) continue;
+        if (!one) snprintf(before, sizeof before, "r%u: ", i);
+        printer p = {before};
+        any = true;
+        DL_TRY(l->executor->logs(&l->spec, job, dl_args_has(args, DL_FLAG_FOLLOW), print_line, &p));
+    }
+    if (any) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOENT, "no replica r%" PRIu64 " was launched", rank);
+}
+
+diloco_status dl_cmd_launch_logs(const dl_args *args)
+{
+    dl_launched l;
+    if (dl_args_has(args, DL_FLAG_FOLLOW) && !dl_args_has(args, DL_FLAG_RANK))
+        return dl_fail(DILOCO_EINVAL, "--follow reads one replica: add --rank N");
+    DL_TRY(dl_launched_open(&l, args));
+    const diloco_status status = print_logs(&l, args);
+    dl_launched_close(&l);
+    return status;
+}
+
+/* ---- cancel, collect, scale */
+
+diloco_status dl_cmd_launch_cancel(const dl_args *args)
+{
+    dl_launched l;
+    DL_TRY(dl_launched_open(&l, args));
+    const dl_control control = dl_launched_control(&l);
+    const diloco_status status = dl_control_cancel(&control);
+    if (!status) printf("every replica was asked to stop; diloco launch collect waits for them\n");
+    dl_launched_close(&l);
+    return status;
+}
+
+diloco_status dl_cmd_launch_collect(const dl_args *args)
+{
+    dl_launched l;
+    double timeout_s;
+    DL_TRY(dl_args_f64(&timeout_s, args, DL_FLAG_TIMEOUT, 0, 1e9));
+    DL_TRY(dl_launched_open(&l, args));
+    dl_control control = dl_launched_control(&l);
+    control.stop = dl_launched_stop();
+    diloco_status status = dl_control_collect(&control, timeout_s);
+    if (!status) {
+        char run[33];
+        status = dl_launched_run(run, &l.done, l.config->store);
+    }
+    if (!status) status = show(&l, args);
+    dl_launched_close(&l);
+    return status;
+}
+
+static diloco_status scale(dl_launched *l, const char *text)
+{
+    uint32_t min, max;
+    const dl_control control = dl_launched_control(l);
+    DL_TRY(dl_launched_numbers(&min, &max, text));
+    DL_TRY(dl_book_scale(&l->book, min, max));
+    DL_TRY(dl_control_stop_surplus(&control));
+    printf("%u to %u replicas are wanted; a diloco launch that follows the run starts what is "
+           "missing\n",
+           min, max);
+    return DILOCO_OK;
+}
+
+diloco_status dl_cmd_launch_scale(const dl_args *args)
+{
+    dl_launched l;
+    const char *text = args->flags[DL_FLAG_LAUNCH_REPLICAS];
+    if (!text) return dl_fail(DILOCO_EINVAL, "launch scale needs --replicas N or --replicas A..B");
+    DL_TRY(dl_launched_open(&l, args));
+    const diloco_status status = scale(&l, text);
+    dl_launched_close(&l);
+    return status;
+}
+
+/* ---- executors */
+
+static void json_executor(dl_json *j, const dl_executor *e)
+{
+    dl_json_object(j, NULL);
+    dl_json_str(j, "name", e->name);
+    dl_json_str(j, "needs", e->needs);
+    dl_json_str(j, "tested", e->tested);
+    dl_json_str(j, "net", e->caps.net);
+    dl_json_str(j, "rank", e->caps.rank_env);
+    dl_json_str(j, "logs", e->caps.log_api);
+    dl_json_str(j, "restart", e->caps.restart);
+    dl_json_bool(j, "spot", e->caps.spot);
+    dl_json_bool(j, "gang", e->caps.gang);
+    dl_json_end(j);
+}
+
+static diloco_status print_executors_json(void)
+{
+    dl_buf buf;
+    dl_json j;
+    dl_buf_init(&buf, JSON_MAX);
+    dl_json_init(&j, &buf);
+    dl_json_array(&j, NULL);
+    for (size_t i = 0; dl_executor_at(i); i++)
+        json_executor(&j, dl_executor_at(i));
+    dl_json_end(&j);
+    return dl_print_json(&j, &buf);
+}
+
+diloco_status dl_cmd_launch_executors(const dl_args *args)
+{
+    if (dl_args_has(args, DL_FLAG_JSON)) return print_executors_json();
+    for (size_t i = 0; dl_executor_at(i); i++) {
+        const dl_executor *e = dl_executor_at(i);
+        printf("%s--on %s%s%s\n", i ? "\n" : "", e->name, e->place ? "://" : "",
+               e->place ? e->place : "");
+        printf("  needs      %s\n", e->needs);
+        printf("  tested     %s\n", e->tested);
+        printf("  network    %s between replicas\n", e->caps.net);
+        printf("  rank       %s\n", e->caps.rank_env);
+        printf("  logs       %s\n", e->caps.log_api);
+        printf("  restarts   by the backend: %s\n", e->caps.restart);
+        printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
+               e->caps.gang ? "all or none" : "each replica by itself");
+    }
+    return DILOCO_OK;
+}

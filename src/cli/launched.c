@@ -1,0 +1,107 @@
+/* launched.c - see launched.h. */
+#include "cli/launched.h"
+
+#include "base/text.h"
+#include "cli/settings/settings.h"
+#include <diloco/inspect.h>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const nothing[] = {NULL};
+
+diloco_status dl_launched_run(char id[33], bool *done, const char *store)
+{
+    diloco_run_status run;
+    const diloco_status status = diloco_run_status_read(&run, store, 0);
+    if (!status) {
+        snprintf(id, 33, "%s", run.run);
+        *done = run.done;
+    }
+    diloco_run_status_free(&run);
+    return status;
+}
+
+static bool read_number(uint32_t *out, const char *text, size_t len)
+{
+    uint64_t n;
+    if (!dl_text_to_u64(&n, text, len) || n < 1 || n > DL_JOBS_MAX) return false;
+    *out = (uint32_t)n;
+    return true;
+}
+
+diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text)
+{
+    const char *dots = strstr(text, "..");
+    const size_t len = dots ? (size_t)(dots - text) : strlen(text);
+    const char *last = dots ? dots + 2 : text;
+    if (read_number(min, text, len) && read_number(max, last, strlen(last)) && *min <= *max)
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "--replicas %.40s is neither a number from 1 to %d nor A..B",
+                   text, DL_JOBS_MAX);
+}
+
+static diloco_status open_book(dl_launched *l)
+{
+    char run[33];
+    const char *store = l->config->store;
+    DL_TRY(dl_launched_run(run, &l->done, store));
+    DL_TRY(dl_book_open(&l->book, store, run));
+    if (!l->book.begun)
+        return dl_fail(DILOCO_ENOENT,
+                       "nothing was launched for the run in %s: diloco launch "
+                       "CONFIG starts its replicas",
+                       store);
+    l->spec = (dl_launch_spec){.run = l->book.run,
+                               .config = l->book.options,
+                               .dir = l->book.dir,
+                               .program = "",
+                               .argv = nothing,
+                               .env = nothing,
+                               .secrets = nothing};
+    return dl_executor_find(&l->executor, &l->spec.on, l->book.executor);
+}
+
+diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
+{
+    *out = (dl_launched){.config = calloc(1, sizeof *out->config)};
+    if (!out->config) return dl_fail(DILOCO_ENOMEM, "no memory for the settings");
+    diloco_status status = dl_settings_of_target(out->config, args);
+    if (!status) status = open_book(out);
+    if (status) dl_launched_close(out);
+    return status;
+}
+
+void dl_launched_close(dl_launched *launched)
+{
+    dl_book_close(&launched->book);
+    free(launched->config);
+    launched->config = NULL;
+}
+
+dl_control dl_launched_control(dl_launched *launched)
+{
+    return (dl_control){
+        .spec = &launched->spec, .executor = launched->executor, .book = &launched->book};
+}
+
+/* ---- signals */
+
+static volatile int stop;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    if (stop) _Exit(130);
+    stop = 1;
+}
+
+const volatile int *dl_launched_stop(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    return &stop;
+}

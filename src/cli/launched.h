@@ -1,0 +1,32 @@
+/* launched.h - what launch and its subcommands share. */
+#ifndef DL_CLI_LAUNCHED_H
+#define DL_CLI_LAUNCHED_H
+
+#include "cli/cli.h"
+#include "launch/control.h"
+
+/* A run and the book of its launches, opened by args->target. */
+typedef struct dl_launched {
+    dl_config *config; /* owned: of the target */
+    dl_book book;
+    dl_launch_spec spec; /* as the book has it */
+    const dl_executor *executor;
+    bool done; /* the run was complete when it was opened */
+} dl_launched;
+
+/* DILOCO_ENOENT: no run, or nothing was launched for it. */
+DL_MUST_CHECK diloco_status dl_launched_open(dl_launched *out, const dl_args *args);
+void dl_launched_close(dl_launched *launched);
+dl_control dl_launched_control(dl_launched *launched);
+
+/* "3" or "4..16". DILOCO_EINVAL. */
+DL_MUST_CHECK diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, const char *text);
+
+/* The run's id, and whether it is complete. DILOCO_ENOENT: no run there. */
+DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
+
+/* From here on the first SIGINT, SIGTERM or SIGHUP sets this to 1, and the second one ends the
+ * process. */
+const volatile int *dl_launched_stop(void);
+
+#endif

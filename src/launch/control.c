@@ -1,0 +1,350 @@
+/* control.c - see control.h. */
+#include "launch/control.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADOPT_AFTER (60 * DL_SECOND) /* another launcher's announcement without a handle */
+#define SLICE       (100 * DL_MILLISECOND)
+
+static void say(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
+static void say(const dl_control *c, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    if (!c->on_notice) return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    c->on_notice(c->user, line);
+}
+
+/* Is the error one that may pass? */
+static bool may_pass(diloco_status status)
+{
+    return status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT;
+}
+
+/* ---- polling */
+
+static bool differs(const dl_job *a, const dl_job *b)
+{
+    return a->state != b->state;
+}
+
+static void say_state(const dl_control *c, const dl_job *job)
+{
+    say(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state), *job->message ? ": " : "",
+        job->message, job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
+}
+
+/* Copies of the jobs that were launched and are not over; how many. */
+static size_t gather(dl_job *jobs, const dl_book *book)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &book->ranks[i];
+        if (r->started && *r->job.id && !dl_job_is_over(r->job.state)) jobs[n++] = r->job;
+    }
+    return n;
+}
+
+/* Without an answer for launch.lost_after seconds a replica counts as lost. */
+static void judge_silence(const dl_control *c, dl_job *job)
+{
+    const double limit = c->spec->config->launch_lost_after_s;
+    dl_book_rank *r = &c->book->ranks[job->rank];
+    if (!job->silent) {
+        r->silent_since = 0;
+        return;
+    }
+    if (!r->silent_since) r->silent_since = dl_clock_now();
+    if (dl_seconds(dl_clock_now() - r->silent_since) < limit) return;
+    char why[DL_JOB_MESSAGE_MAX + 1];
+    snprintf(why, sizeof why, "%s", job->message);
+    dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
+}
+
+diloco_status dl_control_poll(const dl_control *c)
+{
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to look at the replicas");
+    const size_t n = gather(jobs, c->book);
+    diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
+    for (size_t i = 0; !status && i < n; i++) {
+        judge_silence(c, &jobs[i]);
+        dl_job *known = &c->book->ranks[jobs[i].rank].job;
+        const bool changed = differs(known, &jobs[i]);
+        if (changed) {
+            say_state(c, &jobs[i]);
+            status = dl_book_state(c->book, &jobs[i]);
+        }
+        if (!status) *known = jobs[i];
+    }
+    free(jobs);
+    return status;
+}
+
+/* ---- starting */
+
+static bool may_restart(const dl_control *c, const dl_book_rank *r)
+{
+    return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
+}
+
+/* Announced, and not named by the backend: a launcher was interrupted, or is at it. */
+static bool is_open(const dl_control *c, const dl_book_rank *r)
+{
+    if (!r->started || *r->job.id || dl_job_is_over(r->job.state)) return false;
+    return c->executor->caps.exactly_once || strcmp(r->by, c->book->by) == 0 ||
+           dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
+}
+
+static bool is_wanted(const dl_control *c, const dl_book_rank *r)
+{
+    return !r->started || r->again || (dl_job_is_over(r->job.state) && may_restart(c, r));
+}
+
+static uint32_t next_generation(const dl_book_rank *r)
+{
+    return r->started ? r->job.generation + 1 : 0;
+}
+
+/* Jobs of one generation, announced before, to the backend. */
+static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
+{
+    const diloco_status status = c->executor->launch(c->spec, jobs, n);
+    char why[1024];
+    snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    DL_TRY(dl_book_handles(c->book, jobs, n));
+    for (size_t i = 0; status && !may_pass(status) && i < n; i++) {
+        if (*jobs[i].id) continue;
+        dl_job_set(&jobs[i], DL_JOB_FAILED, -1, "not started: %.200s", why);
+        DL_TRY(dl_book_state(c->book, &jobs[i]));
+    }
+    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
+}
+
+/* The wanted ranks of one generation: announce, then launch. */
+static diloco_status start_generation(const dl_control *c, uint32_t generation, dl_job *jobs)
+{
+    uint32_t ranks[DL_JOBS_MAX];
+    size_t n = 0;
+    const char *why = "";
+    for (uint32_t i = 0; i < c->book->max; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (!is_wanted(c, r) || next_generation(r) != generation) continue;
+        if (r->started) why = r->job.message;
+        ranks[n++] = i;
+    }
+    if (n == 0) return DILOCO_OK;
+    DL_TRY(dl_book_start(c->book, ranks, n, generation, why));
+    for (size_t i = 0; i < n; i++)
+        jobs[i] = c->book->ranks[ranks[i]].job;
+    return launch_jobs(c, jobs, n);
+}
+
+/* What was announced and has no name yet. */
+static diloco_status finish_open(const dl_control *c, uint32_t generation, dl_job *jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (is_open(c, r) && r->job.generation == generation) jobs[n++] = r->job;
+    }
+    return n ? launch_jobs(c, jobs, n) : DILOCO_OK;
+}
+
+/* The highest generation that there is or will be. */
+static uint32_t last_generation(const dl_book *book)
+{
+    uint32_t last = 0;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        if (book->ranks[i].started && next_generation(&book->ranks[i]) > last)
+            last = next_generation(&book->ranks[i]);
+    return last;
+}
+
+/* A lost replica may still run somewhere, and be paid for: ask it to stop, as far as it hears. */
+static void stop_lost(const dl_control *c)
+{
+    for (uint32_t i = 0; i < c->book->max; i++) {
+        dl_job job = c->book->ranks[i].job;
+        if (c->book->ranks[i].started && job.state == DL_JOB_LOST && *job.id &&
+            is_wanted(c, &c->book->ranks[i]))
+            (void)!c->executor->cancel(c->spec, &job, 1);
+    }
+}
+
+static diloco_status start_missing(const dl_control *c)
+{
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    diloco_status status =
+        jobs ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to start the replicas");
+    if (!status) stop_lost(c);
+    const uint32_t last = last_generation(c->book);
+    for (uint32_t g = 0; !status && g <= last; g++) {
+        status = finish_open(c, g, jobs);
+        if (!status) status = start_generation(c, g, jobs);
+        if (status == DILOCO_EEXIST) status = DILOCO_OK; /* another launcher: look again */
+    }
+    free(jobs);
+    return status;
+}
+
+bool dl_control_is_stuck(const dl_control *c)
+{
+    for (uint32_t i = 0; i < c->book->max; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (r->started && !r->again && dl_job_is_over(r->job.state) &&
+            r->job.state != DL_JOB_SUCCEEDED && !may_restart(c, r))
+            return true;
+    }
+    return false;
+}
+
+diloco_status dl_control_start(const dl_control *c)
+{
+    DL_TRY(dl_book_read(c->book));
+    if (c->book->cancelled)
+        return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
+    return start_missing(c);
+}
+
+/* ---- stopping */
+
+/* Stop the jobs that are not over; with `waiting` only those that do not run yet. */
+static diloco_status stop_jobs(const dl_control *c, bool waiting)
+{
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "no memory to stop the replicas");
+    const size_t all = gather(jobs, c->book);
+    size_t n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (!waiting || jobs[i].state != DL_JOB_RUNNING) jobs[n++] = jobs[i];
+    const diloco_status status = n ? c->executor->cancel(c->spec, jobs, n) : DILOCO_OK;
+    free(jobs);
+    return status;
+}
+
+diloco_status dl_control_cancel(const dl_control *c)
+{
+    DL_TRY(dl_book_cancel(c->book));
+    return stop_jobs(c, false);
+}
+
+diloco_status dl_control_stop_surplus(const dl_control *c)
+{
+    for (uint32_t i = c->book->max; i < DL_JOBS_MAX; i++) {
+        dl_job job = c->book->ranks[i].job;
+        if (c->book->ranks[i].started && *job.id && !dl_job_is_over(job.state))
+            DL_TRY(c->executor->cancel(c->spec, &job, 1));
+    }
+    return DILOCO_OK;
+}
+
+/* ---- following */
+
+static double period(const dl_control *c)
+{
+    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
+                                              : c->executor->poll_s;
+}
+
+/* false: a stop was requested. */
+static bool pause_for(const dl_control *c, double seconds)
+{
+    const dl_time due = dl_time_after(dl_clock_now(), dl_time_from_seconds(seconds));
+    while (!(c->stop && *c->stop)) {
+        const dl_time left = due - dl_clock_now();
+        if (left <= 0) return true;
+        dl_clock_sleep(left < SLICE ? left : SLICE);
+    }
+    return false;
+}
+
+static bool is_idle(const dl_control *c, bool done)
+{
+    for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (r->started && !dl_job_is_over(r->job.state)) return false;
+        if (!done && i < c->book->max && is_wanted(c, r)) return false;
+    }
+    return true;
+}
+
+static diloco_status incomplete(const dl_control *c)
+{
+    for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (r->started && r->job.state != DL_JOB_SUCCEEDED)
+            return dl_fail(DILOCO_EIO,
+                           "every replica is over and the run is not complete; r%u: %s: %s. "
+                           "diloco launch logs RUN --rank %u shows its output",
+                           i, dl_job_state_name(r->job.state), r->job.message, i);
+    }
+    return dl_fail(DILOCO_EIO, "every replica ended with exit code 0, and the run is not complete");
+}
+
+/* One round. *idle: there is nothing left to do. */
+static diloco_status look(const dl_control *c, bool *done, bool *idle)
+{
+    DL_TRY(dl_book_read(c->book));
+    DL_TRY(dl_control_poll(c));
+    DL_TRY(c->is_done(c->user, done));
+    if (c->book->cancelled)
+        DL_TRY(stop_jobs(c, false));
+    else if (*done)
+        DL_TRY(stop_jobs(c, true));
+    else
+        DL_TRY(start_missing(c));
+    DL_TRY(dl_control_stop_surplus(c));
+    *idle = is_idle(c, *done || c->book->cancelled);
+    return DILOCO_OK;
+}
+
+/* An error that may pass is said once, not at every look. */
+static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle, char said[256])
+{
+    const diloco_status status = look(c, done, idle);
+    if (!status) said[0] = '\0';
+    if (!may_pass(status)) return status;
+    if (strncmp(said, diloco_error_text(), 255) != 0) {
+        snprintf(said, 256, "%s", diloco_error_text());
+        say(c, "%s; trying again", said);
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_control_follow(const dl_control *c)
+{
+    char said[256] = "";
+    for (bool done = false, idle = false;;) {
+        DL_TRY(look_patiently(c, &done, &idle, said));
+        if (idle && c->book->cancelled)
+            return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled");
+        if (idle) return done ? DILOCO_OK : incomplete(c);
+        if (!pause_for(c, period(c)))
+            return dl_fail(DILOCO_EINTERRUPTED, "no longer following the replicas");
+    }
+}
+
+diloco_status dl_control_collect(const dl_control *c, double timeout_s)
+{
+    const dl_time due =
+        timeout_s > 0 ? dl_time_after(dl_clock_now(), dl_time_from_seconds(timeout_s)) : DL_NEVER;
+    for (;;) {
+        DL_TRY(dl_book_read(c->book));
+        const diloco_status status = dl_control_poll(c);
+        if (status && !may_pass(status)) return status;
+        bool over = true;
+        for (uint32_t i = 0; i < DL_JOBS_MAX; i++)
+            over =
+                over && (!c->book->ranks[i].started || dl_job_is_over(c->book->ranks[i].job.state));
+        if (over) return DILOCO_OK;
+        if (dl_clock_now() >= due)
+            return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %.0f s", timeout_s);
+        if (!pause_for(c, period(c))) return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");
+    }
+}

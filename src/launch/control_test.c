@@ -1,0 +1,290 @@
+/* control_test.c - which replicas are started when, over an executor that is a table in memory. */
+#include "launch/control.h"
+
+#include "check.h"
+#include "scratch.h"
+
+#include <string.h>
+
+static const char *const none[] = {NULL};
+static const char run[] = "1f0c2ab9000000000000000000000000";
+
+/* ---- a fake executor: what becomes of rank r in generation g is written beforehand */
+
+enum { RANKS = 4, GENERATIONS = 6 };
+static dl_job_state fate[RANKS][GENERATIONS];
+static int codes[RANKS][GENERATIONS];
+static bool silent[RANKS];
+static int launches[RANKS][GENERATIONS], cancels[RANKS];
+static diloco_status launch_fails;
+static int run_is_done_after; /* looks; < 0: never */
+static volatile int stop;
+
+static diloco_status fake_check(const dl_launch_spec *spec)
+{
+    (void)spec;
+    return DILOCO_OK;
+}
+
+static diloco_status fake_launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    if (launch_fails) {
+        const diloco_status status = launch_fails;
+        return dl_fail(status, "the fake has no machine");
+    }
+    for (size_t i = 0; i < n; i++) {
+        launches[jobs[i].rank][jobs[i].generation]++;
+        snprintf(jobs[i].id, sizeof jobs[i].id, "id-%s", jobs[i].name);
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status fake_poll(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    for (size_t i = 0; i < n; i++) {
+        dl_job *j = &jobs[i];
+        j->silent = silent[j->rank];
+        if (j->silent) continue;
+        if (cancels[j->rank])
+            dl_job_set(j, DL_JOB_CANCELLED, -1, "stopped on request");
+        else
+            dl_job_set(j, fate[j->rank][j->generation], codes[j->rank][j->generation], "fate");
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status fake_logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                               dl_job_line_fn fn, void *user)
+{
+    (void)spec, (void)job, (void)follow, (void)fn, (void)user;
+    return DILOCO_OK;
+}
+
+static diloco_status fake_cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    (void)spec;
+    for (size_t i = 0; i < n; i++)
+        cancels[jobs[i].rank] += jobs[i].state != DL_JOB_LOST;
+    return DILOCO_OK;
+}
+
+static const dl_executor fake = {.name = "fake",
+                                 .needs = "",
+                                 .tested = "",
+                                 .options = "|",
+                                 .caps = {.exactly_once = true},
+                                 .poll_s = 1e-6,
+                                 .check = fake_check,
+                                 .launch = fake_launch,
+                                 .poll = fake_poll,
+                                 .logs = fake_logs,
+                                 .cancel = fake_cancel};
+
+/* ---- a launch of it */
+
+typedef struct fixture {
+    dl_config config;
+    dl_book book;
+    dl_launch_spec spec;
+    dl_control control;
+} fixture;
+
+static diloco_status is_done(void *user, bool *done)
+{
+    (void)user;
+    *done = run_is_done_after == 0;
+    if (run_is_done_after > 0) run_is_done_after--;
+    return DILOCO_OK;
+}
+
+static fixture *begin(const char *name, uint32_t n, const char *restarts)
+{
+    static fixture f;
+    dl_store *store;
+    const char *path = scratch_path(name);
+    memset(fate, 0, sizeof fate);
+    memset(codes, 0, sizeof codes);
+    memset(silent, 0, sizeof silent);
+    memset(launches, 0, sizeof launches);
+    memset(cancels, 0, sizeof cancels);
+    launch_fails = DILOCO_OK;
+    run_is_done_after = -1;
+    stop = 0;
+    dl_config_init(&f.config);
+    CHECK_OK(dl_config_set(&f.config, "launch.restarts", restarts, "test"));
+    CHECK_OK(dl_store_open(&store, path, true));
+    dl_store_close(store);
+    CHECK_OK(dl_book_open(&f.book, path, run));
+    f.spec = (dl_launch_spec){.run = run,
+                              .config = &f.config,
+                              .on = "",
+                              .dir = "/",
+                              .program = "",
+                              .argv = none,
+                              .env = none,
+                              .secrets = none};
+    CHECK_OK(dl_book_begin(&f.book, &f.spec, "fake", n, n));
+    f.control = (dl_control){
+        .spec = &f.spec, .executor = &fake, .book = &f.book, .stop = &stop, .is_done = is_done};
+    return &f;
+}
+
+TEST(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so)
+{
+    fixture *f = begin("once", 3, "0");
+    for (int r = 0; r < 3; r++)
+        fate[r][0] = DL_JOB_SUCCEEDED;
+    run_is_done_after = 1;
+    CHECK_OK(dl_control_follow(&f->control));
+    for (int r = 0; r < 3; r++)
+        CHECK_INT(1, launches[r][0]);
+    CHECK_INT(0, launches[3][0]);
+    dl_book_close(&f->book);
+}
+
+TEST(a_lost_replica_is_started_again_with_the_next_generation)
+{
+    fixture *f = begin("lost", 2, "3");
+    fate[0][0] = DL_JOB_SUCCEEDED;
+    fate[1][0] = fate[1][1] = DL_JOB_LOST;
+    fate[1][2] = DL_JOB_SUCCEEDED;
+    run_is_done_after = 3;
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(1, launches[1][0] * launches[1][1] * launches[1][2]);
+    CHECK_INT(0, launches[1][3] + launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(restarts_have_an_end_that_names_the_replica)
+{
+    fixture *f = begin("end", 1, "2");
+    fate[0][0] = fate[0][1] = fate[0][2] = DL_JOB_LOST;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("r0: LOST: fate", diloco_error_text());
+    CHECK_INT(1, launches[0][2]);
+    CHECK_INT(0, launches[0][3]);
+    CHECK(dl_control_is_stuck(&f->control));
+    dl_book_close(&f->book);
+}
+
+TEST(a_failed_replica_is_not_started_again_unless_its_store_was_unreachable)
+{
+    fixture *f = begin("failed", 2, "1");
+    fate[0][0] = fate[1][0] = DL_JOB_FAILED;
+    codes[0][0] = 1;
+    codes[1][0] = 4;
+    fate[1][1] = DL_JOB_SUCCEEDED;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("r0: FAILED", diloco_error_text());
+    CHECK_INT(0, launches[0][1]);
+    CHECK_INT(1, launches[1][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one)
+{
+    fixture *f = begin("codes", 1, "0");
+    fate[0][0] = DL_JOB_SUCCEEDED;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("the run is not complete", diloco_error_text());
+    dl_book_close(&f->book);
+
+    f = begin("codes2", 1, "0");
+    fate[0][0] = DL_JOB_FAILED;
+    run_is_done_after = 1;
+    CHECK_OK(dl_control_follow(&f->control));
+    dl_book_close(&f->book);
+}
+
+TEST(a_replica_without_an_answer_is_lost_after_the_limit)
+{
+    fixture *f = begin("silent", 1, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_RUNNING;
+    silent[0] = true;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    CHECK_CONTAINS("r0: LOST: no answer for 0 s", diloco_error_text());
+    dl_book_close(&f->book);
+}
+
+TEST(a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated)
+{
+    fixture *f = begin("refuse", 1, "0");
+    launch_fails = DILOCO_EREFUSED;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_INT(DL_JOB_FAILED, f->book.ranks[0].job.state);
+    CHECK_CONTAINS("the fake has no machine", f->book.ranks[0].job.message);
+    launch_fails = DILOCO_OK;
+    fate[0][1] = DL_JOB_SUCCEEDED;
+    run_is_done_after = 1;
+    CHECK(dl_control_is_stuck(&f->control));
+    CHECK_OK(dl_book_begin(&f->book, &f->spec, "fake", 1, 1));
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(1, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(what_was_announced_and_not_launched_is_launched_by_the_next_launcher)
+{
+    fixture *f = begin("open", 2, "0");
+    const uint32_t ranks[] = {0, 1};
+    CHECK_OK(dl_book_start(&f->book, ranks, 2, 0, ""));
+    memset(f->book.by, '0', 32); /* the next one */
+    fate[0][0] = fate[1][0] = DL_JOB_SUCCEEDED;
+    run_is_done_after = 1;
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(1, launches[1][0]);
+    dl_book_close(&f->book);
+}
+
+TEST(cancel_stops_all_and_ends_who_follows)
+{
+    fixture *f = begin("cancel", 2, "5");
+    fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_OK(dl_control_cancel(&f->control));
+    CHECK_INT(1, cancels[0]);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
+    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[1].job.state);
+    CHECK_INT(0, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(ranks_above_the_wanted_number_are_stopped)
+{
+    fixture *f = begin("scale", 3, "0");
+    for (int r = 0; r < 3; r++)
+        fate[r][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_book_scale(&f->book, 1, 2));
+    CHECK_OK(dl_control_stop_surplus(&f->control));
+    CHECK_INT(0, cancels[1]);
+    CHECK_INT(1, cancels[2]);
+    dl_book_close(&f->book);
+}
+
+TEST(a_request_to_stop_leaves_the_replicas_alone)
+{
+    fixture *f = begin("stop", 1, "0");
+    fate[0][0] = DL_JOB_RUNNING;
+    stop = 1;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(0, cancels[0]);
+    dl_book_close(&f->book);
+}
+
+TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
+          a_lost_replica_is_started_again_with_the_next_generation,
+          restarts_have_an_end_that_names_the_replica,
+          a_failed_replica_is_not_started_again_unless_its_store_was_unreachable,
+          exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
+          a_replica_without_an_answer_is_lost_after_the_limit,
+          a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
+          what_was_announced_and_not_launched_is_launched_by_the_next_launcher,
+          cancel_stops_all_and_ends_who_follows, ranks_above_the_wanted_number_are_stopped,
+          a_request_to_stop_leaves_the_replicas_alone)

@@ -1,0 +1,172 @@
+/* executor.c - the table of executors, and what is the same for all of them. */
+#include "launch/executor.h"
+
+#include "launch/rows.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const dl_executor *const rows[] = {&dl_executor_local, NULL};
+
+/* Options that every executor uses. */
+static const char common[] =
+    "|executor|dir|binary|timeout|grace|restarts|lost_after|poll|env|secrets|";
+
+/* ---- states */
+
+static const char *const names[DL_JOB_N_STATES] = {
+    [DL_JOB_PENDING] = "PENDING", [DL_JOB_STARTING] = "STARTING",
+    [DL_JOB_RUNNING] = "RUNNING", [DL_JOB_SUCCEEDED] = "SUCCEEDED",
+    [DL_JOB_FAILED] = "FAILED",   [DL_JOB_CANCELLED] = "CANCELLED",
+    [DL_JOB_LOST] = "LOST",
+};
+
+const char *dl_job_state_name(dl_job_state state)
+{
+    return (unsigned)state < DL_JOB_N_STATES ? names[state] : "unknown";
+}
+
+bool dl_job_state_of(dl_job_state *out, const char *name)
+{
+    for (int i = 0; i < DL_JOB_N_STATES; i++)
+        if (strcmp(names[i], name) == 0) {
+            *out = (dl_job_state)i;
+            return true;
+        }
+    return false;
+}
+
+void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation)
+{
+    *job = (dl_job){.rank = rank, .generation = generation, .exit_code = -1};
+    snprintf(job->name, sizeof job->name, "diloco-%.8s-r%u-g%u", run, rank, generation);
+}
+
+void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
+{
+    va_list args;
+    job->state = state;
+    job->exit_code = exit_code;
+    va_start(args, format);
+    vsnprintf(job->message, sizeof job->message, format, args);
+    va_end(args);
+}
+
+bool dl_job_may_be_restarted(const dl_job *job)
+{
+    return job->state == DL_JOB_LOST ||
+           (job->state == DL_JOB_FAILED && job->exit_code == diloco_exit_code(DILOCO_EUNREACHABLE));
+}
+
+/* ---- the table */
+
+const dl_executor *dl_executor_at(size_t i)
+{
+    return rows[i];
+}
+
+static diloco_status none_named(const char *text)
+{
+    char known[256] = "";
+    for (size_t i = 0; rows[i]; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s%s%s", i ? ", " : "", rows[i]->name,
+                 rows[i]->place ? "://" : "", rows[i]->place ? rows[i]->place : "");
+    }
+    return dl_fail(DILOCO_EINVAL, "there is no executor %.60s; there are: %s", text, known);
+}
+
+diloco_status dl_executor_find(const dl_executor **out, const char **on, const char *text)
+{
+    const char *place = strstr(text, "://");
+    const size_t len = place ? (size_t)(place - text) : strlen(text);
+    size_t i = 0;
+    while (rows[i] && (strlen(rows[i]->name) != len || memcmp(rows[i]->name, text, len) != 0))
+        i++;
+    if (!rows[i]) return none_named(text);
+    *out = rows[i];
+    *on = place ? place + 3 : "";
+    if (!rows[i]->place == !place && (!place || **on)) return DILOCO_OK;
+    if (!rows[i]->place)
+        return dl_fail(DILOCO_EINVAL, "--on %.60s: %s takes no place behind its name", text,
+                       rows[i]->name);
+    return dl_fail(DILOCO_EINVAL, "--on %.60s: write it as %s://%s", text, rows[i]->name,
+                   rows[i]->place);
+}
+
+static bool lists(const char *list, const char *name)
+{
+    char word[64];
+    snprintf(word, sizeof word, "|%s|", name);
+    return strstr(list, word) != NULL;
+}
+
+diloco_status dl_executor_check_options(const dl_executor *executor, const dl_config *config)
+{
+    static const char section[] = "launch.";
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *name = dl_config_table.rows[i].name, *rest = name + strlen(section);
+        if (strncmp(name, section, strlen(section)) != 0 || !dl_config_given(config, name))
+            continue;
+        if (lists(common, rest) || lists(executor->options, rest)) continue;
+        return dl_fail(DILOCO_EREFUSED,
+                       "%s (%s) has no meaning with the executor %s: leave it away", name,
+                       dl_config_origin(config, name), executor->name);
+    }
+    return DILOCO_OK;
+}
+
+/* ---- words */
+
+/* `word` with each {rank} replaced; NULL: no memory. */
+static char *with_rank(const char *word, const char *rank)
+{
+    static const char mark[] = "{rank}";
+    dl_buf text;
+    dl_buf_init(&text, 1 << 20);
+    diloco_status status = DILOCO_OK;
+    for (const char *at; !status && (at = strstr(word, mark)); word = at + strlen(mark)) {
+        status = dl_buf_add(&text, word, (size_t)(at - word));
+        if (!status) status = dl_buf_add(&text, rank, strlen(rank));
+    }
+    if (!status) status = dl_buf_add(&text, word, strlen(word));
+    const char *made = status ? NULL : dl_buf_str(&text);
+    char *copy = made ? strdup(made) : NULL;
+    dl_buf_deinit(&text);
+    return copy;
+}
+
+diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec, const char *program,
+                               const char *rank)
+{
+    size_t n = 0;
+    while (spec->argv[n])
+        n++;
+    char **words = *out = calloc(n + 2, sizeof *words);
+    bool whole = words && (words[0] = strdup(program));
+    for (size_t i = 0; whole && i < n; i++)
+        whole = (words[i + 1] = with_rank(spec->argv[i], rank)) != NULL;
+    if (whole) return DILOCO_OK;
+    dl_words_free(words);
+    *out = NULL;
+    return dl_fail(DILOCO_ENOMEM, "no memory for a replica's arguments");
+}
+
+void dl_words_free(char **words)
+{
+    for (char **word = words; word && *word; word++)
+        free(*word);
+    free(words);
+}
+
+diloco_status dl_shell_quote(dl_buf *out, const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "%+,-./:=@_";
+    if (*text && strspn(text, plain) == strlen(text)) return dl_buf_add(out, text, strlen(text));
+    DL_TRY(dl_buf_add(out, "'", 1));
+    for (const char *at = text; *at; at++)
+        DL_TRY(*at == '\'' ? dl_buf_add(out, "'\\''", 4) : dl_buf_add(out, at, 1));
+    return dl_buf_add(out, "'", 1);
+}

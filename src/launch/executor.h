@@ -1,0 +1,131 @@
+/* executor.h - what an executor does: it starts replicas somewhere and reports what became of them.
+ *
+ * Each executor is one file and one row of the table in executor.c. It never carries tensors: those
+ * go through the store. What executors share is above the table: which replica is started when
+ * (control.h), the record of it (book.h), waiting for the end.
+ *
+ * Names. A replica that was started has one name everywhere, in the console of a scheduler, in
+ * folders and in the book:
+ *
+ *     diloco-<first 8 hex digits of the run's id>-r<rank>-g<generation>      diloco-1f0c2ab9-r3-g0
+ *
+ * The generation counts how often this rank was started. A backend that starts many ranks in one
+ * job names the job without the rank, diloco-<run>-g<generation>, and its index is the rank.
+ * Launching a name that was launched before starts nothing. */
+#ifndef DL_LAUNCH_EXECUTOR_H
+#define DL_LAUNCH_EXECUTOR_H
+
+#include "base/config.h"
+#include "base/file.h"
+
+#include <stdio.h>
+
+enum { DL_JOB_NAME_MAX = 63, DL_JOB_ID_MAX = 255, DL_JOB_MESSAGE_MAX = 255, DL_JOBS_MAX = 1024 };
+
+typedef enum dl_job_state {
+    DL_JOB_PENDING,  /* accepted; waits for a machine */
+    DL_JOB_STARTING, /* has a machine; its program does not run yet */
+    DL_JOB_RUNNING,
+    DL_JOB_SUCCEEDED, /* exit code 0 */
+    DL_JOB_FAILED,    /* another exit code, or it ran out of time */
+    DL_JOB_CANCELLED, /* stopped on request */
+    DL_JOB_LOST,      /* killed, preempted, or gone with its machine */
+    DL_JOB_N_STATES
+} dl_job_state;
+const char *dl_job_state_name(dl_job_state state); /* "PENDING" */
+bool dl_job_state_of(dl_job_state *out, const char *name);
+static inline bool dl_job_is_over(dl_job_state state)
+{
+    return state >= DL_JOB_SUCCEEDED;
+}
+
+/* One replica that was started: a handle. */
+typedef struct dl_job {
+    uint32_t rank, generation;
+    char name[DL_JOB_NAME_MAX + 1];
+    char id[DL_JOB_ID_MAX + 1]; /* how the backend names it; "": it was not launched */
+    dl_job_state state;
+    int exit_code; /* -1: not known */
+    bool silent;   /* the last poll had no answer about it */
+    char message[DL_JOB_MESSAGE_MAX + 1];
+} dl_job;
+
+/* A job of this rank and generation, PENDING, not launched. `run`: the run's id. */
+void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation);
+/* Set state, exit code (-1: not known) and message. */
+void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
+    DL_PRINTF(4, 5);
+
+/* May the next generation do better? Of a lost replica, and of one whose store did not answer. */
+bool dl_job_may_be_restarted(const dl_job *job);
+
+/* What is launched: the same for all replicas of a run. Everything is borrowed. */
+typedef struct dl_launch_spec {
+    const char *run;            /* the run's id, hex */
+    const dl_config *config;    /* options of [launch] */
+    const char *on;             /* behind "ssh://"; "" */
+    const char *dir;            /* where replicas keep log and exit code: launch.dir, filled in */
+    const char *program;        /* this program's file, or launch.binary */
+    const char *const *argv;    /* behind the program, until NULL; {rank} becomes the rank */
+    const char *const *env;     /* "NAME=VALUE", until NULL */
+    const char *const *secrets; /* names of variables of this process, until NULL: their values go
+                                   through the backend's secret channel, and are never printed */
+    FILE *dry;                  /* not NULL: write here what would be sent, and send nothing */
+} dl_launch_spec;
+
+typedef struct dl_executor_caps {
+    const char *net;      /* "none", "private-ip": is there a network between replicas? */
+    const char *rank_env; /* how the rank arrives */
+    const char *log_api;  /* where output is */
+    const char *restart;  /* what the backend restarts by itself */
+    bool spot, gang;      /* may it preempt; does it start all ranks or none? */
+    bool same_files;      /* does it see this machine's folders under the same paths? */
+    bool exactly_once;    /* are two launchers of one name told apart by the backend itself? */
+} dl_executor_caps;
+
+/* One line of a replica's output, without its newline. A status other than OK ends the reading. */
+typedef diloco_status (*dl_job_line_fn)(void *user, const char *line, size_t len);
+
+typedef struct dl_executor {
+    const char *name;    /* "slurm" */
+    const char *place;   /* what follows "://" in --on, or NULL */
+    const char *needs;   /* for a person: what has to be installed or given */
+    const char *tested;  /* what its tests ran against */
+    const char *options; /* options of [launch] beside those of every executor: "|cpus|gpus|" */
+    dl_executor_caps caps;
+    double poll_s; /* seconds between polls unless launch.poll says */
+
+    /* Check the options and that the programs are there. DILOCO_EINVAL, DILOCO_EREFUSED. */
+    diloco_status (*check)(const dl_launch_spec *spec);
+    /* Start n replicas of one generation, and set id and state of each. After an error those
+     * whose id is "" were not started. With spec->dry it only prints. */
+    diloco_status (*launch)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    /* Set state, exit code and message. A job that there is no answer about stays as it was, and is
+     * marked silent. DILOCO_EUNREACHABLE: nothing answers at all. */
+    diloco_status (*poll)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    /* Give each line of the output to fn; with `follow` until the replica has ended. */
+    diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user);
+    /* Ask n replicas to stop. One that is over is no error. */
+    diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+} dl_executor;
+
+const dl_executor *dl_executor_at(size_t i); /* NULL behind the last */
+/* The executor that "slurm" or "ssh://host,host" names; *on is what is behind "://". DILOCO_EINVAL:
+ * there is none, or it takes no place or needs one. */
+DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char **on,
+                                             const char *text);
+/* DILOCO_EREFUSED by the option's name: an option of [launch] was given that this executor does not
+ * use. */
+DL_MUST_CHECK diloco_status dl_executor_check_options(const dl_executor *executor,
+                                                      const dl_config *config);
+
+/* The arguments of one replica, until NULL: program and argv with {rank} replaced by `rank` (any
+ * text, so that a backend may replace it later). Freed by dl_words_free. */
+DL_MUST_CHECK diloco_status dl_replica_words(char ***out, const dl_launch_spec *spec,
+                                             const char *program, const char *rank);
+void dl_words_free(char **words); /* NULL is fine */
+/* Append `text` as one word of a POSIX shell. */
+DL_MUST_CHECK diloco_status dl_shell_quote(dl_buf *out, const char *text);
+
+#endif

@@ -1,0 +1,420 @@
+/* host.c - see host.h.
+ *
+ * Between fork and exec, and in the keeper, only calls that are async-signal-safe are made: the
+ * launcher may have threads, and one of them may hold malloc's lock.
+ *
+ *     launcher --fork--> child --setsid, fork--> keeper --fork--> replica
+ *        |                 ends                    |
+ *        `--- waits until the keeper has written its number, or has ended */
+#include "launch/host.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = DL_PATH_MAX + 96, FILE_BYTES = 64, CHUNK = 1 << 16, LINE_BYTES = 1 << 16 };
+enum { FD_LOCK = 3, FD_READY = 4, FD_FOLDER = 5, FD_FREE = 6 };
+
+#define LOOK (100 * DL_MILLISECOND)
+
+extern char **environ;
+
+static void path_of(char out[PATH_BYTES], const char *dir, const char *name, const char *file)
+{
+    snprintf(out, PATH_BYTES, "%s/%s%s%s", dir, name, *file ? "/" : "", file);
+}
+
+/* ---- the keeper: async-signal-safe from here on */
+
+typedef struct keeper {
+    char *const *argv, *const *env;
+    const char *dir;
+    dl_time timeout, grace; /* DL_NEVER: none */
+} keeper;
+
+/* A whole file or none, in the replica's folder. */
+static void put_file(const char *name, const char *temporary, const char *text, size_t len)
+{
+    const int fd = openat(FD_FOLDER, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const bool written = fd >= 0 && write(fd, text, len) == (ssize_t)len && fsync(fd) == 0;
+    if (fd >= 0) close(fd);
+    if (written) (void)!renameat(FD_FOLDER, temporary, FD_FOLDER, name);
+}
+
+/* "word 12\n" */
+static size_t number_text(char out[FILE_BYTES], const char *word, long number)
+{
+    char digits[24];
+    size_t n = 0, len = strlen(word);
+    memcpy(out, word, len);
+    do
+        digits[n++] = (char)('0' + number % 10);
+    while (number /= 10);
+    while (n)
+        out[len++] = digits[--n];
+    out[len++] = '\n';
+    return len;
+}
+
+static void put_number(const char *file, const char *temporary, const char *word, long number)
+{
+    char text[FILE_BYTES];
+    put_file(file, temporary, text, number_text(text, word, number));
+}
+
+static void close_from(unsigned first)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+#endif
+    for (unsigned fd = first; fd < 4096; fd++)
+        close((int)fd);
+}
+
+_Noreturn static void become_replica(const keeper *k, const sigset_t *none)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    fcntl(FD_LOCK, F_SETFD, 0); /* the lock is held as long as any process of it runs */
+    sigprocmask(SIG_SETMASK, none, NULL);
+    if (chdir(k->dir) == 0) execve(k->argv[0], k->argv, k->env);
+    static const char text[] = "diloco: the replica's program cannot be executed\n";
+    (void)!write(2, text, sizeof text - 1);
+    _exit(127);
+}
+
+static void write_end(int how, bool timed_out)
+{
+    if (timed_out)
+        put_file("exit", "exit.tmp", "timeout\n", 8);
+    else if (WIFSIGNALED(how))
+        put_number("exit", "exit.tmp", "signal ", WTERMSIG(how));
+    else
+        put_number("exit", "exit.tmp", "exit ", WEXITSTATUS(how));
+}
+
+/* Wait for a signal, at most until `due`. */
+static int next_signal(const sigset_t *set, dl_time due)
+{
+    if (due == DL_NEVER) return sigwaitinfo(set, NULL);
+    dl_time left = due - dl_clock_now();
+    if (left < 0) left = 0;
+    const struct timespec wait = {.tv_sec = (time_t)(left / DL_SECOND),
+                                  .tv_nsec = (long)(left % DL_SECOND)};
+    return sigtimedwait(set, NULL, &wait);
+}
+
+_Noreturn static void keep(const keeper *k)
+{
+    sigset_t set, none;
+    sigemptyset(&none);
+    sigemptyset(&set);
+    const int watched[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        sigaddset(&set, watched[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    put_number("pid", "pid.tmp", "", (long)getpid());
+    const pid_t child = fork();
+    if (child == 0) become_replica(k, &none);
+    (void)!write(FD_READY, "", 1);
+    close(FD_READY);
+    if (child < 0) _exit(1); /* no exit file: LOST */
+    setpgid(child, child);
+
+    dl_time due = dl_time_after(dl_clock_now(), k->timeout);
+    bool asked = false, timed_out = false;
+    for (int how;;) {
+        const int signal = next_signal(&set, due);
+        if (waitpid(child, &how, WNOHANG) == child) {
+            write_end(how, timed_out);
+            _exit(0);
+        }
+        const bool is_due = signal < 0 && errno == EAGAIN;
+        if (is_due && asked) {
+            kill(-child, SIGKILL);
+            due = DL_NEVER;
+        } else if (is_due || signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
+            if (!asked) due = dl_time_after(dl_clock_now(), k->grace);
+            timed_out = timed_out || is_due;
+            asked = true;
+            kill(-child, SIGTERM);
+        }
+    }
+}
+
+/* In the child: descriptors 0 to 5 are the keeper's, all others are closed. */
+_Noreturn static void detach(const keeper *k, int log, int lock, int ready, int folder)
+{
+    setsid();
+    if (fork() != 0) _exit(0);
+    int from[] = {log, lock, ready, folder};
+    for (size_t i = 0; i < 4; i++)
+        from[i] = fcntl(from[i], F_DUPFD, 64); /* out of the way of what they become */
+    const int null = open("/dev/null", O_RDONLY);
+    dup2(null, 0);
+    dup2(from[0], 1);
+    dup2(from[0], 2);
+    dup2(from[1], FD_LOCK);
+    dup2(from[2], FD_READY);
+    dup2(from[3], FD_FOLDER);
+    close_from(FD_FREE);
+    fcntl(FD_LOCK, F_SETFD, FD_CLOEXEC);
+    fcntl(FD_READY, F_SETFD, FD_CLOEXEC);
+    fcntl(FD_FOLDER, F_SETFD, FD_CLOEXEC);
+    keep(k);
+}
+
+/* ---- starting */
+
+typedef struct opened {
+    int folder, lock, log;
+} opened;
+
+static void close_all(const opened *o)
+{
+    if (o->folder >= 0) close(o->folder);
+    if (o->lock >= 0) close(o->lock);
+    if (o->log >= 0) close(o->log);
+}
+
+/* The folder and its lock. *before: the name was started before. */
+static diloco_status open_folder(opened *o, bool *before, const dl_host_start *start)
+{
+    char path[PATH_BYTES];
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    *o = (opened){-1, -1, -1};
+    path_of(path, start->dir, start->name, "");
+    DL_TRY(dl_dir_make(path));
+    o->folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (o->folder < 0) return dl_fail_errno(errno, "open", path);
+    o->lock = openat(o->folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (o->lock < 0) return dl_fail_errno(errno, "make a lock in", path);
+    *before = true;
+    if (fcntl(o->lock, F_OFD_SETLK, &whole))
+        return errno == EAGAIN || errno == EACCES ? DILOCO_OK : dl_fail_errno(errno, "lock", path);
+    *before = faccessat(o->folder, "pid", F_OK, 0) == 0;
+    o->log = openat(o->folder, "log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return o->log < 0 ? dl_fail_errno(errno, "make a log in", path) : DILOCO_OK;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    const size_t len = strcspn(a, "=");
+    return strncmp(a, b, len) == 0 && b[len] == '=';
+}
+
+/* This process's environment, and over it `more`. The texts stay where they are. */
+static char **join_env(const char *const *more)
+{
+    size_t n = 0, n_more = 0, out = 0;
+    while (environ[n])
+        n++;
+    while (more[n_more])
+        n_more++;
+    char **all = calloc(n + n_more + 1, sizeof *all);
+    for (size_t i = 0; all && i < n; i++) {
+        size_t k = 0;
+        while (k < n_more && !same_name(environ[i], more[k]))
+            k++;
+        if (k == n_more) all[out++] = environ[i];
+    }
+    for (size_t i = 0; all && i < n_more; i++)
+        all[out++] = (char *)(uintptr_t)more[i];
+    return all;
+}
+
+static diloco_status fork_keeper(const opened *o, const keeper *k, const char *name)
+{
+    int ready[2], how;
+    char byte;
+    if (pipe2(ready, O_CLOEXEC)) return dl_fail_errno(errno, "make a pipe for", name);
+    const pid_t child = fork();
+    if (child == 0) detach(k, o->log, o->lock, ready[1], o->folder);
+    close(ready[1]);
+    diloco_status status = child < 0 ? dl_fail_errno(errno, "start", name) : DILOCO_OK;
+    if (!status) {
+        while (waitpid(child, &how, 0) < 0 && errno == EINTR)
+            ;
+        if (read(ready[0], &byte, 1) != 1)
+            status = dl_fail(DILOCO_EIO, "start %s: the system gave no process", name);
+    }
+    close(ready[0]);
+    return status;
+}
+
+static dl_time span(double seconds)
+{
+    return seconds > 0 ? dl_time_from_seconds(seconds) : DL_NEVER;
+}
+
+diloco_status dl_host_start_one(const dl_host_start *start)
+{
+    opened o;
+    bool before = false;
+    char **env = join_env(start->env);
+    diloco_status status = env ? open_folder(&o, &before, start)
+                               : dl_fail(DILOCO_ENOMEM, "no memory to start %s", start->name);
+    const keeper k = {.argv = (char *const *)(uintptr_t)start->argv,
+                      .env = env,
+                      .dir = start->dir,
+                      .timeout = span(start->timeout_s),
+                      .grace = dl_time_from_seconds(start->grace_s)};
+    if (!status && !before) status = fork_keeper(&o, &k, start->name);
+    if (env) close_all(&o);
+    free(env);
+    return status;
+}
+
+/* ---- polling */
+
+static bool read_text(char out[FILE_BYTES], const char *dir, const char *name, const char *file)
+{
+    char path[PATH_BYTES];
+    path_of(path, dir, name, file);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const ssize_t n = read(fd, out, FILE_BYTES - 1);
+    close(fd);
+    if (n <= 0) return false;
+    out[n] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+    return true;
+}
+
+/* Asks and does not take: a start at the same moment is not held up. */
+static bool is_locked(const char *dir, const char *name)
+{
+    char path[PATH_BYTES];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    path_of(path, dir, name, "lock");
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return false;
+    const bool held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(fd);
+    return held;
+}
+
+static bool has_file(const char *dir, const char *name, const char *file)
+{
+    char path[PATH_BYTES];
+    path_of(path, dir, name, file);
+    return access(path, F_OK) == 0;
+}
+
+static void set_ended(dl_job *job, const char *how, bool cancelled)
+{
+    const int number = atoi(how + strcspn(how, " "));
+    if (strcmp(how, "timeout") == 0)
+        dl_job_set(job, DL_JOB_FAILED, -1, "stopped after launch.timeout");
+    else if (cancelled)
+        dl_job_set(job, DL_JOB_CANCELLED, how[0] == 'e' ? number : -1, "stopped on request");
+    else if (how[0] == 's')
+        dl_job_set(job, DL_JOB_LOST, -1, "killed by signal %d (%s)", number, strsignal(number));
+    else if (number == diloco_exit_code(DILOCO_EINTERRUPTED))
+        dl_job_set(job, DL_JOB_LOST, number, "stopped by its machine, state saved");
+    else
+        dl_job_set(job, number ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, number, "exit code %d", number);
+}
+
+diloco_status dl_host_poll(const char *dir, dl_job *job)
+{
+    char text[FILE_BYTES];
+    if (!has_file(dir, job->name, ""))
+        return dl_fail(DILOCO_ENOENT, "%s has no folder in %s", job->name, dir);
+    /* The lock first: a keeper writes `exit` before it lets go. */
+    const bool held = is_locked(dir, job->name);
+    const bool ended = read_text(text, dir, job->name, "exit");
+    if (ended && !held)
+        set_ended(job, text, has_file(dir, job->name, "cancel"));
+    else if (held && read_text(text, dir, job->name, "pid"))
+        dl_job_set(job, DL_JOB_RUNNING, -1, "process %.20s", text);
+    else if (held)
+        dl_job_set(job, DL_JOB_STARTING, -1, "%s", "");
+    else if (has_file(dir, job->name, "cancel"))
+        dl_job_set(job, DL_JOB_CANCELLED, -1, "stopped on request");
+    else
+        dl_job_set(job, DL_JOB_LOST, -1, "its process and its keeper are gone");
+    return DILOCO_OK;
+}
+
+diloco_status dl_host_cancel(const char *dir, const char *name)
+{
+    char path[PATH_BYTES], text[FILE_BYTES];
+    if (!has_file(dir, name, "")) return DILOCO_OK;
+    if (!is_locked(dir, name) && has_file(dir, name, "exit")) return DILOCO_OK;
+    path_of(path, dir, name, "cancel");
+    DL_TRY(dl_file_write(path, NULL, 0));
+    if (!is_locked(dir, name) || !read_text(text, dir, name, "pid")) return DILOCO_OK;
+    const pid_t pid = (pid_t)atol(text);
+    if (pid > 1 && kill(pid, SIGTERM) && errno != ESRCH)
+        return dl_fail_errno(errno, "stop the process of", name);
+    return DILOCO_OK;
+}
+
+/* ---- logs */
+
+typedef struct lines {
+    dl_buf line;
+    dl_job_line_fn fn;
+    void *user;
+} lines;
+
+/* Lines longer than LINE_BYTES come in pieces. */
+static diloco_status give_lines(lines *l, const char *bytes, size_t n)
+{
+    while (n) {
+        const char *end = memchr(bytes, '\n', n);
+        const size_t room = LINE_BYTES - l->line.len;
+        const size_t len = dl_size_min(end ? (size_t)(end - bytes) : n, room);
+        DL_TRY(dl_buf_add(&l->line, bytes, len));
+        const bool whole = end == bytes + len;
+        if (whole || l->line.len == LINE_BYTES) {
+            DL_TRY(l->fn(l->user, (const char *)l->line.data, l->line.len));
+            dl_buf_clear(&l->line);
+        }
+        bytes += len + whole;
+        n -= len + whole;
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status read_on(lines *l, int fd, const char *path)
+{
+    char bytes[CHUNK];
+    for (ssize_t n; (n = read(fd, bytes, sizeof bytes)) != 0;) {
+        if (n < 0 && errno != EINTR) return dl_fail_errno(errno, "read", path);
+        if (n > 0) DL_TRY(give_lines(l, bytes, (size_t)n));
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_host_logs(const char *dir, const char *name, bool follow, dl_job_line_fn fn,
+                           void *user)
+{
+    char path[PATH_BYTES];
+    path_of(path, dir, name, "log");
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return dl_fail_errno(errno, "read", path);
+    lines l = {.fn = fn, .user = user};
+    dl_buf_init(&l.line, LINE_BYTES);
+    diloco_status status;
+    for (bool alive = true;;) {
+        alive = follow && is_locked(dir, name); /* before the read: what it wrote last is read */
+        status = read_on(&l, fd, path);
+        if (status || !alive) break;
+        dl_clock_sleep(LOOK);
+    }
+    if (!status && l.line.len) status = fn(user, (const char *)l.line.data, l.line.len);
+    dl_buf_deinit(&l.line);
+    close(fd);
+    return status;
+}

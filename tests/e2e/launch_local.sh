@@ -1,0 +1,160 @@
+#!/bin/sh
+# diloco launch on this machine: replicas outlive the launcher, the same command finds them, killed ones are
+# started again, cancel stops them, and the run completes and verifies.
+. "$(dirname "$0")/lib.sh"
+
+sed -i 's/^rounds = 6/rounds = 40/' tiny.toml
+cat >>tiny.toml <<'TOML'
+[launch]
+poll = 0.1
+TOML
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+# keeper NAME, alive NAME: by the files that docs/launch.md describes
+keeper() { cat "$1/pid"; }
+started() { [ -s "$1/pid" ]; }
+ended() { [ -s "$1/exit" ]; }
+folder() { # RANK GENERATION
+    for f in cut.launch/diloco-*-r"$1"-g"$2"; do [ ! -d "$f" ] || echo "$f"; done
+}
+is_started() { # RANK GENERATION
+    f=$(folder "$1" "$2")
+    [ -n "$f" ] && started "$f"
+}
+# The process group of the replica itself: the keeper's child.
+replica_of() { children "$(keeper "$(folder "$1" "$2")")" | cut -d' ' -f1; }
+has_replica() { [ -n "$(replica_of "$1" "$2")" ]; }
+state() { # RANK
+    diloco launch status cut --json >status.json 2>/dev/null || return 1
+    sed 's/.*"replicas":\[//' status.json | tr '{}' '\n\n' | sed -n "s/.*\"rank\":$1,.*\"state\":\"\([A-Z]*\)\".*/\1/p"
+}
+is_state() { [ "$(state "$1")" = "$2" ]; }
+launcher() {
+    diloco launch tiny.toml --store cut "$@" >launch.out 2>launch.err &
+    launcher=$!
+    started="$started $launcher"
+}
+
+# Nothing is sent in a dry run, and what is secret is not printed.
+DILOCO_TEST_WORD=swordfish expect 0 diloco launch tiny.toml --store cut --dry-run \
+    --set launch.secrets=DILOCO_TEST_WORD --set launch.env=COLOR=blue
+grep -q "^diloco-newrunid-r0-g0: in .*/cut.launch: .*DILOCO_RANK=0 .*/diloco join $PWD/cut --rank 0 " out || fail "not the command"
+grep -q "COLOR=blue DILOCO_TEST_WORD=\*\*\*" out || fail "not the variables"
+! grep -q swordfish out err || fail "a secret is printed"
+[ ! -e cut ] && [ ! -e cut.launch ] || fail "a dry run made something"
+
+# A launcher that is killed leaves the replicas running; the same command finds them.
+launcher
+wait_for has_entry cut 3
+kill -9 "$launcher"
+wait_for gone "$launcher"
+before=$(keeper "$(folder 0 0)")
+kill -0 "$before" || fail "the replica died with its launcher"
+launcher
+wait_for has_entry cut 6
+[ "$(keeper "$(folder 0 0)")" = "$before" ] || fail "a replica was started twice"
+
+# A second launcher beside it starts nothing.
+diloco launch tiny.toml --store cut --detach >out 2>err || fail "a second launcher fails"
+[ "$(folder 0 1)$(folder 1 1)" = "" ] || fail "a second launcher has started replicas"
+
+# kill -9 of a replica's processes, its keeper included: LOST, and started again.
+wait_for has_replica 1 0
+replica=$(replica_of 1 0)
+kill -9 "$(keeper "$(folder 1 0)")" "-$replica"
+wait_for is_started 1 1
+# … and of the replica alone: its keeper reports the signal.
+wait_for has_replica 0 0
+kill -9 "-$(replica_of 0 0)"
+wait_for is_started 0 1
+grep -q '^r1: LOST: its process and its keeper are gone' launch.out || fail "not said that r1 was lost"
+wait_for grep -q '^r0: LOST: killed by signal 9 (Killed)' launch.out
+
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
+grep -q '^the run is complete; ' launch.out || fail "not said that it is complete"
+[ "$(digest cut)" = "$want" ] || fail "the launched run ends elsewhere"
+expect 0 diloco launch collect cut
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+expect 0 diloco launch logs cut --rank 0
+grep -q . out || fail "no output of r0"
+
+# On a complete run nothing is started.
+expect 0 diloco launch tiny.toml --store cut
+[ "$(folder 0 2)$(folder 1 2)" = "" ] || fail "replicas were started for a complete run"
+
+# Cancelled: no replica is left, its state is saved, and launch goes on from there.
+diloco rm cut >/dev/null
+rm -rf cut.launch
+[ ! -e cut ] || fail "rm left $(find cut)"
+launcher
+wait_for has_entry cut 3
+expect 0 diloco launch cancel cut
+code=0
+wait "$launcher" || code=$?
+[ $code = 130 ] || fail "a cancelled launch ends with $code"
+grep -q 'the launch was cancelled' launch.err || fail "not said that it was cancelled"
+expect 0 diloco launch collect cut
+[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled"
+expect 0 diloco launch tiny.toml --store cut
+[ "$(digest cut)" = "$want" ] || fail "launched again after cancel, the run ends elsewhere"
+
+# A launcher that is asked to stop leaves the replicas, and says how to come back.
+diloco rm cut >/dev/null
+rm -rf cut.launch
+launcher
+wait_for has_entry cut 2
+kill -TERM "$launcher"
+code=0
+wait "$launcher" || code=$?
+[ $code = 130 ] || fail "an interrupted launch ends with $code"
+grep -q 'the replicas run on. The same command follows them again: diloco launch tiny.toml --store cut' launch.err ||
+    fail "not said how to come back: $(cat launch.err)"
+expect 0 diloco launch collect cut --timeout 60
+[ "$(digest cut)" = "$want" ] || fail "the replicas have not finished by themselves"
+
+# A replica that cannot run is not started again; its output says why.
+cat >false.sh <<'SH'
+#!/bin/sh
+echo no luck
+exit 7
+SH
+chmod +x false.sh
+rm -rf bad bad.launch
+expect_error 1 'r0: FAILED: exit code 7' diloco launch tiny.toml --store bad --set launch.binary=false.sh
+expect 0 diloco launch logs bad --rank 1
+[ "$(cat out)" = 'no luck' ] || fail "not its output"
+
+# Restarts have an end.
+cat >killed.sh <<'SH'
+#!/bin/sh
+kill -9 $$
+SH
+chmod +x killed.sh
+rm -rf bad bad.launch
+expect_error 1 'r0: LOST: killed by signal 9' diloco launch tiny.toml --store bad --replicas 1 \
+    --set run.replicas=1 --set launch.binary=killed.sh --set launch.restarts=2
+[ "$(find bad.launch -maxdepth 1 -name 'diloco-*-r0-g*' | wc -l)" = 3 ] || fail "not started three times"
+
+# One that runs too long.
+cat >long.sh <<'SH'
+#!/bin/sh
+exec sleep 600
+SH
+chmod +x long.sh
+rm -rf bad bad.launch
+expect_error 1 'r0: FAILED: stopped after launch.timeout' diloco launch tiny.toml --store bad \
+    --set launch.binary=long.sh --set launch.timeout=0.2
+
+# What makes no sense is refused by name.
+expect_error 2 'there is no executor sulrm; there are: local' diloco launch tiny.toml --on sulrm
+expect_error 2 'local takes no place' diloco launch tiny.toml --on local://here
+expect_error 3 'launch.gpus (--set) has no meaning with the executor local' \
+    diloco launch tiny.toml --set launch.gpus=1
+expect_error 2 '--replicas 4..2 is neither' diloco launch tiny.toml --replicas 4..2
+expect_error 2 'launch.secrets holds names' diloco launch tiny.toml --store no --set launch.secrets=A=b
+expect_error 2 'the environment has no NOT_THERE' diloco launch tiny.toml --store no2 --set launch.secrets=NOT_THERE
+expect_error 1 'nothing was launched' diloco launch status whole
+expect_error 3 'mem:// store lives in one process' diloco launch tiny.toml --store mem://x
