@@ -33,7 +33,7 @@ tests: packages-build packages-test $(if $(SAN),packages-check) # build them
 	@$(call configure,-DDILOCO_TESTS=ON)
 	@cmake --build $(BUILD)
 
-test: packages-build packages-test packages-servers $(if $(filter yes,$(PYTHON)),packages-python) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch]
+test: packages-build packages-test packages-servers packages-launch $(if $(filter yes,$(PYTHON)),packages-python) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch]
 	@$(MAKE) --no-print-directory tests
 	@scripts/test.sh $(BUILD)
 
@@ -65,7 +65,7 @@ fuzz: packages-build packages-check ## ten minutes for every parser of outside b
 soak: packages-build packages-test packages-check tests ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
 
-check: packages-build packages-test packages-check packages-servers ## formatting, linting, both compilers, sanitizers
+check: packages-build packages-test packages-check packages-servers packages-launch ## formatting, linting, both compilers, sanitizers
 	@scripts/check.sh
 
 format: packages-check

@@ -4,6 +4,7 @@
 #     build    the program and the libraries
 #     test     the C tests
 #     servers  servers that the tests start on loopback, and clients of the hub
+#     launch   an ssh server and Slurm, which the tests of diloco launch start on loopback
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
 #     clang    the other compiler
 #     check    compilers, formatter and linter of the gate
@@ -25,6 +26,7 @@ list() {
     servers) echo iproute2 ceph-mon ceph-osd ceph-common radosgw python3-swift curl awscli s3cmd rclone \
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
+    launch) echo openssh-server openssh-client slurmctld slurmd slurm-client munge ;;
     python) echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
     wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \

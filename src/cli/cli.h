@@ -151,6 +151,7 @@ diloco_status dl_cmd_launch_cancel(const dl_args *args);
 diloco_status dl_cmd_launch_collect(const dl_args *args);
 diloco_status dl_cmd_launch_scale(const dl_args *args);
 diloco_status dl_cmd_launch_executors(const dl_args *args);
+diloco_status dl_cmd_host(const dl_args *args);
 diloco_status dl_cmd_serve(const dl_args *args);
 diloco_status dl_cmd_id(const dl_args *args);
 diloco_status dl_cmd_invite(const dl_args *args);

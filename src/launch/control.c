@@ -111,6 +111,13 @@ static uint32_t next_generation(const dl_book_rank *r)
     return r->started ? r->job.generation + 1 : 0;
 }
 
+/* Could it not be started for launch.lost_after seconds? */
+static bool is_overdue(const dl_control *c, const dl_job *job)
+{
+    return dl_clock_wall() - c->book->ranks[job->rank].started_at >
+           c->spec->config->launch_lost_after_s;
+}
+
 /* Jobs of one generation, announced before, to the backend. */
 static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
 {
@@ -118,9 +125,11 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
     char why[1024];
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     DL_TRY(dl_book_handles(c->book, jobs, n));
-    for (size_t i = 0; status && !may_pass(status) && i < n; i++) {
-        if (*jobs[i].id) continue;
-        dl_job_set(&jobs[i], DL_JOB_FAILED, -1, "not started: %.200s", why);
+    for (size_t i = 0; status && i < n; i++) {
+        if (*jobs[i].id || (may_pass(status) && !is_overdue(c, &jobs[i]))) continue;
+        dl_job_set(&jobs[i], may_pass(status) ? DL_JOB_LOST : DL_JOB_FAILED, -1,
+                   "not started: %.200s", why);
+        say_state(c, &jobs[i]);
         DL_TRY(dl_book_state(c->book, &jobs[i]));
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;

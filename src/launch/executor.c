@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_executor *const rows[] = {&dl_executor_local, NULL};
+static const dl_executor *const rows[] = {&dl_executor_local, &dl_executor_ssh, NULL};
 
 /* Options that every executor uses. */
 static const char common[] =

@@ -1,0 +1,273 @@
+/* command.c - a child with three pipes, and one loop over them. */
+#include "launch/command.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CHUNK = 1 << 16, LINE_BYTES = 1 << 16, PATH_BYTES = 4096 };
+
+#define PATIENCE (60 * DL_SECOND)
+
+extern char **environ;
+
+bool dl_command_exists(const char *name)
+{
+    char path[PATH_BYTES];
+    const char *at = getenv("PATH");
+    if (strchr(name, '/')) return access(name, X_OK) == 0;
+    while (at && *at) {
+        const size_t len = strcspn(at, ":");
+        snprintf(path, sizeof path, "%.*s/%s", (int)len, at, name);
+        if (access(path, X_OK) == 0) return true;
+        at += len + (at[len] == ':');
+    }
+    return false;
+}
+
+/* ---- the child */
+
+typedef struct child {
+    pid_t pid;
+    int in, out, err; /* our ends; -1: closed */
+} child;
+
+static void close_end(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void close_ends(child *c)
+{
+    close_end(&c->in);
+    close_end(&c->out);
+    close_end(&c->err);
+}
+
+static int spawn_with(pid_t *pid, const char *const *argv, const int fds[3])
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE); /* this process may ignore it */
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setpgroup(&attributes, 0); /* a terminal's Ctrl-C is the launcher's */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    for (int i = 0; i < 3; i++)
+        posix_spawn_file_actions_adddup2(&actions, fds[i], i);
+    const int error =
+        posix_spawnp(pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+static diloco_status start(child *c, const char *const *argv, int in_fd)
+{
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
+    *c = (child){0, -1, -1, -1};
+    if ((in_fd < 0 && pipe2(in, O_CLOEXEC)) || pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC))
+        return dl_fail_errno(errno, "make a pipe for", argv[0]);
+    const int fds[3] = {in_fd < 0 ? in[0] : in_fd, out[1], err[1]};
+    const int error = spawn_with(&c->pid, argv, fds);
+    close_end(&in[0]);
+    close_end(&out[1]);
+    close_end(&err[1]);
+    *c = (child){error ? 0 : c->pid, in[1], out[0], err[0]};
+    if (!error) return DILOCO_OK;
+    close_ends(c);
+    if (error == ENOENT)
+        return dl_fail(DILOCO_EINVAL, "there is no program %s here: install it", argv[0]);
+    return dl_fail_errno(error, "start", argv[0]);
+}
+
+static int wait_for(child *c)
+{
+    int how = 0;
+    while (c->pid > 0 && waitpid(c->pid, &how, 0) < 0 && errno == EINTR)
+        ;
+    return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+}
+
+/* ---- the loop */
+
+typedef diloco_status (*out_fn)(void *context, const char *bytes, size_t n);
+
+typedef struct talk {
+    const char *in;
+    size_t in_len;
+    char *err;
+    size_t err_cap;
+    out_fn fn;
+    void *context;
+    dl_time due; /* DL_NEVER: none */
+} talk;
+
+/* The end of what was written, without blanks behind it. */
+static void keep_end(talk *t, const char *bytes, size_t n)
+{
+    size_t len = strlen(t->err);
+    const size_t room = t->err_cap - 1;
+    if (n > room) bytes += n - room, n = room;
+    if (len + n > room) {
+        const size_t drop = len + n - room;
+        memmove(t->err, t->err + drop, len - drop + 1);
+        len -= drop;
+    }
+    memcpy(t->err + len, bytes, n);
+    t->err[len + n] = '\0';
+}
+
+static void send_some(child *c, talk *t)
+{
+    const ssize_t n = t->in_len ? write(c->in, t->in, t->in_len) : 0;
+    if (n > 0) t->in += n, t->in_len -= (size_t)n;
+    const bool broken = n < 0 && errno != EAGAIN && errno != EINTR;
+    if (t->in_len == 0 || broken) close_end(&c->in);
+}
+
+static diloco_status read_some(int *fd, talk *t, bool is_err)
+{
+    char bytes[CHUNK];
+    const ssize_t n = read(*fd, bytes, sizeof bytes);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return DILOCO_OK;
+    if (n <= 0) {
+        close_end(fd);
+        return DILOCO_OK;
+    }
+    if (!is_err) return t->fn(t->context, bytes, (size_t)n);
+    keep_end(t, bytes, (size_t)n);
+    return DILOCO_OK;
+}
+
+static int left_ms(dl_time due)
+{
+    if (due == DL_NEVER) return -1;
+    const dl_time left = due - dl_clock_now();
+    return left <= 0 ? 0 : (int)(left / DL_MILLISECOND) + 1;
+}
+
+static diloco_status talk_to(child *c, talk *t, const char *name)
+{
+    while (c->in >= 0 || c->out >= 0 || c->err >= 0) {
+        struct pollfd polls[] = {{c->in, POLLOUT, 0}, {c->out, POLLIN, 0}, {c->err, POLLIN, 0}};
+        const int ready = poll(polls, 3, left_ms(t->due));
+        if (ready < 0 && errno != EINTR) return dl_fail_errno(errno, "wait for", name);
+        if (ready == 0) return dl_fail(DILOCO_ETIMEDOUT, "%s did not end in time", name);
+        if (ready < 0) continue;
+        if (polls[0].revents) send_some(c, t);
+        if (polls[1].revents) DL_TRY(read_some(&c->out, t, false));
+        if (polls[2].revents) DL_TRY(read_some(&c->err, t, true));
+    }
+    return DILOCO_OK;
+}
+
+/* Without SIGPIPE, which would end this program where the other one does not read. */
+static diloco_status run(int *exit_code, const char *const *argv, int in_fd, talk *t)
+{
+    child c;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    DL_TRY(start(&c, argv, in_fd));
+    sigaction(SIGPIPE, &ignore, &before);
+    if (c.in >= 0) fcntl(c.in, F_SETFL, O_NONBLOCK);
+    const diloco_status status = talk_to(&c, t, argv[0]);
+    close_ends(&c);
+    if (status) kill(-c.pid, SIGKILL);
+    *exit_code = wait_for(&c);
+    sigaction(SIGPIPE, &before, NULL);
+    return status;
+}
+
+static void trim(char *text)
+{
+    size_t len = strlen(text);
+    while (len && strchr(" \t\r\n", text[len - 1]))
+        text[--len] = '\0';
+}
+
+/* ---- whole */
+
+static diloco_status add_out(void *context, const char *bytes, size_t n)
+{
+    return dl_buf_add(context, bytes, n);
+}
+
+diloco_status dl_command_do(dl_command_result *result, const dl_command_run *what)
+{
+    dl_buf_init(&result->out, what->most ? what->most : 1 << 20);
+    result->err[0] = '\0';
+    talk t = {.in = what->in,
+              .in_len = what->in ? what->in_len : 0,
+              .err = result->err,
+              .err_cap = sizeof result->err,
+              .fn = add_out,
+              .context = &result->out,
+              .due = dl_time_after(dl_clock_now(), what->patience ? what->patience : PATIENCE)};
+    const diloco_status status =
+        run(&result->exit_code, what->argv, what->in || what->in_fd <= 0 ? -1 : what->in_fd, &t);
+    trim(result->err);
+    if (status) dl_buf_deinit(&result->out);
+    return status;
+}
+
+/* ---- lines */
+
+typedef struct lines {
+    dl_buf line;
+    dl_command_line_fn fn;
+    void *user;
+} lines;
+
+/* Lines longer than LINE_BYTES come in pieces. */
+static diloco_status give_lines(void *context, const char *bytes, size_t n)
+{
+    lines *l = context;
+    while (n) {
+        const char *end = memchr(bytes, '\n', n);
+        const size_t len = dl_size_min(end ? (size_t)(end - bytes) : n, LINE_BYTES - l->line.len);
+        DL_TRY(dl_buf_add(&l->line, bytes, len));
+        const bool whole = end == bytes + len;
+        if (whole || l->line.len == LINE_BYTES) {
+            DL_TRY(l->fn(l->user, (const char *)l->line.data, l->line.len));
+            dl_buf_clear(&l->line);
+        }
+        bytes += len + whole;
+        n -= len + whole;
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_command_lines(int *exit_code, const char *const *argv, const void *in,
+                               size_t in_len, dl_command_line_fn fn, void *user)
+{
+    char err[512] = "";
+    lines l = {.fn = fn, .user = user};
+    dl_buf_init(&l.line, LINE_BYTES);
+    talk t = {.in = in,
+              .in_len = in_len,
+              .err = err,
+              .err_cap = sizeof err,
+              .fn = give_lines,
+              .context = &l,
+              .due = DL_NEVER};
+    diloco_status status = run(exit_code, argv, -1, &t);
+    if (!status && l.line.len) status = fn(user, (const char *)l.line.data, l.line.len);
+    dl_buf_deinit(&l.line);
+    trim(err);
+    if (!status && *exit_code)
+        status = dl_fail(DILOCO_EIO, "%s ended with code %d: %s", argv[0], *exit_code, err);
+    return status;
+}

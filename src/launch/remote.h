@@ -1,0 +1,31 @@
+/* remote.h - what a launcher has `diloco host` do on another machine: one JSON object on its stdin,
+ * one on its stdout.
+ *
+ *     {"format":1,"do":"start","dir":…,"timeout":…,"grace":…,
+ *      "jobs":[{"name":…,"argv":[…],"env":[…]}]}          start each, unless its name was started
+ *     {"format":1,"do":"poll"|"cancel","dir":…,"jobs":[{"name":…}]}
+ *     {"format":1,"do":"logs","dir":…,"follow":…,"jobs":[{"name":…}]}    the output itself follows
+ *
+ *     {"format":1,"jobs":[{"name":…,"state":"RUNNING","code":-1,"message":…}]}
+ *
+ * Nothing is given in arguments, because every user of a machine can read those. Arguments of a
+ * replica begin behind its program, which is the one that serves. A relative folder is below the
+ * one that it is started in. */
+#ifndef DL_LAUNCH_REMOTE_H
+#define DL_LAUNCH_REMOTE_H
+
+#include "launch/executor.h"
+
+/* Append a request about n jobs. With "start" each gets argv, env and secrets of the spec; `hide`
+ * writes "***" for the values of secrets. */
+DL_MUST_CHECK diloco_status dl_remote_request(dl_buf *out, const dl_launch_spec *spec,
+                                              const char *what, const dl_job *jobs, size_t n,
+                                              bool follow, bool hide);
+
+/* Set the states of these jobs. DILOCO_EPROTO: it is no reply, or lacks a job. */
+DL_MUST_CHECK diloco_status dl_remote_reply(dl_job *jobs, size_t n, const void *text, size_t len);
+
+/* Read a request, do it, write the reply. */
+DL_MUST_CHECK diloco_status dl_remote_serve(int in, FILE *out);
+
+#endif

@@ -1,0 +1,477 @@
+/* ssh.c - replicas as detached processes of machines that ssh reaches.
+ *
+ * The program is uploaded as DIR/bin/<SHA-256>/diloco. Before each use the other machine computes
+ * its SHA-256 again, so that what is executed is what was sent; a program for another architecture
+ * is refused before it is sent. Then `diloco host` there does what host.h describes. Requests go
+ * through its stdin, so that neither machine's list of processes shows a secret.
+ *
+ * Rank r in generation g is started on host (r + g) mod n: a replica that was lost with its machine
+ * is started on the next one. */
+#include "launch/command.h"
+#include "launch/remote.h"
+#include "launch/rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HOSTS_MAX = 256, HOST_BYTES = 160, REQUEST_MAX = 16 << 20, DIGEST = 64, SCRIPT = 8192 };
+enum { SSH_FAILED = 255 };
+
+#define UPLOAD_PATIENCE (600 * DL_SECOND)
+
+/* ---- hosts: "alice@a,bob@b:2222" */
+
+typedef struct place {
+    char host[HOST_BYTES];   /* "alice@a" */
+    char port[8];            /* "" */
+    char digest[DIGEST + 1]; /* of the program there */
+} place;
+
+static diloco_status read_place(place *out, const char *text)
+{
+    char all[HOST_BYTES];
+    const size_t len = strcspn(text, ",");
+    snprintf(all, sizeof all, "%.*s", (int)len, text);
+    char *colon = strrchr(all, ':');
+    *out = (place){.port = ""};
+    if (colon && !strchr(colon, ']')) {
+        snprintf(out->port, sizeof out->port, "%.5s", colon + 1);
+        *colon = '\0';
+    }
+    snprintf(out->host, sizeof out->host, "%s", all);
+    const bool bad_port =
+        colon && (!*out->port || strspn(out->port, "0123456789") != strlen(out->port));
+    if (len < HOST_BYTES && *out->host && out->host[0] != '-' && !bad_port) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "ssh://%.*s: write each host as [USER@]HOST[:PORT]", (int)len,
+                   text);
+}
+
+static size_t count_hosts(const char *on)
+{
+    size_t n = 1;
+    for (; *on; on++)
+        n += *on == ',';
+    return n;
+}
+
+/* Of a job that was started host and program are its id, "alice@a:22 <SHA-256>"; of another one the
+ * host follows from its rank, and the program is `digest`. */
+static diloco_status place_of(place *out, const dl_launch_spec *spec, const dl_job *job,
+                              const char *digest)
+{
+    char id[DL_JOB_ID_MAX + 1];
+    const char *at = spec->on;
+    if (*job->id) {
+        snprintf(id, sizeof id, "%s", job->id);
+        char *blank = strchr(id, ' ');
+        if (!blank || strlen(blank + 1) != DIGEST)
+            return dl_fail(DILOCO_EPROTO, "%s: its id is invalid", job->name);
+        *blank = '\0';
+        DL_TRY(read_place(out, id));
+        memcpy(out->digest, blank + 1, DIGEST + 1);
+        return DILOCO_OK;
+    }
+    for (size_t skip = (job->rank + job->generation) % count_hosts(at); skip; skip--)
+        at = strchr(at, ',') + 1;
+    DL_TRY(read_place(out, at));
+    memcpy(out->digest, digest, DIGEST + 1);
+    return DILOCO_OK;
+}
+
+static void id_of(char out[DL_JOB_ID_MAX + 1], const place *p)
+{
+    snprintf(out, DL_JOB_ID_MAX + 1, "%.160s%s%s %s", p->host, *p->port ? ":" : "", p->port,
+             p->digest);
+}
+
+/* ---- one call of ssh */
+
+enum { ARGS_MAX = 24 };
+
+static void ssh_args(const char *args[ARGS_MAX], const dl_launch_spec *spec, const place *p,
+                     const char *script)
+{
+    static const char *const fixed[] = {"ssh",
+                                        "-T",
+                                        "-oBatchMode=yes",
+                                        "-oStrictHostKeyChecking=yes",
+                                        "-oConnectTimeout=10",
+                                        "-oServerAliveInterval=5",
+                                        "-oServerAliveCountMax=3"};
+    size_t n = 0;
+    for (; n < sizeof fixed / sizeof *fixed; n++)
+        args[n] = fixed[n];
+    if (spec->config->launch_ssh_config[0]) {
+        args[n++] = "-F";
+        args[n++] = spec->config->launch_ssh_config;
+    }
+    if (*p->port) {
+        args[n++] = "-p";
+        args[n++] = p->port;
+    }
+    args[n++] = "--";
+    args[n++] = p->host;
+    args[n++] = script;
+    args[n] = NULL;
+}
+
+/* Is it of the kind that another try does not mend? */
+static bool is_refusal(const char *err)
+{
+    return strstr(err, "Permission denied") || strstr(err, "Host key verification failed") ||
+           strstr(err, "IDENTIFICATION HAS CHANGED") || strstr(err, "Could not resolve hostname");
+}
+
+static diloco_status ssh_failed(const place *p, int code, const char *err)
+{
+    const char *last = strrchr(err, '\n');
+    const char *line = last ? last + 1 : err;
+    if (code != SSH_FAILED) return dl_fail(DILOCO_EIO, "%s: %s", p->host, err);
+    if (is_refusal(err))
+        return dl_fail(DILOCO_EREFUSED, "ssh to %s: %s; try  ssh %s%s%s %s true", p->host, line,
+                       *p->port ? "-p " : "", p->port, *p->port ? "" : "", p->host);
+    return dl_fail(DILOCO_EUNREACHABLE, "ssh to %s: %s", p->host,
+                   *line ? line : "the connection was cut");
+}
+
+/* Run a script there; the caller frees result->out. An exit code that is not in `codes`: worded. */
+static diloco_status ssh(dl_command_result *result, const dl_launch_spec *spec, const place *p,
+                         const char *script, const dl_buf *in, int in_fd)
+{
+    const char *args[ARGS_MAX];
+    ssh_args(args, spec, p, script);
+    const dl_command_run run = {.argv = args,
+                                .in = in ? in->data : NULL,
+                                .in_len = in ? in->len : 0,
+                                .in_fd = in_fd,
+                                .most = REQUEST_MAX,
+                                .patience = in_fd ? UPLOAD_PATIENCE : 0};
+    diloco_status status = dl_command_do(result, &run);
+    if (status == DILOCO_ETIMEDOUT)
+        return dl_fail(DILOCO_EUNREACHABLE, "ssh to %s: no answer in time", p->host);
+    if (status || result->exit_code == 0) return status;
+    status = ssh_failed(p, result->exit_code, result->err);
+    dl_buf_deinit(&result->out);
+    return status;
+}
+
+/* ---- the program */
+
+/* The architecture that an ELF file is for; NULL: none of those that diloco is built for. */
+static const char *machine_of(const char *path)
+{
+    unsigned char head[20];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool whole = fd >= 0 && read(fd, head, sizeof head) == sizeof head;
+    if (fd >= 0) close(fd);
+    if (!whole || memcmp(head,
+                         "\x7f"
+                         "ELF",
+                         4) != 0)
+        return NULL;
+    const unsigned machine = head[5] == 2 ? head[18] << 8 | head[19] : head[19] << 8 | head[18];
+    return machine == 62    ? "x86_64"
+           : machine == 183 ? "aarch64"
+           : machine == 243 ? "riscv64"
+                            : NULL;
+}
+
+static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spec)
+{
+    const char *const argv[] = {"sha256sum", "--", spec->program, NULL};
+    dl_command_result result;
+    const dl_command_run run = {.argv = argv};
+    if (!machine_of(spec->program))
+        return dl_fail(DILOCO_EINVAL, "%s is no program for Linux that ssh:// can upload",
+                       spec->program);
+    DL_TRY(dl_command_do(&result, &run));
+    const bool good = result.exit_code == 0 && result.out.len > DIGEST;
+    if (good) snprintf(out, DIGEST + 1, "%.64s", (const char *)result.out.data);
+    dl_buf_deinit(&result.out);
+    return good ? DILOCO_OK : dl_fail(DILOCO_EIO, "sha256sum %s: %s", spec->program, result.err);
+}
+
+/* A shell's words for the folder of the program; the caller frees out. */
+static diloco_status bin_folder(dl_buf *out, const dl_launch_spec *spec, const place *p)
+{
+    char path[DL_PATH_MAX + DIGEST + 16];
+    snprintf(path, sizeof path, "%s/bin/%s", spec->dir, p->digest);
+    dl_buf_init(out, SCRIPT);
+    return dl_shell_quote(out, path);
+}
+
+typedef enum script_kind { LOOK, UPLOAD, USE } script_kind;
+
+/* What the other machine's shell does. {D} is the program's folder, {S} its SHA-256. */
+static const char *const scripts[] = {
+    [LOOK] = "uname -sm && if cd {D} 2>/dev/null && echo '{S}  diloco' | sha256sum -c --status; "
+             "then echo there; fi",
+    [UPLOAD] = "umask 077 && mkdir -p {D} && cd {D} && cat >part.$$ && "
+               "if echo \"{S}  part.$$\" | sha256sum -c --status; then chmod 700 part.$$ && "
+               "mv part.$$ diloco; else rm -f part.$$; "
+               "echo 'the program arrived damaged' >&2; exit 3; fi",
+    [USE] = "if echo '{S}  '{D}/diloco | sha256sum -c --status; then exec {D}/diloco host; else "
+            "echo 'the uploaded program was changed' >&2; exit 3; fi",
+};
+
+static diloco_status make_script(char out[SCRIPT], script_kind kind, const dl_launch_spec *spec,
+                                 const place *p)
+{
+    dl_buf folder;
+    size_t used = 0;
+    DL_TRY(bin_folder(&folder, spec, p));
+    const char *quoted = dl_buf_str(&folder);
+    for (const char *at = scripts[kind]; quoted && *at && used < SCRIPT - 1;) {
+        const bool mark = at[0] == '{' && at[1] && at[2] == '}';
+        const char *text = !mark ? NULL : at[1] == 'D' ? quoted : p->digest;
+        const int n = text ? snprintf(out + used, SCRIPT - used, "%s", text)
+                           : snprintf(out + used, SCRIPT - used, "%c", *at);
+        used += (size_t)n;
+        at += text ? 3 : 1;
+    }
+    dl_buf_deinit(&folder);
+    return quoted && used < SCRIPT - 1 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "launch.dir: too long");
+}
+
+static diloco_status check_machine(const dl_launch_spec *spec, const place *p, const char *uname)
+{
+    char want[64], got[64];
+    snprintf(want, sizeof want, "Linux %s", machine_of(spec->program));
+    snprintf(got, sizeof got, "%.*s", (int)strcspn(uname, "\n"), uname);
+    if (strcmp(want, got) == 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s is a machine of %s, and the program is for %s: set launch.binary to a "
+                   "diloco that was built for it",
+                   p->host, got, want);
+}
+
+static diloco_status send_program(const dl_launch_spec *spec, const place *p)
+{
+    char script[SCRIPT];
+    dl_command_result result;
+    DL_TRY(make_script(script, UPLOAD, spec, p));
+    const int fd = open(spec->program, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return dl_fail_errno(errno, "read", spec->program);
+    const diloco_status status = ssh(&result, spec, p, script, NULL, fd);
+    close(fd);
+    if (!status) dl_buf_deinit(&result.out);
+    return status;
+}
+
+/* The program is there afterwards, and for that machine. */
+static diloco_status provide_program(const dl_launch_spec *spec, const place *p)
+{
+    char script[SCRIPT];
+    dl_command_result result;
+    DL_TRY(make_script(script, LOOK, spec, p));
+    DL_TRY(ssh(&result, spec, p, script, NULL, 0));
+    const char *said = dl_buf_str(&result.out);
+    diloco_status status =
+        said ? check_machine(spec, p, said) : dl_fail(DILOCO_ENOMEM, "no memory for a reply");
+    const bool there = said && strstr(said, "\nthere");
+    dl_buf_deinit(&result.out);
+    if (status || there) return status;
+    return send_program(spec, p);
+}
+
+/* ---- requests */
+
+static diloco_status ask(const dl_launch_spec *spec, const place *p, const char *what, dl_job *jobs,
+                         size_t n)
+{
+    char script[SCRIPT];
+    dl_buf request;
+    dl_command_result result;
+    DL_TRY(make_script(script, USE, spec, p));
+    dl_buf_init(&request, REQUEST_MAX);
+    diloco_status status = dl_remote_request(&request, spec, what, jobs, n, false, false);
+    if (!status) status = ssh(&result, spec, p, script, &request, 0);
+    dl_buf_deinit(&request);
+    if (status) return status;
+    status = dl_remote_reply(jobs, n, result.out.data, result.out.len);
+    dl_buf_deinit(&result.out);
+    return status ? dl_fail_context(status, "%s", p->host) : DILOCO_OK;
+}
+
+static diloco_status print_requests(const dl_launch_spec *spec, const place *p, const dl_job *jobs,
+                                    size_t n)
+{
+    const char *args[ARGS_MAX];
+    char script[SCRIPT];
+    dl_buf line, request;
+    diloco_status status = DILOCO_OK;
+    dl_buf_init(&line, 1 << 20);
+    dl_buf_init(&request, REQUEST_MAX);
+    for (int kind = LOOK; !status && kind <= USE; kind++) {
+        status = make_script(script, (script_kind)kind, spec, p);
+        ssh_args(args, spec, p, script);
+        for (size_t i = 0; !status && args[i]; i++) {
+            if (i) status = dl_buf_add(&line, " ", 1);
+            if (!status) status = dl_shell_quote(&line, args[i]);
+        }
+        if (!status && kind == UPLOAD) {
+            status = dl_buf_add(&line, " <", 2);
+            if (!status) status = dl_shell_quote(&line, spec->program);
+        }
+        if (!status) status = dl_buf_add(&line, "\n", 1);
+    }
+    if (!status) status = dl_remote_request(&request, spec, "start", jobs, n, false, true);
+    if (!status)
+        fprintf(spec->dry, "%.*s%.*s\n", (int)line.len, (const char *)line.data, (int)request.len,
+                (const char *)request.data);
+    dl_buf_deinit(&line);
+    dl_buf_deinit(&request);
+    return status;
+}
+
+/* ---- all hosts */
+
+typedef diloco_status (*host_fn)(const dl_launch_spec *spec, const place *p, dl_job *jobs,
+                                 size_t n);
+
+static bool same_place(const place *a, const place *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0 &&
+           strcmp(a->digest, b->digest) == 0;
+}
+
+/* Jobs of the host of jobs[first] that are behind it, moved beside it; how many with it. */
+static size_t gather(dl_job *jobs, place *places, size_t first, size_t n)
+{
+    size_t m = first + 1;
+    for (size_t i = m; i < n; i++) {
+        if (!same_place(&places[first], &places[i])) continue;
+        const dl_job job = jobs[i];
+        const place p = places[i];
+        jobs[i] = jobs[m];
+        places[i] = places[m];
+        jobs[m] = job;
+        places[m++] = p;
+    }
+    return m - first;
+}
+
+/* The jobs of one host together, host by host. The first failure is returned, and does not hold up
+ * the other hosts. The order of jobs changes. */
+static diloco_status each_host(const dl_launch_spec *spec, dl_job *jobs, size_t n,
+                               const char *digest, host_fn fn)
+{
+    char why[1024] = "";
+    diloco_status first = DILOCO_OK;
+    place *places = calloc(n, sizeof *places);
+    if (!places) return dl_fail(DILOCO_ENOMEM, "no memory for the hosts");
+    for (size_t i = 0; !first && i < n; i++)
+        first = place_of(&places[i], spec, &jobs[i], digest);
+    const bool bad = first != DILOCO_OK;
+    if (bad) snprintf(why, sizeof why, "%s", diloco_error_text());
+    for (size_t i = 0, m; !bad && i < n; i += m) {
+        m = gather(jobs, places, i, n);
+        const diloco_status status = fn(spec, &places[i], &jobs[i], m);
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
+        if (status == DILOCO_ENOMEM) break;
+    }
+    free(places);
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
+}
+
+static diloco_status launch_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
+{
+    if (spec->dry) return print_requests(spec, p, jobs, n);
+    DL_TRY(provide_program(spec, p));
+    DL_TRY(ask(spec, p, "start", jobs, n));
+    for (size_t i = 0; i < n; i++)
+        id_of(jobs[i].id, p);
+    return DILOCO_OK;
+}
+
+/* A host that does not answer leaves its jobs as they were. */
+static diloco_status poll_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
+{
+    const diloco_status status = ask(spec, p, "poll", jobs, n);
+    if (!status || status == DILOCO_ENOMEM) return status;
+    for (size_t i = 0; i < n; i++) {
+        jobs[i].silent = true;
+        snprintf(jobs[i].message, sizeof jobs[i].message, "%.250s", diloco_error_text());
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status cancel_on(const dl_launch_spec *spec, const place *p, dl_job *jobs, size_t n)
+{
+    return ask(spec, p, "cancel", jobs, n);
+}
+
+/* ---- the row */
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    place p;
+    char digest[DIGEST + 1];
+    if (count_hosts(spec->on) > HOSTS_MAX)
+        return dl_fail(DILOCO_EINVAL, "ssh://: at most %d hosts", HOSTS_MAX);
+    for (const char *at = spec->on; at; at = strchr(at, ','), at = at ? at + 1 : NULL)
+        DL_TRY(read_place(&p, at));
+    if (!dl_command_exists("ssh"))
+        return dl_fail(DILOCO_EINVAL, "there is no program ssh here: install it");
+    return read_digest(digest, spec);
+}
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    char digest[DIGEST + 1];
+    DL_TRY(read_digest(digest, spec));
+    return each_host(spec, jobs, n, digest, launch_on);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return each_host(spec, jobs, n, "", poll_on);
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    return each_host(spec, jobs, n, "", cancel_on);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    const char *args[ARGS_MAX];
+    char script[SCRIPT];
+    dl_buf request;
+    place p;
+    int code;
+    DL_TRY(place_of(&p, spec, job, ""));
+    DL_TRY(make_script(script, USE, spec, &p));
+    dl_buf_init(&request, REQUEST_MAX);
+    diloco_status status = dl_remote_request(&request, spec, "logs", job, 1, follow, false);
+    ssh_args(args, spec, &p, script);
+    if (!status) status = dl_command_lines(&code, args, request.data, request.len, fn, user);
+    dl_buf_deinit(&request);
+    return status;
+}
+
+const dl_executor dl_executor_ssh = {
+    .name = "ssh",
+    .place = "[USER@]HOST[:PORT],…",
+    .needs = "ssh here, a key that needs no passphrase, host keys known beforehand; Linux, a POSIX "
+             "shell and sha256sum there",
+    .tested = "OpenSSH's own server on loopback",
+    .options = "|ssh_config|",
+    .caps = {.net = "private-ip",
+             .rank_env = "argument, DILOCO_RANK",
+             .log_api = "file, read over ssh",
+             .restart = "no",
+             .exactly_once = true},
+    .poll_s = 5,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+};

@@ -1,0 +1,193 @@
+#!/bin/sh
+# diloco launch --on ssh:// against OpenSSH's own server on loopback: keys and host keys made here and checked
+# strictly, an upload that is cut, connections that are cut, a host that does not answer, kills; the run ends
+# where an undisturbed one ends. Two servers are two hosts.
+. "$(dirname "$0")/../e2e/lib.sh"
+front=$project/tests/launch/sshd_front.py
+
+leave_out() {
+    echo "left out: launch over ssh ($*)"
+    exit 77
+}
+PATH=$PATH:/usr/sbin
+command -v sshd >/dev/null || leave_out "needs openssh-server"
+command -v ssh-keygen >/dev/null || leave_out "needs openssh-client"
+# Where root runs sshd, it wants this folder; other users' does not.
+privileged=/run/sshd
+if [ "$(id -u)" = 0 ] && [ ! -d $privileged ]; then
+    mkdir -m 0755 $privileged || leave_out "cannot make $privileged"
+    trap 'code_at_end=$?; set +e; rmdir $privileged; (exit $code_at_end); clean_up' EXIT
+fi
+
+me=$(id -un)
+mkdir sshd && chmod 700 sshd
+ssh-keygen -q -t ed25519 -N '' -f sshd/user
+ssh-keygen -q -t ed25519 -N '' -f sshd/stranger
+cp sshd/user.pub sshd/authorized
+chmod 600 sshd/authorized
+for host in a b; do
+    ssh-keygen -q -t ed25519 -N '' -f sshd/host_$host
+    cat >sshd/$host.conf <<CONF
+HostKey $PWD/sshd/host_$host
+AuthorizedKeysFile $PWD/sshd/authorized
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+StrictModes no
+PidFile none
+PermitRootLogin prohibit-password
+CONF
+    python3 "$front" sshd/$host.conf sshd/$host.port 2>sshd/$host.err &
+    eval "front_$host=$!"
+    started="$started $!"
+done
+: >sshd/known
+for host in a b; do
+    wait_for [ -s sshd/$host.port ]
+    echo "[127.0.0.1]:$(cat sshd/$host.port) $(cut -d' ' -f1,2 sshd/host_$host.pub)" >>sshd/known
+done
+cat >sshd/config <<CONF
+Host *
+    IdentityFile $PWD/sshd/user
+    IdentitiesOnly yes
+    UserKnownHostsFile $PWD/sshd/known
+    GlobalKnownHostsFile /dev/null
+CONF
+a=$me@127.0.0.1:$(cat sshd/a.port)
+b=$me@127.0.0.1:$(cat sshd/b.port)
+
+sed -i 's/^rounds = 6/rounds = 60/' tiny.toml
+sed -i "s|\"text.txt\"|\"$PWD/text.txt\"|" tiny.toml
+cat >>tiny.toml <<TOML
+[launch]
+poll = 0.1
+dir = "$PWD/far"
+ssh_config = "$PWD/sshd/config"
+TOML
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+folder() { # RANK GENERATION
+    for f in far/diloco-*-r"$1"-g"$2"; do [ ! -d "$f" ] || echo "$f"; done
+}
+is_started() {
+    f=$(folder "$1" "$2")
+    [ -n "$f" ] && [ -s "$f/pid" ]
+}
+replica_of() { children "$(cat "$(folder "$1" "$2")/pid")" | cut -d' ' -f1; }
+has_replica() { is_started "$1" "$2" && [ -n "$(replica_of "$1" "$2")" ]; }
+launcher() {
+    diloco launch tiny.toml --store "$1" --on "ssh://$a,$b" >launch.out 2>launch.err &
+    launcher=$!
+    started="$started $launcher"
+}
+
+# A dry run shows the commands, and no secret.
+export DILOCO_TEST_WORD=swordfish
+expect 0 diloco launch tiny.toml --store cut --on "ssh://$a,$b" --dry-run --set launch.secrets=DILOCO_TEST_WORD
+[ "$(grep -c '^ssh -T -oBatchMode=yes -oStrictHostKeyChecking=yes ' out)" = 6 ] || fail "not three calls for each host"
+grep -qF '"DILOCO_TEST_WORD=***"' out || fail "not the secret's name"
+! grep -q swordfish out err || fail "a secret is printed"
+[ ! -e cut ] && [ ! -e far ] || fail "a dry run made something"
+
+# Keys that are not known, and keys that are not those that were known.
+sed "s|sshd/user|sshd/stranger|" sshd/config >sshd/config_stranger
+expect_error 3 'Permission denied' diloco launch tiny.toml --store refused --on "ssh://$a" \
+    --set "launch.ssh_config=$PWD/sshd/config_stranger"
+sed "s|sshd/known|sshd/none|" sshd/config >sshd/config_none
+expect_error 3 'Host key verification failed' diloco launch tiny.toml --store refused --on "ssh://$a" \
+    --set "launch.ssh_config=$PWD/sshd/config_none"
+[ ! -e far ] || fail "something was sent to a host that is not known"
+
+# A program for another kind of machine is refused before it is sent.
+cp "$program" other
+printf '\363\000' | dd of=other bs=1 seek=18 conv=notrunc 2>dd.err
+expect_error 3 'and the program is for Linux riscv64: set launch.binary' diloco launch tiny.toml --store refused \
+    --on "ssh://$a" --set launch.binary=other
+[ ! -e far ] || fail "a program for another machine was sent"
+
+# The upload is cut, then made again; it is whole before it is executed.
+: >sshd/a.conf.cut-upload
+launcher cut
+wait_for has_entry cut 3
+[ ! -e sshd/a.conf.cut-upload ] || fail "the upload was not cut"
+grep -q '; trying again' launch.out || fail "not said that the upload was cut"
+sum=$(sha256sum "$program" | cut -d' ' -f1)
+cmp -s "$program" "far/bin/$sum/diloco" || fail "the program is not where it has to be"
+
+# Connections that are cut change nothing.
+before=$(cat "$(folder 0 0)/pid")
+kill -USR1 "$front_a" "$front_b"
+wait_for has_entry cut 8
+[ "$(cat "$(folder 0 0)/pid")" = "$before" ] || fail "a cut connection has started a replica again"
+
+# kill -9 of the launcher, of a replica with its keeper, and of another replica.
+kill -9 "$launcher"
+wait_for gone "$launcher"
+wait_for has_replica 1 0
+kill -9 "$(cat "$(folder 1 0)/pid")" "-$(replica_of 1 0)"
+launcher cut
+wait_for is_started 1 1
+wait_for has_replica 0 0
+kill -9 "-$(replica_of 0 0)"
+wait_for is_started 0 1
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
+[ "$(digest cut)" = "$want" ] || fail "the launched run ends elsewhere"
+expect 0 diloco launch status cut
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+expect 0 diloco launch logs cut --rank 0
+grep -q . out || fail "no output of r0"
+
+# A program that was changed there is not executed.
+diloco rm cut >rm.out
+rm -rf far/diloco-*
+echo >>"far/bin/$sum/diloco"
+launcher cut
+wait_for has_entry cut 3
+cmp -s "$program" "far/bin/$sum/diloco" || fail "a changed program was not replaced"
+expect 0 diloco launch cancel cut
+wait "$launcher" || true
+expect 0 diloco launch collect cut
+[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+
+# A secret arrives in the environment, and is in no file, argument or list of processes.
+cat >secret.toml <<TOML
+$(cat tiny.toml)
+secrets = ["DILOCO_TEST_WORD"]
+TOML
+rm -rf cut cut.local far/diloco-*
+diloco launch secret.toml --store cut --on "ssh://$a,$b" >launch.out 2>launch.err &
+launcher=$!
+started="$started $launcher"
+wait_for has_replica 0 0
+replica=$(replica_of 0 0)
+tr '\0' '\n' <"/proc/$replica/environ" | grep -qx 'DILOCO_TEST_WORD=swordfish' || fail "the secret did not arrive"
+for list in /proc/[0-9]*/cmdline; do
+    ! tr '\0' '\n' <"$list" 2>/dev/null | grep -q swordfish || fail "the secret is in $list: $(tr '\0' ' ' <"$list")"
+done
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
+! grep -rqI swordfish cut cut.local far launch.out launch.err || fail "the secret is in a file"
+
+# A host that does not answer any more: its replica is lost, and started on the other one.
+rm -rf cut cut.local far/diloco-*
+diloco launch tiny.toml --store cut --on "ssh://$a,$b" --set launch.lost_after=0.5 >launch.out 2>launch.err &
+launcher=$!
+started="$started $launcher"
+wait_for has_replica 1 0
+replica=$(replica_of 1 0)
+keeper=$(cat "$(folder 1 0)/pid")
+wait_for has_entry cut 2
+kill -USR2 "$front_b"
+kill -9 "$keeper" "-$replica"
+wait_for is_started 1 1
+grep -q '^r1: LOST: no answer for' launch.out || fail "not said that r1's host does not answer"
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
+[ "$(digest cut)" = "$want" ] || fail "with a lost host, the run ends elsewhere"
+expect 0 diloco launch status cut --json
+[ "$(tr '{' '\n' <out | grep -c "\"id\":\"$a ")" = 2 ] || fail "not both on the host that is left"
