@@ -149,6 +149,7 @@ static dl_json begin(dl_record *r, const char *event)
 
 static void finish(dl_record *r, dl_json *j)
 {
+    dl_json_f64(j, "time", dl_clock_wall());
     dl_json_end(j);
     if (dl_json_done(j))
         dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
@@ -206,7 +207,6 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
     dl_json_str(&j, "exchange", dl_way_names[way]);
     put_life(&j, "life", life);
     dl_json_u64(&j, "entry", entry);
-    dl_json_f64(&j, "time", dl_clock_wall());
     dl_json_str(&j, "isa", dl_isa_name(dl_isa_chosen()));
     if (*dl_store_link()) dl_json_str(&j, "link", dl_store_link());
     finish(r, &j);

@@ -64,6 +64,7 @@ TEST(a_commit_says_what_a_hand_computes)
         all[r].step = move_apart;
         toy_keep_record(&all[r]);
     }
+    const double began = dl_clock_wall();
     toy_live_all(all, 2);
     for (int r = 0; r < 2; r++) {
         TOY_OK(all[r]);
@@ -76,6 +77,8 @@ TEST(a_commit_says_what_a_hand_computes)
         CHECK_CONTAINS("\"members\":[\"r0\",\"r1\"]", all[r].record);
         CHECK_CONTAINS("\"weights\":[0.5,0.5]", all[r].record);
         CHECK_CONTAINS("\"missing\":[]", all[r].record);
+        CHECK(number(commit, "time") >= number(line_of(all[r].record, "run", 0), "time"));
+        CHECK(number(line_of(all[r].record, "run", 0), "time") >= began);
         const dl_json_value c = line_of(all[r].record, "contribution", 0);
         CHECK_NEAR(r ? 4 : 3, number(c, "pseudo_grad_norm"), 1e-6);
         CHECK_NEAR(512 + 4 * TOY_N, number(c, "bytes"), 0);
