@@ -222,6 +222,7 @@ diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn,
             status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
                              (unsigned long long)v.entry.entry);
         if (status && status != DILOCO_EPROTO) break;
+        r->text = dl_hash_bytes(v.text.data, v.text.len);
         const diloco_log_entry shown = status ? show_unreadable(&v, e) : show(&v);
         status = fn(user, status ? NULL : &v.entry, &shown);
     }

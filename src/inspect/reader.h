@@ -9,6 +9,7 @@ typedef struct dl_reader {
     dl_store *store;
     dl_runfile file;
     dl_hash digest; /* of run.json */
+    dl_hash text;   /* of the entry that a walk shows: what the next entry's prev has to be */
     dl_pool *pool;
     dl_exec *exec; /* NULL until dl_reader_exec */
 } dl_reader;

@@ -1,5 +1,7 @@
 /* run_status.c - diloco_run_status_read: who takes part, who is alive, how far the log is. The
- * living are told from the dead by watching: no clock of another machine is believed (P11). */
+ * living are told from the dead by watching: no clock of another machine is believed (P11).
+ * follower.c keeps the same status up to date (run_status.h). */
+#include "inspect/run_status.h"
 #include "base/json.h"
 #include "base/sized.h"
 #include "inspect/reader.h"
@@ -26,7 +28,18 @@ typedef struct watcher {
     diloco_replica_status *replicas;
     size_t n;
     dl_hash content[MAX_REPLICAS]; /* of replicas[i]'s heartbeat */
+    dl_time changed[MAX_REPLICAS]; /* when a look first found this content; 0: at the first look */
+    double written[MAX_REPLICAS];  /* as the heartbeat itself says, seconds since 1970 */
+    bool known[MAX_REPLICAS];      /* its generation has been read */
 } watcher;
+
+struct dl_status_book {
+    diloco_run_status run;
+    memory *memory; /* what run points into */
+    watcher watcher;
+    dl_bans *bans, *scratch; /* NULL where the run has none */
+    dl_time began;
+};
 
 static size_t replica_index(watcher *w, const char *name)
 {
@@ -35,9 +48,18 @@ static size_t replica_index(watcher *w, const char *name)
         at++;
     if (at < w->n && !strcmp(w->replicas[at].replica, name)) return at;
     if (w->n == MAX_REPLICAS) return SIZE_MAX;
-    memmove(w->replicas + at + 1, w->replicas + at, (w->n - at) * sizeof *w->replicas);
+    const size_t after = w->n - at;
+    memmove(w->replicas + at + 1, w->replicas + at, after * sizeof *w->replicas);
+    memmove(w->content + at + 1, w->content + at, after * sizeof *w->content);
+    memmove(w->changed + at + 1, w->changed + at, after * sizeof *w->changed);
+    memmove(w->written + at + 1, w->written + at, after * sizeof *w->written);
+    memmove(w->known + at + 1, w->known + at, after * sizeof *w->known);
     w->n++;
     w->replicas[at] = (diloco_replica_status){.generation = 0};
+    w->content[at] = (dl_hash){0};
+    w->changed[at] = 0;
+    w->written[at] = 0;
+    w->known[at] = false;
     snprintf(w->replicas[at].replica, sizeof w->replicas[at].replica, "%s", name);
     return at;
 }
@@ -49,8 +71,10 @@ static diloco_status found_gen(void *context, const char *key, size_t len)
     (void)len;
     if (!dl_key_parse_life(&life, key, "gen/")) return DILOCO_OK;
     const size_t i = replica_index(w, life.replica);
-    if (i != SIZE_MAX && life.generation >= w->replicas[i].generation)
-        w->replicas[i].generation = life.generation;
+    if (i == SIZE_MAX || life.generation <= w->replicas[i].generation) return DILOCO_OK;
+    diloco_replica_status *r = &w->replicas[i];
+    r->generation = life.generation;
+    r->ended = r->seen = r->alive = w->known[i] = false;
     return DILOCO_OK;
 }
 
@@ -78,10 +102,10 @@ static void read_life(diloco_replica_status *r, dl_store *store, dl_buf *text)
         (void)!dl_json_read_str(r->host, sizeof r->host, json, "host");
 }
 
-/* A heartbeat's numbers; true: its content is not *content any more, which becomes what it is. */
-static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_store *store,
-                              dl_buf *text)
+/* A heartbeat's numbers; true: its content is not what it was at the last look. */
+static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *text)
 {
+    diloco_replica_status *r = &w->replicas[i];
     dl_life life = {.generation = r->generation};
     dl_key key;
     dl_json_value json;
@@ -102,10 +126,11 @@ static bool heartbeat_changed(dl_hash *content, diloco_replica_status *r, dl_sto
         (void)!dl_json_read_str(r->address, sizeof r->address, json, "address");
         (void)!dl_json_read_u64(&r->from_peers, json, "from_peers", UINT64_MAX);
         (void)!dl_json_read_u64(&r->from_store, json, "from_store", UINT64_MAX);
+        (void)!dl_json_read_f64(&w->written[i], json, "time");
     }
     const dl_hash now = dl_hash_bytes(text->data, text->len);
-    const bool changed = !dl_hash_equal(now, *content);
-    *content = now;
+    const bool changed = !dl_hash_equal(now, w->content[i]);
+    w->content[i] = now;
     return changed;
 }
 
@@ -121,12 +146,6 @@ static void take_volume(diloco_run_status *out, const diloco_log_entry *entry)
 
 /* ---- what the log says */
 
-typedef struct tally {
-    diloco_run_status *out;
-    watcher *replicas;
-    dl_bans *bans, *scratch; /* NULL where the run has none */
-} tally;
-
 static void count_rejection(diloco_rejections *r, const char *reason)
 {
     const size_t room = sizeof r->reasons / sizeof r->reasons[0];
@@ -141,47 +160,39 @@ static void count_rejection(diloco_rejections *r, const char *reason)
 }
 
 /* A commit whose bans do not follow is void, as it is for everybody (bans.h). */
-static void count_rejected(tally *t, const dl_entry *entry, uint64_t e)
+static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 {
-    const bool counts = entry && entry->commit && !dl_bans_void_reason(t->bans, t->scratch, entry);
+    const bool counts = entry && entry->commit && !dl_bans_void_reason(b->bans, b->scratch, entry);
     for (size_t i = 0; counts && i < entry->n_rejected; i++) {
-        const size_t who = replica_index(t->replicas, entry->rejected[i].life.replica);
-        count_rejection(&t->out->rejected, entry->rejected[i].reason);
+        const size_t who = replica_index(&b->watcher, entry->rejected[i].life.replica);
+        count_rejection(&b->run.rejected, entry->rejected[i].reason);
         if (who != SIZE_MAX)
-            count_rejection(&t->replicas->replicas[who].rejected, entry->rejected[i].reason);
+            count_rejection(&b->memory->replicas[who].rejected, entry->rejected[i].reason);
     }
-    if (t->bans) dl_bans_fold(t->bans, e, counts ? entry : NULL);
+    if (b->bans) dl_bans_fold(b->bans, e, counts ? entry : NULL);
 }
 
-static diloco_status count_entry(void *user, const dl_entry *raw, const diloco_log_entry *entry)
+diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco_log_entry *entry)
 {
-    tally *t = user;
+    dl_status_book *b = book;
     if (entry->commit)
-        t->out->commits++;
+        b->run.commits++;
     else
-        t->out->aborts++;
-    if (entry->commit) take_volume(t->out, entry);
-    count_rejected(t, raw, entry->entry);
-    t->out->entries = entry->entry + 1;
+        b->run.aborts++;
+    if (entry->commit) take_volume(&b->run, entry);
+    count_rejected(b, raw, entry->entry);
+    b->run.entries = entry->entry + 1;
     return DILOCO_OK;
 }
 
-static diloco_status walk_log(dl_reader *r, diloco_run_status *out, watcher *replicas)
+static void take_bans(dl_status_book *b)
 {
-    tally t = {.out = out, .replicas = replicas};
-    const size_t room = dl_clients_max_members(&r->file.config);
-    diloco_status status = dl_bans_create(&t.bans, &r->file.config, room);
-    if (!status) status = dl_bans_create(&t.scratch, &r->file.config, room);
-    if (!status) status = dl_reader_walk(r, 0, count_entry, &t);
-    for (size_t i = 0; !status && i < replicas->n; i++) {
-        diloco_replica_status *one = &replicas->replicas[i];
-        one->strikes = dl_bans_strikes(t.bans, one->replica);
-        one->banned_until = dl_bans_until(t.bans, one->replica);
+    for (size_t i = 0; i < b->watcher.n; i++) {
+        diloco_replica_status *one = &b->memory->replicas[i];
+        one->strikes = dl_bans_strikes(b->bans, one->replica);
+        one->banned_until = dl_bans_until(b->bans, one->replica);
     }
-    out->n_banned = dl_bans_n(t.bans);
-    dl_bans_destroy(t.bans);
-    dl_bans_destroy(t.scratch);
-    return status;
+    b->run.n_banned = dl_bans_n(b->bans);
 }
 
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
@@ -266,16 +277,34 @@ static diloco_status see_open_entry(dl_reader *r, diloco_run_status *out)
     return status;
 }
 
-static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
+/* A heartbeat that was never seen to change may have been written just now: what it says of its
+ * time counts until we have watched for as long as a living replica needs. */
+static void judge_by_age(dl_status_book *b)
 {
-    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_gen, w, dl_reader_limit()));
-    DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
-    dl_buf text;
-    dl_buf_init(&text, 65536);
+    watcher *w = &b->watcher;
+    const dl_time now = dl_clock_now();
     for (size_t i = 0; i < w->n; i++) {
-        read_life(&w->replicas[i], r->store, &text);
-        (void)heartbeat_changed(&w->content[i], &w->replicas[i], r->store, &text);
+        diloco_replica_status *r = &w->replicas[i];
+        const bool young = dl_seconds(now - b->began) < b->run.alive_s;
+        r->alive =
+            !r->ended && r->seen &&
+            (w->changed[i] ? dl_seconds(now - w->changed[i]) < b->run.alive_s
+                           : young && fabs(dl_clock_wall() - w->written[i]) < b->run.alive_s);
     }
+}
+
+static void see_heartbeats(watcher *w, dl_store *store, dl_buf *text)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const bool first = !w->known[i];
+        if (first) read_life(&w->replicas[i], store, text);
+        w->known[i] = true;
+        if (heartbeat_changed(w, i, store, text)) w->changed[i] = first ? 0 : dl_clock_now();
+    }
+}
+
+static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double watch_s)
+{
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(watch_s));
     size_t quiet = w->n;
     while (quiet > 0 && dl_clock_now() < until) {
@@ -284,12 +313,10 @@ static diloco_status watch_replicas(dl_reader *r, watcher *w, double watch_s)
         for (size_t i = 0; i < w->n; i++) {
             diloco_replica_status *one = &w->replicas[i];
             if (one->alive || one->ended || !one->seen) continue;
-            one->alive = heartbeat_changed(&w->content[i], one, r->store, &text);
+            one->alive = heartbeat_changed(w, i, store, text);
             quiet += !one->alive;
         }
     }
-    dl_buf_deinit(&text);
-    return DILOCO_OK;
 }
 
 /* With a codec of the caller's own nobody else knows what "auto" has come to. */
@@ -302,9 +329,18 @@ static diloco_status name_way(diloco_run_status *out, const dl_runfile *f)
     return status == DILOCO_EREFUSED ? DILOCO_OK : status;
 }
 
-static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double watch_s)
+/* ---- the book */
+
+static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
 {
     const dl_runfile *f = &r->file;
+    diloco_run_status *out = &b->run;
+    const size_t room = dl_clients_max_members(&f->config);
+    b->memory = calloc(1, sizeof *b->memory);
+    if (!b->memory) return dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    out->memory = b->memory;
+    b->watcher.replicas = b->memory->replicas;
+    b->began = dl_clock_now();
     snprintf(out->run, sizeof out->run, "%s", f->id);
     snprintf(out->preset, sizeof out->preset, "%s", f->config.preset);
     snprintf(out->program, sizeof out->program, "%s", f->program);
@@ -314,20 +350,57 @@ static diloco_status fill_status(dl_reader *r, diloco_run_status *out, double wa
     out->parameters = f->manifest.n_parameters;
     DL_TRY(dl_reader_total(&out->entries_total, r));
     DL_TRY(name_way(out, f));
-    memory *m = out->memory;
-    watcher w = {.replicas = m->replicas};
-    DL_TRY(walk_log(r, out, &w));
+    DL_TRY(dl_bans_create(&b->bans, &f->config, room));
+    return dl_bans_create(&b->scratch, &f->config, room);
+}
+
+diloco_status dl_status_book_create(dl_status_book **out, const dl_reader *r)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    const diloco_status status = begin_book(*out, r);
+    if (status) dl_status_book_destroy(*out);
+    if (status) *out = NULL;
+    return status;
+}
+
+void dl_status_book_destroy(dl_status_book *b)
+{
+    if (!b) return;
+    dl_bans_destroy(b->bans);
+    dl_bans_destroy(b->scratch);
+    free(b->memory);
+    free(b);
+}
+
+const diloco_run_status *dl_status_book_run(const dl_status_book *b)
+{
+    return &b->run;
+}
+
+diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_s)
+{
+    diloco_run_status *out = &b->run;
+    watcher *w = &b->watcher;
+    dl_buf text;
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
-    if (!out->done) {
-        out->wait = &m->wait;
-        DL_TRY(see_open_entry(r, out));
-    }
-    DL_TRY(watch_replicas(r, &w, watch_s));
-    for (size_t i = 0; i < w.n; i++)
-        m->in_order[i] = &m->replicas[i];
-    out->replicas = m->in_order;
-    out->n_replicas = w.n;
+    out->wait = out->done ? NULL : &b->memory->wait;
+    if (!out->done) DL_TRY(see_open_entry(r, out));
+    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_gen, w, dl_reader_limit()));
+    DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
+    take_bans(b);
+    dl_buf_init(&text, 65536);
+    see_heartbeats(w, r->store, &text);
+    if (watch_s >= 0)
+        watch_heartbeats(w, r->store, &text, watch_s);
+    else
+        judge_by_age(b);
+    dl_buf_deinit(&text);
+    for (size_t i = 0; i < w->n; i++)
+        b->memory->in_order[i] = &b->memory->replicas[i];
+    out->replicas = b->memory->in_order;
+    out->n_replicas = w->n;
     return DILOCO_OK;
 }
 
@@ -335,18 +408,20 @@ diloco_status diloco_run_status_read_sized(diloco_run_status *out, size_t size, 
                                            double watch_s)
 {
     dl_reader r;
+    dl_status_book *b;
     diloco_run_status full = {.done = false};
     dl_sized_out(out, size, &full, sizeof full);
     DL_TRY(dl_reader_open(&r, url));
-    full.memory = malloc(sizeof(memory));
-    diloco_status status = full.memory
-                               ? fill_status(&r, &full, watch_s)
-                               : dl_fail(DILOCO_ENOMEM, "no memory for the status of a run");
+    diloco_status status = dl_status_book_create(&b, &r);
+    if (!status) status = dl_reader_walk(&r, 0, dl_status_book_entry, b);
+    if (!status) status = dl_status_book_look(b, &r, watch_s < 0 ? 0 : watch_s);
     dl_reader_close(&r);
-    if (status)
-        diloco_run_status_free(&full);
-    else
+    if (!status) {
+        full = b->run;
+        b->memory = NULL; /* the caller's now */
         dl_sized_out(out, size, &full, sizeof full);
+    }
+    dl_status_book_destroy(b);
     return status;
 }
 

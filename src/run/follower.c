@@ -1,0 +1,195 @@
+/* follower.c - see follower.h. A life's parts of the record have consecutive numbers, so the end of
+ * what is there is the first that is missing. A life that has ended, or has a successor, is read to
+ * its end once more and then left alone. */
+#include "run/follower.h"
+
+#include "base/log.h"
+#include "log/zstd_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART_MAX = 64 << 20, MOST_LIVES = 65536 };
+
+typedef struct followed {
+    dl_life life;
+    uint64_t next; /* part */
+    dl_time asked; /* when its next part was last missing; 0: never */
+    bool over;     /* nothing of it comes any more */
+} followed;
+
+struct dl_follower {
+    dl_reader reader;
+    dl_status_book *book;
+    uint64_t next; /* entry */
+    dl_hash before;
+    followed *lives;
+    size_t n_lives;
+    dl_buf frame, part;
+};
+
+diloco_status dl_follower_open(dl_follower **out, const char *url)
+{
+    *out = NULL;
+    dl_follower *f = calloc(1, sizeof *f);
+    if (!f) return dl_fail(DILOCO_ENOMEM, "no memory to follow %s", url);
+    dl_buf_init(&f->frame, PART_MAX);
+    dl_buf_init(&f->part, PART_MAX);
+    diloco_status status = dl_reader_open(&f->reader, url);
+    if (status) {
+        free(f);
+        return status;
+    }
+    f->before = f->reader.digest;
+    status = dl_status_book_create(&f->book, &f->reader);
+    if (status)
+        dl_follower_close(f);
+    else
+        *out = f;
+    return status;
+}
+
+void dl_follower_close(dl_follower *f)
+{
+    if (!f) return;
+    dl_status_book_destroy(f->book);
+    dl_reader_close(&f->reader);
+    dl_buf_deinit(&f->frame);
+    dl_buf_deinit(&f->part);
+    free(f->lives);
+    free(f);
+}
+
+const diloco_run_status *dl_follower_status(const dl_follower *f)
+{
+    return dl_status_book_run(f->book);
+}
+
+const dl_runfile *dl_follower_run(const dl_follower *f)
+{
+    return &f->reader.file;
+}
+
+/* ---- the log */
+
+typedef struct reading {
+    dl_follower *f;
+    const dl_follower_sink *sink;
+    dl_time until;
+} reading;
+
+static diloco_status take_entry(void *user, const dl_entry *raw, const diloco_log_entry *entry)
+{
+    const reading *r = user;
+    dl_follower *f = r->f;
+    const bool chained = !raw || dl_hash_equal(raw->prev, f->before);
+    DL_TRY(dl_status_book_entry(f->book, raw, entry));
+    f->before = f->reader.text;
+    f->next = entry->entry + 1;
+    DL_TRY(r->sink->entry(r->sink->user, entry, chained));
+    return dl_clock_now() >= r->until ? DILOCO_ECLOSED : DILOCO_OK;
+}
+
+/* ---- the record */
+
+static diloco_status add_life(dl_follower *f, const char *replica, uint32_t generation)
+{
+    for (size_t i = 0; i < f->n_lives; i++)
+        if (f->lives[i].life.generation == generation && !strcmp(f->lives[i].life.replica, replica))
+            return DILOCO_OK;
+    if (f->n_lives == MOST_LIVES) return DILOCO_OK;
+    followed *more = realloc(f->lives, (f->n_lives + 1) * sizeof *more);
+    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for a replica's record");
+    f->lives = more;
+    more[f->n_lives] = (followed){.life = {.generation = generation}};
+    snprintf(more[f->n_lives++].life.replica, sizeof more->life.replica, "%s", replica);
+    return DILOCO_OK;
+}
+
+static diloco_status note_lives(dl_follower *f)
+{
+    const diloco_run_status *run = dl_follower_status(f);
+    for (size_t i = 0; i < run->n_replicas; i++)
+        for (uint32_t g = 0; g <= run->replicas[i]->generation; g++)
+            DL_TRY(add_life(f, run->replicas[i]->replica, g));
+    return DILOCO_OK;
+}
+
+/* Has it a successor, or said that it ends? */
+static bool is_past(const dl_follower *f, const dl_life *life)
+{
+    const diloco_run_status *run = dl_follower_status(f);
+    for (size_t i = 0; i < run->n_replicas; i++)
+        if (!strcmp(run->replicas[i]->replica, life->replica))
+            return run->replicas[i]->generation > life->generation || run->replicas[i]->ended;
+    return false;
+}
+
+static diloco_status give_lines(const reading *r, const dl_life *life)
+{
+    const char *at = (const char *)r->f->part.data, *end = at + r->f->part.len;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline ? newline : end;
+        if (stop > at) DL_TRY(r->sink->line(r->sink->user, life, at, (size_t)(stop - at)));
+        at = newline ? newline + 1 : end;
+    }
+    return DILOCO_OK;
+}
+
+/* *there: the part was there. A damaged one is said and passed over. */
+static diloco_status read_part(const reading *r, followed *one, bool *there)
+{
+    dl_follower *f = r->f;
+    dl_key key;
+    dl_key_record(key, &one->life, one->next);
+    dl_buf_clear(&f->frame);
+    dl_buf_clear(&f->part);
+    diloco_status status = dl_store_get(f->reader.store, &f->frame, key, dl_reader_limit());
+    *there = status != DILOCO_ENOENT;
+    if (status == DILOCO_ENOENT) return DILOCO_OK;
+    if (!status) status = dl_unzip(&f->part, f->frame.data, f->frame.len);
+    if (status && status != DILOCO_EPROTO) return status;
+    if (status) dl_log(DILOCO_LOG_WARN, "%s: %s", key, diloco_error_text());
+    one->next++;
+    return status ? DILOCO_OK : give_lines(r, &one->life);
+}
+
+static diloco_status read_life(const reading *r, size_t i)
+{
+    const dl_time now = dl_clock_now();
+    followed *one = &r->f->lives[i];
+    const bool due = !one->asked || dl_seconds(now - one->asked) >= DL_FOLLOWER_RECORD_S;
+    if (one->over || !due) return DILOCO_OK;
+    const bool past = is_past(r->f, &one->life);
+    bool there = true;
+    while (there && dl_clock_now() < r->until)
+        DL_TRY(read_part(r, one, &there));
+    if (there) return DILOCO_OK;
+    one->asked = now;
+    one->over = past;
+    return DILOCO_OK;
+}
+
+diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sink *sink,
+                               dl_time until)
+{
+    reading r = {.f = f, .sink = sink, .until = until};
+    *more = true;
+    const diloco_status status = dl_reader_walk(&f->reader, f->next, take_entry, &r);
+    if (status == DILOCO_ECLOSED) return DILOCO_OK;
+    DL_TRY(status);
+    for (size_t i = 0; i < f->n_lives; i++) {
+        DL_TRY(read_life(&r, i));
+        if (dl_clock_now() >= until) return DILOCO_OK;
+    }
+    *more = false;
+    return DILOCO_OK;
+}
+
+diloco_status dl_follower_look(dl_follower *f)
+{
+    DL_TRY(dl_status_book_look(f->book, &f->reader, -1));
+    return note_lives(f);
+}

@@ -1,0 +1,40 @@
+/* follower.h - a run read again and again, each object of it once: what a page or a terminal shows
+ * of a run while it goes on.
+ *
+ * A follower keeps its store open. It reads the next entry and each replica's next part of the
+ * record by their names, so that nothing is listed for them; it lists four prefixes a look. One
+ * thread at a time. It writes nothing. */
+#ifndef DL_RUN_FOLLOWER_H
+#define DL_RUN_FOLLOWER_H
+
+#include "inspect/run_status.h"
+
+typedef struct dl_follower dl_follower;
+
+typedef struct dl_follower_sink {
+    void *user;
+    /* The next entry. `chained`: its prev is the digest of the entry before it. */
+    diloco_status (*entry)(void *user, const diloco_log_entry *entry, bool chained);
+    /* The next line of a life's record (docs/design.md section 9), without its newline. */
+    diloco_status (*line)(void *user, const dl_life *life, const char *line, size_t len);
+} dl_follower_sink;
+
+/* DILOCO_ENOENT: no run there. The caller closes it. */
+DL_MUST_CHECK diloco_status dl_follower_open(dl_follower **out, const char *url);
+void dl_follower_close(dl_follower *follower); /* NULL is fine */
+
+/* Give the sink all entries and lines that are new. *more: `until` came first, and there may be
+ * more. Records are asked for at most every DL_FOLLOWER_RECORD_S seconds: replicas write them that
+ * seldom.
+ */
+#define DL_FOLLOWER_RECORD_S 5.0
+DL_MUST_CHECK diloco_status dl_follower_read(dl_follower *f, bool *more,
+                                             const dl_follower_sink *sink, dl_time until);
+
+/* Who takes part, who is alive, what is waited for: dl_status_book_look. */
+DL_MUST_CHECK diloco_status dl_follower_look(dl_follower *f);
+
+const diloco_run_status *dl_follower_status(const dl_follower *f); /* as of the last look */
+const dl_runfile *dl_follower_run(const dl_follower *f);
+
+#endif

@@ -1,0 +1,27 @@
+/* status.h - the status of a run, kept up to date: diloco_run_status_read reads it once, a follower
+ * (follower.h) again and again, each entry only once. */
+#ifndef DL_RUN_STATUS_H
+#define DL_RUN_STATUS_H
+
+#include "inspect/reader.h"
+
+typedef struct dl_status_book dl_status_book;
+
+/* DILOCO_ENOMEM; DILOCO_EINVAL: the run's schedule is invalid. The caller destroys it. */
+DL_MUST_CHECK diloco_status dl_status_book_create(dl_status_book **out, const dl_reader *r);
+void dl_status_book_destroy(dl_status_book *book); /* NULL is fine */
+
+/* Count the next entry of the log: a dl_reader_entry_fn, called for each entry in order. */
+DL_MUST_CHECK diloco_status dl_status_book_entry(void *book, const dl_entry *raw,
+                                                 const diloco_log_entry *entry);
+
+/* Read everything but the log: four listings and each replica's heartbeat. watch_s >= 0: a replica
+ * is alive if its heartbeat changes within so many seconds. Less: if it changed between looks,
+ * within diloco_run_status.alive_s; before so much time has passed, the time that the heartbeat
+ * itself gives decides. */
+DL_MUST_CHECK diloco_status dl_status_book_look(dl_status_book *book, dl_reader *r, double watch_s);
+
+/* Valid until the book is destroyed; changed by an entry and by a look. */
+const diloco_run_status *dl_status_book_run(const dl_status_book *book);
+
+#endif
