@@ -1,7 +1,7 @@
 /* follower.c - see follower.h. A life's parts of the record have consecutive numbers, so the end of
  * what is there is the first that is missing. A life that has ended, or has a successor, is read to
  * its end once more and then left alone. */
-#include "run/follower.h"
+#include "inspect/follower.h"
 
 #include "base/log.h"
 #include "log/zstd_text.h"
@@ -188,8 +188,24 @@ diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sin
     return DILOCO_OK;
 }
 
+/* A run that was removed and made again is another. */
+static diloco_status check_run(dl_follower *f)
+{
+    dl_hash digest;
+    dl_runfile *file = calloc(1, sizeof *file); /* too large for a small stack */
+    if (!file) return dl_fail(DILOCO_ENOMEM, "no memory to read run.json");
+    diloco_status status = dl_run_read(file, &digest, f->reader.store);
+    if (!status) dl_runfile_deinit(file);
+    free(file);
+    if (!status && !dl_hash_equal(digest, f->reader.digest))
+        status = dl_fail(DILOCO_EDIFFERS, "another run has taken the place of run %s",
+                         f->reader.file.id);
+    return status;
+}
+
 diloco_status dl_follower_look(dl_follower *f)
 {
+    DL_TRY(check_run(f));
     DL_TRY(dl_status_book_look(f->book, &f->reader, -1));
     return note_lives(f);
 }

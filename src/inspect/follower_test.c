@@ -1,6 +1,6 @@
 /* follower_test.c - a follower gives each entry and each line of the record once, and says what a
  * status says. */
-#include "run/follower.h"
+#include "inspect/follower.h"
 #include "toy_run.h"
 
 enum { N = 2 };

@@ -4,8 +4,8 @@
  * A follower keeps its store open. It reads the next entry and each replica's next part of the
  * record by their names, so that nothing is listed for them; it lists four prefixes a look. One
  * thread at a time. It writes nothing. */
-#ifndef DL_RUN_FOLLOWER_H
-#define DL_RUN_FOLLOWER_H
+#ifndef DL_INSPECT_FOLLOWER_H
+#define DL_INSPECT_FOLLOWER_H
 
 #include "inspect/run_status.h"
 
@@ -31,7 +31,8 @@ void dl_follower_close(dl_follower *follower); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_follower_read(dl_follower *f, bool *more,
                                              const dl_follower_sink *sink, dl_time until);
 
-/* Who takes part, who is alive, what is waited for: dl_status_book_look. */
+/* Who takes part, who is alive, what is waited for: dl_status_book_look. DILOCO_ENOENT: the run is
+ * gone; DILOCO_EDIFFERS: another run has its place. */
 DL_MUST_CHECK diloco_status dl_follower_look(dl_follower *f);
 
 const diloco_run_status *dl_follower_status(const dl_follower *f); /* as of the last look */

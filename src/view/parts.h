@@ -1,0 +1,56 @@
+/* parts.h - what the files of this folder share: a view's inside. */
+#ifndef DL_VIEW_PARTS_H
+#define DL_VIEW_PARTS_H
+
+#include "base/clock.h"
+#include "inspect/follower.h"
+#include "view/view_model.h"
+#include "view/view.h"
+
+#include <pthread.h>
+
+struct dl_view {
+    dl_view *next;
+    dl_views *views;
+    unsigned users; /* guarded by views->lock, as is `asked` */
+    dl_time asked;
+
+    pthread_mutex_t lock; /* guards all below */
+    char name[DL_VIEW_NAME], url[DL_VIEW_URL];
+    dl_follower *follower;
+    dl_model model;
+    dl_time refreshed, looked; /* 0: never */
+    double grown;  /* when an entry was first seen to come, seconds since 1970; 0: none */
+    uint64_t told; /* entries at the last dl_view_follow */
+    bool more, broken;
+};
+
+/* Refresh unless the last one is young. With the lock. */
+DL_MUST_CHECK diloco_status dl_view_bring_up(dl_view *view);
+
+/* ---- findings.c: what a person has to know, in words */
+
+typedef enum dl_level { DL_LEVEL_INFO, DL_LEVEL_WARN, DL_LEVEL_BAD } dl_level;
+
+enum { DL_FINDING_TEXT = 400, DL_FINDINGS = 24 };
+
+typedef struct dl_finding {
+    dl_level level;
+    char replica[32]; /* "": of the run */
+    char text[DL_FINDING_TEXT];
+} dl_finding;
+
+/* The most serious first. With the lock. */
+size_t dl_view_findings(dl_finding out[DL_FINDINGS], const dl_view *view);
+
+/* "running", "waiting", "stopped", "complete", "empty". */
+const char *dl_view_state(const dl_view *view);
+
+/* Seconds that a round takes, by the newest entries that the records date; NAN: not known. */
+double dl_view_round_s(const dl_view *view);
+/* When the newest entry came, as far as it is known, seconds since 1970; 0: it is not. */
+double dl_view_last(const dl_view *view);
+/* What a float32 all-reduce after each step would have sent. */
+double dl_view_data_parallel(const dl_view *view);
+
+#endif

@@ -1,0 +1,202 @@
+/* view.c - see view.h: the views, and how one is kept up to date. */
+#include "view/parts.h"
+
+#include "base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFRESH_EVERY DL_SECOND
+#define LOOK_EVERY    (5 * DL_SECOND)
+#define BUDGET        (DL_SECOND / 4)
+#define FORGET_AFTER  (600 * DL_SECOND)
+#define WATCHED_FOR   (30 * DL_SECOND)
+
+struct dl_views {
+    pthread_mutex_t lock; /* guards the list, and each view's users and asked */
+    dl_view *first;
+    dl_view_url_fn url_of;
+    void *user;
+};
+
+diloco_status dl_views_create(dl_views **out, dl_view_url_fn url_of, void *user)
+{
+    dl_views *v = *out = calloc(1, sizeof *v);
+    if (!v) return dl_fail(DILOCO_ENOMEM, "no memory for the views of runs");
+    pthread_mutex_init(&v->lock, NULL);
+    v->url_of = url_of;
+    v->user = user;
+    return DILOCO_OK;
+}
+
+static void view_free(dl_view *view)
+{
+    dl_follower_close(view->follower);
+    dl_model_deinit(&view->model);
+    pthread_mutex_destroy(&view->lock);
+    free(view);
+}
+
+void dl_views_destroy(dl_views *v)
+{
+    if (!v) return;
+    while (v->first) {
+        dl_view *view = v->first;
+        v->first = view->next;
+        view_free(view);
+    }
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}
+
+/* Out of the list goes what nobody uses and has to be opened again, or was long not asked for. With
+ * the lock. */
+static dl_view *take_forgotten(dl_views *v)
+{
+    const dl_time now = dl_clock_now();
+    dl_view *gone = NULL;
+    for (dl_view **at = &v->first; *at;) {
+        dl_view *view = *at;
+        if (view->users || (!view->broken && now - view->asked < FORGET_AFTER)) {
+            at = &view->next;
+            continue;
+        }
+        *at = view->next;
+        view->next = gone;
+        gone = view;
+    }
+    return gone;
+}
+
+static diloco_status view_create(dl_view **out, dl_views *v, const char *name)
+{
+    dl_view *view = *out = calloc(1, sizeof *view);
+    if (!view) return dl_fail(DILOCO_ENOMEM, "no memory for the view of a run");
+    pthread_mutex_init(&view->lock, NULL);
+    dl_model_init(&view->model);
+    view->views = v;
+    const bool named = strlen(name) < sizeof view->name && v->url_of(v->user, view->url, name);
+    snprintf(view->name, sizeof view->name, "%s", named ? name : "");
+    if (named) return DILOCO_OK;
+    view_free(view);
+    *out = NULL;
+    return dl_fail(DILOCO_ENOENT, "no run is called %.200s here", name);
+}
+
+/* With the lock. */
+static diloco_status find_or_make(dl_view **out, dl_views *v, const char *name)
+{
+    for (dl_view *view = v->first; view; view = view->next)
+        if (!view->broken && !strcmp(view->name, name)) {
+            *out = view;
+            return DILOCO_OK;
+        }
+    DL_TRY(view_create(out, v, name));
+    (*out)->next = v->first;
+    v->first = *out;
+    return DILOCO_OK;
+}
+
+diloco_status dl_views_get(dl_view **out, dl_views *v, const char *name)
+{
+    pthread_mutex_lock(&v->lock);
+    dl_view *gone = take_forgotten(v);
+    diloco_status status = find_or_make(out, v, name);
+    if (!status) (*out)->users++, (*out)->asked = dl_clock_now();
+    pthread_mutex_unlock(&v->lock);
+    while (gone) {
+        dl_view *next = gone->next;
+        view_free(gone);
+        gone = next;
+    }
+    if (status) return status;
+    pthread_mutex_lock(&(*out)->lock);
+    if (!(*out)->follower) status = dl_follower_open(&(*out)->follower, (*out)->url);
+    pthread_mutex_unlock(&(*out)->lock);
+    if (!status) return DILOCO_OK;
+    pthread_mutex_lock(&v->lock);
+    (*out)->broken = true;
+    pthread_mutex_unlock(&v->lock);
+    dl_view_let_go(*out);
+    *out = NULL;
+    return status;
+}
+
+void dl_view_let_go(dl_view *view)
+{
+    pthread_mutex_lock(&view->views->lock);
+    view->users--;
+    pthread_mutex_unlock(&view->views->lock);
+}
+
+/* ---- up to date */
+
+static diloco_status take_entry(void *user, const diloco_log_entry *entry, bool chained)
+{
+    dl_view *view = user;
+    return dl_model_entry(&view->model, entry, chained);
+}
+
+static diloco_status take_line(void *user, const dl_life *life, const char *line, size_t len)
+{
+    dl_view *view = user;
+    return dl_model_line(&view->model, life->replica, line, len);
+}
+
+static diloco_status refresh(dl_view *view)
+{
+    const dl_time now = dl_clock_now();
+    const dl_follower_sink sink = {view, take_entry, take_line};
+    const bool first = !view->looked, loading = first || view->more;
+    const size_t before = view->model.n_entries;
+    if (first || now - view->looked >= LOOK_EVERY) {
+        DL_TRY(dl_follower_look(view->follower));
+        view->looked = dl_clock_now();
+    }
+    DL_TRY(dl_follower_read(view->follower, &view->more, &sink, dl_time_after(now, BUDGET)));
+    if (!loading && !view->more && view->model.n_entries > before && before > 0)
+        view->grown = dl_clock_wall();
+    /* What a look says of the open entry is of the log as far as it was read. */
+    if (loading && !view->more) {
+        DL_TRY(dl_follower_look(view->follower));
+        view->looked = dl_clock_now();
+    }
+    view->refreshed = dl_clock_now();
+    return DILOCO_OK;
+}
+
+diloco_status dl_view_bring_up(dl_view *view)
+{
+    const dl_time now = dl_clock_now();
+    if (view->refreshed && !view->more && now - view->refreshed < REFRESH_EVERY) return DILOCO_OK;
+    const diloco_status status = refresh(view);
+    if (!status) return DILOCO_OK;
+    pthread_mutex_lock(&view->views->lock);
+    view->broken = true;
+    pthread_mutex_unlock(&view->views->lock);
+    return status;
+}
+
+bool dl_views_is_watched(dl_views *v, const char *name)
+{
+    bool watched = false;
+    const dl_time now = dl_clock_now();
+    pthread_mutex_lock(&v->lock);
+    for (const dl_view *view = v->first; view && !watched; view = view->next)
+        watched = !view->broken && !strcmp(view->name, name) && now - view->asked < WATCHED_FOR;
+    pthread_mutex_unlock(&v->lock);
+    return watched;
+}
+
+diloco_status dl_view_follow(dl_view *view, uint64_t *entries, bool *grown, bool *more)
+{
+    pthread_mutex_lock(&view->lock);
+    const diloco_status status = dl_view_bring_up(view);
+    *entries = view->model.n_entries;
+    *grown = view->model.n_entries != view->told;
+    *more = view->more;
+    view->told = view->model.n_entries;
+    pthread_mutex_unlock(&view->lock);
+    return status;
+}

@@ -1,0 +1,396 @@
+/* view_model.c - see view_model.h. */
+#include "view/view_model.h"
+
+#include "base/hash.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST_ENTRIES = 1 << 24,
+    AHEAD = 64 /* the record is untrusted: it speaks of entries that there are, or soon will be */
+};
+#define LATEST 1e11 /* a time after this, in seconds since 1970, is none */
+
+void dl_model_init(dl_model *m)
+{
+    *m = (dl_model){.step_width = 1};
+}
+
+void dl_model_deinit(dl_model *m)
+{
+    for (size_t i = 0; i < m->n_lanes; i++)
+        free(m->lanes[i].cells);
+    free(m->lanes);
+    free(m->marks);
+    dl_model_init(m);
+}
+
+/* ---- marks and cells */
+
+static diloco_status mark_of(dl_mark **out, dl_model *m, uint64_t entry)
+{
+    if (entry >= MOST_ENTRIES)
+        return dl_fail(DILOCO_EINVAL, "entry %llu: a page shows the first %d entries",
+                       (unsigned long long)entry, MOST_ENTRIES);
+    if (entry >= m->cap_marks) {
+        const size_t cap = 2 * (size_t)entry + 64;
+        dl_mark *more = realloc(m->marks, cap * sizeof *more);
+        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the entries of a run");
+        m->marks = more;
+        m->cap_marks = cap;
+    }
+    for (; m->n_marks <= entry; m->n_marks++)
+        m->marks[m->n_marks] = (dl_mark){.loss = NAN,
+                                         .time = NAN,
+                                         .similarity = NAN,
+                                         .norm = NAN,
+                                         .divergence = NAN,
+                                         .eval_loss = NAN,
+                                         .eval_loss_after = NAN};
+    *out = &m->marks[entry];
+    return DILOCO_OK;
+}
+
+const dl_lane *dl_model_lane(const dl_model *m, const char *replica)
+{
+    for (size_t i = 0; i < m->n_lanes; i++)
+        if (!strcmp(m->lanes[i].replica, replica)) return &m->lanes[i];
+    return NULL;
+}
+
+/* *out NULL: there are too many replicas for a page. */
+static diloco_status lane_of(dl_lane **out, dl_model *m, const char *replica)
+{
+    *out = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
+    if (*out || m->n_lanes == DL_MODEL_LANES) return DILOCO_OK;
+    dl_lane *more = realloc(m->lanes, (m->n_lanes + 1) * sizeof *more);
+    if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for the replicas of a run");
+    m->lanes = more;
+    *out = &more[m->n_lanes++];
+    **out = (dl_lane){.n = 0};
+    snprintf((*out)->replica, sizeof(*out)->replica, "%s", replica);
+    return DILOCO_OK;
+}
+
+static void merge(dl_cell *to, const dl_cell *with)
+{
+    to->end = fmax(to->end, with->end);
+    to->train_s += with->train_s;
+    to->encode_s += with->encode_s;
+    to->put_s += with->put_s;
+    to->wait_s += with->wait_s;
+    to->rest_s += with->rest_s;
+    if (with->norm > 0) to->norm = with->norm;
+    if (with->stale > to->stale) to->stale = with->stale;
+    if (with->generation > to->generation) to->generation = with->generation;
+    to->parts |= with->parts;
+}
+
+static void halve(dl_model *m)
+{
+    m->n_cells = 0;
+    m->shift++;
+    for (size_t l = 0; l < m->n_lanes; l++) {
+        dl_lane *lane = &m->lanes[l];
+        for (size_t i = 0; 2 * i < lane->n; i++) {
+            dl_cell both = lane->cells[2 * i];
+            if (2 * i + 1 < lane->n) merge(&both, &lane->cells[2 * i + 1]);
+            lane->cells[i] = both;
+        }
+        lane->n = (lane->n + 1) / 2;
+        m->n_cells += lane->n;
+    }
+}
+
+static diloco_status cell_of(dl_cell **out, dl_model *m, dl_lane *lane, uint64_t entry)
+{
+    if (m->n_cells > DL_MODEL_CELLS) halve(m);
+    const size_t at = (size_t)(entry >> m->shift);
+    if (at >= lane->cap) {
+        const size_t cap = 2 * at + 16;
+        dl_cell *more = realloc(lane->cells, cap * sizeof *more);
+        if (!more) return dl_fail(DILOCO_ENOMEM, "no memory for what a replica did");
+        lane->cells = more;
+        lane->cap = cap;
+    }
+    for (; lane->n <= at; lane->n++, m->n_cells++)
+        lane->cells[lane->n] = (dl_cell){.end = 0};
+    *out = &lane->cells[at];
+    return DILOCO_OK;
+}
+
+/* The cell of a replica, or of a life ("r0.0001"), at an entry. NULL: it has no lane. */
+static diloco_status find_cell(dl_cell **out, dl_model *m, const char *life, uint64_t entry)
+{
+    char replica[32];
+    dl_lane *lane;
+    const char *dot = strrchr(life, '.');
+    const size_t len = dot ? (size_t)(dot - life) : strlen(life);
+    *out = NULL;
+    if (len == 0 || len >= sizeof replica || entry >= MOST_ENTRIES) return DILOCO_OK;
+    snprintf(replica, sizeof replica, "%.*s", (int)len, life);
+    DL_TRY(lane_of(&lane, m, replica));
+    if (!lane) return DILOCO_OK;
+    DL_TRY(cell_of(out, m, lane, entry));
+    if (dot) {
+        const unsigned long generation = strtoul(dot + 1, NULL, 10);
+        if (generation > (*out)->generation && generation < UINT16_MAX)
+            (*out)->generation = (uint16_t)generation;
+    }
+    return DILOCO_OK;
+}
+
+dl_cell dl_lane_sum(const dl_lane *lane, unsigned shift, uint64_t from, uint64_t to)
+{
+    dl_cell sum = {.end = 0};
+    for (size_t i = (size_t)(from >> shift); i < lane->n && ((uint64_t)i << shift) < to; i++)
+        merge(&sum, &lane->cells[i]);
+    return sum;
+}
+
+/* ---- the log */
+
+static dl_happening *happening(dl_model *m, const char *kind, uint64_t entry, double time)
+{
+    dl_happening *h = &m->happenings[m->n_happenings++ % DL_MODEL_EVENTS];
+    *h = (dl_happening){.time = time > 0 ? time : 0, .entry = entry};
+    snprintf(h->kind, sizeof h->kind, "%s", kind);
+    return h;
+}
+
+static diloco_status mark_part(dl_model *m, const char *life, uint64_t entry, dl_part part)
+{
+    dl_cell *cell;
+    DL_TRY(find_cell(&cell, m, life, entry));
+    if (cell) cell->parts |= (uint16_t)part;
+    return DILOCO_OK;
+}
+
+diloco_status dl_model_entry(dl_model *m, const diloco_log_entry *e, bool chained)
+{
+    dl_mark *mark;
+    DL_TRY(mark_of(&mark, m, e->entry));
+    mark->commit = e->commit;
+    mark->chained = chained;
+    mark->fragment = e->fragment;
+    mark->position = e->position;
+    mark->n_members = (uint16_t)e->n_members;
+    mark->n_rejected = (uint16_t)e->n_rejected;
+    m->n_entries = (size_t)e->entry + 1;
+    if (!chained && !m->n_unchained++) m->first_unchained = e->entry;
+    m->n_rejected += e->n_rejected;
+    if (e->commit) {
+        mark->loss = e->loss;
+        mark->bytes = (double)e->bytes + (double)e->combined_bytes;
+        mark->steps = (double)e->steps;
+        mark->samples = (double)e->samples;
+        m->bytes += mark->bytes;
+        m->n_steps_all += mark->steps;
+        m->samples += mark->samples;
+        m->n_commits++;
+    } else {
+        dl_happening *h = happening(m, "abort", e->entry, 0);
+        m->n_aborts++;
+        snprintf(h->text, sizeof h->text, "%s", e->reason ? e->reason : "");
+    }
+    for (size_t i = 0; e->commit && i < e->n_members; i++)
+        DL_TRY(mark_part(m, e->members[i], e->entry, DL_PART_MEMBER));
+    for (size_t i = 0; i < e->n_rejected; i++) {
+        dl_happening *h = happening(m, "reject", e->entry, 0);
+        snprintf(h->replica, sizeof h->replica, "%s", e->rejected[i]);
+        snprintf(h->text, sizeof h->text, "%s", e->rejected_for[i]);
+        DL_TRY(mark_part(m, e->rejected[i], e->entry, DL_PART_REJECTED));
+    }
+    return DILOCO_OK;
+}
+
+/* ---- the record */
+
+static double number(dl_json_value event, const char *key)
+{
+    double value = 0;
+    return !dl_json_as_f64(&value, dl_json_get(event, key)) && isfinite(value) ? value : 0;
+}
+
+static double number_or_nan(dl_json_value event, const char *key)
+{
+    double value;
+    return !dl_json_as_f64(&value, dl_json_get(event, key)) && isfinite(value) ? value : NAN;
+}
+
+static double time_of(dl_json_value event)
+{
+    const double time = number(event, "time");
+    return time > 0 && time < LATEST ? time : 0;
+}
+
+/* The entry that a line is about; false: it is about none that could be. */
+static bool entry_of(uint64_t *out, const dl_model *m, dl_json_value event)
+{
+    return !dl_json_read_u64(out, event, "entry", (uint64_t)m->n_entries + AHEAD);
+}
+
+static void text_of(char *out, size_t cap, dl_json_value event, const char *key)
+{
+    if (dl_json_read_str(out, cap, event, key)) out[0] = 0;
+}
+
+static void widen_steps(dl_model *m)
+{
+    for (size_t i = 0; i < DL_MODEL_STEPS / 2; i++) {
+        const dl_step_bin *a = &m->steps[2 * i], *b = a + 1;
+        m->steps[i] = (dl_step_bin){a->sum + b->sum, a->tokens + b->tokens, a->n + b->n};
+    }
+    memset(m->steps + DL_MODEL_STEPS / 2, 0, sizeof m->steps / 2);
+    m->step_width *= 2;
+    m->n_steps = (m->n_steps + 1) / 2;
+}
+
+static diloco_status take_step(dl_model *m, const char *replica, dl_json_value event)
+{
+    uint64_t position, entry;
+    dl_cell *cell;
+    if (dl_json_read_u64(&position, event, "position", (uint64_t)1 << 40) ||
+        !entry_of(&entry, m, event))
+        return DILOCO_OK;
+    const double tokens = number(event, "tokens"), rate = number(event, "tokens_per_s");
+    const double loss = number_or_nan(event, "loss"), s = rate > 0 ? tokens / rate : 0;
+    while (position / m->step_width >= DL_MODEL_STEPS)
+        widen_steps(m);
+    const size_t bin = (size_t)(position / m->step_width);
+    if (bin >= m->n_steps) m->n_steps = bin + 1;
+    if (isfinite(loss)) m->steps[bin].sum += loss, m->steps[bin].n++;
+    m->steps[bin].tokens += tokens;
+    m->tokens += tokens;
+    m->step_samples += number(event, "samples");
+    DL_TRY(find_cell(&cell, m, replica, entry));
+    if (!cell) return DILOCO_OK;
+    cell->train_s += (float)s;
+    dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
+    lane->tokens += tokens;
+    lane->trained_s += s;
+    return DILOCO_OK;
+}
+
+static diloco_status take_contribution(dl_model *m, const char *replica, dl_json_value event,
+                                       uint64_t entry)
+{
+    dl_cell *cell;
+    DL_TRY(find_cell(&cell, m, replica, entry));
+    if (!cell) return DILOCO_OK;
+    cell->encode_s += (float)number(event, "encode_s");
+    cell->put_s += (float)number(event, "put_s");
+    cell->norm = (float)number(event, "pseudo_grad_norm");
+    return DILOCO_OK;
+}
+
+static diloco_status take_missing(dl_model *m, dl_json_value event, uint64_t entry)
+{
+    dl_json_iter it = dl_json_each(dl_json_get(event, "missing"));
+    while (dl_json_next(&it)) {
+        char replica[32];
+        if (!dl_json_as_str(replica, sizeof replica, it.value) && dl_model_lane(m, replica))
+            DL_TRY(mark_part(m, replica, entry, DL_PART_MISSING));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status take_commit(dl_model *m, const char *replica, dl_json_value event,
+                                 uint64_t entry)
+{
+    dl_mark *mark;
+    dl_cell *cell;
+    const double time = time_of(event);
+    DL_TRY(mark_of(&mark, m, entry));
+    if (isnan(mark->similarity)) {
+        mark->similarity = number_or_nan(event, "peer_grad_similarity");
+        mark->norm = number_or_nan(event, "aggregated_grad_norm");
+        mark->divergence = number_or_nan(event, "weight_divergence");
+    }
+    if (time > 0 && !(mark->time <= time)) mark->time = time;
+    DL_TRY(take_missing(m, event, entry));
+    DL_TRY(find_cell(&cell, m, replica, entry));
+    if (!cell) return DILOCO_OK;
+    cell->wait_s += (float)number(event, "wait_s");
+    cell->rest_s += (float)number(event, "exchange_s");
+    cell->end = fmax(cell->end, time);
+    dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
+    lane->sent += number(event, "bytes_sent");
+    lane->received += number(event, "bytes_received");
+    lane->writes += number(event, "requests_write");
+    lane->reads += number(event, "requests_read");
+    return DILOCO_OK;
+}
+
+static diloco_status take_adopt(dl_model *m, const char *replica, dl_json_value event,
+                                uint64_t entry)
+{
+    dl_cell *cell;
+    const double stale = number(event, "position") - number(event, "taken_at");
+    DL_TRY(find_cell(&cell, m, replica, entry));
+    if (cell && stale > cell->stale && stale < 1e9) cell->stale = (uint32_t)stale;
+    return DILOCO_OK;
+}
+
+static diloco_status take_eval(dl_model *m, dl_json_value event, uint64_t entry)
+{
+    dl_mark *mark;
+    const double loss = number_or_nan(event, "loss");
+    if (entry == 0 || isnan(loss)) return DILOCO_OK;
+    DL_TRY(mark_of(&mark, m, entry - 1)); /* "entry" counts the entries that came before */
+    mark->eval_loss = loss;
+    mark->eval_loss_after = number_or_nan(event, "loss_after_sync");
+    return DILOCO_OK;
+}
+
+static void take_run(dl_model *m, dl_json_value event, uint64_t entry)
+{
+    const double time = time_of(event);
+    dl_happening *h = happening(m, "join", entry, time);
+    text_of(h->replica, sizeof h->replica, event, "life");
+    if (time > 0 && (m->began == 0 || time < m->began)) m->began = time;
+}
+
+static void take_end(dl_model *m, const char *replica, dl_json_value event, uint64_t entry)
+{
+    dl_happening *h = happening(m, "end", entry, time_of(event));
+    snprintf(h->replica, sizeof h->replica, "%s", replica);
+    m->data_parallel_bytes += number(event, "data_parallel_bytes");
+    m->utilization += number(event, "utilization");
+    m->n_utilization++;
+}
+
+static void take_note(dl_model *m, const char *replica, dl_json_value event, const char *kind,
+                      const char *text)
+{
+    uint64_t entry;
+    if (!entry_of(&entry, m, event)) entry = UINT64_MAX;
+    dl_happening *h = happening(m, kind, entry, time_of(event));
+    snprintf(h->replica, sizeof h->replica, "%s", replica);
+    text_of(h->text, sizeof h->text, event, text);
+}
+
+diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, size_t len)
+{
+    dl_json_value event;
+    uint64_t entry;
+    if (dl_json_parse(&event, line, len)) return DILOCO_OK;
+    const dl_json_value kind = dl_json_get(event, "event");
+    if (dl_json_is(kind, "step")) return take_step(m, replica, event);
+    if (dl_json_is(kind, "warn")) {
+        take_note(m, replica, event, "warn", "text");
+        return DILOCO_OK;
+    }
+    if (!entry_of(&entry, m, event)) return DILOCO_OK;
+    if (dl_json_is(kind, "commit")) return take_commit(m, replica, event, entry);
+    if (dl_json_is(kind, "contribution")) return take_contribution(m, replica, event, entry);
+    if (dl_json_is(kind, "adopt")) return take_adopt(m, replica, event, entry);
+    if (dl_json_is(kind, "eval")) return take_eval(m, event, entry);
+    if (dl_json_is(kind, "run")) take_run(m, event, entry);
+    if (dl_json_is(kind, "end")) take_end(m, replica, event, entry);
+    if (dl_json_is(kind, "dispute")) m->n_disputes++, take_note(m, replica, event, "dispute", "of");
+    return DILOCO_OK;
+}

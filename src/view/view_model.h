@@ -1,0 +1,102 @@
+/* view_model.h - what a page shows of a run, in memory: built from its entries and the lines of its
+ * record as they come, in any order between the two.
+ *
+ * Memory is bounded: one mark an entry; cells (an entry, or several, of one replica) are merged in
+ * pairs where there are more than DL_MODEL_CELLS; steps are kept in DL_MODEL_STEPS bins that widen.
+ * One thread at a time. */
+#ifndef DL_VIEW_VIEW_MODEL_H
+#define DL_VIEW_VIEW_MODEL_H
+
+#include "base/json.h"
+#include <diloco/inspect.h>
+
+enum {
+    DL_MODEL_CELLS = 1 << 21,
+    DL_MODEL_STEPS = 2048,
+    DL_MODEL_LANES = 1024,
+    DL_MODEL_EVENTS = 512,
+};
+
+/* One entry. Numbers that nobody has reported are NAN. */
+typedef struct dl_mark {
+    double loss, time; /* time: of the first commit line, seconds since 1970 */
+    double bytes, steps, samples;
+    double similarity, norm, divergence; /* of the combined update; see docs/design.md section 9 */
+    double eval_loss, eval_loss_after;
+    uint64_t position;
+    uint32_t fragment;
+    uint16_t n_members, n_rejected;
+    bool commit, chained;
+} dl_mark;
+
+typedef enum dl_part { /* of what a replica did for an entry: dl_event_commit, _contribution */
+                       DL_PART_NONE = 0,
+                       DL_PART_MEMBER = 1,
+                       DL_PART_MISSING = 2,
+                       DL_PART_REJECTED = 4
+} dl_part;
+
+/* One replica at one entry, or at all entries of a bin: seconds are sums, norm is the last. */
+typedef struct dl_cell {
+    double end; /* of the last, seconds since 1970; 0: not known */
+    float train_s, encode_s, put_s, wait_s, rest_s;
+    float norm;
+    uint32_t stale;             /* steps between the capture and its adoption, the largest */
+    uint16_t generation, parts; /* dl_part, of any of them */
+} dl_cell;
+
+typedef struct dl_lane {
+    char replica[32];
+    dl_cell *cells; /* [n] by entry >> shift; owned */
+    size_t n, cap;
+    double sent, received, writes, reads; /* of its commit lines */
+    double tokens, trained_s;             /* of its step lines */
+} dl_lane;
+
+typedef struct dl_step_bin {
+    double sum, tokens;
+    uint64_t n;
+} dl_step_bin;
+
+typedef struct dl_happening {
+    double time;    /* seconds since 1970; 0: not known */
+    uint64_t entry; /* UINT64_MAX: of none */
+    char kind[12];  /* "join", "end", "abort", "reject", "dispute", "warn", "peer" */
+    char replica[48];
+    char text[200];
+} dl_happening;
+
+typedef struct dl_model {
+    dl_mark *marks; /* [n_marks] those from n_entries on have lines of the record only */
+    size_t n_marks, n_entries, cap_marks;
+    dl_lane *lanes; /* [n_lanes] */
+    size_t n_lanes, n_cells;
+    unsigned shift; /* a cell is of 1 << shift entries */
+    dl_step_bin steps[DL_MODEL_STEPS];
+    uint64_t step_width, n_steps;             /* of a bin, in positions; bins in use */
+    double tokens, step_samples;              /* of all step lines */
+    dl_happening happenings[DL_MODEL_EVENTS]; /* a ring: the newest are kept */
+    uint64_t n_happenings;
+    double began, data_parallel_bytes, utilization; /* began: time of the first "run" line */
+    size_t n_utilization;
+    uint64_t n_commits, n_aborts, n_unchained, n_disputes, n_rejected;
+    uint64_t first_unchained;           /* meaningful where n_unchained > 0 */
+    double bytes, n_steps_all, samples; /* of all commits */
+} dl_model;
+
+void dl_model_init(dl_model *m);
+void dl_model_deinit(dl_model *m);
+
+/* DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_model_entry(dl_model *m, const diloco_log_entry *entry,
+                                           bool chained);
+/* A line of the record of `replica`. A damaged line, or one of another kind, adds nothing. */
+DL_MUST_CHECK diloco_status dl_model_line(dl_model *m, const char *replica, const char *line,
+                                          size_t len);
+
+const dl_lane *dl_model_lane(const dl_model *m, const char *replica); /* NULL: none */
+
+/* What all of a replica's cells in [from, to) come to. */
+dl_cell dl_lane_sum(const dl_lane *lane, unsigned shift, uint64_t from, uint64_t to);
+
+#endif

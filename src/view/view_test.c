@@ -1,0 +1,150 @@
+/* view_test.c - what a view answers: shared by viewers, of one run at a time, never of another. */
+#include "view/view.h"
+
+#include "base/json.h"
+#include "toy_run.h"
+
+static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
+{
+    if (!strcmp(name, "none")) return false;
+    snprintf(url, DL_VIEW_URL, "%s/%s", (const char *)user, name);
+    return true;
+}
+
+static void train(const char *folder, const char *name, const char *rounds)
+{
+    toy all[2];
+    char store[1200];
+    snprintf(store, sizeof store, "%s/%s", folder, name);
+    toy_crew(all, 2, store, "none");
+    toy_set_all(all, 2, "trainer.rounds", rounds);
+    toy_live_all(all, 2);
+    for (int i = 0; i < 2; i++)
+        TOY_OK(all[i]);
+}
+
+static dl_json_value parsed(dl_buf *text)
+{
+    dl_json_value v = {0};
+    CHECK_OK(dl_json_parse(&v, text->data, text->len));
+    return v;
+}
+
+static uint64_t count(dl_json_value v, const char *key)
+{
+    uint64_t n = 0;
+    CHECK_OK(dl_json_read_u64(&n, v, key, UINT64_MAX));
+    return n;
+}
+
+TEST(a_finished_run_has_its_curve_its_lanes_and_its_replicas)
+{
+    const char *folder = scratch_path("view");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    train(folder, "a", "5");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    CHECK_OK(dl_view_run_json(&out, view, &(dl_view_part){.points = 100}));
+    const dl_json_value run = parsed(&out);
+    CHECK(dl_json_is(dl_json_get(run, "state"), "complete"));
+    CHECK_INT(5, count(run, "entries"));
+    CHECK_INT(2, count(run, "n_replicas"));
+    const dl_json_value curves = dl_json_get(run, "curves");
+    CHECK_INT(5, dl_json_count(dl_json_get(curves, "loss")));
+    CHECK_INT(5, dl_json_count(dl_json_get(curves, "time")));
+    const dl_json_value lanes = dl_json_get(run, "lanes");
+    CHECK_INT(2, dl_json_count(dl_json_get(lanes, "rows")));
+    CHECK_INT(5, count(lanes, "to"));
+    CHECK_INT(5, count(dl_json_get(run, "verification"), "chained"));
+    CHECK_INT(0, dl_json_count(dl_json_get(run, "findings")));
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
+TEST(a_curve_is_no_longer_than_asked_for)
+{
+    const char *folder = scratch_path("view-points");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    train(folder, "a", "7");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    CHECK_OK(
+        dl_view_run_json(&out, view, &(dl_view_part){.points = 3, .from = 2, .to = 6, .bins = 2}));
+    const dl_json_value run = parsed(&out), curves = dl_json_get(run, "curves");
+    CHECK_INT(3, count(curves, "per_point"));
+    CHECK_INT(3, dl_json_count(dl_json_get(curves, "loss")));
+    CHECK_INT(2, count(dl_json_get(run, "lanes"), "per_bin"));
+    CHECK_INT(2, count(dl_json_get(run, "lanes"), "from"));
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
+TEST(viewers_of_a_run_share_one_view)
+{
+    const char *folder = scratch_path("view-shared");
+    dl_views *views;
+    dl_view *a, *b, *other;
+    train(folder, "a", "1");
+    train(folder, "b", "1");
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&a, views, "a"));
+    CHECK_OK(dl_views_get(&b, views, "a"));
+    CHECK_OK(dl_views_get(&other, views, "b"));
+    CHECK(a == b);
+    CHECK(a != other);
+    dl_view_let_go(a), dl_view_let_go(b), dl_view_let_go(other);
+    dl_views_destroy(views);
+}
+
+TEST(a_run_that_is_not_there_is_not_found_and_is_found_once_it_is)
+{
+    const char *folder = scratch_path("view-late");
+    dl_views *views;
+    dl_view *view;
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_STATUS(DILOCO_ENOENT, dl_views_get(&view, views, "none"));
+    CHECK_STATUS(DILOCO_ENOENT, dl_views_get(&view, views, "a"));
+    train(folder, "a", "1");
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+}
+
+TEST(entries_and_settings_are_those_of_the_log_and_of_run_json)
+{
+    const char *folder = scratch_path("view-entries");
+    dl_views *views;
+    dl_view *view;
+    dl_buf out;
+    train(folder, "a", "4");
+    dl_buf_init(&out, DL_VIEW_JSON_MAX);
+    CHECK_OK(dl_views_create(&views, url_of, (void *)(uintptr_t)folder));
+    CHECK_OK(dl_views_get(&view, views, "a"));
+    CHECK_OK(dl_view_entries_json(&out, view, 1, 2));
+    dl_json_iter it = dl_json_each(dl_json_get(parsed(&out), "entries"));
+    for (uint64_t e = 1; e <= 2; e++) {
+        CHECK(dl_json_next(&it));
+        CHECK_INT(e, count(it.value, "entry"));
+        CHECK_INT(2, dl_json_count(dl_json_get(it.value, "members")));
+    }
+    CHECK(!dl_json_next(&it));
+    dl_buf_clear(&out);
+    CHECK_OK(dl_view_settings_json(&out, view));
+    CHECK_CONTAINS("{\"name\":\"trainer.rounds\",\"value\":\"4\"", dl_buf_str(&out));
+    dl_view_let_go(view);
+    dl_views_destroy(views);
+    dl_buf_deinit(&out);
+}
+
+TEST_MAIN(a_finished_run_has_its_curve_its_lanes_and_its_replicas,
+          a_curve_is_no_longer_than_asked_for, viewers_of_a_run_share_one_view,
+          a_run_that_is_not_there_is_not_found_and_is_found_once_it_is,
+          entries_and_settings_are_those_of_the_log_and_of_run_json)
