@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE / "csrc" if (HERE / "csrc").is_dir() else HERE.parent
 TARGETS = ["diloco_diloco_shared", "diloco_train_shared", "diloco"]
 SOURCES = ["CMakeLists.txt", "LICENSE", "CHANGELOG.md", "README.md", "cmake", "docs", "include",
-           "src"]
+           "src", "web"]
 
 PYTHON = (3, 9)  # the oldest, as in pyproject.toml
 

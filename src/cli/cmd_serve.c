@@ -78,7 +78,8 @@ static diloco_status read_options(dl_hub_options *o, const dl_args *args)
                           .members_file = args->flags[DL_FLAG_MEMBERS],
                           .max_object = max_object,
                           .max_connections = (unsigned)max_connections,
-                          .insecure = dl_args_has(args, DL_FLAG_INSECURE)};
+                          .insecure = dl_args_has(args, DL_FLAG_INSECURE),
+                          .page = true};
     if (!o->dir) return dl_fail(DILOCO_EINVAL, "serve needs a DIR; see diloco serve --help");
     if (!o->cert_file != !o->key_file)
         return dl_fail(DILOCO_EINVAL, "--cert and --key go together");
@@ -213,7 +214,8 @@ static void greet(const dl_hub *hub, const char *dir)
 {
     printf("serving %s at %s%s\n", dir, dl_hub_url(hub),
            dl_hub_is_open(hub) ? ", to whoever reaches it" : "");
-    printf("a run: %s/NAME; metrics: %s/metrics; Ctrl-C ends\n", dl_hub_url(hub), dl_hub_url(hub));
+    printf("a run: %s/NAME; its page: %s/; metrics: %s/metrics; Ctrl-C ends\n", dl_hub_url(hub),
+           dl_hub_url(hub), dl_hub_url(hub));
     fflush(stdout);
 }
 

@@ -33,6 +33,11 @@ static diloco_status add_token(void *context, const char *line, size_t len)
     return DILOCO_OK;
 }
 
+diloco_status dl_auth_add_token(dl_auth *auth, const char *token)
+{
+    return add_token(auth, token, strlen(token));
+}
+
 static diloco_status add_key(void *context, const char *line, size_t len)
 {
     dl_auth *auth = context;

@@ -31,6 +31,7 @@ typedef struct dl_auth {
 DL_MUST_CHECK diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path);
 DL_MUST_CHECK diloco_status dl_auth_read_keys(dl_auth *auth, const char *path);
 DL_MUST_CHECK diloco_status dl_auth_read_members(dl_auth *auth, const char *path);
+DL_MUST_CHECK diloco_status dl_auth_add_token(dl_auth *auth, const char *token);
 void dl_auth_deinit(dl_auth *auth); /* cleanses it */
 
 bool dl_auth_is_member(const dl_auth *auth, const dl_public *key);

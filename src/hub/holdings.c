@@ -303,6 +303,26 @@ void dl_holdings_walk(dl_holdings *t, const char *dir, bool (*is_bucket)(const c
 
 /* ---- writing */
 
+static diloco_status add_name(dl_buf *out, const char *run)
+{
+    const char *all = (const char *)out->data;
+    for (size_t at = 0; at < out->len; at += strlen(all + at) + 1)
+        if (!strcmp(all + at, run)) return DILOCO_OK;
+    return dl_buf_add(out, run, strlen(run) + 1);
+}
+
+diloco_status dl_holdings_names(dl_buf *out, dl_holdings *t)
+{
+    diloco_status status = DILOCO_OK;
+    pthread_mutex_lock(&t->lock);
+    for (size_t i = 0; i < t->n_runs && !status; i++)
+        status = add_name(out, t->runs[i].run);
+    for (size_t i = 0; i < t->n_beats && !status; i++)
+        status = add_name(out, t->beats[i].run);
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}
+
 static diloco_status head(dl_buf *out, const char *name, const char *help)
 {
     return dl_buf_addf(out, "# HELP diloco_hub_%s %s\n# TYPE diloco_hub_%s gauge\n", name, help,

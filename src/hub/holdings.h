@@ -54,6 +54,9 @@ void dl_holdings_end(dl_holdings *tally, const char *bucket, const char *key, in
 void dl_holdings_walk(dl_holdings *tally, const char *dir, bool (*is_bucket)(const char *name),
                       bool (*stop)(void *context), void *context);
 
+/* The names of the runs that have an entry or a heartbeat, each with its zero byte; each once. */
+DL_MUST_CHECK diloco_status dl_holdings_names(dl_buf *out, dl_holdings *tally);
+
 /* Rows in the text format of Prometheus 0.0.4. */
 DL_MUST_CHECK diloco_status dl_holdings_write(dl_buf *out, dl_holdings *tally);
 

@@ -212,7 +212,7 @@ static void clean_buckets(const dl_hub *hub)
 static void *reaper(void *context)
 {
     dl_hub *hub = context;
-    dl_time clean_at = dl_clock_now() + CLEAN_EVERY;
+    dl_time clean_at = hub->options.viewed ? DL_NEVER : dl_clock_now() + CLEAN_EVERY;
     pthread_mutex_lock(&hub->lock);
     while (!atomic_load(&hub->stopping)) {
         dl_time next = dl_clock_now() + ease_lines(hub);
@@ -234,13 +234,18 @@ static bool is_stopping(void *context)
     return atomic_load(&((dl_hub *)context)->stopping);
 }
 
-/* What the folders hold, beside the reaper, which a walk of them would keep from its work. */
+/* What the folders hold, beside the reaper, which a walk of them would keep from its work; of a hub
+ * that only shows runs, what is new in them. */
 static void *counter(void *context)
 {
     dl_hub *hub = context;
+    const bool viewed = hub->options.viewed;
     while (!is_stopping(hub)) {
-        dl_holdings_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
-        const dl_time next = dl_clock_now() + CLEAN_EVERY;
+        if (viewed)
+            dl_page_tell(hub);
+        else
+            dl_holdings_walk(&hub->tally, hub->dir, dl_hub_bucket_name_ok, is_stopping, hub);
+        const dl_time next = dl_clock_now() + (viewed ? DL_SECOND : CLEAN_EVERY);
         const struct timespec t = {.tv_sec = next / DL_SECOND, .tv_nsec = next % DL_SECOND};
         pthread_mutex_lock(&hub->lock);
         while (!is_stopping(hub) && !pthread_cond_timedwait(&hub->stop, &hub->lock, &t)) {
@@ -336,6 +341,7 @@ static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
 {
     if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
     if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
+    if (o->token) DL_TRY(dl_auth_add_token(&hub->auth, o->token));
     if (o->members_file) DL_TRY(dl_auth_read_members(&hub->auth, o->members_file));
     if (dl_hub_asks_for_keys(hub) && !o->cert_file && !o->cert)
         return dl_fail(DILOCO_EINVAL, "members show their keys over TLS: give a certificate too");
@@ -429,7 +435,8 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
     if (!o->cert_file != !o->key_file || !o->cert != !o->key)
         return dl_fail(DILOCO_EINVAL, "a certificate and its key go together");
     DL_TRY(read_secrets(hub, o));
-    DL_TRY(open_folder(hub, o->dir));
+    if (!o->viewed) DL_TRY(open_folder(hub, o->dir));
+    if (o->page || o->viewed) DL_TRY(dl_page_open(hub));
     hub->tls = o->cert_file || o->cert;
     diloco_status status = o->cert_file ? read_pem(&cert, o->cert_file) : DILOCO_OK;
     if (!status && o->cert_file) status = read_pem(&key, o->key_file);
@@ -446,6 +453,7 @@ static diloco_status start(dl_hub *hub, const dl_hub_options *o)
 
 static void hub_free(dl_hub *hub)
 {
+    dl_page_close(hub);
     dl_events_deinit(&hub->events);
     dl_holdings_deinit(&hub->tally);
     pthread_cond_destroy(&hub->stop);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/signature.h"
+#include "view/view.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,14 @@ typedef struct dl_hub_options {
     unsigned max_connections;         /* 0: DL_HUB_MAX_CONNECTIONS */
     bool insecure;                    /* listen beyond this machine without TLS */
     bool read_only;                   /* nobody changes anything by it */
+    bool page;                        /* serve the page of its runs at / (page.c) */
+    const char *token;                /* a token as text, beside those of token_file; NULL: none */
+
+    /* Serve the page of these runs, and no store: dir is not looked at. `viewed` says where a run
+     * is; `names` are all of them, each with its zero byte and the last with two. NULL: a hub. */
+    bool (*viewed)(void *user, char url[DL_VIEW_URL], const char *name);
+    void *viewed_user;
+    const char *names;
 
     /* NULL, or: may who has shown this key? Besides members_file; needs TLS. From the connection's
      * own thread, so it may wait for a moment. */

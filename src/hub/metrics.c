@@ -11,7 +11,7 @@ static const char *const kinds[DL_N_KINDS] = {
     [DL_KIND_LIST] = "list",     [DL_KIND_MULTIPART] = "multipart",
     [DL_KIND_BUCKET] = "bucket", [DL_KIND_EVENTS] = "events",
     [DL_KIND_STATUS] = "status", [DL_KIND_METRICS] = "metrics",
-    [DL_KIND_HEALTH] = "health"};
+    [DL_KIND_HEALTH] = "health", [DL_KIND_PAGE] = "page"};
 
 /* The statuses the hub answers; the last stands for any other. */
 static const unsigned codes[DL_N_CODES] = {200, 201, 204, 206, 304, 400, 401, 403,

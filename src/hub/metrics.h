@@ -20,6 +20,7 @@ typedef enum dl_kind {
     DL_KIND_STATUS,
     DL_KIND_METRICS,
     DL_KIND_HEALTH,
+    DL_KIND_PAGE,
     DL_N_KINDS
 } dl_kind;
 

@@ -87,12 +87,22 @@ static const struct route {
     dl_kind kind;
     bool open; /* for anybody */
     dl_handler begin;
+    bool page;   /* of the page: where the hub has none, there is no such path */
+    bool viewed; /* there also where the hub only shows runs and is no store */
 } routes[] = {
-    {"/healthz", DL_KIND_HEALTH, true, health_begin},
-    {"/metrics", DL_KIND_METRICS, false, dl_metrics_begin},
-    {"/status.json", DL_KIND_STATUS, false, dl_status_begin},
-    {"/list", DL_KIND_LIST, false, dl_list_begin},
-    {"/events", DL_KIND_EVENTS, false, dl_events_begin},
+    {"/healthz", DL_KIND_HEALTH, true, health_begin, false, true},
+    {"/metrics", DL_KIND_METRICS, false, dl_metrics_begin, false, false},
+    {"/status.json", DL_KIND_STATUS, false, dl_status_begin, false, false},
+    {"/list", DL_KIND_LIST, false, dl_list_begin, false, false},
+    {"/events", DL_KIND_EVENTS, false, dl_events_begin, false, true},
+    /* A name that begins with a dot is no bucket's, so no run is hidden by these. */
+    {"/", DL_KIND_PAGE, true, dl_page_begin, true, true},
+    {"/.page/page.js", DL_KIND_PAGE, true, dl_page_begin, true, true},
+    {"/.page/page.css", DL_KIND_PAGE, true, dl_page_begin, true, true},
+    {"/.page/runs", DL_KIND_PAGE, false, dl_page_runs_begin, true, true},
+    {"/.page/run", DL_KIND_PAGE, false, dl_page_run_begin, true, true},
+    {"/.page/entries", DL_KIND_PAGE, false, dl_page_entries_begin, true, true},
+    {"/.page/settings", DL_KIND_PAGE, false, dl_page_settings_begin, true, true},
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
@@ -126,6 +136,7 @@ bool dl_request_bucket(dl_request *r, const char *path, const char **rest)
 bool dl_hub_bucket_there(const dl_request *r)
 {
     struct stat st;
+    if (r->hub->options.viewed) return true;
     return lstat(r->root, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
@@ -138,10 +149,17 @@ dl_answer dl_refuse_no_bucket(dl_request *r)
 
 /* ---- may it? */
 
+static const struct route *route_of(const dl_request *r)
+{
+    const struct route *route = find_route(r->target.path);
+    return route && route->page && !r->hub->views ? NULL : route;
+}
+
 /* Somebody else's folder (nothing mounted there any more) is not served. */
 static bool folder_is_ours(const dl_hub *hub)
 {
     struct stat st;
+    if (hub->options.viewed) return true;
     return stat(hub->dir, &st) == 0 && st.st_dev == hub->device && st.st_ino == hub->inode;
 }
 
@@ -241,7 +259,7 @@ static bool is_framed_badly(dl_request *r, dl_answer *refusal)
 
 static dl_answer begin(dl_request *r)
 {
-    const struct route *route = find_route(r->target.path);
+    const struct route *route = r->target_status ? NULL : route_of(r);
     dl_answer refusal = {0};
     if (is_framed_badly(r, &refusal)) return refusal;
     if (r->target_status) return dl_refuse(r, 400, "", "%s", diloco_error_text());
@@ -253,6 +271,8 @@ static dl_answer begin(dl_request *r)
     const bool open = route && route->open;
     if (!open && !is_welcome(r, &refusal)) return refusal;
     if (!open || dl_hub_is_open(r->hub)) dl_connection_welcome(r->connection);
+    if (r->hub->options.viewed && !(route && route->viewed && !r->s3))
+        return dl_refuse(r, 404, "", "this server shows runs, and stores none");
     if (!route || r->s3) return begin_path(r);
     r->kind = route->kind;
     if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {

@@ -36,12 +36,13 @@ struct dl_hub {
     dl_events events;
     dl_metrics metrics;
     dl_holdings tally;
+    dl_views *views; /* NULL: no page */
     atomic_bool stopping;  /* no new requests */
     atomic_bool never;     /* stays false: what dl_file_store asks for */
     atomic_uint in_flight; /* requests */
     struct MHD_Daemon *daemon;
 
-    pthread_t reaper, counter;
+    pthread_t reaper, counter; /* counter: of the folders, or of new entries (page.c) */
     pthread_mutex_t lock; /* guards connections */
     pthread_cond_t stop;
     dl_connection *connections;
@@ -142,6 +143,19 @@ dl_answer dl_list_begin(dl_request *r);    /* list.c: /list */
 dl_answer dl_events_begin(dl_request *r);  /* list.c: /events */
 dl_answer dl_status_begin(dl_request *r);  /* status_page.c: /status.json */
 dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
+
+/* page.c: the page; what it shows; which runs there are. */
+dl_answer dl_page_begin(dl_request *r);
+dl_answer dl_page_runs_begin(dl_request *r);
+dl_answer dl_page_run_begin(dl_request *r);
+dl_answer dl_page_entries_begin(dl_request *r);
+dl_answer dl_page_settings_begin(dl_request *r);
+/* With options.page or .viewed: prepare, and free. */
+DL_MUST_CHECK diloco_status dl_page_open(dl_hub *hub);
+void dl_page_close(dl_hub *hub);
+/* With options.viewed: once a second, if a page waits for events, tell it of new entries. */
+void dl_page_tell(dl_hub *hub);
+
 dl_answer dl_hub_s3_begin(dl_request *r);  /* s3_api.c: whatever is signed as S3 asks for it */
 
 /* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
