@@ -45,8 +45,9 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_REPLICA] =
         {"--replica", "NAME", NULL,
          "replica in whose name it is decided; without it only say what would be done"},
-    [DL_FLAG_LISTEN] = {"--listen", "HOST:PORT", NULL,
-                        "where to be reached (default 127.0.0.1:8765; port 0: any)"},
+    [DL_FLAG_LISTEN] =
+        {"--listen", "HOST:PORT", NULL,
+         "where to be reached; port 0: any (default of serve: 127.0.0.1:8765, of ui: 127.0.0.1:0)"},
     [DL_FLAG_CERT] = {"--cert", "FILE", NULL, "certificate for TLS, PEM"},
     [DL_FLAG_KEY] = {"--key", "FILE", NULL, "its private key, PEM"},
     [DL_FLAG_MAKE_CERT] = {"--make-cert", NULL, NULL,
@@ -118,6 +119,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_JOIN_LINE] = {"--join", "RUN", NULL,
                            "print the line that lets a second machine in; makes TLS and a token"},
     [DL_FLAG_COMPARE] = {"--compare", "URL", NULL, "another run beside it; may be repeated"},
+    [DL_FLAG_NO_BROWSER] = {"--no-browser", NULL, NULL,
+                            "only print the address, and open no browser"},
     [DL_FLAG_REPORT_OUT] = {"--out", "FILE.svg", NULL, "draw the curves into this file"},
     [DL_FLAG_RANK] = {"--rank", "N", NULL, "number of the replica: N is called rN"},
     [DL_FLAG_ON] = {"--on", "EXECUTOR", "launch.executor",

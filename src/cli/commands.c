@@ -82,6 +82,13 @@ const dl_command dl_commands[] = {
      DL_SETS_NONE, dl_cmd_log},
     {"verify", "URL", "replay a run's log and compare every digest", NULL,
      FLAGS(DL_FLAG_JSON, DL_FLAG_VERBOSE), DL_SETS_NONE, dl_cmd_verify},
+    {"ui", "URL", "the page of a run, or of a folder of runs, in your browser",
+     "A server for you alone: on this machine, until Ctrl-C, with a token of its own in the "
+     "address\n"
+     "that it prints. It only reads. --compare adds another run. A hub (diloco serve) has the "
+     "same\n"
+     "page at its own address.",
+     FLAGS(DL_FLAG_COMPARE, DL_FLAG_LISTEN, DL_FLAG_NO_BROWSER), DL_SETS_NONE, dl_cmd_ui},
     {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
      "Reads the records that replicas leave in the store. It prints one line for each run;\n"
      "--out draws the curves, --json prints their points.\n"

@@ -1,0 +1,274 @@
+/* cmd_ui.c - the page of a run in any store, or of the runs in a folder: a server for one person on
+ * this machine, which only reads.
+ *
+ * Its token is drawn for this process. The browser gets the address in a file that only this user
+ * can read, because a command line is visible to every user of the machine. */
+#include "cli/cli.h"
+
+#if !DL_CLOUD
+
+diloco_status dl_cmd_ui(const dl_args *args)
+{
+    (void)args;
+    return dl_fail(DILOCO_EREFUSED,
+                   "this program was built without its server (DILOCO_CLOUD=OFF): \"diloco watch\" "
+                   "shows a run in the terminal");
+}
+
+#else
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/settings/settings.h"
+#include "cli/swarm.h"
+#include "hub/hub.h"
+#include <diloco/config.h>
+#include <diloco/inspect.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TOKEN_BYTES = 16, MOST_RUNS = 500 };
+
+extern char **environ;
+
+typedef struct shown {
+    dl_buf names, urls; /* of each run, with its zero byte, in the same order */
+    char token[2 * TOKEN_BYTES + 1];
+    char folder[64]; /* of the file for the browser; "": none */
+} shown;
+
+/* ---- which runs */
+
+static const char *find(const dl_buf *names, const dl_buf *urls, const char *name)
+{
+    const char *n = (const char *)names->data, *u = (const char *)urls->data;
+    for (size_t at = 0, to = 0; at < names->len; at += strlen(n + at) + 1) {
+        if (!strcmp(n + at, name)) return u + to;
+        to += strlen(u + to) + 1;
+    }
+    return NULL;
+}
+
+static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
+{
+    const shown *s = user;
+    const char *found = find(&s->names, &s->urls, name);
+    if (!found) return false;
+    return snprintf(url, DL_VIEW_URL, "%s", found) < DL_VIEW_URL;
+}
+
+/* The last component of a URL, of such characters as names of runs have, and not taken yet. */
+static void name_of(char out[DL_VIEW_NAME], const shown *s, const char *url)
+{
+    char base[64];
+    size_t len = strlen(url), n = 0;
+    while (len > 1 && url[len - 1] == '/')
+        len--;
+    size_t begin = len;
+    while (begin > 0 && url[begin - 1] != '/')
+        begin--;
+    for (; begin < len && n + 1 < sizeof base; begin++) {
+        const char c = url[begin];
+        const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || strchr("_=-", c) || (c == '.' && n > 0);
+        if (fine) base[n++] = c;
+    }
+    base[n] = 0;
+    snprintf(out, DL_VIEW_NAME, "%s", n ? base : "run");
+    for (int i = 2; find(&s->names, &s->urls, out); i++)
+        snprintf(out, DL_VIEW_NAME, "%s-%d", n ? base : "run", i);
+}
+
+static diloco_status add_run(shown *s, const char *url)
+{
+    char name[DL_VIEW_NAME];
+    name_of(name, s, url);
+    DL_TRY(dl_buf_add(&s->names, name, strlen(name) + 1));
+    return dl_buf_add(&s->urls, url, strlen(url) + 1);
+}
+
+static bool has_run(const char *folder)
+{
+    char path[DL_PATH_MAX + 512];
+    snprintf(path, sizeof path, "%s/run.json", folder);
+    return access(path, F_OK) == 0;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Every folder of `folder` that is a run. */
+static diloco_status add_folder(shown *s, const char *folder)
+{
+    struct dirent **all;
+    diloco_status status = DILOCO_OK;
+    const int n = scandir(folder, &all, NULL, by_name);
+    if (n < 0) return dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
+    for (int i = 0, added = 0; i < n; i++) {
+        char path[sizeof(dl_config_path) + 256]; /* what is longer is left out below */
+        const int len = snprintf(path, sizeof path, "%s/%s", folder, all[i]->d_name);
+        if (!status && all[i]->d_name[0] != '.' && (size_t)len < sizeof(dl_config_path) &&
+            has_run(path) && added++ < MOST_RUNS)
+            status = add_run(s, path);
+        free(all[i]);
+    }
+    free(all);
+    if (!status && !s->names.len)
+        status = dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
+    return status;
+}
+
+static diloco_status add_target(shown *s, const char *target)
+{
+    dl_config_path store;
+    DL_TRY(dl_settings_store(store, target));
+    DL_TRY(dl_swarm_refuse(store, "show"));
+    const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
+    struct stat st;
+    if (strstr(folder, "://") || has_run(folder) || stat(folder, &st) || !S_ISDIR(st.st_mode))
+        return add_run(s, store);
+    return add_folder(s, folder);
+}
+
+static diloco_status add_targets(shown *s, const dl_args *args)
+{
+    DL_TRY(add_target(s, args->target));
+    for (size_t i = 0; i < args->n_compared; i++)
+        DL_TRY(add_target(s, args->compared[i]));
+    return dl_buf_add(&s->names, "", 1);
+}
+
+/* A run that is not there is said now, not by the page. A folder of runs was looked at. */
+static diloco_status check_runs(const shown *s)
+{
+    const char *u = (const char *)s->urls.data;
+    for (size_t at = 0; at < s->urls.len; at += strlen(u + at) + 1) {
+        diloco_config *config = diloco_config_create();
+        if (!config) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration");
+        const diloco_status status = diloco_run_config(config, u + at);
+        diloco_config_destroy(config);
+        DL_TRY(status);
+    }
+    return DILOCO_OK;
+}
+
+/* ---- the browser */
+
+static diloco_status write_address(shown *s, const char *address, char path[128])
+{
+    const char *tmp = getenv("XDG_RUNTIME_DIR");
+    snprintf(s->folder, sizeof s->folder, "%.32s/diloco-ui-XXXXXX",
+             tmp && strlen(tmp) < 32 ? tmp : "/tmp");
+    if (!mkdtemp(s->folder)) {
+        s->folder[0] = 0;
+        return dl_fail(DILOCO_EIO, "no folder for the browser's file");
+    }
+    char text[1024];
+    snprintf(path, 128, "%s/open.html", s->folder);
+    const int len = snprintf(text, sizeof text,
+                             "<!doctype html><meta charset=utf-8><title>diloco</title>"
+                             "<meta http-equiv=refresh content=\"0;url=%s\">",
+                             address);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return dl_fail_errno(errno, "create", path);
+    const diloco_status status = dl_fd_write(fd, &(dl_span){text, (size_t)len}, 1, path);
+    close(fd);
+    return status;
+}
+
+/* Whether one opens is not known: xdg-open ends when it has asked for it. */
+static void open_browser(shown *s, const char *address)
+{
+    char path[128];
+    char *const argv[] = {(char[]){"xdg-open"}, path, NULL};
+    posix_spawn_file_actions_t quiet;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    pid_t pid;
+    if (write_address(s, address, path)) {
+        fprintf(stderr, "diloco: %s; open the address above\n", diloco_error_text());
+        return;
+    }
+    sigemptyset(&none);
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    if (posix_spawnp(&pid, argv[0], &quiet, &attributes, argv, environ))
+        fprintf(stderr, "diloco: no browser is known here (xdg-open is missing); open the address "
+                        "above\n");
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&quiet);
+}
+
+static void remove_address(const shown *s)
+{
+    char path[128];
+    if (!s->folder[0]) return;
+    snprintf(path, sizeof path, "%s/open.html", s->folder);
+    unlink(path);
+    rmdir(s->folder);
+}
+
+/* ---- */
+
+static diloco_status serve(shown *s, const dl_args *args)
+{
+    unsigned char random[TOKEN_BYTES];
+    char address[512];
+    dl_hub *hub;
+    sigset_t set;
+    int which;
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return dl_fail(DILOCO_EIO, "no random bytes");
+    dl_hex(s->token, random, sizeof random);
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    const char *listen = args->flags[DL_FLAG_LISTEN];
+    const dl_hub_options options = {.listen = listen ? listen : "127.0.0.1:0",
+                                    .token = s->token,
+                                    .viewed = url_of,
+                                    .viewed_user = s,
+                                    .names = (const char *)s->names.data};
+    DL_TRY(dl_hub_start(&hub, &options));
+    snprintf(address, sizeof address, "%s/#token=%s", dl_hub_url(hub), s->token);
+    printf("the page of %s: %s\nCtrl-C ends\n", args->target, address);
+    fflush(stdout);
+    if (!dl_args_has(args, DL_FLAG_NO_BROWSER)) open_browser(s, address);
+    sigwait(&set, &which);
+    remove_address(s);
+    dl_hub_stop(hub, dl_clock_now(), NULL);
+    return DILOCO_OK;
+}
+
+diloco_status dl_cmd_ui(const dl_args *args)
+{
+    shown s = {.folder = ""};
+    dl_buf_init(&s.names, 1 << 20);
+    dl_buf_init(&s.urls, 8 << 20);
+    diloco_status status = add_targets(&s, args);
+    if (!status) status = check_runs(&s);
+    if (!status) status = serve(&s, args);
+    dl_buf_deinit(&s.names);
+    dl_buf_deinit(&s.urls);
+    return status;
+}
+
+#endif
