@@ -542,7 +542,8 @@
 
     const draw = () => {
       const r = run;
-      el.head.replaceChildren(h("p", {}, stateOf(r.loading ? "loading" : r.state), " ", h("span", { id: "headline" }, headline(r))),
+      el.head.replaceChildren(h("p", {}, stateOf(r.loading ? "loading" : r.state), " ", h("span", { id: "headline" }, headline(r)),
+        !r.loading && r.reading ? h("span", { class: "soft" }, " Reading what the replicas recorded …") : null),
         h("progress", { max: r.entries_total || 1, value: r.entries, "aria-label": `${r.entries} of ${r.entries_total} entries` }));
       const shown = r.findings.length ? r.findings.map((f) => h("li", { class: f.level }, h("b", {}, { bad: "Wrong: ", warn: "Attention: ", info: "" }[f.level]), foreign(f.text)))
         : r.loading ? [] : [h("li", { class: "good" }, h("b", {}, "Well: "), r.state === "complete" ? "nothing to report." : "no replica is lost, slow or rejected.")];
@@ -611,7 +612,7 @@
           draw();
           if (!run.loading && run.entries !== before && logPage.from === null) await drawLog();
           if (!run.loading && !loadedSettings) await drawSettings();
-          if (run.loading) again = true;
+          if (run.reading) again = true;
         } while (again);
       } finally { busy = false; }
     };
@@ -641,7 +642,7 @@
       sums.replaceChildren(table("The runs in numbers", [["", ([title]) => title], ...runs.map((run) => [foreign(run.name), ([, of_]) => of_(run), "n"])], rows));
     };
     const refresh = async () => {
-      do { runs = await Promise.all(names.map((run) => ask("/.page/run", { run, points: 400, bins: 1 }))); draw(); } while (runs.some((run) => run.loading));
+      do { runs = await Promise.all(names.map((run) => ask("/.page/run", { run, points: 400, bins: 1 }))); draw(); } while (runs.some((run) => run.reading));
     };
     return { title: `compare ${names.join(", ")}`, refresh, every: 5000 };
   };

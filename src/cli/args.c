@@ -121,6 +121,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_COMPARE] = {"--compare", "URL", NULL, "another run beside it; may be repeated"},
     [DL_FLAG_NO_BROWSER] = {"--no-browser", NULL, NULL,
                             "only print the address, and open no browser"},
+    [DL_FLAG_ONCE] = {"--once", NULL, NULL, "print it once, for a pipe"},
     [DL_FLAG_REPORT_OUT] = {"--out", "FILE.svg", NULL, "draw the curves into this file"},
     [DL_FLAG_RANK] = {"--rank", "N", NULL, "number of the replica: N is called rN"},
     [DL_FLAG_ON] = {"--on", "EXECUTOR", "launch.executor",

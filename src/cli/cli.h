@@ -99,6 +99,7 @@ typedef enum dl_flag {
     DL_FLAG_FOLLOW,
     DL_FLAG_TIMEOUT,
     DL_FLAG_NO_BROWSER, /* of ui */
+    DL_FLAG_ONCE,       /* of watch */
     DL_N_FLAGS
 } dl_flag;
 
@@ -161,6 +162,7 @@ diloco_status dl_cmd_log(const dl_args *args);
 diloco_status dl_cmd_verify(const dl_args *args);
 diloco_status dl_cmd_report(const dl_args *args);
 diloco_status dl_cmd_ui(const dl_args *args);
+diloco_status dl_cmd_watch(const dl_args *args);
 diloco_status dl_cmd_rm(const dl_args *args);
 diloco_status dl_cmd_takeover(const dl_args *args);
 diloco_status dl_cmd_void(const dl_args *args);

@@ -89,6 +89,11 @@ const dl_command dl_commands[] = {
      "same\n"
      "page at its own address.",
      FLAGS(DL_FLAG_COMPARE, DL_FLAG_LISTEN, DL_FLAG_NO_BROWSER), DL_SETS_NONE, dl_cmd_ui},
+    {"watch", "URL", "a run in the terminal: its loss, its replicas, what is wrong",
+     "It is drawn again every second, in 80 columns and as many lines as there are, until the run "
+     "is\n"
+     "complete or Ctrl-C. Where the output is no terminal it is printed once. It only reads.",
+     FLAGS(DL_FLAG_ONCE), DL_SETS_NONE, dl_cmd_watch},
     {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
      "Reads the records that replicas leave in the store. It prints one line for each run;\n"
      "--out draws the curves, --json prints their points.\n"

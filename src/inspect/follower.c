@@ -26,6 +26,7 @@ struct dl_follower {
     dl_hash before;
     followed *lives;
     size_t n_lives;
+    bool log_is_read;
     dl_buf frame, part;
 };
 
@@ -64,6 +65,11 @@ void dl_follower_close(dl_follower *f)
 const diloco_run_status *dl_follower_status(const dl_follower *f)
 {
     return dl_status_book_run(f->book);
+}
+
+bool dl_follower_has_log(const dl_follower *f)
+{
+    return f->log_is_read;
 }
 
 const dl_runfile *dl_follower_run(const dl_follower *f)
@@ -177,9 +183,11 @@ diloco_status dl_follower_read(dl_follower *f, bool *more, const dl_follower_sin
 {
     reading r = {.f = f, .sink = sink, .until = until};
     *more = true;
+    f->log_is_read = false;
     const diloco_status status = dl_reader_walk(&f->reader, f->next, take_entry, &r);
     if (status == DILOCO_ECLOSED) return DILOCO_OK;
     DL_TRY(status);
+    f->log_is_read = true;
     for (size_t i = 0; i < f->n_lives; i++) {
         DL_TRY(read_life(&r, i));
         if (dl_clock_now() >= until) return DILOCO_OK;

@@ -36,6 +36,8 @@ DL_MUST_CHECK diloco_status dl_follower_read(dl_follower *f, bool *more,
 DL_MUST_CHECK diloco_status dl_follower_look(dl_follower *f);
 
 const diloco_run_status *dl_follower_status(const dl_follower *f); /* as of the last look */
+/* Has the last read come to the end of the log? If not, what is more is not only of the record. */
+bool dl_follower_has_log(const dl_follower *f);
 const dl_runfile *dl_follower_run(const dl_follower *f);
 
 #endif

@@ -90,7 +90,10 @@ static void find_dead(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
     char rule[256];
+    size_t alive = 0;
     rule_text(rule, sizeof rule, config_of(f->view));
+    for (size_t i = 0; i < run->n_replicas; i++)
+        alive += run->replicas[i]->alive;
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
         if (r->alive || r->ended || run->done) continue;
@@ -102,7 +105,9 @@ static void find_dead(findings *f)
                 "%s is lost: no new heartbeat for %.0f s or more; its last was at step %" PRIu64
                 ", entry %" PRIu64 ".%s%s",
                 r->replica, run->alive_s, r->step, r->entry, awaited ? " " : "",
-                awaited ? rule : " The run goes on without it.");
+                awaited ? rule
+                : alive ? " The run goes on without it."
+                        : "");
     }
 }
 
@@ -110,7 +115,7 @@ static void find_missing(findings *f)
 {
     const diloco_run_status *run = dl_follower_status(f->view->follower);
     const diloco_run_wait *w = run->wait;
-    if (!w || !w->n_missing || f->view->more) return;
+    if (!w || !w->n_missing || f->view->in_log) return;
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
         char left[32];

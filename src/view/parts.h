@@ -22,7 +22,9 @@ struct dl_view {
     dl_time refreshed, looked; /* 0: never */
     double grown;  /* when an entry was first seen to come, seconds since 1970; 0: none */
     uint64_t told; /* entries at the last dl_view_follow */
-    bool more, broken;
+    bool more;     /* there may be more to read */
+    bool in_log;   /* and more entries among it */
+    bool broken;
 };
 
 /* Refresh unless the last one is young. With the lock. */

@@ -148,17 +148,18 @@ static diloco_status refresh(dl_view *view)
 {
     const dl_time now = dl_clock_now();
     const dl_follower_sink sink = {view, take_entry, take_line};
-    const bool first = !view->looked, loading = first || view->more;
+    const bool first = !view->looked, loading = first || view->in_log;
     const size_t before = view->model.n_entries;
     if (first || now - view->looked >= LOOK_EVERY) {
         DL_TRY(dl_follower_look(view->follower));
         view->looked = dl_clock_now();
     }
     DL_TRY(dl_follower_read(view->follower, &view->more, &sink, dl_time_after(now, BUDGET)));
-    if (!loading && !view->more && view->model.n_entries > before && before > 0)
+    view->in_log = !dl_follower_has_log(view->follower);
+    if (!loading && !view->in_log && view->model.n_entries > before && before > 0)
         view->grown = dl_clock_wall();
     /* What a look says of the open entry is of the log as far as it was read. */
-    if (loading && !view->more) {
+    if (loading && !view->in_log) {
         DL_TRY(dl_follower_look(view->follower));
         view->looked = dl_clock_now();
     }

@@ -112,7 +112,8 @@ static void add_row(dl_json *j, const dl_view *view)
     dl_json_str(j, "model", run->model);
     dl_json_u64(j, "parameters", run->parameters);
     dl_json_str(j, "state", dl_view_state(view));
-    dl_json_bool(j, "loading", view->more);
+    dl_json_bool(j, "loading", view->in_log);
+    dl_json_bool(j, "reading", view->more);
     dl_json_u64(j, "entries", m->n_entries);
     dl_json_u64(j, "entries_total", run->entries_total);
     dl_json_u64(j, "aborts", m->n_aborts);
@@ -150,7 +151,7 @@ static void add_summary(dl_json *j, const dl_view *view)
     dl_json_u64(j, "disputes", m->n_disputes);
     dl_json_end(j);
     add_findings(j, view);
-    if (run->wait && !view->more) add_wait(j, run->wait);
+    if (run->wait && !view->in_log) add_wait(j, run->wait);
     dl_json_array(j, "replicas");
     for (size_t i = 0; i < run->n_replicas; i++)
         add_replica(j, view, run->replicas[i]);

@@ -1,0 +1,82 @@
+/* cmd_watch.c - a run in the terminal, kept up to date. */
+#include "cli/settings.h"
+#include "cli/swarm.h"
+#include "cli/watch.h"
+
+#include "base/clock.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
+{
+    (void)name;
+    return snprintf(url, DL_VIEW_URL, "%s", (const char *)user) < DL_VIEW_URL;
+}
+
+static bool is_utf8(void)
+{
+    setlocale(LC_CTYPE, "");
+    const bool utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
+    setlocale(LC_CTYPE, "C");
+    return utf8;
+}
+
+/* For a pipe: one frame, when all has been read. */
+static diloco_status print_once(dl_watch_frame *frame, dl_view *view, const dl_screen *screen)
+{
+    int columns, lines;
+    dl_screen_size(screen, &columns, &lines);
+    do
+        DL_TRY(dl_watch_draw(frame, view, columns, DL_SCREEN_MAX_LINES, is_utf8()));
+    while (frame->reading);
+    for (int i = 0; i < frame->n; i++)
+        printf("%s\n", frame->lines[i]);
+    return dl_flush_output();
+}
+
+static diloco_status draw_again(dl_watch_frame *frame, dl_view *view, dl_screen *screen)
+{
+    const bool utf8 = is_utf8();
+    for (;;) {
+        int columns, lines;
+        dl_screen_size(screen, &columns, &lines);
+        DL_TRY(dl_watch_draw(frame, view, columns, lines, utf8));
+        dl_screen_draw(screen, (const char(*)[DL_SCREEN_LINE])frame->lines, frame->n);
+        if (frame->done && !frame->reading) return DILOCO_OK;
+        if (!frame->reading) dl_clock_sleep(DL_SECOND);
+    }
+}
+
+static diloco_status watch(const dl_args *args, char *store)
+{
+    dl_views *views;
+    dl_view *view;
+    dl_screen *screen = malloc(sizeof *screen);
+    dl_watch_frame *frame = malloc(sizeof *frame);
+    if (!screen || !frame) {
+        free(screen), free(frame);
+        return dl_fail(DILOCO_ENOMEM, "no memory for a screen");
+    }
+    dl_screen_open(screen, stdout);
+    diloco_status status = dl_views_create(&views, url_of, store);
+    if (!status) status = dl_views_get(&view, views, store);
+    if (!status) {
+        const bool once = dl_args_has(args, DL_FLAG_ONCE) || !screen->live;
+        status = once ? print_once(frame, view, screen) : draw_again(frame, view, screen);
+        dl_view_let_go(view);
+    }
+    dl_views_destroy(views);
+    free(screen), free(frame);
+    return status;
+}
+
+diloco_status dl_cmd_watch(const dl_args *args)
+{
+    dl_config_path store;
+    DL_TRY(dl_settings_store(store, args->target));
+    DL_TRY(dl_swarm_refuse(store, "watch"));
+    return watch(args, store);
+}

@@ -1,0 +1,247 @@
+/* watch.c - see watch.h. Texts of a run come from outside: every line is made printable. */
+#include "cli/watch.h"
+
+#include "cli/cli.h"
+#include "cli/units.h"
+#include "view/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 80, WINDOW = 24, BAR = 24, FINDINGS_SHOWN = 4 };
+
+static void add(dl_watch_frame *f, const char *format, ...) DL_PRINTF(2, 3);
+static void add(dl_watch_frame *f, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    if (f->n == DL_SCREEN_MAX_LINES) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    dl_printable(f->lines[f->n], sizeof f->lines[0], text);
+    int columns = 0;
+    for (char *c = f->lines[f->n]; *c; c++) {
+        if (*c == '\n') *c = ' ';
+        columns += ((unsigned char)*c & 0xC0) != 0x80;
+        if (columns > f->columns) *c = 0;
+        if (!*c) break;
+    }
+    f->n++;
+}
+
+/* A text in lines of so many columns, the later ones indented. */
+static void add_wrapped(dl_watch_frame *f, const char *text, int columns)
+{
+    const char *indent = "";
+    while (*text) {
+        const int room = columns - (int)strlen(indent);
+        int len = (int)strlen(text);
+        if (len > room) {
+            len = room;
+            while (len > room / 2 && text[len] != ' ')
+                len--;
+            while (len > 0 &&
+                   ((unsigned char)text[len] & 0xC0) == 0x80) /* not within a character */
+                len--;
+        }
+        add(f, "%s%.*s", indent, len, text);
+        text += len;
+        while (*text == ' ')
+            text++;
+        indent = "  ";
+    }
+}
+
+/* ---- the curve */
+
+static double loss_between(const dl_model *m, size_t from, size_t to)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t e = from; e < to; e++)
+        if (!isnan(m->marks[e].loss)) sum += m->marks[e].loss, n++;
+    return n ? sum / (double)n : NAN;
+}
+
+static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool utf8)
+{
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const plain[] = {"_", ".", ",", "-", "=", "+", "*", "#"};
+    const char *const *heights = utf8 ? blocks : plain;
+    const size_t room = (size_t)columns - 5, n = m->n_entries < room ? m->n_entries : room;
+    double at[MOST_COLUMNS], low = INFINITY, high = -INFINITY;
+    char text[4 * MOST_COLUMNS] = "";
+    for (size_t i = 0; i < n; i++) {
+        at[i] = loss_between(m, i * m->n_entries / n, (i + 1) * m->n_entries / n);
+        if (isnan(at[i])) continue;
+        low = fmin(low, at[i]), high = fmax(high, at[i]);
+    }
+    if (n == 0 || low > high) return;
+    for (size_t i = 0; i < n; i++) {
+        const double place = high > low ? (at[i] - low) / (high - low) : 0.5;
+        strcat(text, isnan(at[i]) ? " " : heights[(int)fmin(place * 8, 7)]);
+    }
+    add(f, "loss %s", text);
+}
+
+/* ---- replicas */
+
+/* Shares of the time: # train, ^ encode and upload, . wait, = read and apply. */
+static void bar_of(char out[BAR + 1], const dl_cell *c)
+{
+    const double rest = fmax((double)c->rest_s - (double)c->encode_s - (double)c->put_s, 0);
+    const double parts[] = {(double)c->train_s, (double)c->encode_s + (double)c->put_s,
+                            (double)c->wait_s, rest};
+    const double all = parts[0] + parts[1] + parts[2] + parts[3];
+    double sum = 0;
+    int n = 0;
+    for (int p = 0; p < 4 && all > 0; p++) {
+        sum += parts[p];
+        while (n < (int)lround(BAR * sum / all))
+            out[n++] = "#^.="[p];
+    }
+    while (n < BAR)
+        out[n++] = ' ';
+    out[BAR] = 0;
+}
+
+/* Who counted at the newest entries: + counted, - missing, x rejected. */
+static void parts_of(char *out, const dl_lane *lane, const dl_model *m, size_t n)
+{
+    const uint64_t to = m->n_entries, from = to > n ? to - n : 0;
+    size_t k = 0;
+    for (uint64_t e = from; e < to; e++) {
+        const size_t at = (size_t)(e >> m->shift);
+        const unsigned parts = lane && at < lane->n ? lane->cells[at].parts : 0;
+        out[k++] = parts & DL_PART_REJECTED  ? 'x'
+                   : parts & DL_PART_MEMBER  ? '+'
+                   : parts & DL_PART_MISSING ? '-'
+                   : m->marks[e].commit      ? '-'
+                                             : ' ';
+    }
+    out[k] = 0;
+}
+
+static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_replica_status *r,
+                        int columns)
+{
+    const dl_model *m = &view->model;
+    const dl_lane *lane = dl_model_lane(m, r->replica);
+    const uint64_t to = m->n_entries, from = to > WINDOW ? to - WINDOW : 0;
+    const dl_cell none = {.end = 0};
+    const dl_cell sum = lane ? dl_lane_sum(lane, m->shift, from, to) : none;
+    char bar[BAR + 1], parts[MOST_COLUMNS], numbers[48];
+    const char *state = r->ended ? "ended" : r->alive ? "alive" : r->seen ? "LOST" : "not seen";
+    bar_of(bar, &sum);
+    parts_of(parts, lane, m, columns >= 78 ? 16 : 4);
+    snprintf(numbers, sizeof numbers, "%8" PRIu64 " %6.3g/s", r->step, r->steps_per_s);
+    add(f, "%-9.9s %-8s [%s] %s %s", r->replica, state, bar, numbers, parts);
+}
+
+/* The lost first: they are looked for. */
+static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, int room)
+{
+    const diloco_run_status *run = dl_follower_status(view->follower);
+    size_t shown = 0;
+    if (run->n_replicas == 0 || room < 2) return;
+    add(f, "%-9s %-8s  %-*s  %8s %8s %s", "replica", "state", BAR, "its time in the newest entries",
+        "step", "steps", columns >= 78 ? "counted" : "");
+    room--;
+    const size_t fits = run->n_replicas <= (size_t)room ? run->n_replicas : (size_t)room - 1;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < run->n_replicas && shown < fits; i++) {
+            const diloco_replica_status *r = run->replicas[i];
+            const bool lost = !r->alive && !r->ended;
+            if (lost == (pass == 0)) add_replica(f, view, r, columns), shown++;
+        }
+    if (shown < run->n_replicas) add(f, "and %zu more replicas", run->n_replicas - shown);
+}
+
+/* ---- the frame */
+
+static void add_head(dl_watch_frame *f, const dl_view *view, int columns)
+{
+    const diloco_run_status *run = dl_follower_status(view->follower);
+    const dl_model *m = &view->model;
+    const double round = dl_view_round_s(view);
+    size_t alive = 0;
+    dl_unit_text pace, left, sent;
+    char bar[MOST_COLUMNS], times[64] = "";
+    for (size_t i = 0; i < run->n_replicas; i++)
+        alive += run->replicas[i]->alive;
+    add(f, "%s: %s, %zu of %zu replicas alive%s", view->name, dl_view_state(view), alive,
+        run->n_replicas, view->more ? " (reading …)" : "");
+    const int room = columns - 2;
+    const uint64_t total = run->entries_total ? run->entries_total : 1;
+    const int full = (int)((double)room * (double)m->n_entries / (double)total);
+    for (int i = 0; i < room; i++)
+        bar[i] = i < full ? '=' : ' ';
+    bar[room] = 0;
+    add(f, "[%s]", bar);
+    if (isfinite(round) && !run->done)
+        snprintf(times, sizeof times, ", one every %s, %s left", dl_time_text(pace, round),
+                 dl_time_text(left, round * (double)(run->entries_total - m->n_entries)));
+    add(f, "%zu of %" PRIu64 " entries (%" PRIu64 " aborted)%s; %s sent", m->n_entries,
+        run->entries_total, m->n_aborts, times, dl_bytes_text(sent, m->bytes));
+}
+
+static double newest_loss(const dl_model *m, bool eval)
+{
+    for (size_t e = m->n_entries; e > 0; e--) {
+        const double loss = eval ? m->marks[e - 1].eval_loss : m->marks[e - 1].loss;
+        if (!isnan(loss)) return loss;
+    }
+    return NAN;
+}
+
+static void add_loss(dl_watch_frame *f, const dl_view *view, int columns, bool utf8)
+{
+    const double loss = newest_loss(&view->model, false), eval = newest_loss(&view->model, true);
+    add_curve(f, &view->model, columns, utf8);
+    if (isnan(loss)) return;
+    if (isnan(eval))
+        add(f, "loss %.4f", loss);
+    else
+        add(f, "loss %.4f, validation loss %.4f", loss, eval);
+}
+
+static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, int room)
+{
+    static const char *const words[] = {"", "attention: ", "WRONG: "};
+    dl_finding all[DL_FINDINGS];
+    const size_t n = dl_view_findings(all, view);
+    const int end = f->n + room;
+    for (size_t i = 0; i < n && i < FINDINGS_SHOWN && f->n < end; i++) {
+        char text[DL_FINDING_TEXT + 16];
+        snprintf(text, sizeof text, "%s%s", words[all[i].level], all[i].text);
+        add_wrapped(f, text, columns);
+    }
+    if (n == 0 && !view->more) add(f, "well: no replica is lost, slow or rejected");
+    if (f->n > end) f->n = end;
+}
+
+diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int lines, bool utf8)
+{
+    if (columns > MOST_COLUMNS) columns = MOST_COLUMNS;
+    if (columns < LEAST_COLUMNS) columns = LEAST_COLUMNS;
+    if (lines > DL_SCREEN_MAX_LINES) lines = DL_SCREEN_MAX_LINES;
+    *f = (dl_watch_frame){.columns = columns};
+    pthread_mutex_lock(&view->lock);
+    const diloco_status status = dl_view_bring_up(view);
+    if (!status) {
+        f->done = dl_follower_status(view->follower)->done;
+        f->reading = view->more;
+        add_head(f, view, columns);
+        add_loss(f, view, columns, utf8);
+        add_findings(f, view, columns, 8);
+        add_replicas(f, view, columns, lines - 1 - f->n - 1);
+        if (f->n < lines)
+            add(f, "# train  ^ upload  . wait  = apply;  + counted  - missing  x rejected");
+    }
+    pthread_mutex_unlock(&view->lock);
+    return status;
+}

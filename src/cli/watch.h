@@ -1,0 +1,22 @@
+/* watch.h - a run on a screen of text: what the page shows, in as many columns and lines as there
+ * are. */
+#ifndef DL_CLI_WATCH_H
+#define DL_CLI_WATCH_H
+
+#include "cli/screen.h"
+#include "view/view.h"
+
+typedef struct dl_watch_frame {
+    int n;       /* lines */
+    int columns; /* that a line has at most */
+    char lines[DL_SCREEN_MAX_LINES][DL_SCREEN_LINE];
+    bool done;    /* the run is complete */
+    bool reading; /* not all of it has been read yet */
+} dl_watch_frame;
+
+/* Refresh the view and draw it. `utf8`: curves are of block characters, else of ASCII. Errors are
+ * those of a refresh (view.h). */
+DL_MUST_CHECK diloco_status dl_watch_draw(dl_watch_frame *out, dl_view *view, int columns,
+                                          int lines, bool utf8);
+
+#endif
