@@ -536,7 +536,10 @@
           ["meaning", (o) => h("span", { class: "soft" }, o.help), "wide"],
         ], settings.filter((o) => (text ? (o.name + o.help).toLowerCase().includes(text) : o.origin !== "default"))));
       };
-      el.settings.replaceChildren(h("p", { class: "row" }, h("label", { for: "only" }, "Find (without a word: what differs from the defaults)"), only), place);
+      const quoted = (o) => (/^(true|false|[-+0-9.e]+)$/.test(o.value) ? o.value : JSON.stringify(o.value));
+      const file = h("details", {}, h("summary", {}, "How to repeat it: these settings as a configuration file"),
+        h("pre", {}, settings.filter((o) => o.origin !== "default").map((o) => `${o.name} = ${quoted(o)}\n`).join("")));
+      el.settings.replaceChildren(h("p", { class: "row" }, h("label", { for: "only" }, "Find (without a word: what differs from the defaults)"), only), place, file);
       draw();
     };
 
@@ -687,6 +690,7 @@
       if (!where[0] && !signal.aborted) {
         const { runs, hub } = await ask("/.page/runs");
         if (!hub && runs.length === 1) where = ["run", runs[0].name];
+        else if (report && !hash) where = ["compare", ...runs.map((run) => run.name)];
       }
       const shown = where[0] === "run" && where[1] ? await runPage(page, where[1])
         : where[0] === "compare" && where.length > 2 ? await comparePage(page, where.slice(1).filter(Boolean).slice(0, 8))

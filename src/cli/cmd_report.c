@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "cli/display/chart.h"
 #include "cli/display/units.h"
+#include "cli/report_page.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/config.h>
@@ -200,7 +201,13 @@ static diloco_status check_out(const char *path)
 {
     const char *dot = path ? strrchr(path, '.') : ".svg";
     if (dot && !strcmp(dot, ".svg")) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "--out %.200s: the picture is an SVG file; write it as FILE.svg",
+    if (dl_report_page_takes(path)) return DILOCO_OK;
+    if (dot && !strcmp(dot, ".pdf"))
+        return dl_fail(
+            DILOCO_EINVAL,
+            "--out %.200s: PDF is not written; write FILE.html and print it from a browser", path);
+    return dl_fail(DILOCO_EINVAL,
+                   "--out %.200s: a report is FILE.html or FILE.md, and the curves alone FILE.svg",
                    path);
 }
 
@@ -214,6 +221,26 @@ static diloco_status answer(const dl_args *args, const curve *curves, size_t n)
     return DILOCO_OK;
 }
 
+/* FILE.html and FILE.md need no evaluation, and have everything else. */
+static diloco_status write_page(const dl_args *args, size_t n)
+{
+    const char *path = args->flags[DL_FLAG_REPORT_OUT], *urls[MOST_RUNS];
+    dl_config_path stores[MOST_RUNS];
+    if (dl_args_has(args, DL_FLAG_JSON))
+        return dl_fail(DILOCO_EINVAL,
+                       "--json prints curves, and --out %.200s is a whole report: ask "
+                       "for one of them",
+                       path);
+    for (size_t i = 0; i < n; i++) {
+        DL_TRY(dl_settings_store(stores[i], i ? args->compared[i - 1] : args->target));
+        DL_TRY(dl_swarm_refuse(stores[i], "report"));
+        urls[i] = stores[i];
+    }
+    DL_TRY(dl_report_page_write(path, urls, n));
+    printf("report: %s\n", path);
+    return DILOCO_OK;
+}
+
 diloco_status dl_cmd_report(const dl_args *args)
 {
     curve curves[MOST_RUNS];
@@ -222,6 +249,8 @@ diloco_status dl_cmd_report(const dl_args *args)
     DL_TRY(check_out(args->flags[DL_FLAG_REPORT_OUT]));
     if (n > MOST_RUNS)
         return dl_fail(DILOCO_EINVAL, "--compare: at most %d runs fit one report", MOST_RUNS);
+    if (args->flags[DL_FLAG_REPORT_OUT] && dl_report_page_takes(args->flags[DL_FLAG_REPORT_OUT]))
+        return write_page(args, n);
     for (size_t i = 0; i < n; i++) {
         curves[i] = (curve){0};
         dl_buf_init(&curves[i].evaluations, LONGEST_RECORD);

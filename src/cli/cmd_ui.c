@@ -19,6 +19,7 @@ diloco_status dl_cmd_ui(const dl_args *args)
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/run_names.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "hub/hub.h"
@@ -42,59 +43,16 @@ enum { TOKEN_BYTES = 16, MOST_RUNS = 500 };
 extern char **environ;
 
 typedef struct shown {
-    dl_buf names, urls; /* of each run, with its zero byte, in the same order */
+    dl_run_names runs;
     char token[2 * TOKEN_BYTES + 1];
     char folder[64]; /* of the file for the browser; "": none */
 } shown;
 
 /* ---- which runs */
 
-static const char *find(const dl_buf *names, const dl_buf *urls, const char *name)
-{
-    const char *n = (const char *)names->data, *u = (const char *)urls->data;
-    for (size_t at = 0, to = 0; at < names->len; at += strlen(n + at) + 1) {
-        if (!strcmp(n + at, name)) return u + to;
-        to += strlen(u + to) + 1;
-    }
-    return NULL;
-}
-
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)
 {
-    const shown *s = user;
-    const char *found = find(&s->names, &s->urls, name);
-    if (!found) return false;
-    return snprintf(url, DL_VIEW_URL, "%s", found) < DL_VIEW_URL;
-}
-
-/* The last component of a URL, of such characters as names of runs have, and not taken yet. */
-static void name_of(char out[DL_VIEW_NAME], const shown *s, const char *url)
-{
-    char base[64];
-    size_t len = strlen(url), n = 0;
-    while (len > 1 && url[len - 1] == '/')
-        len--;
-    size_t begin = len;
-    while (begin > 0 && url[begin - 1] != '/')
-        begin--;
-    for (; begin < len && n + 1 < sizeof base; begin++) {
-        const char c = url[begin];
-        const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || strchr("_=-", c) || (c == '.' && n > 0);
-        if (fine) base[n++] = c;
-    }
-    base[n] = 0;
-    snprintf(out, DL_VIEW_NAME, "%s", n ? base : "run");
-    for (int i = 2; find(&s->names, &s->urls, out); i++)
-        snprintf(out, DL_VIEW_NAME, "%s-%d", n ? base : "run", i);
-}
-
-static diloco_status add_run(shown *s, const char *url)
-{
-    char name[DL_VIEW_NAME];
-    name_of(name, s, url);
-    DL_TRY(dl_buf_add(&s->names, name, strlen(name) + 1));
-    return dl_buf_add(&s->urls, url, strlen(url) + 1);
+    return dl_run_names_url(&((shown *)user)->runs, url, name);
 }
 
 static bool has_run(const char *folder)
@@ -121,11 +79,11 @@ static diloco_status add_folder(shown *s, const char *folder)
         const int len = snprintf(path, sizeof path, "%s/%s", folder, all[i]->d_name);
         if (!status && all[i]->d_name[0] != '.' && (size_t)len < sizeof(dl_config_path) &&
             has_run(path) && added++ < MOST_RUNS)
-            status = add_run(s, path);
+            status = dl_run_names_add(&s->runs, path);
         free(all[i]);
     }
     free(all);
-    if (!status && !s->names.len)
+    if (!status && !s->runs.names.len)
         status = dl_fail(DILOCO_ENOENT, "%s: no run, and no folder of runs", folder);
     return status;
 }
@@ -138,7 +96,7 @@ static diloco_status add_target(shown *s, const char *target)
     const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
     struct stat st;
     if (strstr(folder, "://") || has_run(folder) || stat(folder, &st) || !S_ISDIR(st.st_mode))
-        return add_run(s, store);
+        return dl_run_names_add(&s->runs, store);
     return add_folder(s, folder);
 }
 
@@ -147,14 +105,14 @@ static diloco_status add_targets(shown *s, const dl_args *args)
     DL_TRY(add_target(s, args->target));
     for (size_t i = 0; i < args->n_compared; i++)
         DL_TRY(add_target(s, args->compared[i]));
-    return dl_buf_add(&s->names, "", 1);
+    return dl_buf_add(&s->runs.names, "", 1);
 }
 
 /* A run that is not there is said now, not by the page. A folder of runs was looked at. */
 static diloco_status check_runs(const shown *s)
 {
-    const char *u = (const char *)s->urls.data;
-    for (size_t at = 0; at < s->urls.len; at += strlen(u + at) + 1) {
+    const char *u = (const char *)s->runs.urls.data;
+    for (size_t at = 0; at < s->runs.urls.len; at += strlen(u + at) + 1) {
         diloco_config *config = diloco_config_create();
         if (!config) return dl_fail(DILOCO_ENOMEM, "no memory for a configuration");
         const diloco_status status = diloco_run_config(config, u + at);
@@ -246,7 +204,7 @@ static diloco_status serve(shown *s, const dl_args *args)
                                     .token = s->token,
                                     .viewed = url_of,
                                     .viewed_user = s,
-                                    .names = (const char *)s->names.data};
+                                    .names = (const char *)s->runs.names.data};
     DL_TRY(dl_hub_start(&hub, &options));
     snprintf(address, sizeof address, "%s/#token=%s", dl_hub_url(hub), s->token);
     printf("the page of %s: %s\nCtrl-C ends\n", args->target, address);
@@ -261,13 +219,11 @@ static diloco_status serve(shown *s, const dl_args *args)
 diloco_status dl_cmd_ui(const dl_args *args)
 {
     shown s = {.folder = ""};
-    dl_buf_init(&s.names, 1 << 20);
-    dl_buf_init(&s.urls, 8 << 20);
+    dl_run_names_init(&s.runs);
     diloco_status status = add_targets(&s, args);
     if (!status) status = check_runs(&s);
     if (!status) status = serve(&s, args);
-    dl_buf_deinit(&s.names);
-    dl_buf_deinit(&s.urls);
+    dl_run_names_deinit(&s.runs);
     return status;
 }
 

@@ -96,7 +96,8 @@ const dl_command dl_commands[] = {
      FLAGS(DL_FLAG_ONCE), DL_SETS_NONE, dl_cmd_watch},
     {"report", "URL", "a run's validation loss against steps and bytes, beside other runs'",
      "Reads the records that replicas leave in the store. It prints one line for each run;\n"
-     "--out draws the curves, --json prints their points.\n"
+     "--json prints the points of the curves. --out FILE.html is the page of the run in one file\n"
+     "that needs no server, FILE.md the same as text, and FILE.svg the curves alone.\n"
      "  diloco report runs/a --compare runs/b --out loss.svg",
      FLAGS(DL_FLAG_COMPARE, DL_FLAG_REPORT_OUT, DL_FLAG_JSON), DL_SETS_NONE, dl_cmd_report},
     {"takeover", "URL", "make another life the single committer of a run",

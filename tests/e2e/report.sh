@@ -30,6 +30,16 @@ assert sent[-1] == total, (sent, total)
 PY
 
 expect_error 2 "loss.pdf" diloco report runs/one --out loss.pdf
+expect_error 2 "ask for one of them" diloco report runs/one --out one.md --json
+
+# A whole report, in one file.
+expect 0 diloco report runs/one --out one.md
+grep -q '^# one$' one.md || fail "the report has no title"
+grep -q '^complete: ' one.md || fail "the report does not say that the run is complete"
+grep -q '^| trainer.rounds | ' one.md || fail "the report has no settings"
+expect 0 diloco report runs/one --compare runs/two --out both.html
+grep -q 'window.dilocoReport=' both.html || fail "the report has no data"
+! grep -q 'src="' both.html || fail "the report is more than one file"
 [ ! -e loss.pdf ] || fail "a refused file was written"
 expect 0 diloco train tiny.toml --store runs/blind --set data.test_fraction=0 --quiet
 expect_error 1 "trainer.eval_every" diloco report runs/blind

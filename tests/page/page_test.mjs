@@ -204,6 +204,28 @@ const cases = {
     killAll(server.pid);
   },
 
+  async report_is_one_file_that_needs_no_server() {
+    await trained("finished");
+    await trained("other", "--set", "trainer.rounds=4");
+    for (const [name, ...more] of [["one"], ["two", "--compare", "other"]]) {
+      const made = spawnSync(program, ["report", "finished", ...more, "--out", `${name}.html`], { cwd: work, encoding: "utf8" });
+      must(made.status === 0, made.stderr);
+    }
+    const page = await opened(`file://${join(work, "one.html")}`);
+    await ready(page);
+    await says(page, "The run is complete: 8 entries.");
+    await says(page, "How to repeat it");
+    must((await page.locator("canvas.lanes").count()) === 1, "no timeline");
+    must((await page.locator("tbody tr", { has: page.locator("code") }).filter({ hasText: "commit" }).count()) === 8, "the log has other than 8 rows");
+    await accessible(page, "a report");
+    must(page.asked.every((one) => one.startsWith("file:") || one.startsWith("data:")), `it asked for ${page.asked}`);
+    await closed(page);
+    const both = await opened(`file://${join(work, "two.html")}`);
+    await both.getByRole("heading", { name: "Compare" }).waitFor();
+    must((await both.locator("section").first().locator("path.series").count()) === 2, "not two curves");
+    await closed(both);
+  },
+
   async slow_replica_is_named_with_its_reason() {
     const run = train("slow", "--set", "trainer.rounds=6", "--set", "trainer.local_steps_per_round=60");
     const slow = await until("four replicas", () => { const all = children(run.pid); return all.length === 4 && all[1]; });
@@ -267,6 +289,13 @@ const cases = {
     must((await page.locator("bdi", { hasText: "onerror" }).count()) > 3, "a foreign text is not isolated");
     await closed(page);
     killAll(server.pid);
+    must(spawnSync(program, ["report", "hostile", "--out", "hostile.html"], { cwd: work }).status === 0, "no report");
+    const file = await opened(`file://${join(work, "hostile.html")}`);
+    await ready(file);
+    await says(file, "<img src=x onerror=window.owned=1>");
+    must((await file.evaluate(() => window.owned)) === undefined, "a script of the run has run in its report");
+    must((await file.locator("img, main svg svg").count()) === 0, "a text has become an element of the report");
+    await closed(file);
   },
 
   async keyboard_screen_reader_and_phone_are_served() {

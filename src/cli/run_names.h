@@ -1,0 +1,17 @@
+/* run_names.h - short names for the runs that a page shows, by their URLs. */
+#ifndef DL_CLI_RUN_NAMES_H
+#define DL_CLI_RUN_NAMES_H
+
+#include "view/view.h"
+
+typedef struct dl_run_names {
+    dl_buf names, urls; /* of each run, with its zero byte, in the same order */
+} dl_run_names;
+
+void dl_run_names_init(dl_run_names *names);
+void dl_run_names_deinit(dl_run_names *names);
+/* Called by the last component of its URL; a name that is taken gets a number after it. */
+DL_MUST_CHECK diloco_status dl_run_names_add(dl_run_names *names, const char *url);
+bool dl_run_names_url(const dl_run_names *names, char url[DL_VIEW_URL], const char *name);
+
+#endif
