@@ -2,7 +2,7 @@
  *
  * A section is a plain struct of numbers, gathered first and then told as lines or as JSON. */
 #include "base/link.h"
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include <diloco/inspect.h>

@@ -1,5 +1,5 @@
 /* cmd_join.c - take part in a run that is there. What must agree comes from the run. */
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/train.h>

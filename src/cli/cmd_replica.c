@@ -1,10 +1,10 @@
-/* cmd_replica.c - one replica, as a process that train or join started (launch.h).
+/* cmd_replica.c - one replica, as a process that train or join started (processes.h).
  *
  * Its parent listens; when nobody does any more, it stops as if asked to. Lines come from
  * several threads (the log), so each is one write under a lock. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "cli/launch.h"
+#include "cli/crew/processes.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fed/fed.h"

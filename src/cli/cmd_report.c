@@ -2,8 +2,8 @@
  * one JSON object, or a picture (chart.h). It only reads. */
 #include "base/file.h"
 #include "cli/display/chart.h"
+#include "cli/display/report_page.h"
 #include "cli/display/units.h"
-#include "cli/report_page.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/config.h>

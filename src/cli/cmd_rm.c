@@ -3,8 +3,8 @@
  * Only what this program wrote is removed: the run's objects (inspect/remove.c), and in the state
  * folder what replicas keep there. */
 #include "base/file.h"
+#include "cli/crew/names.h"
 #include "cli/display/units.h"
-#include "cli/names.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>

@@ -1,7 +1,7 @@
 /* cmd_train.c - start a run or resume it: check everything first, then create, then train. */
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
+#include "cli/crew/names.h"
 #include "cli/display/units.h"
-#include "cli/names.h"
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"

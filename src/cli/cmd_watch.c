@@ -1,7 +1,7 @@
 /* cmd_watch.c - a run in the terminal, kept up to date. */
-#include "cli/settings.h"
+#include "cli/display/watch.h"
+#include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/watch.h"
 
 #include "base/clock.h"
 

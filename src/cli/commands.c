@@ -193,7 +193,7 @@ const dl_command dl_commands[] = {
     {"help", "[COMMAND]", "this text, or that of a command", NULL, NULL, DL_SETS_NONE, dl_cmd_help},
     {"host", NULL, NULL, "Started by launch over ssh; reads a request on stdin.", NULL,
      DL_SETS_NONE, dl_cmd_host},
-    {"replica", "NAME", NULL, "Started by train and join; see launch.h.", FLAGS(DL_FLAG_NEW),
+    {"replica", "NAME", NULL, "Started by train and join; see processes.h.", FLAGS(DL_FLAG_NEW),
      DL_SETS_NONE, dl_cmd_replica},
     {0},
 };

@@ -1,7 +1,7 @@
 /* swarm.c - see swarm.h. */
 #include "cli/swarm.h"
 
-#include "cli/names.h"
+#include "cli/crew/names.h"
 #include "cli/settings/settings.h"
 #include <diloco/inspect.h>
 

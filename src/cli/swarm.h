@@ -5,7 +5,7 @@
 
 #include "base/config.h"
 #include "cli/cli.h"
-#include "cli/launch.h"
+#include "cli/crew/processes.h"
 #include <diloco/train.h>
 
 static inline bool dl_swarm_is(const dl_config *config)

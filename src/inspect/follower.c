@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "log/zstd_text.h"
+#include "run/open.h"
 
 #include <stdio.h>
 #include <stdlib.h>

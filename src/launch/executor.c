@@ -1,7 +1,7 @@
 /* executor.c - the table of executors, and what is the same for all of them. */
 #include "launch/executor.h"
 
-#include "launch/rows.h"
+#include "launch/executor_rows.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Each executor is one file and one row of the table in executor.c. It never carries tensors: those
  * go through the store. What executors share is above the table: which replica is started when
- * (control.h), the record of it (book.h), waiting for the end.
+ * (supervisor.h), the record of it (book.h), waiting for the end.
  *
  * Names. A replica that was started has one name everywhere, in the console of a scheduler, in
  * folders and in the book:

@@ -1,6 +1,6 @@
 /* local.c - replicas as detached processes of this machine (host.h). */
+#include "launch/executor_rows.h"
 #include "launch/host.h"
-#include "launch/rows.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "cli/crew/processes.h"
 #include "cli/display/kinds.h"
 #include "cli/display/screen.h"
-#include "cli/launch.h"
 
 typedef struct dl_replica_view {
     char phase[32];

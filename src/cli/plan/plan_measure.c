@@ -3,7 +3,7 @@
  *
  * The run lives in a folder of its own that goes away with it; its only entry is never reached. The
  * median of the steps after the first ones, which touch their memory for the first time. */
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
 #include <diloco/train.h>
 

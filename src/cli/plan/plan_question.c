@@ -1,6 +1,6 @@
 /* plan_question.c - the planner's question: the model, the run, the link, the prices, and what
  * the command line says over the methods' own values. */
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
 #include "plan/published.h"

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "cli/crew.h"
+#include "cli/crew/crew.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 

@@ -1,11 +1,11 @@
 /* report_page.c - see report_page.h. The HTML file is the page of a hub with the answers that it
  * would ask for: it needs no server, and its policy lets it ask none. In its JSON every "<" is
  * written \u003c, so no text of a run can end the script that holds it. */
-#include "cli/report_page.h"
+#include "cli/display/report_page.h"
 
 #include "base/file.h"
-#include "cli/run_names.h"
 #include "cli/display/units.h"
+#include "cli/run_names.h"
 #include "view/page_files.h"
 #include "view/parts.h"
 

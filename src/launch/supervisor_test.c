@@ -1,5 +1,6 @@
-/* control_test.c - which replicas are started when, over an executor that is a table in memory. */
-#include "launch/control.h"
+/* supervisor_test.c - which replicas are started when, over an executor that is a table in memory.
+ */
+#include "launch/supervisor.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -1,4 +1,4 @@
-/* launch.c - one loop over the pipes of all replicas.
+/* processes.c - one loop over the pipes of all replicas.
  *
  * Invariants:
  *  1. A replica with pid > 0 is a child that was not waited for; its pipe is open.
@@ -8,7 +8,7 @@
  *
  * A replica:  idle --start--> running --pipe ends--> collected --killed, not by us--> start
  *                                                             `--else--> ended           */
-#include "cli/launch.h"
+#include "cli/crew/processes.h"
 
 #include "base/file.h"
 

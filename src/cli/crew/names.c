@@ -1,8 +1,8 @@
 /* names.c - a listing of the state folder, and one of the run's replicas.
  *
  * Two machines that join in the same moment may choose the same new name: who claims its first life
- * second is told (PROTOCOL P6), and is given another (launch.h). */
-#include "cli/names.h"
+ * second is told (PROTOCOL P6), and is given another (processes.h). */
+#include "cli/crew/names.h"
 
 #include "base/signature.h"
 #include "hub/status_json.h"

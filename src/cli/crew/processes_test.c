@@ -1,6 +1,6 @@
-/* launch_test.c - processes that end in every way, played by a shell. The shell gets the
+/* processes_test.c - processes that end in every way, played by a shell. The shell gets the
  * replica's name as $0, its settings at descriptor 3 and its events at 4. */
-#include "cli/launch.h"
+#include "cli/crew/processes.h"
 
 #include "check.h"
 

@@ -1,7 +1,7 @@
 /* report_page.h - one file that stands for a run, or for several: the page with its data in it
  * (FILE.html), or text (FILE.md). */
-#ifndef DL_CLI_REPORT_PAGE_H
-#define DL_CLI_REPORT_PAGE_H
+#ifndef DL_CLI_DISPLAY_REPORT_PAGE_H
+#define DL_CLI_DISPLAY_REPORT_PAGE_H
 
 #include "base/status.h"
 

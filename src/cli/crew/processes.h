@@ -1,4 +1,4 @@
-/* launch.h - replicas as processes: started, listened to, started again, stopped.
+/* processes.h - replicas as processes: started, listened to, started again, stopped.
  *
  * A replica is this program again, `diloco replica NAME [--new]`, in a process group of its own (a
  * terminal's Ctrl-C reaches only the parent, which passes it on). It finds its settings
@@ -16,8 +16,8 @@
  *     ended with an error  the others are stopped; its error becomes the launch's
  *     SIGINT, SIGTERM, SIGHUP to the parent: first, all are asked to stop (SIGTERM) and save;
  *     again, all are killed at once. A replica whose parent dies is sent SIGTERM. */
-#ifndef DL_CLI_LAUNCH_H
-#define DL_CLI_LAUNCH_H
+#ifndef DL_CLI_CREW_PROCESSES_H
+#define DL_CLI_CREW_PROCESSES_H
 
 #include "base/json.h"
 

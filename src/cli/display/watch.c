@@ -1,8 +1,8 @@
 /* watch.c - see watch.h. Texts of a run come from outside: every line is made printable. */
-#include "cli/watch.h"
+#include "cli/display/watch.h"
 
 #include "cli/cli.h"
-#include "cli/units.h"
+#include "cli/display/units.h"
 #include "view/parts.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* launched.h - what launch and its subcommands share. */
-#ifndef DL_CLI_LAUNCHED_H
-#define DL_CLI_LAUNCHED_H
+#ifndef DL_CLI_LAUNCH_LAUNCHED_H
+#define DL_CLI_LAUNCH_LAUNCHED_H
 
 #include "cli/cli.h"
-#include "launch/control.h"
+#include "launch/supervisor.h"
 
 /* A run and the book of its launches, opened by args->target. */
 typedef struct dl_launched {

@@ -1,5 +1,5 @@
 /* watch_test.c - what a screen of text shows of a run. */
-#include "cli/watch.h"
+#include "cli/display/watch.h"
 #include "toy_run.h"
 
 static bool url_of(void *user, char url[DL_VIEW_URL], const char *name)

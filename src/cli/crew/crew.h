@@ -1,7 +1,7 @@
 /* crew.h - the replicas of one machine, from their settings to the last line: what train and
  * join do once the run is there. */
-#ifndef DL_CLI_CREW_H
-#define DL_CLI_CREW_H
+#ifndef DL_CLI_CREW_CREW_H
+#define DL_CLI_CREW_CREW_H
 
 #include "base/config.h"
 #include "cli/cli.h"

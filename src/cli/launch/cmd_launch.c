@@ -1,9 +1,9 @@
 /* cmd_launch.c - create a run unless it is there, start its replicas elsewhere, and follow them. */
-#include "cli/launched.h"
+#include "cli/display/units.h"
+#include "cli/launch/launched.h"
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "cli/display/units.h"
 #include <diloco/train.h>
 
 #include <stdlib.h>

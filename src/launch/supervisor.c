@@ -1,5 +1,5 @@
-/* control.c - see control.h. */
-#include "launch/control.h"
+/* supervisor.c - see supervisor.h. */
+#include "launch/supervisor.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* control.h - keep the replicas of a run as many as are wanted, until the run is complete.
+/* supervisor.h - keep the replicas of a run as many as are wanted, until the run is complete.
  *
  *   1. A rank that was never started is started; one that is LOST is started again with the next
  *      generation, up to launch.restarts times.
@@ -9,8 +9,8 @@
  *
  * A replica that FAILED is not started again: the next one would fail, too. The exception is exit
  * code 4, the store did not answer. */
-#ifndef DL_LAUNCH_CONTROL_H
-#define DL_LAUNCH_CONTROL_H
+#ifndef DL_LAUNCH_SUPERVISOR_H
+#define DL_LAUNCH_SUPERVISOR_H
 
 #include "launch/book.h"
 

@@ -1,9 +1,9 @@
 /* watch.h - a run on a screen of text: what the page shows, in as many columns and lines as there
  * are. */
-#ifndef DL_CLI_WATCH_H
-#define DL_CLI_WATCH_H
+#ifndef DL_CLI_DISPLAY_WATCH_H
+#define DL_CLI_DISPLAY_WATCH_H
 
-#include "cli/screen.h"
+#include "cli/display/screen.h"
 #include "view/view.h"
 
 typedef struct dl_watch_frame {

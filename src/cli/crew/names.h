@@ -3,12 +3,12 @@
  *
  * A name's private state is in run.state_dir/<name>/, so the names found there come first: they
  * resume. Then the smallest free ones. */
-#ifndef DL_CLI_NAMES_H
-#define DL_CLI_NAMES_H
+#ifndef DL_CLI_CREW_NAMES_H
+#define DL_CLI_CREW_NAMES_H
 
 #include "base/config.h"
 #include "cli/cli.h"
-#include "cli/launch.h"
+#include "cli/crew/processes.h"
 
 /* n names for the run in config's store, which is there already. `join`: names that live on
  * other machines, or in another process here, are passed over; otherwise (train, the same

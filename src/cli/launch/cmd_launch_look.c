@@ -1,6 +1,6 @@
 /* cmd_launch_look.c - the subcommands of launch that work on what was launched before. */
-#include "cli/launched.h"
 #include "cli/display/units.h"
+#include "cli/launch/launched.h"
 
 #include "base/clock.h"
 

@@ -1,10 +1,10 @@
-/* crew.c - names, threads, settings; then launch.c runs the processes and report.c tells. */
-#include "cli/crew.h"
+/* crew.c - names, threads, settings; then processes.c runs the processes and report.c tells. */
+#include "cli/crew/crew.h"
 
+#include "cli/crew/names.h"
+#include "cli/crew/processes.h"
 #include "cli/display/report.h"
 #include "cli/display/units.h"
-#include "cli/launch.h"
-#include "cli/names.h"
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"

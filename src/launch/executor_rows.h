@@ -1,6 +1,6 @@
-/* rows.h - the executors, one file each. */
-#ifndef DL_LAUNCH_ROWS_H
-#define DL_LAUNCH_ROWS_H
+/* executor_rows.h - the executors, one file each. */
+#ifndef DL_LAUNCH_EXECUTOR_ROWS_H
+#define DL_LAUNCH_EXECUTOR_ROWS_H
 
 #include "launch/executor.h"
 

@@ -1,5 +1,5 @@
 /* launched.c - see launched.h. */
-#include "cli/launched.h"
+#include "cli/launch/launched.h"
 
 #include "base/text.h"
 #include "cli/settings/settings.h"
