@@ -1,5 +1,5 @@
 # Flags of every target. -ffp-contract=off and no fast-math: the arithmetic of
-# docs/design.md section 2 writes every fma that it wants (PROTOCOL B1).
+# docs/architecture.md section 2 writes every fma that it wants (PROTOCOL B1).
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hold the sources to the order of folders (docs/design.md, section 4).
+"""Hold the sources to the order of folders (docs/architecture.md, section 4).
 
     include_graph.py [ROOT]       check the tree; one line a violation, then a summary; exit 1
     include_graph.py --self-test  show that each kind of violation is seen

@@ -116,7 +116,7 @@ done
 # LIB-1, LIB-6: whose it is, and what it owes to whom.
 doc=$prefix/share/doc/diloco
 grep -q 'Apache License' "$doc/LICENSE" || fail "no licence is installed"
-grep -q 'BSD 3-clause' "$doc/docs/design.md" || fail "nothing says what comes from BSD-3 sources"
+grep -q 'BSD 3-clause' "$doc/docs/architecture.md" || fail "nothing says what comes from BSD-3 sources"
 grep -q '^# diloco' "$doc/README.md" || fail "README.md is not the project's page"
 
 # the program, and its manual

@@ -11,7 +11,7 @@
  *     }
  *     diloco_run_close(run);
  *
- * A run is a log of commits in a store (docs/design.md). diloco_step does nothing but count
+ * A run is a log of commits in a store (docs/architecture.md). diloco_step does nothing but count
  * until H steps are complete; then it sends how far the tensors moved since the last entry
  * (g = before - after), waits until the entry stands, and overwrites the tensors with the
  * new shared model. Inner optimizer state is never touched.
@@ -90,7 +90,7 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
 /* What data_digest is compared: replicas on other data are warned about. Optional. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_data_digest(diloco_run *run, const char *hex);
 
-/* One event of the record (docs/design.md section 9) as one line of JSON without a newline,
+/* One event of the record (docs/architecture.md section 9) as one line of JSON without a newline,
  * valid during the call; on the thread that called the library. */
 typedef void (*diloco_record_fn)(void *user, const char *line, size_t len);
 DILOCO_API void diloco_run_on_record(diloco_run *run, diloco_record_fn fn, void *user);

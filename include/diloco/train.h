@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Presets: a row of values with its citation (docs/design.md section 3). */
+/* Presets: a row of values with its citation (docs/architecture.md section 3). */
 typedef struct diloco_preset_value {
     const char *name, *value;
 } diloco_preset_value;
@@ -129,7 +129,7 @@ diloco_sample(const diloco_config *config, const diloco_sample_args *args,
     return diloco_sample_sized(config, args, sizeof *args, on_text, user);
 }
 
-/* The memory a replica will take, before it takes it (docs/design.md section 8; measured
+/* The memory a replica will take, before it takes it (docs/architecture.md section 8; measured
  * against the process by a test). Bytes. */
 typedef struct diloco_memory_plan {
     uint64_t parameters;

@@ -65,7 +65,7 @@ class RunLog:
         return rows
 
     def records(self) -> List[Dict[str, Any]]:
-        """The record that the replicas left in the store (docs/design.md section 9): one life
+        """The record that the replicas left in the store (docs/architecture.md section 9): one life
         after the other. NotThereError: no record either."""
         rows: List[Dict[str, Any]] = []
 

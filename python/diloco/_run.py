@@ -235,7 +235,7 @@ class Run(Unique):
         _c.check(_c.lib().diloco_run_data_digest(self._open, _c.text(digest)))
 
     def on_record(self, fn: Callable[[Dict[str, Any]], None]) -> None:
-        """Call ``fn`` with each event of the record (docs/design.md section 9), during the call
+        """Call ``fn`` with each event of the record (docs/architecture.md section 9), during the call
         that caused it, whose result an exception of ``fn`` then is."""
         def deliver(_user: Any, line: int, length: int) -> None:
             self._guard(lambda: fn(json.loads(ctypes.string_at(line, length))))

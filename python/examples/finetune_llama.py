@@ -33,7 +33,7 @@ def load(folder):
 
 def examples(path, replica):
     """The text's bytes as tokens, in windows; every second one is a replica's."""
-    data = pathlib.Path(path or DOCS / "design.md").read_bytes()
+    data = pathlib.Path(path or DOCS / "architecture.md").read_bytes()
     windows = [list(data[i:i + CONTEXT]) for i in range(0, len(data) - CONTEXT, CONTEXT)]
     number = int(replica.strip("abcdefghijklmnopqrstuvwxyz"))
     return [{"input_ids": w, "labels": w} for w in windows[number % 2::2]]

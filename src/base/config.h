@@ -1,7 +1,7 @@
 /* config.h - every setting of a run, once: the struct the option table fills.
  *
  * Adding an option is a field here and a row in config.c. Names follow the field's own
- * tools (docs/design.md section 6): Plato's sections, torchft's aliases. */
+ * tools (docs/architecture.md section 6): Plato's sections, torchft's aliases. */
 #ifndef DL_BASE_CONFIG_H
 #define DL_BASE_CONFIG_H
 

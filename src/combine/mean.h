@@ -1,4 +1,4 @@
-/* mean.h - the weighted mean of docs/design.md section 2 as a kernel body (isa.h), for who
+/* mean.h - the weighted mean of docs/architecture.md section 2 as a kernel body (isa.h), for who
  * fuses it with what follows:
  *
  *     acc = 0;  acc = fma(w_m, g_m, acc), m ascending */

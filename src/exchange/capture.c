@@ -159,7 +159,7 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     dl_state_put_out(&x->state, (int)fragment);
 }
 
-/* decode(encode(.)) of what was taken for an entry (docs/design.md section 2). */
+/* decode(encode(.)) of what was taken for an entry (docs/architecture.md section 2). */
 static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 {
     const dl_capture *c = dl_exec_captured(x, entry);

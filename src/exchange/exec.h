@@ -62,7 +62,7 @@ typedef struct dl_exec_work {
  * contributed later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
 DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
                                          const dl_exec_work *work);
-/* Theta into the fragment's local tensors; they keep `mix` of their own (docs/design.md section 2).
+/* Theta into the fragment's local tensors; they keep `mix` of their own (docs/architecture.md section 2).
  */
 void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
 

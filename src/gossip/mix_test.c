@@ -1,5 +1,5 @@
 /* mix_test.c - a node's arithmetic against its definition: NoLoCo's rule as its authors' code has
- * it, the outer step of docs/design.md, and agreement. */
+ * it, the outer step of docs/architecture.md, and agreement. */
 #include "gossip/mix.h"
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* node_record.c - what a node without a log tells: docs/design.md section 9, with "round" and
+/* node_record.c - what a node without a log tells: docs/architecture.md section 9, with "round" and
  * "agreement" where a run with a log has "commit". Every line of an exchange says that nothing was
  * decided for all: "consensus":"none". */
 #include "gossip/node_parts.h"

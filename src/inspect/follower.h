@@ -15,7 +15,7 @@ typedef struct dl_follower_sink {
     void *user;
     /* The next entry. `chained`: its prev is the digest of the entry before it. */
     diloco_status (*entry)(void *user, const diloco_log_entry *entry, bool chained);
-    /* The next line of a life's record (docs/design.md section 9), without its newline. */
+    /* The next line of a life's record (docs/architecture.md section 9), without its newline. */
     diloco_status (*line)(void *user, const dl_life *life, const char *line, size_t len);
 } dl_follower_sink;
 

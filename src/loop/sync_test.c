@@ -417,7 +417,7 @@ typedef struct user_outer {
     diloco_status status;
 } user_outer;
 
-/* Nesterov, 0.7, 0.9, in the words of docs/design.md. */
+/* Nesterov, 0.7, 0.9, in the words of docs/architecture.md. */
 static diloco_status nesterov_of_user(void *user, const diloco_loop_outer *step)
 {
     user_outer *u = user;

@@ -1,5 +1,5 @@
 # The engine's own loops may contract a * b + c: its results need not agree between
-# machines (docs/design.md, section 8), only between runs on one. -fopenmp-simd reads the
+# machines (docs/architecture.md, section 8), only between runs on one. -fopenmp-simd reads the
 # simd pragmas of cpu/vec.h and links nothing. -Wno-psabi: vectors are never passed between
 # separately compiled functions.
 # A sanitizer's instructions come between a product and its sum, and clang then contracts some only:

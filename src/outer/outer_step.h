@@ -91,7 +91,7 @@ typedef struct dl_outer_step_args {
     bool no_digest; /* for benchmarks: leaves out->digest zero */
 } dl_outer_step_args;
 
-/* What the pass measured on its way (for the record; docs/design.md section 9). */
+/* What the pass measured on its way (for the record; docs/architecture.md section 9). */
 typedef struct dl_outer_step_facts {
     double aggregated_norm; /* ||G|| over the f32 array */
     double similarity;      /* mean pairwise cosine of the members; NaN with one member */

@@ -152,7 +152,7 @@ TEST(an_entry_that_is_decided_early_is_adopted_at_its_time_all_the_same)
     end(&s);
 }
 
-/* docs/design.md section 2: first what is due is taken, then what was due is adopted. */
+/* docs/architecture.md section 2: first what is due is taken, then what was due is adopted. */
 TEST(at_one_position_a_take_comes_before_an_adoption)
 {
     const dl_schedule tie = {.interval = 100, .n_fragments = 2, .delay = 50};

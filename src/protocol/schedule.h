@@ -1,5 +1,5 @@
 /* schedule.h - which fragment is due at which position, and when its result is taken over
- * (docs/design.md section 2). Pure: replicas, joiners and auditors cannot disagree.
+ * (docs/architecture.md section 2). Pure: replicas, joiners and auditors cannot disagree.
  *
  *     offset    entry e is the e-th due point: fragment p = e mod P at t = t_p + kH, k >= 1,
  *               t_p = floor(p H / P); Streaming DiLoCo (2501.18512, with the sign of its example:

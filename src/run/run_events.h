@@ -1,4 +1,4 @@
-/* run_events.h - the run's part of the record (docs/design.md section 9), as JSON lines. */
+/* run_events.h - the run's part of the record (docs/architecture.md section 9), as JSON lines. */
 #ifndef DL_RUN_RUN_EVENTS_H
 #define DL_RUN_RUN_EVENTS_H
 

@@ -1,4 +1,4 @@
-/* run_events_test.c - the record: every line is JSON with the names of docs/design.md section 9,
+/* run_events_test.c - the record: every line is JSON with the names of docs/architecture.md section 9,
  * and what it measures is what a hand computes. */
 #include "toy_run.h"
 

@@ -1,5 +1,5 @@
 /* run_test.c - whole runs through the public API, replicas as threads over mem://: that the
- * arithmetic of docs/design.md section 2 is what comes out. */
+ * arithmetic of docs/architecture.md section 2 is what comes out. */
 #include "base/safetensors.h"
 
 #include "toy_run.h"

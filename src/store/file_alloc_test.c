@@ -1,5 +1,5 @@
 /* file_alloc_test.c - once every buffer has its size, the folder store allocates nothing:
- * a sync must not (docs/design.md). A program of its own, for it replaces malloc. */
+ * a sync must not (docs/architecture.md). A program of its own, for it replaces malloc. */
 #include "store/kind.h"
 
 #include "check.h"

@@ -1,6 +1,6 @@
 /* isa.h - one definition of a kernel, compiled for each instruction set.
  *
- * A kernel's body is plain C with fmaf exactly where docs/design.md section 2 writes fma.
+ * A kernel's body is plain C with fmaf exactly where docs/architecture.md section 2 writes fma.
  * It is the definition; DL_KERNEL compiles it again for wider machines. IEEE arithmetic
  * without contraction or reassociation gives every version the same bits, and
  * isa_test.c holds them to it.

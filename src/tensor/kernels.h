@@ -1,4 +1,4 @@
-/* kernels.h - the vector kernels of docs/design.md section 2 that no codec, combiner or
+/* kernels.h - the vector kernels of docs/architecture.md section 2 that no codec, combiner or
  * outer optimizer owns. All work on any size and alignment; the caller is between
  * dl_fp_enter and dl_fp_leave. Equal bits on every instruction set. */
 #ifndef DL_TENSOR_KERNELS_H

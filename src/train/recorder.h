@@ -1,4 +1,4 @@
-/* recorder.h - the record of one replica (docs/design.md section 9): the run's events and the
+/* recorder.h - the record of one replica (docs/architecture.md section 9): the run's events and the
  * trainer's, as lines of JSON, in the order they happened, to the run's rec/, to the file
  * run.record, and to the program's hook.
  *

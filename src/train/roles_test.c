@@ -1,5 +1,5 @@
 /* roles_test.c - a small convolutional net with batch norm, trained by two replicas through a run:
- * what becomes of tensors of every role and type (docs/design.md, section 2).
+ * what becomes of tensors of every role and type (docs/architecture.md, section 2).
  *
  *     trained  conv.weight, bn.weight, bn.bias, linear.weight, linear.bias     outer optimizer
  *     frozen   stem.weight, which each replica moves by itself, unlike training   weighted mean

@@ -128,7 +128,7 @@ def python_names():
 
 def true_now(program):
     pathlib.Path("run.toml").write_text(CONFIG)
-    pathlib.Path("text.txt").write_text((ROOT / "docs/design.md").read_text()[:20000])
+    pathlib.Path("text.txt").write_text((ROOT / "docs/architecture.md").read_text()[:20000])
     found = set(options(program.says("options --markdown")))
     found.update(commands(program), json_lines(program), python_names())
     found.update(f"exit {program.run(line).returncode} {line}" for line in EXIT)

@@ -1,7 +1,7 @@
 /* bits_main.c - the digests that fixed inputs give, on every instruction set of this machine.
  *
  * The numbers below were made by plain C; gcc, clang, AVX2, AVX-512 and NEON must all give
- * them (docs/design.md section 2). No test library, so that it can be built for another
+ * them (docs/architecture.md section 2). No test library, so that it can be built for another
  * processor and run under qemu-user; CTest does both. Exit 0: all equal. */
 #include "base/rng.h"
 #include "outer/outer_step.h"
