@@ -18,7 +18,7 @@ void dl_node_init(dl_node *n, const dl_node_rules *rules, const dl_beat *self, u
     n->self.contributed = n->self.state = round;
 }
 
-static void ignore(dl_node *n, dl_ignored why)
+void dl_node_ignored(dl_node *n, dl_ignored why)
 {
     n->ignored[why]++;
     n->self.ignored++;
@@ -49,7 +49,7 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
     bool known;
     if (!strcmp(b->id, n->self.id)) return NONE; /* this node's own address */
     if (strcmp(b->run, n->self.run) != 0) {
-        ignore(n, DL_IGNORED_FOREIGN);
+        dl_node_ignored(n, DL_IGNORED_FOREIGN);
         return NONE;
     }
     const size_t i = place_of(n, b->life.replica, &known, now);
@@ -59,7 +59,7 @@ size_t dl_node_heard(dl_node *n, const dl_beat *b, dl_time now)
     if (taken || !strcmp(b->life.replica, n->self.life.replica) ||
         (known && !taken && m->beat.life.generation > b->life.generation &&
          !strcmp(m->beat.id, b->id))) {
-        ignore(n, DL_IGNORED_DUPLICATE);
+        dl_node_ignored(n, DL_IGNORED_DUPLICATE);
         return NONE;
     }
     if (!known || strcmp(m->beat.id, b->id) != 0) *m = (dl_node_member){.late = false};
@@ -119,7 +119,7 @@ bool dl_node_got(dl_node *n, size_t i, dl_want w)
 
 void dl_node_refused(dl_node *n, size_t i, dl_want w, dl_ignored why, bool struck)
 {
-    ignore(n, why);
+    dl_node_ignored(n, why);
     if (!still_wanted(n, i, w)) return;
     n->members[i].refuse = true;
     n->members[i].struck = struck;

@@ -139,6 +139,8 @@ size_t dl_node_heard(dl_node *node, const dl_beat *beat, dl_time now);
 bool dl_node_got(dl_node *node, size_t member, dl_want want);
 /* … is there, and not to be used. struck: only its sender can have made it so. */
 void dl_node_refused(dl_node *node, size_t member, dl_want want, dl_ignored why, bool struck);
+/* Count something of another node that is not used. */
+void dl_node_ignored(dl_node *node, dl_ignored why);
 
 /* ---- what to do */
 

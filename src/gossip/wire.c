@@ -41,9 +41,10 @@ typedef struct line {
     dl_life life;
     dl_time heard, hear_at;
     unsigned n_heard;
-    bool stranger; /* this node itself, or nobody that it takes */
-    bool told;     /* the peer has something new since the last fetch */
-    dl_want asked; /* the last fetch */
+    dl_beat impostor; /* the last that answered in a member's place and was counted */
+    bool stranger;    /* this node itself, or nobody that it takes */
+    bool told;        /* the peer has something new since the last fetch */
+    dl_want asked;    /* the last fetch */
 } line;
 
 struct dl_wire {
@@ -119,12 +120,26 @@ static bool is_held(const line *l, const dl_beat *beat)
            its->life.generation > beat->life.generation;
 }
 
+static bool same_node(const dl_beat *a, const dl_beat *b)
+{
+    return !strcmp(a->id, b->id) && !strcmp(a->run, b->run) && dl_life_equal(&a->life, &b->life);
+}
+
+/* Each node that answers in a member's place counts once, however often it is heard. */
+static void count_impostor(line *l, const dl_beat *beat)
+{
+    if (same_node(&l->impostor, beat)) return;
+    l->impostor = *beat;
+    dl_node_ignored(l->wire->a.node, DL_IGNORED_FOREIGN);
+}
+
 /* The peer's heartbeat: whose line is this? */
 static void take_beat(line *l, const dl_beat *beat)
 {
     dl_wire *w = l->wire;
     dl_wire_lock(w);
     if (is_held(l, beat)) {
+        count_impostor(l, beat);
         dl_wire_unlock(w);
         return;
     }

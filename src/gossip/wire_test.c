@@ -249,6 +249,7 @@ TEST(what_came_counts_whoever_answers_there_before_the_step)
         CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
         CHECK_INT(2, dl_node_set(&s.node, set));
         CHECK_INT(4, dl_wire_input(s.wire, 0).facts->samples);
+        CHECK_INT(1, s.node.ignored[DL_IGNORED_FOREIGN]); /* however often it was heard */
         dl_wire_unlock(s.wire);
         end(&s);
     }
