@@ -393,12 +393,11 @@ static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
 
 /* ---- deciding --------------------------------------------------------------------------- */
 
-/* Rejected for what only they can have done; where slices are combined, owners do not count them.
- */
-static size_t n_struck(const dl_exec *x, const dl_entry *e)
+/* Return the number of members rejected for what only they can have done. */
+static size_t n_struck(const dl_entry *e)
 {
     size_t n = 0;
-    for (size_t i = 0; x->way != DL_WAY_SHARDED && i < e->n_rejected; i++)
+    for (size_t i = 0; i < e->n_rejected; i++)
         n += dl_judge_strikes(e->rejected[i].reason);
     return n;
 }
@@ -417,7 +416,7 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask)
                                .form = &x->forms[ask->fragment],
                                .outer = x->state.outer,
                                .n_members = e->n_members,
-                               .n_rejected = n_struck(x, e),
+                               .n_rejected = n_struck(e),
                                .members = x->members,
                                .weight = x->weight,
                                .raw = x->raw};

@@ -201,7 +201,7 @@ static dl_ask fold_compute(dl_machine *m)
  * another has combined takes his word, and an audit looks. */
 static bool looks_at_verdicts(const dl_machine *m)
 {
-    return dl_judge_is_on(m->a.config) && (m->a.way == DL_WAY_ALLGATHER || m->a.audits);
+    return dl_judge_may_reject(m->a.config) && (m->a.way == DL_WAY_ALLGATHER || m->a.audits);
 }
 
 static size_t n_named(const dl_machine *m)
@@ -478,7 +478,7 @@ static const char *members_void_reason(const dl_machine *m)
     if (why) return why;
     if (m->entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
         return "it voids an entry, and in this run committers decide that by what they build on";
-    if (m->entry.n_rejected && !dl_judge_is_on(m->a.config))
+    if (m->entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
     if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
         return "it names a combined update, and in this run everybody combines";

@@ -32,7 +32,7 @@ static bool nobody_is_missing(const dl_closing *c)
 {
     const dl_roster *roster = &c->control->roster;
     size_t missing = dl_known_n_missing(c->known, roster);
-    for (size_t i = 0; i < roster->n && dl_judge_is_on(c->config); i++)
+    for (size_t i = 0; i < roster->n && dl_judge_may_reject(c->config); i++)
         missing -= !dl_known_is_there(c->known, roster->names[i]) &&
                    !dl_known_passes(c->known, roster->names[i]) &&
                    dl_judge_has_rejected(c->known, roster->names[i]);

@@ -7,6 +7,8 @@
  * honest where most members are, and nobody's own vector is in it. */
 #include "protocol/judge.h"
 
+#include "combine/combine.h"
+
 #include "combine/order.h"
 #include "protocol/logical_clients.h"
 
@@ -24,6 +26,13 @@ bool dl_judge_is_on(const dl_config *config)
     return config->check_norm > 0 || config->check_short > 0 || config->check_element > 0 ||
            config->check_repeat > 0 || config->check_copy > 0 || config->check_cosine > -1 ||
            config->check_probe > 0 || config->ban_after > 0;
+}
+
+bool dl_judge_may_reject(const dl_config *config)
+{
+    dl_combine_rule rule;
+    if (dl_judge_is_on(config)) return true;
+    return !dl_combine_rule_of(&rule, config) && dl_combine_needed(&rule) > 1;
 }
 
 bool dl_judge_compares(const dl_config *config)

@@ -26,8 +26,11 @@
 #include "protocol/bans.h"
 #include "protocol/candidates.h"
 
-/* Does the run look at contributions before it uses them? Else no entry rejects any. */
+/* Does the run look at contributions before it uses them? */
 bool dl_judge_is_on(const dl_config *config);
+/* Return true if an entry may reject contributions: where the run looks at them, and where its
+ * combiner bears members that lie, since a rejected one is one of these. */
+bool dl_judge_may_reject(const dl_config *config);
 
 /* … by their norms or dot products? Where contributions lie in slices these are known once all
  * owners have measured theirs (sharded_measure.c); what elements and bytes show, is known without.

@@ -181,7 +181,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     snprintf(d->run, sizeof d->run, "%s", a->run);
     put_members(draft, from->known, a);
     d->n_rejected = 0;
-    if (commit && dl_judge_is_on(a->config)) put_rejected(d, from->known);
+    if (commit && dl_judge_may_reject(a->config)) put_rejected(d, from->known);
     d->loss = mean_loss(d);
     if (a->pace->schedule.async) {
         if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;

@@ -104,7 +104,7 @@ static dl_ask draft_emptied(dl_machine *m, const char *reason)
 
 static dl_ask commit(dl_machine *m)
 {
-    return dl_judge_is_on(m->a.config) ? judge(m) : draft_commit(m);
+    return dl_judge_may_reject(m->a.config) ? judge(m) : draft_commit(m);
 }
 
 /* The draft still has all that were judged, in the order of the judge's slots. */

@@ -330,21 +330,22 @@ static diloco_status count_without_r2(void *n_commits, const diloco_log_entry *e
     return DILOCO_OK;
 }
 
-/* The median of f = 1 needs three; r2 is out by its norm, so two go on with f = 0. */
-TEST(p27_a_rejected_member_counts_against_the_combiners_f)
+/* The median of f = 1 needs three; r2 is out, so two go on with f = 0. */
+static void check_against_f(const char *exchange, const char *check, const char *value)
 {
     toy all[3];
-    const char *store = scratch_path("median");
+    const char *store = scratch_path(exchange);
     diloco_verify_report report;
     size_t n_commits = 0;
     toy_crew(all, 3, store, "none");
+    toy_set_all(all, 3, "server.diloco.exchange", exchange);
     toy_set_all(all, 3, "server.diloco.outer_optimizer", "sgd");
     toy_set_all(all, 3, "server.diloco.outer_learning_rate", "1");
     toy_set_all(all, 3, "server.diloco.combiner", "median");
     toy_set_all(all, 3, "run.min_replicas", "3");
     toy_set_all(all, 3, "trainer.local_steps_per_round", "1");
     toy_set_all(all, 3, "trainer.rounds", "4");
-    toy_set_all(all, 3, "check.norm", "3");
+    toy_set_all(all, 3, check, value);
     for (int r = 0; r < 3; r++)
         all[r].step = fall_or_boast;
     live_while_r2_is_judged_twice(all, store);
@@ -353,6 +354,34 @@ TEST(p27_a_rejected_member_counts_against_the_combiners_f)
     CHECK_OK(diloco_log_walk(store, 0, count_without_r2, &n_commits));
     CHECK(n_commits >= 2); /* later entries do not wait for r2, and may abort without it */
     CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL));
+}
+
+TEST(p27_a_rejected_member_counts_against_the_combiners_f)
+{
+    check_against_f("allgather", "check.norm", "3");
+}
+
+TEST(p27_it_does_where_slices_are_combined)
+{
+    check_against_f("sharded", "check.element", "10");
+}
+
+/* No check.* is set, and the combiner bears one. */
+TEST(p27_what_reading_ends_with_counts_against_f_without_checks)
+{
+    for (int robust = 0; robust < 2; robust++) {
+        world w;
+        make_world(&w, 1);
+        CHECK(dl_roster_add(&w.control.roster, "r2", 0));
+        option(&w, "server.diloco.combiner", robust ? "median" : "mean");
+        resume_run(&w, 1, 5);
+        put_three(&w, 1);
+        w.put[1].n_bad = -1, w.put[1].why = "non-finite";
+        until(&w, DL_ASK_CREATE);
+        CHECK_INT(2, w.ask.draft->n_members);
+        CHECK_INT(robust, w.ask.draft->n_rejected);
+        end_world(&w);
+    }
 }
 
 typedef struct in_slices {
@@ -643,6 +672,8 @@ TEST(p27_a_run_that_probes_takes_no_replica_that_cannot_and_gives_back_its_error
 }
 
 TEST_MAIN(p27_a_rejected_member_counts_against_the_combiners_f,
+          p27_it_does_where_slices_are_combined,
+          p27_what_reading_ends_with_counts_against_f_without_checks,
           p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less,
           p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done,
           p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back,
