@@ -389,7 +389,8 @@ static bool goes_on_without_us(dl_machine *m)
 {
     dl_unread *u = &m->unread[dl_machine_fragment(m)];
     const bool stood = u->stands;
-    if (!dl_unread_carries(u, &m->entry)) return false;
+    const bool ours = !strcmp(m->entry.run, m->a.run) && m->entry.entry == dl_open_entry(m);
+    if (!ours || !dl_unread_carries(u, &m->entry)) return false;
     dl_unread_follow(u, &m->entry, n_liars(m));
     if (u->stands && !stood) m->started_for = 0;
     return u->stands;
@@ -399,7 +400,17 @@ static bool goes_on_without_us(dl_machine *m)
 dl_ask dl_follow_without(dl_machine *m)
 {
     m->parted = false;
+    const dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    const unsigned long long damaged = u->after - 1;
     if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
+    if (u->damaged)
+        return dl_machine_fail(
+            m, dl_fail(DILOCO_EPROTO,
+                       "entry %llu cannot be read, and the run has gone on from it to entry %llu: "
+                       "log/%010llu.json was damaged in the store after others had read it. Put a "
+                       "sound copy of that file back, or start this replica again once there is a "
+                       "newer snapshot",
+                       damaged, (unsigned long long)dl_open_entry(m), damaged));
     return dl_machine_fail(
         m,
         dl_fail(DILOCO_EPROTO,
@@ -421,6 +432,7 @@ static bool is_suspect(dl_machine *m)
 /* An entry that nobody can read counts as an abort of nobody's. */
 static dl_ask fold_unreadable(dl_machine *m)
 {
+    dl_unread_meet_damaged(&m->unread[dl_machine_fragment(m)], dl_open_entry(m));
     m->entry.n_members = m->entry.n_rejected = 0;
     m->entry.committer = (dl_life){.generation = 0};
     m->entry.entry = dl_open_entry(m);

@@ -41,13 +41,21 @@ void dl_unread_meet(dl_unread *u, const dl_entry *entry, size_t n_liars)
     add(u, entry, n_liars);
 }
 
+void dl_unread_meet_damaged(dl_unread *u, uint64_t entry)
+{
+    if (u->after == entry + 1) return;
+    *u = (dl_unread){.after = entry + 1, .damaged = true, .unknown = true};
+}
+
 bool dl_unread_carries(const dl_unread *u, const dl_entry *entry)
 {
-    return u->after && u->after <= entry->entry && dl_hash_equal(u->state, entry->base);
+    if (!u->after || u->after > entry->entry) return false;
+    return u->unknown || dl_hash_equal(u->state, entry->base);
 }
 
 void dl_unread_follow(dl_unread *u, const dl_entry *entry, size_t n_liars)
 {
+    u->unknown = false;
     u->state = entry->result; /* an abort's is its base */
     add(u, entry, n_liars);
 }

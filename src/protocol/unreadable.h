@@ -21,6 +21,8 @@ enum { DL_UNREAD_BY = 64 };
 typedef struct dl_unread {
     uint64_t after; /* the entry behind it */
     dl_hash state;  /* that it, and what was built on it since, comes to */
+    bool damaged;   /* its text could not be read, so that state is known once one builds on it */
+    bool unknown;   /* … and none has yet */
     bool stands;
     size_t n_by;
     char by[DL_UNREAD_BY][DL_REPLICA_MAX + 1]; /* committers of it and of those */
@@ -36,7 +38,9 @@ bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity
 
 /* That entry is one; known already: nothing changes. */
 void dl_unread_meet(dl_unread *unread, const dl_entry *entry, size_t n_liars);
-/* Is this one built on it? */
+/* That entry's text cannot be read. It is void, until more committers than may lie build on it. */
+void dl_unread_meet_damaged(dl_unread *unread, uint64_t entry);
+/* Is this one built on it? It is not built on the state that this replica has. */
 bool dl_unread_carries(const dl_unread *unread, const dl_entry *entry);
 /* It is: its committer stands by both. */
 void dl_unread_follow(dl_unread *unread, const dl_entry *entry, size_t n_liars);

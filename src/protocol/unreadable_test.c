@@ -141,6 +141,65 @@ TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
     end_world(&w);
 }
 
+/* r1 has committed entry 1, others read it, and then its text was damaged in the store. */
+static void begin_damaged(world *w, const char *replicas, const char *second)
+{
+    make_world(w, 1);
+    option(w, "run.replicas", replicas);
+    if (strcmp(replicas, "2") != 0) CHECK(dl_roster_add(&w->control.roster, "r2", 0));
+    others_commit(w, 1, "r1");
+    go_on(w, 2, "r1");
+    go_on(w, 3, second);
+    dl_buf_clear(&w->log[1]);
+    CHECK_OK(dl_buf_add(&w->log[1], "garbage", 7));
+    for (int e = 2; e <= 4; e++)
+        w->digest[e] = w->digest[1];
+}
+
+TEST(p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it)
+{
+    world w;
+    begin_damaged(&w, "3", "r2");
+    join_run(&w);
+    for (uint64_t e = 2; e <= 3; e++) {
+        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        rejoin(&w);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        rejoin(&w);
+    }
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_CONTAINS("entry 1 cannot be read", diloco_error_text());
+    CHECK_CONTAINS("log/0000000001.json", diloco_error_text());
+    end_world(&w);
+}
+
+TEST(p7_with_two_replicas_one_that_goes_on_is_enough)
+{
+    world w;
+    begin_damaged(&w, "2", "r1");
+    join_run(&w);
+    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
+    rejoin(&w);
+    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    end_world(&w);
+}
+
+TEST(p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain)
+{
+    world w;
+    begin_damaged(&w, "3", "r1");
+    join_run(&w);
+    for (uint64_t e = 2; e <= 3; e++) {
+        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        rejoin(&w);
+    }
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(3, w.noted[DL_NOTE_VOID]);
+    end_world(&w);
+}
+
 TEST(p7_a_life_that_had_gone_on_from_it_does_not_find_it_void)
 {
     world w;
@@ -342,6 +401,9 @@ TEST_MAIN(p7_as_many_may_lie_as_the_combiner_bears_and_no_more_than_a_minority,
           p7_a_contribution_that_can_be_read_again_voids_nothing,
           p7_its_committer_alone_may_go_on_from_it_in_vain,
           p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot,
+          p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it,
+          p7_with_two_replicas_one_that_goes_on_is_enough,
+          p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain,
           p7_a_life_that_had_gone_on_from_it_does_not_find_it_void,
           p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too,
           p7_with_two_replicas_an_operator_voids_what_cannot_be_read,
