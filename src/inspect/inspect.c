@@ -64,14 +64,6 @@ diloco_status dl_reader_exec(dl_reader *r, int n_threads)
 
 /* ---- the log ---------------------------------------------------------------------------- */
 
-static diloco_status found_entry(void *context, const char *key, size_t len)
-{
-    uint64_t *n = context, entry;
-    (void)len;
-    if (dl_key_parse_entry(&entry, key) && entry + 1 > *n) *n = entry + 1;
-    return DILOCO_OK;
-}
-
 diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
 {
     dl_schedule s;
@@ -80,21 +72,66 @@ diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
     return DILOCO_OK;
 }
 
-diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
-{
-    uint64_t total;
-    *n = 0;
-    DL_TRY(dl_reader_total(&total, r));
-    DL_TRY(dl_store_list(r->store, "log/", NULL, found_entry, n, dl_reader_limit()));
-    if (*n > total) *n = total;
-    return DILOCO_OK;
-}
-
 /* An outer optimizer of the caller's own is not known here. */
 diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r)
 {
     return dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
                             &r->file.identity);
+}
+
+/* How far the log goes on without a gap, and what has names behind the first gap. */
+enum { BEHIND_MAX = 64 };
+typedef struct extent {
+    uint64_t n, total; /* entries in a row from 0; of the whole run */
+    uint64_t behind[BEHIND_MAX];
+    size_t n_behind;
+} extent;
+
+static diloco_status found_entry(void *context, const char *key, size_t len)
+{
+    extent *x = context;
+    uint64_t entry;
+    (void)len;
+    if (!dl_key_parse_entry(&entry, key) || entry >= x->total) return DILOCO_OK;
+    if (entry == x->n) return x->n++, DILOCO_OK;
+    if (x->n_behind == BEHIND_MAX) return DILOCO_ECLOSED;
+    x->behind[x->n_behind++] = entry;
+    return DILOCO_OK;
+}
+
+/* Anyone who can write may have put junk behind the gap. An entry of this run there says that the
+ * log has lost those before it: *n is then behind it. */
+static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_reader *r)
+{
+    dl_entry entry;
+    dl_buf text;
+    diloco_status status = DILOCO_OK;
+    DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    for (size_t i = 0; i < x->n_behind && !status; i++) {
+        dl_buf_clear(&text);
+        status = dl_entry_get(&text, r->store, x->behind[i], dl_reader_limit());
+        if (!status) status = dl_reader_entry(&entry, &text, r);
+        const bool is_one =
+            !status && entry.entry == x->behind[i] && !strcmp(entry.run, r->file.id);
+        if (is_one) *n = x->behind[i] + 1;
+        if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) status = DILOCO_OK;
+    }
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&entry);
+    return status;
+}
+
+diloco_status dl_reader_length(uint64_t *n, const dl_reader *r)
+{
+    extent x = {.n = 0};
+    *n = 0;
+    DL_TRY(dl_reader_total(&x.total, r));
+    const diloco_status status =
+        dl_store_list(r->store, "log/", NULL, found_entry, &x, dl_reader_limit());
+    if (status && status != DILOCO_ECLOSED) return status;
+    *n = x.n;
+    return look_behind_gap(n, &x, r);
 }
 
 /* An entry, and the memory that a diloco_log_entry of it points into. */
