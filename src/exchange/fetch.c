@@ -143,6 +143,14 @@ float dl_exec_element_bound(const dl_exec *x)
 
 /* Where the overlap is one round, a round begins from the state before the entry that is still
  * under way, or from the newest (P21). */
+/* Replicas train ahead for as many entries as are settled. Of clients and of asynchronous replicas
+ * the positions are their own. */
+static uint64_t last_position(const dl_exec *x, uint64_t entry)
+{
+    if (x->schedule.async || dl_config_federated(&x->a.run->config)) return 0;
+    return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
+}
+
 static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
 {
     const dl_fragment_state *now = &x->state.now[ask->fragment];
@@ -162,6 +170,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
                                     .refuses = dl_ledger_refuses,
+                                    .due = last_position(x, ask->entry),
                                     .bound = dl_exec_element_bound(x),
                                     .slices = slices.n,
                                     .bulk = slices.n ? dl_slices_bytes(&slices) : 0,

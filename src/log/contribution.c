@@ -18,6 +18,7 @@
  * Step 3 precedes the body, so a foreign or outdated contribution costs 512 bytes of reading. */
 #include "log/contribution.h"
 
+#include "log/claims.h"
 #include "log/fields.h"
 
 #include <math.h>
@@ -405,6 +406,12 @@ static diloco_status check_dealt(reader *r, const dl_contribution_expect *e)
     return why ? REJECT(r, "dealt", "%s", why) : DILOCO_OK;
 }
 
+static diloco_status check_claims(reader *r, const dl_contribution_expect *e)
+{
+    const char *why = e->due ? dl_claims_refuse(&r->facts, e->due) : NULL;
+    return why ? REJECT(r, "claim", "%s", why) : DILOCO_OK;
+}
+
 /* Does the proof behind a header sign what the header says? `by`: whose key. */
 static diloco_status check_signature(const unsigned char *header, const dl_contribution *facts,
                                      dl_public *by)
@@ -467,6 +474,7 @@ static diloco_status check_header(reader *r)
     DL_TRY(check_proof(r, r->expect));
     DL_TRY(check_sizes(r, r->expect));
     DL_TRY(check_dealt(r, r->expect));
+    DL_TRY(check_claims(r, r->expect));
     dl_digest_begin(&r->digest);
     r->at = r->expect->packer ? r->room - (r->total - r->head) : 0;
     return DILOCO_OK;

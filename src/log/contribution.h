@@ -107,6 +107,7 @@ typedef struct dl_contribution_expect {
     dl_packer *packer;       /* NULL: payloads are not packed */
     const dl_ledger *ledger; /* NULL: the run does not assign data */
     dl_dealt_rule refuses;   /* with a ledger: judges the samples that the header names */
+    uint64_t due;            /* the last position that it can have come to; 0: not known */
     float bound;             /* largest size of an element */
     uint64_t slices, bulk;   /* it is in so many slices, of so many bytes: then the table of their
                               * digests is all that is read; 0: it is whole */
@@ -140,9 +141,9 @@ void dl_slot_let_go(const dl_slot *slot, dl_contribution_data *data);
  * digest, codec's check (finite, within bounds). *facts and *data are set only on OK; data
  * points into the slot. DILOCO_EPROTO or DILOCO_ENUMERIC: do not count it; the text says why;
  * *reason is a short word for the record ("truncated", "checksum", "base", "foreign", "shape",
- * "codec", "non-finite", "bound", "header", "dealt", "signature"), else "". DILOCO_ENOENT. Store
- * errors as they are. A slot that is smaller than dl_contribution_body_max of what is expected is a
- * bug. */
+ * "codec", "non-finite", "bound", "header", "dealt", "claim", "signature"), else "". DILOCO_ENOENT.
+ * Store errors as they are. A slot that is smaller than dl_contribution_body_max of what is
+ * expected is a bug. */
 DL_MUST_CHECK diloco_status dl_contribution_fetch(dl_contribution *facts,
                                                   dl_contribution_data *data, const char **reason,
                                                   dl_slot *slot, dl_store *store, const char *key,

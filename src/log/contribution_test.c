@@ -459,6 +459,9 @@ TEST(what_belongs_elsewhere_is_rejected)
     s.facts.base = dl_hash_bytes("older", 5);
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "base", "state");
+    s.expect.base = s.expect.also_base = s.facts.base;
+    s.expect.due = s.facts.position - 1;
+    check_rejected(&s, DILOCO_EPROTO, "claim", "position that no replica has come to");
     scene_end(&s);
 }
 

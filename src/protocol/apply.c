@@ -14,6 +14,7 @@
 #include "protocol/machine_parts.h"
 
 #include "protocol/async.h"
+#include "log/claims.h"
 #include "protocol/fold.h"
 #include "protocol/logical_clients.h"
 #include "protocol/voided.h"
@@ -72,12 +73,20 @@ static void count_towards_snapshot(dl_machine *m)
     m->snapshot_at = m->now;
 }
 
-/* Whom the entry rejects, and whom that puts out (P27). */
+/* Note the members whose claims are cut, whom the entry rejects, and whom that bans (P27). */
 static void note_rejected(dl_machine *m)
 {
     const dl_bans *bans = m->a.control->bans;
     if (bans) dl_bans_copy(m->bans, bans);
     if (bans) dl_bans_fold(m->bans, m->entry.entry, &m->entry);
+    for (size_t i = 0; i < m->entry.n_members && !dl_config_federated(m->a.config); i++) {
+        const char *what = dl_claims_what_is_cut(&m->entry, i);
+        if (what)
+            dl_machine_note(m, (dl_note){.kind = DL_NOTE_CUT,
+                                         .entry = &m->entry,
+                                         .life = m->entry.members[i].life,
+                                         .text = what});
+    }
     for (size_t i = 0; i < m->entry.n_rejected; i++) {
         const dl_rejected *r = &m->entry.rejected[i];
         const uint64_t until = dl_bans_until(m->bans, r->life.replica);

@@ -16,8 +16,9 @@
  * The last is no function of what others have read: whoever creates the entry has measured it
  * (probing.h), among those that nothing else is said against, and everybody takes his word.
  * and those that a reading ends with (contribution.h): "non-finite", "bound" (check.element),
- * "base", "foreign", "shape", "codec", "dealt". What the way may have done to it ("truncated",
- * "checksum", "header"), and what may look otherwise to others ("signature"), stands in no entry.
+ * "base", "foreign", "shape", "codec", "dealt", "claim". What the way may have done to it
+ * ("truncated", "checksum", "header"), and what may look otherwise to others ("signature"), stands
+ * in no entry.
  */
 #ifndef DL_PROTOCOL_JUDGE_H
 #define DL_PROTOCOL_JUDGE_H

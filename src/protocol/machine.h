@@ -170,6 +170,7 @@ typedef enum dl_note_kind {
     DL_NOTE_SILENT,   /* life */
     DL_NOTE_PROBED,   /* what we have measured of the members of a draft: `entry`, `probed` */
     DL_NOTE_JUDGED,   /* `entry` rejects the contribution of life for `text` */
+    DL_NOTE_CUT,      /* `entry` counts life, but not all that it claims: text says of what */
     DL_NOTE_BANNED,   /* life, for what `entry` rejects; until entry number `until` */
     DL_NOTE_LATE      /* this replica missed `entry` */
 } dl_note_kind;

@@ -168,6 +168,21 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
     end_world(&w);
 }
 
+TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
+{
+    world w;
+    make_world(&w, 1);
+    w.args.weighting = dl_weighting_find("num_samples");
+    join_run(&w);
+    put(&w, 1, "r1", 0)->samples = UINT64_MAX;
+    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    CHECK_INT(2, a->draft->n_members);
+    CHECK_NEAR(16. / 17, a->draft->members[1].weight, 1e-6);
+    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_CUT]);
+    end_world(&w);
+}
+
 /* ---- knocking ----------------------------------------------------------------------------- */
 
 TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
@@ -680,7 +695,8 @@ TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
     }
 }
 
-TEST_MAIN(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
+TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
+          a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p16_a_resumed_replica_trains_on_from_where_it_was_saved,
           p16_a_replica_saved_at_the_due_point_contributes_without_training_again,
           p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so,

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "protocol/async.h"
+#include "log/claims.h"
 #include "protocol/fold.h"
 #include "protocol/judge.h"
 #include "protocol/logical_clients.h"
@@ -145,14 +146,6 @@ static void put_deal(dl_entry *d, const dl_draft_source *from)
     d->deal = dl_ledger_deal(from->scratch);
 }
 
-static double mean_loss(const dl_entry *d)
-{
-    double sum = 0;
-    for (size_t i = 0; i < d->n_members; i++)
-        sum += d->members[i].loss;
-    return d->n_members ? sum / (double)d->n_members : NAN;
-}
-
 /* What a commit and an abort both carry; lr, mu and the roster are those of entry e + L (P9). */
 static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
 {
@@ -182,7 +175,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     put_members(draft, from->known, a);
     d->n_rejected = 0;
     if (commit && dl_judge_may_reject(a->config)) put_rejected(d, from->known);
-    d->loss = mean_loss(d);
+    d->loss = dl_claims_mean_loss(d);
     if (a->pace->schedule.async) {
         if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;
         dl_async_next_roster(&d->roster, a->control, d);
@@ -206,6 +199,7 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
         const uint64_t samples = k->facts.holds ? k->facts.holds : m->samples;
         draft->facts[i] = (dl_member_facts){samples, m->steps, m->tokens, k->norm2};
     }
+    if (!dl_config_federated(from->args->config)) dl_claims_cut(draft->facts, d->n_members);
     DL_TRY(
         dl_weights(draft->raw, draft->weight, from->args->weighting, draft->facts, d->n_members));
     for (size_t i = 0; i < d->n_members; i++) {

@@ -210,6 +210,12 @@ static void on_note(void *user, const dl_note *n)
     case DL_NOTE_JUDGED:
         note_judged(d, n);
         break;
+    case DL_NOTE_CUT:
+        snprintf(text, sizeof text,
+                 "entry %llu: %s claims far more %s than the others, and counts with less",
+                 (unsigned long long)entry, n->life.replica, n->text);
+        dl_event_warn(d->a.record, &d->context, "claim", text);
+        break;
     case DL_NOTE_BANNED:
         snprintf(text, sizeof text,
                  "%s is banned until entry %llu: %llu of its contributions were rejected",

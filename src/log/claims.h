@@ -1,0 +1,32 @@
+/* claims.h - what a contribution says of itself, and how far that is believed.
+ *
+ * Position, steps, samples, tokens and loss are a replica's own word, and no reader can repeat the
+ * training. The log's own numbers bound them. A replica is at most as far as the due points of the
+ * entries that may be under way (P9), and takes one optimizer step a position. What it says of
+ * samples and tokens counts for its weight up to CUT times the lower median of the entry's members,
+ * and its loss counts for the mean up to FAR times theirs. Logical clients hold what they hold: of
+ * them nothing is cut. */
+#ifndef DL_LOG_CLAIMS_H
+#define DL_LOG_CLAIMS_H
+
+#include "combine/combine.h"
+#include "log/contribution.h"
+#include "log/entry.h"
+
+enum { DL_CLAIMS_CUT = 16, DL_CLAIMS_FAR = 1000 };
+
+/* Return why a contribution claims what no replica can have done by position `due`; NULL: it does
+ * not. */
+const char *dl_claims_refuse(const dl_contribution *c, uint64_t due);
+
+/* Lower the samples and tokens of n members to what counts. */
+void dl_claims_cut(dl_member_facts *facts, size_t n);
+
+/* Return the mean loss of the entry's members, without those that are too far off. NaN where a
+ * member tells none. */
+double dl_claims_mean_loss(const dl_entry *entry);
+
+/* Return what is cut of member i of a commit: "samples", "tokens", "loss"; NULL: nothing. */
+const char *dl_claims_what_is_cut(const dl_entry *entry, size_t i);
+
+#endif

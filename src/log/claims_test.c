@@ -1,0 +1,59 @@
+/* claims_test.c - what contributions say of themselves counts within bounds. */
+#include "log/claims.h"
+
+#include "check.h"
+
+#include <math.h>
+
+TEST(a_position_or_steps_beyond_the_due_point_are_refused)
+{
+    CHECK(dl_claims_refuse(&(dl_contribution){.position = 40, .steps = 40}, 40) == NULL);
+    CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.position = 41}, 40));
+    CHECK_CONTAINS("steps", dl_claims_refuse(&(dl_contribution){.steps = UINT64_MAX}, 40));
+}
+
+TEST(samples_count_up_to_16_times_the_median)
+{
+    dl_member_facts facts[] = {{.samples = 10, .tokens = 100},
+                               {.samples = UINT64_MAX, .tokens = UINT64_MAX},
+                               {.samples = 40, .tokens = 90}};
+    dl_claims_cut(facts, 3);
+    CHECK_INT(10, facts[0].samples);
+    CHECK_INT(40 * DL_CLAIMS_CUT, facts[1].samples);
+    CHECK_INT(100 * DL_CLAIMS_CUT, facts[1].tokens);
+    CHECK_INT(40, facts[2].samples);
+    dl_member_facts two[] = {{.samples = 10}, {.samples = UINT64_MAX}};
+    dl_claims_cut(two, 2);
+    CHECK_INT(10 * DL_CLAIMS_CUT, two[1].samples);
+    dl_member_facts one[] = {{.samples = UINT64_MAX / 2}};
+    dl_claims_cut(one, 1);
+    CHECK_INT(UINT64_MAX / 2, one[0].samples);
+}
+
+static const char *cut(const double *losses, size_t n, size_t i, double *mean)
+{
+    dl_member members[8] = {{.samples = 1}};
+    const dl_entry e = {.commit = true, .members = members, .n_members = n};
+    for (size_t k = 0; k < n; k++) {
+        members[k].samples = 1;
+        members[k].loss = losses[k];
+    }
+    *mean = dl_claims_mean_loss(&e);
+    return dl_claims_what_is_cut(&e, i);
+}
+
+TEST(a_loss_that_is_far_off_is_left_out_of_the_mean)
+{
+    double mean;
+    CHECK_STR("loss", cut((double[]){2, 1e308, 4}, 3, 1, &mean));
+    CHECK_NEAR(3, mean, 1e-12);
+    CHECK_STR("loss", cut((double[]){2, -1e308, 4}, 3, 1, &mean));
+    CHECK(cut((double[]){2e-9, 900, 0}, 3, 1, &mean) == NULL); /* near 0 any factor is possible */
+    CHECK_NEAR(300, mean, 1e-6);
+    CHECK(cut((double[]){2, NAN, 4}, 3, 1, &mean) == NULL);
+    CHECK(isnan(mean)); /* one that tells none */
+    CHECK(cut((double[]){1e308}, 1, 0, &mean) == NULL);
+}
+
+TEST_MAIN(a_position_or_steps_beyond_the_due_point_are_refused,
+          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean)
