@@ -85,6 +85,7 @@ void sim_on_note(void *user, const dl_note *n)
         break;
     case DL_NOTE_DEADLINE:
     case DL_NOTE_SILENT:
+    case DL_NOTE_CUT:
         break;
     }
 }
