@@ -48,10 +48,11 @@ print(_build.build_sdist(sys.argv[1]))
 P
 
 echo "release: wheel"
-DILOCO_WHEEL_LIBRARIES=$root/build/wheel-libraries scripts/wheel/wheel.sh "$out"
+export DILOCO_WHEEL_LIBRARIES=${DILOCO_WHEEL_LIBRARIES:-$root/build/wheel-libraries}
+scripts/wheel/wheel.sh "$out"
 
 echo "release: bill of materials and sums"
-python3 scripts/sbom.py "$version" "$root/build/wheel-libraries/prefix/packages.tsv" "$out"/* >"$work/sbom"
+python3 scripts/sbom.py "$version" "$DILOCO_WHEEL_LIBRARIES/prefix/packages.tsv" "$out"/* >"$work/sbom"
 mv "$work/sbom" "$out/diloco-$version.spdx.json"
 cd "$out"
 sha256sum ./* >"$work/sums"

@@ -1,9 +1,11 @@
 #!/bin/bash
-# check.sh WHEEL PREFIX: the wheel is what its name says. auditwheel finds that it needs no newer glibc
-# and no other library; each RUNPATH is relative; the licence of each library in PREFIX/packages.tsv is
-# there. Needs auditwheel and patchelf on PATH.
+# check.sh WHEEL PREFIX FOLDER…: the wheel is what its name says. auditwheel finds that it needs no newer
+# glibc and no other library; each RUNPATH is relative; the licence of each library in
+# PREFIX/packages.tsv is there; no file names a path in a FOLDER, which are those of the build. Needs
+# auditwheel and patchelf on PATH.
 set -euo pipefail
 wheel=$1 prefix=$2
+folders=("${@:3}")
 fail() { echo "wheel: $(basename "$wheel"): $*" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,6 +18,10 @@ sed 's/.*: */auditwheel: /' "$work/tag"
 
 python3 -m zipfile -e "$wheel" "$work/out"
 cd "$work/out"
+for folder in "${folders[@]}"; do
+    ! grep -rlF "$folder/" . >"$work/found" ||
+        fail "it names the folder $folder of the build, in $(tr '\n' ' ' <"$work/found"): $(xargs cat <"$work/found" | grep -aoE -m 1 "[^[:space:][:cntrl:]]*$folder/[^[:space:][:cntrl:]]*" | head -n 1)"
+done
 n=0
 while read -r file; do
     n=$((n + 1))

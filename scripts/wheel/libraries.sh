@@ -39,8 +39,9 @@ expat() {
         -DEXPAT_BUILD_TESTS=OFF -DEXPAT_BUILD_DOCS=OFF
 }
 openssl() {
-    # It stores its prefix and its flags in the library.
-    CPPFLAGS='' ./Configure linux-x86_64 --prefix=/usr --libdir=lib --openssldir=/etc/ssl no-shared no-tests \
+    # It stores its prefix and its flags in the library, so both name no folder of this machine. It is
+    # compiled in its own folder, and its messages name sources relative to that.
+    CPPFLAGS='' CFLAGS="-O2 -fPIC" ./Configure linux-x86_64 --prefix=/usr --libdir=lib --openssldir=/etc/ssl no-shared no-tests \
         no-engine no-legacy no-module no-dso no-autoload-config
     make build_libs
     make install_dev DESTDIR="$PWD/staged"

@@ -71,6 +71,6 @@ DILOCO_BUILD=$work/build DILOCO_LICENSES=$prefix/licenses "$python" -m pip wheel
     --disable-pip-version-check --wheel-dir "$work/plain" ./python
 LD_LIBRARY_PATH=$prefix/lib auditwheel repair --plat "manylinux_${glibc/./_}_x86_64" --only-plat --strip --wheel-dir "$work/out" \
     "$work"/plain/*.whl >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
-scripts/wheel/check.sh "$work"/out/*.whl "$prefix"
+scripts/wheel/check.sh "$work"/out/*.whl "$prefix" "$root" "$kept" "$work"
 cp "$work"/out/*.whl "$out/"
 ls -l "$out"/*.whl
