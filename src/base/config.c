@@ -44,6 +44,8 @@ static const dl_option rows[] = {
  "File of invitations to a run, one a line for one replica each; diloco invite prints them."},
 {"run.record", NULL, TEXT, AT(record), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "File to which the record (JSON lines) of local replicas is appended, in addition to the store."},
+{"run.track", NULL, TEXT, AT(track), "", 0, DL_PATH_MAX, "", NULL, 0,
+ "Where local replicas draw their curves: tensorboard:DIR or csv:FILE. Default: nowhere."},
 {"run.seed", "server.random_seed", INT, AT(seed), "1", 0, 9e15, "", NULL, AGREE,
  "Seed of every random draw: initial parameters and order of samples.",
  .example = "7"},

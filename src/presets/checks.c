@@ -21,6 +21,7 @@
 #include "state/paths.h"
 #include "store/store.h"
 #include "tensor/isa.h"
+#include "train/tracker.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -213,6 +214,7 @@ static const refusal refusals[] = {
 
 diloco_status dl_check_config(const dl_config *config)
 {
+    DL_TRY(dl_tracker_check(config->track));
     DL_TRY(dl_isa_check());
     DL_TRY(dl_preset_check(config->preset));
     DL_TRY(dl_choices_check(config));

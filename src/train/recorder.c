@@ -42,6 +42,7 @@ static void sink(void *user, const char *line, size_t len)
     dl_recorder *recorder = user;
     const diloco_train_hooks *hooks = recorder->hooks;
     if (recorder->fd >= 0) write_line(recorder, line, len);
+    dl_tracker_line(&recorder->tracker, line, len);
     if (hooks && hooks->on_record) hooks->on_record(hooks->user, line, len);
 }
 
@@ -50,11 +51,13 @@ diloco_status dl_recorder_open(dl_recorder *out, const dl_config *config, const 
 {
     *out = (dl_recorder){
         .fd = -1, .path = config->record, .replica = replica, .run = run, .hooks = hooks};
+    out->tracker.fd = -1;
     dl_buf_init(&out->line, LINE_MAX_BYTES);
     if (config->record[0]) {
         out->fd = open(config->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (out->fd < 0) return dl_fail_errno(errno, "open the record", config->record);
     }
+    DL_TRY(dl_tracker_open(&out->tracker, config->track, replica));
     if (run) diloco_run_on_record(run, sink, out);
     return DILOCO_OK;
 }
@@ -64,8 +67,9 @@ void dl_recorder_close(dl_recorder *recorder)
     if (!recorder->replica) return;
     if (recorder->run) diloco_run_on_record(recorder->run, NULL, NULL);
     if (recorder->fd >= 0) close(recorder->fd);
+    dl_tracker_close(&recorder->tracker);
     dl_buf_deinit(&recorder->line);
-    *recorder = (dl_recorder){.fd = -1};
+    *recorder = (dl_recorder){.fd = -1, .tracker = {.fd = -1}};
 }
 
 dl_json *dl_recorder_begin(dl_recorder *recorder, const char *event)

@@ -1,6 +1,6 @@
 /* recorder.h - the record of one replica (docs/architecture.md section 9): the run's events and the
  * trainer's, as lines of JSON, in the order they happened, to the run's rec/, to the file
- * run.record, and to the program's hook.
+ * run.record, and to the program's hook; their numbers to run.track (tracker.h).
  *
  *     dl_json *j = dl_recorder_begin(recorder, "step");
  *     dl_json_u64(j, "step", 12);
@@ -13,6 +13,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "train/step.h"
+#include "train/tracker.h"
 #include <diloco/train.h>
 
 typedef struct dl_recorder {
@@ -22,6 +23,7 @@ typedef struct dl_recorder {
     const char *replica;             /* borrowed */
     diloco_run *run;                 /* borrowed; NULL: without a log there is no rec/ */
     const diloco_train_hooks *hooks; /* borrowed; or NULL */
+    dl_tracker tracker;              /* of run.track */
     dl_buf line;
     dl_json json;
     uint64_t n_unapplied; /* steps in a row */

@@ -1,0 +1,44 @@
+/* tracker.h - run.track: the numbers of a replica's record for programs that draw them.
+ *
+ *     tensorboard:DIR   DIR/<replica>/events.out.tfevents.<seconds>.<host>.<pid>.<n>, an event file
+ * of TensorBoard: scalars, and a histogram of the members' norms at each entry csv:FILE lines
+ * "seconds,replica,tag,step,value", appended
+ *
+ * An event file is a sequence of records (docs/formats.md): a length of 8 bytes, the masked CRC-32C
+ * of these, a protocol buffer, its masked CRC-32C. A tracker that cannot write says so once, and
+ * training goes on. One thread at a time. */
+#ifndef DL_TRAIN_TRACKER_H
+#define DL_TRAIN_TRACKER_H
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct dl_tracker {
+    int fd; /* -1: none */
+    bool csv;
+    bool told; /* that it cannot be written */
+    char replica[48];
+    dl_buf out;                                     /* not written yet */
+    dl_buf event, summary, value, inner, histogram; /* what is being built, innermost last */
+    double *norms;                                  /* room for those of one entry */
+    double flushed;
+} dl_tracker;
+
+/* `where`: run.track; "": none. DILOCO_EINVAL: no tracker is called so; DILOCO_EIO, DILOCO_ENOENT:
+ * its file. Closed by dl_tracker_close, also after an error. */
+DL_MUST_CHECK diloco_status dl_tracker_open(dl_tracker *out, const char *where,
+                                            const char *replica);
+void dl_tracker_close(dl_tracker *tracker); /* writes what is left */
+
+/* Take a line of the record. */
+void dl_tracker_line(dl_tracker *tracker, const char *line, size_t len);
+
+/* Is it something that run.track takes? DILOCO_EINVAL, worded. */
+DL_MUST_CHECK diloco_status dl_tracker_check(const char *where);
+
+/* The checksum of a record: CRC-32C (Castagnoli), rotated and moved. */
+uint32_t dl_tracker_crc(const void *bytes, size_t len);
+
+#endif
