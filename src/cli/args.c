@@ -45,9 +45,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_REPLICA] =
         {"--replica", "NAME", NULL,
          "replica in whose name it is decided; without it only say what would be done"},
-    [DL_FLAG_LISTEN] =
-        {"--listen", "HOST:PORT", NULL,
-         "where to be reached; port 0: any (default of serve: 127.0.0.1:8765, of ui: 127.0.0.1:0)"},
+    [DL_FLAG_LISTEN] = {"--listen", "HOST:PORT", NULL,
+                        "where to be reached; port 0: any (default 127.0.0.1:8765; of ui port 0)"},
     [DL_FLAG_CERT] = {"--cert", "FILE", NULL, "certificate for TLS, PEM"},
     [DL_FLAG_KEY] = {"--key", "FILE", NULL, "its private key, PEM"},
     [DL_FLAG_MAKE_CERT] = {"--make-cert", NULL, NULL,
