@@ -219,11 +219,17 @@ diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len)
 
 /* ---- places in a checked text, inside a container: its bracket ends every scan */
 
+/* The C library finds a quote 16 or more bytes at a time; one behind an odd number of backslashes is
+ * the string's own. */
 static const char *string_end(const char *at)
 {
-    for (at++; *at != '"'; at++)
-        if (*at == '\\') at++;
-    return at + 1;
+    for (const char *from = at + 1;;) {
+        const char *quote = rawmemchr(from, '"'), *slash = quote;
+        while (slash > from && slash[-1] == '\\')
+            slash--;
+        if ((quote - slash) % 2 == 0) return quote + 1;
+        from = quote + 1;
+    }
 }
 
 static const char *container_end(const char *at)

@@ -394,7 +394,24 @@ TEST(keys_made_to_collide_are_refused)
     dl_buf_deinit(&buf);
 }
 
-TEST_MAIN(containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
+TEST(a_string_ends_at_the_quote_behind_an_even_number_of_backslashes)
+{
+    static const char text[] = "{\"a\\\\\":\"\\\\\",\"b\":\"\\\"\",\"c\":[\"\\\\\\\"]\",\"\"],\"\":"
+                               "\"\\\\\\\\\",\"d\":7}";
+    dl_json_value v;
+    uint64_t d = 0;
+    CHECK_OK(dl_json_parse(&v, text, sizeof text - 1));
+    CHECK_INT(5, dl_json_count(v));
+    CHECK(dl_json_is(dl_json_get(v, "a\\"), "\\"));
+    CHECK(dl_json_is(dl_json_get(v, "b"), "\""));
+    CHECK_INT(2, dl_json_count(dl_json_get(v, "c")));
+    CHECK(dl_json_is(dl_json_get(v, ""), "\\\\"));
+    CHECK_OK(dl_json_read_u64(&d, v, "d", 9));
+    CHECK_INT(7, d);
+}
+
+TEST_MAIN(a_string_ends_at_the_quote_behind_an_even_number_of_backslashes,
+          containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
           the_first_error_sticks, the_deepest_nesting_is_written_and_read,
           every_type_is_recognised_as_the_outermost_value, a_walk_meets_all_in_order,
           members_are_found_also_by_escaped_keys, strings_are_decoded,
