@@ -209,33 +209,116 @@ diloco_status dl_model_entry(dl_model *m, const diloco_log_entry *e, bool chaine
 
 /* ---- the record */
 
-static double number(dl_json_value event, const char *key)
+/* The members of a line that count here. They are found in one pass: a line is short, lines are
+ * many, and a look-up of each would walk the line again. */
+typedef enum field {
+    F_EVENT,
+    F_ENTRY,
+    F_POSITION,
+    F_TOKENS,
+    F_TOKENS_PER_S,
+    F_SAMPLES,
+    F_LOSS,
+    F_ENCODE_S,
+    F_PUT_S,
+    F_PSEUDO_GRAD_NORM,
+    F_MISSING,
+    F_PEER_GRAD_SIMILARITY,
+    F_AGGREGATED_GRAD_NORM,
+    F_WEIGHT_DIVERGENCE,
+    F_WAIT_S,
+    F_EXCHANGE_S,
+    F_BYTES_SENT,
+    F_BYTES_RECEIVED,
+    F_REQUESTS_WRITE,
+    F_REQUESTS_READ,
+    F_TAKEN_AT,
+    F_LOSS_AFTER_SYNC,
+    F_TIME,
+    F_LIFE,
+    F_DATA_PARALLEL_BYTES,
+    F_UTILIZATION,
+    F_TEXT,
+    F_OF,
+    N_FIELDS
+} field;
+
+static const char *const field_names[N_FIELDS] = {
+    [F_EVENT] = "event",
+    [F_ENTRY] = "entry",
+    [F_POSITION] = "position",
+    [F_TOKENS] = "tokens",
+    [F_TOKENS_PER_S] = "tokens_per_s",
+    [F_SAMPLES] = "samples",
+    [F_LOSS] = "loss",
+    [F_ENCODE_S] = "encode_s",
+    [F_PUT_S] = "put_s",
+    [F_PSEUDO_GRAD_NORM] = "pseudo_grad_norm",
+    [F_MISSING] = "missing",
+    [F_PEER_GRAD_SIMILARITY] = "peer_grad_similarity",
+    [F_AGGREGATED_GRAD_NORM] = "aggregated_grad_norm",
+    [F_WEIGHT_DIVERGENCE] = "weight_divergence",
+    [F_WAIT_S] = "wait_s",
+    [F_EXCHANGE_S] = "exchange_s",
+    [F_BYTES_SENT] = "bytes_sent",
+    [F_BYTES_RECEIVED] = "bytes_received",
+    [F_REQUESTS_WRITE] = "requests_write",
+    [F_REQUESTS_READ] = "requests_read",
+    [F_TAKEN_AT] = "taken_at",
+    [F_LOSS_AFTER_SYNC] = "loss_after_sync",
+    [F_TIME] = "time",
+    [F_LIFE] = "life",
+    [F_DATA_PARALLEL_BYTES] = "data_parallel_bytes",
+    [F_UTILIZATION] = "utilization",
+    [F_TEXT] = "text",
+    [F_OF] = "of",
+};
+
+typedef struct fields {
+    dl_json_value at[N_FIELDS]; /* MISSING where there is none */
+} fields;
+
+static fields gather(dl_json_value object)
+{
+    fields f = {0};
+    for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);) {
+        const size_t len = (size_t)(it.key.end - it.key.at) - 2; /* without its quotes */
+        for (int i = 0; it.key.type == DL_JSON_STRING && i < N_FIELDS; i++)
+            if (!strncmp(field_names[i], it.key.at + 1, len) && !field_names[i][len]) {
+                f.at[i] = it.value;
+                break;
+            }
+    }
+    return f;
+}
+
+static double number(const fields *f, field which)
 {
     double value = 0;
-    return !dl_json_as_f64(&value, dl_json_get(event, key)) && isfinite(value) ? value : 0;
+    return !dl_json_as_f64(&value, f->at[which]) && isfinite(value) ? value : 0;
 }
 
-static double number_or_nan(dl_json_value event, const char *key)
+static double number_or_nan(const fields *f, field which)
 {
     double value;
-    return !dl_json_as_f64(&value, dl_json_get(event, key)) && isfinite(value) ? value : NAN;
+    return !dl_json_as_f64(&value, f->at[which]) && isfinite(value) ? value : NAN;
 }
 
-static double time_of(dl_json_value event)
+static double time_of(const fields *f)
 {
-    const double time = number(event, "time");
+    const double time = number(f, F_TIME);
     return time > 0 && time < LATEST ? time : 0;
 }
 
 /* The entry that a line is about; false: it is about none that could be. */
-static bool entry_of(uint64_t *out, const dl_model *m, dl_json_value event)
+static bool entry_of(uint64_t *out, const dl_model *m, const fields *f)
 {
-    return !dl_json_read_u64(out, event, "entry", (uint64_t)m->n_entries + AHEAD);
+    return !dl_json_as_u64(out, f->at[F_ENTRY], (uint64_t)m->n_entries + AHEAD);
 }
 
-static void text_of(char *out, size_t cap, dl_json_value event, const char *key)
+static void text_of(char *out, size_t cap, const fields *f, field which)
 {
-    if (dl_json_read_str(out, cap, event, key)) out[0] = 0;
+    if (dl_json_as_str(out, cap, f->at[which])) out[0] = 0;
 }
 
 static void widen_steps(dl_model *m)
@@ -249,15 +332,14 @@ static void widen_steps(dl_model *m)
     m->n_steps = (m->n_steps + 1) / 2;
 }
 
-static diloco_status take_step(dl_model *m, const char *replica, dl_json_value event)
+static diloco_status take_step(dl_model *m, const char *replica, const fields *f)
 {
     uint64_t position, entry;
     dl_cell *cell;
-    if (dl_json_read_u64(&position, event, "position", (uint64_t)1 << 40) ||
-        !entry_of(&entry, m, event))
+    if (dl_json_as_u64(&position, f->at[F_POSITION], (uint64_t)1 << 40) || !entry_of(&entry, m, f))
         return DILOCO_OK;
-    const double tokens = number(event, "tokens"), rate = number(event, "tokens_per_s");
-    const double loss = number_or_nan(event, "loss"), s = rate > 0 ? tokens / rate : 0;
+    const double tokens = number(f, F_TOKENS), rate = number(f, F_TOKENS_PER_S);
+    const double loss = number_or_nan(f, F_LOSS), s = rate > 0 ? tokens / rate : 0;
     while (position / m->step_width >= DL_MODEL_STEPS)
         widen_steps(m);
     const size_t bin = (size_t)(position / m->step_width);
@@ -265,7 +347,7 @@ static diloco_status take_step(dl_model *m, const char *replica, dl_json_value e
     if (isfinite(loss)) m->steps[bin].sum += loss, m->steps[bin].n++;
     m->steps[bin].tokens += tokens;
     m->tokens += tokens;
-    m->step_samples += number(event, "samples");
+    m->step_samples += number(f, F_SAMPLES);
     DL_TRY(find_cell(&cell, m, replica, entry));
     if (!cell) return DILOCO_OK;
     cell->train_s += (float)s;
@@ -275,21 +357,21 @@ static diloco_status take_step(dl_model *m, const char *replica, dl_json_value e
     return DILOCO_OK;
 }
 
-static diloco_status take_contribution(dl_model *m, const char *replica, dl_json_value event,
+static diloco_status take_contribution(dl_model *m, const char *replica, const fields *f,
                                        uint64_t entry)
 {
     dl_cell *cell;
     DL_TRY(find_cell(&cell, m, replica, entry));
     if (!cell) return DILOCO_OK;
-    cell->encode_s += (float)number(event, "encode_s");
-    cell->put_s += (float)number(event, "put_s");
-    cell->norm = (float)number(event, "pseudo_grad_norm");
+    cell->encode_s += (float)number(f, F_ENCODE_S);
+    cell->put_s += (float)number(f, F_PUT_S);
+    cell->norm = (float)number(f, F_PSEUDO_GRAD_NORM);
     return DILOCO_OK;
 }
 
-static diloco_status take_missing(dl_model *m, dl_json_value event, uint64_t entry)
+static diloco_status take_missing(dl_model *m, const fields *f, uint64_t entry)
 {
-    dl_json_iter it = dl_json_each(dl_json_get(event, "missing"));
+    dl_json_iter it = dl_json_each(f->at[F_MISSING]);
     while (dl_json_next(&it)) {
         char replica[32];
         if (!dl_json_as_str(replica, sizeof replica, it.value) && dl_model_lane(m, replica))
@@ -298,79 +380,77 @@ static diloco_status take_missing(dl_model *m, dl_json_value event, uint64_t ent
     return DILOCO_OK;
 }
 
-static diloco_status take_commit(dl_model *m, const char *replica, dl_json_value event,
-                                 uint64_t entry)
+static diloco_status take_commit(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_mark *mark;
     dl_cell *cell;
-    const double time = time_of(event);
+    const double time = time_of(f);
     DL_TRY(mark_of(&mark, m, entry));
     if (isnan(mark->similarity)) {
-        mark->similarity = number_or_nan(event, "peer_grad_similarity");
-        mark->norm = number_or_nan(event, "aggregated_grad_norm");
-        mark->divergence = number_or_nan(event, "weight_divergence");
+        mark->similarity = number_or_nan(f, F_PEER_GRAD_SIMILARITY);
+        mark->norm = number_or_nan(f, F_AGGREGATED_GRAD_NORM);
+        mark->divergence = number_or_nan(f, F_WEIGHT_DIVERGENCE);
     }
     if (time > 0 && !(mark->time <= time)) mark->time = time;
-    DL_TRY(take_missing(m, event, entry));
+    DL_TRY(take_missing(m, f, entry));
     DL_TRY(find_cell(&cell, m, replica, entry));
     if (!cell) return DILOCO_OK;
-    cell->wait_s += (float)number(event, "wait_s");
-    cell->rest_s += (float)number(event, "exchange_s");
+    cell->wait_s += (float)number(f, F_WAIT_S);
+    cell->rest_s += (float)number(f, F_EXCHANGE_S);
     cell->end = fmax(cell->end, time);
     dl_lane *lane = (dl_lane *)(uintptr_t)dl_model_lane(m, replica);
-    lane->sent += number(event, "bytes_sent");
-    lane->received += number(event, "bytes_received");
-    lane->writes += number(event, "requests_write");
-    lane->reads += number(event, "requests_read");
+    lane->sent += number(f, F_BYTES_SENT);
+    lane->received += number(f, F_BYTES_RECEIVED);
+    lane->writes += number(f, F_REQUESTS_WRITE);
+    lane->reads += number(f, F_REQUESTS_READ);
     return DILOCO_OK;
 }
 
-static diloco_status take_adopt(dl_model *m, const char *replica, dl_json_value event,
-                                uint64_t entry)
+static diloco_status take_adopt(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
     dl_cell *cell;
-    const double stale = number(event, "position") - number(event, "taken_at");
+    const double stale = number(f, F_POSITION) - number(f, F_TAKEN_AT);
     DL_TRY(find_cell(&cell, m, replica, entry));
     if (cell && stale > cell->stale && stale < 1e9) cell->stale = (uint32_t)stale;
     return DILOCO_OK;
 }
 
-static diloco_status take_eval(dl_model *m, dl_json_value event, uint64_t entry)
+static diloco_status take_eval(dl_model *m, const fields *f, uint64_t entry)
 {
     dl_mark *mark;
-    const double loss = number_or_nan(event, "loss");
+    const double loss = number_or_nan(f, F_LOSS);
     if (entry == 0 || isnan(loss)) return DILOCO_OK;
     DL_TRY(mark_of(&mark, m, entry - 1)); /* "entry" counts the entries that came before */
     mark->eval_loss = loss;
-    mark->eval_loss_after = number_or_nan(event, "loss_after_sync");
+    mark->eval_loss_after = number_or_nan(f, F_LOSS_AFTER_SYNC);
     return DILOCO_OK;
 }
 
-static void take_run(dl_model *m, dl_json_value event, uint64_t entry)
+static void take_run(dl_model *m, const fields *f, uint64_t entry)
 {
-    const double time = time_of(event);
+    const double time = time_of(f);
     dl_happening *h = happening(m, "join", entry, time);
-    text_of(h->replica, sizeof h->replica, event, "life");
+    text_of(h->replica, sizeof h->replica, f, F_LIFE);
     if (time > 0 && (m->began == 0 || time < m->began)) m->began = time;
 }
 
-static void take_end(dl_model *m, const char *replica, dl_json_value event, uint64_t entry)
+static void take_end(dl_model *m, const char *replica, const fields *f, uint64_t entry)
 {
-    dl_happening *h = happening(m, "end", entry, time_of(event));
+    dl_happening *h = happening(m, "end", entry, time_of(f));
     snprintf(h->replica, sizeof h->replica, "%s", replica);
-    m->data_parallel_bytes += number(event, "data_parallel_bytes");
-    m->utilization += number(event, "utilization");
+    m->data_parallel_bytes += number(f, F_DATA_PARALLEL_BYTES);
+    m->utilization += number(f, F_UTILIZATION);
     m->n_utilization++;
 }
 
-static void take_note(dl_model *m, const char *replica, dl_json_value event, const char *kind,
-                      const char *text)
+static void take_note(dl_model *m, const char *replica, const fields *f, const char *kind,
+                      field text)
 {
     uint64_t entry;
-    if (!entry_of(&entry, m, event)) entry = UINT64_MAX;
-    dl_happening *h = happening(m, kind, entry, time_of(event));
+    if (!entry_of(&entry, m, f)) entry = UINT64_MAX;
+    dl_happening *h = happening(m, kind, entry, time_of(f));
     snprintf(h->replica, sizeof h->replica, "%s", replica);
-    text_of(h->text, sizeof h->text, event, text);
+    text_of(h->text, sizeof h->text, f, text);
 }
 
 diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, size_t len)
@@ -378,19 +458,20 @@ diloco_status dl_model_line(dl_model *m, const char *replica, const char *line, 
     dl_json_value event;
     uint64_t entry;
     if (dl_json_parse(&event, line, len)) return DILOCO_OK;
-    const dl_json_value kind = dl_json_get(event, "event");
-    if (dl_json_is(kind, "step")) return take_step(m, replica, event);
+    const fields all = gather(event), *f = &all;
+    const dl_json_value kind = f->at[F_EVENT];
+    if (dl_json_is(kind, "step")) return take_step(m, replica, f);
     if (dl_json_is(kind, "warn")) {
-        take_note(m, replica, event, "warn", "text");
+        take_note(m, replica, f, "warn", F_TEXT);
         return DILOCO_OK;
     }
-    if (!entry_of(&entry, m, event)) return DILOCO_OK;
-    if (dl_json_is(kind, "commit")) return take_commit(m, replica, event, entry);
-    if (dl_json_is(kind, "contribution")) return take_contribution(m, replica, event, entry);
-    if (dl_json_is(kind, "adopt")) return take_adopt(m, replica, event, entry);
-    if (dl_json_is(kind, "eval")) return take_eval(m, event, entry);
-    if (dl_json_is(kind, "run")) take_run(m, event, entry);
-    if (dl_json_is(kind, "end")) take_end(m, replica, event, entry);
-    if (dl_json_is(kind, "dispute")) m->n_disputes++, take_note(m, replica, event, "dispute", "of");
+    if (!entry_of(&entry, m, f)) return DILOCO_OK;
+    if (dl_json_is(kind, "commit")) return take_commit(m, replica, f, entry);
+    if (dl_json_is(kind, "contribution")) return take_contribution(m, replica, f, entry);
+    if (dl_json_is(kind, "adopt")) return take_adopt(m, replica, f, entry);
+    if (dl_json_is(kind, "eval")) return take_eval(m, f, entry);
+    if (dl_json_is(kind, "run")) take_run(m, f, entry);
+    if (dl_json_is(kind, "end")) take_end(m, replica, f, entry);
+    if (dl_json_is(kind, "dispute")) m->n_disputes++, take_note(m, replica, f, "dispute", F_OF);
     return DILOCO_OK;
 }
