@@ -108,6 +108,8 @@ typedef struct dl_executor {
                           dl_job_line_fn fn, void *user);
     /* Ask n replicas to stop. One that is over is no error. */
     diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    /* Optional: every replica is over; remove what only running ones need, such as secrets. */
+    void (*finish)(const dl_launch_spec *spec);
 } dl_executor;
 
 const dl_executor *dl_executor_at(size_t i); /* NULL behind the last */

@@ -397,8 +397,14 @@ static diloco_status read_on(lines *l, int fd, const char *path)
     return DILOCO_OK;
 }
 
-diloco_status dl_host_logs(const char *dir, const char *name, bool follow, dl_job_line_fn fn,
-                           void *user)
+bool dl_host_is_alive(void *user, const char *dir, const char *name)
+{
+    (void)user;
+    return is_locked(dir, name);
+}
+
+diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn alive,
+                           dl_job_line_fn fn, void *user)
 {
     char path[PATH_BYTES];
     path_of(path, dir, name, "log");
@@ -407,10 +413,11 @@ diloco_status dl_host_logs(const char *dir, const char *name, bool follow, dl_jo
     lines l = {.fn = fn, .user = user};
     dl_buf_init(&l.line, LINE_BYTES);
     diloco_status status;
-    for (bool alive = true;;) {
-        alive = follow && is_locked(dir, name); /* before the read: what it wrote last is read */
+    for (;;) {
+        /* Asked before the read: what it wrote last is read. */
+        const bool goes_on = alive && alive(user, dir, name);
         status = read_on(&l, fd, path);
-        if (status || !alive) break;
+        if (status || !goes_on) break;
         dl_clock_sleep(LOOK);
     }
     if (!status && l.line.len) status = fn(user, (const char *)l.line.data, l.line.len);

@@ -40,8 +40,11 @@ DL_MUST_CHECK diloco_status dl_host_poll(const char *dir, dl_job *job);
 /* Ask it to stop. It is killed launch.grace seconds later if it still runs. */
 DL_MUST_CHECK diloco_status dl_host_cancel(const char *dir, const char *name);
 
-/* Each line of its log; with `follow` until it has ended. */
-DL_MUST_CHECK diloco_status dl_host_logs(const char *dir, const char *name, bool follow,
+/* Each line of its log; with `alive` until that says no more. */
+typedef bool (*dl_host_alive_fn)(void *user, const char *dir, const char *name);
+DL_MUST_CHECK diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn alive,
                                          dl_job_line_fn fn, void *user);
+/* Does a process of it run here? For dl_host_logs; `user` is not used. */
+bool dl_host_is_alive(void *user, const char *dir, const char *name);
 
 #endif

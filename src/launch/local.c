@@ -125,7 +125,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                           dl_job_line_fn fn, void *user)
 {
     DL_TRY(check_here(job));
-    return dl_host_logs(spec->dir, job->name, follow, fn, user);
+    return dl_host_logs(spec->dir, job->name, follow ? dl_host_is_alive : NULL, fn, user);
 }
 
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)

@@ -261,7 +261,7 @@ static diloco_status do_logs(const request *r, FILE *out)
     dl_json_iter it = dl_json_each(r->jobs);
     if (!dl_json_next(&it)) return dl_fail(DILOCO_EPROTO, "the request names no job");
     DL_TRY(read_name(&job, it.value));
-    return dl_host_logs(r->dir, job.name, r->follow, print_line, out);
+    return dl_host_logs(r->dir, job.name, r->follow ? dl_host_is_alive : NULL, print_line, out);
 }
 
 static diloco_status serve(const request *r, FILE *out)

@@ -8,6 +8,7 @@
  * Rank r in generation g is started on host (r + g) mod n: a replica that was lost with its machine
  * is started on the next one. */
 #include "launch/command.h"
+#include "launch/program.h"
 #include "launch/executor_rows.h"
 #include "launch/remote.h"
 
@@ -17,7 +18,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOSTS_MAX = 256, HOST_BYTES = 160, REQUEST_MAX = 16 << 20, DIGEST = 64, SCRIPT = 8192 };
+enum {
+    HOSTS_MAX = 256,
+    HOST_BYTES = 160,
+    REQUEST_MAX = 16 << 20,
+    DIGEST = DL_PROGRAM_DIGEST,
+    SCRIPT = 8192
+};
 enum { SSH_FAILED = 255 };
 
 #define UPLOAD_PATIENCE (600 * DL_SECOND)
@@ -181,17 +188,10 @@ static const char *machine_of(const char *path)
 
 static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spec)
 {
-    const char *const argv[] = {"sha256sum", "--", spec->program, NULL};
-    dl_command_result result;
-    const dl_command_run run = {.argv = argv};
     if (!machine_of(spec->program))
         return dl_fail(DILOCO_EINVAL, "%s is no program for Linux that ssh:// can upload",
                        spec->program);
-    DL_TRY(dl_command_do(&result, &run));
-    const bool good = result.exit_code == 0 && result.out.len > DIGEST;
-    if (good) snprintf(out, DIGEST + 1, "%.64s", (const char *)result.out.data);
-    dl_buf_deinit(&result.out);
-    return good ? DILOCO_OK : dl_fail(DILOCO_EIO, "sha256sum %s: %s", spec->program, result.err);
+    return dl_program_digest(out, spec->program);
 }
 
 /* A shell's words for the folder of the program; the caller frees out. */

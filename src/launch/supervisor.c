@@ -326,11 +326,17 @@ static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle,
     return DILOCO_OK;
 }
 
+static void finish(const dl_control *c)
+{
+    if (c->executor->finish) c->executor->finish(c->spec);
+}
+
 diloco_status dl_control_follow(const dl_control *c)
 {
     char said[256] = "";
     for (bool done = false, idle = false;;) {
         DL_TRY(look_patiently(c, &done, &idle, said));
+        if (idle) finish(c);
         if (idle && c->book->cancelled)
             return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled");
         if (idle) return done ? DILOCO_OK : incomplete(c);
@@ -351,7 +357,10 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
         for (uint32_t i = 0; i < DL_JOBS_MAX; i++)
             over =
                 over && (!c->book->ranks[i].started || dl_job_is_over(c->book->ranks[i].job.state));
-        if (over) return DILOCO_OK;
+        if (over) {
+            finish(c);
+            return DILOCO_OK;
+        }
         if (dl_clock_now() >= due)
             return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %.0f s", timeout_s);
         if (!pause_for(c, period(c))) return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");

@@ -163,10 +163,8 @@ launcher=$!
 started="$started $launcher"
 wait_for has_replica 0 0
 replica=$(replica_of 0 0)
-tr '\0' '\n' <"/proc/$replica/environ" | grep -qx 'DILOCO_TEST_WORD=swordfish' || fail "the secret did not arrive"
-for list in /proc/[0-9]*/cmdline; do
-    ! tr '\0' '\n' <"$list" 2>/dev/null | grep -q swordfish || fail "the secret is in $list: $(tr '\0' ' ' <"$list")"
-done
+grep -qzx 'DILOCO_TEST_WORD=swordfish' "/proc/$replica/environ" || fail "the secret did not arrive"
+! grep -l swordfish /proc/[0-9]*/cmdline 2>/dev/null || fail "the secret is in a list of processes"
 code=0
 wait "$launcher" || code=$?
 [ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"

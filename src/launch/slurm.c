@@ -1,0 +1,603 @@
+/* slurm.c - replicas as tasks of a Slurm array, by Slurm's own commands.
+ *
+ * The ranks of one generation that are started together are one array job, whose index is the rank.
+ * The job's script runs the program from the folder that all nodes share, and writes how it ended
+ * into <dir>/<name>/exit: Slurm forgets ended jobs after MinJobAge, and exit codes with them where
+ * no accounting database is.
+ *
+ * Launching is once only: a lock in the shared folder keeps launchers apart, and a rank that the
+ * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
+ * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
+#include "launch/command.h"
+#include "launch/host.h"
+#include "launch/program.h"
+#include "launch/executor_rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SCRIPT_MAX = 1 << 20, ARGS_MAX = 32, ARG_BYTES = DL_PATH_MAX + 128, QUEUE_MAX = 16 << 20 };
+
+/* ---- running Slurm's commands */
+
+/* Does Slurm refuse the request itself? Everything else may be the controller's state, and passes.
+ */
+static bool is_refusal(const char *err)
+{
+    static const char *const words[] = {"nvalid",        "ermission",     "denied",
+                                        "iolates",       "xceed",         "nrecogni",
+                                        "not available", "not permitted", "Unable to open file"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(err, words[i])) return true;
+    return false;
+}
+
+static void in_one_line(char *text)
+{
+    for (; *text; text++)
+        if (*text == '\n') *text = ' ';
+}
+
+/* The caller frees result->out. */
+static diloco_status slurm(dl_command_result *result, const char *const *argv, const dl_buf *in)
+{
+    const dl_command_run run = {
+        .argv = argv, .in = in ? in->data : NULL, .in_len = in ? in->len : 0, .most = QUEUE_MAX};
+    diloco_status status = dl_command_do(result, &run);
+    if (status == DILOCO_ETIMEDOUT)
+        return dl_fail(DILOCO_EUNREACHABLE, "%s: Slurm does not answer", argv[0]);
+    if (status || result->exit_code == 0) return status;
+    in_one_line(result->err);
+    status = is_refusal(result->err) ? dl_fail(DILOCO_EREFUSED, "%s", result->err)
+                                     : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], result->err);
+    dl_buf_deinit(&result->out);
+    return status;
+}
+
+/* ---- the queue */
+
+static void job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec, uint32_t generation)
+{
+    snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
+}
+
+/* Job names of all these generations, with commas. */
+static diloco_status add_names(dl_buf *out, const dl_launch_spec *spec, const dl_job *jobs,
+                               size_t n)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < i && jobs[k].generation != jobs[i].generation)
+            k++;
+        if (k < i) continue;
+        job_name(name, spec, jobs[i].generation);
+        DL_TRY(dl_buf_addf(out, "%s%s", i ? "," : "", name));
+    }
+    return DILOCO_OK;
+}
+
+/* Lines "<id>|<name>|<state>|<wait status>|<restarts>|<nodes>|<reason>"; the caller frees. */
+static diloco_status read_queue(dl_command_result *result, const dl_launch_spec *spec,
+                                const dl_job *jobs, size_t n)
+{
+    dl_buf names;
+    dl_buf_init(&names, SCRIPT_MAX);
+    diloco_status status = dl_buf_addf(&names, "--name=");
+    if (!status) status = add_names(&names, spec, jobs, n);
+    const char *filter = status ? NULL : dl_buf_str(&names);
+    const char *const argv[] = {
+        "squeue",
+        "--noheader",
+        "--array",
+        "--states=all",
+        filter,
+        "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
+        NULL};
+    if (!status) status = filter ? slurm(result, argv, NULL) : dl_fail(DILOCO_ENOMEM, "no memory");
+    dl_buf_deinit(&names);
+    return status;
+}
+
+enum { ID, NAME, STATE, STATUS, RESTARTS, NODES, REASON, N_FIELDS };
+
+typedef struct queued {
+    char field[N_FIELDS][128];
+} queued;
+
+/* The next line; false: there is none. */
+static bool next_line(queued *out, const char **at, const char *end)
+{
+    if (*at == end) return false;
+    const char *newline = memchr(*at, '\n', (size_t)(end - *at));
+    const char *stop = newline ? newline : end;
+    memset(out, 0, sizeof *out);
+    for (int i = 0; i < N_FIELDS && *at < stop; i++) {
+        const char *bar = memchr(*at, '|', (size_t)(stop - *at));
+        size_t len = (size_t)((bar && i < N_FIELDS - 1 ? bar : stop) - *at);
+        snprintf(out->field[i], sizeof out->field[i], "%.*s", (int)len, *at);
+        for (size_t k = strlen(out->field[i]); k && out->field[i][k - 1] == ' ';)
+            out->field[i][--k] = '\0';
+        *at += len + (bar && i < N_FIELDS - 1);
+    }
+    *at = newline ? newline + 1 : end;
+    return true;
+}
+
+/* ---- states */
+
+static const struct {
+    const char *slurm;
+    dl_job_state state;
+} states[] = {
+    {"PENDING", DL_JOB_PENDING},      {"REQUEUED", DL_JOB_PENDING},
+    {"REQUEUE_FED", DL_JOB_PENDING},  {"REQUEUE_HOLD", DL_JOB_PENDING},
+    {"SPECIAL_EXIT", DL_JOB_PENDING}, {"RESV_DEL_HOLD", DL_JOB_PENDING},
+    {"CONFIGURING", DL_JOB_STARTING}, {"RUNNING", DL_JOB_RUNNING},
+    {"COMPLETING", DL_JOB_RUNNING},   {"SUSPENDED", DL_JOB_RUNNING},
+    {"STOPPED", DL_JOB_RUNNING},      {"SIGNALING", DL_JOB_RUNNING},
+    {"STAGE_OUT", DL_JOB_RUNNING},    {"RESIZING", DL_JOB_RUNNING},
+    {"COMPLETED", DL_JOB_SUCCEEDED},  {"FAILED", DL_JOB_FAILED},
+    {"TIMEOUT", DL_JOB_FAILED},       {"OUT_OF_MEMORY", DL_JOB_FAILED},
+    {"DEADLINE", DL_JOB_FAILED},      {"CANCELLED", DL_JOB_CANCELLED},
+    {"NODE_FAIL", DL_JOB_LOST},       {"PREEMPTED", DL_JOB_LOST},
+    {"BOOT_FAIL", DL_JOB_LOST},       {"REVOKED", DL_JOB_LOST},
+};
+
+/* Of a job that ended by its own exit code: 0 to 255, from 129 on a signal. */
+static void set_ended(dl_job *job, int code)
+{
+    if (code == diloco_exit_code(DILOCO_EINTERRUPTED))
+        dl_job_set(job, DL_JOB_LOST, code, "stopped by its machine, state saved");
+    else if (code > 128 && code <= 128 + SIGRTMAX)
+        dl_job_set(job, DL_JOB_LOST, -1, "killed by signal %d (%s)", code - 128,
+                   strsignal(code - 128));
+    else
+        dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
+}
+
+/* What the job's script wrote in its restart of this number (-1: in any); -1: it did not come to
+ * that. */
+static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
+{
+    int of = 0;
+    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
+    int code = -1;
+    snprintf(path, sizeof path, "%s/%s/exit", spec->dir, job->name);
+    FILE *file = fopen(path, "re");
+    if (!file) return -1;
+    if (fscanf(file, "exit %d %d", &code, &of) != 2) code = -1;
+    fclose(file);
+    return code >= 0 && code < 256 && (restart < 0 || of == restart) ? code : -1;
+}
+
+/* A wait status as Slurm prints it, as an exit code. */
+static int code_of(const char *status)
+{
+    const long how = strtol(status, NULL, 10);
+    const int signal = (int)(how & 127);
+    return signal ? 128 + signal : (int)(how >> 8 & 255);
+}
+
+static void set_state(const dl_launch_spec *spec, dl_job *job, const queued *q)
+{
+    const char *name = q->field[STATE], *reason = q->field[REASON];
+    const int written = exit_of(spec, job, atoi(q->field[RESTARTS]));
+    size_t i = 0;
+    job->silent = false;
+    while (i < sizeof states / sizeof *states && strcmp(states[i].slurm, name) != 0)
+        i++;
+    if (i == sizeof states / sizeof *states) {
+        job->silent = true; /* it counts as running until launch.lost_after */
+        snprintf(job->message, sizeof job->message, "Slurm says %.60s, which is not known here",
+                 name);
+        return;
+    }
+    if (written >= 0 && (strcmp(name, "FAILED") == 0 || strcmp(name, "COMPLETED") == 0))
+        set_ended(job, written);
+    else if (strcmp(name, "FAILED") == 0)
+        /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
+         */
+        dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it",
+                   code_of(q->field[STATUS]));
+    else if (dl_job_is_over(states[i].state))
+        dl_job_set(job, states[i].state, -1, "%s", name);
+    else if (states[i].state == DL_JOB_RUNNING)
+        dl_job_set(job, DL_JOB_RUNNING, -1, "on %.100s%s%.10s", q->field[NODES],
+                   strcmp(q->field[RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
+                   strcmp(q->field[RESTARTS], "0") ? q->field[RESTARTS] : "");
+    else
+        dl_job_set(job, states[i].state, -1, "%.100s", reason);
+}
+
+/* Slurm has forgotten it. */
+static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
+{
+    const int written = exit_of(spec, job, -1);
+    if (written >= 0)
+        set_ended(job, written);
+    else
+        dl_job_set(job, DL_JOB_LOST, -1, "Slurm no longer has a job %.60s", job->id);
+}
+
+static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    dl_command_result queue;
+    queued q;
+    bool *found = calloc(n, sizeof *found);
+    if (!found) return dl_fail(DILOCO_ENOMEM, "no memory for the queue");
+    const diloco_status status = read_queue(&queue, spec, jobs, n);
+    const char *at = status ? NULL : (const char *)queue.out.data;
+    const char *end = at ? at + queue.out.len : NULL;
+    while (at && next_line(&q, &at, end))
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(q.field[ID], jobs[i].id) == 0) {
+                set_state(spec, &jobs[i], &q);
+                found[i] = true;
+            }
+    for (size_t i = 0; !status && i < n; i++)
+        if (!found[i]) set_forgotten(spec, &jobs[i]);
+    free(found);
+    if (!status) dl_buf_deinit(&queue.out);
+    return status;
+}
+
+/* ---- submitting */
+
+/* export NAME='value' for each of the variables. */
+static diloco_status add_exports(dl_buf *out, const dl_launch_spec *spec)
+{
+    for (const char *const *e = spec->env; *e; e++) {
+        DL_TRY(dl_buf_addf(out, "export "));
+        DL_TRY(dl_buf_addf(out, "%.*s=", (int)strcspn(*e, "="), *e));
+        DL_TRY(dl_shell_quote(out, strchr(*e, '=') + 1));
+        DL_TRY(dl_buf_addf(out, "\n"));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status add_secrets(dl_buf *out, const dl_launch_spec *spec, bool hide)
+{
+    for (const char *const *s = spec->secrets; *s; s++) {
+        const char *value = getenv(*s);
+        DL_TRY(dl_buf_addf(out, "export %s=", *s));
+        DL_TRY(dl_shell_quote(out, hide ? "***" : value ? value : ""));
+        DL_TRY(dl_buf_addf(out, "\n"));
+    }
+    return DILOCO_OK;
+}
+
+/* The words of a replica for a shell, with the rank as $rank. */
+static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
+{
+    static const char mark[] = "@rank@";
+    char **words;
+    DL_TRY(dl_replica_words(&words, spec, "", mark));
+    diloco_status status = dl_buf_addf(out, "\"$program\"");
+    for (char **word = words + 1; !status && *word; word++) {
+        const char *at = strstr(*word, mark);
+        status = dl_buf_addf(out, " ");
+        if (!status && at && strlen(*word) == strlen(mark))
+            status = dl_buf_addf(out, "\"$rank\"");
+        else if (!status)
+            status = dl_shell_quote(out, *word);
+    }
+    dl_words_free(words);
+    return status;
+}
+
+static diloco_status make_script(dl_buf *out, const dl_launch_spec *spec, uint32_t generation,
+                                 const char *digest)
+{
+    DL_TRY(dl_buf_addf(out, "#!/bin/sh\numask 077\nrank=$SLURM_ARRAY_TASK_ID\ndir="));
+    DL_TRY(dl_shell_quote(out, spec->dir));
+    DL_TRY(dl_buf_addf(out,
+                       "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/diloco\n"
+                       "cd \"$dir\" && mkdir -p \"$name\" && rm -f \"$name/exit\" || exit 1\n"
+                       "export DILOCO_RANK=\"$rank\" DILOCO_JOB=\"$name\"\n",
+                       spec->run, generation, digest));
+    DL_TRY(add_exports(out, spec));
+    if (*spec->secrets) DL_TRY(dl_buf_addf(out, ". \"$dir/secrets\" || exit 1\n"));
+    DL_TRY(dl_buf_addf(out,
+                       "echo \"%s  $program\" | sha256sum -c --status || "
+                       "{ echo 'the program was changed'; exit 1; }\n",
+                       digest));
+    DL_TRY(add_command(out, spec));
+    /* Slurm signals every process of the job when it stops it: the replica ends by itself. */
+    return dl_buf_addf(out, " &\nreplica=$!\ntrap 'kill -TERM $replica 2>/dev/null' TERM\n"
+                            "wait $replica\ncode=$?\n"
+                            "while kill -0 $replica 2>/dev/null; do wait $replica; code=$?; done\n"
+                            "echo \"exit $code ${SLURM_RESTART_COUNT:-0}\" >\"$name/exit.tmp\" && "
+                            "mv \"$name/exit.tmp\" \"$name/exit\"\nexit $code\n");
+}
+
+typedef struct arguments {
+    char text[ARGS_MAX][ARG_BYTES];
+    const char *argv[ARGS_MAX + 1];
+    size_t n;
+} arguments;
+
+static void add_arg(arguments *a, const char *format, ...) DL_PRINTF(2, 3);
+static void add_arg(arguments *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    DL_ASSERT(a->n < ARGS_MAX);
+    vsnprintf(a->text[a->n], ARG_BYTES, format, args);
+    va_end(args);
+    a->argv[a->n] = a->text[a->n];
+    a->argv[++a->n] = NULL;
+}
+
+static void add_resources(arguments *a, const dl_config *config)
+{
+    if (config->launch_cpus) add_arg(a, "--cpus-per-task=%lld", (long long)config->launch_cpus);
+    if (config->launch_gpus) add_arg(a, "--gres=gpu:%lld", (long long)config->launch_gpus);
+    if (config->launch_memory_gb > 0) add_arg(a, "--mem=%.0fM", config->launch_memory_gb * 1000);
+    if (config->launch_queue[0]) add_arg(a, "--partition=%s", config->launch_queue);
+    if (config->launch_account[0]) add_arg(a, "--account=%s", config->launch_account);
+    if (config->launch_timeout_s > 0) /* whole minutes, rounded up */
+        add_arg(a, "--time=%.0f", (config->launch_timeout_s + 59.5) / 60);
+}
+
+/* "--array=0,2,5" */
+static diloco_status make_array(dl_buf *out, const dl_job *const *jobs, size_t n)
+{
+    DL_TRY(dl_buf_addf(out, "--array="));
+    for (size_t i = 0; i < n; i++)
+        DL_TRY(dl_buf_addf(out, "%s%u", i ? "," : "", jobs[i]->rank));
+    return DILOCO_OK;
+}
+
+static void make_arguments(arguments *a, const dl_launch_spec *spec, uint32_t generation)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    job_name(name, spec, generation);
+    add_arg(a, "sbatch");
+    add_arg(a, "--parsable");
+    add_arg(a, "--job-name=%s", name);
+    add_arg(a, "--ntasks=1");
+    add_arg(a, "--requeue");
+    add_arg(a, "--open-mode=append");
+    add_arg(a, "--export=HOME,PATH,LANG");
+    add_arg(a, "--chdir=%s", spec->dir);
+    add_arg(a, "--output=%s/diloco-%.8s-r%%a-g%u/log", spec->dir, spec->run, generation);
+    add_resources(a, spec->config);
+}
+
+static diloco_status put_secrets(const dl_launch_spec *spec)
+{
+    char path[DL_PATH_MAX + 16];
+    dl_buf text;
+    if (!*spec->secrets) return DILOCO_OK;
+    snprintf(path, sizeof path, "%s/secrets", spec->dir);
+    dl_buf_init(&text, SCRIPT_MAX);
+    diloco_status status = add_secrets(&text, spec, false);
+    const mode_t before = umask(077);
+    const dl_span span = {text.data, text.len};
+    if (!status) status = dl_file_write(path, &span, 1);
+    umask(before);
+    if (text.data) explicit_bzero(text.data, text.cap);
+    dl_buf_deinit(&text);
+    return status;
+}
+
+/* Folders for the logs of these jobs: Slurm makes none. */
+static diloco_status make_folders(const dl_launch_spec *spec, const dl_job *const *jobs, size_t n)
+{
+    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(path, sizeof path, "%s/%s", spec->dir, jobs[i]->name);
+        DL_TRY(dl_dir_make(path));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status print_submission(const dl_launch_spec *spec, const arguments *a,
+                                      const dl_buf *script)
+{
+    dl_buf line;
+    dl_buf_init(&line, SCRIPT_MAX);
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; !status && i < a->n; i++) {
+        if (i) status = dl_buf_addf(&line, " ");
+        if (!status) status = dl_shell_quote(&line, a->argv[i]);
+    }
+    if (!status) status = dl_buf_addf(&line, " <<'SCRIPT'\n");
+    if (!status) status = dl_buf_add(&line, script->data, script->len);
+    if (!status) status = dl_buf_addf(&line, "SCRIPT\n");
+    if (!status && *spec->secrets) status = dl_buf_addf(&line, "# %s/secrets:\n", spec->dir);
+    if (!status) status = add_secrets(&line, spec, true);
+    if (!status) fprintf(spec->dry, "%.*s", (int)line.len, (const char *)line.data);
+    dl_buf_deinit(&line);
+    return status;
+}
+
+/* Submit; "17" or, in a federation, "17;cluster" is the job's number. */
+static diloco_status submit(char number[32], const arguments *a, const dl_buf *script)
+{
+    dl_command_result result;
+    DL_TRY(slurm(&result, a->argv, script));
+    const char *said = dl_buf_str(&result.out);
+    snprintf(number, 32, "%.*s", said ? (int)strspn(said, "0123456789") : 0, said ? said : "");
+    dl_buf_deinit(&result.out);
+    return *number ? DILOCO_OK : dl_fail(DILOCO_EPROTO, "sbatch did not print a job's number");
+}
+
+static diloco_status submit_jobs(const dl_launch_spec *spec, dl_job **jobs, size_t n)
+{
+    char digest[DL_PROGRAM_DIGEST + 1], number[32];
+    dl_buf script, array;
+    const dl_job *const *all = (const dl_job *const *)jobs;
+    arguments *a = calloc(1, sizeof *a);
+    if (!a) return dl_fail(DILOCO_ENOMEM, "no memory to submit a job");
+    dl_buf_init(&script, SCRIPT_MAX);
+    dl_buf_init(&array, SCRIPT_MAX);
+    make_arguments(a, spec, jobs[0]->generation);
+    diloco_status status = dl_program_digest(digest, spec->program);
+    if (!status) status = make_script(&script, spec, jobs[0]->generation, digest);
+    if (!status) status = make_array(&array, all, n);
+    const char *list = status ? NULL : dl_buf_str(&array);
+    if (list) {
+        a->argv[a->n++] = list;
+        a->argv[a->n] = NULL;
+    }
+    if (!status && spec->dry) status = print_submission(spec, a, &script);
+    if (!status && !spec->dry) {
+        status = make_folders(spec, all, n);
+        if (!status) status = dl_program_install(spec, digest);
+        if (!status) status = put_secrets(spec);
+        if (!status) status = submit(number, a, &script);
+        for (size_t i = 0; !status && i < n; i++)
+            snprintf(jobs[i]->id, sizeof jobs[i]->id, "%s_%u", number, jobs[i]->rank);
+    }
+    dl_buf_deinit(&script);
+    dl_buf_deinit(&array);
+    free(a);
+    return status;
+}
+
+/* Ranks that the queue has under the name of their generation are submitted already. */
+static diloco_status find_submitted(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    dl_command_result queue;
+    queued q;
+    DL_TRY(read_queue(&queue, spec, jobs, n));
+    const char *at = (const char *)queue.out.data, *end = at ? at + queue.out.len : NULL;
+    while (at && next_line(&q, &at, end)) {
+        const char *rank = strchr(q.field[ID], '_');
+        char name[DL_JOB_NAME_MAX + 1];
+        for (size_t i = 0; rank && i < n; i++) {
+            job_name(name, spec, jobs[i].generation);
+            if (strtoul(rank + 1, NULL, 10) == jobs[i].rank && strcmp(name, q.field[NAME]) == 0)
+                snprintf(jobs[i].id, sizeof jobs[i].id, "%s", q.field[ID]);
+        }
+    }
+    dl_buf_deinit(&queue.out);
+    return DILOCO_OK;
+}
+
+/* Of all launchers that share the folder one at a time; the lock goes with the descriptor. */
+static diloco_status lock_folder(int *fd, const dl_launch_spec *spec)
+{
+    char path[DL_PATH_MAX + 16];
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    DL_TRY(dl_dir_make(spec->dir));
+    snprintf(path, sizeof path, "%s/lock", spec->dir);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (*fd < 0) return dl_fail_errno(errno, "make a lock in", spec->dir);
+    while (fcntl(*fd, F_OFD_SETLKW, &whole))
+        if (errno != EINTR) {
+            close(*fd);
+            return dl_fail_errno(errno, "lock", path);
+        }
+    return DILOCO_OK;
+}
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    int lock = -1;
+    size_t m = 0;
+    dl_job **missing = calloc(n, sizeof *missing);
+    if (!missing) return dl_fail(DILOCO_ENOMEM, "no memory to submit a job");
+    diloco_status status = DILOCO_OK;
+    if (!spec->dry) status = lock_folder(&lock, spec);
+    if (!status && !spec->dry) status = find_submitted(spec, jobs, n);
+    for (size_t i = 0; i < n; i++)
+        if (!*jobs[i].id) missing[m++] = &jobs[i];
+    if (!status && m) status = submit_jobs(spec, missing, m);
+    if (lock >= 0) close(lock);
+    free(missing);
+    return status;
+}
+
+/* ---- the rest */
+
+static diloco_status check(const dl_launch_spec *spec)
+{
+    static const char *const programs[] = {"sbatch", "squeue", "scancel", "sha256sum"};
+    (void)spec;
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        if (!dl_command_exists(programs[i]))
+            return dl_fail(DILOCO_EINVAL,
+                           "there is no program %s here: run diloco launch where "
+                           "jobs are submitted to Slurm",
+                           programs[i]);
+    return DILOCO_OK;
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    dl_command_result result;
+    const char **argv = calloc(n + 2, sizeof *argv);
+    (void)spec;
+    if (!argv) return dl_fail(DILOCO_ENOMEM, "no memory to stop jobs");
+    argv[0] = "scancel";
+    for (size_t i = 0; i < n; i++)
+        argv[i + 1] = jobs[i].id;
+    const diloco_status status = slurm(&result, argv, NULL);
+    free(argv);
+    if (!status) dl_buf_deinit(&result.out);
+    return status;
+}
+
+typedef struct following {
+    const dl_launch_spec *spec;
+    dl_job job;
+    dl_job_line_fn fn;
+    void *user;
+} following;
+
+static diloco_status pass_line(void *user, const char *line, size_t len)
+{
+    const following *f = user;
+    return f->fn(f->user, line, len);
+}
+
+static bool is_alive(void *user, const char *dir, const char *name)
+{
+    following *f = user;
+    (void)dir, (void)name;
+    return poll_all(f->spec, &f->job, 1) || !dl_job_is_over(f->job.state);
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    following f = {spec, *job, fn, user};
+    return dl_host_logs(spec->dir, job->name, follow ? is_alive : NULL, pass_line, &f);
+}
+
+static void finish(const dl_launch_spec *spec)
+{
+    char path[DL_PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/secrets", spec->dir);
+    (void)!unlink(path);
+}
+
+const dl_executor dl_executor_slurm = {
+    .name = "slurm",
+    .needs = "sbatch, squeue and scancel here; launch.dir in a folder that all nodes share",
+    .tested = "Slurm 22.05: slurmctld and two slurmd on one machine",
+    .options = "|cpus|gpus|memory|queue|account|",
+    .caps = {.net = "private-ip",
+             .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",
+             .log_api = "file",
+             .restart = "after a node failure or a preemption (--requeue)",
+             .spot = true,
+             .same_files = true,
+             .exactly_once = true},
+    .poll_s = 5,
+    .check = check,
+    .launch = launch,
+    .poll = poll_all,
+    .logs = logs,
+    .cancel = cancel,
+    .finish = finish,
+};

@@ -1,0 +1,263 @@
+#!/bin/sh
+# diloco launch --on slurm against a real Slurm in this test's folder: munged, slurmctld and two slurmd on
+# loopback. An array, requeue, a node that goes down, kills, a controller that is away, scancel and a time limit;
+# the run ends where an undisturbed one ends.
+. "$(dirname "$0")/../e2e/lib.sh"
+
+leave_out() {
+    echo "left out: launch on slurm ($*)"
+    exit 77
+}
+PATH=$PATH:/usr/sbin
+for needed in munged slurmctld slurmd sbatch; do
+    command -v $needed >/dev/null || leave_out "needs $needed"
+done
+
+# Jobs outlive the daemons: they are cancelled first.
+end_slurm() {
+    code_at_end=$?
+    set +e
+    if [ -n "${SLURM_CONF:-}" ]; then
+        scancel --user="$(id -un)" >/dev/null 2>&1
+        tries=0
+        while [ -n "$(squeue --noheader 2>/dev/null)" ] && [ $tries -lt 200 ]; do
+            tries=$((tries + 1))
+            sleep 0.05
+        done
+    fi
+    (exit $code_at_end)
+    clean_up
+}
+trap end_slurm EXIT
+
+here=$PWD
+port() { python3 "$project/tests/free_port.py"; }
+mkdir slurm slurm/state
+chmod 755 "$work" slurm
+head -c 128 /dev/urandom >slurm/munge.key
+chmod 600 slurm/munge.key
+munged --foreground --force --key-file="$here/slurm/munge.key" --socket="$here/slurm/munge.sock" \
+    --pid-file="$here/slurm/munged.pid" --log-file="$here/slurm/munged.log" --seed-file="$here/slurm/seed" \
+    >slurm/munged.out 2>&1 &
+started="$started $!"
+host=$(hostname)
+cat >slurm/slurm.conf <<CONF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(port)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$here/slurm/munge.sock
+CredType=cred/munge
+StateSaveLocation=$here/slurm/state
+SlurmdSpoolDir=$here/slurm/spool-%n
+SlurmctldPidFile=$here/slurm/ctld.pid
+SlurmdPidFile=$here/slurm/slurmd-%n.pid
+SlurmctldLogFile=$here/slurm/ctld.log
+SlurmdLogFile=$here/slurm/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=10
+MessageTimeout=2
+SchedulerParameters=sched_interval=1,bf_interval=1
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2 RealMemory=1000
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$(port) CPUs=2 RealMemory=1000
+PartitionName=low Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+CONF
+export SLURM_CONF="$here/slurm/slurm.conf"
+wait_for [ -S slurm/munge.sock ]
+controller() {
+    slurmctld -D -i >slurm/ctld.out 2>&1 &
+    controller=$!
+    started="$started $controller"
+}
+controller
+for node in n1 n2; do
+    slurmd -D -N $node >slurm/slurmd-$node.out 2>&1 &
+    started="$started $!"
+done
+nodes_are() { [ "$(sinfo --noheader --Node --partition=low --format=%t 2>/dev/null | sort -u)" = "$1" ]; }
+wait_for nodes_are idle
+
+sed -i 's/^rounds = 6/rounds = 150/' tiny.toml
+cat >>tiny.toml <<TOML
+[launch]
+executor = "slurm"
+poll = 0.2
+cpus = 1
+TOML
+expect 0 diloco train tiny.toml --store whole --quiet
+want=$(digest whole)
+
+folder() { # RANK GENERATION
+    for f in cut.launch/diloco-*-r"$1"-g"$2"; do [ ! -d "$f" ] || echo "$f"; done
+}
+task() { squeue --noheader --array --states=all --name="$(name "$2")" --Format=JobArrayID:40 | grep "_$1 " | tr -d ' '; }
+name() { basename "$(folder 0 "$1" || true)" | sed 's/-r0-/-/'; }
+task_state() { squeue --noheader --array --states=all --jobs="$1" --Format=State:40 2>/dev/null | tr -d ' '; }
+task_is() { [ "$(task_state "$1")" = "$2" ]; }
+# The process of the program that a task runs: by its variable, for its rank.
+replica_of() { # NAME
+    for environ in $(grep -lzx "DILOCO_JOB=$1" /proc/[0-9]*/environ 2>/dev/null); do
+        ! grep -qzx join "${environ%environ}cmdline" 2>/dev/null || basename "${environ%/environ}"
+    done | head -1
+}
+# All processes of a task's program.
+processes_of() { grep -lzx "DILOCO_JOB=$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\n' | tr '\n' ' '; }
+has_replica() { [ -n "$(replica_of "$1")" ]; }
+# The launcher has ended; jobs that wait for their time are given it.
+finished() {
+    for id in $(squeue --noheader --array --states=PENDING --format=%i 2>/dev/null); do
+        scontrol update "jobid=$id" starttime=now 2>/dev/null || true
+    done
+    gone "$launcher"
+}
+launcher() {
+    diloco launch tiny.toml --store cut "$@" >launch.out 2>launch.err &
+    launcher=$!
+    started="$started $launcher"
+}
+# Slurm waits two minutes before a requeued job starts again; an operator may shorten that. First the launcher
+# has to have seen it wait.
+start_now() { # RANK GENERATION TIMES
+    wait_for said_pending "$1" "$3"
+    wait_for runs_soon "$(task "$1" "$2")"
+}
+# A job that still completes is given its time again. A node that has just killed a job refuses it for a second:
+# the task goes to the other node.
+runs_soon() {
+    scontrol update "jobid=$1" starttime=now ${avoid:+"excnodelist=$avoid"} 2>/dev/null || true
+    task_is "$1" RUNNING
+}
+avoid=
+said_pending() { [ "$(grep -c "^r$1: PENDING" launch.out)" -ge "$2" ]; }
+
+# What would be sent, without the secret.
+export DILOCO_TEST_WORD=swordfish
+expect 0 diloco launch tiny.toml --store cut --dry-run --set launch.secrets=DILOCO_TEST_WORD --set launch.memory=2
+grep -q '^sbatch --parsable --job-name=diloco-newrunid-g0 .* --cpus-per-task=1 --mem=2000M --array=0,1 <<' out ||
+    fail "not the command"
+grep -q "^export DILOCO_TEST_WORD='\*\*\*'" out || fail "not the secret's name"
+! grep -q swordfish out err || fail "a secret is printed"
+[ ! -e cut ] && [ ! -e cut.launch ] || fail "a dry run made something"
+
+# Slurm's own refusal, and after it the same command without the mistake.
+expect_error 3 'nvalid partition' diloco launch tiny.toml --store cut --set launch.queue=nowhere
+launcher --set launch.secrets=DILOCO_TEST_WORD
+wait_for has_entry cut 3
+generation=1 # 0 was refused
+r0=$(basename "$(folder 0 $generation)")
+r1=$(basename "$(folder 1 $generation)")
+
+# The secret arrives, and is in no description of a job, argument or log.
+wait_for has_replica "$r0"
+grep -qzx 'DILOCO_TEST_WORD=swordfish' "/proc/$(replica_of "$r0")/environ" || fail "the secret did not arrive"
+[ "$(stat -c %a cut.launch/secrets)" = 600 ] || fail "others may read the secrets"
+scontrol show job >jobs.txt
+scontrol write batch_script "$(task 0 1 | sed 's/_.*//')" - >>jobs.txt 2>/dev/null || true
+! grep -q swordfish jobs.txt || fail "the secret is in the job's description"
+! grep -rqI swordfish slurm/state cut cut.launch/diloco-* || fail "the secret is in Slurm's state or in a log"
+! grep -l swordfish /proc/[0-9]*/cmdline 2>/dev/null || fail "the secret is in a list of processes"
+
+# A launcher that is killed; the same command submits nothing.
+kill -9 "$launcher"
+wait_for gone "$launcher"
+launcher --set launch.secrets=DILOCO_TEST_WORD
+wait_for has_entry cut 6
+[ "$(squeue --noheader --states=all --array | wc -l)" = 2 ] || fail "submitted twice: $(squeue --array)"
+
+# Slurm's own restart keeps the generation.
+node_of() { squeue --noheader --array --jobs="$(task "$1" $generation)" --Format=NodeList:40 | tr -d ' '; }
+avoid=$(node_of 1)
+scontrol requeue "$(task 1 $generation)"
+start_now 1 $generation 1
+avoid=
+wait_for grep -q '^r1: RUNNING: .*requeued by Slurm: restart 1' launch.out
+[ -z "$(folder 1 2)" ] || fail "a requeued task was started again"
+
+# A node that goes down: Slurm requeues its tasks, on the other node.
+node=$(node_of 0)
+node_1=$(node_of 1)
+wait_for has_replica "$r0"
+dead=$(processes_of "$r0")
+[ "$node_1" != "$node" ] || dead="$dead $(processes_of "$r1")"
+scontrol update "nodename=$node" state=down reason=test
+# shellcheck disable=SC2086 # several; some may have ended
+kill -9 $dead 2>/dev/null || true # with the node
+start_now 0 $generation 1
+[ "$node_1" != "$node" ] || start_now 1 $generation 2
+wait_for grep -q '^r0: RUNNING: .*requeued by Slurm: restart' launch.out
+scontrol update "nodename=$node" state=resume 2>/dev/null || true # it may have registered again by itself
+
+# kill -9 of a replica: LOST, and submitted again.
+wait_for has_replica "$r1"
+# shellcheck disable=SC2046 # several
+kill -9 $(processes_of "$r1")
+wait_for grep -q '^r1: LOST: killed by signal 9 (Killed)' launch.out
+started_again() { [ -n "$(folder 1 2)" ]; }
+wait_for started_again
+
+# The controller is away for a while.
+kill -9 "$controller"
+wait_for gone "$controller"
+wait_for grep -q '; trying again' launch.out
+controller
+wait_for finished
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code: $(cat launch.err)"
+[ "$(digest cut)" = "$want" ] || fail "the launched run ends elsewhere"
+[ ! -e cut.launch/secrets ] || fail "the secrets were left behind"
+expect 0 diloco launch status cut
+[ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
+expect 0 diloco launch logs cut --rank 1
+grep -q . out || fail "no output of r1"
+
+# Cancelled by launch; then by scancel, which is not undone.
+diloco rm cut >rm.out
+rm -rf cut.launch
+launcher
+wait_for has_entry cut 2
+expect 0 diloco launch cancel cut
+code=0
+wait "$launcher" || code=$?
+[ $code = 130 ] || fail "a cancelled launch ends with $code: $(cat launch.err)"
+expect 0 diloco launch collect cut
+[ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+launcher
+wait_for has_entry cut 6
+scancel --user="$(id -un)"
+code=0
+wait "$launcher" || code=$?
+[ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code"
+grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
+expect 0 diloco launch tiny.toml --store cut
+[ "$(digest cut)" = "$want" ] || fail "launched again after scancel, the run ends elsewhere"
+
+# Preempted by a partition of a higher priority: requeued, and run later.
+diloco rm cut >rm.out
+rm -rf cut.launch
+launcher
+wait_for has_entry cut 2
+other=$(sbatch --parsable --partition=high --nodes=2 --exclusive --output=/dev/null --wrap='sleep 600')
+wait_for task_is "$other" RUNNING
+wait_for said_pending 0 1
+wait_for said_pending 1 1
+scancel "$other"
+wait_for finished
+code=0
+wait "$launcher" || code=$?
+[ $code = 0 ] || fail "the launch ends with $code after preemption: $(cat launch.err)"
+[ "$(digest cut)" = "$want" ] || fail "with preemption, the run ends elsewhere"
