@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """one_line_test.py CC BUILD LIBRARIES: one file and one line add a codec, a combiner, an outer
-optimizer, a store, an operation, a model, an inner optimizer, a sampler, an export format.
+optimizer, a store, an operation, a model, an inner optimizer, a sampler, an executor, an export
+format.
 
 For each kind the headers are copied, the line is added to the list in the copy, and a new file, the
 file with the table and a program that asks for the new name are compiled. The rest is linked from
@@ -69,6 +70,9 @@ KINDS = [
     ("sampler", "data/samplers.h", "X(distribution)", "X(dummy)",
      'const dl_sampler dl_sampler_dummy = {.name = "dummy"};',
      "data/partition.c", listed("data/partition.h", "dl_sampler_name_at")),
+    ("executor", "launch/executor_rows.h", "X(slurm)", "X(dummy)",
+     'const dl_executor dl_executor_dummy = {.name = "dummy"};',
+     "launch/executor.c", listed("launch/executor.h", "dl_executor_at", "->name")),
     ("export format", "interop/export.h", "X(gguf)", "X(dummy)",
      'const dl_export_format dl_export_dummy = {.name = "dummy"};',
      "interop/export.c", "#include <stddef.h>\n" + listed("diloco/train.h", "diloco_export_format_at")),
@@ -86,7 +90,13 @@ def compiled(cc, folder, libraries, sources):
     return run([cc, *flags, *sources, "-o", f"{folder}/program", *libraries])
 
 
-def add(cc, libraries, kind):
+def objects(build, header, table):
+    """The objects beside the table, for a room that is in neither library."""
+    made = pathlib.Path(build, "CMakeFiles", "dl_launch.dir", "src", "launch")
+    return [o for o in made.glob("*.o") if o.name != f"{pathlib.Path(table).name}.o"] if "launch/" in header else []
+
+
+def add(cc, build, libraries, kind):
     """What is wrong with adding this kind by a file and a line, or None."""
     name, header, last, line, text, table, program = kind
     with tempfile.TemporaryDirectory() as made:
@@ -99,7 +109,7 @@ def add(cc, libraries, kind):
             return f"{header} does not end its list with {last}"
         (folder / "main.c").write_text(program)
         (folder / "dummy.c").write_text(f'#include "{header}"\n#include "base/status.h"\n{text}\n')
-        sources = [folder / "main.c", folder / "table.c"]
+        sources = [folder / "main.c", folder / "table.c", *objects(build, header, table)]
         shutil.copy(ROOT / "src" / table, folder / "table.c")
         failed, said = compiled(cc, folder, libraries, sources)
         if failed:
@@ -118,7 +128,7 @@ def main():
     libraries = [f"{build}/libdiloco-train.a", f"{build}/libdiloco.a", *libraries, "-lm", "-lpthread"]
     n_failed = 0
     for kind in KINDS:
-        fault = add(cc, libraries, kind)
+        fault = add(cc, build, libraries, kind)
         n_failed += bool(fault)
         print(f"{kind[0]}: {fault or 'one file and one line'}")
     return 1 if n_failed else 0

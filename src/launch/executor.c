@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const dl_executor *const rows[] = {&dl_executor_local, &dl_executor_ssh, &dl_executor_slurm,
-                                          NULL};
+#define ROW(name) &dl_executor_##name,
+static const dl_executor *const rows[] = {DL_EXECUTORS(ROW) NULL};
 
 /* Options that every executor uses. */
 static const char common[] =

@@ -1,11 +1,19 @@
-/* executor_rows.h - the executors, one file each. */
+/* executor_rows.h - the list of executors. A new one is a file that defines dl_executor_<name>, and
+ * its line here. */
 #ifndef DL_LAUNCH_EXECUTOR_ROWS_H
 #define DL_LAUNCH_EXECUTOR_ROWS_H
 
 #include "launch/executor.h"
 
-extern const dl_executor dl_executor_local;
-extern const dl_executor dl_executor_ssh;
-extern const dl_executor dl_executor_slurm;
+// clang-format off
+#define DL_EXECUTORS(X) \
+    X(local) \
+    X(ssh) \
+    X(slurm)
+// clang-format on
+
+#define DL_DECLARE(name) extern const dl_executor dl_executor_##name;
+DL_EXECUTORS(DL_DECLARE)
+#undef DL_DECLARE
 
 #endif

@@ -21,7 +21,6 @@
 #include "state/paths.h"
 #include "store/store.h"
 #include "tensor/isa.h"
-#include "train/tracker.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -206,15 +205,26 @@ static diloco_status check_deal(const dl_config *config)
     return DILOCO_OK;
 }
 
+/* train/tracker.h opens it. */
+static diloco_status check_tracker(const dl_config *config)
+{
+    const char *where = config->track;
+    const bool tensorboard = strncmp(where, "tensorboard:", 12) == 0 && where[12];
+    const bool csv = strncmp(where, "csv:", 4) == 0 && where[4];
+    if (!*where || tensorboard || csv) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "run.track: \"%.200s\" names no tracker; give tensorboard:DIR or csv:FILE",
+                   where);
+}
+
 static const refusal refusals[] = {
-    check_store,         check_faithful, check_counts,      check_quorum,
-    check_data_parallel, check_single,   check_synchronous, check_schedule,
-    check_optimizer,     check_muon,     dl_schedule_check, check_deal,
+    check_tracker,       check_store,       check_faithful,    check_counts,   check_quorum,
+    check_data_parallel, check_single,      check_synchronous, check_schedule, check_optimizer,
+    check_muon,          dl_schedule_check, check_deal,
 };
 
 diloco_status dl_check_config(const dl_config *config)
 {
-    DL_TRY(dl_tracker_check(config->track));
     DL_TRY(dl_isa_check());
     DL_TRY(dl_preset_check(config->preset));
     DL_TRY(dl_choices_check(config));

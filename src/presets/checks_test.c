@@ -244,6 +244,8 @@ TEST(counts_of_replicas_that_contradict_are_refused)
 {
     refused(DILOCO_EINVAL, "run.min_replicas", "run.replicas (2)", "diloco",
             CHANGES("run.replicas", "2", "run.min_replicas", "3"));
+    refused(DILOCO_EINVAL, "run.track", "tensorboard:DIR or csv:FILE", "diloco",
+            CHANGES("run.track", "tensorboard:"));
     refused(DILOCO_EINVAL, "run.local_replicas", "raise run.replicas", "diloco",
             CHANGES("run.replicas", "2", "run.local_replicas", "3"));
     refused(DILOCO_EREFUSED, "run.replicas = 5000", "at most 4096", "diloco",

@@ -288,14 +288,6 @@ static const char *after(const char *where, const char *kind)
     return !strncmp(where, kind, len) && where[len] ? where + len : NULL;
 }
 
-diloco_status dl_tracker_check(const char *where)
-{
-    if (!*where || after(where, "tensorboard:") || after(where, "csv:")) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL,
-                   "run.track: \"%.200s\" names no tracker; give tensorboard:DIR or csv:FILE",
-                   where);
-}
-
 static diloco_status open_events(dl_tracker *t, const char *dir)
 {
     static atomic_uint n;
@@ -344,9 +336,10 @@ diloco_status dl_tracker_open(dl_tracker *t, const char *where, const char *repl
     dl_buf_init(&t->inner, EVENT_MAX);
     dl_buf_init(&t->histogram, EVENT_MAX);
     if (!*where) return DILOCO_OK;
-    DL_TRY(dl_tracker_check(where));
-    const char *dir = after(where, "tensorboard:");
-    return dir ? open_events(t, dir) : open_csv(t, after(where, "csv:"));
+    const char *dir = after(where, "tensorboard:"), *csv = after(where, "csv:");
+    if (!dir && !csv)
+        return dl_fail(DILOCO_EINVAL, "run.track: \"%.200s\" names no tracker", where);
+    return dir ? open_events(t, dir) : open_csv(t, csv);
 }
 
 void dl_tracker_close(dl_tracker *t)

@@ -35,9 +35,6 @@ void dl_tracker_close(dl_tracker *tracker); /* writes what is left */
 /* Take a line of the record. */
 void dl_tracker_line(dl_tracker *tracker, const char *line, size_t len);
 
-/* Is it something that run.track takes? DILOCO_EINVAL, worded. */
-DL_MUST_CHECK diloco_status dl_tracker_check(const char *where);
-
 /* The checksum of a record: CRC-32C (Castagnoli), rotated and moved. */
 uint32_t dl_tracker_crc(const void *bytes, size_t len);
 

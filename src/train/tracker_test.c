@@ -98,11 +98,11 @@ TEST(what_is_no_tracker_is_refused_by_name)
 {
     static const char *const wrong[] = {"tensorboard", "tensorboard:", "csv:", "wandb:x", "DIR"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        CHECK_STATUS(DILOCO_EINVAL, dl_tracker_check(wrong[i]));
-        CHECK_CONTAINS("tensorboard:DIR or csv:FILE", diloco_error_text());
+        dl_tracker t;
+        CHECK_STATUS(DILOCO_EINVAL, dl_tracker_open(&t, wrong[i], "r0"));
+        CHECK_CONTAINS("run.track", diloco_error_text());
+        dl_tracker_close(&t);
     }
-    CHECK_OK(dl_tracker_check(""));
-    CHECK_OK(dl_tracker_check("csv:a"));
 }
 
 TEST_MAIN(the_checksum_is_the_masked_castagnoli_crc, a_csv_file_has_a_line_for_each_number,
