@@ -9,13 +9,16 @@ set -euo pipefail
 sources=$(cd "$1" && pwd)
 mkdir -p "$2/lib" "$2/licenses"
 prefix=$(cd "$2" && pwd)
-export CFLAGS="-O2 -fPIC -ffile-prefix-map=$sources=/usr/src" LDFLAGS="-L$prefix/lib" CPPFLAGS="-I$prefix/include"
+export CFLAGS="-O2 -fPIC -ffile-prefix-map=$sources=/usr/src" LDFLAGS="-L$prefix/lib -Wl,-s" CPPFLAGS="-I$prefix/include"
 export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig
 # Debian's patches make generated files look old. They are used as they are.
 export MAKEFLAGS="-j$(nproc) AUTOCONF=: AUTOMAKE=: ACLOCAL=: AUTOHEADER=: MAKEINFO=:"
 
+# Shared libraries have neither a RUNPATH nor debugging information, which would name folders of the
+# build: auditwheel names a library by a digest of its bytes before it removes both.
 by_configure() { # flags…
     ./configure --prefix="$prefix" --libdir="$prefix/lib" "$@"
+    [ ! -e libtool ] || sed -i 's/^hardcode_libdir_flag_spec=.*/hardcode_libdir_flag_spec=/; s/^runpath_var=.*/runpath_var=/' libtool
     make
     make install
 }
@@ -76,6 +79,9 @@ for library in zlib libzstd xxhash expat openssl curl gmp nettle gnutls28 libmic
     [ ! -e "$prefix/licenses/$library" ] || continue # built by an earlier call
     echo "wheel: building $library"
     cd "$sources"/$library-[0-9]*/
+    # OpenSSL stores a date: its own, so that libraries kept from an earlier commit are no others.
+    SOURCE_DATE_EPOCH=$(dpkg-parsechangelog --show-field Timestamp)
+    export SOURCE_DATE_EPOCH
     # not in a condition: bash would then go on after a failed command
     (set -e; "$library") >"$prefix/$library.log" 2>&1 &
     wait $! || { tail -n 30 "$prefix/$library.log" >&2; echo "wheel: $library failed" >&2; exit 1; }
