@@ -35,6 +35,7 @@ typedef struct toy {
     uint64_t stop_after; /* leave the loop, saved, after so many steps of this life; 0: never */
     bool gradients;      /* contribute gradients instead of steps */
     int fragments;       /* w in so many pieces, each a tensor and a fragment; 0: whole */
+    bool has_empty;      /* tensors of no elements, too */
     unsigned char secret[64]; /* private bytes; len 0 when secret[0] is 0 */
 
     /* More tensors, or another w: called before join. */
@@ -129,8 +130,27 @@ static inline int toy_begin(int f, int fragments)
     return TOY_N * f / fragments;
 }
 
+/* Tensors of no elements, among the others: torch modules may have such. */
+static inline diloco_status toy_register_empty(toy *t)
+{
+    diloco_tensor none[] = {{.name = "a", .data = t->w, .n_dims = 2, .shape = {0, 3}},
+                            {.name = "x", .data = t->w, .n_dims = 1, .role = DILOCO_BUFFER},
+                            {.name = "y", .data = t->w, .n_dims = 3, .shape = {4, 0, 2}},
+                            {.name = "z", .data = t->w, .n_dims = 1, .dtype = DILOCO_I64}};
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; i < sizeof none / sizeof *none && !status; i++) {
+        if (none[i].dtype == DILOCO_I64) none[i].role = DILOCO_BUFFER;
+        status = diloco_run_tensor(t->run, &none[i]);
+    }
+    return status;
+}
+
 static inline diloco_status toy_register(toy *t)
 {
+    if (t->has_empty) {
+        const diloco_status status = toy_register_empty(t);
+        if (status) return status;
+    }
     diloco_tensor w = {.name = "w", .data = t->w, .n_dims = 1, .shape = {TOY_N}};
     if (!t->fragments) return diloco_run_tensor(t->run, &w);
     diloco_status status = DILOCO_OK;

@@ -30,9 +30,10 @@ const dl_codec *dl_codec_of(const dl_config *config)
 
 /* ---- the form */
 
+/* A tensor of no elements has nothing to encode. */
 static bool in_array(const dl_manifest_tensor *t, int fragment, dl_region region)
 {
-    return t->fragment == fragment && t->region == region;
+    return t->fragment == fragment && t->region == region && t->count > 0;
 }
 
 static dl_codec_tensor tensor_of(const dl_manifest_tensor *t)

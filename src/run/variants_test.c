@@ -53,6 +53,32 @@ typedef struct faller {
     double began[ROUNDS]; /* where each round began */
 } faller;
 
+/* They change no bit of the others, whatever the codec. */
+TEST(tensors_without_elements_are_taken_and_change_nothing)
+{
+    static const char *const codecs[] = {"f32", "bf16", "int8", "int4", "sign", "topk", "prune"};
+    static const char *const combiners[] = {"rda", "mean", "clipped_mean", "mean"};
+    diloco_verify_report report;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
+        toy all[2][2];
+        for (int empty = 0; empty < 2; empty++) {
+            char url[64];
+            snprintf(url, sizeof url, "mem://%s%d", codecs[c], empty);
+            toy_keep(url);
+            toy_crew(all[empty], 2, url, "none");
+            toy_set_all(all[empty], 2, "server.diloco.codec", codecs[c]);
+            toy_set_all(all[empty], 2, "server.diloco.combiner", combiners[c % 4]);
+            for (int r = 0; r < 2; r++)
+                all[empty][r].has_empty = empty;
+            toy_live_all(all[empty], 2);
+            TOY_OK(all[empty][0]);
+            TOY_OK(all[empty][1]);
+            CHECK_OK(diloco_verify(&report, url, 1, NULL, NULL));
+        }
+        CHECK_BYTES(all[0][0].w, all[1][0].w, sizeof all[0][0].w);
+    }
+}
+
 static double pull_of(int m, int t)
 {
     return (m + 1) * (t + 1) * (t + 1);
@@ -445,7 +471,8 @@ TEST(alg_34_with_a_quorum_of_2_of_3_entries_commit_with_2_contributions)
     CHECK(!memcmp(all[0].theta, all[2].theta, sizeof all[0].theta));
 }
 
-TEST_MAIN(alg_2_after_every_entry_all_replicas_have_the_global_parameters,
+TEST_MAIN(tensors_without_elements_are_taken_and_change_nothing,
+          alg_2_after_every_entry_all_replicas_have_the_global_parameters,
           alg_10_a_run_grows_from_1_replica_to_4_and_shrinks_to_1_again,
           alg_32_eager_replaces_a_replicas_own_stale_share_by_its_fresh_one,
           alg_33_a_slower_replica_takes_steps_in_proportion_to_its_speed,

@@ -77,10 +77,9 @@ static diloco_status check_kind(dl_manifest_tensor *t)
                        t->fragment, DL_MAX_FRAGMENTS - 1);
     t->count = 1;
     for (int d = 0; d < t->n_dims; d++) {
-        if (t->shape[d] == 0 || !dl_size_mul(&t->count, t->count, t->shape[d]) ||
-            t->count > MAX_ELEMENTS)
-            return dl_fail(DILOCO_EINVAL, "tensor %s: dimension %d of %zu is 0 or too large",
-                           t->name, d, t->shape[d]);
+        if (!dl_size_mul(&t->count, t->count, t->shape[d]) || t->count > MAX_ELEMENTS)
+            return dl_fail(DILOCO_EINVAL, "tensor %s: dimension %d of %zu is too large", t->name, d,
+                           t->shape[d]);
     }
     return DILOCO_OK;
 }
@@ -170,7 +169,8 @@ static diloco_status place(dl_manifest *m, bool all_floating)
         if (s->n_trained + s->n_averaged > MAX_ELEMENTS)
             return dl_fail(DILOCO_EINVAL, "fragment %d has more than 2^40 elements", f);
         if (!(s->n_trained | s->n_averaged | s->n_integers | s->n_booleans))
-            return dl_fail(DILOCO_EINVAL, "fragment %d of %d has no tensors", f, m->n_fragments);
+            return dl_fail(DILOCO_EINVAL, "fragment %d of %d has no tensors with elements", f,
+                           m->n_fragments);
     }
     return DILOCO_OK;
 }

@@ -100,7 +100,7 @@ TEST(what_is_not_a_tensor_is_refused)
     t = good, t.dtype = DILOCO_I64, refused_one(t, "a parameter is F32, BF16 or F16");
     t = good, t.n_dims = 5, refused_one(t, "5 dimensions");
     t = good, t.n_dims = -1, refused_one(t, "-1 dimensions");
-    t = good, t.shape[0] = 0, refused_one(t, "dimension 0");
+    t = good, t.shape[0] = 0, refused_one(t, "no tensors with elements");
     t = good, t.fragment = -1, refused_one(t, "fragment -1");
     t = good, t.fragment = DL_MAX_FRAGMENTS, refused_one(t, "fragment 4096");
     t = good, t.fragment = 1, refused_one(t, "fragment 0 of 2 has no tensors");
