@@ -87,6 +87,16 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, 
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, const char *name,
                                                               void *data, size_t len);
 
+/* Register a tensor that the model has and that is never exchanged, such as a frozen weight under
+ * an adapter. The run keeps its name, its kind (type and shape in the caller's words, at most 127
+ * bytes) and a digest of its values; the values are read during this call only, at about memory
+ * speed. All replicas register the same ones in the same order: diloco_run_join returns
+ * DILOCO_EDIFFERS and names the first that differs. Before diloco_run_join. Returns DILOCO_EINVAL
+ * if the name is invalid, registered before, or that of a diloco_run_tensor; DILOCO_ENOMEM. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_base(diloco_run *run, const char *name,
+                                                           const char *kind, const void *data,
+                                                           size_t len);
+
 /* What data_digest is compared: replicas on other data are warned about. Optional. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_data_digest(diloco_run *run, const char *hex);
 

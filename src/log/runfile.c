@@ -15,6 +15,7 @@ void dl_runfile_deinit(dl_runfile *file)
 {
     dl_manifest_deinit(&file->manifest);
     dl_identity_deinit(&file->identity);
+    dl_base_deinit(&file->base);
     *file = (dl_runfile){0};
 }
 
@@ -51,6 +52,7 @@ diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file)
     dl_json_str(&j, "data_digest", file->data_digest);
     write_options(&j, &file->config);
     dl_manifest_write(&j, "tensors", &file->manifest);
+    dl_base_write(&j, &file->base);
     dl_identity_write(&j, &file->identity);
     return dl_sealed_end(&j, start);
 }
@@ -137,7 +139,8 @@ static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
     DL_TRY(read_identity(out, root, text, len));
     bool all_floating = strcmp(out->config.apply_to, "all_floating") == 0;
     DL_TRY(dl_manifest_read(&out->manifest, dl_json_get(root, "tensors"), all_floating));
-    return check_digest(root, "manifest_digest", out->manifest.digest);
+    DL_TRY(check_digest(root, "manifest_digest", out->manifest.digest));
+    return dl_base_read(&out->base, dl_json_get(root, "base"));
 }
 
 diloco_status dl_runfile_read(dl_runfile *out, const void *text, size_t len)

@@ -6,6 +6,7 @@
 #define DL_LOG_RUNFILE_H
 
 #include "base/config.h"
+#include "log/base.h"
 #include "log/identity.h"
 #include "log/layout.h"
 #include "tensor/manifest.h"
@@ -22,6 +23,7 @@ typedef struct dl_runfile {
     dl_hash theta0_file;  /* dl_digest_bytes of the theta0 object, which its key names */
     char data_digest[DL_HASH_HEX + 1]; /* "" when nobody gave one */
     dl_identity identity;              /* owned; config.roster says the same */
+    dl_base base; /* owned; tensors that are not exchanged: empty in most runs */
 } dl_runfile;
 
 void dl_runfile_deinit(dl_runfile *file);

@@ -35,6 +35,7 @@ struct diloco_run {
     dl_private privates[DL_MAX_PRIVATES]; /* names owned, but for the exchange's */
     size_t n_privates;
     char data_digest[DL_HASH_HEX + 1];
+    dl_base base; /* owned */
     dl_record record;
     dl_hands hands; /* of a federated run */
     dl_watch watch; /* which other workers live; owned, NULL until dl_run_crew */

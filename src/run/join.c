@@ -36,6 +36,7 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .tensors = run->tensors,
                                   .n_tensors = run->n_tensors,
                                   .data_digest = run->data_digest,
+                                  .base = &run->base,
                                   .signer = run->signer,
                                   .tally = &run->traffic};
     dl_run_store url;

@@ -420,7 +420,8 @@ static diloco_status put_run(dl_runfile *file, dl_store *store, const dl_run_cre
 static diloco_status create(dl_store *store, const dl_run_creation *what,
                             const dl_manifest *manifest)
 {
-    dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here */
+    dl_runfile file = {.manifest = *manifest}; /* borrowed: not freed here, nor is the base */
+    if (what->base) file.base = *what->base;
     if (!what->config->single_committer[0] || what->config->coord[0])
         DL_TRY(must_create_once(store, what, manifest));
     DL_TRY(random_id(file.id));
@@ -459,6 +460,11 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
         status =
             dl_fail_context(status, "%s holds another run (take its values, or another run.store)",
                             dl_store_url(store));
+    const dl_base none = {0};
+    if (!status) {
+        status = dl_base_matches(&out->base, what->base ? what->base : &none);
+        if (status) status = dl_fail_context(status, "%s", dl_store_url(store));
+    }
     out->config.own = what->config->own;
     if (!status) status = check_rows(&out->config);
     if (status) {

@@ -26,6 +26,7 @@ typedef struct dl_run_creation {
     const diloco_tensor *tensors; /* the first state is what they hold */
     size_t n_tensors;
     const char *data_digest;
+    const dl_base *base;     /* tensors that are not exchanged; NULL: none */
     const dl_signer *signer; /* of a run whose objects are signed; else NULL */
     dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by url */
     dl_moved *tally;         /* of handles that are opened here; NULL: none */

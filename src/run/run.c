@@ -157,6 +157,18 @@ diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, 
     return DILOCO_OK;
 }
 
+diloco_status diloco_run_base(diloco_run *run, const char *name, const char *kind, const void *data,
+                              size_t len)
+{
+    DL_TRY(must_be_open(run, "diloco_run_base"));
+    if (!name || !kind || (len && !data))
+        return dl_fail(DILOCO_EINVAL, "a base tensor needs a name, a kind and its values");
+    for (size_t i = 0; i < run->n_tensors; i++)
+        if (strcmp(run->tensors[i].name, name) == 0)
+            return dl_fail(DILOCO_EINVAL, "tensor %s is exchanged: it is no base tensor", name);
+    return dl_base_add(&run->base, name, kind, dl_digest_bytes(data, len));
+}
+
 diloco_status diloco_run_data_digest(diloco_run *run, const char *hex)
 {
     dl_hash ignored;
@@ -509,6 +521,7 @@ void diloco_run_close(diloco_run *run)
     free(run->tensors);
     free(run->gradients);
     free(run->devices);
+    dl_base_deinit(&run->base);
     dl_mirrors_destroy(run->mirrors);
     for (size_t i = 0; i < run->n_devices; i++)
         free(run->known_devices[i]);
