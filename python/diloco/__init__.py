@@ -6,6 +6,7 @@
     launch_local     replicas on this machine, one process each
     run              a run's log, status, settings and shared model
     plan             time, traffic and cost of a run before it is started
+    peft             a run's shared adapter as a PEFT folder
     errors           the exceptions; all of them are an `Error`
 
 The library is C, bound by ctypes. Neither numpy nor torch is needed to import this package.

@@ -256,6 +256,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_tensor_sized": (Status, [Handle, POINTER(Tensor), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
+    "diloco_run_base": (Status, [Handle, c_char_p, c_char_p, c_void_p, c_size_t]),
     "diloco_run_data_digest": (Status, [Handle, c_char_p]),
     "diloco_run_on_record": (None, [Handle, RECORD_FN, c_void_p]),
     "diloco_run_record": (None, [Handle, c_char_p, c_size_t]),

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from . import _c
+from ._base import take_mode
 from ._config import Config
 from ._loop import Copies, Exchange, Loop, OuterStep, Reduce
 from ._run import Memory, Run
@@ -428,6 +429,7 @@ class _OverRun:
                  options: Dict[str, Any]) -> None:
         if isinstance(outer, (list, tuple)):
             raise InvalidError("a run has one outer optimizer for all fragments: give one")
+        exchange = take_mode(options)
         wanted: Dict[str, Optional[float]] = {
             "trainer.local_steps_per_round": sync_every,
             "server.diloco.fragments": len(fragments),
@@ -454,7 +456,7 @@ class _OverRun:
         self.binding = Binding(run if isinstance(run, Run) else opened, parameters,
                                fragments=list(fragments),
                                private=lambda island: pieces(inner, island, True, {}),
-                               optimizer=type(inner).__name__)
+                               optimizer=type(inner).__name__, exchange=exchange)
 
     def before(self) -> None:
         self.binding.check_open()

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 import torch
 
+from ._base import adapter_facts, take_mode
 from ._guards import Unique, check_two, claim, release
 from ._run import Run
 from ._state import check_trains, pieces
@@ -20,6 +21,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
          options: Dict[str, Any], group: Any = None) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
     parameters, buffers = named_tensors(source)
+    exchange = take_mode(options)
     check_two(inner, options.get("outer_optimizer"))
     check_trains(inner, (p for _, p in parameters))
     opened: Any = run
@@ -38,7 +40,8 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
         return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keep_inner_state, extra),
-                   buffers_now=buffers_now, group=group, optimizer=type(inner).__name__)
+                   buffers_now=buffers_now, group=group, optimizer=type(inner).__name__,
+                   exchange=exchange, facts=adapter_facts(source))
 
 
 def number(loss: Any) -> float:
@@ -81,6 +84,8 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     called. Inner state is never reset, averaged or sent. ``group``: a process group whose ranks
     hold the same parameters (DDP) and are one replica; rank 0 talks to the store. FSDP's ranks
     are found by their mesh.
+    ``exchange``: "trainable" (frozen parameters are not sent; the run compares their digests when a
+    replica joins) or "all" (they take the mean). None: "trainable".
 
     Raises what Run.join and Run.step do, and for tensors that cannot take part InvalidError or
     RefusedError. One thread at a time.
@@ -90,7 +95,10 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
                  run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
                  fragments: Fragments = None, scheduler: Any = None,
                  keep_inner_state: bool = True, extra: Optional[Mapping[str, Any]] = None,
-                 group: Any = None, **options: Any) -> None:
+                 group: Any = None, exchange: Optional[str] = None,
+                 **options: Any) -> None:
+        if exchange is not None:  # a mode, or the run's topology of that name
+            options["exchange"] = exchange
         self.inner, self.scheduler = inner_optimizer, scheduler
         super().__init__([{**group} for group in inner_optimizer.param_groups],
                          inner_optimizer.defaults)

@@ -230,6 +230,13 @@ class Run(Unique):
         _c.check(_c.lib().diloco_run_private(self._open, _c.text(name), pointer, size))
         self._kept.append(kept)
 
+    def base(self, name: str, kind: str, data: Any, size: int) -> None:
+        """Register a tensor that the model has and that is never exchanged, such as a frozen weight
+        under an adapter. ``kind``: its type and shape as text. ``data``: bytes, or the address of
+        ``size`` bytes in host memory, read during this call only. `join` raises DiffersError, with
+        the name, where the run has another one. Before join. InvalidError."""
+        _c.check(_c.lib().diloco_run_base(self._open, _c.text(name), _c.text(kind), data, size))
+
     def data_digest(self, digest: str) -> None:
         """32 hex digits of the data: replicas on other data are warned about."""
         _c.check(_c.lib().diloco_run_data_digest(self._open, _c.text(digest)))

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import torch
 
+from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
 from ._run import Memory, Run
@@ -321,6 +322,15 @@ def fragment_numbers(tensors: Sequence[Tuple[str, torch.Tensor]],
     return [owner[id(t)] for _, t in tensors]
 
 
+def check_filled(numbers: Sequence[int], fragments: Any) -> None:
+    """InvalidError: a fragment that the caller gave has no tensor that is exchanged."""
+    for number in range(len(fragments) if isinstance(fragments, (list, tuple)) else 0):
+        if number not in numbers:
+            raise InvalidError(f"fragment {number} has no tensor that is exchanged (its parameters "
+                               "are frozen): join it with another fragment, or take "
+                               "exchange=\"all\"")
+
+
 def _balanced(sizes: Sequence[int], n: int) -> List[int]:
     if not 1 <= n <= len(sizes):
         raise InvalidError(f"{n} fragments of {len(sizes)} tensors: at least 1, and no empty one")
@@ -407,20 +417,24 @@ class Binding(Unique):
     ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
     ``private``: pieces with ``room()`` (a uint8 tensor or None), ``pack()`` and ``unpack()``.
     ``buffers_now``: the model's buffers by name as they are when it is called.
+    ``exchange``, ``facts``: see `_base`.
     """
 
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
                  buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
                  buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
-                 optimizer: str = "optimizer") -> None:
-        both = [*parameters, *buffers]
-        check_whole(both)
-        for name, t in both:
+                 optimizer: str = "optimizer", exchange: Optional[str] = None,
+                 facts: Sequence[Tuple[str, str]] = ()) -> None:
+        exchanged, self._base = split(parameters, exchange)
+        check_whole([*parameters, *buffers])
+        for name, t in [*(exchanged or parameters), *buffers]:
             check_tensor(name, t)
+        check_some(exchanged)
+        parameters, both = exchanged, [*exchanged, *buffers]
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, t in both]
         self._buffers_now = buffers_now
-        self.island = island_of((t for _, t in both), group)
+        self.island = island_of((t for _, t in [*both, *self._base]), group)
         self._bound = [bound(t, self.island) for _, t in both]
         self._private = private(self.island)
         self._survival = Survival([t for _, t in parameters if t.requires_grad], optimizer)
@@ -435,12 +449,14 @@ class Binding(Unique):
         def open_and_register() -> None:
             self._run = run if isinstance(run, Run) else run()
             numbers = fragment_numbers(both, fragments or fragments_of(self._run))
+            check_filled(numbers, fragments)
             for name, b, role, number in zip(names, self._bound, roles, numbers):
                 assert b.host is not None
                 self._run.tensor(name, memory_of(b.host), role=role, fragment=number)
             for name, piece in self._private.items():
                 self._run.private(name, bytes_of(piece.room()))
         self.island.lead(open_and_register)
+        register(self._run, self.island, self._base, facts)
         self._join()
 
     @property
@@ -474,6 +490,7 @@ class Binding(Unique):
     def _check_places(self) -> None:
         """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
         what the run reads and writes would not be the model's."""
+        check_frozen(self._base)
         buffers = self._buffers_now()
         for name, t, pointer in self._places:
             if buffers.get(name, t) is not t or pointer not in (None, t.data_ptr()):

@@ -7,6 +7,8 @@ and the model from the run.
     python finetune_llama.py http://127.0.0.1:8080/llama r1 --model FOLDER --text FILE --late 2
 
 --model is a folder that transformers loads; without one it is a small random Llama of bytes.
+--rank 16 trains a LoRA adapter of that rank (needs peft): only the adapter is exchanged, and each
+replica loads the same base model. --out FOLDER then writes the shared adapter in PEFT's format.
 --late waits for so many entries of the log before it joins.
 """
 import argparse
@@ -26,9 +28,16 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 def load(folder):
     if folder:
         return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    torch.manual_seed(0)  # an adapter needs the same base on all replicas
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=256, hidden_size=48, intermediate_size=96, num_hidden_layers=2,
         num_attention_heads=4, max_position_embeddings=CONTEXT))
+
+
+def adapted(model, rank):
+    import peft
+    return peft.get_peft_model(model, peft.LoraConfig(
+        r=rank, lora_alpha=2 * rank, target_modules=["q_proj", "v_proj"]))
 
 
 def examples(path, replica):
@@ -55,11 +64,15 @@ def main():
     parser.add_argument("replica", help="r0, r1, …: its own for each")
     parser.add_argument("--model")
     parser.add_argument("--text")
+    parser.add_argument("--rank", type=int, default=0, help="of a LoRA adapter; 0: the whole model")
+    parser.add_argument("--out", metavar="FOLDER", help="of the shared adapter, with --rank")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--late", type=int, default=0, metavar="ENTRIES")
     args = parser.parse_args()
 
     model, data = load(args.model), examples(args.text, args.replica)
+    if args.rank:
+        model = adapted(model, args.rank)
     options = {} if args.late else {"rounds": args.rounds, "sync_every": 5}
     wait_for(args.store, args.late)
     trainer = transformers.Trainer(
@@ -72,6 +85,9 @@ def main():
     trainer.train()
     counted = sum(f"{args.replica}.0000" in row["members"]
                   for row in diloco.run(args.store).history())
+    if args.rank and args.out:
+        from diloco.peft import save
+        save(args.store, model, args.out)
     print(f"{args.replica}: {trainer.state.global_step} steps, counted in {counted} entries")
 
 

@@ -12,7 +12,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, README = ROOT / "docs/python.md", ROOT / "README.md"
 NEEDS = {"torch": ["torch"], "transformers": ["torch", "transformers", "accelerate"],
-         "lightning": ["torch", "lightning"]}
+         "lightning": ["torch", "lightning"],
+         "peft": ["torch", "transformers", "peft"]}
 
 
 def blocks(page):

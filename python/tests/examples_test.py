@@ -20,6 +20,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "python/examples"
 MNIST = ROOT.parent / "shared/data/mnist"
 TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
+PEFT = TRANSFORMERS and importlib.util.find_spec("peft") is not None
+if not PEFT:
+    print("left out: the example that trains an adapter (no peft)")
 if not TRANSFORMERS:
     print("left out: the example with Hugging Face's Trainer (no transformers and accelerate)")
 
@@ -73,13 +76,30 @@ class Examples(unittest.TestCase):
         out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
         self.assertGreater(float(out.split()[1]), 0.85)
 
-    @unittest.skipUnless(TRANSFORMERS, "no transformers")
-    def test_a_llama_is_fine_tuned_through_the_hub_and_one_joins_late(self):
+    def hub(self):
         hub = start(self.folder, _program.path(), "serve", "hub", "--listen", "127.0.0.1:0")
         self.addCleanup(hub.stdout.close)
         self.addCleanup(hub.wait)
         self.addCleanup(hub.terminate)
-        url = re.search(r"http://[^ ,]+", hub.stdout.readline())[0] + "/team/llama"
+        return re.search(r"http://[^ ,]+", hub.stdout.readline())[0]
+
+    @unittest.skipUnless(PEFT, "no peft")
+    def test_two_replicas_fine_tune_an_adapter_through_the_hub(self):
+        url = self.hub() + "/team/adapter"
+        replica = [sys.executable, EXAMPLES / "finetune_llama.py", url]
+        lora = ["--rank", 4, "--out", self.folder / "adapter"]
+        late = start(self.folder, *replica, "r1", "--late", 1, "--rank", 4)
+        self.said(start(self.folder, *replica, "r0", "--rounds", 30, *lora))
+        self.said(late)
+        self.assertTrue((self.folder / "adapter/adapter_model.safetensors").stat().st_size > 0)
+        whole = sum(4 * 48 * 48 for _ in range(8)) + 4 * 2 * 48 * 96 * 3  # of attention and MLP
+        for row in diloco.run(url).history():
+            self.assertLess(row["bytes"] / len(row["members"]), whole / 10)
+        self.assertTrue(diloco.run(url).verify()["complete"])
+
+    @unittest.skipUnless(TRANSFORMERS, "no transformers")
+    def test_a_llama_is_fine_tuned_through_the_hub_and_one_joins_late(self):
+        url = self.hub() + "/team/llama"
         replica = [sys.executable, EXAMPLES / "finetune_llama.py", url]
         late = start(self.folder, *replica, "r1", "--late", 1)
         first = start(self.folder, *replica, "r0", "--rounds", 80)
