@@ -1,7 +1,7 @@
 # What the folders become: two libraries, each static and shared, and the program.
 #
 #   libdiloco        base … inspect: embeds in anybody's trainer
-#   libdiloco-train  nn, model, data, presets, interop, train on top of it
+#   libdiloco-train  nn, model, data, presets, interop, train, clients on top of it
 #   diloco           fed, plan, view, hub, launch and cli, with both in it
 #
 # A folder that has no sources yet is left out, and what needs it is not built.
@@ -46,7 +46,7 @@ target_link_options(diloco_diloco_shared PRIVATE
 set_property(TARGET diloco_diloco_shared PROPERTY LINK_DEPENDS ${PROJECT_BINARY_DIR}/diloco.map)
 
 if(TARGET dl_train)
-  dl_library(train OUTPUT diloco-train FOLDERS nn model data presets interop train LINK z m)
+  dl_library(train OUTPUT diloco-train FOLDERS nn model data presets interop train clients LINK z m)
   target_link_libraries(diloco_train_shared PUBLIC diloco_diloco_shared)
   target_link_libraries(diloco_train_static PUBLIC diloco_diloco_static)
 endif()

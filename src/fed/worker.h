@@ -3,7 +3,7 @@
 #ifndef DL_FED_WORKER_H
 #define DL_FED_WORKER_H
 
-#include "fed/client.h"
+#include "clients/client.h"
 #include "protocol/simulated_time.h"
 #include "run/federated_worker.h"
 #include "train/progress.h"

@@ -1,6 +1,6 @@
 /* client.c - see client.h; docs/formats.md has the offsets. Everything is checked before a byte is
  * written to a vector, so a state is taken up whole or not at all. */
-#include "fed/client.h"
+#include "clients/client.h"
 
 #include "protocol/logical_clients.h"
 

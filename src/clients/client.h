@@ -5,8 +5,8 @@
  * st/<run>/<client>/<e>.<digest>, made with the contribution to entry e whose body has that
  * digest, and durable before it (P16). So the log says which state holds: that of the newest entry
  * that counted the client; what an entry did not count never happened, to its client either. */
-#ifndef DL_FED_CLIENT_H
-#define DL_FED_CLIENT_H
+#ifndef DL_CLIENTS_CLIENT_H
+#define DL_CLIENTS_CLIENT_H
 
 #include "state/private_state.h"
 #include "store/store.h"

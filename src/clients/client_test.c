@@ -1,6 +1,6 @@
 /* client_test.c - a client's state is taken up whole or not at all (PROTOCOL P24, FED-37, FED-38).
  */
-#include "fed/client.h"
+#include "clients/client.h"
 
 #include "check.h"
 #include "scratch.h"

@@ -1,4 +1,4 @@
-/* base_test.c - diloco_run_base: a replica joins where its base is that of the run. */
+/* run_base_test.c - diloco_run_base: a replica joins where its base is that of the run. */
 #include <diloco/run.h>
 
 #include "check.h"
