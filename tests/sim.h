@@ -24,6 +24,7 @@ enum {
     SIM_SLOTS = 2 * MAX_REPLICAS,
     SIM_MAX_LATE = 256,
     SIM_RECENT = 256,
+    SIM_MOVES = 8,    /* last moves of each machine that a failure prints */
     SIM_STALEST = 20, /* seconds */
     SIM_QUIET = 2000, /* virtual seconds until the faults stop */
     MAX_LIES = 64
@@ -143,6 +144,8 @@ typedef struct replica {
     dl_exec *exec;
     dl_machine *machine;
     dl_ask ask;
+    dl_transition moves[SIM_MOVES]; /* a ring of the machine's last moves */
+    size_t n_moves;
     float w[N_FLOATS];
     dl_hash rests_on[MAX_FRAGMENTS]; /* I6: the state that w was last taken from */
     diloco_tensor tensors[MAX_FRAGMENTS];
@@ -221,6 +224,7 @@ typedef struct sim {
         fprintf(stderr, __VA_ARGS__);                                                              \
         fprintf(stderr, "\nreplay: cluster_sim %llu 1 %zu %s\n", (unsigned long long)(s)->seed,    \
                 (s)->n, (s)->way);                                                                 \
+        sim_print_moves(s);                                                                        \
         exit(1);                                                                                   \
     } while (0)
 
@@ -249,7 +253,9 @@ void sim_turn(replica *r); /* what is soonest: its trainer's, its exchange's, or
 /* ---- sim_count.c ---- */
 
 void sim_count(sim_happening what, bool happened);
-void sim_on_note(void *user, const dl_note *n);                 /* user: a replica */
+void sim_on_note(void *user, const dl_note *n);          /* user: a replica */
+void sim_on_move(void *user, const dl_transition *move); /* user: a replica */
+void sim_print_moves(const sim *s); /* the last moves of each replica, on stderr */
 void sim_count_answer(const replica *r, const dl_event *event); /* to an ask that was done */
 void sim_count_ask(const replica *r);                           /* of what is asked next */
 

@@ -11,6 +11,28 @@ void sim_count(sim_happening what, bool happened)
     sim_happened[what] += happened;
 }
 
+/* ---- the last moves of each machine ---- */
+
+void sim_on_move(void *user, const dl_transition *move)
+{
+    replica *r = user;
+    r->moves[r->n_moves++ % SIM_MOVES] = *move;
+}
+
+void sim_print_moves(const sim *s)
+{
+    char text[DL_TRANSITION_TEXT];
+    for (size_t i = 0; i < s->n_slots; i++) {
+        const replica *r = &s->replicas[i];
+        for (size_t k = r->n_moves < SIM_MOVES ? 0 : r->n_moves - SIM_MOVES; k < r->n_moves; k++) {
+            dl_transition_text(text, sizeof text, &r->moves[k % SIM_MOVES]);
+            fprintf(stderr, "  %s.%u %s\n", r->name, (unsigned)r->life.generation, text);
+        }
+    }
+}
+
+/* ---- what happened ---- */
+
 static bool is_partial(const sim *s, const dl_control *control, const dl_entry *entry)
 {
     if (control->entry <= control->n_later) return false;

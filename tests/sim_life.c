@@ -149,7 +149,9 @@ static diloco_status make_machine(replica *r)
                                   .max_members = state->control.roster.cap,
                                   .snapshot_bytes = 1000,
                                   .note = sim_on_note,
-                                  .note_user = r};
+                                  .note_user = r,
+                                  .trace = sim_on_move,
+                                  .trace_user = r};
     return dl_machine_create(&r->machine, &args);
 }
 

@@ -20,7 +20,7 @@ typedef struct diloco_config {
     dl_config_path store, coord, state_dir, record, track, link;
     dl_config_path members, committers, key, invitation;
     bool first_life; /* no option, but of one start: the name was free when it was chosen */
-    bool peers;
+    bool peers, trace_protocol;
     dl_config_path peers_listen, peers_address;
     int64_t seed, replicas, min_replicas, threads, local_replicas, restarts, fetchers;
     double start_timeout_s, deadline_s, quorum, patience_s, heartbeat_s, snapshot_s,

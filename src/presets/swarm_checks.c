@@ -46,6 +46,7 @@ static diloco_status check_logged(const dl_config *c)
         {"run.coord", "empty", c->coord[0] != 0},
         {"run.roster", "\"trusted\"", !is(c->roster, "trusted")},
         {"run.peers", "false", c->peers},
+        {"run.trace_protocol", "false", c->trace_protocol},
         {"server.diloco.combiner = \"centered_clip\"", "another",
          dl_combiner_find(c->combiner)->keeps},
         {"trainer.target_accuracy", "0", c->target_accuracy > 0},

@@ -667,15 +667,17 @@ dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }
 
-dl_ask dl_follow_swapped(dl_machine *m)
+dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     const bool ours = m->created;
     folded(m, true, counts_what_we_did(m, &m->entry));
     if (m->parted) return dl_follow_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 
-dl_ask dl_follow_snapshotted(dl_machine *m)
+dl_ask dl_follow_snapshotted(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     return dl_machine_go_on(m);
 }

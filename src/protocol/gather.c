@@ -185,8 +185,9 @@ dl_ask dl_gather_collect(dl_machine *m)
     return ahead ? dl_gather_contribute(m) : look_around(m);
 }
 
-dl_ask dl_gather_contributed(dl_machine *m)
+dl_ask dl_gather_contributed(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     m->n_put++;
     m->put_took = m->now - m->due_at;
     m->due_at = m->now; /* P11: the deadline runs from our own upload */
@@ -195,15 +196,23 @@ dl_ask dl_gather_contributed(dl_machine *m)
     return dl_gather_collect(m);
 }
 
-/* What was put ahead is there, and only then may we close its entry: without it we are not. */
-dl_ask dl_gather_confirmed(dl_machine *m)
+dl_ask dl_gather_waited(dl_machine *m, const dl_event *event)
 {
+    (void)event;
+    return dl_gather_collect(m);
+}
+
+/* What was put ahead is there, and only then may we close its entry: without it we are not. */
+dl_ask dl_gather_confirmed(dl_machine *m, const dl_event *event)
+{
+    (void)event;
     m->due_at = m->now;
     return dl_gather_collect(m);
 }
 
-dl_ask dl_gather_put_ahead(dl_machine *m)
+dl_ask dl_gather_put_ahead(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     m->n_put++;
     return dl_gather_collect(m);
 }

@@ -217,7 +217,7 @@ static bool is_gone(dl_machine *m, const dl_seen *s)
     return s->ended || dl_watch_is_silent(&m->watch, s->life.replica, m->now, patience, &whose);
 }
 
-static dl_ask timed(dl_machine *m, const dl_event *event)
+dl_ask dl_machine_timed(dl_machine *m, const dl_event *event)
 {
     double own = 0, fastest = 0;
     dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
@@ -243,7 +243,7 @@ dl_ask dl_machine_go_on(dl_machine *m)
     return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
 }
 
-static dl_ask read_on(dl_machine *m, const dl_event *event)
+dl_ask dl_machine_read_on(dl_machine *m, const dl_event *event)
 {
     return event->text ? dl_follow_text(m, event) : caught_up(m);
 }
@@ -292,22 +292,6 @@ static void begin_first_entry(dl_machine *m)
         c->later[i].lr = (float)m->a.lr(m->a.lr_user, i + 1);
 }
 
-dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
-{
-    take_start(m, start);
-    m->began_at = dl_open_entry(m);
-    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
-        m->has_bases = false;
-        dl_pace_restart(m->a.pace);
-    }
-    if (m->a.pace->folded < dl_open_entry(m)) m->a.pace->folded = dl_open_entry(m);
-    dl_machine_compare_bases(m);
-    if (dl_open_entry(m) == 0) begin_first_entry(m);
-    dl_machine_clear_entry(m);
-    m->behind = true;
-    return dl_machine_go_on(m);
-}
-
 /* ---- at the due point -------------------------------------------------------------------- */
 
 /* How long it takes from one due point to the next, from the steps since nothing was under way:
@@ -324,13 +308,14 @@ static void measure_round(dl_machine *m)
                  (double)s->interval / (double)s->n_fragments;
 }
 
-static dl_ask trained(dl_machine *m)
+dl_ask dl_machine_trained(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     measure_round(m);
     return dl_machine_go_on(m);
 }
 
-static dl_ask late_checked(dl_machine *m, const dl_event *event)
+dl_ask dl_machine_late_checked(dl_machine *m, const dl_event *event)
 {
     if (!event->text) return dl_gather_collect(m);
     m->behind = true; /* it stands without us: P13 */
@@ -338,108 +323,66 @@ static dl_ask late_checked(dl_machine *m, const dl_event *event)
     return dl_follow_text(m, event);
 }
 
-/* ---- the table of phases ----------------------------------------------------------------- */
+/* ---- one move ---------------------------------------------------------------------------- */
 
-/* Which failures of an ask are answers that its phase deals with. */
-static bool phase_handles(dl_phase p, diloco_status s)
+dl_ask dl_machine_knocked(dl_machine *m, const dl_event *event)
 {
-    const bool refused = s == DILOCO_EPROTO || s == DILOCO_ENUMERIC;
-    switch (p) {
-    case DL_FETCHING:
-    case DL_FOLD_FETCHING:
-    case DL_FOLD_COMBINED:
-    case DL_READING_OWN:
-        return refused || s == DILOCO_ENOENT;
-    case DL_COMBINING:
-        return refused || s == DILOCO_ENOENT || s == DILOCO_EEXIST;
-    case DL_DRAFTING:
-    case DL_FOLD_COMBINING:
-    case DL_FOLD_COMPUTING:
-        return s == DILOCO_ENUMERIC;
-    case DL_SNAPSHOTTING:
-        return true; /* there will be another */
-    default:
-        return false;
-    }
+    (void)event;
+    return train(m);
 }
 
-dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
+dl_ask dl_machine_waited_for_rest(dl_machine *m, const dl_event *event)
+{
+    (void)event;
+    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+}
+
+/* The machine now waits for the reply to `next`. */
+static dl_ask open_request(dl_machine *m, dl_ask next, dl_transition move)
+{
+    DL_ASSERT(dl_phase_waits_for(m->phase, next.kind));
+    m->requested = next.kind;
+    move.to = dl_phase_name(m->phase);
+    move.requested = next.kind;
+    if (m->a.trace) m->a.trace(m->a.trace_user, &move);
+    return next;
+}
+
+static void take_facts(dl_machine *m, const dl_event *event)
 {
     m->now = event->now;
     m->sending = event->sending;
     if (event->renewed) m->a.self.generation = event->generation;
     if (event->unsent && m->n_put >= event->unsent) m->n_put = event->unsent - 1;
-    if (event->status && !phase_handles(m->phase, event->status))
-        return dl_machine_fail(m, event->status);
+}
 
-    switch (m->phase) {
-    case DL_CATCHING_UP:
-        return read_on(m, event);
-    case DL_KNOCKING:
-        return train(m);
-    case DL_TRAINING:
-        return trained(m);
-    case DL_TIMING:
-        return timed(m, event);
-    case DL_LATE_CHECK:
-        return late_checked(m, event);
-    case DL_CONTRIBUTING:
-        return dl_gather_contributed(m);
-    case DL_PUTTING_AHEAD:
-        return dl_gather_put_ahead(m);
-    case DL_CONFIRMING:
-        return dl_gather_confirmed(m);
-    case DL_LISTING:
-        return dl_gather_listed(m, event);
-    case DL_FETCHING:
-        return dl_gather_fetched(m, event);
-    case DL_LOOKING:
-        return dl_decide_looked(m, event);
-    case DL_WATCHING:
-        return dl_decide_watched(m, event);
-    case DL_WAITING:
-        return dl_gather_collect(m);
-    case DL_JUDGING:
-        return dl_decide_judged(m, event);
-    case DL_SERVING:
-        return dl_decide_served(m);
-    case DL_COMBINING:
-        return dl_decide_combined(m, event);
-    case DL_AWAITING:
-        return dl_decide_awaited(m);
-    case DL_AWAITING_LOOK:
-        return dl_decide_awaited_look(m, event);
-    case DL_AWAITING_SERVE:
-        return dl_decide_awaited_serve(m);
-    case DL_READING_OWN:
-        return dl_decide_read_own(m, event);
-    case DL_DRAFTING:
-        return dl_decide_drafted(m, event);
-    case DL_CREATING:
-        return dl_decide_created(m, event);
-    case DL_READING_BACK:
-        return dl_decide_read_back(m, event);
-    case DL_FINDING_VOID:
-        return dl_voided_looked(m, event);
-    case DL_HALF_READ:
-        return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
-    case DL_FOLD_FETCHING:
-        return dl_follow_fetched(m, event);
-    case DL_FOLD_JUDGING:
-        return dl_follow_judged(m, event);
-    case DL_FOLD_COMBINED:
-        return dl_follow_fetched_combined(m, event);
-    case DL_FOLD_COMBINING:
-        return dl_follow_combined(m, event);
-    case DL_FOLD_COMPUTING:
-        return dl_follow_computed(m, event);
-    case DL_SWAPPING:
-        return dl_follow_swapped(m);
-    case DL_SNAPSHOTTING:
-        return dl_follow_snapshotted(m);
-    case DL_ENDING:
-    case DL_OVER:
-        break;
+dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
+{
+    const dl_phase from = m->phase;
+    const dl_transition move = {.entry = dl_open_entry(m),
+                                .from = dl_phase_name(from),
+                                .replied = m->requested,
+                                .reply = dl_reply_word(m->requested, event)};
+    take_facts(m, event);
+    const dl_ask next = dl_phase_handle(m, event);
+    DL_ASSERT(dl_phase_leads_to(from, m->phase));
+    return open_request(m, next, move);
+}
+
+dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
+{
+    take_start(m, start);
+    m->began_at = dl_open_entry(m);
+    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
+        m->has_bases = false;
+        dl_pace_restart(m->a.pace);
     }
-    DL_ASSERT(!"an event without an open ask");
+    if (m->a.pace->folded < dl_open_entry(m)) m->a.pace->folded = dl_open_entry(m);
+    dl_machine_compare_bases(m);
+    if (dl_open_entry(m) == 0) begin_first_entry(m);
+    dl_machine_clear_entry(m);
+    m->behind = true;
+    const dl_transition move = {
+        .entry = dl_open_entry(m), .from = "start", .replied = DL_ASK_REJOIN, .reply = "done"};
+    return open_request(m, dl_machine_go_on(m), move);
 }

@@ -196,6 +196,21 @@ typedef struct dl_decisions {
         uint64_t first, end;
     } at[DL_DECISIONS]; /* in the order in which they were found */
 } dl_decisions;
+/* One move of the machine, from the phase that waited for a reply to the phase that waits for the
+ * next. The texts are static. */
+typedef struct dl_transition {
+    uint64_t entry; /* the open entry when the reply came */
+    const char *from, *to;
+    dl_ask_kind replied;
+    const char *reply; /* "found", "absent", "taken", "done", or the name of a status */
+    dl_ask_kind requested;
+} dl_transition;
+typedef void (*dl_trace_fn)(void *user, const dl_transition *transition);
+
+enum { DL_TRANSITION_TEXT = 160 };
+/* Writes "entry 12: looking -> drafting; READ absent, then COMPUTE". */
+void dl_transition_text(char *out, size_t cap, const dl_transition *transition);
+const char *dl_ask_name(dl_ask_kind kind);
 
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
@@ -223,6 +238,8 @@ typedef struct dl_machine_args {
     void *lr_user;
     dl_note_fn note;
     void *note_user;
+    dl_trace_fn trace; /* called after each move; NULL: no trace */
+    void *trace_user;
 } dl_machine_args;
 
 /* Everything is taken here; nothing allocates later. DILOCO_ENOMEM. */

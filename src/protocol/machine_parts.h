@@ -1,6 +1,7 @@
 /* machine_parts.h - the inside of the machine, which its parts share and nobody else sees.
  *
- *     machine.c   beginning, what is to be done next, training, and the table of phases
+ *     machine.c   beginning, what is to be done next, and training
+ *     phases.c    the table of phases: requests, handlers and names
  *     gather.c    towards the entry: contribute, and collect what others have contributed
  *     propose.c    close it: draft what becomes of it, and create its name
  *     apply.c    the entry stands: judge it, compute it, fold it, adopt it */
@@ -59,6 +60,7 @@ struct dl_machine {
     dl_arena arena;
     dl_time now;
     dl_phase phase;
+    dl_ask_kind requested; /* the kind of the open request */
 
     /* what the log has decided, by fragment */
     dl_hash *digest;
@@ -160,6 +162,27 @@ void dl_machine_compare_bases(dl_machine *m);
 void dl_machine_note(dl_machine *m, dl_note note);
 void dl_machine_clear_entry(dl_machine *m);
 
+/* replies of its phases */
+dl_ask dl_machine_read_on(dl_machine *m, const dl_event *event);
+dl_ask dl_machine_knocked(dl_machine *m, const dl_event *event);
+dl_ask dl_machine_trained(dl_machine *m, const dl_event *event);
+dl_ask dl_machine_timed(dl_machine *m, const dl_event *event);
+dl_ask dl_machine_late_checked(dl_machine *m, const dl_event *event);
+dl_ask dl_machine_waited_for_rest(dl_machine *m, const dl_event *event);
+
+/* ---- of phases.c ---- */
+
+const char *dl_phase_name(dl_phase phase);
+/* Returns true if a request of this kind may be open in the phase. */
+bool dl_phase_waits_for(dl_phase phase, dl_ask_kind kind);
+/* Returns true if the handler of `from` may enter `to`. */
+bool dl_phase_leads_to(dl_phase from, dl_phase to);
+/* Runs the handler of the machine's phase. A failure that it does not deal with stops the machine.
+ */
+dl_ask dl_phase_handle(dl_machine *m, const dl_event *event);
+/* Says in one static word what came of a request. */
+const char *dl_reply_word(dl_ask_kind replied, const dl_event *event);
+
 /* ---- of gather.c ---- */
 
 /* The first entry that was taken and not put: the open one after a look at the log, a later one
@@ -184,9 +207,10 @@ bool dl_gather_is_our_turn(const dl_machine *m);
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event);
 
 /* answers of its phases */
-dl_ask dl_gather_contributed(dl_machine *m);
-dl_ask dl_gather_put_ahead(dl_machine *m);
-dl_ask dl_gather_confirmed(dl_machine *m);
+dl_ask dl_gather_contributed(dl_machine *m, const dl_event *event);
+dl_ask dl_gather_put_ahead(dl_machine *m, const dl_event *event);
+dl_ask dl_gather_confirmed(dl_machine *m, const dl_event *event);
+dl_ask dl_gather_waited(dl_machine *m, const dl_event *event);
 dl_ask dl_gather_listed(dl_machine *m, const dl_event *event);
 dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
 
@@ -199,10 +223,10 @@ dl_ask dl_decide_close(dl_machine *m);
 
 /* answers of its phases */
 dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
-dl_ask dl_decide_served(dl_machine *m);
-dl_ask dl_decide_awaited(dl_machine *m);
+dl_ask dl_decide_served(dl_machine *m, const dl_event *event);
+dl_ask dl_decide_awaited(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_awaited_serve(dl_machine *m);
+dl_ask dl_decide_awaited_serve(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_watched(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event);
@@ -222,7 +246,7 @@ dl_ask dl_follow_judged(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_combined(dl_machine *m, const dl_event *event);
 dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_swapped(dl_machine *m);
-dl_ask dl_follow_snapshotted(dl_machine *m);
+dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event);
+dl_ask dl_follow_snapshotted(dl_machine *m, const dl_event *event);
 
 #endif

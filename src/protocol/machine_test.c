@@ -695,6 +695,44 @@ TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
     }
 }
 
+/* ---- the trace ---- */
+
+static char moves[64][DL_TRANSITION_TEXT];
+static size_t n_moves;
+
+static void keep_move(void *user, const dl_transition *move)
+{
+    (void)user;
+    CHECK(n_moves < sizeof moves / sizeof *moves);
+    dl_transition_text(moves[n_moves++], sizeof *moves, move);
+}
+
+static bool has_moved(const char *text)
+{
+    for (size_t i = 0; i < n_moves; i++)
+        if (!strcmp(moves[i], text)) return true;
+    return false;
+}
+
+TEST(trace_has_each_move_with_its_request_and_reply)
+{
+    world w;
+    n_moves = 0;
+    make_world(&w, 0);
+    w.args.trace = keep_move;
+    join_run(&w);
+    CHECK_STR("entry 0: start -> catching up; REJOIN done, then READ", moves[0]);
+    until(&w, DL_ASK_CONTRIBUTE);
+    CHECK(has_moved("entry 0: catching up -> training; READ absent, then TRAIN"));
+    CHECK(has_moved("entry 0: late check -> contributing; READ absent, then CONTRIBUTE"));
+    CHECK_INT(4, n_moves);
+    w.failing = dl_fail(DILOCO_EIO, "the disk is gone");
+    w.failing_kind = DL_ASK_CONTRIBUTE;
+    step(&w);
+    CHECK_STR("entry 0: contributing -> over; CONTRIBUTE io, then FAIL", moves[4]);
+    end_world(&w);
+}
+
 TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
           a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p16_a_resumed_replica_trains_on_from_where_it_was_saved,
@@ -736,4 +774,5 @@ TEST_MAIN(p9_what_a_member_claims_counts_within_bounds_and_is_told,
           p20_whose_own_the_store_damages_closes_the_entry_and_trains_on,
           p17_what_a_former_life_had_under_way_is_not_sent_twice,
           alg_33_the_last_words_of_a_dead_replica_slow_nobody,
-          a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
+          a_failure_that_no_phase_expects_stops_the_replica_with_its_status,
+          trace_has_each_move_with_its_request_and_reply)

@@ -263,8 +263,9 @@ dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
     return look_to_close(m);
 }
 
-dl_ask dl_decide_served(dl_machine *m)
+dl_ask dl_decide_served(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     return look_to_close(m);
 }
 
@@ -308,8 +309,9 @@ static dl_ask read_slices(dl_machine *m, const dl_event *event)
 
 /* The entry may stand meanwhile, by another; and others' plans may wait for us, as ours for them.
  */
-dl_ask dl_decide_awaited(dl_machine *m)
+dl_ask dl_decide_awaited(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     return dl_machine_ask(m, DL_ASK_READ, DL_AWAITING_LOOK);
 }
 
@@ -319,8 +321,9 @@ dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event)
     return dl_machine_ask(m, DL_ASK_SERVE, DL_AWAITING_SERVE);
 }
 
-dl_ask dl_decide_awaited_serve(dl_machine *m)
+dl_ask dl_decide_awaited_serve(dl_machine *m, const dl_event *event)
 {
+    (void)event;
     return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
 }
 

@@ -38,6 +38,7 @@ typedef struct dl_driver_args {
     const dl_signer *signer;     /* NULL: nothing is signed */
     dl_peers *peers;             /* NULL: all is read from the store */
     bool follows;                /* leaves the closing of entries to others */
+    bool trace_protocol;         /* logs each move of the machine */
     const dl_exec_work *trained; /* [P] since the base: read when taken */
     atomic_bool *interrupted;    /* taken down when a call returns because of it */
 } dl_driver_args;

@@ -248,6 +248,17 @@ static void on_note(void *user, const dl_note *n)
     }
 }
 
+/* Logs a move for run.trace_protocol. A machine may run several replicas, so the line names this
+ * one; the number makes each line differ, since diloco train prints equal lines once. */
+static void on_move(void *user, const dl_transition *move)
+{
+    dl_driver *d = user;
+    char text[DL_TRANSITION_TEXT];
+    dl_transition_text(text, sizeof text, move);
+    dl_log(DILOCO_LOG_INFO, "%s: move %llu: %s", d->a.self.replica,
+           (unsigned long long)++d->n_moves, text);
+}
+
 /* ---- asks ------------------------------------------------------------------------------- */
 
 static bool is_to_stop(dl_driver *d)
@@ -653,6 +664,8 @@ diloco_status dl_exchange_create(dl_driver *d)
         .follows = d->a.follows,
         .note = on_note,
         .note_user = d,
+        .trace = d->a.trace_protocol ? on_move : NULL,
+        .trace_user = d,
     };
     if (!args.weighting)
         return dl_fail(DILOCO_EINVAL, "there is no weighting \"%s\"", run->config.weighting);

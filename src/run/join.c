@@ -344,6 +344,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                                  .signer = run->signer,
                                  .peers = run->peers,
                                  .follows = run->hands.follows || !may_commit(run),
+                                 .trace_protocol = run->config.trace_protocol,
                                  .trained = run->work,
                                  .interrupted = &run->stop};
     return dl_driver_create(&run->driver, &args);

@@ -92,6 +92,11 @@ grep -q '^entry ' err || fail "no progress on stderr"
 expect 0 diloco train tiny.toml --store c --quiet
 [ ! -s out ] && [ ! -s err ] || fail "quiet is not quiet"
 
+# Each move of a replica's state machine is a line, whatever else is said.
+expect 0 diloco train tiny.toml --store traced --set run.trace_protocol=true
+grep -q '^r[01]: move [0-9]*: entry 5: swapping -> .*; SWAP done, then ' out || fail "no trace"
+grep -q '^r0: move 1: entry 0: start -> catching up; REJOIN done, then READ$' out || fail "no first move"
+
 # Another seed is another run.
 expect 0 diloco train tiny.toml --store d --seed 2 --quiet
 [ "$(digest d)" != "$before" ] || fail "the seed changes nothing"

@@ -34,7 +34,8 @@ MUTANTS = [
         dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
         dl_machine_clear_entry(m);
         return dl_machine_go_on(m);
-""")]),
+"""),
+        ("src/protocol/phases.c", "(COMMIT | TO(DL_WAITING)", "(COMMIT | GO_ON | TO(DL_WAITING)")]),
     Mutant("own_draft", "P5", "who creates an entry takes up the own draft, not what the log has", [
         ("src/exchange/exec.c", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
@@ -44,7 +45,8 @@ MUTANTS = [
 """),
         ("src/protocol/propose.c", """    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
 """, """    return dl_follow_text(m, event);
-""")]),
+"""),
+        ("src/protocol/phases.c", "dl_decide_created, 0, TO(DL_READING_BACK)", "dl_decide_created, 0, FOLLOW")]),
     Mutant("no_fencing", "P6", "who sees a later life of itself goes on", [
         ("src/protocol/gather.c", "if (life->generation > m->a.self.generation) /* P6 */",
          "if (life->generation == UINT32_MAX)")]),

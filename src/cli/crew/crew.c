@@ -191,7 +191,8 @@ static diloco_status run_named(crew *c, bool join)
         DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join));
     DL_TRY(dl_settings_write(&c->settings, c->config));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
-                          dl_args_has(args, DL_FLAG_QUIET), dl_args_has(args, DL_FLAG_VERBOSE)));
+                          dl_args_has(args, DL_FLAG_QUIET),
+                          dl_args_has(args, DL_FLAG_VERBOSE) || c->config->trace_protocol));
     count_creation(c);
     DL_TRY(say_start(c));
     return finish(c, launch(c));

@@ -1,0 +1,187 @@
+/* phases.c - the phases of the machine: the request that each waits for, the handler of its reply,
+ * and the phases that this handler may enter.
+ *
+ * tests/phases_test.py compares the last column with the calls in src/protocol, and the rows with
+ * the table in docs/protocol.md. */
+#include "protocol/machine_parts.h"
+#include "protocol/voided.h"
+
+#include <stdio.h>
+
+#define TO(phase)  (UINT64_C(1) << (phase))
+#define ASKS(kind) (UINT32_C(1) << (DL_ASK_##kind))
+
+/* Failures of a request that the handler deals with. All others stop the machine. */
+enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
+#define UNREADABLE (ABSENT | DAMAGED | NUMERIC)
+
+/* What dl_machine_go_on chooses from. */
+#define GO_ON                                                                                      \
+    (TO(DL_CATCHING_UP) | TO(DL_TRAINING) | TO(DL_TIMING) | TO(DL_LATE_CHECK) | TO(DL_KNOCKING) |  \
+     TO(DL_ENDING))
+/* What dl_gather_collect chooses from. */
+#define COLLECT                                                                                    \
+    (TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD) | TO(DL_CONFIRMING) | TO(DL_LISTING) |             \
+     TO(DL_LOOKING))
+#define COMMIT (TO(DL_JUDGING) | TO(DL_COMBINING) | TO(DL_DRAFTING) | TO(DL_CREATING))
+/* What follows a verdict of close_rule.h. */
+#define CLOSE                                                                                      \
+    (COMMIT | TO(DL_WAITING) | TO(DL_WATCHING) | TO(DL_CONTRIBUTING) | TO(DL_PUTTING_AHEAD))
+/* How a commit is checked before it is applied. */
+#define VERIFY                                                                                     \
+    (TO(DL_FOLD_FETCHING) | TO(DL_FOLD_JUDGING) | TO(DL_FOLD_COMBINED) | TO(DL_FOLD_COMBINING) |   \
+     TO(DL_FOLD_COMPUTING))
+/* What dl_follow_text chooses from. */
+#define FOLLOW (GO_ON | VERIFY | TO(DL_SWAPPING) | TO(DL_READING_BACK) | TO(DL_HALF_READ))
+
+typedef struct phase_row {
+    const char *name;
+    uint32_t requests; /* ASKS: the request that is open in this phase */
+    dl_ask (*handle)(dl_machine *m, const dl_event *event); /* NULL: no reply comes */
+    unsigned handles;                                       /* failures */
+    uint64_t leads_to; /* TO: besides DL_OVER, which any phase may enter */
+} phase_row;
+
+/* clang-format off */
+static const phase_row rows[] = {
+[DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0, FOLLOW | COLLECT},
+[DL_TRAINING]       = {"training", ASKS(TRAIN), dl_machine_trained, 0, GO_ON},
+[DL_TIMING]         = {"timing", ASKS(WATCH), dl_machine_timed, 0, TO(DL_TRAINING)},
+[DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, FOLLOW | COLLECT},
+[DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
+[DL_PUTTING_AHEAD]  = {"putting ahead", ASKS(CONTRIBUTE), dl_gather_put_ahead, 0, COLLECT},
+[DL_CONFIRMING]     = {"confirming", ASKS(CONTRIBUTE), dl_gather_confirmed, 0, COLLECT},
+[DL_LISTING]        = {"listing", ASKS(LIST), dl_gather_listed, 0,
+                       COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING)},
+[DL_FETCHING]       = {"fetching", ASKS(FETCH), dl_gather_fetched, UNREADABLE,
+                       COMMIT | TO(DL_FETCHING) | TO(DL_LOOKING) | TO(DL_LISTING)},
+[DL_KNOCKING]       = {"knocking", ASKS(CONTRIBUTE), dl_machine_knocked, 0, TO(DL_TRAINING)},
+[DL_LOOKING]        = {"looking", ASKS(READ), dl_decide_looked, 0,
+                       FOLLOW | CLOSE | TO(DL_SERVING)},
+[DL_WATCHING]       = {"watching", ASKS(WATCH), dl_decide_watched, 0, CLOSE},
+[DL_WAITING]        = {"waiting", ASKS(WAIT), dl_gather_waited, 0, COLLECT},
+[DL_JUDGING]        = {"judging", ASKS(JUDGE), dl_decide_judged, 0,
+                       TO(DL_COMBINING) | TO(DL_DRAFTING) | TO(DL_CREATING)},
+[DL_SERVING]        = {"serving", ASKS(SERVE), dl_decide_served, 0, CLOSE},
+[DL_COMBINING]      = {"combining", ASKS(COMBINE), dl_decide_combined, UNREADABLE | EXISTS,
+                       TO(DL_READING_OWN) | TO(DL_DRAFTING) | TO(DL_CREATING) | TO(DL_LISTING)},
+[DL_READING_OWN]    = {"reading own", ASKS(FETCH_COMBINED), dl_decide_read_own, UNREADABLE,
+                       TO(DL_READING_OWN) | TO(DL_AWAITING) | TO(DL_DRAFTING) | TO(DL_LISTING)},
+[DL_AWAITING]       = {"awaiting", ASKS(WAIT), dl_decide_awaited, 0, TO(DL_AWAITING_LOOK)},
+[DL_AWAITING_LOOK]  = {"awaiting, look", ASKS(READ), dl_decide_awaited_look, 0,
+                       FOLLOW | TO(DL_AWAITING_SERVE)},
+[DL_AWAITING_SERVE] = {"awaiting, serve", ASKS(SERVE), dl_decide_awaited_serve, 0,
+                       TO(DL_READING_OWN)},
+[DL_DRAFTING]       = {"drafting", ASKS(COMPUTE), dl_decide_drafted, NUMERIC, TO(DL_CREATING)},
+[DL_CREATING]       = {"creating", ASKS(CREATE), dl_decide_created, 0, TO(DL_READING_BACK)},
+[DL_READING_BACK]   = {"reading back", ASKS(READ), dl_decide_read_back, 0, FOLLOW},
+[DL_HALF_READ]      = {"half read", ASKS(WAIT), dl_machine_waited_for_rest, 0, TO(DL_READING_BACK)},
+[DL_FINDING_VOID]   = {"finding void", ASKS(READ), dl_voided_looked, 0,
+                       GO_ON | TO(DL_FINDING_VOID)},
+[DL_FOLD_FETCHING]  = {"fold, fetching", ASKS(FETCH), dl_follow_fetched, UNREADABLE,
+                       GO_ON | VERIFY | TO(DL_FINDING_VOID)},
+[DL_FOLD_JUDGING]   = {"fold, judging", ASKS(JUDGE), dl_follow_judged, 0, GO_ON | VERIFY},
+[DL_FOLD_COMBINED]  = {"fold, combined", ASKS(FETCH_COMBINED), dl_follow_fetched_combined,
+                       UNREADABLE, GO_ON | VERIFY | TO(DL_FINDING_VOID)},
+[DL_FOLD_COMBINING] = {"fold, combining", ASKS(COMBINE), dl_follow_combined, NUMERIC,
+                       GO_ON | VERIFY | TO(DL_FINDING_VOID)},
+[DL_FOLD_COMPUTING] = {"fold, computing", ASKS(COMPUTE), dl_follow_computed, NUMERIC,
+                       GO_ON | VERIFY | TO(DL_SWAPPING)},
+[DL_SWAPPING]       = {"swapping", ASKS(SWAP), dl_follow_swapped, 0, GO_ON | TO(DL_SNAPSHOTTING)},
+[DL_SNAPSHOTTING]   = {"snapshotting", ASKS(SNAPSHOT), dl_follow_snapshotted, ANY, GO_ON},
+[DL_ENDING]         = {"ending", ASKS(DONE), NULL, 0, 0},
+[DL_OVER]           = {"over", ASKS(FAIL) | ASKS(REJOIN), NULL, 0, 0},
+};
+/* clang-format on */
+
+_Static_assert(sizeof rows / sizeof *rows == DL_OVER + 1, "a phase has no row");
+_Static_assert(DL_OVER < 64, "a set of phases has 64 bits");
+
+static const phase_row *row_of(dl_phase phase)
+{
+    DL_ASSERT((size_t)phase < sizeof rows / sizeof *rows);
+    return &rows[phase];
+}
+
+const char *dl_phase_name(dl_phase phase)
+{
+    return row_of(phase)->name;
+}
+
+bool dl_phase_waits_for(dl_phase phase, dl_ask_kind kind)
+{
+    return row_of(phase)->requests >> kind & 1;
+}
+
+bool dl_phase_leads_to(dl_phase from, dl_phase to)
+{
+    return to == DL_OVER || (row_of(from)->leads_to & TO(to));
+}
+
+static bool handles_failure(dl_phase phase, diloco_status status)
+{
+    const unsigned handles = row_of(phase)->handles;
+    switch (status) {
+    case DILOCO_ENOENT:
+        return handles & (ABSENT | ANY);
+    case DILOCO_EPROTO:
+        return handles & (DAMAGED | ANY);
+    case DILOCO_ENUMERIC:
+        return handles & (NUMERIC | ANY);
+    case DILOCO_EEXIST:
+        return handles & (EXISTS | ANY);
+    default:
+        return handles & ANY;
+    }
+}
+
+dl_ask dl_phase_handle(dl_machine *m, const dl_event *event)
+{
+    const phase_row *row = row_of(m->phase);
+    DL_ASSERT(row->handle); /* a reply comes to an open request only */
+    if (event->status && !handles_failure(m->phase, event->status))
+        return dl_machine_fail(m, event->status);
+    return row->handle(m, event);
+}
+
+/* ---- the trace --------------------------------------------------------------------------- */
+
+const char *dl_ask_name(dl_ask_kind kind)
+{
+    static const char *const names[] = {
+        [DL_ASK_TRAIN] = "TRAIN",
+        [DL_ASK_READ] = "READ",
+        [DL_ASK_CONTRIBUTE] = "CONTRIBUTE",
+        [DL_ASK_LIST] = "LIST",
+        [DL_ASK_FETCH] = "FETCH",
+        [DL_ASK_JUDGE] = "JUDGE",
+        [DL_ASK_COMBINE] = "COMBINE",
+        [DL_ASK_FETCH_COMBINED] = "FETCH_COMBINED",
+        [DL_ASK_SERVE] = "SERVE",
+        [DL_ASK_COMPUTE] = "COMPUTE",
+        [DL_ASK_CREATE] = "CREATE",
+        [DL_ASK_SWAP] = "SWAP",
+        [DL_ASK_WATCH] = "WATCH",
+        [DL_ASK_WAIT] = "WAIT",
+        [DL_ASK_SNAPSHOT] = "SNAPSHOT",
+        [DL_ASK_REJOIN] = "REJOIN",
+        [DL_ASK_DONE] = "DONE",
+        [DL_ASK_FAIL] = "FAIL",
+    };
+    _Static_assert(sizeof names / sizeof *names == DL_ASK_FAIL + 1, "a request has no name");
+    DL_ASSERT((size_t)kind < sizeof names / sizeof *names);
+    return names[kind];
+}
+
+const char *dl_reply_word(dl_ask_kind replied, const dl_event *event)
+{
+    if (event->status) return diloco_status_name(event->status);
+    if (replied == DL_ASK_READ) return event->text ? "found" : "absent";
+    return event->taken ? "taken" : "done";
+}
+
+void dl_transition_text(char *out, size_t cap, const dl_transition *t)
+{
+    snprintf(out, cap, "entry %llu: %s -> %s; %s %s, then %s", (unsigned long long)t->entry,
+             t->from, t->to, dl_ask_name(t->replied), t->reply, dl_ask_name(t->requested));
+}
