@@ -50,12 +50,17 @@ static inline DL_BODY void forward_body(float *y, float *r, float *s, const floa
                                         const float *delta, const float *w, size_t n, float eps)
 {
     float squares = 0;
-    if (delta) DL_SUM(squares)
-    for (size_t i = 0; i < n; i++) {
-        s[i] = x[i] + delta[i];
-        squares += s[i] * s[i];
+    if (delta) {
+        DL_SUM(squares)
+        for (size_t i = 0; i < n; i++) {
+            s[i] = x[i] + delta[i];
+            squares += s[i] * s[i];
+        }
+    } else {
+        DL_SUM(squares)
+        for (size_t i = 0; i < n; i++)
+            squares += s[i] * s[i];
     }
-    else DL_SUM(squares) for (size_t i = 0; i < n; i++) squares += s[i] * s[i];
     float scale = 1.0f / sqrtf(squares / (float)n + eps);
     DL_EACH
     for (size_t i = 0; i < n; i++)

@@ -108,6 +108,8 @@ static void folded(dl_machine *m, bool valid, bool counted)
     const uint32_t f = dl_machine_fragment(m);
     const bool commit = valid && m->entry.commit;
     const dl_ledger *ledger = m->a.control->ledger;
+    DL_ASSERT(!valid || m->entry.entry == e); /* P4: the log is applied in order, */
+    DL_ASSERT(!valid || dl_hash_equal(m->entry.prev, m->a.control->prev)); /* as one chain */
     if (commit) note_rejected(m);
     if (valid) {
         dl_fold(m->a.control, &m->entry, m->entry_digest);
@@ -129,10 +131,14 @@ static void folded(dl_machine *m, bool valid, bool counted)
     dl_pace_fold(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
     dl_machine_clear_entry(m);
+    DL_ASSERT(dl_open_entry(m) == e + 1);
+    DL_ASSERT(m->a.pace->folded > e);
+    DL_ASSERT(m->known.n == 0); /* invariant 2 of machine.c */
 }
 
 static dl_ask fold_abort(dl_machine *m, bool valid)
 {
+    DL_ASSERT(!valid || !m->entry.commit);
     if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
     folded(m, valid, false);
     return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
@@ -159,6 +165,7 @@ static const double *norms_of_members(dl_machine *m)
 /* The computed state is the entry's: take it. */
 static dl_ask fold_computed(dl_machine *m)
 {
+    DL_ASSERT(m->entry.commit || m->entry.emptied); /* nothing else moves the state */
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = counts_what_we_did(m, &m->entry);
     dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
@@ -222,6 +229,7 @@ static size_t n_named(const dl_machine *m)
 static dl_rejected named(const dl_machine *m, size_t i)
 {
     const dl_entry *e = &m->entry;
+    DL_ASSERT(i < e->n_members + e->n_rejected);
     if (i >= e->n_members) return e->rejected[i - e->n_members];
     return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
 }
@@ -239,6 +247,7 @@ static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
 static dl_ask fold_judge(dl_machine *m)
 {
     const dl_entry *e = &m->entry;
+    DL_ASSERT(e->n_members + e->n_rejected <= m->a.max_members);
     m->judge.n = 0;
     for (size_t i = 0, r = 0; i < e->n_members || r < e->n_rejected;) {
         const bool rejected =
@@ -246,6 +255,7 @@ static dl_ask fold_judge(dl_machine *m)
             (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
         const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
         const dl_known *k = dl_known_find(&m->known, life);
+        DL_ASSERT(k); /* fold_gather has made sure of each */
         if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
     }
     dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_FOLD_JUDGING);
@@ -258,6 +268,7 @@ static dl_ask fold_judge(dl_machine *m)
 /* All members are there. */
 static dl_ask fold_members(dl_machine *m)
 {
+    DL_ASSERT(m->fold_member >= m->entry.n_members);
     dl_known_slots(m->slots, &m->known, &m->entry);
     if (looks_at_verdicts(m) && !m->judged) return fold_judge(m);
     if (m->entry.combined.there) return of_entry(m, DL_ASK_COMBINE, DL_FOLD_COMBINING);
@@ -341,6 +352,7 @@ static bool may_start(dl_machine *m, uint64_t after, unsigned most)
 {
     if (m->a.reader || after < m->started_for) return false;
     if (after > m->started_for) m->n_starts = 0;
+    DL_ASSERT(!m->a.reader);
     m->started_for = after;
     return m->n_starts++ < most;
 }
@@ -366,6 +378,7 @@ static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
 /* Who audits does not need it to go on: its committer has combined it for all. */
 static dl_ask audit_without(dl_machine *m)
 {
+    DL_ASSERT(m->entry.combined.there);
     m->disputed = true;
     dl_machine_note(
         m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = diloco_error_text()});
@@ -531,6 +544,7 @@ static dl_ask wait_for_the_rest(dl_machine *m)
 /* log/<e> is there: whoever wrote it decided. */
 dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 {
+    DL_ASSERT(event->text);
     m->entry_digest = dl_hash_bytes(event->text, event->text_len);
     m->n_recomputed = m->n_unread = 0;
     m->recombines = m->disputed = m->judged = false;
@@ -559,6 +573,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
  * has lied, and who audits says so; but who cannot read it has to wait. */
 static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
 {
+    DL_ASSERT(m->entry.combined.there);
     if (m->recombines) return combined_lost(m);
     m->disputed = true;
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
@@ -627,6 +642,7 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
     const size_t i = m->fold_member;
     const dl_rejected it = named(m, i);
     dl_known *k = dl_known_find(&m->known, &it.life);
+    DL_ASSERT(i < n_named(m) && k);
     if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
@@ -671,6 +687,7 @@ dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event)
 {
     (void)event;
     const bool ours = m->created;
+    DL_ASSERT(m->entry.entry == dl_open_entry(m));
     folded(m, true, counts_what_we_did(m, &m->entry));
     if (m->parted) return dl_follow_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);

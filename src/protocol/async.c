@@ -49,6 +49,7 @@ size_t dl_async_choose(const dl_control *control, const dl_config *config, const
         if (is_refused(refused, l)) continue;
         if (best == SIZE_MAX || is_before(l, &listed[best])) best = i;
     }
+    DL_ASSERT(best == SIZE_MAX || best < n);
     return best;
 }
 

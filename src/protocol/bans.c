@@ -120,6 +120,7 @@ static void strike(dl_bans *bans, uint64_t e, const char *replica)
         memcpy(row->replica, replica, strlen(replica));
         bans->n++;
     }
+    DL_ASSERT(bans->n <= bans->cap);
     if (++row->n >= bans->after) row->until = e + 1 + bans->entries;
 }
 
@@ -139,6 +140,8 @@ void dl_bans_fold(dl_bans *bans, uint64_t e, const dl_entry *entry)
         if (dl_judge_strikes(entry->rejected[i].reason))
             strike(bans, e, entry->rejected[i].life.replica);
     end_bans(bans, e + 1);
+    DL_ASSERT(bans->n <= bans->cap);
+    DL_ASSERT(bans->n_counted <= bans->cap_counted);
 }
 
 dl_hash dl_bans_digest(const dl_bans *bans)

@@ -16,6 +16,7 @@ dl_known *dl_known_find(const dl_known_table *table, const dl_life *life)
 
 dl_known *dl_known_add(dl_known_table *table, const dl_life *life, uint64_t entry, size_t len)
 {
+    DL_ASSERT(table->n <= table->cap);
     dl_known *k = dl_known_find(table, life);
     if (k || table->n == table->cap) return k;
     k = &table->at[table->n++];
@@ -35,6 +36,7 @@ dl_known *dl_known_replace(dl_known_table *table, const dl_life *life, uint64_t 
 
 size_t dl_known_slot(const dl_known_table *table, const dl_known *known)
 {
+    DL_ASSERT(known >= table->at && known < table->at + table->n);
     return (size_t)(known - table->at);
 }
 
@@ -46,6 +48,7 @@ void dl_known_slots(size_t *slots, const dl_known_table *table, const dl_entry *
 
 void dl_known_accept(dl_known *known, const dl_contribution *facts, double norm2)
 {
+    DL_ASSERT(facts);
     known->worth = DL_VALID;
     known->facts = *facts;
     known->norm2 = norm2;
@@ -58,6 +61,7 @@ bool dl_known_doubt(dl_known *known, const char *reason)
     if (known->n_doubts++ < DOUBTS_ALLOWED) return true;
     known->worth = DL_INVALID;
     known->refused = known->doubt ? known->doubt : reason;
+    DL_ASSERT(known->refused); /* what is invalid has a reason */
     return false;
 }
 

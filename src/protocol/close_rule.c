@@ -36,6 +36,7 @@ static bool nobody_is_missing(const dl_closing *c)
         missing -= !dl_known_is_there(c->known, roster->names[i]) &&
                    !dl_known_passes(c->known, roster->names[i]) &&
                    dl_judge_has_rejected(c->known, roster->names[i]);
+    DL_ASSERT(missing <= roster->n);
     return missing == 0;
 }
 
@@ -147,6 +148,7 @@ static bool awaited_are_there(const dl_closing *c)
 static dl_verdict look_simulated(const dl_closing *c)
 {
     const char *rule = c->config->on_missing;
+    DL_ASSERT(c->simulated);
     const size_t n = n_awaited(c), asked = c->control->roster.n;
     const bool enough = c->config->close_at > 0 && n >= (size_t)c->config->close_at;
     if (n == 0) return abort_because("no client answers in time");
@@ -199,6 +201,7 @@ static bool waits_for_the_silent_only(const dl_closing *c)
 dl_verdict dl_closing_watched(const dl_closing *c)
 {
     const char *rule = c->config->on_missing;
+    DL_ASSERT(!c->simulated); /* in simulated time no replica is waited for */
     if (!strcmp(rule, "commit_partial")) return with_quorum(c);
     if (!strcmp(rule, "abort")) return abort_because("not all were there at the deadline");
     if (waits_for_the_silent_only(c)) return abort_of_silent(c);

@@ -224,6 +224,7 @@ static void give_back(dl_ledger *l, uint64_t first, uint64_t len)
     range *at = l->returned;
     const uint64_t end = first + len;
     if (len == 0) return;
+    DL_ASSERT(end <= l->cursor); /* invariant 3 */
     if (i > 0 && at[i - 1].end == first) {
         at[--i].end = end;
     } else if (i < l->n_returned && at[i].first == end) {
@@ -238,6 +239,7 @@ static void give_back(dl_ledger *l, uint64_t first, uint64_t len)
         at[i].end = at[i + 1].end;
         remove_range(l, i + 1);
     }
+    DL_ASSERT(l->n_returned > 0 && l->n_returned <= l->cap_returned);
     if (at[l->n_returned - 1].end == l->cursor) l->cursor = at[--l->n_returned].first;
 }
 
@@ -252,6 +254,7 @@ static uint64_t take_chunk(dl_ledger *l, uint64_t len)
         return first;
     }
     l->cursor += len;
+    DL_ASSERT(l->cursor >= len);
     return l->cursor - len;
 }
 
@@ -302,6 +305,7 @@ static void settle(dl_ledger *l, uint64_t of, const dl_entry *entry)
 {
     const deal *d = deal_of(l, of);
     const size_t n = n_seats(l, d);
+    DL_ASSERT(n <= l->cap_seats);
     memset(l->taken, 0, n * sizeof l->taken[0]);
     for (size_t i = 0; entry && i < entry->n_members; i++)
         if (used(&entry->members[i], entry->entry, of))
@@ -313,11 +317,14 @@ static void settle(dl_ledger *l, uint64_t of, const dl_entry *entry)
 void dl_ledger_fold(dl_ledger *l, const dl_entry *entry, const dl_roster *newest)
 {
     const bool commit = entry && entry->commit;
+    DL_ASSERT(l->first <= l->entry);
     const bool settles = commit || !l->exact || l->entry + 1 - l->first >= l->max_held;
     for (; settles && l->first <= l->entry; l->first++)
         settle(l, l->first, commit || !l->exact ? entry : NULL);
+    DL_ASSERT(next(l) - l->first < l->n_deals); /* its place is free */
     deal_out(l, next(l), newest);
     l->entry++;
+    DL_ASSERT(l->first <= l->entry && next(l) - l->first <= l->n_deals); /* invariant 1 */
 }
 
 bool dl_ledger_holds(const dl_ledger *l)

@@ -40,6 +40,7 @@ const char *dl_fold_void_reason(const dl_control *control, const dl_entry *entry
 
 static void advance(dl_control *control, dl_hash digest)
 {
+    DL_ASSERT(control->entry < UINT64_MAX);
     control->entry++;
     control->prev = digest;
 }
@@ -77,6 +78,7 @@ static void leave_out(dl_roster *r, const char *replica)
 {
     size_t at;
     if (!dl_roster_has(r, replica, &at)) return;
+    DL_ASSERT(at < r->n);
     memmove(r->names + at, r->names + at + 1, (r->n - at - 1) * sizeof r->names[0]);
     memmove(r->misses + at, r->misses + at + 1, (r->n - at - 1) * sizeof r->misses[0]);
     r->n--;

@@ -28,6 +28,8 @@ dl_ask dl_gather_contribute(dl_machine *m)
 {
     if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
     const bool ahead = m->n_put > dl_open_entry(m);
+    DL_ASSERT(dl_machine_is_async(m) || m->n_put >= dl_open_entry(m));
+    DL_ASSERT(!ahead || !m->sending || dl_machine_is_async(m)); /* one is in flight at a time */
     dl_ask a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.put_ahead = ahead;
     return a;
@@ -112,6 +114,7 @@ dl_ask dl_gather_knock(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
     const unsigned n = m->n_knocks < MAX_KNOCK_DOUBLINGS ? m->n_knocks : MAX_KNOCK_DOUBLINGS;
+    DL_ASSERT(m->knock_at <= open && m->n_put <= open);
     m->knock_at = open + (UINT64_C(1) << n);
     m->n_knocks = n + 1;
     m->n_put = open + 1;
@@ -219,6 +222,7 @@ dl_ask dl_gather_put_ahead(dl_machine *m, const dl_event *event)
 
 static dl_ask fetch_these(dl_machine *m)
 {
+    DL_ASSERT(m->known.at[m->fetching].worth == DL_UNREAD);
     dl_ask a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
     for (size_t i = m->fetching + 1; i < m->known.n; i++) {
         const dl_known *k = &m->known.at[i];
@@ -309,6 +313,7 @@ dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
 
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
 {
+    DL_ASSERT(event->status || event->facts);
     if (!event->status) {
         dl_known_accept(known, event->facts, event->norm2);
         known->whole = dl_machine_reads_whole(m);
@@ -323,6 +328,7 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
 
 dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
 {
+    DL_ASSERT(m->fetching < m->known.n);
     dl_known *k = &m->known.at[m->fetching];
     /* It was collected since it was listed (P25): the log has gone on. */
     if (event->status == DILOCO_ENOENT) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);

@@ -208,6 +208,7 @@ static void compare_directions(dl_judge *j, double least, dl_known_table *known,
     for (size_t i = 0; i < j->n; i++)
         n_left += !at(j, known, i)->refused;
     if (n_left < FEWEST_DIRECTIONS) return;
+    DL_ASSERT(gram);
     for (size_t i = 0; i < j->n; i++) {
         size_t n = 0;
         for (size_t k = 0; k < j->n; k++)
@@ -232,6 +233,7 @@ void dl_judge_all(dl_judge *j, const dl_config *config, const dl_bans *bans, dl_
                   const double *gram)
 {
     for (size_t i = 0; i < j->n; i++) {
+        DL_ASSERT(j->slots[i] < known->n && at(j, known, i)->worth == DL_VALID);
         at(j, known, i)->refused = NULL;
         j->norm[i] = sqrt(at(j, known, i)->norm2);
     }
@@ -253,6 +255,7 @@ void dl_judge_probed(dl_judge *j, const dl_config *config, dl_known_table *known
                      const double *probed)
 {
     size_t best = SIZE_MAX;
+    DL_ASSERT(probed);
     if (!isfinite(probed[0])) return;
     for (size_t i = 0; i < j->n; i++) {
         const double loss = probed[1 + i];

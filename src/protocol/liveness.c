@@ -20,6 +20,7 @@ static dl_watched *row_of(dl_watch *watch, const dl_life *life, dl_hash content,
 {
     for (size_t i = 0; i < watch->n; i++)
         if (dl_life_equal(&watch->at[i].life, life)) return &watch->at[i];
+    DL_ASSERT(watch->n <= DL_WATCH_MAX);
     if (watch->n == DL_WATCH_MAX) return NULL;
     dl_watched *w = &watch->at[watch->n++];
     *w = (dl_watched){.life = *life, .content = content, .changed = now};

@@ -80,7 +80,8 @@ void dl_clients_sample(dl_roster *out, const dl_config *config, uint64_t entry)
     out->n = 0;
     for (draw d = {config, entry, 0, 0, 0}; next_asked(&d);) {
         dl_client_name_of(name, d.client);
-        DL_ASSERT(dl_roster_add(out, name, 0));
+        const bool added = dl_roster_add(out, name, 0);
+        DL_ASSERT(added);
     }
 }
 

@@ -37,6 +37,7 @@ static void layout(dl_machine *m, dl_arena *arena)
 
 diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
 {
+    DL_ASSERT(args->control && args->pace && args->max_members > 0);
     *out = NULL;
     dl_machine *m = calloc(1, sizeof *m);
     if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
@@ -95,12 +96,14 @@ void dl_machine_note(dl_machine *m, dl_note note)
 
 dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next)
 {
+    DL_ASSERT(dl_phase_waits_for(next, kind));
     m->phase = next;
     return (dl_ask){.kind = kind, .entry = dl_open_entry(m), .fragment = dl_machine_fragment(m)};
 }
 
 dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
 {
+    DL_ASSERT(status != DILOCO_OK);
     dl_ask a = dl_machine_ask(m, DL_ASK_FAIL, DL_OVER);
     a.status = status;
     return a;
@@ -147,6 +150,7 @@ void dl_machine_clear_entry(dl_machine *m)
 
 static dl_ask train(dl_machine *m)
 {
+    DL_ASSERT(!m->behind); /* the log was read to its end */
     m->train_began = m->now;
     m->train_from = m->a.pace->position;
     const uint64_t open = dl_open_entry(m), first = m->n_put > open ? open + 1 : open;
@@ -195,6 +199,7 @@ static dl_ask go_on_alone(dl_machine *m)
 /* No entry stands any more, as far as we know. */
 static dl_ask caught_up(dl_machine *m)
 {
+    DL_ASSERT(m->behind);
     m->behind = false;
     dl_pace_caught_up(m->a.pace);
     if (dl_open_entry(m) < m->a.pace->folded && m->has_bases)
@@ -266,6 +271,7 @@ void dl_machine_compare_bases(dl_machine *m)
 
 static void take_start(dl_machine *m, const dl_machine_start *start)
 {
+    DL_ASSERT(start->fragments);
     m->n_commits_all = 0;
     for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
         m->digest[f] = start->fragments[f].digest;
@@ -366,6 +372,7 @@ dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
     take_facts(m, event);
     const dl_ask next = dl_phase_handle(m, event);
     DL_ASSERT(dl_phase_leads_to(from, m->phase));
+    DL_ASSERT(dl_open_entry(m) - move.entry <= 1); /* invariant 1: one reply, one entry at most */
     return open_request(m, next, move);
 }
 
@@ -382,6 +389,8 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     if (dl_open_entry(m) == 0) begin_first_entry(m);
     dl_machine_clear_entry(m);
     m->behind = true;
+    DL_ASSERT(m->a.pace->folded >= dl_open_entry(m));
+    DL_ASSERT(m->known.n == 0); /* invariant 2 */
     const dl_transition move = {
         .entry = dl_open_entry(m), .from = "start", .replied = DL_ASK_REJOIN, .reply = "done"};
     return open_request(m, dl_machine_go_on(m), move);

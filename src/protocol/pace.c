@@ -26,6 +26,7 @@ static void all_behind(dl_pace *p)
 
 void dl_pace_begin(dl_pace *p, const dl_config *config, uint64_t entries, uint64_t folded)
 {
+    DL_ASSERT(folded <= entries && p->n_takes > 0);
     p->entries = entries;
     p->adopts_uncounted = !strcmp(config->on_uncounted, "adopt");
     p->one_by_one = p->schedule.overlap != DL_OVERLAP_STEPS;
@@ -199,6 +200,7 @@ static uint64_t whole(const dl_schedule *s)
 
 bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
 {
+    DL_ASSERT(fragment < p->schedule.n_fragments);
     const dl_pace_fragment *f = &p->fragments[fragment];
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     const uint64_t since = f->behind && last > f->since ? last : f->since; /* it will be */
@@ -207,6 +209,7 @@ bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
 
 dl_take *dl_pace_taken(dl_pace *p, uint32_t fragment, bool awaited)
 {
+    DL_ASSERT(fragment < p->schedule.n_fragments);
     const uint64_t n = p->n_taken++, e = p->schedule.async ? p->base : n;
     DL_ASSERT(p->n_taken - p->next_adopt <= p->n_takes); /* invariant 1 */
     dl_take *take = &p->takes[e % p->n_takes];
@@ -243,6 +246,7 @@ void dl_pace_adopted(dl_pace *p, const dl_take *take, dl_adoption how)
     DL_ASSERT(take->entry == p->next_adopt && p->folded > take->entry);
     if (how != DL_ADOPT_NOTHING) p->fragments[take->fragment].since = p->position;
     p->next_adopt++;
+    DL_ASSERT(p->next_adopt <= p->n_taken); /* invariant 1 */
 }
 
 void dl_pace_jumped(dl_pace *p)
@@ -252,6 +256,7 @@ void dl_pace_jumped(dl_pace *p)
         stand_on(p);
         return;
     }
+    const uint64_t before = p->position;
     const uint64_t last = p->folded ? dl_schedule_take(&p->schedule, p->folded - 1) : 0;
     if (p->folded > p->n_taken) p->n_taken = p->next_adopt = p->folded;
     if (last > p->position) p->position = last;
@@ -259,6 +264,9 @@ void dl_pace_jumped(dl_pace *p)
         if (p->fragments[f].behind) p->fragments[f].since = p->position;
         p->fragments[f].behind = false;
     }
+    DL_ASSERT(p->position >= before);   /* invariant 2 */
+    DL_ASSERT(p->folded <= p->n_taken); /* invariant 3 */
+    DL_ASSERT(p->next_adopt <= p->n_taken);
 }
 
 void dl_pace_fall_behind(dl_pace *p)
@@ -276,11 +284,13 @@ void dl_pace_caught_up(dl_pace *p)
 
 void dl_pace_settle(dl_pace *p)
 {
+    DL_ASSERT(p->schedule.async);
     p->settled = true;
 }
 
 void dl_pace_let_go(dl_pace *p)
 {
+    DL_ASSERT(p->schedule.async);
     p->next_adopt = p->n_taken;
     p->fragments[0].behind = true;
 }
@@ -296,6 +306,7 @@ void dl_pace_fold(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bo
     const bool async = p->schedule.async, under_way = p->n_taken > p->next_adopt;
     dl_take *take = async ? (under_way && counted ? p->takes : NULL) : dl_pace_take(p, entry);
     if (entry < p->folded) return;
+    DL_ASSERT(entry == p->folded); /* P4: none is left out */
     p->folded = entry + 1;
     if (take) {
         take->fragment = fragment;

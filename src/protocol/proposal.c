@@ -23,6 +23,7 @@ void dl_draft_layout(dl_draft *draft, dl_arena *arena, size_t max_members)
 /* Into its place by life; an insertion, since qsort may allocate. */
 static void put_member(dl_entry *d, const dl_member *member)
 {
+    DL_ASSERT(d->n_members < d->cap_members);
     size_t at = d->n_members++;
     for (; at > 0 && dl_life_compare(&d->members[at - 1].life, &member->life) > 0; at--)
         d->members[at] = d->members[at - 1];
@@ -47,8 +48,11 @@ static dl_member member_of(const dl_known *k)
 static void leave_out_refused(dl_entry *d, const dl_known_table *known)
 {
     size_t left = 0;
-    for (size_t i = 0; i < d->n_members; i++)
-        if (!dl_known_find(known, &d->members[i].life)->refused) d->members[left++] = d->members[i];
+    for (size_t i = 0; i < d->n_members; i++) {
+        const dl_known *k = dl_known_find(known, &d->members[i].life);
+        DL_ASSERT(k);
+        if (!k->refused) d->members[left++] = d->members[i];
+    }
     d->n_members = left;
 }
 
@@ -123,6 +127,7 @@ static void put_rejected(dl_entry *d, const dl_known_table *known)
         d->rejected[at] = (dl_rejected){.life = k->life, .bytes = k->len};
         snprintf(d->rejected[at].reason, sizeof d->rejected[at].reason, "%s", k->refused);
     }
+    DL_ASSERT(d->n_members + d->n_rejected <= d->cap_members);
 }
 
 static void put_bans(dl_entry *d, const dl_draft_source *from)
@@ -238,6 +243,7 @@ void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
 {
     const dl_life *before = &from->args->control->committer, *self = &from->args->self;
     dl_draft_abort(draft, from, "");
+    DL_ASSERT(before->replica[0]);
     draft->entry.takeover = true;
     snprintf(draft->entry.reason, sizeof draft->entry.reason, "%s.%04u takes over from %s",
              self->replica, (unsigned)self->generation, before->replica);
@@ -246,6 +252,7 @@ void dl_draft_takeover(dl_draft *draft, const dl_draft_source *from)
 void dl_draft_void(dl_draft *draft, const dl_draft_source *from, uint64_t entry)
 {
     dl_draft_abort(draft, from, "");
+    DL_ASSERT(entry < draft->entry.entry);
     draft->entry.voids = entry + 1;
     snprintf(draft->entry.reason, sizeof draft->entry.reason, "an operator voids entry %llu",
              (unsigned long long)entry);

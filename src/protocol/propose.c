@@ -26,6 +26,8 @@ static dl_draft_source draft_source(const dl_machine *m)
 
 static dl_ask create(dl_machine *m)
 {
+    DL_ASSERT(m->draft.entry.entry == dl_open_entry(m));
+    DL_ASSERT(m->draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
     dl_ask a = dl_machine_ask(m, DL_ASK_CREATE, DL_CREATING);
     a.draft = &m->draft.entry;
     return a;
@@ -74,6 +76,7 @@ static dl_ask judge(dl_machine *m)
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
     m->judge.n = m->draft.entry.n_members;
+    DL_ASSERT(m->judge.n <= m->a.max_members);
     memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
     dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_JUDGING);
     a.slots = m->judge.slots;
@@ -118,6 +121,7 @@ static void use_probe(dl_machine *m, const double *probed)
 dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
 {
     if (event->status) return dl_machine_fail(m, event->status); /* the trainer's probe */
+    DL_ASSERT(m->judge.n == m->draft.entry.n_members);
     dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
     if (event->probed) use_probe(m, event->probed);
     return draft_commit(m);
@@ -155,6 +159,7 @@ static dl_closing closing(const dl_machine *m)
 
 static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
 {
+    DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
     if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
@@ -185,6 +190,7 @@ static void see_whether_enough(dl_machine *m)
     if (m->enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
     m->enough_at = m->now;
     m->slack_s = slack(m);
+    DL_ASSERT(m->slack_s >= 0);
 }
 
 static bool own_is_damaged(const dl_machine *m)
@@ -266,6 +272,7 @@ dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
 dl_ask dl_decide_served(dl_machine *m, const dl_event *event)
 {
     (void)event;
+    DL_ASSERT(m->a.way == DL_WAY_SHARDED);
     return look_to_close(m);
 }
 
@@ -274,6 +281,7 @@ dl_ask dl_decide_served(dl_machine *m, const dl_event *event)
 /* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
 static dl_ask go_by_all(dl_machine *m)
 {
+    DL_ASSERT(m->a.way == DL_WAY_SHARDED && !m->by_all);
     m->by_all = true;
     m->draft.entry.combined.there = false;
     dl_known_read_whole(&m->known);
@@ -332,6 +340,7 @@ dl_ask dl_decide_awaited_serve(dl_machine *m, const dl_event *event)
 /* What is combined is named once it was read back, or the store vouches for it (P8). */
 dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
 {
+    DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->by_all);
     if (m->a.way == DL_WAY_SHARDED) return planned(m, event);
     if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (event->status == DILOCO_EEXIST) return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
@@ -356,6 +365,7 @@ dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
 {
     if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
+    DL_ASSERT(!m->created && m->draft.entry.entry == dl_open_entry(m));
     m->draft.entry.result = m->draft_result = event->result;
     m->computed = true;
     return create(m);
@@ -363,6 +373,7 @@ dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
 
 dl_ask dl_decide_created(dl_machine *m, const dl_event *event)
 {
+    DL_ASSERT(!m->created); /* P5: an entry is created once */
     m->created = !event->taken;
     return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
 }

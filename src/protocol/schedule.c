@@ -103,6 +103,7 @@ uint64_t dl_schedule_adopt(const dl_schedule *s, uint64_t entry)
 
 uint32_t dl_schedule_fragment(const dl_schedule *s, uint64_t entry, uint64_t n_commits)
 {
+    DL_ASSERT(s->n_fragments > 0);
     return (uint32_t)((s->torchft ? n_commits : entry) % s->n_fragments);
 }
 
@@ -126,6 +127,7 @@ uint64_t dl_schedule_entries(const dl_schedule *s, uint64_t rounds)
 
 uint64_t dl_schedule_round(const dl_schedule *s, uint64_t entry)
 {
+    DL_ASSERT(dl_schedule_entries(s, 1) > 0);
     return entry / dl_schedule_entries(s, 1);
 }
 

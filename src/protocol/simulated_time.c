@@ -72,6 +72,7 @@ static double slowness(const dl_config *c, uint64_t client)
     size_t i = 0;
     while (strcmp(rows[i].name, c->sleep_distribution) != 0) /* the option's choices are the rows */
         i++;
+    DL_ASSERT(i < sizeof rows / sizeof rows[0]);
     return fmin(fmax(rows[i].draw(c, &rng), 0), c->max_sleep_s);
 }
 
@@ -169,6 +170,7 @@ double dl_simulation_round(dl_simulated *clients, const dl_simulation *s, uint64
         n_awaited++;
         last = fmax(last, clients[i].seconds);
     }
+    DL_ASSERT(last >= 0 && last <= limit);
     return n_awaited == roster->n ? last : limit;
 }
 

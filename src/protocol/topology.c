@@ -74,6 +74,7 @@ diloco_status dl_way_owners(size_t *out, const dl_config *config)
                           : robust             ? (size_t)config->byzantine + 1
                                                : 1;
     *out = dl_size_min(wanted, replicas);
+    DL_ASSERT(*out > 0);
     return DILOCO_OK;
 }
 

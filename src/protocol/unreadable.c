@@ -27,6 +27,7 @@ bool dl_unread_is_operators(const dl_config *config, const dl_identity *identity
 static void add(dl_unread *u, const dl_entry *entry, size_t n_liars)
 {
     bool there = false;
+    DL_ASSERT(u->n_by <= DL_UNREAD_BY && n_liars < DL_UNREAD_BY);
     for (size_t i = 0; i < u->n_by; i++)
         there |= !strcmp(u->by[i], entry->committer.replica);
     if (!there && u->n_by < DL_UNREAD_BY)
@@ -55,6 +56,7 @@ bool dl_unread_carries(const dl_unread *u, const dl_entry *entry)
 
 void dl_unread_follow(dl_unread *u, const dl_entry *entry, size_t n_liars)
 {
+    DL_ASSERT(u->after && (u->n_by > 0 || u->unknown));
     u->unknown = false;
     u->state = entry->result; /* an abort's is its base */
     add(u, entry, n_liars);

@@ -51,6 +51,7 @@ static uint64_t before_undone(const dl_decisions *all, uint64_t entries)
 
 static void keep_in_mind(dl_machine *m, uint64_t first, uint64_t end)
 {
+    DL_ASSERT(first < end);
     dl_decisions_add(&m->decisions, first, end);
     m->unread[dl_machine_fragment(m)] = (dl_unread){.after = 0};
 }
@@ -79,6 +80,7 @@ dl_ask dl_voided_look(dl_machine *m, diloco_status status)
 dl_ask dl_voided_looked(dl_machine *m, const dl_event *event)
 {
     dl_entry *later = &m->draft.entry;
+    DL_ASSERT(m->lost && m->void_look > dl_open_entry(m));
     if (!event->text)
         return dl_machine_fail(
             m, dl_fail(m->lost,
@@ -111,6 +113,7 @@ bool dl_voided_sets_back(const dl_machine *m)
 
 dl_ask dl_voided_go_back(dl_machine *m)
 {
+    DL_ASSERT(m->entry.voids > 0 && m->entry.voids <= dl_open_entry(m));
     keep_in_mind(m, m->entry.voids - 1, dl_open_entry(m));
     dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
     a.entry = before_undone(&m->decisions, m->entry.voids - 1);

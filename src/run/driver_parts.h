@@ -53,7 +53,7 @@ struct dl_driver {
     dl_ask open;          /* the ask that is being carried out, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
-    uint64_t n_moves; /* of the machine, for its trace */
+    uint64_t n_moves;         /* of the machine, for its trace */
     uint64_t unsent;          /* dl_event's, for the next answer */
     bool puts;                /* the last CONTRIBUTE has put one, before it was answered */
     bool moved;               /* something happened since the last WAIT: look soon */
