@@ -13,7 +13,7 @@
 enum { PAGE_MAX_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 24) + 64 };
 
 /* "bucket[/more]" of ?run=: *base is "more/" or "". */
-static bool find_run(dl_request *r, char base[DL_KEY_MAX + 2], dl_answer *refusal)
+static bool find_run(dl_http_request *r, char base[DL_KEY_MAX + 2], dl_answer *refusal)
 {
     const char *run = dl_target_param(&r->target, "run"), *rest = "";
     bool ok = run && dl_request_bucket(r, run, &rest) && (!*rest || dl_store_key_ok(rest));
@@ -43,7 +43,8 @@ static diloco_status add_line(void *context, const char *key, size_t len)
     return dl_buf_addf(&p->lines, "%zu %s\n", len, key + p->base_len);
 }
 
-static diloco_status fill_page(const dl_request *r, page *p, const char *prefix, const char *after)
+static diloco_status fill_page(const dl_http_request *r, page *p, const char *prefix,
+                               const char *after)
 {
     dl_store *store;
     DL_TRY(dl_hub_bucket_open(&store, r, false));
@@ -53,13 +54,13 @@ static diloco_status fill_page(const dl_request *r, page *p, const char *prefix,
     return dl_buf_addf(&p->lines, status ? "more\n" : "end\n");
 }
 
-static const char *text_param(const dl_request *r, const char *name)
+static const char *text_param(const dl_http_request *r, const char *name)
 {
     const char *value = dl_target_param(&r->target, name);
     return value ? value : "";
 }
 
-dl_answer dl_list_begin(dl_request *r)
+dl_answer dl_list_begin(dl_http_request *r)
 {
     char base[DL_KEY_MAX + 2], prefix[2 * DL_KEY_MAX + 4], after[2 * DL_KEY_MAX + 4];
     const char *limit = text_param(r, "limit");
@@ -95,7 +96,7 @@ static void free_stream(void *cls)
     dl_stream_close(cls);
 }
 
-dl_answer dl_events_begin(dl_request *r)
+dl_answer dl_events_begin(dl_http_request *r)
 {
     char base[DL_BUCKET_MAX + DL_KEY_MAX + 4], inner[DL_KEY_MAX + 2];
     const char *prefixes[DL_STREAM_PREFIXES];

@@ -52,7 +52,7 @@ bool dl_key_is_kept(const char *key)
     return dl_key_is_entry(key);
 }
 
-static dl_answer refuse_key(dl_request *r)
+static dl_answer refuse_key(dl_http_request *r)
 {
     return dl_refuse(r, 400, "InvalidArgument",
                      "that is not the name of an object: 1 to %d bytes in components of letters, "
@@ -122,7 +122,7 @@ static struct MHD_Response *respond_with_file(const dl_hub *hub, int fd, uint64_
 }
 
 /* If-Match and If-None-Match of a read; 0: go on. */
-static unsigned precondition(const dl_request *r, const char *etag)
+static unsigned precondition(const dl_http_request *r, const char *etag)
 {
     const char *match = dl_request_header(r, "If-Match");
     const char *none = dl_request_header(r, "If-None-Match");
@@ -138,7 +138,7 @@ static const char *type_of(const char *key)
     return "application/octet-stream";
 }
 
-static dl_answer answer_object(dl_request *r, int fd, const struct stat *st)
+static dl_answer answer_object(dl_http_request *r, int fd, const struct stat *st)
 {
     dl_etag etag;
     char date[40], range[96];
@@ -168,7 +168,7 @@ static dl_answer answer_object(dl_request *r, int fd, const struct stat *st)
     return answer;
 }
 
-dl_answer dl_object_get(dl_request *r)
+dl_answer dl_object_get(dl_http_request *r)
 {
     struct stat st;
     int fd;
@@ -179,7 +179,7 @@ dl_answer dl_object_get(dl_request *r)
 
 /* ---- writing */
 
-static dl_answer refuse_taken(dl_request *r)
+static dl_answer refuse_taken(dl_http_request *r)
 {
     if (r->kind == DL_KIND_CREATE)
         return dl_refuse(r, 412, "PreconditionFailed", "there is an object of that name");
@@ -189,7 +189,7 @@ static dl_answer refuse_taken(dl_request *r)
 
 /* Return what the bucket, or a folder in it that holds a run.json, makes of the key: the first
  * shape that no object can have, else that of the bucket. */
-static dl_key_shape shape_of(const dl_request *r, const char *key)
+static dl_key_shape shape_of(const dl_http_request *r, const char *key)
 {
     char path[sizeof r->root + DL_KEY_MAX + sizeof "//run.json"];
     dl_key_shape of_bucket = DL_KEY_FREE;
@@ -205,7 +205,7 @@ static dl_key_shape shape_of(const dl_request *r, const char *key)
     return of_bucket;
 }
 
-bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal)
+bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusal)
 {
     char path[sizeof r->root + DL_KEY_MAX + 2];
     struct stat st;
@@ -233,7 +233,7 @@ bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal)
     return false;
 }
 
-bool dl_object_has_length(dl_request *r, dl_answer *refusal)
+bool dl_object_has_length(dl_http_request *r, dl_answer *refusal)
 {
     if (dl_request_header(r, "Content-Length") || dl_request_header(r, "Transfer-Encoding"))
         return true;
@@ -251,7 +251,8 @@ static bool same_bytes(int a, int b)
     }
 }
 
-bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key, struct stat *st)
+bool dl_object_is_the_same(dl_http_request *r, const dl_upload *upload, const char *key,
+                           struct stat *st)
 {
     int there, ours = openat(upload->dir, upload->name, O_RDONLY | O_CLOEXEC);
     bool same = false;
@@ -264,7 +265,7 @@ bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *k
 }
 
 /* The bytes of the object; -1: there is none. */
-static int64_t length_of(dl_request *r, const char *key)
+static int64_t length_of(dl_http_request *r, const char *key)
 {
     struct stat st;
     int fd;
@@ -273,7 +274,7 @@ static int64_t length_of(dl_request *r, const char *key)
     return st.st_size;
 }
 
-bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct stat *st,
+bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, struct stat *st,
                        dl_answer *answer)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
@@ -299,7 +300,7 @@ bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct
     return true;
 }
 
-static dl_answer put_finish(dl_request *r)
+static dl_answer put_finish(dl_http_request *r)
 {
     dl_answer answer;
     dl_etag etag;
@@ -312,14 +313,14 @@ static dl_answer put_finish(dl_request *r)
     return answer;
 }
 
-static bool has_room(const dl_request *r, uint64_t len)
+static bool has_room(const dl_http_request *r, uint64_t len)
 {
     struct statvfs fs;
     if (statvfs(r->root, &fs)) return true; /* then writing will tell */
     return len / fs.f_frsize < fs.f_bavail;
 }
 
-bool dl_object_is_there(dl_request *r)
+bool dl_object_is_there(dl_http_request *r)
 {
     struct stat st;
     int fd;
@@ -328,7 +329,7 @@ bool dl_object_is_there(dl_request *r)
     return true;
 }
 
-dl_answer dl_object_put(dl_request *r)
+dl_answer dl_object_put(dl_http_request *r)
 {
     const char *condition = dl_request_header(r, "If-None-Match");
     const char *length = dl_request_header(r, "Content-Length");
@@ -357,14 +358,14 @@ dl_answer dl_object_put(dl_request *r)
     return (dl_answer){0};
 }
 
-diloco_status dl_hub_bucket_open(dl_store **out, const dl_request *r, bool create)
+diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_request *r, bool create)
 {
     char url[sizeof "file://" + sizeof r->root];
     snprintf(url, sizeof url, "file://%s", r->root);
     return dl_store_open(out, url, create);
 }
 
-dl_answer dl_object_delete(dl_request *r)
+dl_answer dl_object_delete(dl_http_request *r)
 {
     char path[DL_BUCKET_MAX + DL_KEY_MAX + 2];
     dl_store *store;
@@ -393,7 +394,7 @@ static diloco_status count_key(void *context, const char *key, size_t len)
     return ++*n < DL_HUB_KNOWN ? DILOCO_OK : DILOCO_EFULL;
 }
 
-static bool has_room_for_known(dl_request *r)
+static bool has_room_for_known(dl_http_request *r)
 {
     dl_store *store;
     size_t n = 0;
@@ -405,7 +406,7 @@ static bool has_room_for_known(dl_request *r)
 }
 
 /* A write to it: only the heartbeat of another node. */
-static bool node_refuses(dl_request *r, dl_answer *refusal)
+static bool node_refuses(dl_http_request *r, dl_answer *refusal)
 {
     const char *length = dl_request_header(r, "Content-Length");
     const bool known = !strncmp(r->key, "hb/", 3) && !strchr(r->key + 3, '/');
@@ -424,17 +425,17 @@ static bool node_refuses(dl_request *r, dl_answer *refusal)
     return true;
 }
 
-static bool is_read(const dl_request *r)
+static bool is_read(const dl_http_request *r)
 {
     return !strcmp(r->method, "GET") || !strcmp(r->method, "HEAD");
 }
 
-static dl_answer refuse_change(dl_request *r)
+static dl_answer refuse_change(dl_http_request *r)
 {
     return dl_refuse(r, 403, "AccessDenied", "what is here is a member's own and is only read");
 }
 
-dl_answer dl_object_begin(dl_request *r)
+dl_answer dl_object_begin(dl_http_request *r)
 {
     dl_answer refusal;
     static const struct {
@@ -461,7 +462,7 @@ dl_answer dl_object_begin(dl_request *r)
 /* ---- buckets */
 
 /* Made with all that a folder store has, and on disk. */
-dl_answer dl_hub_bucket_make(dl_request *r)
+dl_answer dl_hub_bucket_make(dl_http_request *r)
 {
     dl_store *store;
     r->kind = DL_KIND_BUCKET;
@@ -473,7 +474,7 @@ dl_answer dl_hub_bucket_make(dl_request *r)
     return dl_answer_empty(there || r->s3 ? 200 : 201);
 }
 
-dl_answer dl_hub_bucket_begin(dl_request *r)
+dl_answer dl_hub_bucket_begin(dl_http_request *r)
 {
     r->kind = DL_KIND_BUCKET;
     if (r->hub->options.read_only && !is_read(r)) return refuse_change(r);

@@ -3,7 +3,7 @@
 
 enum { TEXT_MAX = 16 << 20 };
 
-dl_answer dl_metrics_begin(dl_request *r)
+dl_answer dl_metrics_begin(dl_http_request *r)
 {
     dl_hub *hub = r->hub;
     dl_buf out;

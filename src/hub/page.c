@@ -50,7 +50,7 @@ static void add_headers(dl_answer answer)
     dl_answer_header(answer, "Cross-Origin-Resource-Policy", "same-origin");
 }
 
-dl_answer dl_page_begin(dl_request *r)
+dl_answer dl_page_begin(dl_http_request *r)
 {
     const char *name = strrchr(r->target.path, '/') + 1;
     const dl_page_file *file = dl_page_file_find(*name ? name : "index.html");
@@ -65,7 +65,7 @@ dl_answer dl_page_begin(dl_request *r)
     return answer;
 }
 
-static dl_answer answer_json(dl_request *r, dl_buf *out, diloco_status status)
+static dl_answer answer_json(dl_http_request *r, dl_buf *out, diloco_status status)
 {
     dl_answer answer;
     if (status == DILOCO_ENOENT || status == DILOCO_EDIFFERS)
@@ -82,20 +82,20 @@ static dl_answer answer_json(dl_request *r, dl_buf *out, diloco_status status)
 }
 
 /* A number of the request; *value stays where it has none. */
-static bool number(uint64_t *value, const dl_request *r, const char *name)
+static bool number(uint64_t *value, const dl_http_request *r, const char *name)
 {
     const char *text = dl_target_param(&r->target, name);
     return !text || dl_text_to_u64(value, text, strlen(text));
 }
 
-static dl_answer refuse_number(dl_request *r)
+static dl_answer refuse_number(dl_http_request *r)
 {
     return dl_refuse(r, 400, "", "%s: from, to, n, points and bins are numbers", r->target.path);
 }
 
 typedef diloco_status (*ask_fn)(dl_buf *out, dl_view *view, const void *what);
 
-static dl_answer ask(dl_request *r, ask_fn fn, const void *what)
+static dl_answer ask(dl_http_request *r, ask_fn fn, const void *what)
 {
     const char *name = dl_target_param(&r->target, "run");
     dl_view *view;
@@ -117,7 +117,7 @@ static diloco_status ask_run(dl_buf *out, dl_view *view, const void *what)
     return dl_view_run_json(out, view, what);
 }
 
-dl_answer dl_page_run_begin(dl_request *r)
+dl_answer dl_page_run_begin(dl_http_request *r)
 {
     uint64_t from = 0, to = 0, points = 0, bins = 0;
     if (!number(&from, r, "from") || !number(&to, r, "to") || !number(&points, r, "points") ||
@@ -137,7 +137,7 @@ static diloco_status ask_entries(dl_buf *out, dl_view *view, const void *what)
     return dl_view_entries_json(out, view, asked->from, asked->n);
 }
 
-dl_answer dl_page_entries_begin(dl_request *r)
+dl_answer dl_page_entries_begin(dl_http_request *r)
 {
     range asked = {0, 50};
     if (!number(&asked.from, r, "from") || !number(&asked.n, r, "n")) return refuse_number(r);
@@ -150,7 +150,7 @@ static diloco_status ask_settings(dl_buf *out, dl_view *view, const void *what)
     return dl_view_settings_json(out, view);
 }
 
-dl_answer dl_page_settings_begin(dl_request *r)
+dl_answer dl_page_settings_begin(dl_http_request *r)
 {
     return ask(r, ask_settings, NULL);
 }
@@ -200,7 +200,7 @@ static diloco_status gather_names(dl_buf *names, dl_hub *hub)
     return DILOCO_OK;
 }
 
-dl_answer dl_page_runs_begin(dl_request *r)
+dl_answer dl_page_runs_begin(dl_http_request *r)
 {
     dl_buf out, names;
     dl_buf_init(&out, DL_VIEW_JSON_MAX);

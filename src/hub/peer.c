@@ -18,7 +18,7 @@ static bool key_of(dl_public *out, const unsigned char *der, size_t len)
     return ok;
 }
 
-bool dl_request_peer(dl_public *out, const dl_request *r)
+bool dl_request_peer(dl_public *out, const dl_http_request *r)
 {
     unsigned n = 0;
     if (!r->hub->tls) return false;

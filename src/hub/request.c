@@ -44,7 +44,7 @@ void dl_answer_header(dl_answer answer, const char *name, const char *value)
     if (answer.response) MHD_add_response_header(answer.response, name, value);
 }
 
-dl_answer dl_refuse(dl_request *r, unsigned status, const char *code, const char *format, ...)
+dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
 {
     char message[512], text[1024];
     va_list args;
@@ -56,7 +56,7 @@ dl_answer dl_refuse(dl_request *r, unsigned status, const char *code, const char
     return dl_answer_text(status, "text/plain; charset=utf-8", text, (size_t)len);
 }
 
-dl_answer dl_refuse_failed(dl_request *r, diloco_status status)
+dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status)
 {
     if (status == DILOCO_ENOENT) return dl_refuse(r, 404, "NoSuchKey", "there is no such object");
     if (status == DILOCO_EINVAL || status == DILOCO_EPROTO)
@@ -71,12 +71,12 @@ dl_answer dl_refuse_failed(dl_request *r, diloco_status status)
 
 /* ---- what the request is */
 
-const char *dl_request_header(const dl_request *r, const char *name)
+const char *dl_request_header(const dl_http_request *r, const char *name)
 {
     return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
 }
 
-static dl_answer health_begin(dl_request *r)
+static dl_answer health_begin(dl_http_request *r)
 {
     (void)r; /* that the folder is there was seen on the way here */
     return dl_answer_text(200, "text/plain", "ok\n", 3);
@@ -121,7 +121,7 @@ bool dl_hub_bucket_name_ok(const char *name)
     return !find_route(path);
 }
 
-bool dl_request_bucket(dl_request *r, const char *path, const char **rest)
+bool dl_request_bucket(dl_http_request *r, const char *path, const char **rest)
 {
     size_t len = strcspn(path, "/");
     if (len > DL_BUCKET_MAX) return false;
@@ -133,14 +133,14 @@ bool dl_request_bucket(dl_request *r, const char *path, const char **rest)
     return dl_hub_bucket_name_ok(r->bucket);
 }
 
-bool dl_hub_bucket_there(const dl_request *r)
+bool dl_hub_bucket_there(const dl_http_request *r)
 {
     struct stat st;
     if (r->hub->options.viewed) return true;
     return lstat(r->root, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-dl_answer dl_refuse_no_bucket(dl_request *r)
+dl_answer dl_refuse_no_bucket(dl_http_request *r)
 {
     dl_answer answer = dl_refuse(r, 404, "NoSuchBucket", "there is no %s here", r->bucket);
     dl_answer_header(answer, "X-Diloco-Missing", "bucket");
@@ -149,7 +149,7 @@ dl_answer dl_refuse_no_bucket(dl_request *r)
 
 /* ---- may it? */
 
-static const struct route *route_of(const dl_request *r)
+static const struct route *route_of(const dl_http_request *r)
 {
     const struct route *route = find_route(r->target.path);
     return route && route->page && !r->hub->views ? NULL : route;
@@ -165,7 +165,7 @@ static bool folder_is_ours(const dl_hub *hub)
 
 /* A page of any site can let a browser here ask an open hub on loopback by a name of that
  * site's (DNS rebinding); a client that means this machine says so. */
-static bool host_is_ours(const dl_request *r)
+static bool host_is_ours(const dl_http_request *r)
 {
     const char *host = dl_request_header(r, "Host");
     if (r->hub->any_host) return true;
@@ -177,7 +177,7 @@ static bool host_is_ours(const dl_request *r)
 }
 
 /* Does it show a key that may? */
-static bool is_known(const dl_request *r)
+static bool is_known(const dl_http_request *r)
 {
     const dl_hub *hub = r->hub;
     dl_public peer;
@@ -186,7 +186,7 @@ static bool is_known(const dl_request *r)
            (hub->options.welcome && hub->options.welcome(hub->options.welcome_user, &peer));
 }
 
-static bool is_welcome(dl_request *r, dl_answer *refusal)
+static bool is_welcome(dl_http_request *r, dl_answer *refusal)
 {
     const dl_hub *hub = r->hub;
     if (dl_hub_s3_is_signed(r)) {
@@ -205,7 +205,7 @@ static bool is_welcome(dl_request *r, dl_answer *refusal)
     return false;
 }
 
-static dl_answer begin_path(dl_request *r)
+static dl_answer begin_path(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
     dl_answer refusal;
@@ -243,7 +243,7 @@ static enum MHD_Result see_header(void *context, enum MHD_ValueKind kind, const 
 
 /* Where a body ends has to be said once, lest a proxy in front, or libmicrohttpd itself, reads
  * another end. The connection ends: what follows on it may be a part of the body. */
-static bool is_framed_badly(dl_request *r, dl_answer *refusal)
+static bool is_framed_badly(dl_http_request *r, dl_answer *refusal)
 {
     framing f = {0};
     MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, see_header, &f);
@@ -257,7 +257,7 @@ static bool is_framed_badly(dl_request *r, dl_answer *refusal)
     return true;
 }
 
-static dl_answer begin(dl_request *r)
+static dl_answer begin(dl_http_request *r)
 {
     const struct route *route = r->target_status ? NULL : route_of(r);
     dl_answer refusal = {0};
@@ -285,7 +285,7 @@ static dl_answer begin(dl_request *r)
 
 /* ---- the body */
 
-static void set_timeout(const dl_request *r, dl_time limit)
+static void set_timeout(const dl_http_request *r, dl_time limit)
 {
     unsigned seconds = (unsigned)((limit + DL_SECOND - 1) / DL_SECOND);
     MHD_set_connection_option(r->mhd, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
@@ -299,7 +299,7 @@ static void body_fail(dl_body *b, diloco_status status)
 /* A piece of the object itself. */
 static diloco_status body_take(void *context, const void *data, size_t len)
 {
-    dl_request *r = context;
+    dl_http_request *r = context;
     dl_body *b = &r->body;
     b->len += len;
     if (b->sha256) EVP_DigestUpdate(b->sha256, data, len);
@@ -315,7 +315,7 @@ static diloco_status body_take(void *context, const void *data, size_t len)
 }
 
 /* Pieces behind a failure are thrown away, so that the answer can say what failed. */
-static bool body_add(dl_request *r, const char *data, size_t len)
+static bool body_add(dl_http_request *r, const char *data, size_t len)
 {
     dl_body *b = &r->body;
     uint64_t limit = DL_TEXT_BODY_MAX;
@@ -336,7 +336,7 @@ static bool body_add(dl_request *r, const char *data, size_t len)
 
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd)
 {
-    dl_request *r = calloc(1, sizeof *r);
+    dl_http_request *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -351,7 +351,7 @@ void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *
     return r;
 }
 
-static enum MHD_Result queue(dl_request *r, dl_answer answer)
+static enum MHD_Result queue(dl_http_request *r, dl_answer answer)
 {
     if (!answer.response) return MHD_NO; /* no memory */
     if (atomic_load(&r->hub->stopping)) dl_answer_header(answer, "Connection", "close");
@@ -366,7 +366,7 @@ static enum MHD_Result queue(dl_request *r, dl_answer answer)
 }
 
 /* Before the body: libmicrohttpd then closes the connection, so only where that is meant. */
-static bool must_answer_now(const dl_request *r)
+static bool must_answer_now(const dl_http_request *r)
 {
     const char *length = dl_request_header(r, "Content-Length");
     uint64_t n = 0;
@@ -392,7 +392,7 @@ static void tell_digest(dl_body *b, dl_answer answer)
     dl_answer_header(answer, "X-Diloco-Digest", hex);
 }
 
-static enum MHD_Result first_step(dl_request *r, const char *method)
+static enum MHD_Result first_step(dl_http_request *r, const char *method)
 {
     r->begun = true;
     atomic_fetch_add(&r->hub->in_flight, 1);
@@ -412,7 +412,7 @@ static enum MHD_Result first_step(dl_request *r, const char *method)
     return MHD_YES;
 }
 
-static bool body_is_right(dl_request *r, dl_answer *refusal)
+static bool body_is_right(dl_http_request *r, dl_answer *refusal)
 {
     dl_body *b = &r->body;
     if (b->chunks && !b->status) b->status = dl_chunks_end(b->chunks);
@@ -428,7 +428,7 @@ static bool body_is_right(dl_request *r, dl_answer *refusal)
 }
 
 /* What was not published is gone before the answer says so. */
-static dl_answer finish(dl_request *r)
+static dl_answer finish(dl_http_request *r)
 {
     dl_answer answer;
     if (body_is_right(r, &answer)) answer = r->finish(r);
@@ -437,7 +437,8 @@ static dl_answer finish(dl_request *r)
     return answer;
 }
 
-enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *data, size_t *len)
+enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const char *data,
+                                size_t *len)
 {
     if (!r->begun) return first_step(r, method);
     if (*len) {
@@ -455,7 +456,7 @@ enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *d
     return queue(r, answer);
 }
 
-void dl_request_end(dl_request *r, bool whole)
+void dl_request_end(dl_http_request *r, bool whole)
 {
     dl_hub *hub = r->hub;
     bool begun = r->begun, answered = r->status && whole;

@@ -32,7 +32,7 @@ diloco_status dl_hub_s3_add_text(dl_buf *out, const char *text)
     return DILOCO_OK;
 }
 
-dl_answer dl_hub_s3_answer(dl_request *r, dl_buf *out, diloco_status status)
+dl_answer dl_hub_s3_answer(dl_http_request *r, dl_buf *out, diloco_status status)
 {
     dl_answer answer = status ? dl_refuse_failed(r, status)
                               : dl_answer_text(200, "application/xml", out->data, out->len);
@@ -66,7 +66,7 @@ void dl_hub_s3_date(char out[32], int64_t seconds)
 
 /* ---- bodies */
 
-dl_answer dl_hub_s3_read_text(dl_request *r, dl_handler finish)
+dl_answer dl_hub_s3_read_text(dl_http_request *r, dl_handler finish)
 {
     dl_answer refusal = dl_hub_s3_prepare_body(r);
     if (refusal.response) return refusal;
@@ -75,7 +75,7 @@ dl_answer dl_hub_s3_read_text(dl_request *r, dl_handler finish)
     return (dl_answer){0};
 }
 
-static dl_answer put(dl_request *r)
+static dl_answer put(dl_http_request *r)
 {
     dl_answer refusal = dl_hub_s3_prepare_body(r);
     return refusal.response ? refusal : dl_object_put(r);
@@ -84,7 +84,7 @@ static dl_answer put(dl_request *r)
 /* ---- deleting several */
 
 typedef struct deletion {
-    dl_request *r;
+    dl_http_request *r;
     dl_buf out;
     size_t n;
     bool quiet;
@@ -115,7 +115,7 @@ static diloco_status on_delete(void *context, const char *path, const char *text
     return delete_one(d, text);
 }
 
-static dl_answer delete_finish(dl_request *r)
+static dl_answer delete_finish(dl_http_request *r)
 {
     deletion d = {.r = r};
     dl_buf_init(&d.out, XML_MAX);
@@ -127,7 +127,7 @@ static dl_answer delete_finish(dl_request *r)
     return dl_hub_s3_answer(r, &d.out, status);
 }
 
-static dl_answer delete_several(dl_request *r)
+static dl_answer delete_several(dl_http_request *r)
 {
     r->kind = DL_KIND_DELETE;
     dl_answer refusal = dl_hub_s3_prepare_checksum(r);
@@ -136,21 +136,21 @@ static dl_answer delete_several(dl_request *r)
 
 /* ---- buckets */
 
-static dl_answer location(dl_request *r)
+static dl_answer location(dl_http_request *r)
 {
     static const char text[] = DL_S3_XML "<LocationConstraint" DL_S3_XMLNS "/>\n";
     r->kind = DL_KIND_BUCKET;
     return dl_answer_text(200, "application/xml", text, sizeof text - 1);
 }
 
-static dl_answer versioning(dl_request *r)
+static dl_answer versioning(dl_http_request *r)
 {
     static const char text[] = DL_S3_XML "<VersioningConfiguration" DL_S3_XMLNS "/>\n";
     r->kind = DL_KIND_BUCKET;
     return dl_answer_text(200, "application/xml", text, sizeof text - 1);
 }
 
-static dl_answer head_bucket(dl_request *r)
+static dl_answer head_bucket(dl_http_request *r)
 {
     r->kind = DL_KIND_BUCKET;
     return dl_answer_empty(200);
@@ -177,7 +177,7 @@ static bool remove_below(const char *root, const char *name)
 
 /* Only an empty one: rmdir sees to that. A folder that stays keeps its .tmp/, without which those
  * who have it open would take it for gone. */
-static dl_answer remove_bucket(dl_request *r)
+static dl_answer remove_bucket(dl_http_request *r)
 {
     char tmp[sizeof r->root + 16];
     r->kind = DL_KIND_BUCKET;
@@ -219,7 +219,7 @@ static const struct operation {
 };
 
 /* What a hub has not is asked for by a parameter's presence, or by copying. */
-static bool asks_for_more(const dl_request *r)
+static bool asks_for_more(const dl_http_request *r)
 {
     static const char names[] =
         " accelerate acl analytics attributes cors encryption intelligent-tiering inventory "
@@ -235,7 +235,7 @@ static bool asks_for_more(const dl_request *r)
     return dl_request_header(r, "x-amz-copy-source") != NULL;
 }
 
-static const struct operation *find_operation(const dl_request *r)
+static const struct operation *find_operation(const dl_http_request *r)
 {
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
         const struct operation *o = &operations[i];
@@ -246,12 +246,12 @@ static const struct operation *find_operation(const dl_request *r)
     return NULL;
 }
 
-bool dl_hub_is_of_parts(const dl_request *r)
+bool dl_hub_is_of_parts(const dl_http_request *r)
 {
     return dl_target_has(&r->target, "uploads") || dl_target_has(&r->target, "uploadId");
 }
 
-dl_answer dl_hub_parts_begin(dl_request *r)
+dl_answer dl_hub_parts_begin(dl_http_request *r)
 {
     const struct operation *o = find_operation(r);
     r->payload_hash = "UNSIGNED-PAYLOAD"; /* the connection guards it, as it does a whole object */
@@ -259,7 +259,7 @@ dl_answer dl_hub_parts_begin(dl_request *r)
     return dl_refuse(r, 405, "MethodNotAllowed", "%s does not apply here", r->method);
 }
 
-dl_answer dl_hub_s3_begin(dl_request *r)
+dl_answer dl_hub_s3_begin(dl_http_request *r)
 {
     const char *path = r->target.path + 1;
     if (!*path && strcmp(r->method, "GET") == 0) return dl_hub_s3_list_buckets(r);

@@ -44,7 +44,7 @@ static enum MHD_Result look(void *cls, enum MHD_ValueKind kind, const char *name
     return MHD_YES;
 }
 
-static search find(const dl_request *r, const char *prefix)
+static search find(const dl_http_request *r, const char *prefix)
 {
     search s = {.prefix = prefix};
     MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, look, &s);
@@ -53,7 +53,7 @@ static search find(const dl_request *r, const char *prefix)
     return s;
 }
 
-bool dl_hub_s3_asks_to_encrypt(dl_request *r, dl_answer *refusal)
+bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal)
 {
     const search s = find(r, "x-amz-server-side-encryption");
     if (!s.n) return false;
@@ -66,13 +66,14 @@ bool dl_hub_s3_asks_to_encrypt(dl_request *r, dl_answer *refusal)
 
 /* ---- checksums */
 
-static dl_answer refuse_kind(dl_request *r, const char *name)
+static dl_answer refuse_kind(dl_http_request *r, const char *name)
 {
     return dl_refuse(r, 501, "NotImplemented",
                      "%.80s: a hub computes CRC32, CRC32C, CRC64NVME, SHA1 and SHA256", name);
 }
 
-dl_answer dl_hub_s3_find_checksum(dl_request *r, const dl_checksum_kind **kind, const char **value)
+dl_answer dl_hub_s3_find_checksum(dl_http_request *r, const dl_checksum_kind **kind,
+                                  const char **value)
 {
     const search s = find(r, DL_CHECKSUM_PREFIX);
     *kind = s.n ? dl_checksum_find(s.name) : NULL;
@@ -83,7 +84,7 @@ dl_answer dl_hub_s3_find_checksum(dl_request *r, const dl_checksum_kind **kind, 
     return s.n && !*kind ? refuse_kind(r, s.name) : (dl_answer){0};
 }
 
-dl_answer dl_hub_s3_prepare_checksum(dl_request *r)
+dl_answer dl_hub_s3_prepare_checksum(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *trailer = dl_request_header(r, "x-amz-trailer");
@@ -108,7 +109,7 @@ static const char *trailer_value(const dl_body *b)
     return at + strspn(at, " \t");
 }
 
-static bool check_checksum(dl_request *r, dl_answer *refusal)
+static bool check_checksum(dl_http_request *r, dl_answer *refusal)
 {
     dl_body *b = &r->body;
     char value[DL_CHECKSUM_TEXT];
@@ -128,7 +129,7 @@ static bool check_checksum(dl_request *r, dl_answer *refusal)
     return false;
 }
 
-void dl_hub_s3_repeat_checksum(const dl_request *r, dl_answer answer)
+void dl_hub_s3_repeat_checksum(const dl_http_request *r, dl_answer answer)
 {
     const dl_body *b = &r->body;
     if (b->checksum.kind)
@@ -137,7 +138,7 @@ void dl_hub_s3_repeat_checksum(const dl_request *r, dl_answer answer)
 
 /* ---- the body */
 
-static dl_answer prepare_framing(dl_request *r)
+static dl_answer prepare_framing(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *length = dl_request_header(r, "x-amz-decoded-content-length");
@@ -151,7 +152,7 @@ static dl_answer prepare_framing(dl_request *r)
     return (dl_answer){0};
 }
 
-dl_answer dl_hub_s3_prepare_body(dl_request *r)
+dl_answer dl_hub_s3_prepare_body(dl_http_request *r)
 {
     dl_body *b = &r->body;
     const char *hash = r->payload_hash, *encoding = dl_request_header(r, "Content-Encoding");
@@ -176,7 +177,7 @@ dl_answer dl_hub_s3_prepare_body(dl_request *r)
     return framed ? prepare_framing(r) : (dl_answer){0};
 }
 
-bool dl_hub_s3_check_body(dl_request *r, dl_answer *refusal)
+bool dl_hub_s3_check_body(dl_http_request *r, dl_answer *refusal)
 {
     unsigned char hash[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1];

@@ -16,7 +16,7 @@
 enum { PAGE_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 300) + 8 * DL_TARGET_MAX };
 
 typedef struct listing {
-    dl_request *r;
+    dl_http_request *r;
     const char *prefix, *after;
     bool delimited, version2, escaped, truncated;
     size_t n, limit;
@@ -94,7 +94,7 @@ static diloco_status echo(const listing *l, dl_buf *out, const char *name, const
     return dl_buf_addf(out, "</%s>", name);
 }
 
-static const char *param(const dl_request *r, const char *name)
+static const char *param(const dl_http_request *r, const char *name)
 {
     const char *value = dl_target_param(&r->target, name);
     return value ? value : "";
@@ -102,7 +102,7 @@ static const char *param(const dl_request *r, const char *name)
 
 static diloco_status write_list(const listing *l, dl_buf *out)
 {
-    const dl_request *r = l->r;
+    const dl_http_request *r = l->r;
     DL_TRY(dl_buf_addf(out,
                        DL_S3_XML "<ListBucketResult" DL_S3_XMLNS "><Name>%s</Name>"
                                  "<MaxKeys>%zu</MaxKeys><IsTruncated>%s</IsTruncated>",
@@ -124,7 +124,7 @@ static diloco_status write_list(const listing *l, dl_buf *out)
     return dl_buf_addf(out, "</ListBucketResult>\n");
 }
 
-dl_answer dl_hub_s3_list(dl_request *r)
+dl_answer dl_hub_s3_list(dl_http_request *r)
 {
     const char *delimiter = param(r, "delimiter"), *limit = param(r, "max-keys");
     uint64_t n = DL_LIST_PAGE;
@@ -150,7 +150,7 @@ dl_answer dl_hub_s3_list(dl_request *r)
     return dl_hub_s3_answer(r, &out, status);
 }
 
-static diloco_status add_bucket(dl_request *r, dl_buf *out)
+static diloco_status add_bucket(dl_http_request *r, dl_buf *out)
 {
     struct stat st;
     char date[32];
@@ -160,7 +160,7 @@ static diloco_status add_bucket(dl_request *r, dl_buf *out)
                        r->bucket, date);
 }
 
-dl_answer dl_hub_s3_list_buckets(dl_request *r)
+dl_answer dl_hub_s3_list_buckets(dl_http_request *r)
 {
     const char *rest;
     dl_buf out;

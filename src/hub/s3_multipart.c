@@ -44,7 +44,7 @@ static void path_of(part_path out, const char *id, const char *name)
 }
 
 /* Read <id>/key; false: there is no such upload. */
-static bool read_key(char key[DL_KEY_MAX + 1], const dl_request *r, const char *id)
+static bool read_key(char key[DL_KEY_MAX + 1], const dl_http_request *r, const char *id)
 {
     part_path path;
     struct stat st;
@@ -59,7 +59,7 @@ static bool read_key(char key[DL_KEY_MAX + 1], const dl_request *r, const char *
 }
 
 /* The upload of the query, for the key of the path. */
-static const char *find_upload(dl_request *r, dl_answer *refusal)
+static const char *find_upload(dl_http_request *r, dl_answer *refusal)
 {
     char key[DL_KEY_MAX + 1];
     const char *id = dl_target_param(&r->target, "uploadId");
@@ -113,7 +113,7 @@ void dl_multipart_clean(const char *root)
 
 /* ---- beginning */
 
-static diloco_status write_key(dl_request *r, const char *id)
+static diloco_status write_key(dl_http_request *r, const char *id)
 {
     part_path path;
     dl_upload upload;
@@ -127,7 +127,7 @@ static diloco_status write_key(dl_request *r, const char *id)
     return status;
 }
 
-static dl_answer create_finish(dl_request *r)
+static dl_answer create_finish(dl_http_request *r)
 {
     unsigned char random[ID_LEN / 2];
     char id[ID_LEN + 1];
@@ -147,7 +147,7 @@ static dl_answer create_finish(dl_request *r)
     return dl_hub_s3_answer(r, &out, status);
 }
 
-dl_answer dl_multipart_create(dl_request *r)
+dl_answer dl_multipart_create(dl_http_request *r)
 {
     dl_answer refusal;
     r->kind = DL_KIND_MULTIPART;
@@ -169,7 +169,7 @@ static bool part_name(char name[8], const char *text)
 }
 
 /* The same bytes again keep their ETag: a part that was late, and sent once more, may come last. */
-static diloco_status publish_part(dl_request *r, const char *path, struct stat *st)
+static diloco_status publish_part(dl_http_request *r, const char *path, struct stat *st)
 {
     dl_upload *upload = &r->body.upload;
     const struct stat ours = *st;
@@ -181,7 +181,7 @@ static diloco_status publish_part(dl_request *r, const char *path, struct stat *
     return dl_upload_publish(upload, &r->folder, path, NULL);
 }
 
-static dl_answer part_finish(dl_request *r)
+static dl_answer part_finish(dl_http_request *r)
 {
     part_path path;
     char name[8];
@@ -205,7 +205,7 @@ static dl_answer part_finish(dl_request *r)
     return answer;
 }
 
-dl_answer dl_multipart_part(dl_request *r)
+dl_answer dl_multipart_part(dl_http_request *r)
 {
     char name[8];
     dl_answer refusal = {0};
@@ -226,7 +226,7 @@ dl_answer dl_multipart_part(dl_request *r)
 /* ---- completing */
 
 typedef struct completion {
-    dl_request *r;
+    dl_http_request *r;
     const char *id;
     dl_upload upload;
     uint64_t len;
@@ -324,7 +324,7 @@ static diloco_status on_part(void *context, const char *path, const char *text)
 
 static dl_answer publish(completion *c)
 {
-    dl_request *r = c->r;
+    dl_http_request *r = c->r;
     struct stat st;
     dl_etag etag;
     dl_answer answer;
@@ -357,7 +357,7 @@ static diloco_status check_whole(completion *c, const char *want)
     return dl_fail(DILOCO_EPROTO, "the object has another checksum: %s", value);
 }
 
-static dl_answer complete_finish(dl_request *r)
+static dl_answer complete_finish(dl_http_request *r)
 {
     completion c = {.r = r};
     const dl_checksum_kind *kind;
@@ -386,13 +386,13 @@ static dl_answer complete_finish(dl_request *r)
     return answer;
 }
 
-dl_answer dl_multipart_complete(dl_request *r)
+dl_answer dl_multipart_complete(dl_http_request *r)
 {
     dl_answer refusal = {0};
     return find_upload(r, &refusal) ? dl_hub_s3_read_text(r, complete_finish) : refusal;
 }
 
-dl_answer dl_multipart_abort(dl_request *r)
+dl_answer dl_multipart_abort(dl_http_request *r)
 {
     dl_answer refusal;
     const char *id = find_upload(r, &refusal);
@@ -403,7 +403,7 @@ dl_answer dl_multipart_abort(dl_request *r)
 
 /* ---- listing */
 
-static diloco_status add_parts(dl_buf *out, const dl_request *r, const char *id)
+static diloco_status add_parts(dl_buf *out, const dl_http_request *r, const char *id)
 {
     for (unsigned n = 1; n <= PARTS_MAX; n++) {
         part_path path;
@@ -424,7 +424,7 @@ static diloco_status add_parts(dl_buf *out, const dl_request *r, const char *id)
     return DILOCO_OK;
 }
 
-dl_answer dl_multipart_parts(dl_request *r)
+dl_answer dl_multipart_parts(dl_http_request *r)
 {
     dl_buf out;
     dl_answer refusal;
@@ -442,7 +442,7 @@ dl_answer dl_multipart_parts(dl_request *r)
 }
 
 typedef struct uploads {
-    const dl_request *r;
+    const dl_http_request *r;
     dl_buf *out;
 } uploads;
 
@@ -458,7 +458,7 @@ static diloco_status add_upload(void *context, const char *id, time_t since)
                        key, id, date);
 }
 
-dl_answer dl_multipart_uploads(dl_request *r)
+dl_answer dl_multipart_uploads(dl_http_request *r)
 {
     dl_buf out;
     r->kind = DL_KIND_MULTIPART;

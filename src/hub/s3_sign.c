@@ -12,7 +12,7 @@
 
 enum { SKEW_S = 15 * 60 };
 
-bool dl_hub_s3_is_signed(const dl_request *r)
+bool dl_hub_s3_is_signed(const dl_http_request *r)
 {
     const char *header = dl_request_header(r, "Authorization");
     if (header && strncmp(header, "AWS", 3) == 0) return true;
@@ -20,7 +20,7 @@ bool dl_hub_s3_is_signed(const dl_request *r)
            dl_target_has(&r->target, "X-Amz-Algorithm");
 }
 
-static bool read_claim(dl_hub_s3_claim *c, dl_request *r)
+static bool read_claim(dl_hub_s3_claim *c, dl_http_request *r)
 {
     const char *header = dl_request_header(r, "Authorization");
     r->payload_hash = dl_request_header(r, "x-amz-content-sha256");
@@ -70,7 +70,7 @@ static diloco_status list_query(dl_pair query[DL_SIGV4_PAIRS], size_t *n, const 
 }
 
 static diloco_status sign_again(dl_buf *out, dl_buf *path, const dl_hub_s3_claim *c,
-                                const dl_request *r, const dl_hub_s3_key *key)
+                                const dl_http_request *r, const dl_hub_s3_key *key)
 {
     dl_pair query[DL_SIGV4_PAIRS], headers[DL_SIGV4_PAIRS];
     size_t n;
@@ -98,7 +98,8 @@ static diloco_status sign_again(dl_buf *out, dl_buf *path, const dl_hub_s3_claim
 }
 
 /* The signature is the end of what dl_sigv4_sign makes. */
-static bool signature_holds(const dl_hub_s3_claim *c, const dl_request *r, const dl_hub_s3_key *key)
+static bool signature_holds(const dl_hub_s3_claim *c, const dl_http_request *r,
+                            const dl_hub_s3_key *key)
 {
     enum { HEX = DL_SHA256_HEX - 1 };
     dl_buf made, path;
@@ -112,14 +113,14 @@ static bool signature_holds(const dl_hub_s3_claim *c, const dl_request *r, const
     return holds;
 }
 
-static bool refuse(dl_answer *refusal, dl_request *r, unsigned status, const char *code,
+static bool refuse(dl_answer *refusal, dl_http_request *r, unsigned status, const char *code,
                    const char *message)
 {
     *refusal = dl_refuse(r, status, code, "%s", message);
     return false;
 }
 
-bool dl_hub_s3_is_welcome(dl_request *r, dl_answer *refusal)
+bool dl_hub_s3_is_welcome(dl_http_request *r, dl_answer *refusal)
 {
     dl_hub_s3_claim c;
     if (!read_claim(&c, r))

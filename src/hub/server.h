@@ -23,7 +23,7 @@
 enum { DL_BUCKET_MAX = 255, DL_TEXT_BODY_MAX = 1 << 20, DL_LIST_PAGE = 1000 };
 
 typedef struct dl_connection dl_connection;
-typedef struct dl_request dl_request;
+typedef struct dl_http_request dl_http_request;
 
 struct dl_hub {
     dl_hub_options options; /* with their defaults filled in; texts not kept */
@@ -36,14 +36,14 @@ struct dl_hub {
     dl_events events;
     dl_metrics metrics;
     dl_holdings tally;
-    dl_views *views; /* NULL: no page */
+    dl_views *views;       /* NULL: no page */
     atomic_bool stopping;  /* no new requests */
     atomic_bool never;     /* stays false: what dl_file_store asks for */
     atomic_uint in_flight; /* requests */
     struct MHD_Daemon *daemon;
 
     pthread_t reaper, counter; /* counter: of the folders, or of new entries (page.c) */
-    pthread_mutex_t lock; /* guards connections */
+    pthread_mutex_t lock;      /* guards connections */
     pthread_cond_t stop;
     dl_connection *connections;
 };
@@ -55,17 +55,17 @@ typedef struct dl_answer {
     struct MHD_Response *response; /* owned until it is queued */
 } dl_answer;
 
-typedef dl_answer (*dl_handler)(dl_request *request);
+typedef dl_answer (*dl_handler)(dl_http_request *request);
 
 /* Text of that type; copied. */
 dl_answer dl_answer_text(unsigned status, const char *type, const void *text, size_t len);
 dl_answer dl_answer_empty(unsigned status);
 void dl_answer_header(dl_answer answer, const char *name, const char *value);
 /* What is wrong: a line of text, or S3's XML with that code. */
-dl_answer dl_refuse(dl_request *r, unsigned status, const char *code, const char *format, ...)
+dl_answer dl_refuse(dl_http_request *r, unsigned status, const char *code, const char *format, ...)
     DL_PRINTF(4, 5);
 /* A failure of the folder's; its own words go to the log, not to the client. */
-dl_answer dl_refuse_failed(dl_request *r, diloco_status status);
+dl_answer dl_refuse_failed(dl_http_request *r, diloco_status status);
 
 /* ---- a request */
 
@@ -92,7 +92,7 @@ typedef struct dl_body {
     uint64_t decoded;           /* x-amz-decoded-content-length, where there is framing */
 } dl_body;
 
-struct dl_request {
+struct dl_http_request {
     dl_hub *hub;
     dl_connection *connection;
     struct MHD_Connection *mhd;
@@ -116,67 +116,68 @@ struct dl_request {
     uint64_t sent;     /* object bytes in the answer */
 };
 
-const char *dl_request_header(const dl_request *r, const char *name); /* NULL: none */
+const char *dl_request_header(const dl_http_request *r, const char *name); /* NULL: none */
 
 /* The Ed25519 key that the client has shown that it has; false: none. */
-bool dl_request_peer(dl_public *out, const dl_request *r);
+bool dl_request_peer(dl_public *out, const dl_http_request *r);
 
 /* A handle of the bucket's store. */
-DL_MUST_CHECK diloco_status dl_hub_bucket_open(dl_store **out, const dl_request *r, bool create);
+DL_MUST_CHECK diloco_status dl_hub_bucket_open(dl_store **out, const dl_http_request *r,
+                                               bool create);
 /* Is the bucket there? Else a refusal. */
-bool dl_hub_bucket_there(const dl_request *r);
-dl_answer dl_refuse_no_bucket(dl_request *r);
+bool dl_hub_bucket_there(const dl_http_request *r);
+dl_answer dl_refuse_no_bucket(dl_http_request *r);
 /* May that name be a bucket? Not those of the hub's own paths. */
 bool dl_hub_bucket_name_ok(const char *name);
 /* Split "bucket/rest" of a ?run= parameter (or of the path) into r->bucket, r->root and *rest. */
-bool dl_request_bucket(dl_request *r, const char *path, const char **rest);
+bool dl_request_bucket(dl_http_request *r, const char *path, const char **rest);
 
 /* ---- handlers */
 
-dl_answer dl_object_begin(dl_request *r); /* object.c: GET, HEAD, PUT, DELETE of a key */
-dl_answer dl_object_get(dl_request *r);
-dl_answer dl_object_put(dl_request *r);
-dl_answer dl_object_delete(dl_request *r);
-dl_answer dl_hub_bucket_begin(dl_request *r); /* object.c: PUT, HEAD of a bucket */
-dl_answer dl_hub_bucket_make(dl_request *r);
-dl_answer dl_list_begin(dl_request *r);    /* list.c: /list */
-dl_answer dl_events_begin(dl_request *r);  /* list.c: /events */
-dl_answer dl_status_begin(dl_request *r);  /* status_page.c: /status.json */
-dl_answer dl_metrics_begin(dl_request *r); /* overview.c: /metrics */
+dl_answer dl_object_begin(dl_http_request *r); /* object.c: GET, HEAD, PUT, DELETE of a key */
+dl_answer dl_object_get(dl_http_request *r);
+dl_answer dl_object_put(dl_http_request *r);
+dl_answer dl_object_delete(dl_http_request *r);
+dl_answer dl_hub_bucket_begin(dl_http_request *r); /* object.c: PUT, HEAD of a bucket */
+dl_answer dl_hub_bucket_make(dl_http_request *r);
+dl_answer dl_list_begin(dl_http_request *r);    /* list.c: /list */
+dl_answer dl_events_begin(dl_http_request *r);  /* list.c: /events */
+dl_answer dl_status_begin(dl_http_request *r);  /* status_page.c: /status.json */
+dl_answer dl_metrics_begin(dl_http_request *r); /* overview.c: /metrics */
 
 /* page.c: the page; what it shows; which runs there are. */
-dl_answer dl_page_begin(dl_request *r);
-dl_answer dl_page_runs_begin(dl_request *r);
-dl_answer dl_page_run_begin(dl_request *r);
-dl_answer dl_page_entries_begin(dl_request *r);
-dl_answer dl_page_settings_begin(dl_request *r);
+dl_answer dl_page_begin(dl_http_request *r);
+dl_answer dl_page_runs_begin(dl_http_request *r);
+dl_answer dl_page_run_begin(dl_http_request *r);
+dl_answer dl_page_entries_begin(dl_http_request *r);
+dl_answer dl_page_settings_begin(dl_http_request *r);
 /* With options.page or .viewed: prepare, and free. */
 DL_MUST_CHECK diloco_status dl_page_open(dl_hub *hub);
 void dl_page_close(dl_hub *hub);
 /* With options.viewed: once a second, if a page waits for events, tell it of new entries. */
 void dl_page_tell(dl_hub *hub);
 
-dl_answer dl_hub_s3_begin(dl_request *r);  /* s3_api.c: whatever is signed as S3 asks for it */
+dl_answer dl_hub_s3_begin(dl_http_request *r); /* s3_api.c: whatever is signed as S3 asks for it */
 
 /* s3_body.c: true: the request asks for encryption, which a hub does not have; *refusal says so. */
-bool dl_hub_s3_asks_to_encrypt(dl_request *r, dl_answer *refusal);
+bool dl_hub_s3_asks_to_encrypt(dl_http_request *r, dl_answer *refusal);
 /* s3_api.c: an object in parts, asked for as S3 does, by whoever is welcome. */
-bool dl_hub_is_of_parts(const dl_request *r);
-dl_answer dl_hub_parts_begin(dl_request *r);
+bool dl_hub_is_of_parts(const dl_http_request *r);
+dl_answer dl_hub_parts_begin(dl_http_request *r);
 
 /* Write what is in `upload` under the key; true: it is there, and *st is of it. false: *answer says
  * why not. */
-bool dl_object_publish(dl_request *r, dl_upload *upload, const char *key, struct stat *st,
+bool dl_object_publish(dl_http_request *r, dl_upload *upload, const char *key, struct stat *st,
                        dl_answer *answer);
 /* Does the key hold the bytes of a finished upload? Then *st is of what is there. */
-bool dl_object_is_the_same(dl_request *r, const dl_upload *upload, const char *key,
+bool dl_object_is_the_same(dl_http_request *r, const dl_upload *upload, const char *key,
                            struct stat *st);
-bool dl_object_is_there(dl_request *r);
+bool dl_object_is_there(dl_http_request *r);
 /* true: an object has the name of one of the key's folders, or a folder the key's name; *refusal
  * says so. */
-bool dl_object_is_blocked(dl_request *r, const char *key, dl_answer *refusal);
+bool dl_object_is_blocked(dl_http_request *r, const char *key, dl_answer *refusal);
 /* Does the request say where its body ends? Else *refusal. */
-bool dl_object_has_length(dl_request *r, dl_answer *refusal);
+bool dl_object_has_length(dl_http_request *r, dl_answer *refusal);
 /* May a plain PUT replace it? Heartbeats only. */
 bool dl_key_is_heartbeat(const char *key);
 bool dl_key_is_entry(const char *key); /* …log/<10 digits>.json */
@@ -189,8 +190,9 @@ void dl_http_date(char out[40], int64_t seconds);
 
 /* request.c, for hub.c: what libmicrohttpd calls. */
 void *dl_request_create(dl_hub *hub, const char *target, struct MHD_Connection *mhd);
-enum MHD_Result dl_request_step(dl_request *r, const char *method, const char *data, size_t *len);
-void dl_request_end(dl_request *r, bool whole); /* the answer went out whole */
+enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const char *data,
+                                size_t *len);
+void dl_request_end(dl_http_request *r, bool whole); /* the answer went out whole */
 
 /* hub.c, for request.c. */
 bool dl_hub_asks_for_keys(const dl_hub *hub); /* of clients' certificates */

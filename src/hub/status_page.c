@@ -24,7 +24,7 @@ static void see_heartbeats(const char *folder, const diloco_run_status *run)
     }
 }
 
-static dl_answer answer_json(dl_request *r, const diloco_run_status *run,
+static dl_answer answer_json(dl_http_request *r, const diloco_run_status *run,
                              const dl_roster_view *roster, const char *store)
 {
     dl_buf out;
@@ -41,7 +41,7 @@ static dl_answer answer_json(dl_request *r, const diloco_run_status *run,
     return answer;
 }
 
-dl_answer dl_status_begin(dl_request *r)
+dl_answer dl_status_begin(dl_http_request *r)
 {
     const char *name = dl_target_param(&r->target, "run"), *rest = "";
     char url[PATH_MAX + 8], store[1024];
