@@ -6,9 +6,9 @@
  * Each replica is the real machine on the real formats over a mem:// store behind a faulty
  * wrapper; only time, training and the process are played. From the seed come: speeds, slow
  * spells, delays, unreachable calls (before or after their effect), bytes flipped on the way
- * in, crashes and stops before or after any ask, lost local state, late joiners, close rules, and a
- * liar who commits a wrong result; and how many fragments, which schedule, how much overlap. After
- * SIM_QUIET virtual seconds the faults stop.
+ * in, crashes and stops before or after any request, lost local state, late joiners, close rules,
+ * and a liar who commits a wrong result; and how many fragments, which schedule, how much overlap.
+ * After SIM_QUIET virtual seconds the faults stop.
  *
  * Held, every seed:
  *   I1  equal states at equal entries, rosters included, in all lives of all replicas but a liar's
@@ -67,8 +67,8 @@ void sim_tell(sim *s, const char *key)
         return;
     for (size_t i = 0; i < s->n_slots; i++) {
         replica *r = &s->replicas[i];
-        r->missed |= s->calm > 0 && r->ask.kind != DL_ASK_WAIT;
-        if (!r->alive || !r->told || r->ask.kind != DL_ASK_WAIT || r->paused_until > s->now)
+        r->missed |= s->calm > 0 && r->request.kind != DL_REQUEST_WAIT;
+        if (!r->alive || !r->told || r->request.kind != DL_REQUEST_WAIT || r->paused_until > s->now)
             continue;
         r->next = fmin(r->next, s->now + (s->calm > 0 ? s->calm : sim_uniform(s, 0.001, 0.05)));
     }

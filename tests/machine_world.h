@@ -1,7 +1,7 @@
 /* machine_world.h - one machine in a small made-up world, for machine_test.c and follow_test.c.
  *
- * The world answers every ask as a healthy store and trainer would; a test begins it, changes
- * what it wants changed, and runs to the next ask of some kind. Contributions are names, and a
+ * The world answers every request as a healthy store and trainer would; a test begins it, changes
+ * what it wants changed, and runs to the next request of some kind. Contributions are names, and a
  * result is a hash of the base and the members' bodies: whoever computes it gets the same. */
 #ifndef DL_TESTS_MACHINE_WORLD_H
 #define DL_TESTS_MACHINE_WORLD_H
@@ -38,7 +38,7 @@ typedef struct world {
     dl_pace pace;
     dl_fragment_state fragment;
     dl_machine *machine;
-    dl_ask ask;
+    dl_request request;
     dl_time now;
 
     dl_buf log[WORLD_ENTRIES];
@@ -56,10 +56,10 @@ typedef struct world {
     int n_lost_combined;   /* readings of x/ that find nothing */
     bool lies;             /* COMBINE by us gives another update than the members' */
     bool taken;            /* CONTRIBUTE: a former life's counts */
-    diloco_status failing; /* of asks of kind `failing_kind` */
-    dl_ask_kind failing_kind;
+    diloco_status failing; /* of requests of kind `failing_kind` */
+    dl_request_kind failing_kind;
 
-    unsigned asked[DL_ASK_FAIL + 1], noted[DL_NOTE_LATE + 1];
+    unsigned asked[DL_REQUEST_FAIL + 1], noted[DL_NOTE_LATE + 1];
     unsigned n_fresh, n_jumps, n_adopted; /* n_adopted: stops that took theta, or a mix of it */
     dl_adoption how;                      /* of the last ADOPT */
     char said[128];                       /* text of the last note that had one */
@@ -219,8 +219,8 @@ static inline void begin_machine(world *w, const dl_hash *base)
     if (!w->machine) CHECK_OK(dl_machine_create(&w->machine, &w->args));
     w->fragment = (dl_fragment_state){.digest = w->digest[w->control.entry]};
     const dl_machine_start start = {.fragments = &w->fragment, .bases = base, .now = w->now};
-    w->ask = dl_machine_begin(w->machine, &start);
-    w->asked[w->ask.kind]++;
+    w->request = dl_machine_begin(w->machine, &start);
+    w->asked[w->request.kind]++;
 }
 
 /* A life without anything of its own. */
@@ -267,52 +267,52 @@ static inline void end_world(world *w)
 
 /* ---- answers ---------------------------------------------------------------------------- */
 
-static inline void answer_read(world *w, dl_event *event)
+static inline void answer_read(world *w, dl_reply *reply)
 {
-    const dl_buf *text = &w->log[w->ask.entry];
+    const dl_buf *text = &w->log[w->request.entry];
     if (!text->len) return;
-    event->text = text->data;
-    event->text_len = text->len;
+    reply->text = text->data;
+    reply->text_len = text->len;
     if (w->n_damaged_reads == 0) return;
     w->n_damaged_reads--;
-    event->text_len = text->len / 2;
+    reply->text_len = text->len / 2;
 }
 
-static inline void answer_list(world *w, dl_event *event)
+static inline void answer_list(world *w, dl_reply *reply)
 {
     static dl_listed listed[WORLD_PUT];
-    event->listed = listed;
+    reply->listed = listed;
     for (size_t i = 0; i < w->n_put; i++)
-        if (w->pace.schedule.async || w->put[i].entry == w->ask.entry)
-            listed[event->n_listed++] =
+        if (w->pace.schedule.async || w->put[i].entry == w->request.entry)
+            listed[reply->n_listed++] =
                 (dl_listed){.entry = w->put[i].entry, .life = w->put[i].life, .len = WORLD_BYTES};
 }
 
-static inline void answer_fetch(world *w, dl_event *event)
+static inline void answer_fetch(world *w, dl_reply *reply)
 {
     static dl_contribution facts;
-    event->status = DILOCO_ENOENT;
+    reply->status = DILOCO_ENOENT;
     for (size_t i = 0; i < w->n_put; i++) {
         world_put *p = &w->put[i];
-        if (p->entry != w->ask.entry || !dl_life_equal(&p->life, &w->ask.life)) continue;
-        event->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
-        event->reason = p->why ? p->why : "checksum";
+        if (p->entry != w->request.entry || !dl_life_equal(&p->life, &w->request.life)) continue;
+        reply->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
+        reply->reason = p->why ? p->why : "checksum";
         if (p->n_bad > 0) p->n_bad--;
         facts = (dl_contribution){
             .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};
-        event->facts = &facts;
-        event->norm2 = p->norm2;
+        reply->facts = &facts;
+        reply->norm2 = p->norm2;
     }
-    w->n_fresh += w->ask.fresh;
+    w->n_fresh += w->request.fresh;
 }
 
-static inline void answer_create(world *w, dl_event *event)
+static inline void answer_create(world *w, dl_reply *reply)
 {
-    event->taken = w->log[w->ask.entry].len > 0;
-    if (!event->taken && !w->lossy) write_entry(w, w->ask.draft);
+    reply->taken = w->log[w->request.entry].len > 0;
+    if (!reply->taken && !w->lossy) write_entry(w, w->request.draft);
 }
 
-static inline void answer_watch(world *w, dl_event *event)
+static inline void answer_watch(world *w, dl_reply *reply)
 {
     static dl_seen seen[2];
     for (int i = 0; i < 2; i++) {
@@ -322,32 +322,32 @@ static inline void answer_watch(world *w, dl_event *event)
                             .content = dl_hash_bytes(&beat, sizeof beat),
                             .steps_per_s = w->speed[i]};
     }
-    event->seen = seen;
-    event->n_seen = 2;
+    reply->seen = seen;
+    reply->n_seen = 2;
 }
 
-static inline void answer_combine(world *w, dl_event *event)
+static inline void answer_combine(world *w, dl_reply *reply)
 {
-    event->result = update_of(w->ask.draft);
-    event->len = WORLD_BYTES;
-    event->n_slices = w->args.slices ? w->args.slices[0] : 0;
-    if (w->lies) event->result.bytes[0] ^= 1;
+    reply->result = update_of(w->request.draft);
+    reply->len = WORLD_BYTES;
+    reply->n_slices = w->args.slices ? w->args.slices[0] : 0;
+    if (w->lies) reply->result.bytes[0] ^= 1;
 }
 
-static inline void answer_fetch_combined(world *w, dl_event *event)
+static inline void answer_fetch_combined(world *w, dl_reply *reply)
 {
-    event->reason = "";
-    event->result = update_of(w->ask.draft);
-    event->len = WORLD_BYTES;
+    reply->reason = "";
+    reply->result = update_of(w->request.draft);
+    reply->len = WORLD_BYTES;
     if (w->n_lost_combined == 0) return;
     w->n_lost_combined--;
-    event->status = DILOCO_ENOENT;
+    reply->status = DILOCO_ENOENT;
 }
 
-static inline void answer_compute(world *w, dl_event *event)
+static inline void answer_compute(world *w, dl_reply *reply)
 {
-    event->status = w->numeric ? dl_fail(DILOCO_ENUMERIC, "theta[3] is inf") : DILOCO_OK;
-    event->result = result_of(w->ask.draft);
+    reply->status = w->numeric ? dl_fail(DILOCO_ENUMERIC, "theta[3] is inf") : DILOCO_OK;
+    reply->result = result_of(w->request.draft);
 }
 
 /* The trainer at its present position: what it can do without waiting. */
@@ -378,87 +378,88 @@ static inline void answer_train(world *w)
     if (dl_pace_next(&w->pace).kind == DL_STOP_TAKE) dl_pace_taken(&w->pace, 0, true);
 }
 
-/* Answer the open ask. */
+/* Answer the open request. */
 static inline void step(world *w)
 {
-    dl_event event = {.status = DILOCO_OK};
-    switch (w->ask.kind) {
-    case DL_ASK_TRAIN:
+    dl_reply reply = {.status = DILOCO_OK};
+    switch (w->request.kind) {
+    case DL_REQUEST_TRAIN:
         answer_train(w);
         break;
-    case DL_ASK_CONTRIBUTE:
+    case DL_REQUEST_CONTRIBUTE:
         w->now += dl_time_from_seconds(w->upload_s);
-        event.taken = w->taken;
-        if (!w->taken) put(w, w->ask.entry, w->args.self.replica, w->args.self.generation);
+        reply.taken = w->taken;
+        if (!w->taken) put(w, w->request.entry, w->args.self.replica, w->args.self.generation);
         break;
-    case DL_ASK_WAIT:
-        w->now += w->ask.until - w->now < DL_SECOND / 2 ? w->ask.until - w->now : DL_SECOND / 2;
+    case DL_REQUEST_WAIT:
+        w->now +=
+            w->request.until - w->now < DL_SECOND / 2 ? w->request.until - w->now : DL_SECOND / 2;
         break;
-    case DL_ASK_READ:
-        answer_read(w, &event);
+    case DL_REQUEST_READ:
+        answer_read(w, &reply);
         break;
-    case DL_ASK_LIST:
-        answer_list(w, &event);
+    case DL_REQUEST_LIST:
+        answer_list(w, &reply);
         break;
-    case DL_ASK_FETCH:
-        answer_fetch(w, &event);
+    case DL_REQUEST_FETCH:
+        answer_fetch(w, &reply);
         break;
-    case DL_ASK_JUDGE:
-        event.gram = w->gram;
-        if (w->ask.probe) event.probed = w->probed;
+    case DL_REQUEST_JUDGE:
+        reply.gram = w->gram;
+        if (w->request.probe) reply.probed = w->probed;
         break;
-    case DL_ASK_COMBINE:
-        answer_combine(w, &event);
+    case DL_REQUEST_COMBINE:
+        answer_combine(w, &reply);
         break;
-    case DL_ASK_FETCH_COMBINED:
-        answer_fetch_combined(w, &event);
+    case DL_REQUEST_FETCH_COMBINED:
+        answer_fetch_combined(w, &reply);
         break;
-    case DL_ASK_SERVE:
+    case DL_REQUEST_SERVE:
         break;
-    case DL_ASK_COMPUTE:
-        answer_compute(w, &event);
+    case DL_REQUEST_COMPUTE:
+        answer_compute(w, &reply);
         break;
-    case DL_ASK_CREATE:
-        answer_create(w, &event);
+    case DL_REQUEST_CREATE:
+        answer_create(w, &reply);
         break;
-    case DL_ASK_WATCH:
-        answer_watch(w, &event);
+    case DL_REQUEST_WATCH:
+        answer_watch(w, &reply);
         break;
-    case DL_ASK_SWAP:
-    case DL_ASK_SNAPSHOT:
+    case DL_REQUEST_SWAP:
+    case DL_REQUEST_SNAPSHOT:
         break;
-    case DL_ASK_REJOIN:
-    case DL_ASK_DONE:
-    case DL_ASK_FAIL:
-        CHECK_FAIL("ask %d has no answer: %s", (int)w->ask.kind, diloco_error_text());
+    case DL_REQUEST_REJOIN:
+    case DL_REQUEST_DONE:
+    case DL_REQUEST_FAIL:
+        CHECK_FAIL("request %d has no answer: %s", (int)w->request.kind, diloco_error_text());
     }
-    if (w->failing && w->ask.kind == w->failing_kind) event.status = w->failing;
-    event.now = w->now;
-    w->ask = dl_machine_next(w->machine, &event);
-    w->asked[w->ask.kind]++;
+    if (w->failing && w->request.kind == w->failing_kind) reply.status = w->failing;
+    reply.now = w->now;
+    w->request = dl_machine_next(w->machine, &reply);
+    w->asked[w->request.kind]++;
 }
 
 /* Train to the due point, and look whether the entry stands already. */
 static inline void take(world *w)
 {
-    while (w->ask.kind != DL_ASK_TRAIN)
+    while (w->request.kind != DL_REQUEST_TRAIN)
         step(w);
     step(w);
 }
 
-/* Answer until an ask of that kind is open, one that is open already included. */
-static inline const dl_ask *until(world *w, dl_ask_kind kind)
+/* Answer until a request of that kind is open, one that is open already included. */
+static inline const dl_request *until(world *w, dl_request_kind kind)
 {
-    for (int i = 0; w->ask.kind != kind; i++) {
-        if (i == 100000) CHECK_FAIL("ask %d does not come", (int)kind);
+    for (int i = 0; w->request.kind != kind; i++) {
+        if (i == 100000) CHECK_FAIL("request %d does not come", (int)kind);
         step(w);
     }
-    if (kind == DL_ASK_TRAIN || kind == DL_ASK_DONE) make_stops(w);
-    return &w->ask;
+    if (kind == DL_REQUEST_TRAIN || kind == DL_REQUEST_DONE) make_stops(w);
+    return &w->request;
 }
 
 /* Answer the open one, and on. */
-static inline const dl_ask *next(world *w, dl_ask_kind kind)
+static inline const dl_request *next(world *w, dl_request_kind kind)
 {
     step(w);
     return until(w, kind);

@@ -128,7 +128,7 @@ typedef struct replica {
     bool alive, done, ended, liar, sleeper, has_trained, has_twin, saw_later;
     double next, train_at;  /* virtual seconds: the exchange's, the trainer's next moment */
     double send_at;         /* … that of what was put ahead */
-    uint64_t unsent;        /* dl_event's, for the next answer */
+    uint64_t unsent;        /* dl_reply's, for the next answer */
     uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
     double beat, speed;     /* seconds a step */
     bool training;          /* up to train_until; else it waits for an entry */
@@ -143,7 +143,7 @@ typedef struct replica {
     dl_store *store;
     dl_exec *exec;
     dl_machine *machine;
-    dl_ask ask;
+    dl_request request;
     dl_transition moves[SIM_MOVES]; /* a ring of the machine's last moves */
     size_t n_moves;
     float w[N_FLOATS];
@@ -256,8 +256,8 @@ void sim_count(sim_happening what, bool happened);
 void sim_on_note(void *user, const dl_note *n);          /* user: a replica */
 void sim_on_move(void *user, const dl_transition *move); /* user: a replica */
 void sim_print_moves(const sim *s); /* the last moves of each replica, on stderr */
-void sim_count_answer(const replica *r, const dl_event *event); /* to an ask that was done */
-void sim_count_ask(const replica *r);                           /* of what is asked next */
+void sim_count_answer(const replica *r, const dl_reply *reply); /* to a request that was done */
+void sim_count_request(const replica *r);                       /* of what is asked next */
 
 /* ---- sim_net.c ---- */
 
@@ -274,13 +274,13 @@ void sim_intrude(sim *s);              /* at its time, something that has no key
 
 /* ---- sim_referee.c ---- */
 
-void sim_check_digest(replica *r);                    /* I1, as things stand */
-void sim_check_moved(replica *r, const dl_ask *swap); /* I1, behind a SWAP */
+void sim_check_digest(replica *r);                        /* I1, as things stand */
+void sim_check_moved(replica *r, const dl_request *swap); /* I1, behind a SWAP */
 /* I9, of what was put */
 void sim_check_sent(const replica *r, uint64_t entry, const dl_life *life);
 void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
-void sim_see_lives(replica *r, const dl_event *listing);               /* I7 */
+void sim_see_lives(replica *r, const dl_reply *listing);               /* I7 */
 void sim_check_life(const replica *r);                                 /* I7 */
 void sim_check_removal(const sim *s, const char *key);                 /* I8 */
 void sim_check_ends(const sim *s);                                     /* I4 */

@@ -112,32 +112,32 @@ void sim_on_note(void *user, const dl_note *n)
     }
 }
 
-/* Of an ask that was carried out, and of its answer. */
-void sim_count_answer(const replica *r, const dl_event *event)
+/* Of a request that was carried out, and of its answer. */
+void sim_count_answer(const replica *r, const dl_reply *reply)
 {
-    const dl_ask *a = &r->ask;
-    sim_count(SIM_UNREACHABLE, event->status == DILOCO_EUNREACHABLE);
-    sim_count(SIM_READ_AFRESH, a->kind == DL_ASK_FETCH && a->fresh);
-    if (event->status) return;
-    sim_count(SIM_PASSED_OVER, a->kind == DL_ASK_LIST && dl_exec_passed_over(r->exec));
-    const bool combine = a->kind == DL_ASK_COMBINE, took = a->kind == DL_ASK_FETCH_COMBINED;
+    const dl_request *a = &r->request;
+    sim_count(SIM_UNREACHABLE, reply->status == DILOCO_EUNREACHABLE);
+    sim_count(SIM_READ_AFRESH, a->kind == DL_REQUEST_FETCH && a->fresh);
+    if (reply->status) return;
+    sim_count(SIM_PASSED_OVER, a->kind == DL_REQUEST_LIST && dl_exec_passed_over(r->exec));
+    const bool combine = a->kind == DL_REQUEST_COMBINE, took = a->kind == DL_REQUEST_FETCH_COMBINED;
     sim_count(SIM_COMBINED, combine && a->put);
     sim_count(SIM_RECOMBINED, combine && !a->put);
     sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
-    const bool put = a->kind == DL_ASK_CONTRIBUTE;
-    sim_count(SIM_TAKEOVER, put && event->taken);
+    const bool put = a->kind == DL_REQUEST_CONTRIBUTE;
+    sim_count(SIM_TAKEOVER, put && reply->taken);
     sim_count(SIM_KNOCKED, put && a->knock);
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
     sim_count(SIM_HELD, taken && taken->dealt.n > 1);
     sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
-    sim_count(SIM_FOLDED_BESIDE, a->kind == DL_ASK_SWAP && event->sending);
-    sim_count(SIM_LOST_RACE, a->kind == DL_ASK_CREATE && event->taken);
+    sim_count(SIM_FOLDED_BESIDE, a->kind == DL_REQUEST_SWAP && reply->sending);
+    sim_count(SIM_LOST_RACE, a->kind == DL_REQUEST_CREATE && reply->taken);
 }
 
 /* Of what a machine asks for next. */
-void sim_count_ask(const replica *r)
+void sim_count_request(const replica *r)
 {
-    const dl_ask *a = &r->ask;
-    sim_count(SIM_REJOIN_GONE, a->kind == DL_ASK_REJOIN && a->entry == UINT64_MAX);
-    sim_count(SIM_REJOIN_BASE, a->kind == DL_ASK_REJOIN && a->entry != UINT64_MAX);
+    const dl_request *a = &r->request;
+    sim_count(SIM_REJOIN_GONE, a->kind == DL_REQUEST_REJOIN && a->entry == UINT64_MAX);
+    sim_count(SIM_REJOIN_BASE, a->kind == DL_REQUEST_REJOIN && a->entry != UINT64_MAX);
 }

@@ -117,7 +117,7 @@ void sim_begin_machine(replica *r, bool resumed)
     const dl_machine_start start = {.fragments = dl_exec_state(r->exec)->now,
                                     .bases = resumed ? r->disk.bases : NULL,
                                     .now = sim_clock(r)};
-    r->ask = dl_machine_begin(r->machine, &start);
+    r->request = dl_machine_begin(r->machine, &start);
 }
 
 static diloco_status make_pace(replica *r)
@@ -191,11 +191,11 @@ static void take_up(replica *r)
 
 static diloco_status load_state(replica *r)
 {
-    dl_event event = {.status = DILOCO_OK};
-    const dl_ask ask = {.kind = DL_ASK_REJOIN,
-                        .entry = r->disk.there ? r->disk.pace.folded : UINT64_MAX};
-    dl_exec_do(r->exec, &ask, &event, DL_NEVER);
-    return event.status;
+    dl_reply reply = {.status = DILOCO_OK};
+    const dl_request request = {.kind = DL_REQUEST_REJOIN,
+                                .entry = r->disk.there ? r->disk.pace.folded : UINT64_MAX};
+    dl_exec_do(r->exec, &request, &reply, DL_NEVER);
+    return reply.status;
 }
 
 /* As diloco_run_join. */

@@ -68,7 +68,7 @@ static bool take(replica *r, dl_stops *stops, uint64_t entry)
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
     if (t && !t->mute && r->liar) lie_about_base(r, entry);
-    if (r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+    if (r->request.kind == DL_REQUEST_TRAIN) r->next = s->now;
     return true;
 }
 
@@ -85,7 +85,7 @@ static void jump(replica *r, dl_stops *stops)
 static bool may_stop(const replica *r, dl_stop stop)
 {
     const bool beside = r->sim->schedule.delay > 0;
-    const bool idle = r->ask.kind == DL_ASK_TRAIN || r->ask.kind == DL_ASK_DONE;
+    const bool idle = r->request.kind == DL_REQUEST_TRAIN || r->request.kind == DL_REQUEST_DONE;
     if (stop.kind != DL_STOP_TAKE && !beside && !idle) return false;
     return dl_pace_ready(&r->pace, stop);
 }
@@ -113,7 +113,7 @@ static void make_stops(replica *r)
             return;
         else if (stop.kind == DL_STOP_ADOPT)
             dl_stop_adopt(&stops, stop.entry, &adopted);
-        if (stop.kind == DL_STOP_ADOPT && r->ask.kind == DL_ASK_TRAIN) r->next = s->now;
+        if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN) r->next = s->now;
         if (stop.kind == DL_STOP_ADOPT) s->slowest = fmax(s->slowest, s->now - s->taken_at);
     }
     const dl_ledger *ledger = dl_exec_state(r->exec)->control.ledger;
@@ -155,10 +155,10 @@ static void wake_trainer(replica *r)
 
 static void rejoin(replica *r)
 {
-    dl_event event = {.now = sim_clock(r)};
+    dl_reply reply = {.now = sim_clock(r)};
     r->next = r->sim->now + 1;
-    dl_exec_do(r->exec, &r->ask, &event, DL_NEVER);
-    if (event.status) return; /* asked again */
+    dl_exec_do(r->exec, &r->request, &reply, DL_NEVER);
+    if (reply.status) return; /* asked again */
     dl_pace_restart(&r->pace);
     sim_begin_machine(r, false);
 }
@@ -169,9 +169,9 @@ static void rejoin(replica *r)
 static double waiting(replica *r)
 {
     sim *s = r->sim;
-    const double until = sim_moment_of(r, r->ask.until) - s->now;
-    if (r->waits_for != r->ask.entry) r->n_waits = 0;
-    r->waits_for = r->ask.entry;
+    const double until = sim_moment_of(r, r->request.until) - s->now;
+    if (r->waits_for != r->request.entry) r->n_waits = 0;
+    r->waits_for = r->request.entry;
     const double pause = fmin(0.05 * (double)(1 << (r->n_waits < 6 ? r->n_waits++ : 6)), 2);
     const double longest = r->told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
     return until < 0.49 ? fmin(until, longest) : longest;
@@ -182,34 +182,34 @@ static double calm_duration(replica *r)
 {
     sim *s = r->sim;
     const uint64_t fetched = r->n_fetched;
-    r->n_fetched = r->ask.kind == DL_ASK_FETCH ? fetched + 1 : 0;
-    switch (r->ask.kind) {
-    case DL_ASK_WAIT:
+    r->n_fetched = r->request.kind == DL_REQUEST_FETCH ? fetched + 1 : 0;
+    switch (r->request.kind) {
+    case DL_REQUEST_WAIT:
         if (r->missed) return s->calm; /* what changed before it waited */
-        return fmax(0.001, sim_moment_of(r, r->ask.until) - s->now);
-    case DL_ASK_FETCH:
+        return fmax(0.001, sim_moment_of(r, r->request.until) - s->now);
+    case DL_REQUEST_FETCH:
         return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm;
-    case DL_ASK_READ:
-    case DL_ASK_CONTRIBUTE:
-    case DL_ASK_LIST:
-    case DL_ASK_COMBINE:
-    case DL_ASK_FETCH_COMBINED:
-    case DL_ASK_CREATE:
+    case DL_REQUEST_READ:
+    case DL_REQUEST_CONTRIBUTE:
+    case DL_REQUEST_LIST:
+    case DL_REQUEST_COMBINE:
+    case DL_REQUEST_FETCH_COMBINED:
+    case DL_REQUEST_CREATE:
         return s->calm;
     default:
         return 0;
     }
 }
 
-/* How long an ask takes, in virtual seconds. */
+/* How long a request takes, in virtual seconds. */
 static double duration(replica *r)
 {
     sim *s = r->sim;
-    if (s->calm > 0 && r->ask.kind != DL_ASK_TRAIN) return calm_duration(r);
-    switch (r->ask.kind) {
-    case DL_ASK_TRAIN:
+    if (s->calm > 0 && r->request.kind != DL_REQUEST_TRAIN) return calm_duration(r);
+    switch (r->request.kind) {
+    case DL_REQUEST_TRAIN:
         return dl_pace_takes_part(&r->pace, r->pace.folded) ? 0.001 : INFINITY;
-    case DL_ASK_WAIT:
+    case DL_REQUEST_WAIT:
         return fmax(0.001, waiting(r));
     default:
         if (r->liar) return 0.001; /* so that it creates more than its share of the entries */
@@ -218,28 +218,28 @@ static double duration(replica *r)
 }
 
 /* A leader who leaves somebody out, and says nothing of it (P19). */
-static void combine_wrongly(replica *r, dl_event *event)
+static void combine_wrongly(replica *r, dl_reply *reply)
 {
     static dl_member members[MAX_REPLICAS];
-    dl_ask ask = r->ask;
-    dl_entry draft = *ask.draft;
+    dl_request request = r->request;
+    dl_entry draft = *request.draft;
     memcpy(members, draft.members, draft.n_members * sizeof *members);
     members[0].weight = 0;
     draft.members = members;
-    ask.draft = &draft;
-    dl_exec_do(r->exec, &ask, event, DL_NEVER);
+    request.draft = &draft;
+    dl_exec_do(r->exec, &request, reply, DL_NEVER);
     sim *s = r->sim;
-    s->lies[s->n_told++ % MAX_LIES] = event->result;
+    s->lies[s->n_told++ % MAX_LIES] = reply->result;
 }
 
 /* What was combined for all is lost once it is named: the members tell what it was. */
 static void lose_combined(const replica *r)
 {
-    const dl_combined_at *combined = &r->ask.draft->combined;
+    const dl_combined_at *combined = &r->request.draft->combined;
     dl_key key;
     if (r->liar) return;
-    dl_key_combined(key, r->ask.entry, &combined->life);
-    const dl_entry *e = r->ask.draft;
+    dl_key_combined(key, r->request.entry, &combined->life);
+    const dl_entry *e = r->request.draft;
     if (combined->slices)
         dl_key_combined_slice(key, e->entry, 0,
                               &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].life,
@@ -248,12 +248,12 @@ static void lose_combined(const replica *r)
 }
 
 /* check.probe: what a committer measures is nobody else's, so here it is drawn. */
-static void probe(replica *r, dl_event *event)
+static void probe(replica *r, dl_reply *reply)
 {
     static double loss[SIM_SLOTS + 1];
-    for (size_t i = 0; i <= r->ask.n_slots; i++)
+    for (size_t i = 0; i <= r->request.n_slots; i++)
         loss[i] = i && sim_chance(r->sim, 0.1) ? 3 : 1;
-    event->probed = loss;
+    reply->probed = loss;
 }
 
 /* ---- what was put ahead: as by a thread of its own */
@@ -285,15 +285,16 @@ static void sending_turn(replica *r)
     r->sent = in_vain ? 0 : r->sending;
     r->sending = 0;
     r->send_at = INFINITY;
-    if (status && !in_vain) r->ask = (dl_ask){.kind = DL_ASK_FAIL, .status = status};
-    if ((status && !in_vain) || r->ask.kind == DL_ASK_WAIT) r->next = fmin(r->next, s->now + 0.001);
+    if (status && !in_vain) r->request = (dl_request){.kind = DL_REQUEST_FAIL, .status = status};
+    if ((status && !in_vain) || r->request.kind == DL_REQUEST_WAIT)
+        r->next = fmin(r->next, s->now + 0.001);
 }
 
 /* The open entry's was put ahead, and is not there yet: that is not answered. */
 static bool waits_for_sending(replica *r)
 {
-    const dl_ask *a = &r->ask;
-    if (a->kind != DL_ASK_CONTRIBUTE || !r->sending || r->sending != 1 + a->entry) return false;
+    const dl_request *a = &r->request;
+    if (a->kind != DL_REQUEST_CONTRIBUTE || !r->sending || r->sending != 1 + a->entry) return false;
     r->next = r->send_at + 0.001;
     return true;
 }
@@ -301,64 +302,64 @@ static bool waits_for_sending(replica *r)
 /* Confirmed: it was there when this was asked, or is since. */
 static bool is_confirmed(const replica *r)
 {
-    const dl_ask *a = &r->ask;
-    return a->kind == DL_ASK_CONTRIBUTE && !a->put_ahead && r->sent == 1 + a->entry;
+    const dl_request *a = &r->request;
+    return a->kind == DL_REQUEST_CONTRIBUTE && !a->put_ahead && r->sent == 1 + a->entry;
 }
 
-static void carry_out(replica *r, dl_event *event)
+static void carry_out(replica *r, dl_reply *reply)
 {
-    const dl_ask *a = &r->ask;
-    event->now = sim_clock(r);
-    if (a->kind == DL_ASK_WATCH || a->kind == DL_ASK_SNAPSHOT) sim_beat_all(r->sim);
+    const dl_request *a = &r->request;
+    reply->now = sim_clock(r);
+    if (a->kind == DL_REQUEST_WATCH || a->kind == DL_REQUEST_SNAPSHOT) sim_beat_all(r->sim);
     switch (a->kind) {
-    case DL_ASK_TRAIN:
-    case DL_ASK_WAIT:
+    case DL_REQUEST_TRAIN:
+    case DL_REQUEST_WAIT:
         break;
-    case DL_ASK_CONTRIBUTE:
-    case DL_ASK_CREATE:
+    case DL_REQUEST_CONTRIBUTE:
+    case DL_REQUEST_CREATE:
         sim_check_life(r);
         if (is_confirmed(r)) break;
-        dl_exec_do(r->exec, a, event, DL_NEVER);
-        if (a->kind == DL_ASK_CREATE && !event->status && a->draft->combined.there &&
+        dl_exec_do(r->exec, a, reply, DL_NEVER);
+        if (a->kind == DL_REQUEST_CREATE && !reply->status && a->draft->combined.there &&
             sim_chance(r->sim, 0.03))
             lose_combined(r);
         break;
-    case DL_ASK_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
-        if (!r->liar) dl_exec_do(r->exec, a, event, DL_NEVER);
+    case DL_REQUEST_SNAPSHOT: /* a joiner has to trust snapshots that fit the log: the liar's too */
+        if (!r->liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
-    case DL_ASK_SERVE: {
+    case DL_REQUEST_SERVE: {
         const size_t before = r->exec->n_served;
-        dl_exec_do(r->exec, a, event, DL_NEVER);
+        dl_exec_do(r->exec, a, reply, DL_NEVER);
         sim_count(SIM_SERVED, r->exec->n_served > before);
         break;
     }
-    case DL_ASK_COMBINE:
+    case DL_REQUEST_COMBINE:
         if (r->liar && a->put && dl_exec_way(r->exec) == DL_WAY_LEADER && r->sim->now < SIM_QUIET &&
             (a->entry + r->life.generation) % 3 == 0)
-            combine_wrongly(r, event);
+            combine_wrongly(r, reply);
         else
-            dl_exec_do(r->exec, a, event, DL_NEVER);
+            dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
     default:
-        dl_exec_do(r->exec, a, event, DL_NEVER);
+        dl_exec_do(r->exec, a, reply, DL_NEVER);
     }
-    if (event->sending) begin_sending(r, event->sending);
-    event->sending = r->sending;
-    if (a->kind == DL_ASK_JUDGE && a->probe) probe(r, event);
-    if (a->kind == DL_ASK_LIST && !event->status) sim_see_lives(r, event);
-    if (a->kind == DL_ASK_READ && event->text && !event->status)
-        sim_check_text(r->sim, a->entry, event->text, event->text_len);
-    if (a->kind == DL_ASK_COMPUTE && r->liar && !event->status && sim_chance(r->sim, 0.3))
-        event->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
+    if (reply->sending) begin_sending(r, reply->sending);
+    reply->sending = r->sending;
+    if (a->kind == DL_REQUEST_JUDGE && a->probe) probe(r, reply);
+    if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_lives(r, reply);
+    if (a->kind == DL_REQUEST_READ && reply->text && !reply->status)
+        sim_check_text(r->sim, a->entry, reply->text, reply->text_len);
+    if (a->kind == DL_REQUEST_COMPUTE && r->liar && !reply->status && sim_chance(r->sim, 0.3))
+        reply->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
 /* Told to the machine with every answer: one that was lost may have been the first
  * (driver_exchange.c). */
-static void take_generation(replica *r, dl_event *event)
+static void take_generation(replica *r, dl_reply *reply)
 {
     const dl_life now = dl_exec_self(r->exec);
     sim_count(SIM_RENEWED, now.generation > r->life.generation);
-    event->generation = now.generation;
+    reply->generation = now.generation;
     r->life = now;
 }
 
@@ -367,27 +368,27 @@ static void act(replica *r)
     sim *s = r->sim;
     if (waits_for_sending(r)) return;
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
-    dl_event event = {.status = DILOCO_OK};
-    carry_out(r, &event);
-    take_generation(r, &event);
-    sim_count_answer(r, &event);
-    const bool sends = event.sending == 1 + r->ask.entry;
-    if (r->ask.kind == DL_ASK_CONTRIBUTE && !event.status && !event.taken && !sends)
-        sim_check_sent(r, r->ask.entry, &r->life);
+    dl_reply reply = {.status = DILOCO_OK};
+    carry_out(r, &reply);
+    take_generation(r, &reply);
+    sim_count_answer(r, &reply);
+    const bool sends = reply.sending == 1 + r->request.entry;
+    if (r->request.kind == DL_REQUEST_CONTRIBUTE && !reply.status && !reply.taken && !sends)
+        sim_check_sent(r, r->request.entry, &r->life);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
-    if (event.status == DILOCO_EUNREACHABLE) {
+    if (reply.status == DILOCO_EUNREACHABLE) {
         r->next = s->now + sim_uniform(s, 0.1, r->cut_until > s->now ? 8 : 2);
         return;
     }
-    event.unsent = r->unsent;
-    event.renewed = event.generation > 0;
+    reply.unsent = r->unsent;
+    reply.renewed = reply.generation > 0;
     r->unsent = 0;
-    const dl_ask done = r->ask;
-    if (done.kind == DL_ASK_WAIT || done.kind == DL_ASK_LIST) r->missed = false;
-    r->ask = dl_machine_next(r->machine, &event);
-    sim_count_ask(r);
+    const dl_request done = r->request;
+    if (done.kind == DL_REQUEST_WAIT || done.kind == DL_REQUEST_LIST) r->missed = false;
+    r->request = dl_machine_next(r->machine, &reply);
+    sim_count_request(r);
     sim_check_wait(r);
-    if (done.kind == DL_ASK_SWAP) sim_check_moved(r, &done);
+    if (done.kind == DL_REQUEST_SWAP) sim_check_moved(r, &done);
     wake_trainer(r);
 }
 
@@ -401,7 +402,7 @@ static void stop_for_good(replica *r)
 static void end_if_done(replica *r)
 {
     sim *s = r->sim;
-    if (!r->alive || r->ask.kind != DL_ASK_DONE || !dl_pace_done(&r->pace)) return;
+    if (!r->alive || r->request.kind != DL_REQUEST_DONE || !dl_pace_done(&r->pace)) return;
     if (dl_exec_state(r->exec)->control.entry != ENTRIES) DIE(s, "%s ended early", r->name);
     sim_check_digest(r);
     r->ended = true;
@@ -412,7 +413,7 @@ static void end_if_done(replica *r)
  * replica at a time the older is, and is not started again. */
 static void fail(replica *r)
 {
-    const diloco_status why = r->ask.status;
+    const diloco_status why = r->request.status;
     const bool fenced = why == DILOCO_EFENCED;
     const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
     /* One that had believed itself is told by its own saved state that all others are wrong. */
@@ -429,15 +430,15 @@ static void fail(replica *r)
 static void exchange_turn(replica *r)
 {
     sim *s = r->sim;
-    switch (r->ask.kind) {
-    case DL_ASK_REJOIN:
+    switch (r->request.kind) {
+    case DL_REQUEST_REJOIN:
         rejoin(r);
         break;
-    case DL_ASK_DONE:
+    case DL_REQUEST_DONE:
         r->next = INFINITY; /* the trainer has the last word */
         wake_trainer(r);
         return;
-    case DL_ASK_FAIL:
+    case DL_REQUEST_FAIL:
         return fail(r);
     default:
         act(r);

@@ -69,7 +69,7 @@ void sim_check_digest(replica *r)
     s->digest[e] = all;
 }
 
-void sim_check_moved(replica *r, const dl_ask *swap)
+void sim_check_moved(replica *r, const dl_request *swap)
 {
     sim_check_digest(r);
     if (r->liar) return;
@@ -79,7 +79,7 @@ void sim_check_moved(replica *r, const dl_ask *swap)
 
 /* ---- lives and heartbeats */
 
-void sim_see_lives(replica *r, const dl_event *listing)
+void sim_see_lives(replica *r, const dl_reply *listing)
 {
     for (size_t i = 0; i < listing->n_listed; i++) {
         const dl_life *life = &listing->listed[i].life;
@@ -115,10 +115,11 @@ void sim_check_removal(const sim *s, const char *key)
 void sim_check_wait(const replica *r)
 {
     const dl_pace *p = &r->pace;
-    if (r->ask.kind != DL_ASK_WAIT || r->ask.until != DL_NEVER || !p->schedule.async) return;
+    if (r->request.kind != DL_REQUEST_WAIT || r->request.until != DL_NEVER || !p->schedule.async)
+        return;
     if (p->n_taken > p->next_adopt && p->takes[0].counted)
         DIE(r->sim, "I4: %s waits for an entry, and entry %llu is behind its own", r->name,
-            (unsigned long long)r->ask.entry);
+            (unsigned long long)r->request.entry);
 }
 
 void sim_check_ends(const sim *s)

@@ -270,7 +270,7 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
     dl_fp_leave(fp);
 }
 
-void dl_exec_settle(dl_exec *x, const dl_ask *swap)
+void dl_exec_settle(dl_exec *x, const dl_request *swap)
 {
     if (!x->residual) return;
     const size_t n = n_floats(x, swap->fragment);

@@ -98,12 +98,12 @@ static void end_world(world *w)
 
 /* ---- one entry after the other ------------------------------------------------------------ */
 
-static dl_event carry_out(world *w, const dl_ask *ask)
+static dl_reply carry_out(world *w, const dl_request *request)
 {
-    dl_event event = {.status = DILOCO_OK};
-    dl_exec_do(w->exec, ask, &event, DL_NEVER);
-    CHECK_OK(event.status);
-    return event;
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(w->exec, request, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    return reply;
 }
 
 static void take(world *w, uint64_t entry, uint32_t fragment)
@@ -112,22 +112,23 @@ static void take(world *w, uint64_t entry, uint32_t fragment)
     CHECK_OK(dl_exec_take(w->exec, entry, fragment, &work));
 }
 
-static dl_event put(world *w, uint64_t entry, uint32_t fragment)
+static dl_reply put(world *w, uint64_t entry, uint32_t fragment)
 {
-    const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = entry, .fragment = fragment};
-    return carry_out(w, &ask);
+    const dl_request request = {
+        .kind = DL_REQUEST_CONTRIBUTE, .entry = entry, .fragment = fragment};
+    return carry_out(w, &request);
 }
 
 /* Read it back as everybody does. */
 static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generation)
 {
-    const dl_ask ask = {.kind = DL_ASK_FETCH,
-                        .entry = entry,
-                        .fragment = fragment,
-                        .life = {.replica = "r0", .generation = generation}};
+    const dl_request request = {.kind = DL_REQUEST_FETCH,
+                                .entry = entry,
+                                .fragment = fragment,
+                                .life = {.replica = "r0", .generation = generation}};
     w->state->control.entry = entry;
-    const dl_event event = carry_out(w, &ask);
-    w->facts = *event.facts;
+    const dl_reply reply = carry_out(w, &request);
+    w->facts = *reply.facts;
 }
 
 /* theta moves by what was fetched; `counted`: it was ours. What theta moved by is what others
@@ -143,19 +144,19 @@ static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
     w->entry.n_members = 1;
     w->entry.members[0] = (dl_member){.entry = entry, .weight = 1, .raw = 1};
     w->entry.scalars[0] = 1; /* lr */
-    dl_ask ask = {.kind = DL_ASK_COMPUTE,
-                  .entry = entry,
-                  .fragment = fragment,
-                  .draft = &w->entry,
-                  .slots = &slot};
-    (void)carry_out(w, &ask);
-    ask = (dl_ask){.kind = DL_ASK_SWAP,
-                   .entry = entry,
-                   .fragment = fragment,
-                   .counted = counted,
-                   .own = entry,
-                   .body = w->facts.body};
-    (void)carry_out(w, &ask);
+    dl_request request = {.kind = DL_REQUEST_COMPUTE,
+                          .entry = entry,
+                          .fragment = fragment,
+                          .draft = &w->entry,
+                          .slots = &slot};
+    (void)carry_out(w, &request);
+    request = (dl_request){.kind = DL_REQUEST_SWAP,
+                           .entry = entry,
+                           .fragment = fragment,
+                           .counted = counted,
+                           .own = entry,
+                           .body = w->facts.body};
+    (void)carry_out(w, &request);
     for (size_t i = 0; i < n; i++)
         w->sent[i] = before[i] - w->state->now[fragment].theta[i];
 }
@@ -274,7 +275,7 @@ TEST(p17_a_counted_contribution_that_is_not_known_here_zeroes_the_residual)
         take(&w, entry, A);
         (void)put(&w, entry, A);
         fetch(&w, entry, A, 0);
-        const dl_ask rejoin = {.kind = DL_ASK_REJOIN, .entry = 0};
+        const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = 0};
         if (other)
             w.facts.body.bytes[0] ^= 1; /* a former life's, of other bytes */
         else
@@ -401,9 +402,9 @@ TEST(p15_what_a_former_life_put_is_not_put_again_as_nothing)
     dl_exec_destroy(w.exec);
     make_exec(&w); /* theta is zero again, as it was */
     dl_state_rehash(w.state, NULL);
-    const dl_event event = put(&w, 0, A);
-    CHECK(event.taken);
-    CHECK_INT(0, event.takes_over.generation);
+    const dl_reply reply = put(&w, 0, A);
+    CHECK(reply.taken);
+    CHECK_INT(0, reply.takes_over.generation);
     CHECK(!put(&w, 1, A).taken); /* the former life had not come so far */
     end_world(&w);
 }

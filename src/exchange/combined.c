@@ -54,42 +54,44 @@ static size_t head_bytes(const dl_exec *x)
     return DL_CONTRIBUTION_HEADER + (x->ring ? DL_CONTRIBUTION_PROOF : 0);
 }
 
-static dl_contribution describe(const dl_exec *x, const dl_ask *ask, dl_hash body, double norm)
+static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_hash body,
+                                double norm)
 {
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[request->fragment];
     dl_contribution c = {.life = x->a.self,
-                         .entry = ask->entry,
-                         .fragment = ask->fragment,
+                         .entry = request->entry,
+                         .fragment = request->fragment,
                          .codec = DL_CODEC_COMBINED,
-                         .position = ask->draft->position,
-                         .loss = ask->draft->loss,
+                         .position = request->draft->position,
+                         .loss = request->draft->loss,
                          .norm = norm,
-                         .base = ask->draft->base,
+                         .base = request->draft->base,
                          .manifest = x->a.run->manifest.digest,
-                         .n_floats = x->plain[ask->fragment].n,
+                         .n_floats = x->plain[request->fragment].n,
                          .n_integers = s->n_integers,
                          .n_booleans = s->n_booleans,
-                         .payload_len = x->plain[ask->fragment].n * sizeof(float),
+                         .payload_len = x->plain[request->fragment].n * sizeof(float),
                          .body = body};
     memcpy(c.run, x->a.run->id, sizeof c.run);
     return c;
 }
 
-static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, dl_time until)
+static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash body,
+                                  dl_time until)
 {
     dl_key key;
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     const double norm = x->facts.outer.aggregated_norm;
-    dl_contribution c = describe(x, ask, body, isfinite(norm) ? norm : 0);
+    dl_contribution c = describe(x, request, body, isfinite(norm) ? norm : 0);
     const dl_span spans[] = {
         {header, head_bytes(x)},
-        {dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment)},
+        {dl_slot_bytes(x->combined_slot), body_bytes(x, request->fragment)},
     };
     if (x->ring)
         DL_TRY(dl_contribution_sign(header, &c, x->a.signer, spans + 1, 1));
     else
         dl_contribution_write_header(header, &c);
-    dl_key_combined(key, ask->entry, &x->a.self);
+    dl_key_combined(key, request->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
     x->combined_vouched = !status && dl_store_vouches(x->a.store);
     if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: the members are read */
@@ -100,78 +102,83 @@ static diloco_status put_combined(dl_exec *x, const dl_ask *ask, dl_hash body, d
     return status;
 }
 
-diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    const dl_outer_step_args args = dl_exec_step_args(x, ask);
-    if (x->way == DL_WAY_SHARDED && ask->put) return dl_exec_combine_slices(x, ask, event, until);
+    const dl_outer_step_args args = dl_exec_step_args(x, request);
+    if (x->way == DL_WAY_SHARDED && request->put)
+        return dl_exec_combine_slices(x, request, reply, until);
     DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
-    dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
-    DL_TRY(dl_outer_combine(&parts, &x->state.now[ask->fragment], &args, &x->facts.outer,
+    dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, request->fragment);
+    DL_TRY(dl_outer_combine(&parts, &x->state.now[request->fragment], &args, &x->facts.outer,
                             x->scratch, x->a.pool));
     x->combined_here = true;
     x->combined_vouched = false;
     if (x->way == DL_WAY_SHARDED) {
         memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
-        event->result = dl_exec_slices_digest(x, ask->fragment);
+        reply->result = dl_exec_slices_digest(x, request->fragment);
         return DILOCO_OK;
     }
-    event->len = head_bytes(x) + body_bytes(x, ask->fragment);
-    event->result = dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, ask->fragment));
-    return ask->put ? put_combined(x, ask, event->result, until) : DILOCO_OK;
+    reply->len = head_bytes(x) + body_bytes(x, request->fragment);
+    reply->result =
+        dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, request->fragment));
+    return request->put ? put_combined(x, request, reply->result, until) : DILOCO_OK;
 }
 
 /* What this replica has put lies in the slot, and is fit for use: nothing has to be read (P8). */
-static bool is_held(dl_exec *x, const dl_ask *ask, const dl_contribution_expect *expect)
+static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution_expect *expect)
 {
-    const dl_combined_at *named = &ask->draft->combined;
+    const dl_combined_at *named = &request->draft->combined;
     const unsigned char *body = dl_slot_bytes(x->combined_slot);
     size_t index;
     double norm2;
     return x->combined_vouched && dl_life_equal(&named->life, &x->a.self) &&
-           dl_hash_equal(dl_digest_bytes(body, body_bytes(x, ask->fragment)), named->body) &&
+           dl_hash_equal(dl_digest_bytes(body, body_bytes(x, request->fragment)), named->body) &&
            !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
                            &index, &norm2);
 }
 
-diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                     dl_time until)
 {
-    const dl_combined_at *named = &ask->draft->combined;
+    const dl_combined_at *named = &request->draft->combined;
     dl_contribution_expect expect = {.run = x->a.run->id,
-                                     .entry = ask->entry,
-                                     .fragment = ask->fragment,
+                                     .entry = request->entry,
+                                     .fragment = request->fragment,
                                      .life = named->life,
-                                     .base = ask->draft->base,
-                                     .also_base = ask->draft->base,
+                                     .base = request->draft->base,
+                                     .also_base = request->draft->base,
                                      .manifest = x->a.run->manifest.digest,
-                                     .shape = x->a.run->manifest.fragments[ask->fragment],
-                                     .form = &x->plain[ask->fragment],
+                                     .shape = x->a.run->manifest.fragments[request->fragment],
+                                     .form = &x->plain[request->fragment],
                                      .codec = DL_CODEC_COMBINED,
                                      .bound = FLT_MAX,
                                      .tensors = &x->a.run->manifest};
     dl_contribution_data data; /* the parts of the slot: nothing is packed */
     dl_key key;
     DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
-    if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, ask, event, until);
-    DL_TRY(dl_exec_key_of(&expect.key, &event->reason, x, named->life.replica, until));
+    if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, request, reply, until);
+    DL_TRY(dl_exec_key_of(&expect.key, &reply->reason, x, named->life.replica, until));
     x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
-    if (is_held(x, ask, &expect)) return DILOCO_OK;
+    if (is_held(x, request, &expect)) return DILOCO_OK;
     x->combined_vouched = false;
-    dl_key_combined(key, ask->entry, &named->life);
-    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &event->reason, x->combined_slot, x->a.store,
+    dl_key_combined(key, request->entry, &named->life);
+    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &reply->reason, x->combined_slot, x->a.store,
                                  key, &expect, until));
     if (dl_hash_equal(x->fetched.body, named->body)) return DILOCO_OK;
-    event->reason = "checksum";
+    reply->reason = "checksum";
     return dl_fail(DILOCO_EPROTO, "%s is not what entry %llu names", key,
-                   (unsigned long long)ask->entry);
+                   (unsigned long long)request->entry);
 }
 
-diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next, const dl_ask *ask)
+diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
+                                       const dl_request *request)
 {
     dl_outer_step_facts facts;
-    dl_outer_step_args args = dl_exec_step_args(x, ask);
-    const dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, ask->fragment);
+    dl_outer_step_args args = dl_exec_step_args(x, request);
+    const dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, request->fragment);
     args.combined = &parts;
-    DL_TRY(dl_outer_step(next, &x->state.now[ask->fragment], &args, &facts, x->scratch, x->a.pool));
+    DL_TRY(dl_outer_step(next, &x->state.now[request->fragment], &args, &facts, x->scratch,
+                         x->a.pool));
     if (!x->combined_here) x->facts.outer = facts; /* who combined has measured more */
     x->combined_here = false;
     return DILOCO_OK;

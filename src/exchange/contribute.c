@@ -1,6 +1,6 @@
 /* contribute.c - a replica's own contribution: encode what was taken, put it.
  *
- * What was taken does not change until its entry is adopted, so an ask that is carried out again
+ * What was taken does not change until its entry is adopted, so a request that is carried out again
  * gives the same bytes, also by a later life, with whose local state it is saved (P16): then the
  * residual moves on by it, and an eager momentum, as if the life had not ended. */
 #include "exchange/exec_parts.h"
@@ -14,21 +14,21 @@
 enum { RENEWALS_MAX = 23 }; /* 2^23 is about DL_GENERATION_MAX */
 
 /* A former life's that began from a state which the log does not have is not sent (P3). */
-static bool fits_the_log(const dl_exec *x, const dl_ask *ask, const dl_capture *c)
+static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_capture *c)
 {
-    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const dl_fragment_state *now = &x->state.now[request->fragment];
     const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
     return !c->restored || dl_hash_equal(c->base, now->digest) ||
            (lags && dl_hash_equal(c->base, now->before));
 }
 
 /* What this replica has to say to an entry; of no samples: nothing. */
-static dl_capture captured_or_nothing(const dl_exec *x, const dl_ask *ask)
+static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *request)
 {
-    const dl_capture *c = dl_exec_captured(x, ask->entry);
-    if (c && !ask->knock && fits_the_log(x, ask, c)) return *c;
+    const dl_capture *c = dl_exec_captured(x, request->entry);
+    if (c && !request->knock && fits_the_log(x, request, c)) return *c;
     return (dl_capture){
-        .entry = ask->entry, .base = x->state.now[ask->fragment].digest, .work.loss = NAN};
+        .entry = request->entry, .base = x->state.now[request->fragment].digest, .work.loss = NAN};
 }
 
 bool dl_exec_sends_values(const dl_exec *x)
@@ -37,15 +37,15 @@ bool dl_exec_sends_values(const dl_exec *x)
     return dl_config_federated(c) && !strcmp(c->payload, "weights");
 }
 
-static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_capture *from,
+static dl_contribution describe(const dl_exec *x, const dl_request *request, const dl_capture *from,
                                 size_t payload_len)
 {
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[ask->fragment];
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[request->fragment];
     const dl_exec_work *w = &from->work;
     const bool dealt = from->dealt.n > 0; /* its chunks are no range */
-    dl_contribution c = {.life = ask->life,
-                         .entry = ask->entry,
-                         .fragment = ask->fragment,
+    dl_contribution c = {.life = request->life,
+                         .entry = request->entry,
+                         .fragment = request->fragment,
                          .position = w->position,
                          .step = w->step,
                          .steps = w->steps,
@@ -64,7 +64,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
                          .dealt = from->dealt};
-    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
+    const dl_slicing slices = dl_exec_slicing(x, request->fragment);
     if (slices.n && c.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
     if (c.samples == 0) {
         c.end_sample = c.first_sample;
@@ -73,7 +73,7 @@ static dl_contribution describe(const dl_exec *x, const dl_ask *ask, const dl_ca
     }
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec =
-        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[ask->fragment].codec->name;
+        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[request->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);
     return c;
 }
@@ -118,25 +118,25 @@ static bool life_before(former_lives *l, uint32_t *g)
 
 /* P15: did a former life of ours put the same contribution already? Asked at the first of this
  * life, and for what a former life had under way: then whatever it put is ours. */
-static diloco_status find_former(dl_exec *x, const dl_ask *ask, const dl_contribution *ours,
-                                 bool nothing, dl_event *event, dl_time until)
+static diloco_status find_former(dl_exec *x, const dl_request *request, const dl_contribution *ours,
+                                 bool nothing, dl_reply *reply, dl_time until)
 {
     former_lives lives;
     uint32_t g = x->a.self.generation;
-    DL_TRY(list_former(&lives, x, ask->entry, until));
-    while (!event->taken && life_before(&lives, &g)) {
+    DL_TRY(list_former(&lives, x, request->entry, until));
+    while (!reply->taken && life_before(&lives, &g)) {
         dl_life life = x->a.self;
         life.generation = g;
         dl_key key;
-        dl_key_contribution(key, ask->entry, &life);
+        dl_key_contribution(key, request->entry, &life);
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (status) continue; /* none, or none that anybody can have counted */
-        event->taken = nothing
+        reply->taken = nothing
                            ? c.samples > 0
                            : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
-        event->takes_over = life;
+        reply->takes_over = life;
     }
     return DILOCO_OK;
 }
@@ -155,29 +155,29 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
-/* Header, payload, integers and booleans into x->spans, for ask->life; *n_spans: how many. */
-static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_ask *ask, dl_contribution *c,
-                                 unsigned char header[DL_CONTRIBUTION_HEADER],
+/* Header, payload, integers and booleans into x->spans, for request->life; *n_spans: how many. */
+static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_request *request,
+                                 dl_contribution *c, unsigned char header[DL_CONTRIBUTION_HEADER],
                                  const dl_capture *from)
 {
-    const dl_codec_form *form = &x->forms[ask->fragment];
+    const dl_codec_form *form = &x->forms[request->fragment];
     size_t raw, len;
     x->made.entry_and_1 = 0;
     if (!from->work.samples) {
         *n_spans = 1;
-        *c = describe(x, ask, from, 0);
+        *c = describe(x, request, from, 0);
         make_header(x, n_spans, c, header);
         return DILOCO_OK;
     }
     DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
-    *c = describe(x, ask, from, len);
+    *c = describe(x, request, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
     c->unpacked_len = x->packer ? raw : 0;
     size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
     const unsigned char *body = x->payload;
     if (c->slices) {
-        c->payload_len = len = dl_exec_make_table(x, ask->fragment, from->discrete);
+        c->payload_len = len = dl_exec_make_table(x, request->fragment, from->discrete);
         body = (const unsigned char *)x->table;
         discrete = 0;
     }
@@ -198,10 +198,10 @@ static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *
     return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
 }
 
-static void measure(dl_exec *x, const dl_ask *ask, const dl_capture *from, dl_time began)
+static void measure(dl_exec *x, const dl_request *request, const dl_capture *from, dl_time began)
 {
     x->facts.norm = from->norm;
-    x->facts.fragment = ask->fragment;
+    x->facts.fragment = request->fragment;
     x->facts.step = from->work.step;
     x->facts.position = from->work.position;
     x->facts.encode_s = dl_seconds(dl_clock_now() - began);
@@ -275,17 +275,17 @@ bool dl_exec_puts_ahead(const dl_exec *x)
 
 /* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
  * change places, the rest is small. */
-static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
+static void keep_to_send(dl_exec *x, const dl_request *request, size_t n_spans,
                          const unsigned char *discrete)
 {
-    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[ask->fragment];
+    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[request->fragment];
     dl_sent *s = &x->sent;
     unsigned char *free_payload = s->payload;
     x->made.entry_and_1 = 0;
     s->payload = x->payload;
     x->payload = free_payload;
-    s->entry = ask->entry;
-    s->life = ask->life;
+    s->entry = request->entry;
+    s->life = request->life;
     s->facts = x->facts;
     s->n_spans = n_spans;
     memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
@@ -293,7 +293,7 @@ static void keep_to_send(dl_exec *x, const dl_ask *ask, size_t n_spans,
     s->spans[0].data = s->header;
     s->spans[2].data = s->discrete;
     memcpy(s->discrete, discrete, shape->n_integers * sizeof(int64_t) + shape->n_booleans);
-    s->slicing = dl_exec_slicing(x, ask->fragment);
+    s->slicing = dl_exec_slicing(x, request->fragment);
     if (!s->slicing.n) return;
     memcpy(s->table, x->table, sizeof s->table);
     s->spans[1].data = s->table;
@@ -330,54 +330,55 @@ void dl_exec_sent(dl_exec *x)
     if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
 }
 
-static diloco_status contribute(dl_exec *x, const dl_ask *asked, dl_event *event, dl_time until)
+static diloco_status contribute(dl_exec *x, const dl_request *asked, dl_reply *reply, dl_time until)
 {
     const dl_time began = dl_clock_now();
-    dl_ask own = *asked, *ask = &own;
+    dl_request own = *asked, *request = &own;
     own.life = x->a.self;
-    dl_capture from = captured_or_nothing(x, ask);
+    dl_capture from = captured_or_nothing(x, request);
     const bool nothing = !from.g;
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(make_object(x, &n_spans, ask, &c, x->made.header, &from));
+    DL_TRY(make_object(x, &n_spans, request, &c, x->made.header, &from));
     DL_TRY(sign_object(x, &c, x->made.header, n_spans));
     x->made.n_spans = n_spans;
-    x->made.entry_and_1 = 1 + ask->entry;
-    measure(x, ask, &from, began);
-    if (!nothing) dl_exec_captured(x, ask->entry)->body = c.body;
+    x->made.entry_and_1 = 1 + request->entry;
+    measure(x, request, &from, began);
+    if (!nothing) dl_exec_captured(x, request->entry)->body = c.body;
     if (nothing || from.restored || !x->contributed)
-        DL_TRY(find_former(x, ask, &c, nothing, event, until));
+        DL_TRY(find_former(x, request, &c, nothing, reply, until));
     if (!nothing) x->contributed = true;
-    if (event->taken) return DILOCO_OK;
+    if (reply->taken) return DILOCO_OK;
 
-    if (x->a.peers) dl_peers_keep(x->a.peers, ask->entry, x->spans, n_spans);
-    if (ask->put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
-        keep_to_send(x, ask, n_spans, from.discrete);
-        event->sending = 1 + ask->entry;
+    if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->spans, n_spans);
+    if (request->put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
+        keep_to_send(x, request, n_spans, from.discrete);
+        reply->sending = 1 + request->entry;
         return DILOCO_OK;
     }
-    dl_slices_put slices = {.slicing = dl_exec_slicing(x, ask->fragment),
-                            .entry = ask->entry,
-                            .life = ask->life,
+    dl_slices_put slices = {.slicing = dl_exec_slicing(x, request->fragment),
+                            .entry = request->entry,
+                            .life = request->life,
                             .payload = x->payload,
                             .discrete = from.discrete,
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool vouched;
-    const diloco_status status =
-        put(&x->facts, &vouched, x->a.store, ask->entry, &ask->life, x->spans, n_spans, until);
-    if (!status && x->a.peers) dl_peers_show(x->a.peers, ask->entry, &ask->life);
+    const diloco_status status = put(&x->facts, &vouched, x->a.store, request->entry,
+                                     &request->life, x->spans, n_spans, until);
+    if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &request->life);
     if (!nothing)
-        dl_exec_captured(x, ask->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
-    return fenced(x, status, x->a.store, ask->entry, &ask->life, until);
+        dl_exec_captured(x, request->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
+    return fenced(x, status, x->a.store, request->entry, &request->life, until);
 }
 
-diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                 dl_time until)
 {
-    diloco_status status = contribute(x, ask, event, until);
+    diloco_status status = contribute(x, request, reply, until);
     for (unsigned n = 0; status == DILOCO_EEXIST && n < RENEWALS_MAX; n++) {
         DL_TRY(renew(x, n));
-        status = contribute(x, ask, event, until);
+        status = contribute(x, request, reply, until);
     }
     return status;
 }
@@ -386,35 +387,36 @@ diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
 
 /* What was sent may lie there still: the header's digest tells. */
 static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_data *data,
-                    dl_slot *slot, const dl_ask *ask, const dl_contribution_expect *expect)
+                    dl_slot *slot, const dl_request *request, const dl_contribution_expect *expect)
 {
     const char *reason;
-    return x->made.entry_and_1 == 1 + ask->entry &&
+    return x->made.entry_and_1 == 1 + request->entry &&
            !dl_contribution_read(facts, data, &reason, slot, x->spans, x->made.n_spans, expect);
 }
 
 /* What was taken may lie where the next state was made since: the digest tells. */
-static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const dl_ask *ask,
-                       const dl_capture *from)
+static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header,
+                       const dl_request *request, const dl_capture *from)
 {
     dl_contribution c;
     const dl_exec_facts facts = x->facts;
-    const bool same = !make_object(x, n_spans, ask, &c, header, from) &&
+    const bool same = !make_object(x, n_spans, request, &c, header, from) &&
                       dl_hash_equal(c.body, from->body) && !sign_object(x, &c, header, *n_spans);
     x->facts = facts;
     return same;
 }
 
 bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
-                    const dl_ask *ask, const dl_contribution_expect *expect)
+                    const dl_request *request, const dl_contribution_expect *expect)
 {
     unsigned char header[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     size_t n_spans;
     const char *reason; /* what is wrong with it, it is refused for as it was stored */
-    const dl_capture *c = dl_exec_captured(x, ask->entry);
-    if (!c || !c->vouched || expect->slices || !dl_life_equal(&ask->life, &x->a.self)) return false;
-    return is_made(x, facts, data, slot, ask, expect) ||
-           (make_again(x, &n_spans, header, ask, c) &&
+    const dl_capture *c = dl_exec_captured(x, request->entry);
+    if (!c || !c->vouched || expect->slices || !dl_life_equal(&request->life, &x->a.self))
+        return false;
+    return is_made(x, facts, data, slot, request, expect) ||
+           (make_again(x, &n_spans, header, request, c) &&
             !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect));
 }
 
@@ -433,20 +435,20 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
                                  dl_time until)
 {
     const dl_time began = dl_clock_now();
-    dl_ask ask = {.entry = x->state.control.entry, .life = client->life};
+    dl_request request = {.entry = x->state.control.entry, .life = client->life};
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(dl_exec_take(x, ask.entry, ask.fragment, client->work));
-    dl_capture *from = dl_exec_captured(x, ask.entry);
+    DL_TRY(dl_exec_take(x, request.entry, request.fragment, client->work));
+    dl_capture *from = dl_exec_captured(x, request.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
     dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
-    DL_TRY(make_object(x, &n_spans, &ask, &c, header, from));
-    measure(x, &ask, from, began);
+    DL_TRY(make_object(x, &n_spans, &request, &c, header, from));
+    measure(x, &request, from, began);
     DL_TRY(client->keep(client->user, c.body));
     bool vouched; /* the next client takes the place of what this one sent */
-    const diloco_status status =
-        put(&x->facts, &vouched, x->a.store, ask.entry, &ask.life, x->spans, n_spans, until);
+    const diloco_status status = put(&x->facts, &vouched, x->a.store, request.entry, &request.life,
+                                     x->spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
@@ -457,7 +459,7 @@ void dl_exec_pack_under_way(dl_exec *x)
 {
     for (size_t i = 0; i < x->n_captures; i++) {
         const dl_capture *c = &x->captures[i];
-        const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+        const dl_request of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
         unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
         if (!c->there || !x->keeps_under_way) continue;
@@ -491,7 +493,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
                              .loss = f.loss,
                              .holds = f.holds};
     /* Its entry may have counted it since, by this body. */
-    const dl_ask of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+    const dl_request of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];
     size_t n_spans;
     DL_TRY(make_object(x, &n_spans, &of, &f, again, c));

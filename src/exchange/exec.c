@@ -1,4 +1,4 @@
-/* exec.c - see exec.h. One function an ask; `asks` below is the table.
+/* exec.c - see exec.h. One function a request; `handlers` below is the table.
  *
  * Memory: the state's two copies; one encoded contribution of our own (two where one is put ahead),
  * and what it is made from for each that is under way (in the copy that is free between entries
@@ -290,14 +290,14 @@ const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-static diloco_status do_read(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_read(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_buf_clear(&x->text);
     DL_TRY(dl_buf_reserve(&x->text, 1)); /* a text without bytes is one */
-    const diloco_status status = dl_entry_get(&x->text, x->a.store, ask->entry, until);
+    const diloco_status status = dl_entry_get(&x->text, x->a.store, request->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    event->text = x->text.data;
-    event->text_len = x->text.len;
+    reply->text = x->text.data;
+    reply->text_len = x->text.len;
     return status;
 }
 
@@ -313,28 +313,28 @@ diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec
     return dl_fail(DILOCO_EPROTO, "%s has no key in this run: %s", replica, why);
 }
 
-static diloco_status probe(dl_exec *x, const dl_ask *ask, dl_event *event)
+static diloco_status probe(dl_exec *x, const dl_request *request, dl_reply *reply)
 {
-    DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)ask->fragment, x->members,
-                              ask->n_slots));
-    event->probed = x->probed;
+    DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)request->fragment, x->members,
+                              request->n_slots));
+    reply->probed = x->probed;
     return DILOCO_OK;
 }
 
-static diloco_status do_judge(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)until;
-    for (size_t i = 0; i < ask->n_slots; i++)
-        x->members[i] = x->held[ask->slots[i]];
-    if (ask->probe && x->probing) DL_TRY(probe(x, ask, event));
-    if (!ask->whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
+    for (size_t i = 0; i < request->n_slots; i++)
+        x->members[i] = x->held[request->slots[i]];
+    if (request->probe && x->probing) DL_TRY(probe(x, request, reply));
+    if (!request->whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
-                                     .fragment = (int)ask->fragment,
-                                     .form = &x->forms[ask->fragment],
+                                     .fragment = (int)request->fragment,
+                                     .form = &x->forms[request->fragment],
                                      .outer = x->state.outer,
-                                     .n_members = ask->n_slots,
+                                     .n_members = request->n_slots,
                                      .members = x->members};
-    event->gram = dl_outer_gram(&args, x->scratch, x->a.pool);
+    reply->gram = dl_outer_gram(&args, x->scratch, x->a.pool);
     return DILOCO_OK;
 }
 
@@ -369,9 +369,9 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    (void)ask;
+    (void)request;
     x->n_seen = 0;
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
     for (size_t i = 0; i < x->n_seen; i++) {
@@ -386,8 +386,8 @@ static diloco_status do_watch(dl_exec *x, const dl_ask *ask, dl_event *event, dl
             (void)!dl_json_read_f64_or_nan(&x->seen[i].steps_per_s, beat, "steps_per_s");
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
-    event->seen = x->seen;
-    event->n_seen = x->n_seen;
+    reply->seen = x->seen;
+    reply->n_seen = x->n_seen;
     return DILOCO_OK;
 }
 
@@ -402,18 +402,18 @@ static size_t n_struck(const dl_entry *e)
     return n;
 }
 
-dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask)
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
 {
-    const dl_entry *e = ask->draft;
-    const bool combined = ask->kind == DL_ASK_COMPUTE && e->combined.there;
+    const dl_entry *e = request->draft;
+    const bool combined = request->kind == DL_REQUEST_COMPUTE && e->combined.there;
     for (size_t i = 0; i < e->n_members; i++) {
-        if (!combined) x->members[i] = x->held[ask->slots[i]];
+        if (!combined) x->members[i] = x->held[request->slots[i]];
         x->weight[i] = e->members[i].weight;
         x->raw[i] = e->members[i].raw;
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
-                               .fragment = (int)ask->fragment,
-                               .form = &x->forms[ask->fragment],
+                               .fragment = (int)request->fragment,
+                               .form = &x->forms[request->fragment],
                                .outer = x->state.outer,
                                .n_members = e->n_members,
                                .n_rejected = n_struck(e),
@@ -424,58 +424,61 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask)
     return args;
 }
 
-static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_ask *ask)
+static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_request *request)
 {
-    if (ask->draft->combined.there) return dl_exec_compute_combined(x, next, ask);
-    const dl_outer_step_args args = dl_exec_step_args(x, ask);
-    return dl_outer_step(next, &x->state.now[ask->fragment], &args, &x->facts.outer, x->scratch,
+    if (request->draft->combined.there) return dl_exec_compute_combined(x, next, request);
+    const dl_outer_step_args args = dl_exec_step_args(x, request);
+    return dl_outer_step(next, &x->state.now[request->fragment], &args, &x->facts.outer, x->scratch,
                          x->a.pool);
 }
 
-static diloco_status do_compute(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                dl_time until)
 {
     (void)until;
-    dl_fragment_state *now = &x->state.now[ask->fragment];
-    dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[ask->fragment] : now;
+    dl_fragment_state *now = &x->state.now[request->fragment];
+    dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[request->fragment] : now;
     const dl_time began = dl_clock_now();
-    if (ask->draft->commit)
-        DL_TRY(compute(x, next, ask));
+    if (request->draft->commit)
+        DL_TRY(compute(x, next, request));
     else
-        dl_state_empty(next, now, x->a.run->manifest.fragments[ask->fragment], x->state.outer,
+        dl_state_empty(next, now, x->a.run->manifest.fragments[request->fragment], x->state.outer,
                        x->a.pool);
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
-    event->result = next->digest;
+    reply->result = next->digest;
     return DILOCO_OK;
 }
 
-static diloco_status do_create(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_create(dl_exec *x, const dl_request *request, dl_reply *reply,
+                               dl_time until)
 {
     dl_key key;
-    dl_key_entry(key, ask->entry);
+    dl_key_entry(key, request->entry);
     dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    DL_TRY(dl_entry_write(&x->text, request->draft, x->state.outer));
     if (x->ring) {
-        const dl_statement what = dl_entry_statement(ask->draft);
+        const dl_statement what = dl_entry_statement(request->draft);
         DL_TRY(dl_sealed_sign(&x->text, 0, x->a.signer, &what));
     }
     const dl_span span = {x->text.data, x->text.len};
-    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &event->taken, until);
+    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &reply->taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 }
 
-static diloco_status do_swap(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_swap(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    (void)event, (void)until;
-    if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)ask->fragment);
-    if (ask->counted) dl_exec_settle(x, ask);
-    if (x->a.beside) dl_state_put_out(&x->state, (int)ask->fragment); /* until it is adopted */
+    (void)reply, (void)until;
+    if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)request->fragment);
+    if (request->counted) dl_exec_settle(x, request);
+    if (x->a.beside) dl_state_put_out(&x->state, (int)request->fragment); /* until it is adopted */
     return DILOCO_OK;
 }
 
-static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_snapshot(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                 dl_time until)
 {
-    (void)ask;
-    x->collector.now = event->now;
+    (void)request;
+    x->collector.now = reply->now;
     return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
                                    x->a.signer, until);
 }
@@ -484,59 +487,63 @@ static diloco_status do_snapshot(dl_exec *x, const dl_ask *ask, dl_event *event,
  * older snapshot is of no use. */
 static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time until)
 {
-    const dl_ask log = {.kind = DL_ASK_READ, .entry = entry};
-    dl_event event = {.text = NULL};
+    const dl_request log = {.kind = DL_REQUEST_READ, .entry = entry};
+    dl_reply reply = {.text = NULL};
     *out = false;
     if (entry == UINT64_MAX || x->schedule.async) return DILOCO_OK;
-    DL_TRY(do_read(x, &log, &event, until));
-    if (!event.text || dl_entry_read(&x->entry, event.text, event.text_len, x->state.outer))
+    DL_TRY(do_read(x, &log, &reply, until));
+    if (!reply.text || dl_entry_read(&x->entry, reply.text, reply.text_len, x->state.outer))
         return DILOCO_OK;
-    DL_TRY(dl_exec_list(x, &log, &event, until));
-    *out = x->entry.commit && event.n_listed == 0;
+    DL_TRY(dl_exec_list(x, &log, &reply, until));
+    *out = x->entry.commit && reply.n_listed == 0;
     return DILOCO_OK;
 }
 
-static diloco_status do_rejoin(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *reply,
+                               dl_time until)
 {
     bool collected;
-    const uint64_t told = x->loaded ? x->state.control.entry : ask->entry;
-    (void)event;
+    const uint64_t told = x->loaded ? x->state.control.entry : request->entry;
+    (void)reply;
     if (!x->unpacked) dl_exec_forget(x);
     if (x->loaded) x->disputed = x->state.control.entry + 2;
     collected = false;
-    if (!ask->voided) DL_TRY(is_collected(x, &collected, ask->entry, until));
+    if (!request->voided) DL_TRY(is_collected(x, &collected, request->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
-                                   collected ? UINT64_MAX : ask->entry, x->a.pool, until));
+                                   collected ? UINT64_MAX : request->entry, x->a.pool, until));
     x->loaded = true;
     dl_state_put_out_all(&x->state);
-    if (x->state.control.entry > ask->entry) dl_exec_forget(x);   /* a resume is not told of all */
+    if (x->state.control.entry > request->entry)
+        dl_exec_forget(x);                                        /* a resume is not told of all */
     if (x->state.control.entry > told) dl_exec_clear_residual(x); /* … of what counted between */
     x->unpacked = false;
     return DILOCO_OK;
 }
 
-typedef diloco_status (*ask_fn)(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until);
-static const ask_fn asks[] = {
-    [DL_ASK_READ] = do_read,
-    [DL_ASK_CONTRIBUTE] = dl_exec_contribute,
-    [DL_ASK_LIST] = dl_exec_list,
-    [DL_ASK_FETCH] = dl_exec_fetch,
-    [DL_ASK_JUDGE] = do_judge,
-    [DL_ASK_COMBINE] = dl_exec_combine,
-    [DL_ASK_FETCH_COMBINED] = dl_exec_fetch_combined,
-    [DL_ASK_SERVE] = dl_exec_serve,
-    [DL_ASK_COMPUTE] = do_compute,
-    [DL_ASK_CREATE] = do_create,
-    [DL_ASK_SWAP] = do_swap,
-    [DL_ASK_WATCH] = do_watch,
-    [DL_ASK_REJOIN] = do_rejoin,
-    [DL_ASK_SNAPSHOT] = do_snapshot,
+typedef diloco_status (*request_fn)(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                    dl_time until);
+static const request_fn handlers[] = {
+    [DL_REQUEST_READ] = do_read,
+    [DL_REQUEST_CONTRIBUTE] = dl_exec_contribute,
+    [DL_REQUEST_LIST] = dl_exec_list,
+    [DL_REQUEST_FETCH] = dl_exec_fetch,
+    [DL_REQUEST_JUDGE] = do_judge,
+    [DL_REQUEST_COMBINE] = dl_exec_combine,
+    [DL_REQUEST_FETCH_COMBINED] = dl_exec_fetch_combined,
+    [DL_REQUEST_SERVE] = dl_exec_serve,
+    [DL_REQUEST_COMPUTE] = do_compute,
+    [DL_REQUEST_CREATE] = do_create,
+    [DL_REQUEST_SWAP] = do_swap,
+    [DL_REQUEST_WATCH] = do_watch,
+    [DL_REQUEST_REJOIN] = do_rejoin,
+    [DL_REQUEST_SNAPSHOT] = do_snapshot,
 };
 
-void dl_exec_do(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+void dl_exec_do(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    DL_ASSERT((size_t)ask->kind < sizeof asks / sizeof asks[0] && asks[ask->kind]);
-    *event = (dl_event){.now = event->now};
-    if (ask->kind != DL_ASK_FETCH) dl_exec_forget_fetched(x);
-    event->status = asks[ask->kind](x, ask, event, until);
+    DL_ASSERT((size_t)request->kind < sizeof handlers / sizeof handlers[0] &&
+              handlers[request->kind]);
+    *reply = (dl_reply){.now = reply->now};
+    if (request->kind != DL_REQUEST_FETCH) dl_exec_forget_fetched(x);
+    reply->status = handlers[request->kind](x, request, reply, until);
 }

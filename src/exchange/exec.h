@@ -1,7 +1,7 @@
 /* exec.h - carries out what a machine asks for, on a store and on tensors.
  *
  * Everything but time: who waits, trains, retries and sleeps is the caller (driver.c, or the
- * simulation). An ask that failed so that the store may recover (dl_store_may_recover) may be
+ * simulation). A request that failed so that the store may recover (dl_store_may_recover) may be
  * carried out again: its effect is the same once or twice. */
 #ifndef DL_EXCHANGE_EXEC_H
 #define DL_EXCHANGE_EXEC_H
@@ -62,7 +62,8 @@ typedef struct dl_exec_work {
  * contributed later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
 DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
                                          const dl_exec_work *work);
-/* Theta into the fragment's local tensors; they keep `mix` of their own (docs/architecture.md section 2).
+/* Theta into the fragment's local tensors; they keep `mix` of their own (docs/architecture.md
+ * section 2).
  */
 void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
 
@@ -113,7 +114,7 @@ size_t dl_exec_passed_over(const dl_exec *exec);
 
 /* ---- the exchange's side ---- */
 
-/* Measured by the last ask of its kind, for the record. */
+/* Measured by the last request of its kind, for the record. */
 typedef struct dl_exec_facts {
     dl_outer_step_facts outer; /* COMPUTE */
     uint32_t fragment;         /* CONTRIBUTE, as what follows */
@@ -133,18 +134,18 @@ dl_way dl_exec_way(const dl_exec *exec);
 /* [n_fragments] slices of an update; NULL: it is not cut. */
 const uint64_t *dl_exec_slices(const dl_exec *exec);
 
-/* Does it answer CONTRIBUTE with put_ahead, event's `sending` set, once the contribution is made?
- * Then dl_exec_send puts it: by any thread with a handle of its own, beside dl_exec_do of anything
- * but another such ask; an end that the store may recover from may be repeated. DILOCO_EFENCED
- * as CONTRIBUTE; DILOCO_EEXIST: its name holds junk, and it is to be contributed again (dl_event).
- * dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
+/* Does it answer CONTRIBUTE with put_ahead, the reply's `sending` set, once the contribution is
+ * made? Then dl_exec_send puts it: by any thread with a handle of its own, beside dl_exec_do of
+ * anything but another such request; an end that the store may recover from may be repeated.
+ * DILOCO_EFENCED as CONTRIBUTE; DILOCO_EEXIST: its name holds junk, and it is to be contributed
+ * again (dl_reply). dl_exec_sent, by who calls dl_exec_do, makes it what was measured last. */
 bool dl_exec_puts_ahead(const dl_exec *exec);
 DL_MUST_CHECK diloco_status dl_exec_send(dl_exec *exec, dl_store *store, dl_time until);
 void dl_exec_sent(dl_exec *exec);
 
 /* READ, CONTRIBUTE, LIST, FETCH, JUDGE, COMBINE, FETCH_COMBINED, SERVE, COMPUTE, CREATE, SWAP,
- * WATCH, SNAPSHOT (in the foreground), REJOIN (loads the newest snapshot). Pointers of the event
+ * WATCH, SNAPSHOT (in the foreground), REJOIN (loads the newest snapshot). Pointers of the reply
  * live until the next call. */
-void dl_exec_do(dl_exec *exec, const dl_ask *ask, dl_event *event, dl_time until);
+void dl_exec_do(dl_exec *exec, const dl_request *request, dl_reply *reply, dl_time until);
 
 #endif

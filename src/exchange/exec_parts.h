@@ -175,7 +175,7 @@ struct dl_exec {
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry);
 /* capture.c: the entry counted a contribution of this replica, with that body: the residual moves
  * on (P17). */
-void dl_exec_settle(dl_exec *x, const dl_ask *swap);
+void dl_exec_settle(dl_exec *x, const dl_request *swap);
 /* capture.c: the residual becomes what encoding this leaves out; nothing without error feedback.
  * Overwrites the payload. */
 void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
@@ -183,11 +183,11 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
 void dl_exec_forget(dl_exec *x);
 void dl_exec_clear_residual(dl_exec *x); /* nothing without error feedback */
 
-/* fetch.c: DL_ASK_FETCH; what was read ahead for such is as nothing. */
+/* fetch.c: DL_REQUEST_FETCH; what was read ahead for such is as nothing. */
 typedef struct dl_fetchers dl_fetchers;
 DL_MUST_CHECK diloco_status dl_fetchers_create(dl_exec *x); /* behind slots and packer */
 void dl_fetchers_destroy(dl_exec *x);
-DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event,
+DL_MUST_CHECK diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply,
                                           dl_time until);
 void dl_exec_forget_fetched(dl_exec *x);
 float dl_exec_element_bound(const dl_exec *x); /* largest size that is taken */
@@ -197,11 +197,11 @@ DL_MUST_CHECK diloco_status dl_exec_make_slot(dl_exec *x, size_t i); /* unless i
 typedef diloco_status (*dl_errand_fn)(void *context, dl_store *store, size_t i);
 DL_MUST_CHECK diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context);
 
-/* listing.c: DL_ASK_LIST. */
+/* listing.c: DL_REQUEST_LIST. */
 typedef struct dl_lister dl_lister;
 DL_MUST_CHECK diloco_status dl_lister_create(dl_exec *x); /* behind slots and keyring */
 void dl_lister_destroy(dl_exec *x);
-DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event,
+DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
 /* … that object has the name of a generation of its replica and is not signed by its key. */
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life);
@@ -224,13 +224,14 @@ typedef struct dl_slices_put {
 DL_MUST_CHECK diloco_status dl_slices_send(dl_slices_put *p, dl_store *store);
 bool dl_slices_are_vouched(const dl_slices_put *p);                           /* all of them */
 DL_MUST_CHECK diloco_status dl_exec_put_slices(dl_exec *x, dl_slices_put *p); /* by the fetchers */
-/* … DL_ASK_COMBINE of who plans, and of who audits; DL_ASK_FETCH_COMBINED; DL_ASK_SERVE. */
-DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
-                                                   dl_time until);
+/* … DL_REQUEST_COMBINE of who plans, and of who audits; DL_REQUEST_FETCH_COMBINED;
+ * DL_REQUEST_SERVE. */
+DL_MUST_CHECK diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request,
+                                                   dl_reply *reply, dl_time until);
 dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment); /* of the update that is held */
-DL_MUST_CHECK diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event,
-                                                 dl_time until);
-DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event,
+DL_MUST_CHECK diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request,
+                                                 dl_reply *reply, dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *reply,
                                           dl_time until);
 
 /* exec.c: the key that signs what a replica puts; NULL where nothing is signed. DILOCO_EPROTO with
@@ -238,32 +239,32 @@ DL_MUST_CHECK diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_even
 DL_MUST_CHECK diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec *x,
                                            const char *replica, dl_time until);
 
-/* exec.c: of COMBINE and COMPUTE: draft's members from ask's slots. */
-dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_ask *ask);
+/* exec.c: of COMBINE and COMPUTE: draft's members from the request's slots. */
+dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request);
 
-/* combined.c: where not everybody combines, its forms; the slot and its parts; DL_ASK_COMBINE;
+/* combined.c: where not everybody combines, its forms; the slot and its parts; DL_REQUEST_COMBINE;
  * _FETCH_COMBINED; and the step with what these left. */
 DL_MUST_CHECK diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot);
 dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment);
 DL_MUST_CHECK diloco_status dl_exec_prepare_combined(dl_exec *x);
-DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_ask *ask, dl_event *event,
+DL_MUST_CHECK diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply,
                                             dl_time until);
-DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_ask *ask, dl_event *event,
-                                                   dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request,
+                                                   dl_reply *reply, dl_time until);
 DL_MUST_CHECK diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
-                                                     const dl_ask *ask);
+                                                     const dl_request *request);
 
 /* contribute.c: do this run's clients send values in place of movements (clients.payload)? */
 bool dl_exec_sends_values(const dl_exec *x);
 
-/* contribute.c: DL_ASK_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
+/* contribute.c: DL_REQUEST_CONTRIBUTE. What was not taken is contributed as nothing, so that nobody
  * waits for it. DILOCO_EFENCED: another process lives as this life. In a run of keys, where the
  * name holds junk, this replica goes on as a later generation (dl_exec_self). */
-DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_ask *ask, dl_event *event,
-                                               dl_time until);
+DL_MUST_CHECK diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request,
+                                               dl_reply *reply, dl_time until);
 /* contribute.c: as dl_contribution_fetch, of what this life put and the store vouches for (P8): the
  * bytes as they were sent, or else made again. false: it is none of that, and is to be read. */
 bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *data, dl_slot *slot,
-                    const dl_ask *ask, const dl_contribution_expect *expect);
+                    const dl_request *request, const dl_contribution_expect *expect);
 
 #endif

@@ -3,9 +3,9 @@
  *
  * What a FETCH names is read on the caller's thread; what the machine will ask for next (its
  * `ahead`) beside it, each by a thread with a handle on the store and a packer of its own, and
- * kept until it is asked for. All are there when the ask is answered, so nothing is read while no
- * FETCH is open; any other ask forgets what was kept. Each lies in the slot that the machine gave
- * it: how many read, and which comes first, changes no bit of what they come to.
+ * kept until it is asked for. All are there when the request is answered, so nothing is read while
+ * no FETCH is open; any other request forgets what was kept. Each lies in the slot that the machine
+ * gave it: how many read, and which comes first, changes no bit of what they come to.
  *
  * Memory: the slots, which the contributions take anyway; of each fetcher what its handle holds
  * (over HTTP ranges that came early: 4 of 4 MiB), and a packer where payloads are packed. */
@@ -151,26 +151,26 @@ static uint64_t last_position(const dl_exec *x, uint64_t entry)
     return dl_schedule_take(&x->schedule, entry + x->state.control.n_later + 1);
 }
 
-static dl_contribution_expect expectation(const dl_exec *x, const dl_ask *ask)
+static dl_contribution_expect expectation(const dl_exec *x, const dl_request *request)
 {
-    const dl_fragment_state *now = &x->state.now[ask->fragment];
+    const dl_fragment_state *now = &x->state.now[request->fragment];
     const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS, values = dl_exec_sends_values(x);
-    const dl_slicing slices = dl_exec_slicing(x, ask->fragment);
+    const dl_slicing slices = dl_exec_slicing(x, request->fragment);
     return (dl_contribution_expect){.run = x->a.run->id,
-                                    .entry = ask->entry,
-                                    .fragment = ask->fragment,
-                                    .life = ask->life,
+                                    .entry = request->entry,
+                                    .fragment = request->fragment,
+                                    .life = request->life,
                                     .base = now->digest,
                                     .also_base = lags ? now->before : now->digest,
                                     .manifest = x->a.run->manifest.digest,
-                                    .shape = x->a.run->manifest.fragments[ask->fragment],
-                                    .form = &x->forms[ask->fragment],
+                                    .shape = x->a.run->manifest.fragments[request->fragment],
+                                    .form = &x->forms[request->fragment],
                                     .codec = values ? DL_CODEC_WEIGHTS : NULL,
                                     .before = values ? now->theta : NULL,
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
                                     .refuses = dl_ledger_refuses,
-                                    .due = last_position(x, ask->entry),
+                                    .due = last_position(x, request->entry),
                                     .bound = dl_exec_element_bound(x),
                                     .slices = slices.n,
                                     .bulk = slices.n ? dl_slices_bytes(&slices) : 0,
@@ -194,12 +194,12 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
 }
 
 /* async: the state before entry b is the base that log/<b> tells, or the newest. */
-static diloco_status read_base(dl_exec *x, const dl_ask *ask, dl_contribution_expect *expect,
-                               dl_time until)
+static diloco_status read_base(dl_exec *x, const dl_request *request,
+                               dl_contribution_expect *expect, dl_time until)
 {
-    if (!x->schedule.async || ask->entry >= x->state.control.entry) return DILOCO_OK;
+    if (!x->schedule.async || request->entry >= x->state.control.entry) return DILOCO_OK;
     dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_get(&x->text, x->a.store, ask->entry, until));
+    DL_TRY(dl_entry_get(&x->text, x->a.store, request->entry, until));
     DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
     expect->base = expect->also_base = x->entry.base;
     return DILOCO_OK;
@@ -287,23 +287,23 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
     return DILOCO_OK;
 }
 
-static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time until)
+static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, dl_time until)
 {
-    DL_TRY(dl_exec_make_slot(x, ask->slot));
-    f->slot = x->slots[ask->slot];
-    f->data = &x->held[ask->slot];
-    f->expect = expectation(x, ask);
+    DL_TRY(dl_exec_make_slot(x, request->slot));
+    f->slot = x->slots[request->slot];
+    f->data = &x->held[request->slot];
+    f->expect = expectation(x, request);
     f->expect.packer = f->packer;
     f->peers = x->a.peers;
     f->down_bps = dl_exec_speed(x).down_bps;
-    f->fresh = ask->fresh || ask->entry < x->disputed;
-    f->out = &x->fetchers->kept[ask->slot];
-    *f->out =
-        (fetched){.entry = ask->entry, .life = ask->life, .whole = ask->whole, .reason = "base"};
-    DL_TRY(read_base(x, ask, &f->expect, until));
+    f->fresh = request->fresh || request->entry < x->disputed;
+    f->out = &x->fetchers->kept[request->slot];
+    *f->out = (fetched){
+        .entry = request->entry, .life = request->life, .whole = request->whole, .reason = "base"};
+    DL_TRY(read_base(x, request, &f->expect, until));
     DL_TRY(expect_key(x, f, until));
     if (f->slot && !f->fresh &&
-        dl_exec_recall(x, &f->out->facts, f->data, f->slot, ask, &f->expect)) {
+        dl_exec_recall(x, &f->out->facts, f->data, f->slot, request, &f->expect)) {
         f->out->there = true;
         f->slot = NULL;
     }
@@ -312,11 +312,11 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_ask *ask, dl_time 
 
 /* ---- several ----------------------------------------------------------------------------- */
 
-static bool is_kept(const dl_exec *x, const dl_ask *ask)
+static bool is_kept(const dl_exec *x, const dl_request *request)
 {
-    const fetched *k = &x->fetchers->kept[ask->slot];
-    return k->there && k->whole == ask->whole && k->entry == ask->entry &&
-           dl_life_equal(&k->life, &ask->life);
+    const fetched *k = &x->fetchers->kept[request->slot];
+    return k->there && k->whole == request->whole && k->entry == request->entry &&
+           dl_life_equal(&k->life, &request->life);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
@@ -387,15 +387,15 @@ static void measure(dl_fetchers *f, dl_time began)
 }
 
 /* One more to read, unless it is known without. */
-static diloco_status add(dl_exec *x, const dl_ask *ask, dl_time until)
+static diloco_status add(dl_exec *x, const dl_request *request, dl_time until)
 {
     dl_fetchers *f = x->fetchers;
-    DL_TRY(prepare(x, &f->at[f->n_busy], ask, until));
+    DL_TRY(prepare(x, &f->at[f->n_busy], request, until));
     f->n_busy += f->at[f->n_busy].slot != NULL;
     return DILOCO_OK;
 }
 
-static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
+static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time until)
 {
     dl_fetchers *f = x->fetchers;
     const dl_time began = dl_clock_now();
@@ -404,12 +404,12 @@ static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
     for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
         DL_TRY(make_ready(x, &f->at[i]));
     f->n_busy = 0;
-    DL_TRY(add(x, ask, until));
-    for (size_t i = 0; i < ask->n_ahead && f->n_busy < f->n; i++) {
-        dl_ask next = *ask;
-        next.entry = ask->ahead[i].entry;
-        next.life = ask->ahead[i].life;
-        next.slot = ask->ahead[i].slot;
+    DL_TRY(add(x, request, until));
+    for (size_t i = 0; i < request->n_ahead && f->n_busy < f->n; i++) {
+        dl_request next = *request;
+        next.entry = request->ahead[i].entry;
+        next.life = request->ahead[i].life;
+        next.slot = request->ahead[i].slot;
         if (!is_kept(x, &next)) DL_TRY(add(x, &next, until));
     }
     if (f->n_busy) dl_pool_run(f->pool, read_part, f);
@@ -417,20 +417,20 @@ static diloco_status read_all(dl_exec *x, const dl_ask *ask, dl_time until)
     return DILOCO_OK;
 }
 
-diloco_status dl_exec_fetch(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    fetched *kept = &x->fetchers->kept[ask->slot];
-    event->reason = "base";
-    if (ask->fresh || !is_kept(x, ask)) DL_TRY(read_all(x, ask, until));
+    fetched *kept = &x->fetchers->kept[request->slot];
+    reply->reason = "base";
+    if (request->fresh || !is_kept(x, request)) DL_TRY(read_all(x, request, until));
     kept->there = false;
-    event->reason = kept->reason;
-    event->peer = kept->peer;
-    event->forged = kept->forged;
-    const bool is_junk = !x->ring && ask->fresh && !x->schedule.async && kept->status &&
+    reply->reason = kept->reason;
+    reply->peer = kept->peer;
+    reply->forged = kept->forged;
+    const bool is_junk = !x->ring && request->fresh && !x->schedule.async && kept->status &&
                          dl_judge_is_junk(kept->reason);
-    if (kept->forged || is_junk) dl_exec_note_forged(x, ask->entry, &ask->life);
+    if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
-    event->facts = &kept->facts;
-    event->norm2 = x->held[ask->slot].norm2;
+    reply->facts = &kept->facts;
+    reply->norm2 = x->held[request->slot].norm2;
     return DILOCO_OK;
 }

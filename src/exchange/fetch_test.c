@@ -48,17 +48,17 @@ static dl_exec *make_exec(world *w, const dl_life *self, int n_fetchers)
 static dl_exec *contribute(world *w, size_t who)
 {
     char name[8];
-    dl_event event = {.status = DILOCO_OK};
+    dl_reply reply = {.status = DILOCO_OK};
     const dl_exec_work work = {.steps = 1, .samples = 1, .position = 1};
-    const dl_ask ask = {.kind = DL_ASK_CONTRIBUTE, .entry = 0};
+    const dl_request request = {.kind = DL_REQUEST_CONTRIBUTE, .entry = 0};
     snprintf(name, sizeof name, "r%zu", who);
     CHECK_OK(dl_run_claim_life(&w->lives[who], w->store, name, &w->file, &w->file.config, NULL));
     dl_exec *exec = make_exec(w, &w->lives[who], 1);
     for (size_t i = 0; i < N; i++)
         w->w[i] = (float)(who + 1) * (float)i;
     CHECK_OK(dl_exec_take(exec, 0, 0, &work));
-    dl_exec_do(exec, &ask, &event, DL_NEVER);
-    CHECK_OK(event.status);
+    dl_exec_do(exec, &request, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
     return exec;
 }
 
@@ -112,24 +112,25 @@ typedef struct answer {
     dl_hash body, payload;
 } answer;
 
-static dl_ask fetch_of(const world *w, size_t who, dl_ahead *ahead)
+static dl_request fetch_of(const world *w, size_t who, dl_ahead *ahead)
 {
-    dl_ask ask = {.kind = DL_ASK_FETCH, .life = w->lives[who], .slot = who, .ahead = ahead};
+    dl_request request = {
+        .kind = DL_REQUEST_FETCH, .life = w->lives[who], .slot = who, .ahead = ahead};
     for (size_t i = who + 1; ahead && i < CREW; i++)
-        ahead[ask.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
-    return ask;
+        ahead[request.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
+    return request;
 }
 
-static answer fetch(dl_exec *exec, const dl_ask *ask)
+static answer fetch(dl_exec *exec, const dl_request *request)
 {
-    dl_event event = {.status = DILOCO_OK};
+    dl_reply reply = {.status = DILOCO_OK};
     answer a = {.status = DILOCO_OK};
-    dl_exec_do(exec, ask, &event, DL_NEVER);
-    a.status = event.status;
-    if (event.reason) snprintf(a.reason, sizeof a.reason, "%s", event.reason);
+    dl_exec_do(exec, request, &reply, DL_NEVER);
+    a.status = reply.status;
+    if (reply.reason) snprintf(a.reason, sizeof a.reason, "%s", reply.reason);
     if (a.status) return a;
-    a.body = event.facts->body;
-    a.payload = dl_hash_bytes(exec->held[ask->slot].payload, exec->held[ask->slot].len);
+    a.body = reply.facts->body;
+    a.payload = dl_hash_bytes(exec->held[request->slot].payload, exec->held[request->slot].len);
     return a;
 }
 
@@ -138,8 +139,8 @@ static void fetch_all(answer out[CREW], world *w, int n_fetchers)
     dl_ahead ahead[CREW];
     dl_exec *exec = make_exec(w, &w->lives[0], n_fetchers);
     for (size_t i = 0; i < CREW; i++) {
-        const dl_ask ask = fetch_of(w, i, ahead);
-        out[i] = fetch(exec, &ask);
+        const dl_request request = fetch_of(w, i, ahead);
+        out[i] = fetch(exec, &request);
     }
     dl_exec_destroy(exec);
 }
@@ -178,13 +179,13 @@ TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
     dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
     CHECK_INT(0, rename(store, away));
     for (size_t i = 0; i < CREW; i++) {
-        const dl_ask ask = fetch_of(&w, i, ahead);
-        CHECK_INT(DILOCO_EUNREACHABLE, fetch(exec, &ask).status);
+        const dl_request request = fetch_of(&w, i, ahead);
+        CHECK_INT(DILOCO_EUNREACHABLE, fetch(exec, &request).status);
     }
     CHECK_INT(0, rename(away, store));
     for (size_t i = 0; i < CREW; i++) {
-        const dl_ask ask = fetch_of(&w, i, ahead);
-        CHECK_OK(fetch(exec, &ask).status);
+        const dl_request request = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &request).status);
     }
     dl_exec_destroy(exec);
     end_world(&w);
@@ -198,30 +199,30 @@ TEST(what_was_read_ahead_is_not_read_again)
     dl_exec *exec = make_exec(&w, &w.lives[0], 3);
     const uint64_t before = dl_exec_traffic(exec).n_get;
     for (size_t i = 0; i < CREW; i++) {
-        const dl_ask ask = fetch_of(&w, i, ahead);
-        CHECK_OK(fetch(exec, &ask).status);
+        const dl_request request = fetch_of(&w, i, ahead);
+        CHECK_OK(fetch(exec, &request).status);
         CHECK_INT(i < 3 ? 3 : 6, dl_exec_traffic(exec).n_get - before);
     }
     dl_exec_destroy(exec);
     end_world(&w);
 }
 
-/* A snapshot or an entry between two asks: nothing of before is told of after it. */
+/* A snapshot or an entry between two requests: nothing of before is told of after it. */
 TEST(another_ask_forgets_what_was_read_ahead)
 {
     world w;
     dl_ahead ahead[CREW];
     make_world(&w);
     dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
-    const dl_ask read = {.kind = DL_ASK_READ}, first = fetch_of(&w, 0, ahead);
-    dl_event event = {.status = DILOCO_OK};
+    const dl_request read = {.kind = DL_REQUEST_READ}, first = fetch_of(&w, 0, ahead);
+    dl_reply reply = {.status = DILOCO_OK};
     CHECK_OK(fetch(exec, &first).status);
     replace(&w, 1, "no contribution");
-    dl_ask second = fetch_of(&w, 1, NULL);
+    dl_request second = fetch_of(&w, 1, NULL);
     CHECK_OK(fetch(exec, &second).status); /* as it was */
     CHECK_OK(fetch(exec, &first).status);
-    dl_exec_do(exec, &read, &event, DL_NEVER);
-    CHECK_OK(event.status);
+    dl_exec_do(exec, &read, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
     CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
     dl_exec_destroy(exec);
     end_world(&w);
@@ -233,8 +234,8 @@ TEST(a_fresh_reading_is_one)
     dl_ahead ahead[CREW];
     make_world(&w);
     dl_exec *exec = make_exec(&w, &w.lives[0], CREW);
-    const dl_ask first = fetch_of(&w, 0, ahead);
-    dl_ask second = fetch_of(&w, 1, NULL);
+    const dl_request first = fetch_of(&w, 0, ahead);
+    dl_request second = fetch_of(&w, 1, NULL);
     CHECK_OK(fetch(exec, &first).status);
     replace(&w, 1, "no contribution");
     second.fresh = true;
@@ -261,8 +262,8 @@ static dl_exec *put_and_lose(world *w, answer *stored)
 {
     dl_exec *exec = contribute(w, 0);
     dl_exec *other = make_exec(w, &w->lives[0], 1);
-    const dl_ask ask = fetch_of(w, 0, NULL);
-    *stored = fetch(other, &ask);
+    const dl_request request = fetch_of(w, 0, NULL);
+    *stored = fetch(other, &request);
     CHECK_OK(stored->status);
     dl_exec_destroy(other);
     replace(w, 0, "");
@@ -277,13 +278,13 @@ TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
         answer stored;
         make_world_of_nobody(&w, packings[i], true);
         dl_exec *exec = put_and_lose(&w, &stored);
-        dl_ask ask = fetch_of(&w, 0, NULL);
-        const answer own = fetch(exec, &ask);
+        dl_request request = fetch_of(&w, 0, NULL);
+        const answer own = fetch(exec, &request);
         CHECK_OK(own.status);
         CHECK(dl_hash_equal(stored.body, own.body));
         CHECK(dl_hash_equal(stored.payload, own.payload));
-        ask.fresh = true; /* a doubt is settled by the store alone (P7) */
-        CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+        request.fresh = true; /* a doubt is settled by the store alone (P7) */
+        CHECK_INT(DILOCO_ENOENT, fetch(exec, &request).status);
         dl_exec_destroy(exec);
         end_world(&w);
     }
@@ -302,12 +303,12 @@ TEST(p8_where_one_of_both_was_overwritten_the_other_is_taken)
         answer stored;
         make_world_of_nobody(&w, "none", true);
         dl_exec *exec = put_and_lose(&w, &stored);
-        const dl_ask ask = fetch_of(&w, 0, NULL);
+        const dl_request request = fetch_of(&w, 0, NULL);
         if (payload)
             damage_payload(exec);
         else
             dl_exec_captured(exec, 0)->g[N / 2] += 1;
-        const answer own = fetch(exec, &ask);
+        const answer own = fetch(exec, &request);
         CHECK_OK(own.status);
         CHECK(dl_hash_equal(stored.body, own.body));
         CHECK(dl_hash_equal(stored.payload, own.payload));
@@ -324,10 +325,10 @@ TEST(p8_what_was_overwritten_or_nobody_vouches_for_is_read)
         answer stored;
         make_world_of_nobody(&w, "none", vouches);
         dl_exec *exec = put_and_lose(&w, &stored);
-        const dl_ask ask = fetch_of(&w, 0, NULL);
+        const dl_request request = fetch_of(&w, 0, NULL);
         if (vouches) dl_exec_captured(exec, 0)->g[N / 2] += 1;
         if (vouches) damage_payload(exec);
-        CHECK_INT(DILOCO_ENOENT, fetch(exec, &ask).status);
+        CHECK_INT(DILOCO_ENOENT, fetch(exec, &request).status);
         dl_exec_destroy(exec);
         end_world(&w);
     }
@@ -401,9 +402,9 @@ static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fre
 {
     const uint64_t before = dl_peers_count(p).from_peers;
     for (size_t i = 0; i < CREW; i++) {
-        dl_ask ask = fetch_of(w, i, NULL);
-        ask.fresh = fresh;
-        CHECK_OK(fetch(exec, &ask).status);
+        dl_request request = fetch_of(w, i, NULL);
+        request.fresh = fresh;
+        CHECK_OK(fetch(exec, &request).status);
     }
     return dl_peers_count(p).from_peers - before;
 }
@@ -415,15 +416,15 @@ TEST(what_is_doubted_is_read_from_the_store_alone)
     make_world(&w);
     dl_peers *p = make_peers(&w, scratch_path("doubted"), true);
     dl_exec *exec = make_exec_with(&w, &w.lives[0], 3, p);
-    const dl_ask rejoin = {.kind = DL_ASK_REJOIN, .entry = UINT64_MAX};
-    dl_event event = {.status = DILOCO_OK};
-    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* a life begins */
-    CHECK_OK(event.status);
+    const dl_request rejoin = {.kind = DL_REQUEST_REJOIN, .entry = UINT64_MAX};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* a life begins */
+    CHECK_OK(reply.status);
     CHECK(from_owners(exec, &w, p, false) > 0);
     CHECK_INT(0, from_owners(exec, &w, p, true));
     CHECK(from_owners(exec, &w, p, false) > 0);
-    dl_exec_do(exec, &rejoin, &event, DL_NEVER); /* it begins again: why may be what it had read */
-    CHECK_OK(event.status);
+    dl_exec_do(exec, &rejoin, &reply, DL_NEVER); /* it begins again: why may be what it had read */
+    CHECK_OK(reply.status);
     CHECK_INT(0, from_owners(exec, &w, p, false));
     dl_exec_destroy(exec);
     dl_peers_destroy(p);

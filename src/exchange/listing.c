@@ -282,7 +282,8 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
     return DILOCO_OK;
 }
 
-/* ---- the ask ------------------------------------------------------------------------------ */
+/* ---- the request ------------------------------------------------------------------------------
+ */
 
 /* async: no contribution from before can still be named. Without a limit of staleness that is
  * the oldest base that some replica can have: behind its newest that counted, or what it began on;
@@ -311,15 +312,15 @@ static void begin(dl_exec *x, uint64_t entry)
     x->n_listed = 0;
 }
 
-diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_key prefix, after;
     dl_lister *l = x->lister;
-    const uint64_t oldest = x->schedule.async ? oldest_base(x, ask->own) : 0;
-    dl_key_contributions(prefix, ask->entry);
+    const uint64_t oldest = x->schedule.async ? oldest_base(x, request->own) : 0;
+    dl_key_contributions(prefix, request->entry);
     dl_key_contributions(after, oldest);
     after[strlen(after) - 1] = 0; /* before all that lie under it */
-    begin(x, ask->entry);
+    begin(x, request->entry);
     const diloco_status status = dl_store_list(x->a.store, x->schedule.async ? "c/" : prefix,
                                                oldest ? after : NULL, found_contribution, x, until);
     l->listing = false;
@@ -327,8 +328,8 @@ diloco_status dl_exec_list(dl_exec *x, const dl_ask *ask, dl_event *event, dl_ti
     DL_TRY(look_at_all(x, &l->named, true, until));
     DL_TRY(look_at_all(x, &l->other, false, until));
     if (!l->in_order) qsort(x->listed, x->n_listed, sizeof *x->listed, compare);
-    event->listed = x->listed;
-    event->n_listed = x->n_listed;
+    reply->listed = x->listed;
+    reply->n_listed = x->n_listed;
     return DILOCO_OK;
 }
 

@@ -278,9 +278,9 @@ dl_outer_step_args dl_service_args(const dl_service *v)
     size_t slots[DL_MAX_MEMBERS];
     for (size_t m = 0; m < v->plan->n_members; m++)
         slots[m] = m;
-    const dl_ask ask = {
-        .kind = DL_ASK_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
-    dl_outer_step_args args = dl_exec_step_args(v->x, &ask);
+    const dl_request request = {
+        .kind = DL_REQUEST_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
+    dl_outer_step_args args = dl_exec_step_args(v->x, &request);
     dl_slice_floats(&args.first, &args.count, &v->s, v->slice);
     return args;
 }
@@ -381,16 +381,17 @@ static diloco_status serve(dl_exec *x, const dl_entry *plan, const dl_life *plan
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-diloco_status dl_exec_combine_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                     dl_time until)
 {
     dl_key key;
-    dl_key_plan(key, ask->entry, &x->a.self);
+    dl_key_plan(key, request->entry, &x->a.self);
     dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_write(&x->text, ask->draft, x->state.outer));
+    DL_TRY(dl_entry_write(&x->text, request->draft, x->state.outer));
     const dl_span span = {x->text.data, x->text.len};
     DL_TRY(dl_store_create(x->a.store, key, &span, 1, NULL, until));
-    event->n_slices = dl_exec_slicing(x, ask->fragment).n;
-    return serve(x, ask->draft, &x->a.self, until);
+    reply->n_slices = dl_exec_slicing(x, request->fragment).n;
+    return serve(x, request->draft, &x->a.self, until);
 }
 
 static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
@@ -422,43 +423,44 @@ static diloco_status found_plan(void *context, const char *key, size_t len)
 }
 
 /* Is it one of this entry, on the state that we have? */
-static bool fits(const dl_exec *x, const dl_ask *ask)
+static bool fits(const dl_exec *x, const dl_request *request)
 {
     const dl_entry *plan = &x->entry;
-    return plan->commit && !strcmp(plan->run, x->a.run->id) && plan->entry == ask->entry &&
-           plan->fragment == ask->fragment && plan->n_members <= x->n_slots &&
-           dl_hash_equal(plan->base, x->state.now[ask->fragment].digest);
+    return plan->commit && !strcmp(plan->run, x->a.run->id) && plan->entry == request->entry &&
+           plan->fragment == request->fragment && plan->n_members <= x->n_slots &&
+           dl_hash_equal(plan->base, x->state.now[request->fragment].digest);
 }
 
-static diloco_status read_plan(dl_exec *x, const dl_ask *ask, const dl_life *planner, dl_time until)
+static diloco_status read_plan(dl_exec *x, const dl_request *request, const dl_life *planner,
+                               dl_time until)
 {
     dl_key key;
-    dl_key_plan(key, ask->entry, planner);
+    dl_key_plan(key, request->entry, planner);
     dl_buf_clear(&x->text);
     DL_TRY(dl_store_get(x->a.store, &x->text, key, until));
     DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
-    return fits(x, ask) ? DILOCO_OK
-                        : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
+    return fits(x, request) ? DILOCO_OK
+                            : dl_fail(DILOCO_EPROTO, "%s plans another entry than ours", key);
 }
 
 /* What cannot be served is left to its planner. A plan that was damaged on the way is looked at
  * again another time. */
-diloco_status dl_exec_serve(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_serve(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_key folder;
-    plans p = {.x = x, .entry = ask->entry};
-    (void)event;
-    dl_key_plans(folder, ask->entry);
+    plans p = {.x = x, .entry = request->entry};
+    (void)reply;
+    dl_key_plans(folder, request->entry);
     DL_TRY(dl_store_list(x->a.store, folder, NULL, found_plan, &p, until));
     for (size_t i = 0; i < p.n; i++) {
-        diloco_status status = read_plan(x, ask, &p.at[i], until);
+        diloco_status status = read_plan(x, request, &p.at[i], until);
         if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
         if (!status) status = serve(x, &x->entry, &p.at[i], until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (!status) continue;
         dl_log(DILOCO_LOG_INFO, "entry %llu: a slice that %s has planned is left: %s",
-               (unsigned long long)ask->entry, p.at[i].replica, diloco_error_text());
-        note_served(x, ask->entry, &p.at[i]);
+               (unsigned long long)request->entry, p.at[i].replica, diloco_error_text());
+        note_served(x, request->entry, &p.at[i]);
     }
     return DILOCO_OK;
 }
@@ -553,30 +555,34 @@ static uint64_t combined_bytes(const dl_slicing *s)
            s->shape.n_booleans + s->n * sizeof(dl_hash);
 }
 
-diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_ask *ask, dl_event *event, dl_time until)
+diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                   dl_time until)
 {
-    const dl_combined_at *named = &ask->draft->combined;
-    gathering g = {
-        .x = x, .entry = ask->draft, .s = dl_exec_slicing(x, ask->fragment), .until = until};
+    const dl_combined_at *named = &request->draft->combined;
+    gathering g = {.x = x,
+                   .entry = request->draft,
+                   .s = dl_exec_slicing(x, request->fragment),
+                   .until = until};
     x->combined_here = false;
-    event->reason = "shape";
+    reply->reason = "shape";
     if (named->slices != g.s.n)
         return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
-                       (unsigned long long)ask->entry, (unsigned long long)named->slices, g.s.n);
-    begin_gathering(&x->gathered, ask->entry, &named->life);
-    event->reason = "checksum";
+                       (unsigned long long)request->entry, (unsigned long long)named->slices,
+                       g.s.n);
+    begin_gathering(&x->gathered, request->entry, &named->life);
+    reply->reason = "checksum";
     if (x->gathered.disputed)
         return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
-                       (unsigned long long)ask->entry);
+                       (unsigned long long)request->entry);
     const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
     for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
-        if (g.differ[i]) return dl_exec_dispute(x, ask->entry, &named->life);
+        if (g.differ[i]) return dl_exec_dispute(x, request->entry, &named->life);
     if (status) return status;
-    event->result = digest_of(x->gathered.digest, g.s.n);
-    event->len = combined_bytes(&g.s);
-    if (named->bytes == 0 || dl_hash_equal(event->result, named->body)) return DILOCO_OK;
+    reply->result = digest_of(x->gathered.digest, g.s.n);
+    reply->len = combined_bytes(&g.s);
+    if (named->bytes == 0 || dl_hash_equal(reply->result, named->body)) return DILOCO_OK;
     memset(x->gathered.have, 0, sizeof x->gathered.have);
     memset(x->own.vouched, 0, sizeof x->own.vouched);
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
-                   (unsigned long long)ask->entry);
+                   (unsigned long long)request->entry);
 }

@@ -1,5 +1,5 @@
 /* replay.c - see replay.h. A machine that is told that it is a reader asks only to read, fetch,
- * compute and adopt; the first ask to train or to end is the end of the log. */
+ * compute and adopt; the first request to train or to end is the end of the log. */
 #include "inspect/replay.h"
 
 #include "base/log.h"
@@ -77,17 +77,19 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
     const dl_state *state = dl_exec_state(exec);
     const dl_machine_start start = {.fragments = state->now, .now = dl_clock_now()};
     DL_TRY(dl_machine_create(&machine, args));
-    dl_ask ask = dl_machine_begin(machine, &start);
-    dl_event event;
-    while (ask.kind != DL_ASK_TRAIN && ask.kind != DL_ASK_DONE && ask.kind != DL_ASK_FAIL) {
-        event.now = dl_clock_now();
-        dl_exec_do(exec, &ask, &event, dl_time_after(event.now, 3600 * DL_SECOND));
-        event.now = dl_clock_now();
-        ask = dl_machine_next(machine, &event);
+    dl_request request = dl_machine_begin(machine, &start);
+    dl_reply reply;
+    while (request.kind != DL_REQUEST_TRAIN && request.kind != DL_REQUEST_DONE &&
+           request.kind != DL_REQUEST_FAIL) {
+        reply.now = dl_clock_now();
+        dl_exec_do(exec, &request, &reply, dl_time_after(reply.now, 3600 * DL_SECOND));
+        reply.now = dl_clock_now();
+        request = dl_machine_next(machine, &reply);
     }
     dl_machine_destroy(machine);
-    if (ask.kind == DL_ASK_FAIL)
-        return dl_fail_context(ask.status, "entry %llu", (unsigned long long)state->control.entry);
+    if (request.kind == DL_REQUEST_FAIL)
+        return dl_fail_context(request.status, "entry %llu",
+                               (unsigned long long)state->control.entry);
     return DILOCO_OK;
 }
 

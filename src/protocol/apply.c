@@ -13,8 +13,8 @@
  * snapshot, which one replica has to write. */
 #include "protocol/machine_parts.h"
 
-#include "protocol/async.h"
 #include "log/claims.h"
+#include "protocol/async.h"
 #include "protocol/fold.h"
 #include "protocol/logical_clients.h"
 #include "protocol/voided.h"
@@ -52,12 +52,12 @@ static bool snapshot_is_due(const dl_machine *m)
            m->now - m->snapshot_at >= every / 60;
 }
 
-static dl_ask snapshot(dl_machine *m)
+static dl_request snapshot(dl_machine *m)
 {
     m->snapshot_known = dl_open_entry(m);
     m->bytes_since_snapshot = 0;
     m->snapshot_at = m->now;
-    dl_ask a = dl_machine_ask(m, DL_ASK_SNAPSHOT, DL_SNAPSHOTTING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_SNAPSHOT, DL_SNAPSHOTTING);
     a.final = dl_machine_is_over(m);
     return a;
 }
@@ -136,7 +136,7 @@ static void folded(dl_machine *m, bool valid, bool counted)
     DL_ASSERT(m->known.n == 0); /* invariant 2 of machine.c */
 }
 
-static dl_ask fold_abort(dl_machine *m, bool valid)
+static dl_request fold_abort(dl_machine *m, bool valid)
 {
     DL_ASSERT(!valid || !m->entry.commit);
     if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
@@ -144,7 +144,7 @@ static dl_ask fold_abort(dl_machine *m, bool valid)
     return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
 }
 
-dl_ask dl_follow_void(dl_machine *m, const char *why)
+dl_request dl_follow_void(dl_machine *m, const char *why)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->entry, .text = why});
     return fold_abort(m, false);
@@ -163,12 +163,12 @@ static const double *norms_of_members(dl_machine *m)
 }
 
 /* The computed state is the entry's: take it. */
-static dl_ask fold_computed(dl_machine *m)
+static dl_request fold_computed(dl_machine *m)
 {
     DL_ASSERT(m->entry.commit || m->entry.emptied); /* nothing else moves the state */
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = counts_what_we_did(m, &m->entry);
-    dl_ask a = dl_machine_ask(m, DL_ASK_SWAP, DL_SWAPPING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);
     a.counted = self && dl_open_entry(m) >= m->bases_at;
     if (self) a.own = self->entry;
     if (self) a.body = self->body;
@@ -182,7 +182,7 @@ static dl_ask fold_computed(dl_machine *m)
     return a;
 }
 
-static dl_ask dispute(dl_machine *m, dl_hash computed)
+static dl_request dispute(dl_machine *m, dl_hash computed)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
                                  .entry = &m->entry,
@@ -192,9 +192,9 @@ static dl_ask dispute(dl_machine *m, dl_hash computed)
     return dl_follow_void(m, "its result is not what its members give");
 }
 
-static dl_ask of_entry(dl_machine *m, dl_ask_kind kind, dl_phase next)
+static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
-    dl_ask a = dl_machine_ask(m, kind, next);
+    dl_request a = dl_machine_request(m, kind, next);
     a.draft = &m->entry;
     a.slots = m->slots;
     return a;
@@ -208,9 +208,9 @@ static bool is_named(const dl_known *k, const dl_member *member)
            held == member->held;
 }
 
-static dl_ask fold_compute(dl_machine *m)
+static dl_request fold_compute(dl_machine *m)
 {
-    return of_entry(m, DL_ASK_COMPUTE, DL_FOLD_COMPUTING);
+    return of_entry(m, DL_REQUEST_COMPUTE, DL_FOLD_COMPUTING);
 }
 
 /* P27: who reads all contributions sees for itself whether the verdicts are theirs; who takes what
@@ -244,7 +244,7 @@ static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
 
 /* Members and valid ones that are rejected, in the order of their lives: as whoever wrote the entry
  * had them before him. */
-static dl_ask fold_judge(dl_machine *m)
+static dl_request fold_judge(dl_machine *m)
 {
     const dl_entry *e = &m->entry;
     DL_ASSERT(e->n_members + e->n_rejected <= m->a.max_members);
@@ -258,7 +258,7 @@ static dl_ask fold_judge(dl_machine *m)
         DL_ASSERT(k); /* fold_gather has made sure of each */
         if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
     }
-    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_FOLD_JUDGING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_FOLD_JUDGING);
     a.slots = m->judge.slots;
     a.n_slots = m->judge.n;
     a.whole = dl_judge_has_whole(&m->judge, &m->known);
@@ -266,12 +266,12 @@ static dl_ask fold_judge(dl_machine *m)
 }
 
 /* All members are there. */
-static dl_ask fold_members(dl_machine *m)
+static dl_request fold_members(dl_machine *m)
 {
     DL_ASSERT(m->fold_member >= m->entry.n_members);
     dl_known_slots(m->slots, &m->known, &m->entry);
     if (looks_at_verdicts(m) && !m->judged) return fold_judge(m);
-    if (m->entry.combined.there) return of_entry(m, DL_ASK_COMBINE, DL_FOLD_COMBINING);
+    if (m->entry.combined.there) return of_entry(m, DL_REQUEST_COMBINE, DL_FOLD_COMBINING);
     return fold_compute(m);
 }
 
@@ -298,10 +298,10 @@ static dl_known *known_named(dl_machine *m, size_t i)
                             entry_names, m);
 }
 
-static dl_ask fetch_named(dl_machine *m, const dl_known *known)
+static dl_request fetch_named(dl_machine *m, const dl_known *known)
 {
     const bool again = m->n_recomputed > 0;
-    dl_ask a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
+    dl_request a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
     for (size_t i = m->fold_member + 1; i < n_named(m) && !again; i++) {
         const dl_known *k = known_named(m, i);
         if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
@@ -310,7 +310,7 @@ static dl_ask fetch_named(dl_machine *m, const dl_known *known)
 }
 
 /* Make sure of each member's contribution, then compute. */
-static dl_ask fold_gather(dl_machine *m)
+static dl_request fold_gather(dl_machine *m)
 {
     for (; m->fold_member < n_named(m); m->fold_member++) {
         const dl_known *k = known_named(m, m->fold_member);
@@ -324,12 +324,12 @@ static dl_ask fold_gather(dl_machine *m)
 }
 
 /* From what its committer has combined; who audits, and who cannot read that, from the members. */
-static dl_ask fold_gather_or_fetch(dl_machine *m)
+static dl_request fold_gather_or_fetch(dl_machine *m)
 {
     m->fold_member = 0;
     const bool combines = (m->a.audits || m->recombines) && !m->disputed;
     if (m->entry.combined.there && !combines)
-        return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+        return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
     return fold_gather(m);
 }
 
@@ -339,9 +339,9 @@ static size_t n_liars(const dl_machine *m)
 }
 
 /* Begin again from a snapshot of `before` entries or fewer. */
-static dl_ask rejoin(dl_machine *m, uint64_t before)
+static dl_request rejoin(dl_machine *m, uint64_t before)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
+    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
     a.entry = before;
     return a;
 }
@@ -361,7 +361,7 @@ static bool may_start(dl_machine *m, uint64_t after, unsigned most)
  * or the store has lost it: a later snapshot does without it. Or it never was what the entry says,
  * and that is void, as long as no more than may lie go on from it (unreadable.h). The text is set.
  */
-static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
+static dl_request cannot_be_read(dl_machine *m, diloco_status status)
 {
     dl_unread *u = &m->unread[dl_machine_fragment(m)];
     dl_unread_meet(u, &m->entry, n_liars(m));
@@ -376,7 +376,7 @@ static dl_ask cannot_be_read(dl_machine *m, diloco_status status)
 }
 
 /* Who audits does not need it to go on: its committer has combined it for all. */
-static dl_ask audit_without(dl_machine *m)
+static dl_request audit_without(dl_machine *m)
 {
     DL_ASSERT(m->entry.combined.there);
     m->disputed = true;
@@ -385,7 +385,7 @@ static dl_ask audit_without(dl_machine *m)
     return fold_gather_or_fetch(m);
 }
 
-static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char *how)
+static dl_request contribution_lost(dl_machine *m, diloco_status status, const char *how)
 {
     status =
         dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
@@ -395,7 +395,7 @@ static dl_ask contribution_lost(dl_machine *m, diloco_status status, const char 
 }
 
 /* … and what its members come to is neither to be read nor what they give. */
-static dl_ask combined_lost(dl_machine *m)
+static dl_request combined_lost(dl_machine *m)
 {
     return cannot_be_read(
         m,
@@ -419,7 +419,7 @@ static bool goes_on_without_us(dl_machine *m)
 }
 
 /* Then we begin again from behind it, as soon as there is a snapshot. */
-dl_ask dl_follow_without(dl_machine *m)
+dl_request dl_follow_without(dl_machine *m)
 {
     m->parted = false;
     const dl_unread *u = &m->unread[dl_machine_fragment(m)];
@@ -452,7 +452,7 @@ static bool is_suspect(dl_machine *m)
 }
 
 /* An entry that nobody can read counts as an abort of nobody's. */
-static dl_ask fold_unreadable(dl_machine *m)
+static dl_request fold_unreadable(dl_machine *m)
 {
     dl_unread_meet_damaged(&m->unread[dl_machine_fragment(m)], dl_open_entry(m));
     m->entry.n_members = m->entry.n_rejected = 0;
@@ -487,7 +487,7 @@ static bool two_have_written(const dl_machine *m)
     return m->a.control->committer.replica[0] && !dl_hash_equal(m->entry.prev, m->a.control->prev);
 }
 
-static dl_ask broken_chain(dl_machine *m)
+static dl_request broken_chain(dl_machine *m)
 {
     return dl_machine_fail(
         m, dl_fail(DILOCO_EDIFFERS,
@@ -498,7 +498,7 @@ static dl_ask broken_chain(dl_machine *m)
                    (unsigned)m->entry.committer.generation));
 }
 
-static dl_ask follow_commit(dl_machine *m)
+static dl_request follow_commit(dl_machine *m)
 {
     const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
                          dl_hash_equal(m->entry.result, m->draft_result);
@@ -533,23 +533,23 @@ static const char *members_void_reason(const dl_machine *m)
 }
 
 /* A store that does not create exactly once may show half of what it is still writing (P26). */
-static dl_ask wait_for_the_rest(dl_machine *m)
+static dl_request wait_for_the_rest(dl_machine *m)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_HALF_READ);
+    dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_HALF_READ);
     a.until = dl_time_after(m->now, DL_SECOND);
     a.log_only = true;
     return a;
 }
 
 /* log/<e> is there: whoever wrote it decided. */
-dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
+dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(event->text);
-    m->entry_digest = dl_hash_bytes(event->text, event->text_len);
+    DL_ASSERT(reply->text);
+    m->entry_digest = dl_hash_bytes(reply->text, reply->text_len);
     m->n_recomputed = m->n_unread = 0;
     m->recombines = m->disputed = m->judged = false;
     const diloco_status unread =
-        dl_entry_read_of(&m->entry, event->text, event->text_len, m->a.outer, m->a.identity);
+        dl_entry_read_of(&m->entry, reply->text, reply->text_len, m->a.outer, m->a.identity);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const uint32_t f = dl_machine_fragment(m);
     const char *why =
@@ -558,7 +558,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
     if ((unread || why) && is_suspect(m))
         return unread && m->a.control->committer.replica[0]
                    ? wait_for_the_rest(m)
-                   : dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+                   : dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
     if (unread) return fold_unreadable(m);
     if (dl_voided_is(m)) return dl_follow_void(m, DL_VOIDED);
     if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
@@ -571,7 +571,7 @@ dl_ask dl_follow_text(dl_machine *m, const dl_event *event)
 
 /* What the members come to is not what the entry names. It still defines it (P19): who combined it
  * has lied, and who audits says so; but who cannot read it has to wait. */
-static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
+static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
 {
     DL_ASSERT(m->entry.combined.there);
     if (m->recombines) return combined_lost(m);
@@ -585,7 +585,7 @@ static dl_ask members_do_not_give_it(dl_machine *m, dl_hash computed)
 }
 
 /* Of a member that will never be valid, or is not what the entry says of it. */
-static dl_ask member_is_bad(dl_machine *m)
+static dl_request member_is_bad(dl_machine *m)
 {
     if (m->entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
     return dl_follow_void(m, "a contribution that it counts is not valid");
@@ -593,7 +593,7 @@ static dl_ask member_is_bad(dl_machine *m)
 
 /* Where all read all contributions it is void for all. Elsewhere only an audit has looked, and goes
  * on as the others did. */
-static dl_ask verdicts_are_wrong(dl_machine *m)
+static dl_request verdicts_are_wrong(dl_machine *m)
 {
     if (m->a.way == DL_WAY_ALLGATHER)
         return dl_follow_void(m, "its verdicts are not what its contributions give");
@@ -603,7 +603,7 @@ static dl_ask verdicts_are_wrong(dl_machine *m)
 }
 
 /* What is rejected moves nothing: an audit says that it cannot look, and goes on. */
-static dl_ask verdict_unseen(dl_machine *m)
+static dl_request verdict_unseen(dl_machine *m)
 {
     char text[DL_REPLICA_MAX + 128];
     snprintf(text, sizeof text,
@@ -627,9 +627,9 @@ static bool verdicts_agree(const dl_machine *m)
     return true;
 }
 
-dl_ask dl_follow_judged(dl_machine *m, const dl_event *event)
+dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply)
 {
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->gram);
     const bool agree = verdicts_agree(m);
     if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
     if (!agree) return verdicts_are_wrong(m);
@@ -637,14 +637,14 @@ dl_ask dl_follow_judged(dl_machine *m, const dl_event *event)
     return fold_members(m);
 }
 
-dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
+dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
 {
     const size_t i = m->fold_member;
     const dl_rejected it = named(m, i);
     dl_known *k = dl_known_find(&m->known, &it.life);
     DL_ASSERT(i < n_named(m) && k);
-    if (event->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
-    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
+    if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
+    if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
     if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
         return i < m->entry.n_members || m->a.way == DL_WAY_ALLGATHER
@@ -657,35 +657,35 @@ dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event)
 }
 
 /* x/ holds what the entry names, or the members have to tell. */
-dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event)
+dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply)
 {
-    if (!event->status) return fold_compute(m);
-    if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_ASK_FETCH_COMBINED, DL_FOLD_COMBINED);
+    if (!reply->status) return fold_compute(m);
+    if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
     if (m->disputed) return combined_lost(m);
     m->recombines = true;
     return fold_gather_or_fetch(m);
 }
 
-dl_ask dl_follow_combined(dl_machine *m, const dl_event *event)
+dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply)
 {
-    const bool agrees = !event->status && dl_hash_equal(event->result, m->entry.combined.body);
+    const bool agrees = !reply->status && dl_hash_equal(reply->result, m->entry.combined.body);
     if (agrees) return fold_compute(m);
     if (!m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
-    return members_do_not_give_it(m, event->result);
+    return members_do_not_give_it(m, reply->result);
 }
 
-dl_ask dl_follow_computed(dl_machine *m, const dl_event *event)
+dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
 {
-    if (event->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
-    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
-    if (dl_hash_equal(event->result, m->entry.result)) return fold_computed(m);
-    if (m->n_recomputed++) return dispute(m, event->result);
+    if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
+    if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
+    if (dl_hash_equal(reply->result, m->entry.result)) return fold_computed(m);
+    if (m->n_recomputed++) return dispute(m, reply->result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }
 
-dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event)
+dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     const bool ours = m->created;
     DL_ASSERT(m->entry.entry == dl_open_entry(m));
     folded(m, true, counts_what_we_did(m, &m->entry));
@@ -693,8 +693,8 @@ dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event)
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 
-dl_ask dl_follow_snapshotted(dl_machine *m, const dl_event *event)
+dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     return dl_machine_go_on(m);
 }

@@ -10,9 +10,9 @@ TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
     join_run(&w);
     take(&w); /* trained; meanwhile: */
     others_commit(&w, 1, "r1");
-    CHECK_INT(2, until(&w, DL_ASK_CONTRIBUTE)->entry);
-    CHECK(w.ask.knock); /* entry 1 waits for r1 alone from now on */
-    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, until(&w, DL_REQUEST_CONTRIBUTE)->entry);
+    CHECK(w.request.knock); /* entry 1 waits for r1 alone from now on */
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
     CHECK(w.how == DL_ADOPT_THETA && !w.counted);
     end_world(&w);
@@ -27,7 +27,7 @@ TEST(p13_the_position_jumps_to_the_due_point_of_what_was_missed)
     others_commit(&w, 1, "r1");
     others_commit(&w, 2, "r1");
     others_commit(&w, 3, "r1");
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(20, w.pace.position);
     CHECK_INT(25, dl_pace_train_until(&w.pace));
     CHECK_INT(2, w.n_jumps); /* when it joined, and once for both that it had not taken */
@@ -42,8 +42,8 @@ TEST(p13_keep_trains_on_from_its_own_parameters)
     resume_run(&w, 1, 5);
     take(&w);
     others_commit(&w, 1, "r1");
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(1, w.asked[DL_ASK_SWAP]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.asked[DL_REQUEST_SWAP]);
     CHECK_INT(0, w.n_adopted + w.n_jumps);
     CHECK_INT(10, w.pace.position);
     end_world(&w);
@@ -56,8 +56,8 @@ TEST(p13_keep_adopts_an_entry_that_counted_it)
     option(&w, "run.on_uncounted", "keep");
     put(&w, 1, "r1", 0);
     resume_run(&w, 1, 5);
-    next(&w, DL_ASK_CREATE);
-    until(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_CREATE);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
 }
@@ -70,7 +70,7 @@ TEST(p13_an_abort_in_the_replicas_absence_leaves_its_training_alone)
     take(&w);
     const dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
     write_entry(&w, &e);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.n_adopted + w.n_jumps);
     CHECK_INT(10, w.pace.position);
     end_world(&w);
@@ -83,9 +83,9 @@ TEST(p13_what_was_missed_at_the_runs_end_is_adopted_before_it_is_done)
     join_run(&w);
     take(&w);
     others_commit(&w, WORLD_ENTRIES - 1, "r1");
-    next(&w, DL_ASK_DONE);
+    next(&w, DL_REQUEST_DONE);
     CHECK(w.how == DL_ADOPT_THETA && dl_pace_done(&w.pace));
-    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
     end_world(&w);
 }
 
@@ -98,7 +98,7 @@ TEST(p7_a_damaged_reading_of_an_entry_is_read_again_first)
     others_commit(&w, 1, "r1");
     w.n_damaged_reads = 1;
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     end_world(&w);
@@ -111,7 +111,7 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_nobodys_roster)
     CHECK_OK(dl_buf_add(&w.log[1], "{}", 2));
     w.digest[2] = w.digest[1];
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_INT(0, w.noted[DL_NOTE_ABORT]);
     CHECK_INT(2, w.control.roster.n);
@@ -136,7 +136,7 @@ TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
     w.control.committer = life_of("r1", DL_LIFE_ANY);
     w.control.prev.bytes[0] ^= 1; /* what was read before was overwritten since */
     join_run(&w);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("two committers", diloco_error_text());
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -150,9 +150,9 @@ TEST(p26_with_a_single_committer_half_an_entry_is_waited_for)
     w.control.committer = life_of("r1", DL_LIFE_ANY);
     w.n_damaged_reads = 1;
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_WAIT);
+    const dl_request *a = until(&w, DL_REQUEST_WAIT);
     CHECK(a->log_only && a->until == w.now + DL_SECOND);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     end_world(&w);
@@ -168,7 +168,7 @@ TEST(an_entry_of_another_format_version_stops_the_reader)
     version[10] = '9';
     reseal(&w.log[1]);
     join_run(&w);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("version 9", diloco_error_text());
     end_world(&w);
 }
@@ -184,8 +184,8 @@ TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
     write_entry(&w, &lie);
     w.digest[2] = w.digest[1]; /* a void entry changes nothing */
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(2, w.asked[DL_REQUEST_COMPUTE]);
     CHECK_INT(1, w.n_fresh);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
@@ -193,7 +193,7 @@ TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
     CHECK(!dl_roster_has(&w.control.roster, "r1", NULL)); /* its committer is not waited for */
     CHECK_INT(1, w.control.n_aborts);
     put(&w, 2, "r1", 0);
-    CHECK(dl_hash_equal(until(&w, DL_ASK_CREATE)->draft->base, w.digest[1]));
+    CHECK(dl_hash_equal(until(&w, DL_REQUEST_CREATE)->draft->base, w.digest[1]));
     end_world(&w);
 }
 
@@ -205,10 +205,10 @@ TEST(p7_an_entry_that_counts_a_contribution_which_is_not_valid_is_void)
     w.put[0].n_bad = -1;
     w.put[0].why = "non-finite";
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("not valid", w.said);
-    CHECK_INT(0, w.asked[DL_ASK_COMPUTE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_COMPUTE]);
     end_world(&w);
 }
 
@@ -222,10 +222,10 @@ TEST(fed_17_an_abort_that_empties_the_momentum_is_void_where_the_run_keeps_it)
     e.result = dl_hash_bytes("emptied", 7);
     write_entry(&w, &e);
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("and this run keeps it", w.said);
-    CHECK_INT(0, w.asked[DL_ASK_COMPUTE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_COMPUTE]);
     end_world(&w);
 }
 
@@ -236,7 +236,7 @@ TEST(p7_a_contribution_that_the_store_damaged_voids_nothing)
     others_commit(&w, 1, "r1");
     w.put[0].n_bad = -1;
     join_run(&w);
-    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX); /* a later snapshot does without it */
+    CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX); /* a later snapshot does without it */
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -251,7 +251,7 @@ TEST(p7_an_entry_that_counts_other_bytes_than_the_contribution_has_is_void)
     lie.members[0].body.bytes[5] ^= 1;
     write_entry(&w, &lie);
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_CONTAINS("not valid", w.said);
     end_world(&w);
 }
@@ -263,7 +263,7 @@ TEST(p7_a_step_that_is_not_finite_for_the_reader_is_disputed)
     others_commit(&w, 1, "r1");
     w.numeric = true;
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -284,11 +284,11 @@ TEST(p7_a_base_that_is_not_ours_begins_again_once_from_before_it_then_is_void)
     make_world(&w, 3);
     write_on_another_base(&w, 3);
     join_run(&w);
-    CHECK_INT(2, until(&w, DL_ASK_REJOIN)->entry);
+    CHECK_INT(2, until(&w, DL_REQUEST_REJOIN)->entry);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     rejoin(&w); /* the snapshot said the same: it is the entry that is wrong */
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(1, w.asked[DL_ASK_REJOIN]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.asked[DL_REQUEST_REJOIN]);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -300,8 +300,8 @@ TEST(p7_a_reader_never_begins_again)
     w.args.reader = true;
     write_on_another_base(&w, 3);
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_REJOIN]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_REJOIN]);
     CHECK_CONTAINS("base", w.said);
     end_world(&w);
 }
@@ -315,13 +315,13 @@ TEST(p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there)
     others_commit(&w, 3, "r1");
     w.n_put = 0; /* collected */
     join_run(&w);
-    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
     for (int i = 0; i < 2; i++) {
         rejoin(&w);
-        until(&w, DL_ASK_REJOIN);
+        until(&w, DL_REQUEST_REJOIN);
     }
     rejoin(&w); /* three fresh starts gave nothing newer: they are lost */
-    CHECK_INT(DILOCO_ENOENT, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->status);
     end_world(&w);
 }
 
@@ -333,7 +333,7 @@ TEST(p25_a_reader_says_that_contributions_are_gone)
     others_commit(&w, 3, "r1");
     w.n_put = 0;
     join_run(&w);
-    CHECK_INT(DILOCO_ENOENT, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("gone", diloco_error_text());
     end_world(&w);
 }
@@ -341,9 +341,9 @@ TEST(p25_a_reader_says_that_contributions_are_gone)
 /* Commit the open entry as the first to create it. */
 static void commit_one(world *w)
 {
-    until(w, DL_ASK_TRAIN);
+    until(w, DL_REQUEST_TRAIN);
     put(w, w->control.entry, "r1", 0);
-    next(w, DL_ASK_SWAP);
+    next(w, DL_REQUEST_SWAP);
 }
 
 TEST(p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size)
@@ -354,13 +354,13 @@ TEST(p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size)
     w.train_s = 11;              /* a sixtieth of snapshot_every is 10 s */
     join_run(&w);
     commit_one(&w);
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_SNAPSHOT]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);
     commit_one(&w);
-    CHECK_INT(3, next(&w, DL_ASK_SNAPSHOT)->entry);
-    CHECK(!w.ask.final);
+    CHECK_INT(3, next(&w, DL_REQUEST_SNAPSHOT)->entry);
+    CHECK(!w.request.final);
     commit_one(&w); /* it counts from the last one on */
-    CHECK_INT(1, w.asked[DL_ASK_SNAPSHOT]);
+    CHECK_INT(1, w.asked[DL_REQUEST_SNAPSHOT]);
     end_world(&w);
 }
 
@@ -373,8 +373,8 @@ TEST(p25_a_small_model_is_not_written_more_often_than_sixty_times_a_period)
     join_run(&w);
     for (int i = 0; i < 3; i++)
         commit_one(&w);
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_SNAPSHOT]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);
     end_world(&w);
 }
 
@@ -385,7 +385,7 @@ TEST(p25_a_snapshot_is_due_after_snapshot_every)
     w.train_s = 700;
     join_run(&w);
     commit_one(&w);
-    CHECK_INT(2, next(&w, DL_ASK_SNAPSHOT)->entry);
+    CHECK_INT(2, next(&w, DL_REQUEST_SNAPSHOT)->entry);
     end_world(&w);
 }
 
@@ -402,10 +402,10 @@ TEST(p25_a_snapshot_that_another_committer_names_is_as_good)
     CHECK(dl_roster_add(&e.roster, "r0", 0));
     e.snapshot = 1;
     write_entry(&w, &e);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     commit_one(&w); /* 800 s since the beginning, 400 s since that snapshot */
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_SNAPSHOT]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);
     end_world(&w);
 }
 
@@ -416,11 +416,11 @@ TEST(p25_who_did_not_create_the_entry_writes_no_snapshot)
     w.train_s = 700;
     put(&w, 1, "r1", 0);
     join_run(&w);
-    dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
+    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_SNAPSHOT]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);
     end_world(&w);
 }
 
@@ -430,11 +430,11 @@ TEST(p25_a_snapshot_that_fails_stops_nothing)
     make_world(&w, 1);
     w.train_s = 700;
     w.failing = DILOCO_EFULL;
-    w.failing_kind = DL_ASK_SNAPSHOT;
+    w.failing_kind = DL_REQUEST_SNAPSHOT;
     join_run(&w);
     commit_one(&w);
-    next(&w, DL_ASK_SNAPSHOT);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_SNAPSHOT);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(15, dl_pace_train_until(&w.pace));
     end_world(&w);
 }
@@ -445,10 +445,10 @@ TEST(the_last_entrys_creator_writes_a_final_snapshot_and_is_done)
     make_world(&w, WORLD_ENTRIES - 1);
     join_run(&w);
     put(&w, WORLD_ENTRIES - 1, "r1", 0);
-    CHECK(until(&w, DL_ASK_CREATE)->draft->last);
-    CHECK(until(&w, DL_ASK_SNAPSHOT)->final);
-    CHECK_INT(WORLD_ENTRIES, w.ask.entry);
-    next(&w, DL_ASK_DONE);
+    CHECK(until(&w, DL_REQUEST_CREATE)->draft->last);
+    CHECK(until(&w, DL_REQUEST_SNAPSHOT)->final);
+    CHECK_INT(WORLD_ENTRIES, w.request.entry);
+    next(&w, DL_REQUEST_DONE);
     CHECK(w.control.last);
     CHECK_INT(1, w.n_jumps); /* when it joined */
     CHECK_INT(1, w.n_adopted);

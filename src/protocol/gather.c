@@ -13,9 +13,9 @@ enum { MAX_TURNS = 8 }; /* deadlines until everybody looks for contributions */
 
 /* ---- contributing ------------------------------------------------------------------------ */
 
-static dl_ask contribute(dl_machine *m, uint64_t entry, dl_phase next)
+static dl_request contribute(dl_machine *m, uint64_t entry, dl_phase next)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_CONTRIBUTE, next);
+    dl_request a = dl_machine_request(m, DL_REQUEST_CONTRIBUTE, next);
     const dl_take *take = dl_pace_take(m->a.pace, entry);
     a.entry = entry;
     a.fragment = take && !take->gone
@@ -24,13 +24,13 @@ static dl_ask contribute(dl_machine *m, uint64_t entry, dl_phase next)
     return a;
 }
 
-dl_ask dl_gather_contribute(dl_machine *m)
+dl_request dl_gather_contribute(dl_machine *m)
 {
     if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
     const bool ahead = m->n_put > dl_open_entry(m);
     DL_ASSERT(dl_machine_is_async(m) || m->n_put >= dl_open_entry(m));
     DL_ASSERT(!ahead || !m->sending || dl_machine_is_async(m)); /* one is in flight at a time */
-    dl_ask a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    dl_request a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.put_ahead = ahead;
     return a;
 }
@@ -110,7 +110,7 @@ bool dl_gather_has_to_knock(const dl_machine *m)
                                  dl_schedule_fragment(&p->schedule, first, m->n_commits_all + L));
 }
 
-dl_ask dl_gather_knock(dl_machine *m)
+dl_request dl_gather_knock(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
     const unsigned n = m->n_knocks < MAX_KNOCK_DOUBLINGS ? m->n_knocks : MAX_KNOCK_DOUBLINGS;
@@ -118,7 +118,7 @@ dl_ask dl_gather_knock(dl_machine *m)
     m->knock_at = open + (UINT64_C(1) << n);
     m->n_knocks = n + 1;
     m->n_put = open + 1;
-    dl_ask a = contribute(m, open, DL_KNOCKING);
+    dl_request a = contribute(m, open, DL_KNOCKING);
     a.knock = true;
     return a;
 }
@@ -148,38 +148,38 @@ bool dl_gather_is_our_turn(const dl_machine *m)
 }
 
 /* Entries before L have no roster: then those who have contributed, which a listing tells. */
-static void rank_among(dl_machine *m, const dl_event *event)
+static void rank_among(dl_machine *m, const dl_reply *reply)
 {
     m->rank = 0;
-    for (size_t i = 0; i < event->n_listed; i++) {
-        const char *name = event->listed[i].life.replica;
-        const bool again = i && !strcmp(event->listed[i - 1].life.replica, name);
+    for (size_t i = 0; i < reply->n_listed; i++) {
+        const char *name = reply->listed[i].life.replica;
+        const bool again = i && !strcmp(reply->listed[i - 1].life.replica, name);
         m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
     }
 }
 
 /* ---- collecting what others contributed -------------------------------------------------- */
 
-dl_ask dl_gather_list(dl_machine *m)
+dl_request dl_gather_list(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
-    dl_ask a = dl_machine_ask(m, DL_ASK_LIST, DL_LISTING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_LIST, DL_LISTING);
     const bool under_way = dl_machine_is_async(m) && p->n_taken > p->next_adopt;
     a.own = under_way ? p->takes[0].entry : a.entry;
     return a;
 }
 
 /* Who else is there? Or is it for others to ask? */
-static dl_ask look_around(dl_machine *m)
+static dl_request look_around(dl_machine *m)
 {
     if (dl_gather_has_roster(m) && !dl_gather_is_our_turn(m))
-        return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+        return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     return dl_gather_list(m);
 }
 
 /* What comes next goes up while what others put is read, and what waits for nobody goes up while
  * there is nothing to do (wait_until of propose.c). */
-dl_ask dl_gather_collect(dl_machine *m)
+dl_request dl_gather_collect(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
     if (dl_gather_has_to_put(m) && m->n_put == open) return dl_gather_contribute(m);
@@ -188,9 +188,9 @@ dl_ask dl_gather_collect(dl_machine *m)
     return ahead ? dl_gather_contribute(m) : look_around(m);
 }
 
-dl_ask dl_gather_contributed(dl_machine *m, const dl_event *event)
+dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     m->n_put++;
     m->put_took = m->now - m->due_at;
     m->due_at = m->now; /* P11: the deadline runs from our own upload */
@@ -199,31 +199,31 @@ dl_ask dl_gather_contributed(dl_machine *m, const dl_event *event)
     return dl_gather_collect(m);
 }
 
-dl_ask dl_gather_waited(dl_machine *m, const dl_event *event)
+dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     return dl_gather_collect(m);
 }
 
 /* What was put ahead is there, and only then may we close its entry: without it we are not. */
-dl_ask dl_gather_confirmed(dl_machine *m, const dl_event *event)
+dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     m->due_at = m->now;
     return dl_gather_collect(m);
 }
 
-dl_ask dl_gather_put_ahead(dl_machine *m, const dl_event *event)
+dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     m->n_put++;
     return dl_gather_collect(m);
 }
 
-static dl_ask fetch_these(dl_machine *m)
+static dl_request fetch_these(dl_machine *m)
 {
     DL_ASSERT(m->known.at[m->fetching].worth == DL_UNREAD);
-    dl_ask a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
+    dl_request a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
     for (size_t i = m->fetching + 1; i < m->known.n; i++) {
         const dl_known *k = &m->known.at[i];
         if (k->worth == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
@@ -231,25 +231,26 @@ static dl_ask fetch_these(dl_machine *m)
     return a;
 }
 
-static dl_ask fetch_next(dl_machine *m)
+static dl_request fetch_next(dl_machine *m)
 {
     for (; m->fetching < m->known.n; m->fetching++)
         if (m->known.at[m->fetching].worth == DL_UNREAD) return fetch_these(m);
     if (dl_decide_is_complete(m)) return dl_decide_close(m);
-    return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
+    return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
 }
 
 /* async: the one that the entry would name. */
-static dl_ask listed_alone(dl_machine *m, const dl_event *event)
+static dl_request listed_alone(dl_machine *m, const dl_reply *reply)
 {
     const size_t i =
-        dl_async_choose(m->a.control, m->a.config, event->listed, event->n_listed, &m->known);
+        dl_async_choose(m->a.control, m->a.config, reply->listed, reply->n_listed, &m->known);
     m->fetching = m->known.n;
-    if (i == SIZE_MAX) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
-    const dl_listed *l = &event->listed[i];
+    if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
+    const dl_listed *l = &reply->listed[i];
     dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
-    if (!k) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING); /* no room: all were refused */
-    if (k->entry != l->entry)                                  /* its older one will never count */
+    if (!k)
+        return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
+    if (k->entry != l->entry) /* its older one will never count */
         *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
     m->fetching = dl_known_slot(&m->known, k);
     return fetch_next(m);
@@ -291,12 +292,12 @@ static void note_listed(dl_machine *m, const dl_listed *l)
                      awaited ? keep_for_roster : keep_for_others, m);
 }
 
-dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
+dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 {
-    for (size_t i = 0; i < event->n_listed; i++) {
-        const dl_life *life = &event->listed[i].life;
+    for (size_t i = 0; i < reply->n_listed; i++) {
+        const dl_life *life = &reply->listed[i].life;
         if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
-        if (!dl_machine_is_async(m)) note_listed(m, &event->listed[i]);
+        if (!dl_machine_is_async(m)) note_listed(m, &reply->listed[i]);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
             return dl_machine_fail(
@@ -304,35 +305,35 @@ dl_ask dl_gather_listed(dl_machine *m, const dl_event *event)
                 dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
                         life->replica, life->generation, m->a.self.generation));
     }
-    if (dl_machine_is_async(m)) return listed_alone(m, event);
-    rank_among(m, event);
+    if (dl_machine_is_async(m)) return listed_alone(m, reply);
+    rank_among(m, reply);
     const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
     m->fetching = asks ? 0 : m->known.n; /* an entry will say what is needed */
     return fetch_next(m);
 }
 
-bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event)
+bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
 {
-    DL_ASSERT(event->status || event->facts);
-    if (!event->status) {
-        dl_known_accept(known, event->facts, event->norm2);
+    DL_ASSERT(reply->status || reply->facts);
+    if (!reply->status) {
+        dl_known_accept(known, reply->facts, reply->norm2);
         known->whole = dl_machine_reads_whole(m);
         return false;
     }
-    if (dl_known_doubt(known, event->reason)) return true;
-    known->forged = event->forged;
+    if (dl_known_doubt(known, reply->reason)) return true;
+    known->forged = reply->forged;
     dl_machine_note(m,
                     (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
     return false;
 }
 
-dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event)
+dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(m->fetching < m->known.n);
     dl_known *k = &m->known.at[m->fetching];
     /* It was collected since it was listed (P25): the log has gone on. */
-    if (event->status == DILOCO_ENOENT) return dl_machine_ask(m, DL_ASK_READ, DL_LOOKING);
-    if (dl_gather_judge(m, k, event)) return dl_machine_fetch(m, k, DL_FETCHING, true);
+    if (reply->status == DILOCO_ENOENT) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
+    if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
     if (dl_machine_is_async(m) && !dl_known_counts(&m->known, k))
         return dl_gather_list(m); /* another one */
     return fetch_next(m);

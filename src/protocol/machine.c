@@ -94,17 +94,18 @@ void dl_machine_note(dl_machine *m, dl_note note)
     if (m->a.note) m->a.note(m->a.note_user, &note);
 }
 
-dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next)
+dl_request dl_machine_request(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     DL_ASSERT(dl_phase_waits_for(next, kind));
     m->phase = next;
-    return (dl_ask){.kind = kind, .entry = dl_open_entry(m), .fragment = dl_machine_fragment(m)};
+    return (dl_request){
+        .kind = kind, .entry = dl_open_entry(m), .fragment = dl_machine_fragment(m)};
 }
 
-dl_ask dl_machine_fail(dl_machine *m, diloco_status status)
+dl_request dl_machine_fail(dl_machine *m, diloco_status status)
 {
     DL_ASSERT(status != DILOCO_OK);
-    dl_ask a = dl_machine_ask(m, DL_ASK_FAIL, DL_OVER);
+    dl_request a = dl_machine_request(m, DL_REQUEST_FAIL, DL_OVER);
     a.status = status;
     return a;
 }
@@ -114,9 +115,9 @@ bool dl_machine_reads_whole(const dl_machine *m)
     return m->a.way != DL_WAY_SHARDED || m->by_all || m->phase == DL_FOLD_FETCHING;
 }
 
-dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
+dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_FETCH, next);
+    dl_request a = dl_machine_request(m, DL_REQUEST_FETCH, next);
     a.entry = known->entry;
     a.life = known->life;
     a.slot = dl_known_slot(&m->known, known);
@@ -125,7 +126,7 @@ dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, boo
     return a;
 }
 
-bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known)
+bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known)
 {
     if (fetch->n_ahead == DL_AHEAD_MAX) return false;
     fetch->ahead = m->ahead;
@@ -148,18 +149,18 @@ void dl_machine_clear_entry(dl_machine *m)
 
 /* ---- beginning, and what is to be done next ---------------------------------------------- */
 
-static dl_ask train(dl_machine *m)
+static dl_request train(dl_machine *m)
 {
     DL_ASSERT(!m->behind); /* the log was read to its end */
     m->train_began = m->now;
     m->train_from = m->a.pace->position;
     const uint64_t open = dl_open_entry(m), first = m->n_put > open ? open + 1 : open;
     if (m->own_since > first) m->own_since = first; /* who knocks has given up the open one */
-    return dl_machine_ask(m, DL_ASK_TRAIN, DL_TRAINING);
+    return dl_machine_request(m, DL_REQUEST_TRAIN, DL_TRAINING);
 }
 
 /* Others are to wait for what we train. */
-static dl_ask train_or_knock(dl_machine *m)
+static dl_request train_or_knock(dl_machine *m)
 {
     return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : train(m);
 }
@@ -180,7 +181,7 @@ static void let_go(dl_machine *m)
 
 /* async: train, first asking how fast the others are; or see to the entries that name what is
  * there, our own among them, and those of a grace behind it. */
-static dl_ask go_on_alone(dl_machine *m)
+static dl_request go_on_alone(dl_machine *m)
 {
     dl_pace *p = m->a.pace;
     if (is_in_vain(m)) let_go(m);
@@ -190,14 +191,14 @@ static dl_ask go_on_alone(dl_machine *m)
         m->grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
     if (own_stands && m->now >= m->grace_over) dl_pace_settle(p);
     if (dl_pace_takes_part(p, dl_open_entry(m)))
-        return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
+        return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
     m->grace_over = 0;
-    if (m->a.config->dylu) return dl_machine_ask(m, DL_ASK_WATCH, DL_TIMING);
+    if (m->a.config->dylu) return dl_machine_request(m, DL_REQUEST_WATCH, DL_TIMING);
     return train(m);
 }
 
 /* No entry stands any more, as far as we know. */
-static dl_ask caught_up(dl_machine *m)
+static dl_request caught_up(dl_machine *m)
 {
     DL_ASSERT(m->behind);
     m->behind = false;
@@ -222,12 +223,12 @@ static bool is_gone(dl_machine *m, const dl_seen *s)
     return s->ended || dl_watch_is_silent(&m->watch, s->life.replica, m->now, patience, &whose);
 }
 
-dl_ask dl_machine_timed(dl_machine *m, const dl_event *event)
+dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply)
 {
     double own = 0, fastest = 0;
-    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
-    for (size_t i = 0; i < event->n_seen; i++) {
-        const dl_seen *s = &event->seen[i];
+    dl_watch_see(&m->watch, reply->seen, reply->n_seen, m->now);
+    for (size_t i = 0; i < reply->n_seen; i++) {
+        const dl_seen *s = &reply->seen[i];
         if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
         if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
     }
@@ -235,22 +236,22 @@ dl_ask dl_machine_timed(dl_machine *m, const dl_event *event)
     return train(m);
 }
 
-dl_ask dl_machine_go_on(dl_machine *m)
+dl_request dl_machine_go_on(dl_machine *m)
 {
     if (dl_machine_is_over(m)) {
         dl_pace_caught_up(m->a.pace);
-        return dl_machine_ask(m, DL_ASK_DONE, DL_ENDING);
+        return dl_machine_request(m, DL_REQUEST_DONE, DL_ENDING);
     }
-    if (m->behind) return dl_machine_ask(m, DL_ASK_READ, DL_CATCHING_UP);
+    if (m->behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
     if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
     if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->due_at = m->now;
-    return dl_machine_ask(m, DL_ASK_READ, DL_LATE_CHECK);
+    return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
 }
 
-dl_ask dl_machine_read_on(dl_machine *m, const dl_event *event)
+dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
 {
-    return event->text ? dl_follow_text(m, event) : caught_up(m);
+    return reply->text ? dl_follow_text(m, reply) : caught_up(m);
 }
 
 /* Movement from a state that the log does not have may not be sent as if from the one it has
@@ -314,37 +315,37 @@ static void measure_round(dl_machine *m)
                  (double)s->interval / (double)s->n_fragments;
 }
 
-dl_ask dl_machine_trained(dl_machine *m, const dl_event *event)
+dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     measure_round(m);
     return dl_machine_go_on(m);
 }
 
-dl_ask dl_machine_late_checked(dl_machine *m, const dl_event *event)
+dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
-    if (!event->text) return dl_gather_collect(m);
+    if (!reply->text) return dl_gather_collect(m);
     m->behind = true; /* it stands without us: P13 */
     dl_pace_fall_behind(m->a.pace);
-    return dl_follow_text(m, event);
+    return dl_follow_text(m, reply);
 }
 
 /* ---- one move ---------------------------------------------------------------------------- */
 
-dl_ask dl_machine_knocked(dl_machine *m, const dl_event *event)
+dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     return train(m);
 }
 
-dl_ask dl_machine_waited_for_rest(dl_machine *m, const dl_event *event)
+dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
-    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK);
+    (void)reply;
+    return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }
 
 /* The machine now waits for the reply to `next`. */
-static dl_ask open_request(dl_machine *m, dl_ask next, dl_transition move)
+static dl_request open_request(dl_machine *m, dl_request next, dl_transition move)
 {
     DL_ASSERT(dl_phase_waits_for(m->phase, next.kind));
     m->requested = next.kind;
@@ -354,29 +355,29 @@ static dl_ask open_request(dl_machine *m, dl_ask next, dl_transition move)
     return next;
 }
 
-static void take_facts(dl_machine *m, const dl_event *event)
+static void take_facts(dl_machine *m, const dl_reply *reply)
 {
-    m->now = event->now;
-    m->sending = event->sending;
-    if (event->renewed) m->a.self.generation = event->generation;
-    if (event->unsent && m->n_put >= event->unsent) m->n_put = event->unsent - 1;
+    m->now = reply->now;
+    m->sending = reply->sending;
+    if (reply->renewed) m->a.self.generation = reply->generation;
+    if (reply->unsent && m->n_put >= reply->unsent) m->n_put = reply->unsent - 1;
 }
 
-dl_ask dl_machine_next(dl_machine *m, const dl_event *event)
+dl_request dl_machine_next(dl_machine *m, const dl_reply *reply)
 {
     const dl_phase from = m->phase;
     const dl_transition move = {.entry = dl_open_entry(m),
                                 .from = dl_phase_name(from),
                                 .replied = m->requested,
-                                .reply = dl_reply_word(m->requested, event)};
-    take_facts(m, event);
-    const dl_ask next = dl_phase_handle(m, event);
+                                .reply = dl_reply_word(m->requested, reply)};
+    take_facts(m, reply);
+    const dl_request next = dl_phase_handle(m, reply);
     DL_ASSERT(dl_phase_leads_to(from, m->phase));
     DL_ASSERT(dl_open_entry(m) - move.entry <= 1); /* invariant 1: one reply, one entry at most */
     return open_request(m, next, move);
 }
 
-dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
+dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
     m->began_at = dl_open_entry(m);
@@ -392,6 +393,6 @@ dl_ask dl_machine_begin(dl_machine *m, const dl_machine_start *start)
     DL_ASSERT(m->a.pace->folded >= dl_open_entry(m));
     DL_ASSERT(m->known.n == 0); /* invariant 2 */
     const dl_transition move = {
-        .entry = dl_open_entry(m), .from = "start", .replied = DL_ASK_REJOIN, .reply = "done"};
+        .entry = dl_open_entry(m), .from = "start", .replied = DL_REQUEST_REJOIN, .reply = "done"};
     return open_request(m, dl_machine_go_on(m), move);
 }

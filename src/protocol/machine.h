@@ -1,8 +1,8 @@
 /* machine.h - one replica's side of the log, as a state machine that does no I/O.
  *
- * It is asked once to start and then answered: every ask it returns is carried out by
+ * It is asked once to start and then answered: every request it returns is carried out by
  * somebody (driver.c with a real store and threads, tests/cluster_sim.c with virtual time and
- * faults), whose event it turns into the next ask. One ask is open at a time.
+ * faults), whose reply it turns into the next request. One request is open at a time.
  *
  *         +--> TRAIN --taken--> READ log/<e> --there--> FOLD
  *         |                       | absent               (nobody is missing: on to COMPUTE)
@@ -45,33 +45,35 @@
 
 typedef struct dl_machine dl_machine;
 
-typedef enum dl_ask_kind {
-    DL_ASK_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace */
-    DL_ASK_READ,  /* read log/<entry> */
-    DL_ASK_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken; put_ahead: it may still be
-                        * under way when that is answered */
-    DL_ASK_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
-    DL_ASK_FETCH,      /* read and check the contribution of `life` into `slot` */
-    DL_ASK_JUDGE,      /* dot products of all pairs of the contributions in `slots`, where the run
-                        * compares directions; `probe`: and what each makes of the loss */
-    DL_ASK_COMBINE,    /* what draft's members, from their slots, come to; `put`: into x/<entry>/ */
-    DL_ASK_FETCH_COMBINED, /* read what draft names as combined */
-    DL_ASK_SERVE,    /* sharded: combine the slices of the entry that others' plans give to us */
-    DL_ASK_COMPUTE,  /* next = outer step of now with draft's members from their slots, or with
-                      * what was combined or fetched last, where draft names that */
-    DL_ASK_CREATE,   /* create log/<entry> with draft's text */
-    DL_ASK_SWAP,     /* next becomes now: the state has moved by `entry` */
-    DL_ASK_WATCH,    /* list hb/ with contents, and end/ */
-    DL_ASK_WAIT,     /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
-                      * nobody has looked for as long as the store thinks right (R8); at most
-                      * to `until` */
-    DL_ASK_SNAPSHOT, /* write one of now, in the background */
-    DL_ASK_REJOIN,   /* load the newest snapshot of at most `entry`, or where what follows that is
-                      * collected the newest of all, then dl_machine_begin; the local tensors fit
-                      * nothing any more, unless they were saved there */
-    DL_ASK_DONE,     /* the run is over for this replica: end/, final state */
-    DL_ASK_FAIL      /* stop with `status`; the error text is set */
-} dl_ask_kind;
+typedef enum dl_request_kind {
+    DL_REQUEST_TRAIN, /* until the trainer has taken `entry`, or was passed over: a look at the pace
+                       */
+    DL_REQUEST_READ,  /* read log/<entry> */
+    DL_REQUEST_CONTRIBUTE, /* make c/<entry>/<own life>, of what was taken; put_ahead: it may still
+                            * be under way when that is answered */
+    DL_REQUEST_LIST,       /* list c/<entry>/; async: all of c/ that an entry may still name */
+    DL_REQUEST_FETCH,      /* read and check the contribution of `life` into `slot` */
+    DL_REQUEST_JUDGE,   /* dot products of all pairs of the contributions in `slots`, where the run
+                         * compares directions; `probe`: and what each makes of the loss */
+    DL_REQUEST_COMBINE, /* what draft's members, from their slots, come to; `put`: into x/<entry>/
+                         */
+    DL_REQUEST_FETCH_COMBINED, /* read what draft names as combined */
+    DL_REQUEST_SERVE,   /* sharded: combine the slices of the entry that others' plans give to us */
+    DL_REQUEST_COMPUTE, /* next = outer step of now with draft's members from their slots, or with
+                         * what was combined or fetched last, where draft names that */
+    DL_REQUEST_CREATE,  /* create log/<entry> with draft's text */
+    DL_REQUEST_SWAP,    /* next becomes now: the state has moved by `entry` */
+    DL_REQUEST_WATCH,   /* list hb/ with contents, and end/ */
+    DL_REQUEST_WAIT,    /* until it is worth looking again: c/<entry>/ or log/ may have changed, or
+                         * nobody has looked for as long as the store thinks right (R8); at most
+                         * to `until` */
+    DL_REQUEST_SNAPSHOT, /* write one of now, in the background */
+    DL_REQUEST_REJOIN, /* load the newest snapshot of at most `entry`, or where what follows that is
+                        * collected the newest of all, then dl_machine_begin; the local tensors fit
+                        * nothing any more, unless they were saved there */
+    DL_REQUEST_DONE,   /* the run is over for this replica: end/, final state */
+    DL_REQUEST_FAIL    /* stop with `status`; the error text is set */
+} dl_request_kind;
 
 /* A contribution that will be asked for next, if all goes well. */
 enum { DL_AHEAD_MAX = 15 };
@@ -81,8 +83,8 @@ typedef struct dl_ahead {
     size_t slot;
 } dl_ahead;
 
-typedef struct dl_ask {
-    dl_ask_kind kind;
+typedef struct dl_request {
+    dl_request_kind kind;
     uint64_t entry;        /* FETCH, CONTRIBUTE: under which it lies */
     uint32_t fragment;     /* of `entry` */
     dl_life life;          /* FETCH */
@@ -109,7 +111,7 @@ typedef struct dl_ask {
     bool final;            /* SNAPSHOT: of the run's end: not in the background */
     dl_time until;         /* WAIT */
     diloco_status status;  /* FAIL */
-} dl_ask;
+} dl_request;
 
 /* A heartbeat as seen: whose, and a hash of its content. */
 typedef struct dl_seen {
@@ -125,9 +127,9 @@ typedef struct dl_listed {
     size_t len;
 } dl_listed;
 
-typedef struct dl_event {
+typedef struct dl_reply {
     dl_time now;
-    diloco_status status; /* OK, or why the ask failed (its text is set) */
+    diloco_status status; /* OK, or why the request failed (its text is set) */
 
     const void *text; /* READ: the entry's bytes; NULL when there is none (status OK) */
     size_t text_len;
@@ -157,7 +159,7 @@ typedef struct dl_event {
     size_t n_slices;     /* COMBINE, sharded: that were planned; only the own are there */
     bool taken;          /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
     dl_life takes_over;  /* CONTRIBUTE with taken: whose */
-} dl_event;
+} dl_reply;
 
 /* What the machine has to say for the record; called inside dl_machine_next. */
 typedef enum dl_note_kind {
@@ -201,16 +203,16 @@ typedef struct dl_decisions {
 typedef struct dl_transition {
     uint64_t entry; /* the open entry when the reply came */
     const char *from, *to;
-    dl_ask_kind replied;
+    dl_request_kind replied;
     const char *reply; /* "found", "absent", "taken", "done", or the name of a status */
-    dl_ask_kind requested;
+    dl_request_kind requested;
 } dl_transition;
 typedef void (*dl_trace_fn)(void *user, const dl_transition *transition);
 
 enum { DL_TRANSITION_TEXT = 160 };
 /* Writes "entry 12: looking -> drafting; READ absent, then COMPUTE". */
 void dl_transition_text(char *out, size_t cap, const dl_transition *transition);
-const char *dl_ask_name(dl_ask_kind kind);
+const char *dl_request_name(dl_request_kind kind);
 
 typedef struct dl_machine_args {
     const dl_config *config; /* the run's */
@@ -254,12 +256,12 @@ typedef struct dl_machine_start {
                                          * the pace has as folded; NULL: nothing is resumed */
     dl_time now;
 } dl_machine_start;
-dl_ask dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
+dl_request dl_machine_begin(dl_machine *machine, const dl_machine_start *start);
 
 /* Has everything that was taken been put, and is it there? */
 bool dl_machine_has_put_all(const dl_machine *machine);
 
-/* The answer to the open ask; the next one. */
-dl_ask dl_machine_next(dl_machine *machine, const dl_event *event);
+/* The answer to the open request; the next one. */
+dl_request dl_machine_next(dl_machine *machine, const dl_reply *reply);
 
 #endif

@@ -60,7 +60,7 @@ struct dl_machine {
     dl_arena arena;
     dl_time now;
     dl_phase phase;
-    dl_ask_kind requested; /* the kind of the open request */
+    dl_request_kind requested; /* the kind of the open request */
 
     /* what the log has decided, by fragment */
     dl_hash *digest;
@@ -147,13 +147,13 @@ static inline bool dl_machine_is_async(const dl_machine *m)
     return m->a.pace->schedule.async;
 }
 
-/* An ask of the open entry, after whose answer the machine is in `next`. */
-dl_ask dl_machine_ask(dl_machine *m, dl_ask_kind kind, dl_phase next);
-dl_ask dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
-dl_ask dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
+/* A request of the open entry, after whose answer the machine is in `next`. */
+dl_request dl_machine_request(dl_machine *m, dl_request_kind kind, dl_phase next);
+dl_request dl_machine_fail(dl_machine *m, diloco_status status); /* its text is set */
+dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh);
 /* That one will be fetched next; false: so many are not read at a time. */
-bool dl_machine_look_ahead(dl_machine *m, dl_ask *fetch, const dl_known *known);
-dl_ask dl_machine_go_on(dl_machine *m); /* with what is to be done next */
+bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known);
+dl_request dl_machine_go_on(dl_machine *m); /* with what is to be done next */
 bool dl_machine_is_over(const dl_machine *m);
 /* Are contributions read as a whole now, and not the tables of their slices alone? */
 bool dl_machine_reads_whole(const dl_machine *m);
@@ -163,40 +163,40 @@ void dl_machine_note(dl_machine *m, dl_note note);
 void dl_machine_clear_entry(dl_machine *m);
 
 /* replies of its phases */
-dl_ask dl_machine_read_on(dl_machine *m, const dl_event *event);
-dl_ask dl_machine_knocked(dl_machine *m, const dl_event *event);
-dl_ask dl_machine_trained(dl_machine *m, const dl_event *event);
-dl_ask dl_machine_timed(dl_machine *m, const dl_event *event);
-dl_ask dl_machine_late_checked(dl_machine *m, const dl_event *event);
-dl_ask dl_machine_waited_for_rest(dl_machine *m, const dl_event *event);
+dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply);
+dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply);
 
 /* ---- of phases.c ---- */
 
 const char *dl_phase_name(dl_phase phase);
 /* Returns true if a request of this kind may be open in the phase. */
-bool dl_phase_waits_for(dl_phase phase, dl_ask_kind kind);
+bool dl_phase_waits_for(dl_phase phase, dl_request_kind kind);
 /* Returns true if the handler of `from` may enter `to`. */
 bool dl_phase_leads_to(dl_phase from, dl_phase to);
 /* Runs the handler of the machine's phase. A failure that it does not deal with stops the machine.
  */
-dl_ask dl_phase_handle(dl_machine *m, const dl_event *event);
+dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply);
 /* Says in one static word what came of a request. */
-const char *dl_reply_word(dl_ask_kind replied, const dl_event *event);
+const char *dl_reply_word(dl_request_kind replied, const dl_reply *reply);
 
 /* ---- of gather.c ---- */
 
 /* The first entry that was taken and not put: the open one after a look at the log, a later one
  * before anything else is waited for. */
-dl_ask dl_gather_contribute(dl_machine *m);
-dl_ask dl_gather_list(dl_machine *m);
+dl_request dl_gather_contribute(dl_machine *m);
+dl_request dl_gather_list(dl_machine *m);
 bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
 bool dl_gather_may_put_ahead(dl_machine *m);
 /* Does no entry that is told of wait for us, and is it time to ask for it (P9)? */
 bool dl_gather_has_to_knock(const dl_machine *m);
-dl_ask dl_gather_knock(dl_machine *m);
+dl_request dl_gather_knock(dl_machine *m);
 /* The open entry is taken: put ours, then see who else is there. What was taken for later entries
  * is put where there would be waiting (wait_until): training may wait for the open one. */
-dl_ask dl_gather_collect(dl_machine *m);
+dl_request dl_gather_collect(dl_machine *m);
 dl_time dl_gather_deadline(const dl_machine *m);
 bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
 /* From when on we look for contributions ourselves: a deadline behind each that comes before us.
@@ -204,49 +204,49 @@ bool dl_gather_has_roster(const dl_machine *m); /* the open entry */
 dl_time dl_gather_turn(const dl_machine *m);
 bool dl_gather_is_our_turn(const dl_machine *m);
 /* Take in a reading of a contribution; true: it has to be read again (P7). */
-bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_event *event);
+bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply);
 
 /* answers of its phases */
-dl_ask dl_gather_contributed(dl_machine *m, const dl_event *event);
-dl_ask dl_gather_put_ahead(dl_machine *m, const dl_event *event);
-dl_ask dl_gather_confirmed(dl_machine *m, const dl_event *event);
-dl_ask dl_gather_waited(dl_machine *m, const dl_event *event);
-dl_ask dl_gather_listed(dl_machine *m, const dl_event *event);
-dl_ask dl_gather_fetched(dl_machine *m, const dl_event *event);
+dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply);
+dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 
 /* ---- of propose.c ---- */
 
 /* Is all there that the open entry waits for, and may we close it? Then there is nothing to look
  * for first: creating it tells whether it stands (P5). */
 bool dl_decide_is_complete(const dl_machine *m);
-dl_ask dl_decide_close(dl_machine *m);
+dl_request dl_decide_close(dl_machine *m);
 
 /* answers of its phases */
-dl_ask dl_decide_looked(dl_machine *m, const dl_event *event); /* at log/<e> */
-dl_ask dl_decide_served(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_awaited(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_awaited_serve(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_watched(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_judged(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_combined(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_created(dl_machine *m, const dl_event *event);
-dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event);
+dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */
+dl_request dl_decide_served(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_created(dl_machine *m, const dl_reply *reply);
+dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply);
 
 /* ---- of apply.c: answers of its phases ---- */
 
-dl_ask dl_follow_text(dl_machine *m, const dl_event *event); /* log/<e> is there */
-dl_ask dl_follow_void(dl_machine *m, const char *why);       /* it is void */
-dl_ask dl_follow_without(
+dl_request dl_follow_text(dl_machine *m, const dl_reply *reply); /* log/<e> is there */
+dl_request dl_follow_void(dl_machine *m, const char *why);       /* it is void */
+dl_request dl_follow_without(
     dl_machine *m); /* from behind an entry that we cannot read, and others did */
-dl_ask dl_follow_fetched(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_judged(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_fetched_combined(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_combined(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_computed(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_swapped(dl_machine *m, const dl_event *event);
-dl_ask dl_follow_snapshotted(dl_machine *m, const dl_event *event);
+dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply);
+dl_request dl_follow_snapshotted(dl_machine *m, const dl_reply *reply);
 
 #endif

@@ -9,7 +9,7 @@ TEST(a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point)
     world w;
     make_world(&w, 3);
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.n_jumps);
     CHECK_INT(15, w.pace.position);
     CHECK_INT(20, dl_pace_train_until(&w.pace));
@@ -21,7 +21,7 @@ TEST(p16_a_resumed_replica_trains_on_from_where_it_was_saved)
     world w;
     make_world(&w, 3);
     resume_run(&w, 3, 18);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.n_jumps);
     CHECK_INT(18, w.pace.position);
     CHECK_INT(20, dl_pace_train_until(&w.pace));
@@ -33,9 +33,9 @@ TEST(p16_a_replica_saved_at_the_due_point_contributes_without_training_again)
     world w;
     make_world(&w, 3);
     resume_run(&w, 3, 20);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(20, dl_pace_train_until(&w.pace)); /* there is something to be done here */
-    next(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(20, w.pace.position);
     CHECK_INT(0, w.n_jumps);
     end_world(&w);
@@ -47,9 +47,9 @@ TEST(p13_a_replica_saved_before_entries_it_missed_adopts_and_says_so)
     make_world(&w, 3);
     w.digest[1] = w.digest[3];
     resume_run(&w, 1, 10);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.n_jumps);
-    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
     CHECK_INT(15, w.pace.position);
     end_world(&w);
 }
@@ -62,7 +62,7 @@ TEST(p3_saved_training_from_another_base_is_not_sent)
         dl_hash base = w.digest[3];
         base.bytes[7] ^= (unsigned char)other;
         resume_on(&w, 3, 20, base);
-        until(&w, DL_ASK_TRAIN);
+        until(&w, DL_REQUEST_TRAIN);
         CHECK_INT(other,
                   w.n_jumps); /* takes theta, and trains again what is left to the due point */
         end_world(&w);
@@ -74,7 +74,7 @@ TEST(p4_saved_state_ahead_of_the_log_is_refused)
     world w;
     make_world(&w, 3);
     resume_run(&w, 5, 27);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("lost entries", diloco_error_text());
     end_world(&w);
 }
@@ -93,7 +93,8 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
     put(&w, 0, "r1", 0);
     join_run(&w);
     CHECK(w.control.lr == 0.25f);
-    CHECK(until(&w, DL_ASK_CREATE)->draft->next_lr == 1.25f); /* and of the next, entry by entry */
+    CHECK(until(&w, DL_REQUEST_CREATE)->draft->next_lr ==
+          1.25f); /* and of the next, entry by entry */
     end_world(&w);
 }
 
@@ -105,8 +106,8 @@ TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r0", 1);
-    CHECK_INT(DILOCO_EFENCED, until(&w, DL_ASK_FAIL)->status);
-    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    CHECK_INT(DILOCO_EFENCED, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(0, w.asked[DL_REQUEST_CREATE]);
     end_world(&w);
 }
 
@@ -119,10 +120,10 @@ TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
     put(&w, 1, "r0", 3);
     put(&w, 1, "r1", 0);
     resume_run(&w, 1, 10);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK_INT(2, a->draft->n_members);
     CHECK_INT(3, a->draft->members[0].life.generation);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
 }
@@ -135,7 +136,7 @@ TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = 1;
-    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
     CHECK_INT(1, w.n_fresh);
     CHECK_INT(0, w.noted[DL_NOTE_REJECT]);
     end_world(&w);
@@ -147,7 +148,7 @@ TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = -1;
-    const dl_ask *a = until(&w, DL_ASK_CREATE); /* though its heartbeat goes on */
+    const dl_request *a = until(&w, DL_REQUEST_CREATE); /* though its heartbeat goes on */
     CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
     CHECK_STR("checksum", w.said);
     CHECK(!a->draft->commit);
@@ -162,7 +163,7 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
     join_run(&w);
     put(&w, 1, "r1", 0);
     put(&w, 1, "guest", 0);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK_INT(3, a->draft->n_members);
     CHECK(dl_roster_has(&a->draft->roster, "guest", NULL));
     end_world(&w);
@@ -175,10 +176,10 @@ TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
     w.args.weighting = dl_weighting_find("num_samples");
     join_run(&w);
     put(&w, 1, "r1", 0)->samples = UINT64_MAX;
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK_INT(2, a->draft->n_members);
     CHECK_NEAR(16. / 17, a->draft->members[1].weight, 1e-6);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_CUT]);
     end_world(&w);
 }
@@ -191,16 +192,16 @@ TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
     make_world(&w, 3);
     w.args.self = life_of("r2", 0);
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CONTRIBUTE);
+    const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
     CHECK(a->knock && !a->put_ahead);
     CHECK_INT(3, a->entry);
-    CHECK_INT(0, w.asked[DL_ASK_TRAIN]);
+    CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
     take(&w);
     others_commit(&w, 3, "r1");
-    next(&w, DL_ASK_CONTRIBUTE);
+    next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(0, w.noted[DL_NOTE_LATE]);
-    CHECK(w.ask.knock); /* r1 did not see it */
-    CHECK_INT(4, w.ask.entry);
+    CHECK(w.request.knock); /* r1 did not see it */
+    CHECK_INT(4, w.request.entry);
     end_world(&w);
 }
 
@@ -209,8 +210,8 @@ TEST(p9_whom_the_log_waits_for_does_not_knock)
     world w;
     make_world(&w, 3);
     join_run(&w);
-    CHECK(!until(&w, DL_ASK_CONTRIBUTE)->knock);
-    CHECK_INT(1, w.asked[DL_ASK_TRAIN]);
+    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->knock);
+    CHECK_INT(1, w.asked[DL_REQUEST_TRAIN]);
     end_world(&w);
 }
 
@@ -223,7 +224,7 @@ TEST(p9_who_knocks_in_vain_asks_less_and_less_often)
     w.beating = " r1 ";
     join_run(&w);
     for (uint64_t e = 1; e + 1 < WORLD_ENTRIES; e++) {
-        until(&w, DL_ASK_TRAIN);
+        until(&w, DL_REQUEST_TRAIN);
         for (size_t i = 0; i < w.n_put; i++)
             if (w.put[i].entry == e && !strcmp(w.put[i].life.replica, "r2")) knocked |= 1u << e;
         take(&w);
@@ -239,8 +240,8 @@ TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
     make_world(&w, WORLD_ENTRIES - 1);
     w.args.self = life_of("r2", 0);
     join_run(&w);
-    until(&w, DL_ASK_CONTRIBUTE);
-    CHECK(!w.ask.knock);
+    until(&w, DL_REQUEST_CONTRIBUTE);
+    CHECK(!w.request.knock);
     end_world(&w);
 }
 
@@ -251,8 +252,8 @@ TEST(p9_who_only_reads_does_not_knock)
     w.args.self = life_of("r2", 0);
     w.args.reader = true;
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
     end_world(&w);
 }
 
@@ -263,7 +264,7 @@ TEST(p9_the_entry_behind_waits_for_who_knocked)
     join_run(&w);
     put(&w, 1, "r1", 0);
     put(&w, 1, "r2", 0)->samples = 0;
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     size_t at;
     CHECK_INT(2, a->draft->n_members);
     CHECK(dl_roster_has(&a->draft->roster, "r2", &at));
@@ -279,11 +280,11 @@ TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_time
     make_world(&w, 0);
     option(&w, "run.start_timeout", "60");
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
     CHECK(a->draft->commit);
     CHECK_INT(1, a->draft->n_members);
-    CHECK_INT(0, w.asked[DL_ASK_WATCH]); /* there is nobody to be silent yet */
+    CHECK_INT(0, w.asked[DL_REQUEST_WATCH]); /* there is nobody to be silent yet */
     end_world(&w);
 }
 
@@ -293,8 +294,8 @@ TEST(p9_the_first_entry_closes_at_once_when_replicas_are_there)
     make_world(&w, 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
-    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
+    CHECK_INT(0, w.asked[DL_REQUEST_WAIT]);
     end_world(&w);
 }
 
@@ -305,7 +306,7 @@ TEST(p11_the_deadline_runs_from_the_replicas_own_upload)
     w.train_s = 500;
     w.upload_s = 40;
     join_run(&w);
-    until(&w, DL_ASK_WATCH);
+    until(&w, DL_REQUEST_WATCH);
     CHECK_INT(500 + 40 + 100, w.now / DL_SECOND);
     CHECK_NEAR(100, w.deadline_s, 1e-9);
     end_world(&w);
@@ -319,7 +320,7 @@ TEST(p11_a_part_of_an_interval_tells_how_long_a_whole_one_takes)
     w.train_s = 40;
     w.upload_s = 1;
     resume_run(&w, 3, 18); /* 2 of 5 steps */
-    until(&w, DL_ASK_LIST);
+    until(&w, DL_REQUEST_LIST);
     CHECK_NEAR(5.0 / 2 * 40 + 4, w.deadline_s, 1e-6);
     end_world(&w);
 }
@@ -331,9 +332,9 @@ TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
     join_run(&w);
     while (w.now < 5000 * DL_SECOND)
         step(&w);
-    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_CREATE]);
     put(&w, 1, "r1", 0); /* at last */
-    CHECK_INT(2, until(&w, DL_ASK_CREATE)->draft->n_members);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
     end_world(&w);
 }
 
@@ -343,7 +344,7 @@ TEST(p10_wait_never_waits_for_the_silent)
     make_world(&w, 1);
     w.beating = " r0 ";
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(!a->draft->commit && a->draft->n_members == 1);
     CHECK_INT(1, a->draft->roster.n);
     CHECK_INT(1, w.noted[DL_NOTE_SILENT]);
@@ -357,7 +358,7 @@ TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
     make_world(&w, 1);
     option(&w, "run.on_missing", "commit_partial"); /* quorum 0.5 of r0, r1 */
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(a->draft->commit && a->draft->n_members == 1);
     CHECK_INT(2, a->draft->roster.n); /* P9: r1 is waited for once more */
     CHECK_INT(102, w.now / DL_SECOND);
@@ -371,7 +372,7 @@ TEST(p12_commit_partial_without_a_quorum_aborts)
     option(&w, "run.on_missing", "commit_partial");
     option(&w, "run.quorum", "0.9");
     join_run(&w);
-    CHECK(!until(&w, DL_ASK_CREATE)->draft->commit);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->commit);
     end_world(&w);
 }
 
@@ -381,12 +382,12 @@ TEST(p10_an_abort_keeps_local_training_and_doubles_the_next_deadline)
     make_world(&w, 1);
     option(&w, "run.on_missing", "abort");
     resume_run(&w, 1, 5);
-    until(&w, DL_ASK_CREATE);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_CREATE);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.n_adopted + w.n_jumps);
     CHECK_INT(10, w.pace.position);
     CHECK_INT(15, dl_pace_train_until(&w.pace));
-    next(&w, DL_ASK_CREATE);
+    next(&w, DL_REQUEST_CREATE);
     CHECK_NEAR(200, w.deadline_s, 1e-9);
     end_world(&w);
 }
@@ -399,7 +400,7 @@ TEST(p4_a_draft_continues_the_chain)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    const dl_entry *d = until(&w, DL_ASK_CREATE)->draft;
+    const dl_entry *d = until(&w, DL_REQUEST_CREATE)->draft;
     CHECK_INT(1, d->entry);
     CHECK_INT(10, d->position);
     CHECK(dl_hash_equal(d->prev, w.control.prev) && dl_hash_equal(d->base, w.digest[1]));
@@ -416,7 +417,7 @@ TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
     put(&w, 1, "r1", 0);
     w.numeric = true;
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(!a->draft->commit && a->draft->n_members == 2);
     CHECK_CONTAINS("inf", a->draft->reason);
     CHECK(dl_hash_equal(a->draft->result, a->draft->base));
@@ -430,7 +431,7 @@ TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
     put(&w, 1, "r1", 0);
     w.lossy = true;
     join_run(&w);
-    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_REQUEST_FAIL)->status);
     end_world(&w);
 }
 
@@ -441,9 +442,10 @@ TEST(p26_who_is_not_the_single_committer_waits_for_it)
     put(&w, 1, "r1", 0);
     w.control.committer = life_of("r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
-    until(&w, DL_ASK_WAIT);
-    CHECK_INT(0, w.asked[DL_ASK_COMPUTE] + w.asked[DL_ASK_CREATE] + w.asked[DL_ASK_WATCH]);
+    until(&w, DL_REQUEST_WAIT);
+    until(&w, DL_REQUEST_WAIT);
+    CHECK_INT(0,
+              w.asked[DL_REQUEST_COMPUTE] + w.asked[DL_REQUEST_CREATE] + w.asked[DL_REQUEST_WATCH]);
     end_world(&w);
 }
 
@@ -454,16 +456,16 @@ TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_name
     put(&w, 1, "r1", 0);
     w.control.committer = life_of("r0", 7);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
-    until(&w, DL_ASK_WAIT);
-    CHECK_INT(0, w.asked[DL_ASK_CREATE]);
+    until(&w, DL_REQUEST_WAIT);
+    until(&w, DL_REQUEST_WAIT);
+    CHECK_INT(0, w.asked[DL_REQUEST_CREATE]);
     end_world(&w);
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     w.control.committer = life_of("r0", DL_LIFE_ANY);
     join_run(&w);
-    CHECK(until(&w, DL_ASK_CREATE)->draft->commit);
-    until(&w, DL_ASK_TRAIN);
+    CHECK(until(&w, DL_REQUEST_CREATE)->draft->commit);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.control.committer.generation); /* from here on this life alone */
     end_world(&w);
 }
@@ -475,10 +477,10 @@ TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
     put(&w, 1, "r1", 0);
     w.control.committer = w.args.former = life_of("r0", 7);
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(a->draft->takeover && !a->draft->commit);
     CHECK_STR("r0.0000 takes over from r0", a->draft->reason);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.control.committer.generation);
     end_world(&w);
 }
@@ -491,10 +493,10 @@ TEST(p5_nobody_looks_for_an_entry_that_waits_for_nobody_before_creating_it)
         make_world(&w, 1);
         if (!missing) put(&w, 1, "r1", 0);
         join_run(&w);
-        until(&w, DL_ASK_CONTRIBUTE);
-        const unsigned n_read = w.asked[DL_ASK_READ];
-        until(&w, missing ? DL_ASK_WAIT : DL_ASK_CREATE);
-        CHECK_INT(n_read + (unsigned)missing, w.asked[DL_ASK_READ]);
+        until(&w, DL_REQUEST_CONTRIBUTE);
+        const unsigned n_read = w.asked[DL_REQUEST_READ];
+        until(&w, missing ? DL_REQUEST_WAIT : DL_REQUEST_CREATE);
+        CHECK_INT(n_read + (unsigned)missing, w.asked[DL_REQUEST_READ]);
         end_world(&w);
     }
 }
@@ -505,13 +507,13 @@ TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    dl_entry theirs = *until(&w, DL_ASK_CREATE)->draft;
+    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMPUTE]);
     CHECK(w.counted && w.how == DL_ADOPT_MIX);
-    CHECK_INT(1, w.asked[DL_ASK_SWAP]);
+    CHECK_INT(1, w.asked[DL_REQUEST_SWAP]);
     CHECK_INT(2, w.control.entry);
     end_world(&w);
 }
@@ -522,12 +524,12 @@ TEST(p5_losing_the_race_with_other_members_computes_theirs)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_CREATE);
+    until(&w, DL_REQUEST_CREATE);
     const char *members[] = {"r1"};
     const dl_entry theirs = entry_by(&w, 1, "r1", true, members, 1);
     write_entry(&w, &theirs);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(2, w.asked[DL_ASK_COMPUTE]);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(2, w.asked[DL_REQUEST_COMPUTE]);
     CHECK_INT(0, w.noted[DL_NOTE_DISPUTE]);
     CHECK(!w.counted && w.how == DL_ADOPT_THETA);
     end_world(&w);
@@ -539,10 +541,10 @@ TEST(p5_losing_the_race_to_an_abort_is_an_abort)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_CREATE);
+    until(&w, DL_REQUEST_CREATE);
     const dl_entry theirs = entry_by(&w, 1, "r1", false, NULL, 0);
     write_entry(&w, &theirs);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
     CHECK_INT(0, w.noted[DL_NOTE_COMMIT]);
     CHECK(dl_hash_equal(w.digest[2], w.digest[1]));
@@ -556,8 +558,8 @@ TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
     make_world(&w, 1);
     w.pace.schedule.async = true;
     join_run(&w);
-    until(&w, DL_ASK_CONTRIBUTE);
-    next(&w, DL_ASK_LIST);
+    until(&w, DL_REQUEST_CONTRIBUTE);
+    next(&w, DL_REQUEST_LIST);
     others_commit(&w, 1, "r1");
     const char *own[] = {"r0"};
     dl_entry counts = entry_by(&w, 2, "r1", true, own, 1);
@@ -567,10 +569,10 @@ TEST(p20_who_finds_its_own_counted_in_catching_up_trains_on)
     CHECK(dl_roster_add(&counts.roster, "r0", 2)); /* 1 + the newest base that counted */
     CHECK(dl_roster_add(&counts.roster, "r1", 2));
     write_entry(&w, &counts);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(3, w.control.entry);
-    CHECK_INT(1, w.asked[DL_ASK_CONTRIBUTE]);
-    CHECK_INT(0, w.asked[DL_ASK_WAIT]);
+    CHECK_INT(1, w.asked[DL_REQUEST_CONTRIBUTE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_WAIT]);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -581,13 +583,13 @@ TEST(p25_what_was_collected_between_its_listing_and_its_reading_ends_nobody)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_FETCH);
+    until(&w, DL_REQUEST_FETCH);
     w.failing = DILOCO_ENOENT;
-    w.failing_kind = DL_ASK_FETCH;
+    w.failing_kind = DL_REQUEST_FETCH;
     others_commit(&w, 1, "r1");
-    next(&w, DL_ASK_READ);
+    next(&w, DL_REQUEST_READ);
     w.failing = DILOCO_OK;
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
     end_world(&w);
 }
@@ -611,13 +613,13 @@ TEST(p20_who_has_become_too_old_lets_go_and_trains_on_from_the_newest)
     w.pace.schedule.async = true;
     option(&w, "server.diloco.max_staleness", "1");
     join_run(&w);
-    until(&w, DL_ASK_CONTRIBUTE);
+    until(&w, DL_REQUEST_CONTRIBUTE);
     others_count(&w, 1, 4);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(4, w.control.entry);
     CHECK_INT(4, w.pace.base);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
-    CHECK_INT(4, next(&w, DL_ASK_CONTRIBUTE)->entry);
+    CHECK_INT(4, next(&w, DL_REQUEST_CONTRIBUTE)->entry);
     end_world(&w);
 }
 
@@ -627,17 +629,17 @@ TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
     make_world(&w, 1);
     w.pace.schedule.async = true;
     join_run(&w);
-    until(&w, DL_ASK_CONTRIBUTE);
-    next(&w, DL_ASK_LIST);
+    until(&w, DL_REQUEST_CONTRIBUTE);
+    next(&w, DL_REQUEST_LIST);
     w.put[0].n_bad = -1;
-    const dl_ask *a = until(&w, DL_ASK_CREATE);
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(!a->draft->commit);
     CHECK_INT(1, a->entry);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
-    CHECK_INT(2, next(&w, DL_ASK_CONTRIBUTE)->entry); /* under another name */
-    put(&w, 1, "r1", 0);                              /* comes first, by its base */
-    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, next(&w, DL_REQUEST_CONTRIBUTE)->entry); /* under another name */
+    put(&w, 1, "r1", 0);                                  /* comes first, by its base */
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(4, w.control.entry);
     CHECK(w.counted); /* the old one is damaged still, and that is nothing to the new one */
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
@@ -655,8 +657,8 @@ TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
     write_entry(&w, &counts);
     w.args.self.generation = 1;
     resume_run(&w, 1, 5);
-    CHECK(until(&w, DL_ASK_SWAP)->counted);
-    until(&w, DL_ASK_TRAIN);
+    CHECK(until(&w, DL_REQUEST_SWAP)->counted);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK(!w.counted); /* this life has nothing under way */
     end_world(&w);
 }
@@ -670,19 +672,19 @@ TEST(alg_33_the_last_words_of_a_dead_replica_slow_nobody)
     option(&w, "server.diloco.dynamic_local_steps", "true");
     w.speed[0] = 1, w.speed[1] = 5;
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.pace.own_interval);
     w.beating = " r0 ";
     w.train_s = 20;
     for (int i = 0; i < 4; i++)
-        next(&w, DL_ASK_TRAIN);
+        next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(WORLD_H, w.pace.own_interval);
     end_world(&w);
 }
 
 TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
 {
-    const dl_ask_kind kinds[] = {DL_ASK_TRAIN, DL_ASK_CONTRIBUTE, DL_ASK_CREATE};
+    const dl_request_kind kinds[] = {DL_REQUEST_TRAIN, DL_REQUEST_CONTRIBUTE, DL_REQUEST_CREATE};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         world w;
         make_world(&w, 1);
@@ -690,7 +692,7 @@ TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
         w.failing = DILOCO_EFULL;
         w.failing_kind = kinds[i];
         join_run(&w);
-        CHECK_INT(DILOCO_EFULL, until(&w, DL_ASK_FAIL)->status);
+        CHECK_INT(DILOCO_EFULL, until(&w, DL_REQUEST_FAIL)->status);
         end_world(&w);
     }
 }
@@ -722,12 +724,12 @@ TEST(trace_has_each_move_with_its_request_and_reply)
     w.args.trace = keep_move;
     join_run(&w);
     CHECK_STR("entry 0: start -> catching up; REJOIN done, then READ", moves[0]);
-    until(&w, DL_ASK_CONTRIBUTE);
+    until(&w, DL_REQUEST_CONTRIBUTE);
     CHECK(has_moved("entry 0: catching up -> training; READ absent, then TRAIN"));
     CHECK(has_moved("entry 0: late check -> contributing; READ absent, then CONTRIBUTE"));
     CHECK_INT(4, n_moves);
     w.failing = dl_fail(DILOCO_EIO, "the disk is gone");
-    w.failing_kind = DL_ASK_CONTRIBUTE;
+    w.failing_kind = DL_REQUEST_CONTRIBUTE;
     step(&w);
     CHECK_STR("entry 0: contributing -> over; CONTRIBUTE io, then FAIL", moves[4]);
     end_world(&w);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define TO(phase)  (UINT64_C(1) << (phase))
-#define ASKS(kind) (UINT32_C(1) << (DL_ASK_##kind))
+#define ASKS(kind) (UINT32_C(1) << (DL_REQUEST_##kind))
 
 /* Failures of a request that the handler deals with. All others stop the machine. */
 enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
@@ -37,8 +37,8 @@ enum { ABSENT = 1, DAMAGED = 2, NUMERIC = 4, EXISTS = 8, ANY = 16 };
 typedef struct phase_row {
     const char *name;
     uint32_t requests; /* ASKS: the request that is open in this phase */
-    dl_ask (*handle)(dl_machine *m, const dl_event *event); /* NULL: no reply comes */
-    unsigned handles;                                       /* failures */
+    dl_request (*handle)(dl_machine *m, const dl_reply *reply); /* NULL: no reply comes */
+    unsigned handles;                                           /* failures */
     uint64_t leads_to; /* TO: besides DL_OVER, which any phase may enter */
 } phase_row;
 
@@ -108,7 +108,7 @@ const char *dl_phase_name(dl_phase phase)
     return row_of(phase)->name;
 }
 
-bool dl_phase_waits_for(dl_phase phase, dl_ask_kind kind)
+bool dl_phase_waits_for(dl_phase phase, dl_request_kind kind)
 {
     return row_of(phase)->requests >> kind & 1;
 }
@@ -135,53 +135,53 @@ static bool handles_failure(dl_phase phase, diloco_status status)
     }
 }
 
-dl_ask dl_phase_handle(dl_machine *m, const dl_event *event)
+dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply)
 {
     const phase_row *row = row_of(m->phase);
     DL_ASSERT(row->handle); /* a reply comes to an open request only */
-    if (event->status && !handles_failure(m->phase, event->status))
-        return dl_machine_fail(m, event->status);
-    return row->handle(m, event);
+    if (reply->status && !handles_failure(m->phase, reply->status))
+        return dl_machine_fail(m, reply->status);
+    return row->handle(m, reply);
 }
 
 /* ---- the trace --------------------------------------------------------------------------- */
 
-const char *dl_ask_name(dl_ask_kind kind)
+const char *dl_request_name(dl_request_kind kind)
 {
     static const char *const names[] = {
-        [DL_ASK_TRAIN] = "TRAIN",
-        [DL_ASK_READ] = "READ",
-        [DL_ASK_CONTRIBUTE] = "CONTRIBUTE",
-        [DL_ASK_LIST] = "LIST",
-        [DL_ASK_FETCH] = "FETCH",
-        [DL_ASK_JUDGE] = "JUDGE",
-        [DL_ASK_COMBINE] = "COMBINE",
-        [DL_ASK_FETCH_COMBINED] = "FETCH_COMBINED",
-        [DL_ASK_SERVE] = "SERVE",
-        [DL_ASK_COMPUTE] = "COMPUTE",
-        [DL_ASK_CREATE] = "CREATE",
-        [DL_ASK_SWAP] = "SWAP",
-        [DL_ASK_WATCH] = "WATCH",
-        [DL_ASK_WAIT] = "WAIT",
-        [DL_ASK_SNAPSHOT] = "SNAPSHOT",
-        [DL_ASK_REJOIN] = "REJOIN",
-        [DL_ASK_DONE] = "DONE",
-        [DL_ASK_FAIL] = "FAIL",
+        [DL_REQUEST_TRAIN] = "TRAIN",
+        [DL_REQUEST_READ] = "READ",
+        [DL_REQUEST_CONTRIBUTE] = "CONTRIBUTE",
+        [DL_REQUEST_LIST] = "LIST",
+        [DL_REQUEST_FETCH] = "FETCH",
+        [DL_REQUEST_JUDGE] = "JUDGE",
+        [DL_REQUEST_COMBINE] = "COMBINE",
+        [DL_REQUEST_FETCH_COMBINED] = "FETCH_COMBINED",
+        [DL_REQUEST_SERVE] = "SERVE",
+        [DL_REQUEST_COMPUTE] = "COMPUTE",
+        [DL_REQUEST_CREATE] = "CREATE",
+        [DL_REQUEST_SWAP] = "SWAP",
+        [DL_REQUEST_WATCH] = "WATCH",
+        [DL_REQUEST_WAIT] = "WAIT",
+        [DL_REQUEST_SNAPSHOT] = "SNAPSHOT",
+        [DL_REQUEST_REJOIN] = "REJOIN",
+        [DL_REQUEST_DONE] = "DONE",
+        [DL_REQUEST_FAIL] = "FAIL",
     };
-    _Static_assert(sizeof names / sizeof *names == DL_ASK_FAIL + 1, "a request has no name");
+    _Static_assert(sizeof names / sizeof *names == DL_REQUEST_FAIL + 1, "a request has no name");
     DL_ASSERT((size_t)kind < sizeof names / sizeof *names);
     return names[kind];
 }
 
-const char *dl_reply_word(dl_ask_kind replied, const dl_event *event)
+const char *dl_reply_word(dl_request_kind replied, const dl_reply *reply)
 {
-    if (event->status) return diloco_status_name(event->status);
-    if (replied == DL_ASK_READ) return event->text ? "found" : "absent";
-    return event->taken ? "taken" : "done";
+    if (reply->status) return diloco_status_name(reply->status);
+    if (replied == DL_REQUEST_READ) return reply->text ? "found" : "absent";
+    return reply->taken ? "taken" : "done";
 }
 
 void dl_transition_text(char *out, size_t cap, const dl_transition *t)
 {
     snprintf(out, cap, "entry %llu: %s -> %s; %s %s, then %s", (unsigned long long)t->entry,
-             t->from, t->to, dl_ask_name(t->replied), t->reply, dl_ask_name(t->requested));
+             t->from, t->to, dl_request_name(t->replied), t->reply, dl_request_name(t->requested));
 }

@@ -24,25 +24,25 @@ static dl_draft_source draft_source(const dl_machine *m)
                              .bans = m->bans};
 }
 
-static dl_ask create(dl_machine *m)
+static dl_request create(dl_machine *m)
 {
     DL_ASSERT(m->draft.entry.entry == dl_open_entry(m));
     DL_ASSERT(m->draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
-    dl_ask a = dl_machine_ask(m, DL_ASK_CREATE, DL_CREATING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_CREATE, DL_CREATING);
     a.draft = &m->draft.entry;
     return a;
 }
 
-static dl_ask draft_abort(dl_machine *m, const char *reason)
+static dl_request draft_abort(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->draft, &from, reason);
     return create(m);
 }
 
-static dl_ask of_draft(dl_machine *m, dl_ask_kind kind, dl_phase next)
+static dl_request of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
-    dl_ask a = dl_machine_ask(m, kind, next);
+    dl_request a = dl_machine_request(m, kind, next);
     a.draft = &m->draft.entry;
     a.slots = m->draft.slots;
     a.put = true;
@@ -56,7 +56,7 @@ static bool inherits(const dl_machine *m)
     return only->replica[0] && dl_life_equal(only, &m->a.former);
 }
 
-static dl_ask take_over(dl_machine *m)
+static dl_request take_over(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_takeover(&m->draft, &from);
@@ -69,7 +69,7 @@ static bool may_create(const dl_machine *m)
 }
 
 /* P27: with those that would count, before any is used. */
-static dl_ask judge(dl_machine *m)
+static dl_request judge(dl_machine *m)
 {
     for (size_t i = 0; i < m->known.n; i++)
         if (m->known.at[i].worth == DL_VALID) m->known.at[i].refused = NULL;
@@ -78,7 +78,7 @@ static dl_ask judge(dl_machine *m)
     m->judge.n = m->draft.entry.n_members;
     DL_ASSERT(m->judge.n <= m->a.max_members);
     memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
-    dl_ask a = dl_machine_ask(m, DL_ASK_JUDGE, DL_JUDGING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_JUDGING);
     a.slots = m->judge.slots;
     a.n_slots = m->judge.n;
     a.probe = m->a.config->check_probe > 0;
@@ -86,26 +86,26 @@ static dl_ask judge(dl_machine *m)
     return a;
 }
 
-static dl_ask draft_commit(dl_machine *m)
+static dl_request draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
     if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
     if (m->a.way != DL_WAY_ALLGATHER && !m->by_all)
-        return of_draft(m, DL_ASK_COMBINE, DL_COMBINING);
-    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+        return of_draft(m, DL_REQUEST_COMBINE, DL_COMBINING);
+    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
 /* As Plato has it, and nobody else: what the round leaves behind is an outer optimizer that has
  * seen nothing. That is another state, so it is computed, and everybody makes sure of it. */
-static dl_ask draft_emptied(dl_machine *m, const char *reason)
+static dl_request draft_emptied(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->draft, &from, reason);
     m->draft.entry.emptied = true;
-    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
-static dl_ask commit(dl_machine *m)
+static dl_request commit(dl_machine *m)
 {
     return dl_judge_may_reject(m->a.config) ? judge(m) : draft_commit(m);
 }
@@ -118,28 +118,28 @@ static void use_probe(dl_machine *m, const double *probed)
     dl_judge_probed(&m->judge, m->a.config, &m->known, probed);
 }
 
-dl_ask dl_decide_judged(dl_machine *m, const dl_event *event)
+dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
 {
-    if (event->status) return dl_machine_fail(m, event->status); /* the trainer's probe */
+    if (reply->status) return dl_machine_fail(m, reply->status); /* the trainer's probe */
     DL_ASSERT(m->judge.n == m->draft.entry.n_members);
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, event->gram);
-    if (event->probed) use_probe(m, event->probed);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->gram);
+    if (reply->probed) use_probe(m, reply->probed);
     return draft_commit(m);
 }
 
-static dl_ask wait_until(dl_machine *m, dl_time until)
+static dl_request wait_until(dl_machine *m, dl_time until)
 {
     if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
-    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_WAITING);
+    dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_WAITING);
     a.until = until;
     return a;
 }
 
 /* It is others' turn. */
-static dl_ask wait_for_the_log(dl_machine *m)
+static dl_request wait_for_the_log(dl_machine *m)
 {
-    dl_ask a = wait_until(m, dl_gather_turn(m));
-    a.log_only = a.kind == DL_ASK_WAIT && dl_gather_has_roster(m);
+    dl_request a = wait_until(m, dl_gather_turn(m));
+    a.log_only = a.kind == DL_REQUEST_WAIT && dl_gather_has_roster(m);
     return a;
 }
 
@@ -157,7 +157,7 @@ static dl_closing closing(const dl_machine *m)
                         .slack_s = m->slack_s};
 }
 
-static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
+static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 {
     DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
     if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
@@ -173,7 +173,7 @@ static dl_ask obey(dl_machine *m, const dl_verdict *verdict)
     case DL_VERDICT_WATCH:
         break;
     }
-    return dl_machine_ask(m, DL_ASK_WATCH, DL_WATCHING);
+    return dl_machine_request(m, DL_REQUEST_WATCH, DL_WATCHING);
 }
 
 /* What the steps of the overlap take, less what upload and waiting took of it. */
@@ -202,7 +202,7 @@ static bool own_is_damaged(const dl_machine *m)
 /* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
  * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
  * base, so the entry is closed for that. */
-static dl_ask looked_alone(dl_machine *m)
+static dl_request looked_alone(dl_machine *m)
 {
     m->own_damaged = own_is_damaged(m);
     if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
@@ -212,7 +212,7 @@ static dl_ask looked_alone(dl_machine *m)
     return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
 }
 
-static dl_ask look_to_close(dl_machine *m)
+static dl_request look_to_close(dl_machine *m)
 {
     if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
     see_whether_enough(m);
@@ -229,7 +229,7 @@ bool dl_decide_is_complete(const dl_machine *m)
     return dl_closing_is_complete(&c);
 }
 
-dl_ask dl_decide_close(dl_machine *m)
+dl_request dl_decide_close(dl_machine *m)
 {
     return commit(m);
 }
@@ -248,30 +248,30 @@ static void find_silent(dl_machine *m)
     }
 }
 
-dl_ask dl_decide_watched(dl_machine *m, const dl_event *event)
+dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
 {
-    dl_watch_see(&m->watch, event->seen, event->n_seen, m->now);
+    dl_watch_see(&m->watch, reply->seen, reply->n_seen, m->now);
     find_silent(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_watched(&c);
     return obey(m, &verdict);
 }
 
-dl_ask dl_decide_looked(dl_machine *m, const dl_event *event)
+dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
 {
-    if (event->text) return dl_follow_text(m, event);
+    if (reply->text) return dl_follow_text(m, reply);
     if (inherits(m)) return take_over(m);
     if (dl_machine_is_async(m)) return looked_alone(m);
     if (m->a.follows) return wait_until(m, DL_NEVER);
     /* By all, the members lie where slices would be read to. */
     if (m->a.way == DL_WAY_SHARDED && !m->by_all)
-        return dl_machine_ask(m, DL_ASK_SERVE, DL_SERVING);
+        return dl_machine_request(m, DL_REQUEST_SERVE, DL_SERVING);
     return look_to_close(m);
 }
 
-dl_ask dl_decide_served(dl_machine *m, const dl_event *event)
+dl_request dl_decide_served(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
+    (void)reply;
     DL_ASSERT(m->a.way == DL_WAY_SHARDED);
     return look_to_close(m);
 }
@@ -279,7 +279,7 @@ dl_ask dl_decide_served(dl_machine *m, const dl_event *event)
 /* ---- where each member combines a slice (P19) ---------------------------------------------- */
 
 /* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
-static dl_ask go_by_all(dl_machine *m)
+static dl_request go_by_all(dl_machine *m)
 {
     DL_ASSERT(m->a.way == DL_WAY_SHARDED && !m->by_all);
     m->by_all = true;
@@ -289,27 +289,27 @@ static dl_ask go_by_all(dl_machine *m)
 }
 
 /* The plan is there, and our own slices. */
-static dl_ask planned(dl_machine *m, const dl_event *event)
+static dl_request planned(dl_machine *m, const dl_reply *reply)
 {
-    if (event->status) return go_by_all(m);
+    if (reply->status) return go_by_all(m);
     m->draft.entry.combined =
-        (dl_combined_at){.there = true, .life = m->a.self, .slices = event->n_slices};
+        (dl_combined_at){.there = true, .life = m->a.self, .slices = reply->n_slices};
     m->n_unread = 0;
     m->slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->due_at);
-    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
 
-static dl_ask read_slices(dl_machine *m, const dl_event *event)
+static dl_request read_slices(dl_machine *m, const dl_reply *reply)
 {
-    if (!event->status) {
-        m->draft.entry.combined.body = event->result;
-        m->draft.entry.combined.bytes = event->len;
-        return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    if (!reply->status) {
+        m->draft.entry.combined.body = reply->result;
+        m->draft.entry.combined.bytes = reply->len;
+        return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     }
-    const bool damaged = event->status != DILOCO_ENOENT;
+    const bool damaged = reply->status != DILOCO_ENOENT;
     if (m->now >= m->slices_until || (damaged && m->n_unread++ >= MAX_UNREAD)) return go_by_all(m);
-    if (damaged) return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
-    dl_ask a = dl_machine_ask(m, DL_ASK_WAIT, DL_AWAITING);
+    if (damaged) return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
+    dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_AWAITING);
     a.until = m->slices_until;
     a.log_only = true;
     return a;
@@ -317,70 +317,71 @@ static dl_ask read_slices(dl_machine *m, const dl_event *event)
 
 /* The entry may stand meanwhile, by another; and others' plans may wait for us, as ours for them.
  */
-dl_ask dl_decide_awaited(dl_machine *m, const dl_event *event)
+dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
-    return dl_machine_ask(m, DL_ASK_READ, DL_AWAITING_LOOK);
+    (void)reply;
+    return dl_machine_request(m, DL_REQUEST_READ, DL_AWAITING_LOOK);
 }
 
-dl_ask dl_decide_awaited_look(dl_machine *m, const dl_event *event)
+dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply)
 {
-    if (event->text) return dl_follow_text(m, event);
-    return dl_machine_ask(m, DL_ASK_SERVE, DL_AWAITING_SERVE);
+    if (reply->text) return dl_follow_text(m, reply);
+    return dl_machine_request(m, DL_REQUEST_SERVE, DL_AWAITING_SERVE);
 }
 
-dl_ask dl_decide_awaited_serve(dl_machine *m, const dl_event *event)
+dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply)
 {
-    (void)event;
-    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    (void)reply;
+    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
 
 /* ---- creating the entry ------------------------------------------------------------------ */
 
 /* What is combined is named once it was read back, or the store vouches for it (P8). */
-dl_ask dl_decide_combined(dl_machine *m, const dl_event *event)
+dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->by_all);
-    if (m->a.way == DL_WAY_SHARDED) return planned(m, event);
-    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
-    if (event->status == DILOCO_EEXIST) return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
-    if (event->status) return dl_machine_fail(m, event->status);
+    if (m->a.way == DL_WAY_SHARDED) return planned(m, reply);
+    if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (reply->status == DILOCO_EEXIST) return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
+    if (reply->status) return dl_machine_fail(m, reply->status);
     m->draft.entry.combined = (dl_combined_at){
-        .there = true, .life = m->a.self, .body = event->result, .bytes = event->len};
+        .there = true, .life = m->a.self, .body = reply->result, .bytes = reply->len};
     m->n_unread = 0;
-    return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
+    return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
 
 /* What the store does not give back is not named: then everybody reads the members. */
-dl_ask dl_decide_read_own(dl_machine *m, const dl_event *event)
+dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
 {
-    if (m->a.way == DL_WAY_SHARDED) return read_slices(m, event);
-    if (event->status && m->n_unread++ < MAX_UNREAD)
-        return of_draft(m, DL_ASK_FETCH_COMBINED, DL_READING_OWN);
-    if (event->status) m->draft.entry.combined.there = false;
-    return of_draft(m, DL_ASK_COMPUTE, DL_DRAFTING);
+    if (m->a.way == DL_WAY_SHARDED) return read_slices(m, reply);
+    if (reply->status && m->n_unread++ < MAX_UNREAD)
+        return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
+    if (reply->status) m->draft.entry.combined.there = false;
+    return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
-dl_ask dl_decide_drafted(dl_machine *m, const dl_event *event)
+dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
 {
-    if (event->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
-    if (event->status) return dl_machine_fail(m, event->status); /* a caller's own optimizer's */
+    if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
     DL_ASSERT(!m->created && m->draft.entry.entry == dl_open_entry(m));
-    m->draft.entry.result = m->draft_result = event->result;
+    m->draft.entry.result = m->draft_result = reply->result;
     m->computed = true;
     return create(m);
 }
 
-dl_ask dl_decide_created(dl_machine *m, const dl_event *event)
+dl_request dl_decide_created(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(!m->created); /* P5: an entry is created once */
-    m->created = !event->taken;
-    return dl_machine_ask(m, DL_ASK_READ, DL_READING_BACK); /* P26, and P5: losing is normal */
+    m->created = !reply->taken;
+    /* P26, and P5: losing is normal */
+    return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }
 
-dl_ask dl_decide_read_back(dl_machine *m, const dl_event *event)
+dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply)
 {
-    if (event->text) return dl_follow_text(m, event);
+    if (reply->text) return dl_follow_text(m, reply);
     return dl_machine_fail(
         m, dl_fail(DILOCO_EREFUSED,
                    "the store took log/%llu and does not give it back: it cannot carry a run",

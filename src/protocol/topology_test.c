@@ -136,17 +136,17 @@ TEST(p19_whose_turn_it_is_combines_reads_it_back_and_names_it)
     make_led(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
-    const dl_ask *combine = until(&w, DL_ASK_COMBINE);
+    const dl_request *combine = until(&w, DL_REQUEST_COMBINE);
     CHECK(combine->put);
     CHECK_INT(2, combine->draft->n_members);
-    next(&w, DL_ASK_FETCH_COMBINED);
-    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    next(&w, DL_REQUEST_FETCH_COMBINED);
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
     CHECK(draft->combined.there && dl_hash_equal(draft->combined.body, update_of(draft)));
     CHECK_STR("r0", draft->combined.life.replica);
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]); /* not once more for the entry */
-    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMPUTE]); /* not once more for the entry */
+    CHECK_INT(1, w.asked[DL_REQUEST_FETCH_COMBINED]);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -157,13 +157,14 @@ TEST(p19_the_others_look_at_the_log_alone_and_read_what_it_names)
     make_led(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    CHECK(until(&w, DL_ASK_WAIT)->log_only);
+    CHECK(until(&w, DL_REQUEST_WAIT)->log_only);
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
-    next(&w, DL_ASK_TRAIN);
-    CHECK_INT(0, w.asked[DL_ASK_LIST] + w.asked[DL_ASK_FETCH] + w.asked[DL_ASK_COMBINE]);
-    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
-    CHECK_INT(1, w.asked[DL_ASK_COMPUTE]);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(0,
+              w.asked[DL_REQUEST_LIST] + w.asked[DL_REQUEST_FETCH] + w.asked[DL_REQUEST_COMBINE]);
+    CHECK_INT(1, w.asked[DL_REQUEST_FETCH_COMBINED]);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMPUTE]);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -174,12 +175,12 @@ TEST(p19_who_comes_next_takes_over_a_deadline_behind_its_upload)
     make_led(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    next(&w, DL_ASK_CONTRIBUTE);
-    next(&w, DL_ASK_READ);
+    next(&w, DL_REQUEST_CONTRIBUTE);
+    next(&w, DL_REQUEST_READ);
     const dl_time uploaded = w.now;
-    CHECK_STR("r0", until(&w, DL_ASK_CREATE)->draft->committer.replica);
+    CHECK_STR("r0", until(&w, DL_REQUEST_CREATE)->draft->committer.replica);
     CHECK_NEAR(100, dl_seconds(w.now - uploaded), 1); /* run.deadline */
-    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
 }
 
@@ -189,16 +190,16 @@ TEST(p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combin
     make_led(&w, 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_CREATE); /* r0 comes before r1 */
-    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    until(&w, DL_REQUEST_CREATE); /* r0 comes before r1 */
+    CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
     make_led(&w, 0);
     w.args.self = life_of("r2", 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    CHECK(!until(&w, DL_ASK_WAIT)->log_only);
-    CHECK(w.asked[DL_ASK_LIST] > 0);
-    CHECK_INT(0, w.asked[DL_ASK_FETCH]);
+    CHECK(!until(&w, DL_REQUEST_WAIT)->log_only);
+    CHECK(w.asked[DL_REQUEST_LIST] > 0);
+    CHECK_INT(0, w.asked[DL_REQUEST_FETCH]);
     end_world(&w);
 }
 
@@ -209,9 +210,9 @@ TEST(p19_an_update_that_the_store_does_not_give_back_is_not_named)
     put(&w, 2, "r1", 0);
     join_run(&w);
     w.n_lost_combined = 3;
-    CHECK(!until(&w, DL_ASK_CREATE)->draft->combined.there);
-    CHECK_INT(3, w.asked[DL_ASK_FETCH_COMBINED]);
-    next(&w, DL_ASK_TRAIN);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    CHECK_INT(3, w.asked[DL_REQUEST_FETCH_COMBINED]);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -222,13 +223,13 @@ TEST(p19_an_update_that_cannot_be_read_is_combined_again_from_the_members)
     make_led(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
+    until(&w, DL_REQUEST_WAIT);
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     w.n_lost_combined = 3;
-    CHECK(!next(&w, DL_ASK_COMBINE)->put);
-    CHECK_INT(2, w.asked[DL_ASK_FETCH]);
-    next(&w, DL_ASK_TRAIN);
+    CHECK(!next(&w, DL_REQUEST_COMBINE)->put);
+    CHECK_INT(2, w.asked[DL_REQUEST_FETCH]);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     CHECK_INT(0, w.noted[DL_NOTE_DISPUTE] + w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -240,16 +241,16 @@ TEST(p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_
     make_led(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
+    until(&w, DL_REQUEST_WAIT);
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     w.n_lost_combined = 1000;
     w.lies = true;
     for (int i = 0; i < 3; i++) {
-        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("r1 has combined", diloco_error_text());
     end_world(&w);
 }
@@ -264,15 +265,15 @@ static void audit(world *w, bool lie)
     write_entry(w, &e);
     w->lies = lie; /* what the auditor finds is another */
     join_run(w);
-    until(w, DL_ASK_TRAIN);
+    until(w, DL_REQUEST_TRAIN);
 }
 
 TEST(p19_an_audit_combines_itself)
 {
     world w;
     audit(&w, false);
-    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
-    CHECK_INT(0, w.asked[DL_ASK_FETCH_COMBINED] + w.noted[DL_NOTE_DISPUTE]);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
+    CHECK_INT(0, w.asked[DL_REQUEST_FETCH_COMBINED] + w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     end_world(&w);
 }
@@ -281,10 +282,10 @@ TEST(p19_an_audit_disputes_what_the_members_do_not_give_and_goes_on_from_it)
 {
     world w;
     audit(&w, true);
-    CHECK_INT(2, w.asked[DL_ASK_COMBINE]); /* the second time from freshly read bytes */
+    CHECK_INT(2, w.asked[DL_REQUEST_COMBINE]); /* the second time from freshly read bytes */
     CHECK_INT(2, w.n_fresh);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
-    CHECK_INT(1, w.asked[DL_ASK_FETCH_COMBINED]);
+    CHECK_INT(1, w.asked[DL_REQUEST_FETCH_COMBINED]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -302,7 +303,7 @@ TEST(p19_an_audit_disputes_an_update_of_a_contribution_that_is_not_valid)
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_DISPUTE]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* nobody who lived it has read the contribution */
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
@@ -319,7 +320,7 @@ TEST(p19_where_everybody_combines_an_entry_that_names_an_update_is_void)
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     w.digest[2] = w.digest[1];
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("everybody combines", w.said);
     end_world(&w);
@@ -349,15 +350,15 @@ TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
     make_sharded(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
-    const dl_ask *combine = until(&w, DL_ASK_COMBINE);
+    const dl_request *combine = until(&w, DL_REQUEST_COMBINE);
     CHECK(combine->put);
-    CHECK(w.asked[DL_ASK_SERVE] > 0);
-    const dl_ask *fetch = next(&w, DL_ASK_FETCH_COMBINED);
+    CHECK(w.asked[DL_REQUEST_SERVE] > 0);
+    const dl_request *fetch = next(&w, DL_REQUEST_FETCH_COMBINED);
     CHECK(fetch->draft->combined.slices == 4 && fetch->draft->combined.bytes == 0);
-    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
     CHECK(dl_hash_equal(draft->combined.body, update_of(draft)));
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -368,13 +369,13 @@ TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_mean
     make_sharded(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_COMBINE);
+    until(&w, DL_REQUEST_COMBINE);
     w.n_lost_combined = 2;
-    CHECK(next(&w, DL_ASK_WAIT)->log_only);
-    const unsigned served = w.asked[DL_ASK_SERVE];
-    CHECK(until(&w, DL_ASK_CREATE)->draft->combined.there);
-    CHECK_INT(served + 2, w.asked[DL_ASK_SERVE]);
-    CHECK_INT(3, w.asked[DL_ASK_FETCH_COMBINED]);
+    CHECK(next(&w, DL_REQUEST_WAIT)->log_only);
+    const unsigned served = w.asked[DL_REQUEST_SERVE];
+    CHECK(until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    CHECK_INT(served + 2, w.asked[DL_REQUEST_SERVE]);
+    CHECK_INT(3, w.asked[DL_REQUEST_FETCH_COMBINED]);
     end_world(&w);
 }
 
@@ -384,16 +385,16 @@ TEST(p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather)
     make_sharded(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_COMBINE);
+    until(&w, DL_REQUEST_COMBINE);
     const dl_time planned = w.now;
     w.n_lost_combined = 100000;
-    const dl_ask *whole = next(&w, DL_ASK_FETCH);
+    const dl_request *whole = next(&w, DL_REQUEST_FETCH);
     CHECK_NEAR(100, dl_seconds(w.now - planned), 1); /* run.deadline */
     CHECK(whole->whole);
-    CHECK(!until(&w, DL_ASK_CREATE)->draft->combined.there);
-    next(&w, DL_ASK_TRAIN);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
-    CHECK_INT(1, w.asked[DL_ASK_COMBINE]);
+    CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
 }
 
@@ -403,12 +404,12 @@ TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
     make_sharded(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_COMBINE);
+    until(&w, DL_REQUEST_COMBINE);
     w.failing = DILOCO_EPROTO;
-    w.failing_kind = DL_ASK_COMBINE;
+    w.failing_kind = DL_REQUEST_COMBINE;
     w.put[0].n_bad = -1; /* r1's, which is read as a whole now */
     w.put[0].why = "non-finite";
-    const dl_entry *draft = until(&w, DL_ASK_CREATE)->draft;
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
     CHECK(draft->commit ? draft->n_members == 1 : true);
     CHECK(w.noted[DL_NOTE_REJECT] > 0);
     end_world(&w);
@@ -420,13 +421,13 @@ TEST(p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read)
     make_sharded(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
+    until(&w, DL_REQUEST_WAIT);
     const dl_entry e = planned_by_r1(&w, 1);
     write_entry(&w, &e);
     w.n_lost_combined = 3;
-    CHECK(next(&w, DL_ASK_FETCH)->whole);
-    CHECK(!until(&w, DL_ASK_COMBINE)->put);
-    next(&w, DL_ASK_TRAIN);
+    CHECK(next(&w, DL_REQUEST_FETCH)->whole);
+    CHECK(!until(&w, DL_REQUEST_COMBINE)->put);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     end_world(&w);
 }
@@ -437,11 +438,11 @@ TEST(p19_an_entry_of_other_slices_is_void)
     make_sharded(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    until(&w, DL_ASK_WAIT);
+    until(&w, DL_REQUEST_WAIT);
     const dl_entry e = led_by_r1(&w, 1); /* one object */
     write_entry(&w, &e);
     w.digest[2] = w.digest[1];
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_CONTAINS("other slices", w.said);
     end_world(&w);

@@ -42,7 +42,7 @@ static void begin(world *w, bool gone)
 static void find_it_void(world *w, unsigned starts)
 {
     for (unsigned i = 0; i < starts; i++) {
-        CHECK(until(w, DL_ASK_REJOIN)->entry ==
+        CHECK(until(w, DL_REQUEST_REJOIN)->entry ==
               UINT64_MAX); /* a later snapshot may do without it */
         CHECK_INT(0, w->noted[DL_NOTE_VOID]);
         rejoin(w);
@@ -55,8 +55,8 @@ TEST(p7_an_entry_of_a_damaged_contribution_is_void_when_no_snapshot_does_without
     begin(&w, false);
     join_run(&w);
     find_it_void(&w, 1);
-    until(&w, DL_ASK_TRAIN);
-    CHECK_INT(6, w.asked[DL_ASK_FETCH]); /* three readings before, three after */
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(6, w.asked[DL_REQUEST_FETCH]); /* three readings before, three after */
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_STR(DL_UNREAD_VOID, w.said);
     CHECK(!dl_roster_has(&w.control.roster, "r1", NULL));
@@ -70,7 +70,7 @@ TEST(p7_so_is_one_of_a_contribution_that_is_not_there)
     begin(&w, true);
     join_run(&w);
     find_it_void(&w, 3);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -82,7 +82,7 @@ TEST(p7_a_contribution_that_can_be_read_again_voids_nothing)
     w.put[0].n_bad = 4;
     join_run(&w);
     find_it_void(&w, 1);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -112,10 +112,10 @@ TEST(p7_its_committer_alone_may_go_on_from_it_in_vain)
     join_run(&w);
     find_it_void(&w, 1);
     for (uint64_t e = 2; e <= 3; e++) { /* of another base: perhaps it is we who are wrong */
-        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        CHECK_INT(e - 1, until(&w, DL_REQUEST_REJOIN)->entry);
         rejoin(&w);
     }
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(3, w.noted[DL_NOTE_VOID]);
     CHECK_INT(4, w.control.entry);
     end_world(&w);
@@ -129,14 +129,14 @@ TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
     join_run(&w);
     find_it_void(&w, 1);
     for (uint64_t e = 2; e <= 3; e++) {
-        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        CHECK_INT(e - 1, until(&w, DL_REQUEST_REJOIN)->entry);
         rejoin(&w);
     }
     for (int i = 0; i < 3; i++) {
-        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("the run has gone on to entry 3", diloco_error_text());
     end_world(&w);
 }
@@ -162,14 +162,14 @@ TEST(p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it)
     begin_damaged(&w, "3", "r2");
     join_run(&w);
     for (uint64_t e = 2; e <= 3; e++) {
-        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        CHECK_INT(e - 1, until(&w, DL_REQUEST_REJOIN)->entry);
         rejoin(&w);
     }
     for (int i = 0; i < 3; i++) {
-        CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+        CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("entry 1 cannot be read", diloco_error_text());
     CHECK_CONTAINS("log/0000000001.json", diloco_error_text());
     end_world(&w);
@@ -180,9 +180,9 @@ TEST(p7_with_two_replicas_one_that_goes_on_is_enough)
     world w;
     begin_damaged(&w, "2", "r1");
     join_run(&w);
-    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
+    CHECK_INT(1, until(&w, DL_REQUEST_REJOIN)->entry);
     rejoin(&w);
-    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
     end_world(&w);
 }
 
@@ -192,10 +192,10 @@ TEST(p7_one_committer_of_three_alone_goes_on_from_a_damaged_entry_in_vain)
     begin_damaged(&w, "3", "r1");
     join_run(&w);
     for (uint64_t e = 2; e <= 3; e++) {
-        CHECK_INT(e - 1, until(&w, DL_ASK_REJOIN)->entry);
+        CHECK_INT(e - 1, until(&w, DL_REQUEST_REJOIN)->entry);
         rejoin(&w);
     }
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(3, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -206,11 +206,11 @@ TEST(p7_a_life_that_had_gone_on_from_it_does_not_find_it_void)
     begin(&w, false);
     dl_pace_begin(&w.pace, &w.config, WORLD_ENTRIES, 1);
     resume_on(&w, 2, WORLD_H, w.digest[2]);
-    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
     const dl_machine_start again = {.fragments = &w.fragment, .bases = &w.digest[2], .now = w.now};
     dl_pace_restart(&w.pace);
-    w.ask = dl_machine_begin(w.machine, &again);
-    CHECK(until(&w, DL_ASK_REJOIN)->entry == UINT64_MAX);
+    w.request = dl_machine_begin(w.machine, &again);
+    CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]); /* it was, up to where that life had been */
     end_world(&w);
 }
@@ -221,14 +221,14 @@ TEST(p7_a_reader_finds_it_void_at_once_and_an_audit_without_collection_too)
     begin(&w, false);
     w.args.reader = true;
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
     begin(&w, true);
     w.args.reader = true;
     option(&w, "run.retain", "all");
     join_run(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     end_world(&w);
 }
@@ -253,7 +253,7 @@ TEST(p7_with_two_replicas_an_operator_voids_what_cannot_be_read)
     w.digest[2] = w.digest[3] = w.digest[1];
     join_run(&w);
     find_it_void(&w, 3);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK_STR(DL_VOIDED, w.said);
     CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
@@ -267,7 +267,7 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
     begin_voided(&w, 0);
     const dl_hash prev = w.control.prev;
     join_run(&w);
-    const dl_ask *a = until(&w, DL_ASK_REJOIN);
+    const dl_request *a = until(&w, DL_REQUEST_REJOIN);
     CHECK(a->voided);
     CHECK_INT(1, a->entry);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
@@ -275,7 +275,7 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
     w.control.entry = 1; /* of the snapshot */
     w.control.prev = prev;
     rejoin(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]); /* it is void now, though it can be read */
     CHECK_STR(DL_VOIDED, w.said);
     CHECK_INT(3, w.control.entry);
@@ -296,12 +296,12 @@ TEST(p7_two_decisions_are_both_kept_in_mind)
     e.base = e.result = before;
     write_entry(&w, &e);
     join_run(&w);
-    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
+    CHECK_INT(1, until(&w, DL_REQUEST_REJOIN)->entry);
     w.digest[2] = w.digest[3] = before;
     w.control.entry = 1;
     w.control.prev = prev;
     rejoin(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(3, w.control.entry);
     others_commit(&w, 3, "r1");
     e = entry_by(&w, 4, "r1", false, NULL, 0);
@@ -311,12 +311,12 @@ TEST(p7_two_decisions_are_both_kept_in_mind)
     w.control.entry = 1; /* and the only snapshot is from before both */
     w.control.prev = prev;
     rejoin(&w);
-    CHECK_INT(3, until(&w, DL_ASK_REJOIN)->entry);
+    CHECK_INT(3, until(&w, DL_REQUEST_REJOIN)->entry);
     w.digest[4] = w.digest[5] = before;
     w.control.entry = 1;
     w.control.prev = prev;
     rejoin(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(5, w.control.entry);
     CHECK_STR(DL_VOIDED, w.said);
     end_world(&w);
@@ -330,18 +330,18 @@ TEST(p7_a_snapshot_of_what_is_void_is_passed_over)
     begin_voided(&w, 0);
     const dl_hash prev = w.control.prev;
     join_run(&w);
-    until(&w, DL_ASK_REJOIN);
+    until(&w, DL_REQUEST_REJOIN);
     w.digest[3] = w.digest[1];
     w.control.entry = 2; /* of entry 1, counted */
     w.control.prev = dl_hash_bytes(w.log[1].data, w.log[1].len);
     rejoin(&w);
-    CHECK_INT(1, until(&w, DL_ASK_REJOIN)->entry);
-    CHECK(w.ask.voided);
+    CHECK_INT(1, until(&w, DL_REQUEST_REJOIN)->entry);
+    CHECK(w.request.voided);
     w.digest[2] = w.digest[1];
     w.control.entry = 1;
     w.control.prev = prev;
     rejoin(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(3, w.control.entry);
     end_world(&w);
 }
@@ -374,7 +374,7 @@ TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
     w.put[0].n_bad = -1;
     join_run(&w);
     find_it_void(&w, 3);
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_ASK_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
     CHECK_CONTAINS("entry 1 needs the contribution of r1", diloco_error_text());
     CHECK_CONTAINS("diloco void", diloco_error_text());
     end_world(&w);
@@ -386,10 +386,10 @@ TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
     begin_voided(&w, 0);
     option(&w, "run.replicas", "3");
     join_run(&w);
-    until(&w, DL_ASK_REJOIN); /* of another base: perhaps it is we who are wrong */
-    CHECK(!w.ask.voided);
+    until(&w, DL_REQUEST_REJOIN); /* of another base: perhaps it is we who are wrong */
+    CHECK(!w.request.voided);
     rejoin(&w);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);
     CHECK(strcmp(DL_VOIDED, w.said) != 0);
     end_world(&w);

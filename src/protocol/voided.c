@@ -61,14 +61,14 @@ bool dl_voided_is(const dl_machine *m)
     return dl_decisions_void(&m->decisions, dl_open_entry(m));
 }
 
-static dl_ask look_on(dl_machine *m)
+static dl_request look_on(dl_machine *m)
 {
-    dl_ask a = dl_machine_ask(m, DL_ASK_READ, DL_FINDING_VOID);
+    dl_request a = dl_machine_request(m, DL_REQUEST_READ, DL_FINDING_VOID);
     a.entry = ++m->void_look;
     return a;
 }
 
-dl_ask dl_voided_look(dl_machine *m, diloco_status status)
+dl_request dl_voided_look(dl_machine *m, diloco_status status)
 {
     m->lost = status;
     snprintf(m->lost_text, sizeof m->lost_text, "%s", diloco_error_text());
@@ -77,17 +77,17 @@ dl_ask dl_voided_look(dl_machine *m, diloco_status status)
     return look_on(m);
 }
 
-dl_ask dl_voided_looked(dl_machine *m, const dl_event *event)
+dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
 {
     dl_entry *later = &m->draft.entry;
     DL_ASSERT(m->lost && m->void_look > dl_open_entry(m));
-    if (!event->text)
+    if (!reply->text)
         return dl_machine_fail(
             m, dl_fail(m->lost,
                        "%s; if that cannot be restored, stop every replica, and \"diloco void\" "
                        "records that the run goes on without this entry",
                        m->lost_text));
-    if (dl_entry_read_of(later, event->text, event->text_len, m->a.outer, m->a.identity) ||
+    if (dl_entry_read_of(later, reply->text, reply->text_len, m->a.outer, m->a.identity) ||
         later->entry != m->void_look || later->voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->void_look);
@@ -111,11 +111,11 @@ bool dl_voided_sets_back(const dl_machine *m)
            dl_unread_is_operators(m->a.config, m->a.identity);
 }
 
-dl_ask dl_voided_go_back(dl_machine *m)
+dl_request dl_voided_go_back(dl_machine *m)
 {
     DL_ASSERT(m->entry.voids > 0 && m->entry.voids <= dl_open_entry(m));
     keep_in_mind(m, m->entry.voids - 1, dl_open_entry(m));
-    dl_ask a = dl_machine_ask(m, DL_ASK_REJOIN, DL_OVER);
+    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
     a.entry = before_undone(&m->decisions, m->entry.voids - 1);
     a.voided = true;
     return a;

@@ -24,11 +24,11 @@ bool dl_voided_is(const dl_machine *m);
 
 /* What the open entry counts cannot be read, which has failed with `status` (the text is set): look
  * for a decision behind it, and without one fail so. */
-dl_ask dl_voided_look(dl_machine *m, diloco_status status);
-dl_ask dl_voided_looked(dl_machine *m, const dl_event *event);
+dl_request dl_voided_look(dl_machine *m, diloco_status status);
+dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply);
 
 /* Does the entry that was read void one that our state has? Then begin again from before that. */
 bool dl_voided_sets_back(const dl_machine *m);
-dl_ask dl_voided_go_back(dl_machine *m);
+dl_request dl_voided_go_back(dl_machine *m);
 
 #endif

@@ -1,10 +1,13 @@
 /* driver_exchange.c - the exchange's half of a driver:
  *
- *     ask = REJOIN; while ask is not DONE or FAIL: event = carry out(ask); ask = next(event)
+ *     request = REJOIN
+ *     until request is DONE or FAIL:
+ *         reply = carry out(request)
+ *         request = next(reply)
  *
  * A store that does not answer is asked again, with growing pauses, for run.store_timeout. On the
  * trainer's thread an interrupt is heard only where the saved local state is right for a resume:
- * between the asks of an exchange that wait or may be long (may_stop), which all come behind
+ * between the requests of an exchange that wait or may be long (may_stop), which all come behind
  * what was taken and saved. */
 #include "run/driver_parts.h"
 
@@ -273,23 +276,23 @@ static bool called_away(dl_driver *d)
 }
 
 /* In slices, so that an interrupt is heard. dl_store_wait returns OK when it is worth looking. */
-static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
+static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
 {
     dl_key prefix, combined;
-    dl_key_contributions(prefix, ask->entry);
-    dl_key_combined_of(combined, ask->entry);
+    dl_key_contributions(prefix, request->entry);
+    dl_key_combined_of(combined, request->entry);
     const char *prefixes[3] = {"log/"};
     size_t n = 1;
     if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
-    if (!ask->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
+    if (!request->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     dl_background_tell_waiting(d->background, true);
-    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < ask->until && !called_away(d)) {
+    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < request->until && !called_away(d)) {
         DL_TRY(dl_background_fenced(d->background));
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
         status = dl_store_wait(d->a.store, prefixes, n, d->moved,
-                               slice < ask->until ? slice : ask->until);
+                               slice < request->until ? slice : request->until);
         d->moved = false;
     }
     dl_background_tell_waiting(d->background, false);
@@ -298,17 +301,17 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_ask *ask)
 }
 
 /* Whoever waits for clients may train one meanwhile. */
-static diloco_status wait_for_change(dl_driver *d, const dl_ask *ask)
+static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
 {
     bool worked = false;
     if (d->a.work) DL_TRY(d->a.work(d->a.user, &worked));
     d->moved |= worked;
-    return worked ? DILOCO_OK : wait_in_slices(d, ask);
+    return worked ? DILOCO_OK : wait_in_slices(d, request);
 }
 
-static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
+static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 {
-    if (ask->final)
+    if (request->final)
         dl_background_snapshot_here(d->background, d->a.store);
     else
         dl_background_snapshot(d->background);
@@ -317,20 +320,20 @@ static diloco_status take_snapshot(dl_driver *d, const dl_ask *ask)
 
 /* What was put ahead and is still under way is waited for, once its entry is the open one: behind
  * that it is reaped. */
-static void contribute(dl_driver *d, const dl_ask *ask, dl_event *event, dl_time until)
+static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->puts = false;
-    if (d->sending && dl_sending_now(d->sending) == 1 + ask->entry) {
+    if (d->sending && dl_sending_now(d->sending) == 1 + request->entry) {
         while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
             ;
         return;
     }
-    dl_exec_do(d->a.exec, ask, event, until);
-    d->puts = !event->status && !event->taken && !event->sending;
-    if (event->sending) dl_sending_begin(d->sending, ask->entry);
+    dl_exec_do(d->a.exec, request, reply, until);
+    d->puts = !reply->status && !reply->taken && !reply->sending;
+    if (reply->sending) dl_sending_begin(d->sending, request->entry);
 }
 
-/* What came of what was put ahead. *unsent: dl_event's. */
+/* What came of what was put ahead. *unsent: dl_reply's. */
 static diloco_status reap(dl_driver *d, uint64_t *unsent)
 {
     uint64_t entry;
@@ -347,56 +350,59 @@ static diloco_status reap(dl_driver *d, uint64_t *unsent)
 /* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
  * at it. True: it has moved, and the lock is held until the pace follows in the answer, or whoever
  * saves between would save the state of one entry and the pace of another (P16). */
-static bool carry_out(dl_driver *d, const dl_ask *ask, dl_event *event)
+static bool carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
-    const bool moves = ask->kind == DL_ASK_SWAP || ask->kind == DL_ASK_REJOIN;
-    *event = (dl_event){.status = dl_background_fenced(d->background)};
-    if (event->status) return false;
-    switch (ask->kind) {
-    case DL_ASK_TRAIN:
+    const bool moves = request->kind == DL_REQUEST_SWAP || request->kind == DL_REQUEST_REJOIN;
+    *reply = (dl_reply){.status = dl_background_fenced(d->background)};
+    if (reply->status) return false;
+    switch (request->kind) {
+    case DL_REQUEST_TRAIN:
         break;
-    case DL_ASK_WAIT:
-        event->status = wait_for_change(d, ask);
+    case DL_REQUEST_WAIT:
+        reply->status = wait_for_change(d, request);
         break;
-    case DL_ASK_SNAPSHOT:
-        event->status = take_snapshot(d, ask);
+    case DL_REQUEST_SNAPSHOT:
+        reply->status = take_snapshot(d, request);
         break;
-    case DL_ASK_CONTRIBUTE:
-        contribute(d, ask, event, until);
+    case DL_REQUEST_CONTRIBUTE:
+        contribute(d, request, reply, until);
         break;
     default:
         if (moves) dl_driver_lock(d);
-        dl_exec_do(d->a.exec, ask, event, until);
-        if (moves && event->status) dl_driver_unlock(d);
+        dl_exec_do(d->a.exec, request, reply, until);
+        if (moves && reply->status) dl_driver_unlock(d);
     }
-    event->now = dl_clock_now();
-    return moves && !event->status;
+    reply->now = dl_clock_now();
+    return moves && !reply->status;
 }
 
 /* Of objects in c/ that nobody reads: once. */
-static void warn_passed_over(dl_driver *d, const dl_ask *ask)
+static void warn_passed_over(dl_driver *d, const dl_request *request)
 {
     const size_t n = dl_exec_passed_over(d->a.exec);
     char text[256];
-    if (ask->kind != DL_ASK_LIST || !n || d->warned_passed_over) return;
+    if (request->kind != DL_REQUEST_LIST || !n || d->warned_passed_over) return;
     d->warned_passed_over = true;
     snprintf(text, sizeof text,
              "c/%010llu/: %zu objects are passed over, because their replica's key has not signed "
              "them or because other names have taken the room for unlisted replicas; later ones "
              "are not reported",
-             (unsigned long long)ask->entry, n);
+             (unsigned long long)request->entry, n);
     dl_event_warn(d->a.record, &d->context, "passed_over", text);
 }
 
-static void after(dl_driver *d, const dl_ask *ask, const dl_event *event)
+static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
-    if (event->peer) dl_event_peer(d->a.record, &d->context, ask->entry, &ask->life, event->peer);
-    if (event->status) return;
-    warn_passed_over(d, ask);
-    d->moved |= ask->kind != DL_ASK_WAIT && ask->kind != DL_ASK_LIST && ask->kind != DL_ASK_READ;
-    if (ask->kind == DL_ASK_CONTRIBUTE && d->puts)
-        dl_event_contribution(d->a.record, &d->context, ask->entry, dl_exec_measured(d->a.exec));
+    if (reply->peer)
+        dl_event_peer(d->a.record, &d->context, request->entry, &request->life, reply->peer);
+    if (reply->status) return;
+    warn_passed_over(d, request);
+    d->moved |= request->kind != DL_REQUEST_WAIT && request->kind != DL_REQUEST_LIST &&
+                request->kind != DL_REQUEST_READ;
+    if (request->kind == DL_REQUEST_CONTRIBUTE && d->puts)
+        dl_event_contribution(d->a.record, &d->context, request->entry,
+                              dl_exec_measured(d->a.exec));
 }
 
 static uint64_t failed_calls(const dl_driver *d)
@@ -413,10 +419,10 @@ static bool store_failed(const dl_driver *d, diloco_status status)
            (dl_store_may_recover(d->a.store, status) && failed_calls(d) != d->failed_before);
 }
 
-/* True: carry the ask out again after a pause. */
-static bool try_again(dl_driver *d, const dl_event *event)
+/* True: carry the request out again after a pause. */
+static bool try_again(dl_driver *d, const dl_reply *reply)
 {
-    if (!store_failed(d, event->status)) {
+    if (!store_failed(d, reply->status)) {
         d->unreachable_since = 0;
         return false;
     }
@@ -434,7 +440,7 @@ static bool try_again(dl_driver *d, const dl_event *event)
 }
 
 /* The answer to REJOIN is to begin again from the state that it loaded. */
-static dl_ask begin_machine(dl_driver *d)
+static dl_request begin_machine(dl_driver *d)
 {
     const dl_state *state = dl_exec_state(d->a.exec);
     const dl_machine_start start = {
@@ -448,12 +454,12 @@ static dl_ask begin_machine(dl_driver *d)
     return dl_machine_begin(d->machine, &start);
 }
 
-static dl_ask answer(dl_driver *d, const dl_event *event)
+static dl_request answer(dl_driver *d, const dl_reply *reply)
 {
-    const bool loads = d->open.kind == DL_ASK_REJOIN;
-    if (loads && !event->status) return begin_machine(d);
-    if (loads && !d->loaded) return (dl_ask){.kind = DL_ASK_FAIL, .status = event->status};
-    return dl_machine_next(d->machine, event);
+    const bool loads = d->open.kind == DL_REQUEST_REJOIN;
+    if (loads && !reply->status) return begin_machine(d);
+    if (loads && !d->loaded) return (dl_request){.kind = DL_REQUEST_FAIL, .status = reply->status};
+    return dl_machine_next(d->machine, reply);
 }
 
 /* ---- the loop --------------------------------------------------------------------------- */
@@ -475,7 +481,7 @@ static void tell_heartbeats(dl_driver *d)
 
 /* This replica goes on as a later generation, if a name of the one that it had was taken (P6).
  * Under the lock. */
-static void take_generation(dl_driver *d, dl_event *event)
+static void take_generation(dl_driver *d, dl_reply *reply)
 {
     char text[256];
     const dl_life now = dl_exec_self(d->a.exec);
@@ -486,33 +492,33 @@ static void take_generation(dl_driver *d, dl_event *event)
              now.replica, (unsigned)now.generation, (unsigned)d->a.self.generation);
     dl_event_warn(d->a.record, &d->context, "renewed", text);
     d->a.self.generation = now.generation;
-    event->generation = now.generation;
-    event->renewed = true;
+    reply->generation = now.generation;
+    reply->renewed = true;
     dl_background_tell_generation(d->background, now.generation);
 }
 
 static void ask_once(dl_driver *d)
 {
-    dl_event event;
+    dl_reply reply;
     dl_background_settle(d->background); /* `now` and control may change from here */
     d->failed_before = failed_calls(d);
-    const bool locked = carry_out(d, &d->open, &event);
+    const bool locked = carry_out(d, &d->open, &reply);
     /* What has moved is answered first. */
     const diloco_status sent = locked ? DILOCO_OK : reap(d, &d->unsent);
-    event.sending = d->sending ? dl_sending_now(d->sending) : 0;
-    if (!sent && try_again(d, &event)) return; /* nothing has moved */
+    reply.sending = d->sending ? dl_sending_now(d->sending) : 0;
+    if (!sent && try_again(d, &reply)) return; /* nothing has moved */
     if (!locked) dl_driver_lock(d);
-    take_generation(d, &event);
-    event.unsent = d->unsent;
+    take_generation(d, &reply);
+    reply.unsent = d->unsent;
     d->unsent = 0;
     d->traffic = dl_exchange_traffic(d);
-    after(d, &d->open, &event);
-    d->open = sent ? (dl_ask){.kind = DL_ASK_FAIL, .status = sent} : answer(d, &event);
-    if (d->open.kind == DL_ASK_FAIL) {
+    after(d, &d->open, &reply);
+    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .status = sent} : answer(d, &reply);
+    if (d->open.kind == DL_REQUEST_FAIL) {
         d->failed = d->open.status;
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
     }
-    d->ended = d->open.kind == DL_ASK_FAIL || d->open.kind == DL_ASK_DONE;
+    d->ended = d->open.kind == DL_REQUEST_FAIL || d->open.kind == DL_REQUEST_DONE;
     tell_heartbeats(d);
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
     dl_driver_unlock(d);
@@ -521,12 +527,13 @@ static void ask_once(dl_driver *d)
 /* TRAIN is open, and the trainer has not come to what the log waits for. */
 static bool is_idle(const dl_driver *d)
 {
-    return d->open.kind == DL_ASK_TRAIN && !dl_pace_takes_part(&d->pace, d->pace.folded);
+    return d->open.kind == DL_REQUEST_TRAIN && !dl_pace_takes_part(&d->pace, d->pace.folded);
 }
 
 static bool may_stop(const dl_driver *d)
 {
-    return d->open.kind == DL_ASK_WAIT || d->open.kind == DL_ASK_FETCH || d->unreachable_since;
+    return d->open.kind == DL_REQUEST_WAIT || d->open.kind == DL_REQUEST_FETCH ||
+           d->unreachable_since;
 }
 
 static diloco_status may_go_on(dl_driver *d)
@@ -562,7 +569,7 @@ static bool may_return(const dl_driver *d, const dl_stop *stop)
 {
     const bool goes_on_by_itself = d->pace.schedule.delay > 0; /* also where it is yet to start */
     return dl_exchange_is_there(d, stop) &&
-           (goes_on_by_itself || d->ended || d->open.kind == DL_ASK_TRAIN);
+           (goes_on_by_itself || d->ended || d->open.kind == DL_REQUEST_TRAIN);
 }
 
 static diloco_status drive(dl_driver *d, const dl_stop *stop)
@@ -576,7 +583,7 @@ static diloco_status drive(dl_driver *d, const dl_stop *stop)
 
 diloco_status dl_exchange_until(dl_driver *d, const dl_stop *stop)
 {
-    if (d->open.kind == DL_ASK_TRAIN) begin_entry(d);
+    if (d->open.kind == DL_REQUEST_TRAIN) begin_entry(d);
     DL_TRY(drive(d, stop));
     flush_record(d);
     return DILOCO_OK;
@@ -588,7 +595,7 @@ diloco_status dl_exchange_begin(dl_driver *d, const dl_hash *bases)
 {
     const dl_stop read = {DL_STOP_WAIT, 0};
     d->bases = bases;
-    d->open = (dl_ask){.kind = DL_ASK_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
+    d->open = (dl_request){.kind = DL_REQUEST_REJOIN, .entry = bases ? d->pace.folded : UINT64_MAX};
     begin_entry(d);
     return drive(d, &read);
 }
@@ -612,7 +619,7 @@ static void *body(void *context)
 {
     dl_driver *d = context;
     while (!d->ended && !atomic_load(&d->quit)) {
-        if (d->open.kind == DL_ASK_TRAIN) wait_for_the_trainer(d);
+        if (d->open.kind == DL_REQUEST_TRAIN) wait_for_the_trainer(d);
         if (!atomic_load(&d->quit)) ask_once(d);
     }
     return NULL;

@@ -1,7 +1,8 @@
 /* driver_parts.h - the inside of a driver, which its two halves share and nobody else sees.
  *
  *     driver.c     the trainer's half: counts steps, takes, adopts, jumps, waits
- *     driver_exchange.c   the exchange's half: carries out the machine's asks, one after the other
+ *     driver_exchange.c   the exchange's half: carries out the machine's requests, one after the
+ * other
  *
  * One thread may be both. Where there are two (`beside`), `lock` guards what is marked. */
 #ifndef DL_RUN_DRIVER_PARTS_H
@@ -41,7 +42,7 @@ struct dl_driver {
 
     pthread_t thread;
     bool started;
-    atomic_bool quit;      /* the thread ends behind the ask it is at */
+    atomic_bool quit;      /* the thread ends behind the request it is at */
     atomic_bool was_taken; /* a contribution waits to be put, or the next may be */
 
     /* the trainer's */
@@ -50,11 +51,11 @@ struct dl_driver {
     double waited_s;
 
     /* the exchange's */
-    dl_ask open;          /* the ask that is being carried out, or TRAIN, DONE, FAIL */
+    dl_request open;      /* the request that is being carried out, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
     bool loaded;
     uint64_t n_moves;         /* of the machine, for its trace */
-    uint64_t unsent;          /* dl_event's, for the next answer */
+    uint64_t unsent;          /* dl_reply's, for the next answer */
     bool puts;                /* the last CONTRIBUTE has put one, before it was answered */
     bool moved;               /* something happened since the last WAIT: look soon */
     dl_event_context context; /* of the record's next lines */
@@ -63,7 +64,7 @@ struct dl_driver {
     dl_peers_counts peers_before;
     double deadline_s; /* as the last contribution's derived itself */
     dl_time unreachable_since, pause;
-    uint64_t failed_before; /* of the tally's n_failed, before the ask */
+    uint64_t failed_before; /* of the tally's n_failed, before the request */
 };
 
 /* Nothing to guard where there is one thread. */

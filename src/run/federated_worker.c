@@ -97,11 +97,11 @@ diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_clie
 
 diloco_status dl_run_is_late(diloco_run *run, bool *late)
 {
-    const dl_ask read = {.kind = DL_ASK_READ, .entry = control(run)->entry};
-    dl_event event = {.now = dl_clock_now()};
-    dl_exec_do(run->exec, &read, &event, limit(run));
-    *late = event.text != NULL;
-    return event.status;
+    const dl_request read = {.kind = DL_REQUEST_READ, .entry = control(run)->entry};
+    dl_reply reply = {.now = dl_clock_now()};
+    dl_exec_do(run->exec, &read, &reply, limit(run));
+    *late = reply.text != NULL;
+    return reply.status;
 }
 
 diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
@@ -124,15 +124,15 @@ diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, u
     return status;
 }
 
-static diloco_status watch_lives(diloco_run *run, dl_event *event)
+static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
 {
-    const dl_ask ask = {.kind = DL_ASK_WATCH};
+    const dl_request request = {.kind = DL_REQUEST_WATCH};
     if (!run->watch.at) run->watch.at = calloc(DL_WATCH_MAX, sizeof *run->watch.at);
     if (!run->watch.at) return dl_fail(DILOCO_ENOMEM, "no memory to watch the other workers");
-    event->now = dl_clock_now();
-    dl_exec_do(run->exec, &ask, event, limit(run));
-    DL_TRY(event->status);
-    dl_watch_see(&run->watch, event->seen, event->n_seen, event->now);
+    reply->now = dl_clock_now();
+    dl_exec_do(run->exec, &request, reply, limit(run));
+    DL_TRY(reply->status);
+    dl_watch_see(&run->watch, reply->seen, reply->n_seen, reply->now);
     return DILOCO_OK;
 }
 
@@ -146,14 +146,14 @@ static bool is_live_worker(diloco_run *run, const char *name, dl_time now)
 
 diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)
 {
-    dl_event event;
+    dl_reply reply;
     *place = 0;
     *n = 1;
-    DL_TRY(watch_lives(run, &event));
-    for (size_t i = 0; i < event.n_seen; i++) {
-        const char *name = event.seen[i].life.replica;
+    DL_TRY(watch_lives(run, &reply));
+    for (size_t i = 0; i < reply.n_seen; i++) {
+        const char *name = reply.seen[i].life.replica;
         const int order = dl_replica_compare(name, run->self.replica);
-        if (order == 0 || !is_live_worker(run, name, event.now)) continue;
+        if (order == 0 || !is_live_worker(run, name, reply.now)) continue;
         *place += order < 0;
         *n += 1;
     }

@@ -35,14 +35,14 @@ TEST(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less)
     make_court(&w, "0");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
-    until(&w, DL_ASK_CREATE);
-    CHECK_INT(1, w.asked[DL_ASK_JUDGE]);
-    CHECK_INT(2, w.ask.draft->n_members);
-    CHECK_NEAR(0.5, w.ask.draft->members[0].weight, 0);
-    CHECK_INT(1, w.ask.draft->n_rejected);
-    CHECK_STR("r2", w.ask.draft->rejected[0].life.replica);
-    CHECK_STR("norm", w.ask.draft->rejected[0].reason);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_CREATE);
+    CHECK_INT(1, w.asked[DL_REQUEST_JUDGE]);
+    CHECK_INT(2, w.request.draft->n_members);
+    CHECK_NEAR(0.5, w.request.draft->members[0].weight, 0);
+    CHECK_INT(1, w.request.draft->n_rejected);
+    CHECK_STR("r2", w.request.draft->rejected[0].life.replica);
+    CHECK_STR("norm", w.request.draft->rejected[0].reason);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_JUDGED]);
     CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]);
     CHECK_INT(2, w.control.entry);
@@ -57,16 +57,16 @@ TEST(p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done)
     resume_run(&w, 1, 5);
     put_three(&w, 1);
     w.put[1].n_bad = -1, w.put[1].why = "non-finite";
-    until(&w, DL_ASK_CREATE);
-    CHECK_INT(1, w.ask.draft->n_rejected);
-    CHECK_STR("non-finite", w.ask.draft->rejected[0].reason);
+    until(&w, DL_REQUEST_CREATE);
+    CHECK_INT(1, w.request.draft->n_rejected);
+    CHECK_STR("non-finite", w.request.draft->rejected[0].reason);
     end_court(&w);
     make_court(&w, "0");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
     w.put[1].n_bad = -1, w.put[1].why = "truncated";
-    until(&w, DL_ASK_CREATE);
-    CHECK_INT(0, w.ask.draft->n_rejected);
+    until(&w, DL_REQUEST_CREATE);
+    CHECK_INT(0, w.request.draft->n_rejected);
     end_court(&w);
 }
 
@@ -76,23 +76,23 @@ TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
     make_court(&w, "1");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
-    until(&w, DL_ASK_CREATE);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_CREATE);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_BANNED]);
     CHECK(!dl_roster_has(&w.control.roster, "r2", NULL));
     for (uint64_t e = 2; e < 4; e++) { /* it goes on sending, and now it would do */
         put(&w, e, "r1", 0);
         put(&w, e, "r2", 0);
-        until(&w, DL_ASK_CREATE);
-        CHECK_INT(2, w.ask.draft->n_members);
-        CHECK_INT(0, w.ask.draft->n_rejected);
-        until(&w, DL_ASK_TRAIN);
+        until(&w, DL_REQUEST_CREATE);
+        CHECK_INT(2, w.request.draft->n_members);
+        CHECK_INT(0, w.request.draft->n_rejected);
+        until(&w, DL_REQUEST_TRAIN);
     }
     put(&w, 4, "r1", 0);
     put(&w, 4, "r2", 0);
-    until(&w, DL_ASK_CREATE);
-    CHECK_INT(3, w.ask.draft->n_members);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_CREATE);
+    CHECK_INT(3, w.request.draft->n_members);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK(dl_roster_has(&w.control.roster, "r2", NULL));
     end_court(&w);
 }
@@ -109,10 +109,10 @@ TEST(p27_who_is_banned_puts_nothing_and_follows)
     resume_run(&w, 1, 5);
     put(&w, 1, "r1", 0);
     put(&w, 1, "r2", 0);
-    until(&w, DL_ASK_CREATE);
-    CHECK_INT(0, w.asked[DL_ASK_CONTRIBUTE]);
-    CHECK_INT(2, w.ask.draft->n_members);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_CREATE);
+    CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
+    CHECK_INT(2, w.request.draft->n_members);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK(!w.counted && w.how == DL_ADOPT_THETA);
     end_court(&w);
 }
@@ -139,7 +139,7 @@ static void check_judged(size_t n_members, const char *rejects, unsigned voids)
     put_three(&w, 1);
     others_judge(&w, n_members, rejects);
     join_run(&w);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(voids, w.noted[DL_NOTE_VOID]);
     CHECK_INT(2, w.control.entry);
     if (voids) CHECK_CONTAINS("verdicts are not what", w.said);
@@ -164,7 +164,7 @@ TEST(p27_who_takes_what_another_has_combined_takes_its_verdicts_and_an_audit_dis
         put_three(&w, 1);
         others_judge(&w, 2, "cosine");
         join_run(&w);
-        next(&w, DL_ASK_TRAIN);
+        next(&w, DL_REQUEST_TRAIN);
         CHECK_INT(0, w.noted[DL_NOTE_VOID]);
         CHECK_INT(audit, w.noted[DL_NOTE_DISPUTE]);
         end_court(&w);
@@ -184,7 +184,7 @@ TEST(p27_an_audit_goes_on_where_what_was_rejected_cannot_be_read)
     while (!w.noted[DL_NOTE_DISPUTE])
         step(&w);
     CHECK_CONTAINS("rejects the contribution of r2, which is damaged", w.said);
-    until(&w, DL_ASK_TRAIN);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     end_court(&w);
@@ -202,13 +202,13 @@ TEST(p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects)
     resume_run(&w, 1, 5);
     put(&w, 1, "r1", 0);
     put(&w, 1, "r2", 0);
-    until(&w, DL_ASK_CREATE);
+    until(&w, DL_REQUEST_CREATE);
     CHECK_INT(1, w.noted[DL_NOTE_PROBED]);
-    CHECK_INT(2, w.ask.draft->n_members);
-    CHECK_INT(1, w.ask.draft->n_rejected);
-    CHECK_STR("r2", w.ask.draft->rejected[0].life.replica);
-    CHECK_STR("probe", w.ask.draft->rejected[0].reason);
-    until(&w, DL_ASK_TRAIN);
+    CHECK_INT(2, w.request.draft->n_members);
+    CHECK_INT(1, w.request.draft->n_rejected);
+    CHECK_STR("r2", w.request.draft->rejected[0].life.replica);
+    CHECK_STR("probe", w.request.draft->rejected[0].reason);
+    until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]); /* it is no strike */
     end_court(&w);
 }
@@ -219,10 +219,10 @@ TEST(p27_a_trainer_that_cannot_measure_stops_with_its_status)
     make_court(&w, "0");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
-    w.failing_kind = DL_ASK_JUDGE;
+    w.failing_kind = DL_REQUEST_JUDGE;
     w.failing = DILOCO_EIO;
-    until(&w, DL_ASK_FAIL);
-    CHECK_INT(DILOCO_EIO, w.ask.status);
+    until(&w, DL_REQUEST_FAIL);
+    CHECK_INT(DILOCO_EIO, w.request.status);
     end_court(&w);
 }
 
@@ -235,7 +235,7 @@ static void check_probed_elsewhere(const char *most, double norm2, unsigned void
     put(&w, 1, "r2", 0)->norm2 = norm2;
     others_judge(&w, 2, "probe");
     join_run(&w);
-    next(&w, DL_ASK_TRAIN);
+    next(&w, DL_REQUEST_TRAIN);
     CHECK_INT(voids, w.noted[DL_NOTE_VOID]);
     CHECK_INT(0, w.noted[DL_NOTE_PROBED]); /* nobody measures again */
     end_court(&w);
@@ -377,9 +377,9 @@ TEST(p27_what_reading_ends_with_counts_against_f_without_checks)
         resume_run(&w, 1, 5);
         put_three(&w, 1);
         w.put[1].n_bad = -1, w.put[1].why = "non-finite";
-        until(&w, DL_ASK_CREATE);
-        CHECK_INT(2, w.ask.draft->n_members);
-        CHECK_INT(robust, w.ask.draft->n_rejected);
+        until(&w, DL_REQUEST_CREATE);
+        CHECK_INT(2, w.request.draft->n_members);
+        CHECK_INT(robust, w.request.draft->n_rejected);
         end_world(&w);
     }
 }
