@@ -271,20 +271,20 @@ static inline void answer_read(world *w, dl_reply *reply)
 {
     const dl_buf *text = &w->log[w->request.entry];
     if (!text->len) return;
-    reply->text = text->data;
-    reply->text_len = text->len;
+    reply->read.text = text->data;
+    reply->read.text_len = text->len;
     if (w->n_damaged_reads == 0) return;
     w->n_damaged_reads--;
-    reply->text_len = text->len / 2;
+    reply->read.text_len = text->len / 2;
 }
 
 static inline void answer_list(world *w, dl_reply *reply)
 {
     static dl_listed listed[WORLD_PUT];
-    reply->listed = listed;
+    reply->list.listed = listed;
     for (size_t i = 0; i < w->n_put; i++)
         if (w->pace.schedule.async || w->put[i].entry == w->request.entry)
-            listed[reply->n_listed++] =
+            listed[reply->list.n_listed++] =
                 (dl_listed){.entry = w->put[i].entry, .life = w->put[i].life, .len = WORLD_BYTES};
 }
 
@@ -294,22 +294,23 @@ static inline void answer_fetch(world *w, dl_reply *reply)
     reply->status = DILOCO_ENOENT;
     for (size_t i = 0; i < w->n_put; i++) {
         world_put *p = &w->put[i];
-        if (p->entry != w->request.entry || !dl_life_equal(&p->life, &w->request.life)) continue;
+        if (p->entry != w->request.entry || !dl_life_equal(&p->life, &w->request.fetch.life))
+            continue;
         reply->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
-        reply->reason = p->why ? p->why : "checksum";
+        reply->fetch.reason = p->why ? p->why : "checksum";
         if (p->n_bad > 0) p->n_bad--;
         facts = (dl_contribution){
             .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};
-        reply->facts = &facts;
-        reply->norm2 = p->norm2;
+        reply->fetch.facts = &facts;
+        reply->fetch.norm2 = p->norm2;
     }
-    w->n_fresh += w->request.fresh;
+    w->n_fresh += w->request.fetch.fresh;
 }
 
 static inline void answer_create(world *w, dl_reply *reply)
 {
-    reply->taken = w->log[w->request.entry].len > 0;
-    if (!reply->taken && !w->lossy) write_entry(w, w->request.draft);
+    reply->create.taken = w->log[w->request.entry].len > 0;
+    if (!reply->create.taken && !w->lossy) write_entry(w, w->request.step.draft);
 }
 
 static inline void answer_watch(world *w, dl_reply *reply)
@@ -322,23 +323,23 @@ static inline void answer_watch(world *w, dl_reply *reply)
                             .content = dl_hash_bytes(&beat, sizeof beat),
                             .steps_per_s = w->speed[i]};
     }
-    reply->seen = seen;
-    reply->n_seen = 2;
+    reply->watch.seen = seen;
+    reply->watch.n_seen = 2;
 }
 
 static inline void answer_combine(world *w, dl_reply *reply)
 {
-    reply->result = update_of(w->request.draft);
-    reply->len = WORLD_BYTES;
-    reply->n_slices = w->args.slices ? w->args.slices[0] : 0;
-    if (w->lies) reply->result.bytes[0] ^= 1;
+    reply->combined.result = update_of(w->request.step.draft);
+    reply->combined.len = WORLD_BYTES;
+    reply->combined.n_slices = w->args.slices ? w->args.slices[0] : 0;
+    if (w->lies) reply->combined.result.bytes[0] ^= 1;
 }
 
 static inline void answer_fetch_combined(world *w, dl_reply *reply)
 {
-    reply->reason = "";
-    reply->result = update_of(w->request.draft);
-    reply->len = WORLD_BYTES;
+    reply->combined.reason = "";
+    reply->combined.result = update_of(w->request.step.draft);
+    reply->combined.len = WORLD_BYTES;
     if (w->n_lost_combined == 0) return;
     w->n_lost_combined--;
     reply->status = DILOCO_ENOENT;
@@ -347,7 +348,7 @@ static inline void answer_fetch_combined(world *w, dl_reply *reply)
 static inline void answer_compute(world *w, dl_reply *reply)
 {
     reply->status = w->numeric ? dl_fail(DILOCO_ENUMERIC, "theta[3] is inf") : DILOCO_OK;
-    reply->result = result_of(w->request.draft);
+    reply->compute.result = result_of(w->request.step.draft);
 }
 
 /* The trainer at its present position: what it can do without waiting. */
@@ -381,19 +382,19 @@ static inline void answer_train(world *w)
 /* Answer the open request. */
 static inline void step(world *w)
 {
-    dl_reply reply = {.status = DILOCO_OK};
+    dl_reply reply = {.kind = w->request.kind};
     switch (w->request.kind) {
     case DL_REQUEST_TRAIN:
         answer_train(w);
         break;
     case DL_REQUEST_CONTRIBUTE:
         w->now += dl_time_from_seconds(w->upload_s);
-        reply.taken = w->taken;
+        reply.contribute.taken = w->taken;
         if (!w->taken) put(w, w->request.entry, w->args.self.replica, w->args.self.generation);
         break;
     case DL_REQUEST_WAIT:
-        w->now +=
-            w->request.until - w->now < DL_SECOND / 2 ? w->request.until - w->now : DL_SECOND / 2;
+        w->now += w->request.wait.until - w->now < DL_SECOND / 2 ? w->request.wait.until - w->now
+                                                                 : DL_SECOND / 2;
         break;
     case DL_REQUEST_READ:
         answer_read(w, &reply);
@@ -405,8 +406,8 @@ static inline void step(world *w)
         answer_fetch(w, &reply);
         break;
     case DL_REQUEST_JUDGE:
-        reply.gram = w->gram;
-        if (w->request.probe) reply.probed = w->probed;
+        reply.judge.gram = w->gram;
+        if (w->request.judge.probe) reply.judge.probed = w->probed;
         break;
     case DL_REQUEST_COMBINE:
         answer_combine(w, &reply);

@@ -117,21 +117,21 @@ void sim_count_answer(const replica *r, const dl_reply *reply)
 {
     const dl_request *a = &r->request;
     sim_count(SIM_UNREACHABLE, reply->status == DILOCO_EUNREACHABLE);
-    sim_count(SIM_READ_AFRESH, a->kind == DL_REQUEST_FETCH && a->fresh);
+    sim_count(SIM_READ_AFRESH, a->kind == DL_REQUEST_FETCH && a->fetch.fresh);
     if (reply->status) return;
     sim_count(SIM_PASSED_OVER, a->kind == DL_REQUEST_LIST && dl_exec_passed_over(r->exec));
     const bool combine = a->kind == DL_REQUEST_COMBINE, took = a->kind == DL_REQUEST_FETCH_COMBINED;
-    sim_count(SIM_COMBINED, combine && a->put);
-    sim_count(SIM_RECOMBINED, combine && !a->put);
-    sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->draft->combined.life, &r->life));
+    sim_count(SIM_COMBINED, combine && a->step.put);
+    sim_count(SIM_RECOMBINED, combine && !a->step.put);
+    sim_count(SIM_TOOK_COMBINED, took && !dl_life_equal(&a->step.draft->combined.life, &r->life));
     const bool put = a->kind == DL_REQUEST_CONTRIBUTE;
-    sim_count(SIM_TAKEOVER, put && reply->taken);
-    sim_count(SIM_KNOCKED, put && a->knock);
+    sim_count(SIM_TAKEOVER, put && reply->contribute.taken);
+    sim_count(SIM_KNOCKED, put && a->contribute.knock);
     const dl_capture *taken = put ? dl_exec_captured(r->exec, a->entry) : NULL;
     sim_count(SIM_HELD, taken && taken->dealt.n > 1);
     sim_count(SIM_AHEAD, put && a->entry > dl_exec_state(r->exec)->control.entry);
     sim_count(SIM_FOLDED_BESIDE, a->kind == DL_REQUEST_SWAP && reply->sending);
-    sim_count(SIM_LOST_RACE, a->kind == DL_REQUEST_CREATE && reply->taken);
+    sim_count(SIM_LOST_RACE, a->kind == DL_REQUEST_CREATE && reply->create.taken);
 }
 
 /* Of what a machine asks for next. */

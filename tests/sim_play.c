@@ -155,7 +155,7 @@ static void wake_trainer(replica *r)
 
 static void rejoin(replica *r)
 {
-    dl_reply reply = {.now = sim_clock(r)};
+    dl_reply reply = {.kind = r->request.kind, .now = sim_clock(r)};
     r->next = r->sim->now + 1;
     dl_exec_do(r->exec, &r->request, &reply, DL_NEVER);
     if (reply.status) return; /* asked again */
@@ -169,7 +169,7 @@ static void rejoin(replica *r)
 static double waiting(replica *r)
 {
     sim *s = r->sim;
-    const double until = sim_moment_of(r, r->request.until) - s->now;
+    const double until = sim_moment_of(r, r->request.wait.until) - s->now;
     if (r->waits_for != r->request.entry) r->n_waits = 0;
     r->waits_for = r->request.entry;
     const double pause = fmin(0.05 * (double)(1 << (r->n_waits < 6 ? r->n_waits++ : 6)), 2);
@@ -186,7 +186,7 @@ static double calm_duration(replica *r)
     switch (r->request.kind) {
     case DL_REQUEST_WAIT:
         if (r->missed) return s->calm; /* what changed before it waited */
-        return fmax(0.001, sim_moment_of(r, r->request.until) - s->now);
+        return fmax(0.001, sim_moment_of(r, r->request.wait.until) - s->now);
     case DL_REQUEST_FETCH:
         return fetched % (uint64_t)s->config.fetchers ? 0 : s->calm;
     case DL_REQUEST_READ:
@@ -222,24 +222,24 @@ static void combine_wrongly(replica *r, dl_reply *reply)
 {
     static dl_member members[MAX_REPLICAS];
     dl_request request = r->request;
-    dl_entry draft = *request.draft;
+    dl_entry draft = *request.step.draft;
     memcpy(members, draft.members, draft.n_members * sizeof *members);
     members[0].weight = 0;
     draft.members = members;
-    request.draft = &draft;
+    request.step.draft = &draft;
     dl_exec_do(r->exec, &request, reply, DL_NEVER);
     sim *s = r->sim;
-    s->lies[s->n_told++ % MAX_LIES] = reply->result;
+    s->lies[s->n_told++ % MAX_LIES] = reply->combined.result;
 }
 
 /* What was combined for all is lost once it is named: the members tell what it was. */
 static void lose_combined(const replica *r)
 {
-    const dl_combined_at *combined = &r->request.draft->combined;
+    const dl_combined_at *combined = &r->request.step.draft->combined;
     dl_key key;
     if (r->liar) return;
     dl_key_combined(key, r->request.entry, &combined->life);
-    const dl_entry *e = r->request.draft;
+    const dl_entry *e = r->request.step.draft;
     if (combined->slices)
         dl_key_combined_slice(key, e->entry, 0,
                               &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].life,
@@ -251,9 +251,9 @@ static void lose_combined(const replica *r)
 static void probe(replica *r, dl_reply *reply)
 {
     static double loss[SIM_SLOTS + 1];
-    for (size_t i = 0; i <= r->request.n_slots; i++)
+    for (size_t i = 0; i <= r->request.judge.n_slots; i++)
         loss[i] = i && sim_chance(r->sim, 0.1) ? 3 : 1;
-    reply->probed = loss;
+    reply->judge.probed = loss;
 }
 
 /* ---- what was put ahead: as by a thread of its own */
@@ -285,7 +285,8 @@ static void sending_turn(replica *r)
     r->sent = in_vain ? 0 : r->sending;
     r->sending = 0;
     r->send_at = INFINITY;
-    if (status && !in_vain) r->request = (dl_request){.kind = DL_REQUEST_FAIL, .status = status};
+    if (status && !in_vain)
+        r->request = (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = status};
     if ((status && !in_vain) || r->request.kind == DL_REQUEST_WAIT)
         r->next = fmin(r->next, s->now + 0.001);
 }
@@ -303,7 +304,7 @@ static bool waits_for_sending(replica *r)
 static bool is_confirmed(const replica *r)
 {
     const dl_request *a = &r->request;
-    return a->kind == DL_REQUEST_CONTRIBUTE && !a->put_ahead && r->sent == 1 + a->entry;
+    return a->kind == DL_REQUEST_CONTRIBUTE && !a->contribute.put_ahead && r->sent == 1 + a->entry;
 }
 
 static void carry_out(replica *r, dl_reply *reply)
@@ -320,7 +321,7 @@ static void carry_out(replica *r, dl_reply *reply)
         sim_check_life(r);
         if (is_confirmed(r)) break;
         dl_exec_do(r->exec, a, reply, DL_NEVER);
-        if (a->kind == DL_REQUEST_CREATE && !reply->status && a->draft->combined.there &&
+        if (a->kind == DL_REQUEST_CREATE && !reply->status && a->step.draft->combined.there &&
             sim_chance(r->sim, 0.03))
             lose_combined(r);
         break;
@@ -334,8 +335,8 @@ static void carry_out(replica *r, dl_reply *reply)
         break;
     }
     case DL_REQUEST_COMBINE:
-        if (r->liar && a->put && dl_exec_way(r->exec) == DL_WAY_LEADER && r->sim->now < SIM_QUIET &&
-            (a->entry + r->life.generation) % 3 == 0)
+        if (r->liar && a->step.put && dl_exec_way(r->exec) == DL_WAY_LEADER &&
+            r->sim->now < SIM_QUIET && (a->entry + r->life.generation) % 3 == 0)
             combine_wrongly(r, reply);
         else
             dl_exec_do(r->exec, a, reply, DL_NEVER);
@@ -345,12 +346,12 @@ static void carry_out(replica *r, dl_reply *reply)
     }
     if (reply->sending) begin_sending(r, reply->sending);
     reply->sending = r->sending;
-    if (a->kind == DL_REQUEST_JUDGE && a->probe) probe(r, reply);
+    if (a->kind == DL_REQUEST_JUDGE && a->judge.probe) probe(r, reply);
     if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_lives(r, reply);
-    if (a->kind == DL_REQUEST_READ && reply->text && !reply->status)
-        sim_check_text(r->sim, a->entry, reply->text, reply->text_len);
+    if (a->kind == DL_REQUEST_READ && reply->read.text && !reply->status)
+        sim_check_text(r->sim, a->entry, reply->read.text, reply->read.text_len);
     if (a->kind == DL_REQUEST_COMPUTE && r->liar && !reply->status && sim_chance(r->sim, 0.3))
-        reply->result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
+        reply->compute.result.bytes[3] ^= 0x10; /* a committer that flips a bit (P7) */
 }
 
 /* Told to the machine with every answer: one that was lost may have been the first
@@ -368,12 +369,13 @@ static void act(replica *r)
     sim *s = r->sim;
     if (waits_for_sending(r)) return;
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
-    dl_reply reply = {.status = DILOCO_OK};
+    dl_reply reply = {.kind = r->request.kind};
     carry_out(r, &reply);
     take_generation(r, &reply);
     sim_count_answer(r, &reply);
     const bool sends = reply.sending == 1 + r->request.entry;
-    if (r->request.kind == DL_REQUEST_CONTRIBUTE && !reply.status && !reply.taken && !sends)
+    if (r->request.kind == DL_REQUEST_CONTRIBUTE && !reply.status && !reply.contribute.taken &&
+        !sends)
         sim_check_sent(r, r->request.entry, &r->life);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (reply.status == DILOCO_EUNREACHABLE) {
@@ -413,7 +415,7 @@ static void end_if_done(replica *r)
  * replica at a time the older is, and is not started again. */
 static void fail(replica *r)
 {
-    const diloco_status why = r->request.status;
+    const diloco_status why = r->request.fail.status;
     const bool fenced = why == DILOCO_EFENCED;
     const bool stops = why == DILOCO_EPROTO || why == DILOCO_EDIFFERS;
     /* One that had believed itself is told by its own saved state that all others are wrong. */

@@ -81,8 +81,8 @@ void sim_check_moved(replica *r, const dl_request *swap)
 
 void sim_see_lives(replica *r, const dl_reply *listing)
 {
-    for (size_t i = 0; i < listing->n_listed; i++) {
-        const dl_life *life = &listing->listed[i].life;
+    for (size_t i = 0; i < listing->list.n_listed; i++) {
+        const dl_life *life = &listing->list.listed[i].life;
         if (!strcmp(life->replica, r->name) && life->generation > r->life.generation)
             r->saw_later = true;
     }
@@ -115,7 +115,8 @@ void sim_check_removal(const sim *s, const char *key)
 void sim_check_wait(const replica *r)
 {
     const dl_pace *p = &r->pace;
-    if (r->request.kind != DL_REQUEST_WAIT || r->request.until != DL_NEVER || !p->schedule.async)
+    if (r->request.kind != DL_REQUEST_WAIT || r->request.wait.until != DL_NEVER ||
+        !p->schedule.async)
         return;
     if (p->n_taken > p->next_adopt && p->takes[0].counted)
         DIE(r->sim, "I4: %s waits for an entry, and entry %llu is behind its own", r->name,

@@ -275,8 +275,8 @@ void dl_exec_settle(dl_exec *x, const dl_request *swap)
     if (!x->residual) return;
     const size_t n = n_floats(x, swap->fragment);
     float *e = x->residual + x->f32_at[swap->fragment];
-    const dl_capture *c = dl_exec_captured(x, swap->own);
-    if (!c || !dl_hash_equal(c->body, swap->body)) {
+    const dl_capture *c = dl_exec_captured(x, swap->swap.own);
+    if (!c || !dl_hash_equal(c->body, swap->swap.body)) {
         memset(e, 0, n * sizeof *e); /* a former life's: what it left behind is not known here */
         return;
     }

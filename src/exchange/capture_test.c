@@ -125,10 +125,10 @@ static void fetch(world *w, uint64_t entry, uint32_t fragment, uint32_t generati
     const dl_request request = {.kind = DL_REQUEST_FETCH,
                                 .entry = entry,
                                 .fragment = fragment,
-                                .life = {.replica = "r0", .generation = generation}};
+                                .fetch.life = {.replica = "r0", .generation = generation}};
     w->state->control.entry = entry;
     const dl_reply reply = carry_out(w, &request);
-    w->facts = *reply.facts;
+    w->facts = *reply.fetch.facts;
 }
 
 /* theta moves by what was fetched; `counted`: it was ours. What theta moved by is what others
@@ -147,15 +147,12 @@ static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
     dl_request request = {.kind = DL_REQUEST_COMPUTE,
                           .entry = entry,
                           .fragment = fragment,
-                          .draft = &w->entry,
-                          .slots = &slot};
+                          .step = {.draft = &w->entry, .slots = &slot}};
     (void)carry_out(w, &request);
     request = (dl_request){.kind = DL_REQUEST_SWAP,
                            .entry = entry,
                            .fragment = fragment,
-                           .counted = counted,
-                           .own = entry,
-                           .body = w->facts.body};
+                           .swap = {.counted = counted, .own = entry, .body = w->facts.body}};
     (void)carry_out(w, &request);
     for (size_t i = 0; i < n; i++)
         w->sent[i] = before[i] - w->state->now[fragment].theta[i];
@@ -398,14 +395,14 @@ TEST(p15_what_a_former_life_put_is_not_put_again_as_nothing)
     make_world(&w, "f32", "0");
     w.a[0] = -1;
     take(&w, 0, A);
-    CHECK(!put(&w, 0, A).taken);
+    CHECK(!put(&w, 0, A).contribute.taken);
     dl_exec_destroy(w.exec);
     make_exec(&w); /* theta is zero again, as it was */
     dl_state_rehash(w.state, NULL);
     const dl_reply reply = put(&w, 0, A);
-    CHECK(reply.taken);
-    CHECK_INT(0, reply.takes_over.generation);
-    CHECK(!put(&w, 1, A).taken); /* the former life had not come so far */
+    CHECK(reply.contribute.taken);
+    CHECK_INT(0, reply.contribute.takes_over.generation);
+    CHECK(!put(&w, 1, A).contribute.taken); /* the former life had not come so far */
     end_world(&w);
 }
 

@@ -62,10 +62,10 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_
                          .entry = request->entry,
                          .fragment = request->fragment,
                          .codec = DL_CODEC_COMBINED,
-                         .position = request->draft->position,
-                         .loss = request->draft->loss,
+                         .position = request->step.draft->position,
+                         .loss = request->step.draft->loss,
                          .norm = norm,
-                         .base = request->draft->base,
+                         .base = request->step.draft->base,
                          .manifest = x->a.run->manifest.digest,
                          .n_floats = x->plain[request->fragment].n,
                          .n_integers = s->n_integers,
@@ -105,7 +105,7 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
 diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     const dl_outer_step_args args = dl_exec_step_args(x, request);
-    if (x->way == DL_WAY_SHARDED && request->put)
+    if (x->way == DL_WAY_SHARDED && request->step.put)
         return dl_exec_combine_slices(x, request, reply, until);
     DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
     dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, request->fragment);
@@ -115,19 +115,19 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *r
     x->combined_vouched = false;
     if (x->way == DL_WAY_SHARDED) {
         memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
-        reply->result = dl_exec_slices_digest(x, request->fragment);
+        reply->combined.result = dl_exec_slices_digest(x, request->fragment);
         return DILOCO_OK;
     }
-    reply->len = head_bytes(x) + body_bytes(x, request->fragment);
-    reply->result =
+    reply->combined.len = head_bytes(x) + body_bytes(x, request->fragment);
+    reply->combined.result =
         dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, request->fragment));
-    return request->put ? put_combined(x, request, reply->result, until) : DILOCO_OK;
+    return request->step.put ? put_combined(x, request, reply->combined.result, until) : DILOCO_OK;
 }
 
 /* What this replica has put lies in the slot, and is fit for use: nothing has to be read (P8). */
 static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution_expect *expect)
 {
-    const dl_combined_at *named = &request->draft->combined;
+    const dl_combined_at *named = &request->step.draft->combined;
     const unsigned char *body = dl_slot_bytes(x->combined_slot);
     size_t index;
     double norm2;
@@ -140,13 +140,13 @@ static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution
 diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_reply *reply,
                                      dl_time until)
 {
-    const dl_combined_at *named = &request->draft->combined;
+    const dl_combined_at *named = &request->step.draft->combined;
     dl_contribution_expect expect = {.run = x->a.run->id,
                                      .entry = request->entry,
                                      .fragment = request->fragment,
                                      .life = named->life,
-                                     .base = request->draft->base,
-                                     .also_base = request->draft->base,
+                                     .base = request->step.draft->base,
+                                     .also_base = request->step.draft->base,
                                      .manifest = x->a.run->manifest.digest,
                                      .shape = x->a.run->manifest.fragments[request->fragment],
                                      .form = &x->plain[request->fragment],
@@ -157,15 +157,15 @@ diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_r
     dl_key key;
     DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
     if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, request, reply, until);
-    DL_TRY(dl_exec_key_of(&expect.key, &reply->reason, x, named->life.replica, until));
+    DL_TRY(dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->life.replica, until));
     x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
     if (is_held(x, request, &expect)) return DILOCO_OK;
     x->combined_vouched = false;
     dl_key_combined(key, request->entry, &named->life);
-    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &reply->reason, x->combined_slot, x->a.store,
-                                 key, &expect, until));
+    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &reply->combined.reason, x->combined_slot,
+                                 x->a.store, key, &expect, until));
     if (dl_hash_equal(x->fetched.body, named->body)) return DILOCO_OK;
-    reply->reason = "checksum";
+    reply->combined.reason = "checksum";
     return dl_fail(DILOCO_EPROTO, "%s is not what entry %llu names", key,
                    (unsigned long long)request->entry);
 }

@@ -26,7 +26,7 @@ static bool fits_the_log(const dl_exec *x, const dl_request *request, const dl_c
 static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *request)
 {
     const dl_capture *c = dl_exec_captured(x, request->entry);
-    if (c && !request->knock && fits_the_log(x, request, c)) return *c;
+    if (c && !request->contribute.knock && fits_the_log(x, request, c)) return *c;
     return (dl_capture){
         .entry = request->entry, .base = x->state.now[request->fragment].digest, .work.loss = NAN};
 }
@@ -37,15 +37,22 @@ bool dl_exec_sends_values(const dl_exec *x)
     return dl_config_federated(c) && !strcmp(c->payload, "weights");
 }
 
-static dl_contribution describe(const dl_exec *x, const dl_request *request, const dl_capture *from,
+/* The name of an object: a life's contribution to an entry, which is of this fragment. */
+typedef struct object_name {
+    uint64_t entry;
+    uint32_t fragment;
+    dl_life life;
+} object_name;
+
+static dl_contribution describe(const dl_exec *x, const object_name *name, const dl_capture *from,
                                 size_t payload_len)
 {
-    const dl_fragment_shape *s = &x->a.run->manifest.fragments[request->fragment];
+    const dl_fragment_shape *s = &x->a.run->manifest.fragments[name->fragment];
     const dl_exec_work *w = &from->work;
     const bool dealt = from->dealt.n > 0; /* its chunks are no range */
-    dl_contribution c = {.life = request->life,
-                         .entry = request->entry,
-                         .fragment = request->fragment,
+    dl_contribution c = {.life = name->life,
+                         .entry = name->entry,
+                         .fragment = name->fragment,
                          .position = w->position,
                          .step = w->step,
                          .steps = w->steps,
@@ -64,7 +71,7 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, con
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
                          .dealt = from->dealt};
-    const dl_slicing slices = dl_exec_slicing(x, request->fragment);
+    const dl_slicing slices = dl_exec_slicing(x, name->fragment);
     if (slices.n && c.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
     if (c.samples == 0) {
         c.end_sample = c.first_sample;
@@ -73,7 +80,7 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, con
     }
     memcpy(c.run, x->a.run->id, sizeof c.run);
     const char *codec =
-        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[request->fragment].codec->name;
+        dl_exec_sends_values(x) ? DL_CODEC_WEIGHTS : x->forms[name->fragment].codec->name;
     memcpy(c.codec, codec, strlen(codec) + 1);
     return c;
 }
@@ -118,25 +125,25 @@ static bool life_before(former_lives *l, uint32_t *g)
 
 /* P15: did a former life of ours put the same contribution already? Asked at the first of this
  * life, and for what a former life had under way: then whatever it put is ours. */
-static diloco_status find_former(dl_exec *x, const dl_request *request, const dl_contribution *ours,
+static diloco_status find_former(dl_exec *x, const object_name *name, const dl_contribution *ours,
                                  bool nothing, dl_reply *reply, dl_time until)
 {
     former_lives lives;
     uint32_t g = x->a.self.generation;
-    DL_TRY(list_former(&lives, x, request->entry, until));
-    while (!reply->taken && life_before(&lives, &g)) {
+    DL_TRY(list_former(&lives, x, name->entry, until));
+    while (!reply->contribute.taken && life_before(&lives, &g)) {
         dl_life life = x->a.self;
         life.generation = g;
         dl_key key;
-        dl_key_contribution(key, request->entry, &life);
+        dl_key_contribution(key, name->entry, &life);
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (status) continue; /* none, or none that anybody can have counted */
-        reply->taken = nothing
-                           ? c.samples > 0
-                           : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
-        reply->takes_over = life;
+        reply->contribute.taken =
+            nothing ? c.samples > 0
+                    : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
+        reply->contribute.takes_over = life;
     }
     return DILOCO_OK;
 }
@@ -155,29 +162,29 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
-/* Header, payload, integers and booleans into x->spans, for request->life; *n_spans: how many. */
-static diloco_status make_object(dl_exec *x, size_t *n_spans, const dl_request *request,
+/* Header, payload, integers and booleans into x->spans, for name->life; *n_spans: how many. */
+static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name *name,
                                  dl_contribution *c, unsigned char header[DL_CONTRIBUTION_HEADER],
                                  const dl_capture *from)
 {
-    const dl_codec_form *form = &x->forms[request->fragment];
+    const dl_codec_form *form = &x->forms[name->fragment];
     size_t raw, len;
     x->made.entry_and_1 = 0;
     if (!from->work.samples) {
         *n_spans = 1;
-        *c = describe(x, request, from, 0);
+        *c = describe(x, name, from, 0);
         make_header(x, n_spans, c, header);
         return DILOCO_OK;
     }
     DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
     len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
-    *c = describe(x, request, from, len);
+    *c = describe(x, name, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
     c->unpacked_len = x->packer ? raw : 0;
     size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
     const unsigned char *body = x->payload;
     if (c->slices) {
-        c->payload_len = len = dl_exec_make_table(x, request->fragment, from->discrete);
+        c->payload_len = len = dl_exec_make_table(x, name->fragment, from->discrete);
         body = (const unsigned char *)x->table;
         discrete = 0;
     }
@@ -198,10 +205,10 @@ static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *
     return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
 }
 
-static void measure(dl_exec *x, const dl_request *request, const dl_capture *from, dl_time began)
+static void measure(dl_exec *x, const object_name *name, const dl_capture *from, dl_time began)
 {
     x->facts.norm = from->norm;
-    x->facts.fragment = request->fragment;
+    x->facts.fragment = name->fragment;
     x->facts.step = from->work.step;
     x->facts.position = from->work.position;
     x->facts.encode_s = dl_seconds(dl_clock_now() - began);
@@ -275,17 +282,17 @@ bool dl_exec_puts_ahead(const dl_exec *x)
 
 /* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
  * change places, the rest is small. */
-static void keep_to_send(dl_exec *x, const dl_request *request, size_t n_spans,
+static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
                          const unsigned char *discrete)
 {
-    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[request->fragment];
+    const dl_fragment_shape *shape = &x->a.run->manifest.fragments[name->fragment];
     dl_sent *s = &x->sent;
     unsigned char *free_payload = s->payload;
     x->made.entry_and_1 = 0;
     s->payload = x->payload;
     x->payload = free_payload;
-    s->entry = request->entry;
-    s->life = request->life;
+    s->entry = name->entry;
+    s->life = name->life;
     s->facts = x->facts;
     s->n_spans = n_spans;
     memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
@@ -293,7 +300,7 @@ static void keep_to_send(dl_exec *x, const dl_request *request, size_t n_spans,
     s->spans[0].data = s->header;
     s->spans[2].data = s->discrete;
     memcpy(s->discrete, discrete, shape->n_integers * sizeof(int64_t) + shape->n_booleans);
-    s->slicing = dl_exec_slicing(x, request->fragment);
+    s->slicing = dl_exec_slicing(x, name->fragment);
     if (!s->slicing.n) return;
     memcpy(s->table, x->table, sizeof s->table);
     s->spans[1].data = s->table;
@@ -330,46 +337,46 @@ void dl_exec_sent(dl_exec *x)
     if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
 }
 
-static diloco_status contribute(dl_exec *x, const dl_request *asked, dl_reply *reply, dl_time until)
+static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
+                                dl_time until)
 {
     const dl_time began = dl_clock_now();
-    dl_request own = *asked, *request = &own;
-    own.life = x->a.self;
+    const object_name name = {request->entry, request->fragment, x->a.self};
     dl_capture from = captured_or_nothing(x, request);
     const bool nothing = !from.g;
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(make_object(x, &n_spans, request, &c, x->made.header, &from));
+    DL_TRY(make_object(x, &n_spans, &name, &c, x->made.header, &from));
     DL_TRY(sign_object(x, &c, x->made.header, n_spans));
     x->made.n_spans = n_spans;
     x->made.entry_and_1 = 1 + request->entry;
-    measure(x, request, &from, began);
+    measure(x, &name, &from, began);
     if (!nothing) dl_exec_captured(x, request->entry)->body = c.body;
     if (nothing || from.restored || !x->contributed)
-        DL_TRY(find_former(x, request, &c, nothing, reply, until));
+        DL_TRY(find_former(x, &name, &c, nothing, reply, until));
     if (!nothing) x->contributed = true;
-    if (reply->taken) return DILOCO_OK;
+    if (reply->contribute.taken) return DILOCO_OK;
 
     if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->spans, n_spans);
-    if (request->put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
-        keep_to_send(x, request, n_spans, from.discrete);
+    if (request->contribute.put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
+        keep_to_send(x, &name, n_spans, from.discrete);
         reply->sending = 1 + request->entry;
         return DILOCO_OK;
     }
     dl_slices_put slices = {.slicing = dl_exec_slicing(x, request->fragment),
                             .entry = request->entry,
-                            .life = request->life,
+                            .life = name.life,
                             .payload = x->payload,
                             .discrete = from.discrete,
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool vouched;
-    const diloco_status status = put(&x->facts, &vouched, x->a.store, request->entry,
-                                     &request->life, x->spans, n_spans, until);
-    if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &request->life);
+    const diloco_status status =
+        put(&x->facts, &vouched, x->a.store, request->entry, &name.life, x->spans, n_spans, until);
+    if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.life);
     if (!nothing)
         dl_exec_captured(x, request->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
-    return fenced(x, status, x->a.store, request->entry, &request->life, until);
+    return fenced(x, status, x->a.store, request->entry, &name.life, until);
 }
 
 diloco_status dl_exec_contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
@@ -395,12 +402,12 @@ static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_da
 }
 
 /* What was taken may lie where the next state was made since: the digest tells. */
-static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header,
-                       const dl_request *request, const dl_capture *from)
+static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const object_name *name,
+                       const dl_capture *from)
 {
     dl_contribution c;
     const dl_exec_facts facts = x->facts;
-    const bool same = !make_object(x, n_spans, request, &c, header, from) &&
+    const bool same = !make_object(x, n_spans, name, &c, header, from) &&
                       dl_hash_equal(c.body, from->body) && !sign_object(x, &c, header, *n_spans);
     x->facts = facts;
     return same;
@@ -413,10 +420,11 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
     size_t n_spans;
     const char *reason; /* what is wrong with it, it is refused for as it was stored */
     const dl_capture *c = dl_exec_captured(x, request->entry);
-    if (!c || !c->vouched || expect->slices || !dl_life_equal(&request->life, &x->a.self))
+    if (!c || !c->vouched || expect->slices || !dl_life_equal(&request->fetch.life, &x->a.self))
         return false;
+    const object_name name = {request->entry, request->fragment, x->a.self};
     return is_made(x, facts, data, slot, request, expect) ||
-           (make_again(x, &n_spans, header, request, c) &&
+           (make_again(x, &n_spans, header, &name, c) &&
             !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect));
 }
 
@@ -435,20 +443,20 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
                                  dl_time until)
 {
     const dl_time began = dl_clock_now();
-    dl_request request = {.entry = x->state.control.entry, .life = client->life};
+    const object_name name = {.entry = x->state.control.entry, .life = client->life};
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(dl_exec_take(x, request.entry, request.fragment, client->work));
-    dl_capture *from = dl_exec_captured(x, request.entry);
+    DL_TRY(dl_exec_take(x, name.entry, name.fragment, client->work));
+    dl_capture *from = dl_exec_captured(x, name.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
     dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
-    DL_TRY(make_object(x, &n_spans, &request, &c, header, from));
-    measure(x, &request, from, began);
+    DL_TRY(make_object(x, &n_spans, &name, &c, header, from));
+    measure(x, &name, from, began);
     DL_TRY(client->keep(client->user, c.body));
     bool vouched; /* the next client takes the place of what this one sent */
-    const diloco_status status = put(&x->facts, &vouched, x->a.store, request.entry, &request.life,
-                                     x->spans, n_spans, until);
+    const diloco_status status =
+        put(&x->facts, &vouched, x->a.store, name.entry, &name.life, x->spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
@@ -459,7 +467,7 @@ void dl_exec_pack_under_way(dl_exec *x)
 {
     for (size_t i = 0; i < x->n_captures; i++) {
         const dl_capture *c = &x->captures[i];
-        const dl_request of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+        const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
         unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
         if (!c->there || !x->keeps_under_way) continue;
@@ -493,7 +501,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
                              .loss = f.loss,
                              .holds = f.holds};
     /* Its entry may have counted it since, by this body. */
-    const dl_request of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
+    const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];
     size_t n_spans;
     DL_TRY(make_object(x, &n_spans, &of, &f, again, c));

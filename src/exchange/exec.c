@@ -296,8 +296,8 @@ static diloco_status do_read(dl_exec *x, const dl_request *request, dl_reply *re
     DL_TRY(dl_buf_reserve(&x->text, 1)); /* a text without bytes is one */
     const diloco_status status = dl_entry_get(&x->text, x->a.store, request->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    reply->text = x->text.data;
-    reply->text_len = x->text.len;
+    reply->read.text = x->text.data;
+    reply->read.text_len = x->text.len;
     return status;
 }
 
@@ -316,25 +316,25 @@ diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec
 static diloco_status probe(dl_exec *x, const dl_request *request, dl_reply *reply)
 {
     DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)request->fragment, x->members,
-                              request->n_slots));
-    reply->probed = x->probed;
+                              request->judge.n_slots));
+    reply->judge.probed = x->probed;
     return DILOCO_OK;
 }
 
 static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)until;
-    for (size_t i = 0; i < request->n_slots; i++)
-        x->members[i] = x->held[request->slots[i]];
-    if (request->probe && x->probing) DL_TRY(probe(x, request, reply));
-    if (!request->whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
+    for (size_t i = 0; i < request->judge.n_slots; i++)
+        x->members[i] = x->held[request->judge.slots[i]];
+    if (request->judge.probe && x->probing) DL_TRY(probe(x, request, reply));
+    if (!request->judge.whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                      .fragment = (int)request->fragment,
                                      .form = &x->forms[request->fragment],
                                      .outer = x->state.outer,
-                                     .n_members = request->n_slots,
+                                     .n_members = request->judge.n_slots,
                                      .members = x->members};
-    reply->gram = dl_outer_gram(&args, x->scratch, x->a.pool);
+    reply->judge.gram = dl_outer_gram(&args, x->scratch, x->a.pool);
     return DILOCO_OK;
 }
 
@@ -386,8 +386,8 @@ static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *r
             (void)!dl_json_read_f64_or_nan(&x->seen[i].steps_per_s, beat, "steps_per_s");
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
-    reply->seen = x->seen;
-    reply->n_seen = x->n_seen;
+    reply->watch.seen = x->seen;
+    reply->watch.n_seen = x->n_seen;
     return DILOCO_OK;
 }
 
@@ -404,10 +404,10 @@ static size_t n_struck(const dl_entry *e)
 
 dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
 {
-    const dl_entry *e = request->draft;
+    const dl_entry *e = request->step.draft;
     const bool combined = request->kind == DL_REQUEST_COMPUTE && e->combined.there;
     for (size_t i = 0; i < e->n_members; i++) {
-        if (!combined) x->members[i] = x->held[request->slots[i]];
+        if (!combined) x->members[i] = x->held[request->step.slots[i]];
         x->weight[i] = e->members[i].weight;
         x->raw[i] = e->members[i].raw;
     }
@@ -426,7 +426,7 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
 
 static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_request *request)
 {
-    if (request->draft->combined.there) return dl_exec_compute_combined(x, next, request);
+    if (request->step.draft->combined.there) return dl_exec_compute_combined(x, next, request);
     const dl_outer_step_args args = dl_exec_step_args(x, request);
     return dl_outer_step(next, &x->state.now[request->fragment], &args, &x->facts.outer, x->scratch,
                          x->a.pool);
@@ -439,13 +439,13 @@ static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply 
     dl_fragment_state *now = &x->state.now[request->fragment];
     dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[request->fragment] : now;
     const dl_time began = dl_clock_now();
-    if (request->draft->commit)
+    if (request->step.draft->commit)
         DL_TRY(compute(x, next, request));
     else
         dl_state_empty(next, now, x->a.run->manifest.fragments[request->fragment], x->state.outer,
                        x->a.pool);
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
-    reply->result = next->digest;
+    reply->compute.result = next->digest;
     return DILOCO_OK;
 }
 
@@ -455,13 +455,14 @@ static diloco_status do_create(dl_exec *x, const dl_request *request, dl_reply *
     dl_key key;
     dl_key_entry(key, request->entry);
     dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_write(&x->text, request->draft, x->state.outer));
+    DL_TRY(dl_entry_write(&x->text, request->step.draft, x->state.outer));
     if (x->ring) {
-        const dl_statement what = dl_entry_statement(request->draft);
+        const dl_statement what = dl_entry_statement(request->step.draft);
         DL_TRY(dl_sealed_sign(&x->text, 0, x->a.signer, &what));
     }
     const dl_span span = {x->text.data, x->text.len};
-    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &reply->taken, until);
+    const diloco_status status =
+        dl_store_create(x->a.store, key, &span, 1, &reply->create.taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
 }
 
@@ -469,7 +470,7 @@ static diloco_status do_swap(dl_exec *x, const dl_request *request, dl_reply *re
 {
     (void)reply, (void)until;
     if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)request->fragment);
-    if (request->counted) dl_exec_settle(x, request);
+    if (request->swap.counted) dl_exec_settle(x, request);
     if (x->a.beside) dl_state_put_out(&x->state, (int)request->fragment); /* until it is adopted */
     return DILOCO_OK;
 }
@@ -488,14 +489,16 @@ static diloco_status do_snapshot(dl_exec *x, const dl_request *request, dl_reply
 static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time until)
 {
     const dl_request log = {.kind = DL_REQUEST_READ, .entry = entry};
-    dl_reply reply = {.text = NULL};
+    const dl_request named = {.kind = DL_REQUEST_LIST, .entry = entry};
+    dl_reply reply = {.kind = DL_REQUEST_READ}, listing = {.kind = DL_REQUEST_LIST};
     *out = false;
     if (entry == UINT64_MAX || x->schedule.async) return DILOCO_OK;
     DL_TRY(do_read(x, &log, &reply, until));
-    if (!reply.text || dl_entry_read(&x->entry, reply.text, reply.text_len, x->state.outer))
+    if (!reply.read.text ||
+        dl_entry_read(&x->entry, reply.read.text, reply.read.text_len, x->state.outer))
         return DILOCO_OK;
-    DL_TRY(dl_exec_list(x, &log, &reply, until));
-    *out = x->entry.commit && reply.n_listed == 0;
+    DL_TRY(dl_exec_list(x, &named, &listing, until));
+    *out = x->entry.commit && listing.list.n_listed == 0;
     return DILOCO_OK;
 }
 
@@ -508,7 +511,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     if (!x->unpacked) dl_exec_forget(x);
     if (x->loaded) x->disputed = x->state.control.entry + 2;
     collected = false;
-    if (!request->voided) DL_TRY(is_collected(x, &collected, request->entry, until));
+    if (!request->rejoin.voided) DL_TRY(is_collected(x, &collected, request->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
                                    collected ? UINT64_MAX : request->entry, x->a.pool, until));
     x->loaded = true;
@@ -543,7 +546,7 @@ void dl_exec_do(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time 
 {
     DL_ASSERT((size_t)request->kind < sizeof handlers / sizeof handlers[0] &&
               handlers[request->kind]);
-    *reply = (dl_reply){.now = reply->now};
+    *reply = (dl_reply){.kind = request->kind, .now = reply->now};
     if (request->kind != DL_REQUEST_FETCH) dl_exec_forget_fetched(x);
     reply->status = handlers[request->kind](x, request, reply, until);
 }

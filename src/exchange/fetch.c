@@ -159,7 +159,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_request *re
     return (dl_contribution_expect){.run = x->a.run->id,
                                     .entry = request->entry,
                                     .fragment = request->fragment,
-                                    .life = request->life,
+                                    .life = request->fetch.life,
                                     .base = now->digest,
                                     .also_base = lags ? now->before : now->digest,
                                     .manifest = x->a.run->manifest.digest,
@@ -289,17 +289,19 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, dl_time until)
 {
-    DL_TRY(dl_exec_make_slot(x, request->slot));
-    f->slot = x->slots[request->slot];
-    f->data = &x->held[request->slot];
+    DL_TRY(dl_exec_make_slot(x, request->fetch.slot));
+    f->slot = x->slots[request->fetch.slot];
+    f->data = &x->held[request->fetch.slot];
     f->expect = expectation(x, request);
     f->expect.packer = f->packer;
     f->peers = x->a.peers;
     f->down_bps = dl_exec_speed(x).down_bps;
-    f->fresh = request->fresh || request->entry < x->disputed;
-    f->out = &x->fetchers->kept[request->slot];
-    *f->out = (fetched){
-        .entry = request->entry, .life = request->life, .whole = request->whole, .reason = "base"};
+    f->fresh = request->fetch.fresh || request->entry < x->disputed;
+    f->out = &x->fetchers->kept[request->fetch.slot];
+    *f->out = (fetched){.entry = request->entry,
+                        .life = request->fetch.life,
+                        .whole = request->fetch.whole,
+                        .reason = "base"};
     DL_TRY(read_base(x, request, &f->expect, until));
     DL_TRY(expect_key(x, f, until));
     if (f->slot && !f->fresh &&
@@ -314,9 +316,9 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
 
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
-    const fetched *k = &x->fetchers->kept[request->slot];
-    return k->there && k->whole == request->whole && k->entry == request->entry &&
-           dl_life_equal(&k->life, &request->life);
+    const fetched *k = &x->fetchers->kept[request->fetch.slot];
+    return k->there && k->whole == request->fetch.whole && k->entry == request->entry &&
+           dl_life_equal(&k->life, &request->fetch.life);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
@@ -405,11 +407,11 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
         DL_TRY(make_ready(x, &f->at[i]));
     f->n_busy = 0;
     DL_TRY(add(x, request, until));
-    for (size_t i = 0; i < request->n_ahead && f->n_busy < f->n; i++) {
+    for (size_t i = 0; i < request->fetch.n_ahead && f->n_busy < f->n; i++) {
         dl_request next = *request;
-        next.entry = request->ahead[i].entry;
-        next.life = request->ahead[i].life;
-        next.slot = request->ahead[i].slot;
+        next.entry = request->fetch.ahead[i].entry;
+        next.fetch.life = request->fetch.ahead[i].life;
+        next.fetch.slot = request->fetch.ahead[i].slot;
         if (!is_kept(x, &next)) DL_TRY(add(x, &next, until));
     }
     if (f->n_busy) dl_pool_run(f->pool, read_part, f);
@@ -419,18 +421,18 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
 
 diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    fetched *kept = &x->fetchers->kept[request->slot];
-    reply->reason = "base";
-    if (request->fresh || !is_kept(x, request)) DL_TRY(read_all(x, request, until));
+    fetched *kept = &x->fetchers->kept[request->fetch.slot];
+    reply->fetch.reason = "base";
+    if (request->fetch.fresh || !is_kept(x, request)) DL_TRY(read_all(x, request, until));
     kept->there = false;
-    reply->reason = kept->reason;
-    reply->peer = kept->peer;
-    reply->forged = kept->forged;
-    const bool is_junk = !x->ring && request->fresh && !x->schedule.async && kept->status &&
+    reply->fetch.reason = kept->reason;
+    reply->fetch.peer = kept->peer;
+    reply->fetch.forged = kept->forged;
+    const bool is_junk = !x->ring && request->fetch.fresh && !x->schedule.async && kept->status &&
                          dl_judge_is_junk(kept->reason);
-    if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->life);
+    if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
-    reply->facts = &kept->facts;
-    reply->norm2 = x->held[request->slot].norm2;
+    reply->fetch.facts = &kept->facts;
+    reply->fetch.norm2 = x->held[request->fetch.slot].norm2;
     return DILOCO_OK;
 }

@@ -114,10 +114,10 @@ typedef struct answer {
 
 static dl_request fetch_of(const world *w, size_t who, dl_ahead *ahead)
 {
-    dl_request request = {
-        .kind = DL_REQUEST_FETCH, .life = w->lives[who], .slot = who, .ahead = ahead};
+    dl_request request = {.kind = DL_REQUEST_FETCH,
+                          .fetch = {.life = w->lives[who], .slot = who, .ahead = ahead}};
     for (size_t i = who + 1; ahead && i < CREW; i++)
-        ahead[request.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
+        ahead[request.fetch.n_ahead++] = (dl_ahead){.life = w->lives[i], .slot = i};
     return request;
 }
 
@@ -127,10 +127,11 @@ static answer fetch(dl_exec *exec, const dl_request *request)
     answer a = {.status = DILOCO_OK};
     dl_exec_do(exec, request, &reply, DL_NEVER);
     a.status = reply.status;
-    if (reply.reason) snprintf(a.reason, sizeof a.reason, "%s", reply.reason);
+    if (reply.fetch.reason) snprintf(a.reason, sizeof a.reason, "%s", reply.fetch.reason);
     if (a.status) return a;
-    a.body = reply.facts->body;
-    a.payload = dl_hash_bytes(exec->held[request->slot].payload, exec->held[request->slot].len);
+    a.body = reply.fetch.facts->body;
+    a.payload =
+        dl_hash_bytes(exec->held[request->fetch.slot].payload, exec->held[request->fetch.slot].len);
     return a;
 }
 
@@ -238,7 +239,7 @@ TEST(a_fresh_reading_is_one)
     dl_request second = fetch_of(&w, 1, NULL);
     CHECK_OK(fetch(exec, &first).status);
     replace(&w, 1, "no contribution");
-    second.fresh = true;
+    second.fetch.fresh = true;
     CHECK_INT(DILOCO_EPROTO, fetch(exec, &second).status);
     dl_exec_destroy(exec);
     end_world(&w);
@@ -283,7 +284,7 @@ TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
         CHECK_OK(own.status);
         CHECK(dl_hash_equal(stored.body, own.body));
         CHECK(dl_hash_equal(stored.payload, own.payload));
-        request.fresh = true; /* a doubt is settled by the store alone (P7) */
+        request.fetch.fresh = true; /* a doubt is settled by the store alone (P7) */
         CHECK_INT(DILOCO_ENOENT, fetch(exec, &request).status);
         dl_exec_destroy(exec);
         end_world(&w);
@@ -403,7 +404,7 @@ static uint64_t from_owners(dl_exec *exec, const world *w, dl_peers *p, bool fre
     const uint64_t before = dl_peers_count(p).from_peers;
     for (size_t i = 0; i < CREW; i++) {
         dl_request request = fetch_of(w, i, NULL);
-        request.fresh = fresh;
+        request.fetch.fresh = fresh;
         CHECK_OK(fetch(exec, &request).status);
     }
     return dl_peers_count(p).from_peers - before;

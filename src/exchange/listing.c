@@ -316,7 +316,7 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
 {
     dl_key prefix, after;
     dl_lister *l = x->lister;
-    const uint64_t oldest = x->schedule.async ? oldest_base(x, request->own) : 0;
+    const uint64_t oldest = x->schedule.async ? oldest_base(x, request->list.own) : 0;
     dl_key_contributions(prefix, request->entry);
     dl_key_contributions(after, oldest);
     after[strlen(after) - 1] = 0; /* before all that lie under it */
@@ -328,8 +328,8 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
     DL_TRY(look_at_all(x, &l->named, true, until));
     DL_TRY(look_at_all(x, &l->other, false, until));
     if (!l->in_order) qsort(x->listed, x->n_listed, sizeof *x->listed, compare);
-    reply->listed = x->listed;
-    reply->n_listed = x->n_listed;
+    reply->list.listed = x->listed;
+    reply->list.n_listed = x->n_listed;
     return DILOCO_OK;
 }
 

@@ -278,8 +278,9 @@ dl_outer_step_args dl_service_args(const dl_service *v)
     size_t slots[DL_MAX_MEMBERS];
     for (size_t m = 0; m < v->plan->n_members; m++)
         slots[m] = m;
-    const dl_request request = {
-        .kind = DL_REQUEST_SERVE, .fragment = v->plan->fragment, .draft = v->plan, .slots = slots};
+    const dl_request request = {.kind = DL_REQUEST_SERVE,
+                                .fragment = v->plan->fragment,
+                                .step = {.draft = v->plan, .slots = slots}};
     dl_outer_step_args args = dl_exec_step_args(v->x, &request);
     dl_slice_floats(&args.first, &args.count, &v->s, v->slice);
     return args;
@@ -387,11 +388,11 @@ diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request, dl_r
     dl_key key;
     dl_key_plan(key, request->entry, &x->a.self);
     dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_write(&x->text, request->draft, x->state.outer));
+    DL_TRY(dl_entry_write(&x->text, request->step.draft, x->state.outer));
     const dl_span span = {x->text.data, x->text.len};
     DL_TRY(dl_store_create(x->a.store, key, &span, 1, NULL, until));
-    reply->n_slices = dl_exec_slicing(x, request->fragment).n;
-    return serve(x, request->draft, &x->a.self, until);
+    reply->combined.n_slices = dl_exec_slicing(x, request->fragment).n;
+    return serve(x, request->step.draft, &x->a.self, until);
 }
 
 static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
@@ -558,19 +559,19 @@ static uint64_t combined_bytes(const dl_slicing *s)
 diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_reply *reply,
                                    dl_time until)
 {
-    const dl_combined_at *named = &request->draft->combined;
+    const dl_combined_at *named = &request->step.draft->combined;
     gathering g = {.x = x,
-                   .entry = request->draft,
+                   .entry = request->step.draft,
                    .s = dl_exec_slicing(x, request->fragment),
                    .until = until};
     x->combined_here = false;
-    reply->reason = "shape";
+    reply->combined.reason = "shape";
     if (named->slices != g.s.n)
         return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
                        (unsigned long long)request->entry, (unsigned long long)named->slices,
                        g.s.n);
     begin_gathering(&x->gathered, request->entry, &named->life);
-    reply->reason = "checksum";
+    reply->combined.reason = "checksum";
     if (x->gathered.disputed)
         return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
                        (unsigned long long)request->entry);
@@ -578,9 +579,9 @@ diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_rep
     for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
         if (g.differ[i]) return dl_exec_dispute(x, request->entry, &named->life);
     if (status) return status;
-    reply->result = digest_of(x->gathered.digest, g.s.n);
-    reply->len = combined_bytes(&g.s);
-    if (named->bytes == 0 || dl_hash_equal(reply->result, named->body)) return DILOCO_OK;
+    reply->combined.result = digest_of(x->gathered.digest, g.s.n);
+    reply->combined.len = combined_bytes(&g.s);
+    if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;
     memset(x->gathered.have, 0, sizeof x->gathered.have);
     memset(x->own.vouched, 0, sizeof x->own.vouched);
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",

@@ -88,7 +88,7 @@ static diloco_status replay_all(const dl_machine_args *args, dl_exec *exec)
     }
     dl_machine_destroy(machine);
     if (request.kind == DL_REQUEST_FAIL)
-        return dl_fail_context(request.status, "entry %llu",
+        return dl_fail_context(request.fail.status, "entry %llu",
                                (unsigned long long)state->control.entry);
     return DILOCO_OK;
 }

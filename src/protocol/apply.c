@@ -58,7 +58,7 @@ static dl_request snapshot(dl_machine *m)
     m->bytes_since_snapshot = 0;
     m->snapshot_at = m->now;
     dl_request a = dl_machine_request(m, DL_REQUEST_SNAPSHOT, DL_SNAPSHOTTING);
-    a.final = dl_machine_is_over(m);
+    a.snapshot.final = dl_machine_is_over(m);
     return a;
 }
 
@@ -169,9 +169,9 @@ static dl_request fold_computed(dl_machine *m)
     const dl_member *self = own_member(m, &m->entry);
     const bool counted = counts_what_we_did(m, &m->entry);
     dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);
-    a.counted = self && dl_open_entry(m) >= m->bases_at;
-    if (self) a.own = self->entry;
-    if (self) a.body = self->body;
+    a.swap.counted = self && dl_open_entry(m) >= m->bases_at;
+    if (self) a.swap.own = self->entry;
+    if (self) a.swap.body = self->body;
     if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
         !m->a.pace->hands_off)
         dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
@@ -195,8 +195,8 @@ static dl_request dispute(dl_machine *m, dl_hash computed)
 static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
-    a.draft = &m->entry;
-    a.slots = m->slots;
+    a.step.draft = &m->entry;
+    a.step.slots = m->slots;
     return a;
 }
 
@@ -259,9 +259,9 @@ static dl_request fold_judge(dl_machine *m)
         if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
     }
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_FOLD_JUDGING);
-    a.slots = m->judge.slots;
-    a.n_slots = m->judge.n;
-    a.whole = dl_judge_has_whole(&m->judge, &m->known);
+    a.judge.slots = m->judge.slots;
+    a.judge.n_slots = m->judge.n;
+    a.judge.whole = dl_judge_has_whole(&m->judge, &m->known);
     return a;
 }
 
@@ -536,20 +536,20 @@ static const char *members_void_reason(const dl_machine *m)
 static dl_request wait_for_the_rest(dl_machine *m)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_HALF_READ);
-    a.until = dl_time_after(m->now, DL_SECOND);
-    a.log_only = true;
+    a.wait.until = dl_time_after(m->now, DL_SECOND);
+    a.wait.log_only = true;
     return a;
 }
 
 /* log/<e> is there: whoever wrote it decided. */
 dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(reply->text);
-    m->entry_digest = dl_hash_bytes(reply->text, reply->text_len);
+    DL_ASSERT(reply->read.text);
+    m->entry_digest = dl_hash_bytes(reply->read.text, reply->read.text_len);
     m->n_recomputed = m->n_unread = 0;
     m->recombines = m->disputed = m->judged = false;
-    const diloco_status unread =
-        dl_entry_read_of(&m->entry, reply->text, reply->text_len, m->a.outer, m->a.identity);
+    const diloco_status unread = dl_entry_read_of(&m->entry, reply->read.text, reply->read.text_len,
+                                                  m->a.outer, m->a.identity);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const uint32_t f = dl_machine_fragment(m);
     const char *why =
@@ -629,7 +629,7 @@ static bool verdicts_agree(const dl_machine *m)
 
 dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply)
 {
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->gram);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->judge.gram);
     const bool agree = verdicts_agree(m);
     if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
     if (!agree) return verdicts_are_wrong(m);
@@ -668,18 +668,19 @@ dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply)
 {
-    const bool agrees = !reply->status && dl_hash_equal(reply->result, m->entry.combined.body);
+    const bool agrees =
+        !reply->status && dl_hash_equal(reply->combined.result, m->entry.combined.body);
     if (agrees) return fold_compute(m);
     if (!m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
-    return members_do_not_give_it(m, reply->result);
+    return members_do_not_give_it(m, reply->combined.result);
 }
 
 dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
-    if (dl_hash_equal(reply->result, m->entry.result)) return fold_computed(m);
-    if (m->n_recomputed++) return dispute(m, reply->result);
+    if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);
+    if (m->n_recomputed++) return dispute(m, reply->compute.result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }
 

@@ -11,7 +11,7 @@ TEST(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it)
     take(&w); /* trained; meanwhile: */
     others_commit(&w, 1, "r1");
     CHECK_INT(2, until(&w, DL_REQUEST_CONTRIBUTE)->entry);
-    CHECK(w.request.knock); /* entry 1 waits for r1 alone from now on */
+    CHECK(w.request.contribute.knock); /* entry 1 waits for r1 alone from now on */
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_LATE]);
     CHECK(w.how == DL_ADOPT_THETA && !w.counted);
@@ -136,7 +136,7 @@ TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
     w.control.committer = life_of("r1", DL_LIFE_ANY);
     w.control.prev.bytes[0] ^= 1; /* what was read before was overwritten since */
     join_run(&w);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("two committers", diloco_error_text());
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     end_world(&w);
@@ -151,7 +151,7 @@ TEST(p26_with_a_single_committer_half_an_entry_is_waited_for)
     w.n_damaged_reads = 1;
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_WAIT);
-    CHECK(a->log_only && a->until == w.now + DL_SECOND);
+    CHECK(a->wait.log_only && a->wait.until == w.now + DL_SECOND);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
@@ -168,7 +168,7 @@ TEST(an_entry_of_another_format_version_stops_the_reader)
     version[10] = '9';
     reseal(&w.log[1]);
     join_run(&w);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("version 9", diloco_error_text());
     end_world(&w);
 }
@@ -193,7 +193,7 @@ TEST(p7_a_result_that_does_not_match_is_read_afresh_then_disputed_and_void)
     CHECK(!dl_roster_has(&w.control.roster, "r1", NULL)); /* its committer is not waited for */
     CHECK_INT(1, w.control.n_aborts);
     put(&w, 2, "r1", 0);
-    CHECK(dl_hash_equal(until(&w, DL_REQUEST_CREATE)->draft->base, w.digest[1]));
+    CHECK(dl_hash_equal(until(&w, DL_REQUEST_CREATE)->step.draft->base, w.digest[1]));
     end_world(&w);
 }
 
@@ -321,7 +321,7 @@ TEST(p25_contributions_that_are_gone_mean_a_newer_snapshot_is_there)
         until(&w, DL_REQUEST_REJOIN);
     }
     rejoin(&w); /* three fresh starts gave nothing newer: they are lost */
-    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->fail.status);
     end_world(&w);
 }
 
@@ -333,7 +333,7 @@ TEST(p25_a_reader_says_that_contributions_are_gone)
     others_commit(&w, 3, "r1");
     w.n_put = 0;
     join_run(&w);
-    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_ENOENT, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("gone", diloco_error_text());
     end_world(&w);
 }
@@ -358,7 +358,7 @@ TEST(p25_a_snapshot_is_due_once_contributions_exceed_twice_its_size)
     CHECK_INT(0, w.asked[DL_REQUEST_SNAPSHOT]);
     commit_one(&w);
     CHECK_INT(3, next(&w, DL_REQUEST_SNAPSHOT)->entry);
-    CHECK(!w.request.final);
+    CHECK(!w.request.snapshot.final);
     commit_one(&w); /* it counts from the last one on */
     CHECK_INT(1, w.asked[DL_REQUEST_SNAPSHOT]);
     end_world(&w);
@@ -416,7 +416,7 @@ TEST(p25_who_did_not_create_the_entry_writes_no_snapshot)
     w.train_s = 700;
     put(&w, 1, "r1", 0);
     join_run(&w);
-    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->draft;
+    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->step.draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
     next(&w, DL_REQUEST_TRAIN);
@@ -445,8 +445,8 @@ TEST(the_last_entrys_creator_writes_a_final_snapshot_and_is_done)
     make_world(&w, WORLD_ENTRIES - 1);
     join_run(&w);
     put(&w, WORLD_ENTRIES - 1, "r1", 0);
-    CHECK(until(&w, DL_REQUEST_CREATE)->draft->last);
-    CHECK(until(&w, DL_REQUEST_SNAPSHOT)->final);
+    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->last);
+    CHECK(until(&w, DL_REQUEST_SNAPSHOT)->snapshot.final);
     CHECK_INT(WORLD_ENTRIES, w.request.entry);
     next(&w, DL_REQUEST_DONE);
     CHECK(w.control.last);

@@ -31,7 +31,7 @@ dl_request dl_gather_contribute(dl_machine *m)
     DL_ASSERT(dl_machine_is_async(m) || m->n_put >= dl_open_entry(m));
     DL_ASSERT(!ahead || !m->sending || dl_machine_is_async(m)); /* one is in flight at a time */
     dl_request a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
-    a.put_ahead = ahead;
+    a.contribute.put_ahead = ahead;
     return a;
 }
 
@@ -119,7 +119,7 @@ dl_request dl_gather_knock(dl_machine *m)
     m->n_knocks = n + 1;
     m->n_put = open + 1;
     dl_request a = contribute(m, open, DL_KNOCKING);
-    a.knock = true;
+    a.contribute.knock = true;
     return a;
 }
 
@@ -151,9 +151,9 @@ bool dl_gather_is_our_turn(const dl_machine *m)
 static void rank_among(dl_machine *m, const dl_reply *reply)
 {
     m->rank = 0;
-    for (size_t i = 0; i < reply->n_listed; i++) {
-        const char *name = reply->listed[i].life.replica;
-        const bool again = i && !strcmp(reply->listed[i - 1].life.replica, name);
+    for (size_t i = 0; i < reply->list.n_listed; i++) {
+        const char *name = reply->list.listed[i].life.replica;
+        const bool again = i && !strcmp(reply->list.listed[i - 1].life.replica, name);
         m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
     }
 }
@@ -165,7 +165,7 @@ dl_request dl_gather_list(dl_machine *m)
     const dl_pace *p = m->a.pace;
     dl_request a = dl_machine_request(m, DL_REQUEST_LIST, DL_LISTING);
     const bool under_way = dl_machine_is_async(m) && p->n_taken > p->next_adopt;
-    a.own = under_way ? p->takes[0].entry : a.entry;
+    a.list.own = under_way ? p->takes[0].entry : a.entry;
     return a;
 }
 
@@ -242,11 +242,11 @@ static dl_request fetch_next(dl_machine *m)
 /* async: the one that the entry would name. */
 static dl_request listed_alone(dl_machine *m, const dl_reply *reply)
 {
-    const size_t i =
-        dl_async_choose(m->a.control, m->a.config, reply->listed, reply->n_listed, &m->known);
+    const size_t i = dl_async_choose(m->a.control, m->a.config, reply->list.listed,
+                                     reply->list.n_listed, &m->known);
     m->fetching = m->known.n;
     if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
-    const dl_listed *l = &reply->listed[i];
+    const dl_listed *l = &reply->list.listed[i];
     dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
     if (!k)
         return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
@@ -294,10 +294,10 @@ static void note_listed(dl_machine *m, const dl_listed *l)
 
 dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 {
-    for (size_t i = 0; i < reply->n_listed; i++) {
-        const dl_life *life = &reply->listed[i].life;
+    for (size_t i = 0; i < reply->list.n_listed; i++) {
+        const dl_life *life = &reply->list.listed[i].life;
         if (is_unasked(m, life) || is_banned(m, life->replica)) continue;
-        if (!dl_machine_is_async(m)) note_listed(m, &reply->listed[i]);
+        if (!dl_machine_is_async(m)) note_listed(m, &reply->list.listed[i]);
         if (strcmp(life->replica, m->a.self.replica) != 0) continue;
         if (life->generation > m->a.self.generation) /* P6 */
             return dl_machine_fail(
@@ -314,14 +314,14 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
 
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
 {
-    DL_ASSERT(reply->status || reply->facts);
+    DL_ASSERT(reply->status || reply->fetch.facts);
     if (!reply->status) {
-        dl_known_accept(known, reply->facts, reply->norm2);
+        dl_known_accept(known, reply->fetch.facts, reply->fetch.norm2);
         known->whole = dl_machine_reads_whole(m);
         return false;
     }
-    if (dl_known_doubt(known, reply->reason)) return true;
-    known->forged = reply->forged;
+    if (dl_known_doubt(known, reply->fetch.reason)) return true;
+    known->forged = reply->fetch.forged;
     dl_machine_note(m,
                     (dl_note){.kind = DL_NOTE_REJECT, .life = known->life, .text = known->refused});
     return false;

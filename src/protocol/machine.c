@@ -106,7 +106,7 @@ dl_request dl_machine_fail(dl_machine *m, diloco_status status)
 {
     DL_ASSERT(status != DILOCO_OK);
     dl_request a = dl_machine_request(m, DL_REQUEST_FAIL, DL_OVER);
-    a.status = status;
+    a.fail.status = status;
     return a;
 }
 
@@ -119,18 +119,18 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next,
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_FETCH, next);
     a.entry = known->entry;
-    a.life = known->life;
-    a.slot = dl_known_slot(&m->known, known);
-    a.fresh = fresh;
-    a.whole = dl_machine_reads_whole(m);
+    a.fetch.life = known->life;
+    a.fetch.slot = dl_known_slot(&m->known, known);
+    a.fetch.fresh = fresh;
+    a.fetch.whole = dl_machine_reads_whole(m);
     return a;
 }
 
 bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known)
 {
-    if (fetch->n_ahead == DL_AHEAD_MAX) return false;
-    fetch->ahead = m->ahead;
-    m->ahead[fetch->n_ahead++] = (dl_ahead){
+    if (fetch->fetch.n_ahead == DL_AHEAD_MAX) return false;
+    fetch->fetch.ahead = m->ahead;
+    m->ahead[fetch->fetch.n_ahead++] = (dl_ahead){
         .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->known, known)};
     return true;
 }
@@ -226,9 +226,9 @@ static bool is_gone(dl_machine *m, const dl_seen *s)
 dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply)
 {
     double own = 0, fastest = 0;
-    dl_watch_see(&m->watch, reply->seen, reply->n_seen, m->now);
-    for (size_t i = 0; i < reply->n_seen; i++) {
-        const dl_seen *s = &reply->seen[i];
+    dl_watch_see(&m->watch, reply->watch.seen, reply->watch.n_seen, m->now);
+    for (size_t i = 0; i < reply->watch.n_seen; i++) {
+        const dl_seen *s = &reply->watch.seen[i];
         if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
         if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
     }
@@ -251,7 +251,7 @@ dl_request dl_machine_go_on(dl_machine *m)
 
 dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
 {
-    return reply->text ? dl_follow_text(m, reply) : caught_up(m);
+    return reply->read.text ? dl_follow_text(m, reply) : caught_up(m);
 }
 
 /* Movement from a state that the log does not have may not be sent as if from the one it has
@@ -324,7 +324,7 @@ dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
-    if (!reply->text) return dl_gather_collect(m);
+    if (!reply->read.text) return dl_gather_collect(m);
     m->behind = true; /* it stands without us: P13 */
     dl_pace_fall_behind(m->a.pace);
     return dl_follow_text(m, reply);
@@ -365,11 +365,12 @@ static void take_facts(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_machine_next(dl_machine *m, const dl_reply *reply)
 {
+    DL_ASSERT(reply->kind == m->requested);
     const dl_phase from = m->phase;
     const dl_transition move = {.entry = dl_open_entry(m),
                                 .from = dl_phase_name(from),
                                 .replied = m->requested,
-                                .reply = dl_reply_word(m->requested, reply)};
+                                .reply = dl_reply_word(reply)};
     take_facts(m, reply);
     const dl_request next = dl_phase_handle(m, reply);
     DL_ASSERT(dl_phase_leads_to(from, m->phase));

@@ -75,7 +75,7 @@ typedef enum dl_request_kind {
     DL_REQUEST_FAIL    /* stop with `status`; the error text is set */
 } dl_request_kind;
 
-/* A contribution that will be asked for next, if all goes well. */
+/* A contribution that will probably be fetched next. */
 enum { DL_AHEAD_MAX = 15 };
 typedef struct dl_ahead {
     uint64_t entry;
@@ -83,34 +83,81 @@ typedef struct dl_ahead {
     size_t slot;
 } dl_ahead;
 
+/* ---- one struct a kind of request ---- */
+
+typedef struct dl_contribute_request {
+    bool put_ahead; /* for a later entry than the open one */
+    bool knock;     /* an empty contribution, whatever was taken; P9 */
+} dl_contribute_request;
+
+typedef struct dl_list_request {
+    uint64_t own; /* async: the entry that this replica's contribution in flight is for, or the open
+                   * one */
+} dl_list_request;
+
+typedef struct dl_fetch_request {
+    dl_life life;
+    size_t slot;
+    bool fresh;            /* from the store again, whatever is cached */
+    bool whole;            /* all of it; else, of one in slices, the table of them */
+    const dl_ahead *ahead; /* [n_ahead] what may be read at the same time, in order; borrowed */
+    size_t n_ahead;
+} dl_fetch_request;
+
+typedef struct dl_judge_request {
+    const size_t *slots; /* [n_slots] borrowed until the reply */
+    size_t n_slots;
+    bool probe; /* measure their losses, too */
+    bool whole; /* they were read as a whole */
+} dl_judge_request;
+
+/* COMBINE, FETCH_COMBINED, COMPUTE, CREATE: a part of the step that a draft or an entry defines. */
+typedef struct dl_step_request {
+    const dl_entry *draft; /* borrowed until the reply */
+    const size_t *slots;   /* [draft->n_members] of its members, in order; not for CREATE */
+    bool put;              /* COMBINE: into x/<entry>/ */
+} dl_step_request;
+
+typedef struct dl_swap_request {
+    bool counted; /* the entry counts a contribution of this replica that the saved state has not
+                   * seen */
+    uint64_t own; /* counted: the entry that it was made for, */
+    dl_hash body; /* and its body */
+} dl_swap_request;
+
+typedef struct dl_wait_request {
+    dl_time until;
+    bool log_only; /* contributions do not matter; x/<entry>/ does, if sharded */
+} dl_wait_request;
+
+typedef struct dl_snapshot_request {
+    bool final; /* of the run's end: not in the background */
+} dl_snapshot_request;
+
+typedef struct dl_rejoin_request {
+    bool voided; /* `entry` is void now, whatever has become of what it counts */
+} dl_rejoin_request;
+
+typedef struct dl_fail_request {
+    diloco_status status;
+} dl_fail_request;
+
 typedef struct dl_request {
     dl_request_kind kind;
-    uint64_t entry;        /* FETCH, CONTRIBUTE: under which it lies */
-    uint32_t fragment;     /* of `entry` */
-    dl_life life;          /* FETCH */
-    size_t slot;           /* FETCH */
-    bool fresh;            /* FETCH: from the store again, whatever is cached */
-    const dl_ahead *ahead; /* FETCH: what may be read beside it, in order; borrowed */
-    size_t n_ahead;
-    const dl_entry *draft; /* COMBINE … CREATE: borrowed until the answer */
-    const size_t *slots;   /* COMBINE, COMPUTE: of draft's members, in order; JUDGE: */
-    size_t n_slots;        /* so many */
-    bool put;              /* COMBINE */
-    bool put_ahead;        /* CONTRIBUTE: for a later entry than the open one */
-    bool knock;            /* CONTRIBUTE: nothing, whatever was taken; P9 */
-    bool probe;            /* JUDGE: measure their losses, too */
-    bool whole;            /* FETCH: all of it; else, where it is in slices, the table of them;
-                            * JUDGE: they were read so */
-    bool log_only;         /* WAIT: contributions do not matter; x/<entry>/ does, if sharded */
-    bool counted;          /* SWAP: a contribution of this replica was, and what was
-                            * saved has not seen it */
-    uint64_t own;          /* SWAP, counted: the entry that it was made for; LIST, async: that
-                            * what this replica has under way is made for, or the open one */
-    dl_hash body;          /* SWAP, counted: its body */
-    bool voided;           /* REJOIN: `entry` is void now, whatever has become of what it counts */
-    bool final;            /* SNAPSHOT: of the run's end: not in the background */
-    dl_time until;         /* WAIT */
-    diloco_status status;  /* FAIL */
+    uint64_t entry;    /* FETCH, CONTRIBUTE: the entry in the contribution's name */
+    uint32_t fragment; /* of `entry` */
+    union {            /* TRAIN, READ, SERVE, WATCH and DONE have nothing more */
+        dl_contribute_request contribute;
+        dl_list_request list;
+        dl_fetch_request fetch;
+        dl_judge_request judge;
+        dl_step_request step;
+        dl_swap_request swap;
+        dl_wait_request wait;
+        dl_snapshot_request snapshot;
+        dl_rejoin_request rejoin;
+        dl_fail_request fail;
+    };
 } dl_request;
 
 /* A heartbeat as seen: whose, and a hash of its content. */
@@ -127,38 +174,81 @@ typedef struct dl_listed {
     size_t len;
 } dl_listed;
 
+/* ---- one struct a kind of reply ---- */
+
+typedef struct dl_read_reply {
+    const void *text; /* the entry's bytes; NULL when there is none (status OK) */
+    size_t text_len;
+} dl_read_reply;
+
+typedef struct dl_contribute_reply {
+    bool taken;         /* the contribution of an earlier generation counts instead, */
+    dl_life takes_over; /* of this life */
+} dl_contribute_reply;
+
+typedef struct dl_list_reply {
+    const dl_listed *listed; /* [n_listed] in key order */
+    size_t n_listed;
+} dl_list_reply;
+
+typedef struct dl_fetch_reply {
+    const dl_contribution *facts;
+    double norm2;
+    const char *reason; /* refused (EPROTO, ENUMERIC): a short word */
+    bool forged;        /* refused: the key of its replica has not signed it */
+    const char *peer;   /* why not from its owner (peers.h), or NULL; for the record, the machine
+                         * does not look */
+} dl_fetch_reply;
+
+typedef struct dl_judge_reply {
+    const double *gram;   /* [n_slots^2], or NULL */
+    const double *probed; /* the loss without any, then with each; NULL: not measured */
+} dl_judge_reply;
+
+/* COMBINE, FETCH_COMBINED */
+typedef struct dl_combined_reply {
+    dl_hash result;     /* of the body; of slices: the digest of theirs */
+    size_t len;         /* of the object, or of all slices */
+    size_t n_slices;    /* COMBINE, sharded: that were planned; only the own are there */
+    const char *reason; /* FETCH_COMBINED refused: a short word */
+} dl_combined_reply;
+
+typedef struct dl_compute_reply {
+    dl_hash result; /* state digest */
+} dl_compute_reply;
+
+typedef struct dl_create_reply {
+    bool taken; /* the name was there */
+} dl_create_reply;
+
+typedef struct dl_watch_reply {
+    const dl_seen *seen; /* [n_seen] */
+    size_t n_seen;
+} dl_watch_reply;
+
 typedef struct dl_reply {
+    dl_request_kind kind; /* of the request */
     dl_time now;
     diloco_status status; /* OK, or why the request failed (its text is set) */
 
-    const void *text; /* READ: the entry's bytes; NULL when there is none (status OK) */
-    size_t text_len;
-
-    const dl_contribution *facts; /* FETCH */
-    double norm2;                 /* FETCH */
-    const double *gram;           /* JUDGE: [n_slots^2], or NULL */
-    const double *probed;         /* JUDGE: the loss without any, then with each; NULL: nobody
-                                   * measured */
-    bool forged;                  /* FETCH refused: its replica's key has not signed it */
-    const char *reason;           /* FETCH refused (EPROTO, ENUMERIC): short word */
-    const char *peer;             /* FETCH: why not from its owner (peers.h), or NULL; for the
-                                   * record, the machine does not look */
-    const dl_listed *listed;      /* LIST, in key order */
-    size_t n_listed;
-    const dl_seen *seen; /* WATCH */
-    size_t n_seen;
-    dl_hash result;      /* COMPUTE: state digest; COMBINE: of the body */
-    size_t len;          /* COMBINE: of the object; FETCH_COMBINED of slices: of them all, and
-                          * `result` their digest */
-    uint64_t sending;    /* 1 + the entry whose contribution was put ahead and is still under way,
-                          * whatever was asked; 0: none is */
-    uint64_t unsent;     /* 1 + an entry whose contribution was put ahead in vain, since its name
+    /* what became of pipelined uploads meanwhile */
+    uint64_t sending;    /* 1 + the entry whose contribution is in flight; 0: none is */
+    uint64_t unsent;     /* 1 + an entry whose contribution was uploaded in vain, since its name
                           * holds junk: it is contributed again; 0: none */
-    uint32_t generation; /* CONTRIBUTE: of this replica from here on, */
+    uint32_t generation; /* of this replica from here on, */
     bool renewed;        /* … if it has changed */
-    size_t n_slices;     /* COMBINE, sharded: that were planned; only the own are there */
-    bool taken;          /* CREATE: the name was there; CONTRIBUTE: a former life's counts */
-    dl_life takes_over;  /* CONTRIBUTE with taken: whose */
+
+    union {
+        dl_read_reply read;
+        dl_contribute_reply contribute;
+        dl_list_reply list;
+        dl_fetch_reply fetch;
+        dl_judge_reply judge;
+        dl_combined_reply combined;
+        dl_compute_reply compute;
+        dl_create_reply create;
+        dl_watch_reply watch;
+    };
 } dl_reply;
 
 /* What the machine has to say for the record; called inside dl_machine_next. */

@@ -181,7 +181,7 @@ bool dl_phase_leads_to(dl_phase from, dl_phase to);
  */
 dl_request dl_phase_handle(dl_machine *m, const dl_reply *reply);
 /* Says in one static word what came of a request. */
-const char *dl_reply_word(dl_request_kind replied, const dl_reply *reply);
+const char *dl_reply_word(const dl_reply *reply);
 
 /* ---- of gather.c ---- */
 

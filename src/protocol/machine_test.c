@@ -74,7 +74,7 @@ TEST(p4_saved_state_ahead_of_the_log_is_refused)
     world w;
     make_world(&w, 3);
     resume_run(&w, 5, 27);
-    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EDIFFERS, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("lost entries", diloco_error_text());
     end_world(&w);
 }
@@ -93,7 +93,7 @@ TEST(p2_the_learning_rate_of_the_first_entry_is_the_schedules)
     put(&w, 0, "r1", 0);
     join_run(&w);
     CHECK(w.control.lr == 0.25f);
-    CHECK(until(&w, DL_REQUEST_CREATE)->draft->next_lr ==
+    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->next_lr ==
           1.25f); /* and of the next, entry by entry */
     end_world(&w);
 }
@@ -106,7 +106,7 @@ TEST(p6_a_replica_that_sees_a_later_life_of_itself_stops)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r0", 1);
-    CHECK_INT(DILOCO_EFENCED, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EFENCED, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_INT(0, w.asked[DL_REQUEST_CREATE]);
     end_world(&w);
 }
@@ -121,8 +121,8 @@ TEST(p15_a_former_lifes_contribution_counts_for_the_new_life)
     put(&w, 1, "r1", 0);
     resume_run(&w, 1, 10);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(2, a->draft->n_members);
-    CHECK_INT(3, a->draft->members[0].life.generation);
+    CHECK_INT(2, a->step.draft->n_members);
+    CHECK_INT(3, a->step.draft->members[0].life.generation);
     until(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted && w.how == DL_ADOPT_MIX);
     end_world(&w);
@@ -136,7 +136,7 @@ TEST(p7_a_contribution_that_reads_badly_once_is_read_afresh_and_counts)
     make_world(&w, 1);
     join_run(&w);
     put(&w, 1, "r1", 0)->n_bad = 1;
-    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->step.draft->n_members);
     CHECK_INT(1, w.n_fresh);
     CHECK_INT(0, w.noted[DL_NOTE_REJECT]);
     end_world(&w);
@@ -151,8 +151,8 @@ TEST(p7_a_contribution_that_never_reads_well_is_rejected_and_not_waited_for)
     const dl_request *a = until(&w, DL_REQUEST_CREATE); /* though its heartbeat goes on */
     CHECK_INT(1, w.noted[DL_NOTE_REJECT]);
     CHECK_STR("checksum", w.said);
-    CHECK(!a->draft->commit);
-    CHECK_STR("silent: r1", a->draft->reason);
+    CHECK(!a->step.draft->commit);
+    CHECK_STR("silent: r1", a->step.draft->reason);
     end_world(&w);
 }
 
@@ -164,8 +164,8 @@ TEST(p9_a_contribution_from_outside_the_roster_counts)
     put(&w, 1, "r1", 0);
     put(&w, 1, "guest", 0);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(3, a->draft->n_members);
-    CHECK(dl_roster_has(&a->draft->roster, "guest", NULL));
+    CHECK_INT(3, a->step.draft->n_members);
+    CHECK(dl_roster_has(&a->step.draft->roster, "guest", NULL));
     end_world(&w);
 }
 
@@ -193,14 +193,14 @@ TEST(p9_whom_nobody_waits_for_knocks_before_it_trains)
     w.args.self = life_of("r2", 0);
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(a->knock && !a->put_ahead);
+    CHECK(a->contribute.knock && !a->contribute.put_ahead);
     CHECK_INT(3, a->entry);
     CHECK_INT(0, w.asked[DL_REQUEST_TRAIN]);
     take(&w);
     others_commit(&w, 3, "r1");
     next(&w, DL_REQUEST_CONTRIBUTE);
     CHECK_INT(0, w.noted[DL_NOTE_LATE]);
-    CHECK(w.request.knock); /* r1 did not see it */
+    CHECK(w.request.contribute.knock); /* r1 did not see it */
     CHECK_INT(4, w.request.entry);
     end_world(&w);
 }
@@ -210,7 +210,7 @@ TEST(p9_whom_the_log_waits_for_does_not_knock)
     world w;
     make_world(&w, 3);
     join_run(&w);
-    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->knock);
+    CHECK(!until(&w, DL_REQUEST_CONTRIBUTE)->contribute.knock);
     CHECK_INT(1, w.asked[DL_REQUEST_TRAIN]);
     end_world(&w);
 }
@@ -241,7 +241,7 @@ TEST(p9_nobody_knocks_for_an_entry_behind_the_last)
     w.args.self = life_of("r2", 0);
     join_run(&w);
     until(&w, DL_REQUEST_CONTRIBUTE);
-    CHECK(!w.request.knock);
+    CHECK(!w.request.contribute.knock);
     end_world(&w);
 }
 
@@ -266,9 +266,9 @@ TEST(p9_the_entry_behind_waits_for_who_knocked)
     put(&w, 1, "r2", 0)->samples = 0;
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     size_t at;
-    CHECK_INT(2, a->draft->n_members);
-    CHECK(dl_roster_has(&a->draft->roster, "r2", &at));
-    CHECK_INT(0, a->draft->roster.misses[at]);
+    CHECK_INT(2, a->step.draft->n_members);
+    CHECK(dl_roster_has(&a->step.draft->roster, "r2", &at));
+    CHECK_INT(0, a->step.draft->roster.misses[at]);
     end_world(&w);
 }
 
@@ -282,8 +282,8 @@ TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_time
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
     CHECK(w.now >= 60 * DL_SECOND && w.now <= 61 * DL_SECOND);
-    CHECK(a->draft->commit);
-    CHECK_INT(1, a->draft->n_members);
+    CHECK(a->step.draft->commit);
+    CHECK_INT(1, a->step.draft->n_members);
     CHECK_INT(0, w.asked[DL_REQUEST_WATCH]); /* there is nobody to be silent yet */
     end_world(&w);
 }
@@ -294,7 +294,7 @@ TEST(p9_the_first_entry_closes_at_once_when_replicas_are_there)
     make_world(&w, 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->step.draft->n_members);
     CHECK_INT(0, w.asked[DL_REQUEST_WAIT]);
     end_world(&w);
 }
@@ -334,7 +334,7 @@ TEST(p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat)
         step(&w);
     CHECK_INT(0, w.asked[DL_REQUEST_CREATE]);
     put(&w, 1, "r1", 0); /* at last */
-    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->draft->n_members);
+    CHECK_INT(2, until(&w, DL_REQUEST_CREATE)->step.draft->n_members);
     end_world(&w);
 }
 
@@ -345,8 +345,8 @@ TEST(p10_wait_never_waits_for_the_silent)
     w.beating = " r0 ";
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(!a->draft->commit && a->draft->n_members == 1);
-    CHECK_INT(1, a->draft->roster.n);
+    CHECK(!a->step.draft->commit && a->step.draft->n_members == 1);
+    CHECK_INT(1, a->step.draft->roster.n);
     CHECK_INT(1, w.noted[DL_NOTE_SILENT]);
     CHECK(w.now < (2 + 100 + 30 + 1) * DL_SECOND);
     end_world(&w);
@@ -359,8 +359,8 @@ TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
     option(&w, "run.on_missing", "commit_partial"); /* quorum 0.5 of r0, r1 */
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(a->draft->commit && a->draft->n_members == 1);
-    CHECK_INT(2, a->draft->roster.n); /* P9: r1 is waited for once more */
+    CHECK(a->step.draft->commit && a->step.draft->n_members == 1);
+    CHECK_INT(2, a->step.draft->roster.n); /* P9: r1 is waited for once more */
     CHECK_INT(102, w.now / DL_SECOND);
     end_world(&w);
 }
@@ -372,7 +372,7 @@ TEST(p12_commit_partial_without_a_quorum_aborts)
     option(&w, "run.on_missing", "commit_partial");
     option(&w, "run.quorum", "0.9");
     join_run(&w);
-    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->commit);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->step.draft->commit);
     end_world(&w);
 }
 
@@ -400,7 +400,7 @@ TEST(p4_a_draft_continues_the_chain)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    const dl_entry *d = until(&w, DL_REQUEST_CREATE)->draft;
+    const dl_entry *d = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK_INT(1, d->entry);
     CHECK_INT(10, d->position);
     CHECK(dl_hash_equal(d->prev, w.control.prev) && dl_hash_equal(d->base, w.digest[1]));
@@ -418,9 +418,9 @@ TEST(b2_a_step_that_is_not_finite_becomes_an_abort)
     w.numeric = true;
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(!a->draft->commit && a->draft->n_members == 2);
-    CHECK_CONTAINS("inf", a->draft->reason);
-    CHECK(dl_hash_equal(a->draft->result, a->draft->base));
+    CHECK(!a->step.draft->commit && a->step.draft->n_members == 2);
+    CHECK_CONTAINS("inf", a->step.draft->reason);
+    CHECK(dl_hash_equal(a->step.draft->result, a->step.draft->base));
     end_world(&w);
 }
 
@@ -431,7 +431,7 @@ TEST(p26_a_store_that_does_not_give_an_entry_back_cannot_carry_the_run)
     put(&w, 1, "r1", 0);
     w.lossy = true;
     join_run(&w);
-    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EREFUSED, until(&w, DL_REQUEST_FAIL)->fail.status);
     end_world(&w);
 }
 
@@ -464,7 +464,7 @@ TEST(p26_another_life_of_the_single_committer_decides_only_where_no_life_is_name
     put(&w, 1, "r1", 0);
     w.control.committer = life_of("r0", DL_LIFE_ANY);
     join_run(&w);
-    CHECK(until(&w, DL_REQUEST_CREATE)->draft->commit);
+    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->commit);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.control.committer.generation); /* from here on this life alone */
     end_world(&w);
@@ -478,8 +478,8 @@ TEST(p26_what_our_former_life_was_the_single_committer_of_is_taken_over)
     w.control.committer = w.args.former = life_of("r0", 7);
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(a->draft->takeover && !a->draft->commit);
-    CHECK_STR("r0.0000 takes over from r0", a->draft->reason);
+    CHECK(a->step.draft->takeover && !a->step.draft->commit);
+    CHECK_STR("r0.0000 takes over from r0", a->step.draft->reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.control.committer.generation);
     end_world(&w);
@@ -507,7 +507,7 @@ TEST(p5_losing_the_race_with_the_same_members_costs_no_second_computation)
     make_world(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->draft;
+    dl_entry theirs = *until(&w, DL_REQUEST_CREATE)->step.draft;
     theirs.committer = life_of("r1", 0);
     write_entry(&w, &theirs);
     until(&w, DL_REQUEST_TRAIN);
@@ -633,7 +633,7 @@ TEST(p20_whose_own_the_store_damages_closes_the_entry_and_trains_on)
     next(&w, DL_REQUEST_LIST);
     w.put[0].n_bad = -1;
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK(!a->draft->commit);
+    CHECK(!a->step.draft->commit);
     CHECK_INT(1, a->entry);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(2, w.control.entry);
@@ -657,7 +657,7 @@ TEST(p17_what_a_former_life_had_under_way_is_not_sent_twice)
     write_entry(&w, &counts);
     w.args.self.generation = 1;
     resume_run(&w, 1, 5);
-    CHECK(until(&w, DL_REQUEST_SWAP)->counted);
+    CHECK(until(&w, DL_REQUEST_SWAP)->swap.counted);
     until(&w, DL_REQUEST_TRAIN);
     CHECK(!w.counted); /* this life has nothing under way */
     end_world(&w);
@@ -692,7 +692,7 @@ TEST(a_failure_that_no_phase_expects_stops_the_replica_with_its_status)
         w.failing = DILOCO_EFULL;
         w.failing_kind = kinds[i];
         join_run(&w);
-        CHECK_INT(DILOCO_EFULL, until(&w, DL_REQUEST_FAIL)->status);
+        CHECK_INT(DILOCO_EFULL, until(&w, DL_REQUEST_FAIL)->fail.status);
         end_world(&w);
     }
 }

@@ -173,11 +173,19 @@ const char *dl_request_name(dl_request_kind kind)
     return names[kind];
 }
 
-const char *dl_reply_word(dl_request_kind replied, const dl_reply *reply)
+const char *dl_reply_word(const dl_reply *reply)
 {
     if (reply->status) return diloco_status_name(reply->status);
-    if (replied == DL_REQUEST_READ) return reply->text ? "found" : "absent";
-    return reply->taken ? "taken" : "done";
+    switch (reply->kind) {
+    case DL_REQUEST_READ:
+        return reply->read.text ? "found" : "absent";
+    case DL_REQUEST_CREATE:
+        return reply->create.taken ? "taken" : "done";
+    case DL_REQUEST_CONTRIBUTE:
+        return reply->contribute.taken ? "taken" : "done";
+    default:
+        return "done";
+    }
 }
 
 void dl_transition_text(char *out, size_t cap, const dl_transition *t)

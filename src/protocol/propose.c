@@ -29,7 +29,7 @@ static dl_request create(dl_machine *m)
     DL_ASSERT(m->draft.entry.entry == dl_open_entry(m));
     DL_ASSERT(m->draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
     dl_request a = dl_machine_request(m, DL_REQUEST_CREATE, DL_CREATING);
-    a.draft = &m->draft.entry;
+    a.step.draft = &m->draft.entry;
     return a;
 }
 
@@ -43,9 +43,9 @@ static dl_request draft_abort(dl_machine *m, const char *reason)
 static dl_request of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
-    a.draft = &m->draft.entry;
-    a.slots = m->draft.slots;
-    a.put = true;
+    a.step.draft = &m->draft.entry;
+    a.step.slots = m->draft.slots;
+    a.step.put = true;
     return a;
 }
 
@@ -79,10 +79,10 @@ static dl_request judge(dl_machine *m)
     DL_ASSERT(m->judge.n <= m->a.max_members);
     memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_JUDGING);
-    a.slots = m->judge.slots;
-    a.n_slots = m->judge.n;
-    a.probe = m->a.config->check_probe > 0;
-    a.whole = dl_judge_has_whole(&m->judge, &m->known);
+    a.judge.slots = m->judge.slots;
+    a.judge.n_slots = m->judge.n;
+    a.judge.probe = m->a.config->check_probe > 0;
+    a.judge.whole = dl_judge_has_whole(&m->judge, &m->known);
     return a;
 }
 
@@ -122,8 +122,8 @@ dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status) return dl_machine_fail(m, reply->status); /* the trainer's probe */
     DL_ASSERT(m->judge.n == m->draft.entry.n_members);
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->gram);
-    if (reply->probed) use_probe(m, reply->probed);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->judge.gram);
+    if (reply->judge.probed) use_probe(m, reply->judge.probed);
     return draft_commit(m);
 }
 
@@ -131,7 +131,7 @@ static dl_request wait_until(dl_machine *m, dl_time until)
 {
     if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_WAITING);
-    a.until = until;
+    a.wait.until = until;
     return a;
 }
 
@@ -139,7 +139,7 @@ static dl_request wait_until(dl_machine *m, dl_time until)
 static dl_request wait_for_the_log(dl_machine *m)
 {
     dl_request a = wait_until(m, dl_gather_turn(m));
-    a.log_only = a.kind == DL_REQUEST_WAIT && dl_gather_has_roster(m);
+    if (a.kind == DL_REQUEST_WAIT) a.wait.log_only = dl_gather_has_roster(m);
     return a;
 }
 
@@ -250,7 +250,7 @@ static void find_silent(dl_machine *m)
 
 dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
 {
-    dl_watch_see(&m->watch, reply->seen, reply->n_seen, m->now);
+    dl_watch_see(&m->watch, reply->watch.seen, reply->watch.n_seen, m->now);
     find_silent(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_watched(&c);
@@ -259,7 +259,7 @@ dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->text) return dl_follow_text(m, reply);
+    if (reply->read.text) return dl_follow_text(m, reply);
     if (inherits(m)) return take_over(m);
     if (dl_machine_is_async(m)) return looked_alone(m);
     if (m->a.follows) return wait_until(m, DL_NEVER);
@@ -293,7 +293,7 @@ static dl_request planned(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status) return go_by_all(m);
     m->draft.entry.combined =
-        (dl_combined_at){.there = true, .life = m->a.self, .slices = reply->n_slices};
+        (dl_combined_at){.there = true, .life = m->a.self, .slices = reply->combined.n_slices};
     m->n_unread = 0;
     m->slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->due_at);
     return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
@@ -302,16 +302,16 @@ static dl_request planned(dl_machine *m, const dl_reply *reply)
 static dl_request read_slices(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->status) {
-        m->draft.entry.combined.body = reply->result;
-        m->draft.entry.combined.bytes = reply->len;
+        m->draft.entry.combined.body = reply->combined.result;
+        m->draft.entry.combined.bytes = reply->combined.len;
         return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     }
     const bool damaged = reply->status != DILOCO_ENOENT;
     if (m->now >= m->slices_until || (damaged && m->n_unread++ >= MAX_UNREAD)) return go_by_all(m);
     if (damaged) return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_AWAITING);
-    a.until = m->slices_until;
-    a.log_only = true;
+    a.wait.until = m->slices_until;
+    a.wait.log_only = true;
     return a;
 }
 
@@ -325,7 +325,7 @@ dl_request dl_decide_awaited(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_decide_awaited_look(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->text) return dl_follow_text(m, reply);
+    if (reply->read.text) return dl_follow_text(m, reply);
     return dl_machine_request(m, DL_REQUEST_SERVE, DL_AWAITING_SERVE);
 }
 
@@ -345,8 +345,10 @@ dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
     if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (reply->status == DILOCO_EEXIST) return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     if (reply->status) return dl_machine_fail(m, reply->status);
-    m->draft.entry.combined = (dl_combined_at){
-        .there = true, .life = m->a.self, .body = reply->result, .bytes = reply->len};
+    m->draft.entry.combined = (dl_combined_at){.there = true,
+                                               .life = m->a.self,
+                                               .body = reply->combined.result,
+                                               .bytes = reply->combined.len};
     m->n_unread = 0;
     return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
@@ -366,7 +368,7 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
     if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
     DL_ASSERT(!m->created && m->draft.entry.entry == dl_open_entry(m));
-    m->draft.entry.result = m->draft_result = reply->result;
+    m->draft.entry.result = m->draft_result = reply->compute.result;
     m->computed = true;
     return create(m);
 }
@@ -374,14 +376,14 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
 dl_request dl_decide_created(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(!m->created); /* P5: an entry is created once */
-    m->created = !reply->taken;
+    m->created = !reply->create.taken;
     /* P26, and P5: losing is normal */
     return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }
 
 dl_request dl_decide_read_back(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->text) return dl_follow_text(m, reply);
+    if (reply->read.text) return dl_follow_text(m, reply);
     return dl_machine_fail(
         m, dl_fail(DILOCO_EREFUSED,
                    "the store took log/%llu and does not give it back: it cannot carry a run",

@@ -137,10 +137,10 @@ TEST(p19_whose_turn_it_is_combines_reads_it_back_and_names_it)
     put(&w, 2, "r1", 0);
     join_run(&w);
     const dl_request *combine = until(&w, DL_REQUEST_COMBINE);
-    CHECK(combine->put);
-    CHECK_INT(2, combine->draft->n_members);
+    CHECK(combine->step.put);
+    CHECK_INT(2, combine->step.draft->n_members);
     next(&w, DL_REQUEST_FETCH_COMBINED);
-    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK(draft->combined.there && dl_hash_equal(draft->combined.body, update_of(draft)));
     CHECK_STR("r0", draft->combined.life.replica);
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
@@ -157,7 +157,7 @@ TEST(p19_the_others_look_at_the_log_alone_and_read_what_it_names)
     make_led(&w, 1);
     put(&w, 1, "r1", 0);
     join_run(&w);
-    CHECK(until(&w, DL_REQUEST_WAIT)->log_only);
+    CHECK(until(&w, DL_REQUEST_WAIT)->wait.log_only);
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     next(&w, DL_REQUEST_TRAIN);
@@ -178,7 +178,7 @@ TEST(p19_who_comes_next_takes_over_a_deadline_behind_its_upload)
     next(&w, DL_REQUEST_CONTRIBUTE);
     next(&w, DL_REQUEST_READ);
     const dl_time uploaded = w.now;
-    CHECK_STR("r0", until(&w, DL_REQUEST_CREATE)->draft->committer.replica);
+    CHECK_STR("r0", until(&w, DL_REQUEST_CREATE)->step.draft->committer.replica);
     CHECK_NEAR(100, dl_seconds(w.now - uploaded), 1); /* run.deadline */
     CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
     end_world(&w);
@@ -197,7 +197,7 @@ TEST(p19_before_there_is_a_roster_the_first_of_those_who_have_contributed_combin
     w.args.self = life_of("r2", 0);
     put(&w, 0, "r1", 0);
     join_run(&w);
-    CHECK(!until(&w, DL_REQUEST_WAIT)->log_only);
+    CHECK(!until(&w, DL_REQUEST_WAIT)->wait.log_only);
     CHECK(w.asked[DL_REQUEST_LIST] > 0);
     CHECK_INT(0, w.asked[DL_REQUEST_FETCH]);
     end_world(&w);
@@ -210,7 +210,7 @@ TEST(p19_an_update_that_the_store_does_not_give_back_is_not_named)
     put(&w, 2, "r1", 0);
     join_run(&w);
     w.n_lost_combined = 3;
-    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->step.draft->combined.there);
     CHECK_INT(3, w.asked[DL_REQUEST_FETCH_COMBINED]);
     next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
@@ -227,7 +227,7 @@ TEST(p19_an_update_that_cannot_be_read_is_combined_again_from_the_members)
     const dl_entry e = led_by_r1(&w, 1);
     write_entry(&w, &e);
     w.n_lost_combined = 3;
-    CHECK(!next(&w, DL_REQUEST_COMBINE)->put);
+    CHECK(!next(&w, DL_REQUEST_COMBINE)->step.put);
     CHECK_INT(2, w.asked[DL_REQUEST_FETCH]);
     next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
@@ -250,7 +250,7 @@ TEST(p19_an_update_that_is_neither_to_be_read_nor_what_its_members_give_is_left_
         CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("r1 has combined", diloco_error_text());
     end_world(&w);
 }
@@ -351,11 +351,11 @@ TEST(p19_whose_turn_it_is_plans_and_names_what_the_slices_come_to)
     put(&w, 2, "r1", 0);
     join_run(&w);
     const dl_request *combine = until(&w, DL_REQUEST_COMBINE);
-    CHECK(combine->put);
+    CHECK(combine->step.put);
     CHECK(w.asked[DL_REQUEST_SERVE] > 0);
     const dl_request *fetch = next(&w, DL_REQUEST_FETCH_COMBINED);
-    CHECK(fetch->draft->combined.slices == 4 && fetch->draft->combined.bytes == 0);
-    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
+    CHECK(fetch->step.draft->combined.slices == 4 && fetch->step.draft->combined.bytes == 0);
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK(dl_hash_equal(draft->combined.body, update_of(draft)));
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
     next(&w, DL_REQUEST_TRAIN);
@@ -371,9 +371,9 @@ TEST(p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_mean
     join_run(&w);
     until(&w, DL_REQUEST_COMBINE);
     w.n_lost_combined = 2;
-    CHECK(next(&w, DL_REQUEST_WAIT)->log_only);
+    CHECK(next(&w, DL_REQUEST_WAIT)->wait.log_only);
     const unsigned served = w.asked[DL_REQUEST_SERVE];
-    CHECK(until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    CHECK(until(&w, DL_REQUEST_CREATE)->step.draft->combined.there);
     CHECK_INT(served + 2, w.asked[DL_REQUEST_SERVE]);
     CHECK_INT(3, w.asked[DL_REQUEST_FETCH_COMBINED]);
     end_world(&w);
@@ -390,8 +390,8 @@ TEST(p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather)
     w.n_lost_combined = 100000;
     const dl_request *whole = next(&w, DL_REQUEST_FETCH);
     CHECK_NEAR(100, dl_seconds(w.now - planned), 1); /* run.deadline */
-    CHECK(whole->whole);
-    CHECK(!until(&w, DL_REQUEST_CREATE)->draft->combined.there);
+    CHECK(whole->fetch.whole);
+    CHECK(!until(&w, DL_REQUEST_CREATE)->step.draft->combined.there);
     next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     CHECK_INT(1, w.asked[DL_REQUEST_COMBINE]);
@@ -409,7 +409,7 @@ TEST(p19_what_our_own_slice_cannot_be_combined_of_is_judged_as_a_whole)
     w.failing_kind = DL_REQUEST_COMBINE;
     w.put[0].n_bad = -1; /* r1's, which is read as a whole now */
     w.put[0].why = "non-finite";
-    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->draft;
+    const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
     CHECK(draft->commit ? draft->n_members == 1 : true);
     CHECK(w.noted[DL_NOTE_REJECT] > 0);
     end_world(&w);
@@ -425,8 +425,8 @@ TEST(p19_a_follower_of_slices_reads_the_members_whole_where_they_cannot_be_read)
     const dl_entry e = planned_by_r1(&w, 1);
     write_entry(&w, &e);
     w.n_lost_combined = 3;
-    CHECK(next(&w, DL_REQUEST_FETCH)->whole);
-    CHECK(!until(&w, DL_REQUEST_COMBINE)->put);
+    CHECK(next(&w, DL_REQUEST_FETCH)->fetch.whole);
+    CHECK(!until(&w, DL_REQUEST_COMBINE)->step.put);
     next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
     end_world(&w);

@@ -136,7 +136,7 @@ TEST(p7_with_another_one_it_stands_and_who_cannot_read_it_waits_for_a_snapshot)
         CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("the run has gone on to entry 3", diloco_error_text());
     end_world(&w);
 }
@@ -268,7 +268,7 @@ TEST(p7_a_replica_that_had_read_it_begins_again_from_before_it)
     const dl_hash prev = w.control.prev;
     join_run(&w);
     const dl_request *a = until(&w, DL_REQUEST_REJOIN);
-    CHECK(a->voided);
+    CHECK(a->rejoin.voided);
     CHECK_INT(1, a->entry);
     CHECK_INT(1, w.noted[DL_NOTE_COMMIT]);
     w.digest[2] = w.digest[3] = w.digest[1];
@@ -374,7 +374,7 @@ TEST(p7_without_a_decision_two_replicas_stop_and_say_the_way_out)
     w.put[0].n_bad = -1;
     join_run(&w);
     find_it_void(&w, 3);
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("entry 1 needs the contribution of r1", diloco_error_text());
     CHECK_CONTAINS("diloco void", diloco_error_text());
     end_world(&w);
@@ -387,7 +387,7 @@ TEST(p7_where_committers_are_enough_nobody_voids_by_decision)
     option(&w, "run.replicas", "3");
     join_run(&w);
     until(&w, DL_REQUEST_REJOIN); /* of another base: perhaps it is we who are wrong */
-    CHECK(!w.request.voided);
+    CHECK(!w.request.rejoin.voided);
     rejoin(&w);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_VOID]);

@@ -81,13 +81,14 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
 {
     dl_entry *later = &m->draft.entry;
     DL_ASSERT(m->lost && m->void_look > dl_open_entry(m));
-    if (!reply->text)
+    if (!reply->read.text)
         return dl_machine_fail(
             m, dl_fail(m->lost,
                        "%s; if that cannot be restored, stop every replica, and \"diloco void\" "
                        "records that the run goes on without this entry",
                        m->lost_text));
-    if (dl_entry_read_of(later, reply->text, reply->text_len, m->a.outer, m->a.identity) ||
+    if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
+                         m->a.identity) ||
         later->entry != m->void_look || later->voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->void_look);
@@ -117,6 +118,6 @@ dl_request dl_voided_go_back(dl_machine *m)
     keep_in_mind(m, m->entry.voids - 1, dl_open_entry(m));
     dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
     a.entry = before_undone(&m->decisions, m->entry.voids - 1);
-    a.voided = true;
+    a.rejoin.voided = true;
     return a;
 }

@@ -284,15 +284,15 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
     const char *prefixes[3] = {"log/"};
     size_t n = 1;
     if (dl_exec_way(d->a.exec) == DL_WAY_SHARDED) prefixes[n++] = combined;
-    if (!request->log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
+    if (!request->wait.log_only) prefixes[n++] = d->pace.schedule.async ? "c/" : prefix;
     const dl_time began = dl_clock_now();
     diloco_status status = DILOCO_ETIMEDOUT;
     dl_background_tell_waiting(d->background, true);
-    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < request->until && !called_away(d)) {
+    while (status == DILOCO_ETIMEDOUT && dl_clock_now() < request->wait.until && !called_away(d)) {
         DL_TRY(dl_background_fenced(d->background));
         const dl_time slice = dl_time_after(dl_clock_now(), SLICE);
         status = dl_store_wait(d->a.store, prefixes, n, d->moved,
-                               slice < request->until ? slice : request->until);
+                               slice < request->wait.until ? slice : request->wait.until);
         d->moved = false;
     }
     dl_background_tell_waiting(d->background, false);
@@ -311,7 +311,7 @@ static diloco_status wait_for_change(dl_driver *d, const dl_request *request)
 
 static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 {
-    if (request->final)
+    if (request->snapshot.final)
         dl_background_snapshot_here(d->background, d->a.store);
     else
         dl_background_snapshot(d->background);
@@ -329,7 +329,7 @@ static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply,
         return;
     }
     dl_exec_do(d->a.exec, request, reply, until);
-    d->puts = !reply->status && !reply->taken && !reply->sending;
+    d->puts = !reply->status && !reply->contribute.taken && !reply->sending;
     if (reply->sending) dl_sending_begin(d->sending, request->entry);
 }
 
@@ -354,7 +354,7 @@ static bool carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
     const bool moves = request->kind == DL_REQUEST_SWAP || request->kind == DL_REQUEST_REJOIN;
-    *reply = (dl_reply){.status = dl_background_fenced(d->background)};
+    *reply = (dl_reply){.kind = request->kind, .status = dl_background_fenced(d->background)};
     if (reply->status) return false;
     switch (request->kind) {
     case DL_REQUEST_TRAIN:
@@ -394,8 +394,9 @@ static void warn_passed_over(dl_driver *d, const dl_request *request)
 
 static void after(dl_driver *d, const dl_request *request, const dl_reply *reply)
 {
-    if (reply->peer)
-        dl_event_peer(d->a.record, &d->context, request->entry, &request->life, reply->peer);
+    if (request->kind == DL_REQUEST_FETCH && reply->fetch.peer)
+        dl_event_peer(d->a.record, &d->context, request->entry, &request->fetch.life,
+                      reply->fetch.peer);
     if (reply->status) return;
     warn_passed_over(d, request);
     d->moved |= request->kind != DL_REQUEST_WAIT && request->kind != DL_REQUEST_LIST &&
@@ -458,7 +459,8 @@ static dl_request answer(dl_driver *d, const dl_reply *reply)
 {
     const bool loads = d->open.kind == DL_REQUEST_REJOIN;
     if (loads && !reply->status) return begin_machine(d);
-    if (loads && !d->loaded) return (dl_request){.kind = DL_REQUEST_FAIL, .status = reply->status};
+    if (loads && !d->loaded)
+        return (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = reply->status};
     return dl_machine_next(d->machine, reply);
 }
 
@@ -513,9 +515,9 @@ static void ask_once(dl_driver *d)
     d->unsent = 0;
     d->traffic = dl_exchange_traffic(d);
     after(d, &d->open, &reply);
-    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .status = sent} : answer(d, &reply);
+    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = sent} : answer(d, &reply);
     if (d->open.kind == DL_REQUEST_FAIL) {
-        d->failed = d->open.status;
+        d->failed = d->open.fail.status;
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
     }
     d->ended = d->open.kind == DL_REQUEST_FAIL || d->open.kind == DL_REQUEST_DONE;

@@ -100,7 +100,7 @@ diloco_status dl_run_is_late(diloco_run *run, bool *late)
     const dl_request read = {.kind = DL_REQUEST_READ, .entry = control(run)->entry};
     dl_reply reply = {.now = dl_clock_now()};
     dl_exec_do(run->exec, &read, &reply, limit(run));
-    *late = reply.text != NULL;
+    *late = reply.read.text != NULL;
     return reply.status;
 }
 
@@ -132,7 +132,7 @@ static diloco_status watch_lives(diloco_run *run, dl_reply *reply)
     reply->now = dl_clock_now();
     dl_exec_do(run->exec, &request, reply, limit(run));
     DL_TRY(reply->status);
-    dl_watch_see(&run->watch, reply->seen, reply->n_seen, reply->now);
+    dl_watch_see(&run->watch, reply->watch.seen, reply->watch.n_seen, reply->now);
     return DILOCO_OK;
 }
 
@@ -150,8 +150,8 @@ diloco_status dl_run_crew(diloco_run *run, size_t *place, size_t *n)
     *place = 0;
     *n = 1;
     DL_TRY(watch_lives(run, &reply));
-    for (size_t i = 0; i < reply.n_seen; i++) {
-        const char *name = reply.seen[i].life.replica;
+    for (size_t i = 0; i < reply.watch.n_seen; i++) {
+        const char *name = reply.watch.seen[i].life.replica;
         const int order = dl_replica_compare(name, run->self.replica);
         if (order == 0 || !is_live_worker(run, name, reply.now)) continue;
         *place += order < 0;

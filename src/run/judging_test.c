@@ -37,11 +37,11 @@ TEST(p27_a_commit_rejects_by_name_and_reason_and_nobody_else_counts_less)
     put_three(&w, 1);
     until(&w, DL_REQUEST_CREATE);
     CHECK_INT(1, w.asked[DL_REQUEST_JUDGE]);
-    CHECK_INT(2, w.request.draft->n_members);
-    CHECK_NEAR(0.5, w.request.draft->members[0].weight, 0);
-    CHECK_INT(1, w.request.draft->n_rejected);
-    CHECK_STR("r2", w.request.draft->rejected[0].life.replica);
-    CHECK_STR("norm", w.request.draft->rejected[0].reason);
+    CHECK_INT(2, w.request.step.draft->n_members);
+    CHECK_NEAR(0.5, w.request.step.draft->members[0].weight, 0);
+    CHECK_INT(1, w.request.step.draft->n_rejected);
+    CHECK_STR("r2", w.request.step.draft->rejected[0].life.replica);
+    CHECK_STR("norm", w.request.step.draft->rejected[0].reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_JUDGED]);
     CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]);
@@ -58,15 +58,15 @@ TEST(p27_what_reading_ends_with_is_named_too_but_not_what_the_way_may_have_done)
     put_three(&w, 1);
     w.put[1].n_bad = -1, w.put[1].why = "non-finite";
     until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(1, w.request.draft->n_rejected);
-    CHECK_STR("non-finite", w.request.draft->rejected[0].reason);
+    CHECK_INT(1, w.request.step.draft->n_rejected);
+    CHECK_STR("non-finite", w.request.step.draft->rejected[0].reason);
     end_court(&w);
     make_court(&w, "0");
     resume_run(&w, 1, 5);
     put_three(&w, 1);
     w.put[1].n_bad = -1, w.put[1].why = "truncated";
     until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(0, w.request.draft->n_rejected);
+    CHECK_INT(0, w.request.step.draft->n_rejected);
     end_court(&w);
 }
 
@@ -84,14 +84,14 @@ TEST(p27_who_is_banned_is_not_waited_for_and_not_read_and_comes_back)
         put(&w, e, "r1", 0);
         put(&w, e, "r2", 0);
         until(&w, DL_REQUEST_CREATE);
-        CHECK_INT(2, w.request.draft->n_members);
-        CHECK_INT(0, w.request.draft->n_rejected);
+        CHECK_INT(2, w.request.step.draft->n_members);
+        CHECK_INT(0, w.request.step.draft->n_rejected);
         until(&w, DL_REQUEST_TRAIN);
     }
     put(&w, 4, "r1", 0);
     put(&w, 4, "r2", 0);
     until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(3, w.request.draft->n_members);
+    CHECK_INT(3, w.request.step.draft->n_members);
     until(&w, DL_REQUEST_TRAIN);
     CHECK(dl_roster_has(&w.control.roster, "r2", NULL));
     end_court(&w);
@@ -111,7 +111,7 @@ TEST(p27_who_is_banned_puts_nothing_and_follows)
     put(&w, 1, "r2", 0);
     until(&w, DL_REQUEST_CREATE);
     CHECK_INT(0, w.asked[DL_REQUEST_CONTRIBUTE]);
-    CHECK_INT(2, w.request.draft->n_members);
+    CHECK_INT(2, w.request.step.draft->n_members);
     until(&w, DL_REQUEST_TRAIN);
     CHECK(!w.counted && w.how == DL_ADOPT_THETA);
     end_court(&w);
@@ -204,10 +204,10 @@ TEST(p27_who_closes_an_entry_measures_and_the_entry_says_whom_it_rejects)
     put(&w, 1, "r2", 0);
     until(&w, DL_REQUEST_CREATE);
     CHECK_INT(1, w.noted[DL_NOTE_PROBED]);
-    CHECK_INT(2, w.request.draft->n_members);
-    CHECK_INT(1, w.request.draft->n_rejected);
-    CHECK_STR("r2", w.request.draft->rejected[0].life.replica);
-    CHECK_STR("probe", w.request.draft->rejected[0].reason);
+    CHECK_INT(2, w.request.step.draft->n_members);
+    CHECK_INT(1, w.request.step.draft->n_rejected);
+    CHECK_STR("r2", w.request.step.draft->rejected[0].life.replica);
+    CHECK_STR("probe", w.request.step.draft->rejected[0].reason);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(0, w.noted[DL_NOTE_VOID] + w.noted[DL_NOTE_BANNED]); /* it is no strike */
     end_court(&w);
@@ -222,7 +222,7 @@ TEST(p27_a_trainer_that_cannot_measure_stops_with_its_status)
     w.failing_kind = DL_REQUEST_JUDGE;
     w.failing = DILOCO_EIO;
     until(&w, DL_REQUEST_FAIL);
-    CHECK_INT(DILOCO_EIO, w.request.status);
+    CHECK_INT(DILOCO_EIO, w.request.fail.status);
     end_court(&w);
 }
 

@@ -37,10 +37,12 @@ MUTANTS = [
 """),
         ("src/protocol/phases.c", "(COMMIT | TO(DL_WAITING)", "(COMMIT | GO_ON | TO(DL_WAITING)")]),
     Mutant("own_draft", "P5", "who creates an entry takes up the own draft, not what the log has", [
-        ("src/exchange/exec.c", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &reply->taken, until);
+        ("src/exchange/exec.c", """    const diloco_status status =
+        dl_store_create(x->a.store, key, &span, 1, &reply->create.taken, until);
     return status == DILOCO_EEXIST ? DILOCO_OK : status; /* P5: losing is normal */
-""", """    const diloco_status status = dl_store_create(x->a.store, key, &span, 1, &reply->taken, until);
-    reply->text = x->text.data, reply->text_len = x->text.len;
+""", """    const diloco_status status =
+        dl_store_create(x->a.store, key, &span, 1, &reply->create.taken, until);
+    reply->read.text = x->text.data, reply->read.text_len = x->text.len;
     return status == DILOCO_EEXIST ? DILOCO_OK : status;
 """),
         ("src/protocol/propose.c", """    /* P26, and P5: losing is normal */
@@ -59,8 +61,8 @@ MUTANTS = [
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->result, m->entry.result)) return fold_computed(m);",
-         "if (reply->text == NULL) return fold_computed(m);")]),
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);",
+         "if (reply->status == DILOCO_OK) return fold_computed(m);")]),
     Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
         ("src/protocol/unreadable.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
@@ -70,22 +72,22 @@ MUTANTS = [
         ("src/exchange/exec.c", """    dl_key_entry(key, request->entry);
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write(""", """    dl_key_entry(key, request->entry);
-    if (!request->draft->commit) strcpy(strchr(key, '.'), ".abort");
+    if (!request->step.draft->commit) strcpy(strchr(key, '.'), ".abort");
     dl_buf_clear(&x->text);
     DL_TRY(dl_entry_write("""),
         ("src/exchange/exec.c", """    const diloco_status status = dl_entry_get(&x->text, x->a.store, request->entry, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    reply->text = x->text.data;""", """    dl_key key;
+    reply->read.text = x->text.data;""", """    dl_key key;
     dl_key_entry(key, request->entry);
     diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) strcpy(strchr(key, '.'), ".abort");
     if (status == DILOCO_ENOENT) status = dl_store_get(x->a.store, &x->text, key, until);
     if (status == DILOCO_ENOENT) return DILOCO_OK;
-    reply->text = x->text.data;""")]),
+    reply->read.text = x->text.data;""")]),
     Mutant("gap", "P4", "a store that does not answer is taken for one that has no such entry", [
         ("src/exchange/exec.c", """    if (status == DILOCO_ENOENT) return DILOCO_OK;
-    reply->text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
-    reply->text = x->text.data;""")]),
+    reply->read.text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
+    reply->read.text = x->text.data;""")]),
     Mutant("count_twice", "P15", "two lives of a replica both count", [
         ("src/protocol/candidates.c", "other->life.generation > known->life.generation)", "other->life.generation == UINT32_MAX)"),
         ("src/log/entry.c", "if (before && strcmp(before->life.replica, m->life.replica) == 0)",
@@ -123,10 +125,10 @@ MUTANTS = [
         ("src/protocol/propose.c", "if (m->a.way == DL_WAY_SHARDED && !m->by_all)",
          "if (m->a.way == DL_WAY_SHARDED)")], "sharded", 21),
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
-        ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->result, named->body)) return DILOCO_OK;",
-         "if (reply->len) return DILOCO_OK;"),
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->result, m->entry.result)) return fold_computed(m);",
-         "if (m->entry.combined.there || dl_hash_equal(reply->result, m->entry.result)) return fold_computed(m);")],
+        ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;",
+         "if (reply->combined.len) return DILOCO_OK;"),
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);",
+         "if (m->entry.combined.there || dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/exchange/exec.c", " && !x->schedule.async", "")]),
