@@ -46,17 +46,17 @@ static bool snapshot_is_due(const dl_machine *m)
 {
     if (dl_machine_is_over(m)) return true;
     const dl_time every = dl_time_from_seconds(m->a.config->snapshot_s);
-    if (m->now - m->snapshot_at >= every) return true;
+    if (m->now - m->snapshots.at >= every) return true;
     /* Not more often than sixty a period, however small the model (P25). */
-    return m->bytes_since_snapshot > 2 * m->a.snapshot_bytes &&
-           m->now - m->snapshot_at >= every / 60;
+    return m->snapshots.bytes_since > 2 * m->a.snapshot_bytes &&
+           m->now - m->snapshots.at >= every / 60;
 }
 
 static dl_request snapshot(dl_machine *m)
 {
-    m->snapshot_known = dl_open_entry(m);
-    m->bytes_since_snapshot = 0;
-    m->snapshot_at = m->now;
+    m->snapshots.known = dl_open_entry(m);
+    m->snapshots.bytes_since = 0;
+    m->snapshots.at = m->now;
     dl_request a = dl_machine_request(m, DL_REQUEST_SNAPSHOT, DL_SNAPSHOTTING);
     a.snapshot.final = dl_machine_is_over(m);
     return a;
@@ -65,37 +65,38 @@ static dl_request snapshot(dl_machine *m)
 /* What an entry means for the next snapshot: one that is named is as good as our own. */
 static void count_towards_snapshot(dl_machine *m)
 {
-    for (size_t i = 0; i < m->entry.n_members; i++)
-        m->bytes_since_snapshot += m->entry.members[i].bytes;
-    if (m->entry.snapshot <= m->snapshot_known) return;
-    m->snapshot_known = m->entry.snapshot;
-    m->bytes_since_snapshot = 0;
-    m->snapshot_at = m->now;
+    for (size_t i = 0; i < m->applying.entry.n_members; i++)
+        m->snapshots.bytes_since += m->applying.entry.members[i].bytes;
+    if (m->applying.entry.snapshot <= m->snapshots.known) return;
+    m->snapshots.known = m->applying.entry.snapshot;
+    m->snapshots.bytes_since = 0;
+    m->snapshots.at = m->now;
 }
 
 /* Note the members whose claims are cut, whom the entry rejects, and whom that bans (P27). */
 static void note_rejected(dl_machine *m)
 {
     const dl_bans *bans = m->a.control->bans;
-    if (bans) dl_bans_copy(m->bans, bans);
-    if (bans) dl_bans_fold(m->bans, m->entry.entry, &m->entry);
-    for (size_t i = 0; i < m->entry.n_members && !dl_config_federated(m->a.config); i++) {
-        const char *what = dl_claims_what_is_cut(&m->entry, i);
+    if (bans) dl_bans_copy(m->open.bans, bans);
+    if (bans) dl_bans_fold(m->open.bans, m->applying.entry.entry, &m->applying.entry);
+    for (size_t i = 0; i < m->applying.entry.n_members && !dl_config_federated(m->a.config); i++) {
+        const char *what = dl_claims_what_is_cut(&m->applying.entry, i);
         if (what)
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_CUT,
-                                         .entry = &m->entry,
-                                         .life = m->entry.members[i].life,
+                                         .entry = &m->applying.entry,
+                                         .life = m->applying.entry.members[i].life,
                                          .text = what});
     }
-    for (size_t i = 0; i < m->entry.n_rejected; i++) {
-        const dl_rejected *r = &m->entry.rejected[i];
-        const uint64_t until = dl_bans_until(m->bans, r->life.replica);
-        dl_machine_note(
-            m, (dl_note){
-                   .kind = DL_NOTE_JUDGED, .entry = &m->entry, .life = r->life, .text = r->reason});
+    for (size_t i = 0; i < m->applying.entry.n_rejected; i++) {
+        const dl_rejected *r = &m->applying.entry.rejected[i];
+        const uint64_t until = dl_bans_until(m->open.bans, r->life.replica);
+        dl_machine_note(m, (dl_note){.kind = DL_NOTE_JUDGED,
+                                     .entry = &m->applying.entry,
+                                     .life = r->life,
+                                     .text = r->reason});
         if (until && !dl_bans_has(bans, r->life.replica))
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_BANNED,
-                                         .entry = &m->entry,
+                                         .entry = &m->applying.entry,
                                          .life = r->life,
                                          .until = until});
     }
@@ -106,47 +107,48 @@ static void folded(dl_machine *m, bool valid, bool counted)
 {
     const uint64_t e = dl_open_entry(m);
     const uint32_t f = dl_machine_fragment(m);
-    const bool commit = valid && m->entry.commit;
+    const bool commit = valid && m->applying.entry.commit;
     const dl_ledger *ledger = m->a.control->ledger;
-    DL_ASSERT(!valid || m->entry.entry == e); /* P4: the log is applied in order, */
-    DL_ASSERT(!valid || dl_hash_equal(m->entry.prev, m->a.control->prev)); /* as one chain */
+    DL_ASSERT(!valid || m->applying.entry.entry == e); /* P4: the log is applied in order, */
+    DL_ASSERT(!valid ||
+              dl_hash_equal(m->applying.entry.prev, m->a.control->prev)); /* as one chain */
     if (commit) note_rejected(m);
     if (valid) {
-        dl_fold(m->a.control, &m->entry, m->entry_digest);
+        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
         count_towards_snapshot(m);
     } else {
-        if (m->a.pace->schedule.async) m->entry.committer = (dl_life){.generation = 0};
-        dl_fold_void(m->a.control, &m->entry, m->entry_digest);
+        if (m->a.pace->schedule.async) m->applying.entry.committer = (dl_life){.generation = 0};
+        dl_fold_void(m->a.control, &m->applying.entry, m->applying.digest);
         if (dl_config_federated(m->a.config))
             dl_clients_sample(&m->a.control->roster, m->a.config, dl_open_entry(m));
     }
-    if (commit || (valid && m->entry.emptied)) m->digest[f] = m->entry.result;
+    if (commit || (valid && m->applying.entry.emptied)) m->log.digest[f] = m->applying.entry.result;
     if (commit) {
-        m->n_commits[f]++;
-        m->n_commits_all++;
+        m->log.n_commits[f]++;
+        m->log.n_commits_all++;
     } else if (ledger && dl_ledger_is_exact(ledger)) {
         dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
-    if (counted) m->n_knocks = 0, m->knock_at = 0;
+    if (counted) m->self.n_knocks = 0, m->self.knock_at = 0;
     dl_pace_fold(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
     dl_machine_clear_entry(m);
     DL_ASSERT(dl_open_entry(m) == e + 1);
     DL_ASSERT(m->a.pace->folded > e);
-    DL_ASSERT(m->known.n == 0); /* invariant 2 of machine.c */
+    DL_ASSERT(m->open.known.n == 0); /* invariant 2 of machine.c */
 }
 
 static dl_request fold_abort(dl_machine *m, bool valid)
 {
-    DL_ASSERT(!valid || !m->entry.commit);
-    if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->entry});
+    DL_ASSERT(!valid || !m->applying.entry.commit);
+    if (valid) dl_machine_note(m, (dl_note){.kind = DL_NOTE_ABORT, .entry = &m->applying.entry});
     folded(m, valid, false);
-    return m->parted ? dl_follow_without(m) : dl_machine_go_on(m);
+    return m->rejoining.parted ? dl_follow_without(m) : dl_machine_go_on(m);
 }
 
 dl_request dl_follow_void(dl_machine *m, const char *why)
 {
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->entry, .text = why});
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID, .entry = &m->applying.entry, .text = why});
     return fold_abort(m, false);
 }
 
@@ -155,28 +157,31 @@ dl_request dl_follow_void(dl_machine *m, const char *why)
 /* As measured; of one that was not read as a whole, as its header says. */
 static const double *norms_of_members(dl_machine *m)
 {
-    for (size_t i = 0; i < m->entry.n_members; i++) {
-        const dl_known *k = dl_known_find(&m->known, &m->entry.members[i].life);
-        m->norms[i] = !k || k->worth != DL_VALID ? NAN : k->whole ? sqrt(k->norm2) : k->facts.norm;
+    for (size_t i = 0; i < m->applying.entry.n_members; i++) {
+        const dl_known *k = dl_known_find(&m->open.known, &m->applying.entry.members[i].life);
+        m->applying.norms[i] = !k || k->worth != DL_VALID ? NAN
+                               : k->whole                 ? sqrt(k->norm2)
+                                                          : k->facts.norm;
     }
-    return m->norms;
+    return m->applying.norms;
 }
 
 /* The computed state is the entry's: take it. */
 static dl_request fold_computed(dl_machine *m)
 {
-    DL_ASSERT(m->entry.commit || m->entry.emptied); /* nothing else moves the state */
-    const dl_member *self = own_member(m, &m->entry);
-    const bool counted = counts_what_we_did(m, &m->entry);
+    DL_ASSERT(m->applying.entry.commit ||
+              m->applying.entry.emptied); /* nothing else moves the state */
+    const dl_member *self = own_member(m, &m->applying.entry);
+    const bool counted = counts_what_we_did(m, &m->applying.entry);
     dl_request a = dl_machine_request(m, DL_REQUEST_SWAP, DL_SWAPPING);
-    a.swap.counted = self && dl_open_entry(m) >= m->bases_at;
+    a.swap.counted = self && dl_open_entry(m) >= m->self.bases_at;
     if (self) a.swap.own = self->entry;
     if (self) a.swap.body = self->body;
-    if (!counted && dl_open_entry(m) >= m->own_since && !m->a.pace->schedule.async &&
+    if (!counted && dl_open_entry(m) >= m->self.own_since && !m->a.pace->schedule.async &&
         !m->a.pace->hands_off)
-        dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
-    dl_machine_note(m, (dl_note){.kind = m->entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
-                                 .entry = &m->entry,
+        dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
+    dl_machine_note(m, (dl_note){.kind = m->applying.entry.commit ? DL_NOTE_COMMIT : DL_NOTE_ABORT,
+                                 .entry = &m->applying.entry,
                                  .counted = counted,
                                  .norms = norms_of_members(m)});
     return a;
@@ -185,9 +190,9 @@ static dl_request fold_computed(dl_machine *m)
 static dl_request dispute(dl_machine *m, dl_hash computed)
 {
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
-                                 .entry = &m->entry,
+                                 .entry = &m->applying.entry,
                                  .text = "result",
-                                 .claimed = m->entry.result,
+                                 .claimed = m->applying.entry.result,
                                  .computed = computed});
     return dl_follow_void(m, "its result is not what its members give");
 }
@@ -195,8 +200,8 @@ static dl_request dispute(dl_machine *m, dl_hash computed)
 static dl_request of_entry(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
-    a.step.draft = &m->entry;
-    a.step.slots = m->slots;
+    a.step.draft = &m->applying.entry;
+    a.step.slots = m->applying.slots;
     return a;
 }
 
@@ -222,13 +227,14 @@ static bool looks_at_verdicts(const dl_machine *m)
 
 static size_t n_named(const dl_machine *m)
 {
-    return m->entry.n_members + (looks_at_verdicts(m) && !m->judged ? m->entry.n_rejected : 0);
+    return m->applying.entry.n_members +
+           (looks_at_verdicts(m) && !m->applying.judged ? m->applying.entry.n_rejected : 0);
 }
 
 /* Of n_named: first the members, then who is rejected. */
 static dl_rejected named(const dl_machine *m, size_t i)
 {
-    const dl_entry *e = &m->entry;
+    const dl_entry *e = &m->applying.entry;
     DL_ASSERT(i < e->n_members + e->n_rejected);
     if (i >= e->n_members) return e->rejected[i - e->n_members];
     return (dl_rejected){.life = e->members[i].life, .bytes = e->members[i].bytes};
@@ -237,8 +243,8 @@ static dl_rejected named(const dl_machine *m, size_t i)
 /* Is what was read of it what the entry says, as far as a reading tells? */
 static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
 {
-    if (i < m->entry.n_members) return is_named(k, &m->entry.members[i]);
-    const char *reason = m->entry.rejected[i - m->entry.n_members].reason;
+    if (i < m->applying.entry.n_members) return is_named(k, &m->applying.entry.members[i]);
+    const char *reason = m->applying.entry.rejected[i - m->applying.entry.n_members].reason;
     return k->worth == DL_VALID || (k->worth == DL_INVALID && !strcmp(k->refused, reason));
 }
 
@@ -246,7 +252,7 @@ static bool is_as_named(const dl_machine *m, size_t i, const dl_known *k)
  * had them before him. */
 static dl_request fold_judge(dl_machine *m)
 {
-    const dl_entry *e = &m->entry;
+    const dl_entry *e = &m->applying.entry;
     DL_ASSERT(e->n_members + e->n_rejected <= m->a.max_members);
     m->judge.n = 0;
     for (size_t i = 0, r = 0; i < e->n_members || r < e->n_rejected;) {
@@ -254,34 +260,35 @@ static dl_request fold_judge(dl_machine *m)
             i == e->n_members ||
             (r < e->n_rejected && dl_life_compare(&e->rejected[r].life, &e->members[i].life) < 0);
         const dl_life *life = rejected ? &e->rejected[r++].life : &e->members[i++].life;
-        const dl_known *k = dl_known_find(&m->known, life);
+        const dl_known *k = dl_known_find(&m->open.known, life);
         DL_ASSERT(k); /* fold_gather has made sure of each */
-        if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->known, k);
+        if (k->worth == DL_VALID) m->judge.slots[m->judge.n++] = dl_known_slot(&m->open.known, k);
     }
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_FOLD_JUDGING);
     a.judge.slots = m->judge.slots;
     a.judge.n_slots = m->judge.n;
-    a.judge.whole = dl_judge_has_whole(&m->judge, &m->known);
+    a.judge.whole = dl_judge_has_whole(&m->judge, &m->open.known);
     return a;
 }
 
 /* All members are there. */
 static dl_request fold_members(dl_machine *m)
 {
-    DL_ASSERT(m->fold_member >= m->entry.n_members);
-    dl_known_slots(m->slots, &m->known, &m->entry);
-    if (looks_at_verdicts(m) && !m->judged) return fold_judge(m);
-    if (m->entry.combined.there) return of_entry(m, DL_REQUEST_COMBINE, DL_FOLD_COMBINING);
+    DL_ASSERT(m->applying.member >= m->applying.entry.n_members);
+    dl_known_slots(m->applying.slots, &m->open.known, &m->applying.entry);
+    if (looks_at_verdicts(m) && !m->applying.judged) return fold_judge(m);
+    if (m->applying.entry.combined.there) return of_entry(m, DL_REQUEST_COMBINE, DL_FOLD_COMBINING);
     return fold_compute(m);
 }
 
 static bool entry_names(const void *context, const dl_known *known)
 {
     const dl_machine *m = context;
-    for (size_t i = 0; i < m->entry.n_members + m->entry.n_rejected; i++) {
-        const dl_life *life = i < m->entry.n_members
-                                  ? &m->entry.members[i].life
-                                  : &m->entry.rejected[i - m->entry.n_members].life;
+    for (size_t i = 0; i < m->applying.entry.n_members + m->applying.entry.n_rejected; i++) {
+        const dl_life *life =
+            i < m->applying.entry.n_members
+                ? &m->applying.entry.members[i].life
+                : &m->applying.entry.rejected[i - m->applying.entry.n_members].life;
         if (dl_life_equal(life, &known->life)) return true;
     }
     return false;
@@ -292,17 +299,17 @@ static bool entry_names(const void *context, const dl_known *known)
 static dl_known *known_named(dl_machine *m, size_t i)
 {
     const dl_rejected it = named(m, i);
-    const bool member = i < m->entry.n_members;
-    return dl_known_replace(&m->known, &it.life,
-                            member ? m->entry.members[i].entry : m->entry.entry, it.bytes,
-                            entry_names, m);
+    const bool member = i < m->applying.entry.n_members;
+    return dl_known_replace(&m->open.known, &it.life,
+                            member ? m->applying.entry.members[i].entry : m->applying.entry.entry,
+                            it.bytes, entry_names, m);
 }
 
 static dl_request fetch_named(dl_machine *m, const dl_known *known)
 {
-    const bool again = m->n_recomputed > 0;
+    const bool again = m->applying.n_recomputed > 0;
     dl_request a = dl_machine_fetch(m, known, DL_FOLD_FETCHING, again);
-    for (size_t i = m->fold_member + 1; i < n_named(m) && !again; i++) {
+    for (size_t i = m->applying.member + 1; i < n_named(m) && !again; i++) {
         const dl_known *k = known_named(m, i);
         if (!k || (!is_as_named(m, i, k) && !dl_machine_look_ahead(m, &a, k))) break;
     }
@@ -312,13 +319,14 @@ static dl_request fetch_named(dl_machine *m, const dl_known *known)
 /* Make sure of each member's contribution, then compute. */
 static dl_request fold_gather(dl_machine *m)
 {
-    for (; m->fold_member < n_named(m); m->fold_member++) {
-        const dl_known *k = known_named(m, m->fold_member);
+    for (; m->applying.member < n_named(m); m->applying.member++) {
+        const dl_known *k = known_named(m, m->applying.member);
         if (!k)
             return dl_machine_fail(m, dl_fail(DILOCO_EPROTO,
                                               "entry %llu names more contributions than fit",
-                                              (unsigned long long)m->entry.entry));
-        if (!is_as_named(m, m->fold_member, k) || m->n_recomputed) return fetch_named(m, k);
+                                              (unsigned long long)m->applying.entry.entry));
+        if (!is_as_named(m, m->applying.member, k) || m->applying.n_recomputed)
+            return fetch_named(m, k);
     }
     return fold_members(m);
 }
@@ -326,9 +334,9 @@ static dl_request fold_gather(dl_machine *m)
 /* From what its committer has combined; who audits, and who cannot read that, from the members. */
 static dl_request fold_gather_or_fetch(dl_machine *m)
 {
-    m->fold_member = 0;
-    const bool combines = (m->a.audits || m->recombines) && !m->disputed;
-    if (m->entry.combined.there && !combines)
+    m->applying.member = 0;
+    const bool combines = (m->a.audits || m->applying.recombines) && !m->applying.disputed;
+    if (m->applying.entry.combined.there && !combines)
         return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
     return fold_gather(m);
 }
@@ -350,11 +358,11 @@ static dl_request rejoin(dl_machine *m, uint64_t before)
  * one that we have come to. A reader makes none. */
 static bool may_start(dl_machine *m, uint64_t after, unsigned most)
 {
-    if (m->a.reader || after < m->started_for) return false;
-    if (after > m->started_for) m->n_starts = 0;
+    if (m->a.reader || after < m->rejoining.started_for) return false;
+    if (after > m->rejoining.started_for) m->rejoining.n_starts = 0;
     DL_ASSERT(!m->a.reader);
-    m->started_for = after;
-    return m->n_starts++ < most;
+    m->rejoining.started_for = after;
+    return m->rejoining.n_starts++ < most;
 }
 
 /* What the entry names is not to be had. It was collected behind a snapshot that we have not seen,
@@ -363,8 +371,8 @@ static bool may_start(dl_machine *m, uint64_t after, unsigned most)
  */
 static dl_request cannot_be_read(dl_machine *m, diloco_status status)
 {
-    dl_unread *u = &m->unread[dl_machine_fragment(m)];
-    dl_unread_meet(u, &m->entry, n_liars(m));
+    dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
+    dl_unread_meet(u, &m->applying.entry, n_liars(m));
     /* A replay may begin where contributions are collected: verify has later snapshots. */
     const bool kept = strcmp(m->a.config->retain, "all") == 0;
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
@@ -378,19 +386,21 @@ static dl_request cannot_be_read(dl_machine *m, diloco_status status)
 /* Who audits does not need it to go on: its committer has combined it for all. */
 static dl_request audit_without(dl_machine *m)
 {
-    DL_ASSERT(m->entry.combined.there);
-    m->disputed = true;
-    dl_machine_note(
-        m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = diloco_error_text()});
+    DL_ASSERT(m->applying.entry.combined.there);
+    m->applying.disputed = true;
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
+                                 .entry = &m->applying.entry,
+                                 .text = diloco_error_text()});
     return fold_gather_or_fetch(m);
 }
 
 static dl_request contribution_lost(dl_machine *m, diloco_status status, const char *how)
 {
-    status =
-        dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
-                (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica, how);
-    const bool combined = m->entry.combined.there && !m->recombines && status != DILOCO_ENOENT;
+    status = dl_fail(status, "entry %llu needs the contribution of %s, which is %s in the store",
+                     (unsigned long long)m->applying.entry.entry,
+                     named(m, m->applying.member).life.replica, how);
+    const bool combined =
+        m->applying.entry.combined.there && !m->applying.recombines && status != DILOCO_ENOENT;
     return combined ? audit_without(m) : cannot_be_read(m, status);
 }
 
@@ -402,27 +412,29 @@ static dl_request combined_lost(dl_machine *m)
         dl_fail(DILOCO_EPROTO,
                 "entry %llu is of an update that %s has combined, which cannot be read from x/ and "
                 "is not what its members give",
-                (unsigned long long)m->entry.entry, m->entry.combined.life.replica));
+                (unsigned long long)m->applying.entry.entry,
+                m->applying.entry.combined.life.replica));
 }
 
 /* An entry goes on from one that we hold void because we could not read it. Do so many that it
  * stands? */
 static bool goes_on_without_us(dl_machine *m)
 {
-    dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
     const bool stood = u->stands;
-    const bool ours = !strcmp(m->entry.run, m->a.run) && m->entry.entry == dl_open_entry(m);
-    if (!ours || !dl_unread_carries(u, &m->entry)) return false;
-    dl_unread_follow(u, &m->entry, n_liars(m));
-    if (u->stands && !stood) m->started_for = 0;
+    const bool ours =
+        !strcmp(m->applying.entry.run, m->a.run) && m->applying.entry.entry == dl_open_entry(m);
+    if (!ours || !dl_unread_carries(u, &m->applying.entry)) return false;
+    dl_unread_follow(u, &m->applying.entry, n_liars(m));
+    if (u->stands && !stood) m->rejoining.started_for = 0;
     return u->stands;
 }
 
 /* Then we begin again from behind it, as soon as there is a snapshot. */
 dl_request dl_follow_without(dl_machine *m)
 {
-    m->parted = false;
-    const dl_unread *u = &m->unread[dl_machine_fragment(m)];
+    m->rejoining.parted = false;
+    const dl_unread *u = &m->rejoining.unread[dl_machine_fragment(m)];
     const unsigned long long damaged = u->after - 1;
     if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
     if (u->damaged)
@@ -446,19 +458,19 @@ dl_request dl_follow_without(dl_machine *m)
 /* Judge only what reads the same twice (P7): the first reading may be what is damaged. */
 static bool is_suspect(dl_machine *m)
 {
-    if (dl_hash_equal(m->suspect, m->entry_digest)) return false;
-    m->suspect = m->entry_digest;
+    if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;
+    m->applying.suspect = m->applying.digest;
     return true;
 }
 
 /* An entry that nobody can read counts as an abort of nobody's. */
 static dl_request fold_unreadable(dl_machine *m)
 {
-    dl_unread_meet_damaged(&m->unread[dl_machine_fragment(m)], dl_open_entry(m));
-    m->entry.n_members = m->entry.n_rejected = 0;
-    m->entry.committer = (dl_life){.generation = 0};
-    m->entry.entry = dl_open_entry(m);
-    m->entry.commit = false;
+    dl_unread_meet_damaged(&m->rejoining.unread[dl_machine_fragment(m)], dl_open_entry(m));
+    m->applying.entry.n_members = m->applying.entry.n_rejected = 0;
+    m->applying.entry.committer = (dl_life){.generation = 0};
+    m->applying.entry.entry = dl_open_entry(m);
+    m->applying.entry.commit = false;
     return dl_follow_void(m, diloco_error_text());
 }
 
@@ -466,8 +478,8 @@ static dl_request fold_unreadable(dl_machine *m)
 static bool is_on_ours(const dl_machine *m)
 {
     const dl_ledger *ledger = m->a.control->ledger;
-    if (!dl_hash_equal(m->entry.base, m->digest[dl_machine_fragment(m)])) return false;
-    return !ledger || dl_ledger_gives(ledger, m->scratch, &m->entry);
+    if (!dl_hash_equal(m->applying.entry.base, m->log.digest[dl_machine_fragment(m)])) return false;
+    return !ledger || dl_ledger_gives(ledger, m->open.scratch, &m->applying.entry);
 }
 
 /* A base or a ledger that is not ours: one of us is wrong, and a replay tells who (P7). Once an
@@ -475,8 +487,8 @@ static bool is_on_ours(const dl_machine *m)
 static bool replay_may_tell(dl_machine *m)
 {
     if (is_on_ours(m)) return false;
-    if (m->a.reader || m->rejoined_at > dl_open_entry(m)) return false;
-    m->rejoined_at = dl_open_entry(m) + 1;
+    if (m->a.reader || m->rejoining.rejoined_at > dl_open_entry(m)) return false;
+    m->rejoining.rejoined_at = dl_open_entry(m) + 1;
     return true;
 }
 
@@ -484,7 +496,8 @@ static bool replay_may_tell(dl_machine *m)
  * whom one overwrote what the other's readers had read. Nobody can tell who is right. */
 static bool two_have_written(const dl_machine *m)
 {
-    return m->a.control->committer.replica[0] && !dl_hash_equal(m->entry.prev, m->a.control->prev);
+    return m->a.control->committer.replica[0] &&
+           !dl_hash_equal(m->applying.entry.prev, m->a.control->prev);
 }
 
 static dl_request broken_chain(dl_machine *m)
@@ -494,42 +507,43 @@ static dl_request broken_chain(dl_machine *m)
                    "log/%llu, by %s.%04u, does not follow the entry that was read before it: two "
                    "committers have written to a store that lets both win; see to it that one is "
                    "over, and begin again from what the log says now",
-                   (unsigned long long)dl_open_entry(m), m->entry.committer.replica,
-                   (unsigned)m->entry.committer.generation));
+                   (unsigned long long)dl_open_entry(m), m->applying.entry.committer.replica,
+                   (unsigned)m->applying.entry.committer.generation));
 }
 
 static dl_request follow_commit(dl_machine *m)
 {
-    const bool have_it = m->computed && dl_draft_same_step(&m->entry, &m->draft.entry) &&
-                         dl_hash_equal(m->entry.result, m->draft_result);
+    const bool have_it = m->open.computed &&
+                         dl_draft_same_step(&m->applying.entry, &m->open.draft.entry) &&
+                         dl_hash_equal(m->applying.entry.result, m->open.draft_result);
     return have_it ? fold_computed(m) : fold_gather_or_fetch(m);
 }
 
 static const char *members_void_reason(const dl_machine *m)
 {
     const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
-    const char *why = dl_bans_void_reason(m->a.control->bans, m->bans, &m->entry);
+    const char *why = dl_bans_void_reason(m->a.control->bans, m->open.bans, &m->applying.entry);
     if (why) return why;
-    if (m->entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
+    if (m->applying.entry.voids && !dl_unread_is_operators(m->a.config, m->a.identity))
         return "it voids an entry, and in this run committers decide that by what they build on";
-    if (m->entry.n_rejected && !dl_judge_may_reject(m->a.config))
+    if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
         return "it rejects contributions, and this run uses all that are valid";
-    if (m->entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
+    if (m->applying.entry.combined.there && m->a.way == DL_WAY_ALLGATHER)
         return "it names a combined update, and in this run everybody combines";
-    if (m->entry.emptied && !dl_clients_empty_momentum(m->a.config))
+    if (m->applying.entry.emptied && !dl_clients_empty_momentum(m->a.config))
         return "it empties the momentum, and this run keeps it";
-    if (m->entry.combined.there && m->entry.combined.slices != slices)
+    if (m->applying.entry.combined.there && m->applying.entry.combined.slices != slices)
         return "it names an update in other slices than this run's";
     if (m->a.pace->schedule.async)
-        return dl_async_void_reason(m->a.control, m->a.config, &m->entry);
-    for (size_t i = 0; i < m->entry.n_members; i++)
-        if (m->entry.members[i].entry != m->entry.entry)
+        return dl_async_void_reason(m->a.control, m->a.config, &m->applying.entry);
+    for (size_t i = 0; i < m->applying.entry.n_members; i++)
+        if (m->applying.entry.members[i].entry != m->applying.entry.entry)
             return "it counts a contribution to another entry";
     if (dl_config_federated(m->a.config))
-        return dl_clients_void_reason(m->a.config, &m->entry, &m->a.control->roster);
+        return dl_clients_void_reason(m->a.config, &m->applying.entry, &m->a.control->roster);
     if (!m->a.control->ledger)
-        return m->entry.deal.there ? "it deals data, and this run deals none" : NULL;
-    return dl_ledger_void_reason(m->a.control->ledger, m->scratch, &m->entry);
+        return m->applying.entry.deal.there ? "it deals data, and this run deals none" : NULL;
+    return dl_ledger_void_reason(m->a.control->ledger, m->open.scratch, &m->applying.entry);
 }
 
 /* A store that does not create exactly once may show half of what it is still writing (P26). */
@@ -545,15 +559,16 @@ static dl_request wait_for_the_rest(dl_machine *m)
 dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(reply->read.text);
-    m->entry_digest = dl_hash_bytes(reply->read.text, reply->read.text_len);
-    m->n_recomputed = m->n_unread = 0;
-    m->recombines = m->disputed = m->judged = false;
-    const diloco_status unread = dl_entry_read_of(&m->entry, reply->read.text, reply->read.text_len,
-                                                  m->a.outer, m->a.identity);
+    m->applying.digest = dl_hash_bytes(reply->read.text, reply->read.text_len);
+    m->applying.n_recomputed = m->n_unread = 0;
+    m->applying.recombines = m->applying.disputed = m->applying.judged = false;
+    const diloco_status unread = dl_entry_read_of(&m->applying.entry, reply->read.text,
+                                                  reply->read.text_len, m->a.outer, m->a.identity);
     if (unread == DILOCO_EDIFFERS) return dl_machine_fail(m, unread); /* whole, and not for us */
     const uint32_t f = dl_machine_fragment(m);
-    const char *why =
-        unread ? NULL : dl_fold_void_reason(m->a.control, &m->entry, m->a.run, f, m->digest[f]);
+    const char *why = unread ? NULL
+                             : dl_fold_void_reason(m->a.control, &m->applying.entry, m->a.run, f,
+                                                   m->log.digest[f]);
     if (!unread && !why) why = members_void_reason(m);
     if ((unread || why) && is_suspect(m))
         return unread && m->a.control->committer.replica[0]
@@ -566,20 +581,21 @@ dl_request dl_follow_text(dl_machine *m, const dl_reply *reply)
     if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why && goes_on_without_us(m)) return dl_follow_without(m);
     if (why) return dl_follow_void(m, why);
-    return m->entry.commit || m->entry.emptied ? follow_commit(m) : fold_abort(m, true);
+    return m->applying.entry.commit || m->applying.entry.emptied ? follow_commit(m)
+                                                                 : fold_abort(m, true);
 }
 
 /* What the members come to is not what the entry names. It still defines it (P19): who combined it
  * has lied, and who audits says so; but who cannot read it has to wait. */
 static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
 {
-    DL_ASSERT(m->entry.combined.there);
-    if (m->recombines) return combined_lost(m);
-    m->disputed = true;
+    DL_ASSERT(m->applying.entry.combined.there);
+    if (m->applying.recombines) return combined_lost(m);
+    m->applying.disputed = true;
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE,
-                                 .entry = &m->entry,
+                                 .entry = &m->applying.entry,
                                  .text = "combined",
-                                 .claimed = m->entry.combined.body,
+                                 .claimed = m->applying.entry.combined.body,
                                  .computed = computed});
     return fold_gather_or_fetch(m);
 }
@@ -587,7 +603,7 @@ static dl_request members_do_not_give_it(dl_machine *m, dl_hash computed)
 /* Of a member that will never be valid, or is not what the entry says of it. */
 static dl_request member_is_bad(dl_machine *m)
 {
-    if (m->entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
+    if (m->applying.entry.combined.there) return members_do_not_give_it(m, (dl_hash){{0}});
     return dl_follow_void(m, "a contribution that it counts is not valid");
 }
 
@@ -597,8 +613,9 @@ static dl_request verdicts_are_wrong(dl_machine *m)
 {
     if (m->a.way == DL_WAY_ALLGATHER)
         return dl_follow_void(m, "its verdicts are not what its contributions give");
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = "verdicts"});
-    m->judged = true;
+    dl_machine_note(
+        m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = "verdicts"});
+    m->applying.judged = true;
     return fold_members(m);
 }
 
@@ -608,18 +625,20 @@ static dl_request verdict_unseen(dl_machine *m)
     char text[DL_REPLICA_MAX + 128];
     snprintf(text, sizeof text,
              "entry %llu rejects the contribution of %s, which is damaged in the store",
-             (unsigned long long)m->entry.entry, named(m, m->fold_member).life.replica);
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->entry, .text = text});
-    m->judged = true;
+             (unsigned long long)m->applying.entry.entry,
+             named(m, m->applying.member).life.replica);
+    dl_machine_note(m,
+                    (dl_note){.kind = DL_NOTE_DISPUTE, .entry = &m->applying.entry, .text = text});
+    m->applying.judged = true;
     return fold_members(m);
 }
 
 static bool verdicts_agree(const dl_machine *m)
 {
-    const dl_entry *e = &m->entry;
+    const dl_entry *e = &m->applying.entry;
     for (size_t i = 0; i < n_named(m); i++) {
         const dl_rejected it = named(m, i);
-        const dl_known *k = dl_known_find(&m->known, &it.life);
+        const dl_known *k = dl_known_find(&m->open.known, &it.life);
         const bool refused = i >= e->n_members;
         if (!refused && k->refused) return false;
         if (refused && !dl_judge_agrees(m->a.config, k->refused, it.reason)) return false;
@@ -629,30 +648,31 @@ static bool verdicts_agree(const dl_machine *m)
 
 dl_request dl_follow_judged(dl_machine *m, const dl_reply *reply)
 {
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->judge.gram);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     const bool agree = verdicts_agree(m);
-    if (!agree && !m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    if (!agree && !m->applying.n_recomputed++)
+        return fold_gather_or_fetch(m); /* from freshly read bytes */
     if (!agree) return verdicts_are_wrong(m);
-    m->judged = true;
+    m->applying.judged = true;
     return fold_members(m);
 }
 
 dl_request dl_follow_fetched(dl_machine *m, const dl_reply *reply)
 {
-    const size_t i = m->fold_member;
+    const size_t i = m->applying.member;
     const dl_rejected it = named(m, i);
-    dl_known *k = dl_known_find(&m->known, &it.life);
+    dl_known *k = dl_known_find(&m->open.known, &it.life);
     DL_ASSERT(i < n_named(m) && k);
     if (reply->status == DILOCO_ENOENT) return contribution_lost(m, DILOCO_ENOENT, "gone");
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FOLD_FETCHING, true);
     /* A header that fits its hash, with a body that fits the header, left its writer so. */
     if (k->worth == DL_INVALID && dl_judge_is_damage(k->refused))
-        return i < m->entry.n_members || m->a.way == DL_WAY_ALLGATHER
+        return i < m->applying.entry.n_members || m->a.way == DL_WAY_ALLGATHER
                    ? contribution_lost(m, DILOCO_EPROTO, "damaged")
                    : verdict_unseen(m);
     if (!is_as_named(m, i, k))
-        return i < m->entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
-    m->fold_member++;
+        return i < m->applying.entry.n_members ? member_is_bad(m) : verdicts_are_wrong(m);
+    m->applying.member++;
     return fold_gather(m);
 }
 
@@ -661,17 +681,17 @@ dl_request dl_follow_fetched_combined(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->status) return fold_compute(m);
     if (m->n_unread++ < MAX_UNREAD) return of_entry(m, DL_REQUEST_FETCH_COMBINED, DL_FOLD_COMBINED);
-    if (m->disputed) return combined_lost(m);
-    m->recombines = true;
+    if (m->applying.disputed) return combined_lost(m);
+    m->applying.recombines = true;
     return fold_gather_or_fetch(m);
 }
 
 dl_request dl_follow_combined(dl_machine *m, const dl_reply *reply)
 {
     const bool agrees =
-        !reply->status && dl_hash_equal(reply->combined.result, m->entry.combined.body);
+        !reply->status && dl_hash_equal(reply->combined.result, m->applying.entry.combined.body);
     if (agrees) return fold_compute(m);
-    if (!m->n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
+    if (!m->applying.n_recomputed++) return fold_gather_or_fetch(m); /* from freshly read bytes */
     return members_do_not_give_it(m, reply->combined.result);
 }
 
@@ -679,18 +699,18 @@ dl_request dl_follow_computed(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return dispute(m, (dl_hash){{0}});
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
-    if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);
-    if (m->n_recomputed++) return dispute(m, reply->compute.result);
+    if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);
+    if (m->applying.n_recomputed++) return dispute(m, reply->compute.result);
     return fold_gather_or_fetch(m); /* P7: judge from freshly read bytes */
 }
 
 dl_request dl_follow_swapped(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    const bool ours = m->created;
-    DL_ASSERT(m->entry.entry == dl_open_entry(m));
-    folded(m, true, counts_what_we_did(m, &m->entry));
-    if (m->parted) return dl_follow_without(m);
+    const bool ours = m->open.created;
+    DL_ASSERT(m->applying.entry.entry == dl_open_entry(m));
+    folded(m, true, counts_what_we_did(m, &m->applying.entry));
+    if (m->rejoining.parted) return dl_follow_without(m);
     return ours && snapshot_is_due(m) ? snapshot(m) : dl_machine_go_on(m);
 }
 

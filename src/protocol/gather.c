@@ -20,17 +20,18 @@ static dl_request contribute(dl_machine *m, uint64_t entry, dl_phase next)
     a.entry = entry;
     a.fragment = take && !take->gone
                      ? take->fragment
-                     : dl_schedule_fragment(&m->a.pace->schedule, entry, m->n_commits_all);
+                     : dl_schedule_fragment(&m->a.pace->schedule, entry, m->log.n_commits_all);
     return a;
 }
 
 dl_request dl_gather_contribute(dl_machine *m)
 {
-    if (dl_machine_is_async(m)) m->n_put = m->a.pace->takes[0].entry;
-    const bool ahead = m->n_put > dl_open_entry(m);
-    DL_ASSERT(dl_machine_is_async(m) || m->n_put >= dl_open_entry(m));
-    DL_ASSERT(!ahead || !m->sending || dl_machine_is_async(m)); /* one is in flight at a time */
-    dl_request a = contribute(m, m->n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
+    if (dl_machine_is_async(m)) m->self.n_put = m->a.pace->takes[0].entry;
+    const bool ahead = m->self.n_put > dl_open_entry(m);
+    DL_ASSERT(dl_machine_is_async(m) || m->self.n_put >= dl_open_entry(m));
+    /* one is in flight at a time */
+    DL_ASSERT(!ahead || !m->self.sending || dl_machine_is_async(m));
+    dl_request a = contribute(m, m->self.n_put, ahead ? DL_PUTTING_AHEAD : DL_CONTRIBUTING);
     a.contribute.put_ahead = ahead;
     return a;
 }
@@ -44,33 +45,36 @@ static bool is_banned(const dl_machine *m, const char *replica)
 bool dl_gather_has_to_put(dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
-    if (dl_machine_is_async(m)) return p->n_taken > p->next_adopt && m->n_put <= p->takes[0].entry;
-    if (m->n_put < dl_open_entry(m)) m->n_put = dl_open_entry(m);
-    while (m->n_put < dl_pace_may_put(p)) {
-        const dl_take *take = dl_pace_take(p, m->n_put);
-        const bool banned = m->n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
+    if (dl_machine_is_async(m))
+        return p->n_taken > p->next_adopt && m->self.n_put <= p->takes[0].entry;
+    if (m->self.n_put < dl_open_entry(m)) m->self.n_put = dl_open_entry(m);
+    while (m->self.n_put < dl_pace_may_put(p)) {
+        const dl_take *take = dl_pace_take(p, m->self.n_put);
+        const bool banned = m->self.n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
         if (!banned && (!take || !take->mute)) return true;
-        m->n_put++;
+        m->self.n_put++;
     }
     return false;
 }
 
 bool dl_gather_may_put_ahead(dl_machine *m)
 {
-    return dl_gather_has_to_put(m) && !m->sending;
+    return dl_gather_has_to_put(m) && !m->self.sending;
 }
 
 bool dl_machine_has_put_all(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
-    if (dl_machine_is_async(m)) return p->n_taken == p->next_adopt || m->n_put > p->takes[0].entry;
-    return (m->n_put >= dl_pace_may_put(p) && !m->sending) || dl_open_entry(m) >= p->n_taken;
+    if (dl_machine_is_async(m))
+        return p->n_taken == p->next_adopt || m->self.n_put > p->takes[0].entry;
+    return (m->self.n_put >= dl_pace_may_put(p) && !m->self.sending) ||
+           dl_open_entry(m) >= p->n_taken;
 }
 
 dl_time dl_gather_deadline(const dl_machine *m)
 {
-    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->due_at, m->round_s,
-                               dl_seconds(m->put_took));
+    return dl_closing_deadline(m->a.config, m->a.control->n_aborts, m->timing.due_at,
+                               m->timing.round_s, dl_seconds(m->timing.put_took));
 }
 
 /* ---- knocking (P9) ----
@@ -104,20 +108,21 @@ bool dl_gather_has_to_knock(const dl_machine *m)
     const uint64_t open = dl_open_entry(m), L = c->n_later + 1, first = open + L;
     if (m->a.reader || dl_machine_is_async(m) || dl_config_federated(m->a.config)) return false;
     if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
-    if (open < m->knock_at || m->n_put > open || first >= p->entries) return false;
+    if (open < m->self.knock_at || m->self.n_put > open || first >= p->entries) return false;
     if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
-    return dl_pace_will_be_whole(p, first,
-                                 dl_schedule_fragment(&p->schedule, first, m->n_commits_all + L));
+    return dl_pace_will_be_whole(
+        p, first, dl_schedule_fragment(&p->schedule, first, m->log.n_commits_all + L));
 }
 
 dl_request dl_gather_knock(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
-    const unsigned n = m->n_knocks < MAX_KNOCK_DOUBLINGS ? m->n_knocks : MAX_KNOCK_DOUBLINGS;
-    DL_ASSERT(m->knock_at <= open && m->n_put <= open);
-    m->knock_at = open + (UINT64_C(1) << n);
-    m->n_knocks = n + 1;
-    m->n_put = open + 1;
+    const unsigned n =
+        m->self.n_knocks < MAX_KNOCK_DOUBLINGS ? m->self.n_knocks : MAX_KNOCK_DOUBLINGS;
+    DL_ASSERT(m->self.knock_at <= open && m->self.n_put <= open);
+    m->self.knock_at = open + (UINT64_C(1) << n);
+    m->self.n_knocks = n + 1;
+    m->self.n_put = open + 1;
     dl_request a = contribute(m, open, DL_KNOCKING);
     a.contribute.knock = true;
     return a;
@@ -136,10 +141,10 @@ static size_t rank_in_roster(const dl_machine *m)
 
 dl_time dl_gather_turn(const dl_machine *m)
 {
-    const size_t rank = dl_gather_has_roster(m) ? rank_in_roster(m) : m->rank;
-    const dl_time each = dl_gather_deadline(m) - m->due_at;
+    const size_t rank = dl_gather_has_roster(m) ? rank_in_roster(m) : m->open.rank;
+    const dl_time each = dl_gather_deadline(m) - m->timing.due_at;
     if (m->a.way == DL_WAY_ALLGATHER || m->a.control->committer.replica[0]) return 0;
-    return dl_time_after(m->due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
+    return dl_time_after(m->timing.due_at, (dl_time)(rank < MAX_TURNS ? rank : MAX_TURNS) * each);
 }
 
 bool dl_gather_is_our_turn(const dl_machine *m)
@@ -150,11 +155,11 @@ bool dl_gather_is_our_turn(const dl_machine *m)
 /* Entries before L have no roster: then those who have contributed, which a listing tells. */
 static void rank_among(dl_machine *m, const dl_reply *reply)
 {
-    m->rank = 0;
+    m->open.rank = 0;
     for (size_t i = 0; i < reply->list.n_listed; i++) {
         const char *name = reply->list.listed[i].life.replica;
         const bool again = i && !strcmp(reply->list.listed[i - 1].life.replica, name);
-        m->rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
+        m->open.rank += !again && dl_replica_compare(name, m->a.self.replica) < 0;
     }
 }
 
@@ -182,8 +187,8 @@ static dl_request look_around(dl_machine *m)
 dl_request dl_gather_collect(dl_machine *m)
 {
     const uint64_t open = dl_open_entry(m);
-    if (dl_gather_has_to_put(m) && m->n_put == open) return dl_gather_contribute(m);
-    if (m->sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
+    if (dl_gather_has_to_put(m) && m->self.n_put == open) return dl_gather_contribute(m);
+    if (m->self.sending == 1 + open) return contribute(m, open, DL_CONFIRMING);
     const bool ahead = m->a.sends_beside && !dl_machine_is_async(m) && dl_gather_may_put_ahead(m);
     return ahead ? dl_gather_contribute(m) : look_around(m);
 }
@@ -191,9 +196,9 @@ dl_request dl_gather_collect(dl_machine *m)
 dl_request dl_gather_contributed(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    m->n_put++;
-    m->put_took = m->now - m->due_at;
-    m->due_at = m->now; /* P11: the deadline runs from our own upload */
+    m->self.n_put++;
+    m->timing.put_took = m->now - m->timing.due_at;
+    m->timing.due_at = m->now; /* P11: the deadline runs from our own upload */
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_DEADLINE,
                                  .seconds = dl_seconds(dl_gather_deadline(m) - m->now)});
     return dl_gather_collect(m);
@@ -209,23 +214,23 @@ dl_request dl_gather_waited(dl_machine *m, const dl_reply *reply)
 dl_request dl_gather_confirmed(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    m->due_at = m->now;
+    m->timing.due_at = m->now;
     return dl_gather_collect(m);
 }
 
 dl_request dl_gather_put_ahead(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    m->n_put++;
+    m->self.n_put++;
     return dl_gather_collect(m);
 }
 
 static dl_request fetch_these(dl_machine *m)
 {
-    DL_ASSERT(m->known.at[m->fetching].worth == DL_UNREAD);
-    dl_request a = dl_machine_fetch(m, &m->known.at[m->fetching], DL_FETCHING, false);
-    for (size_t i = m->fetching + 1; i < m->known.n; i++) {
-        const dl_known *k = &m->known.at[i];
+    DL_ASSERT(m->open.known.at[m->open.fetching].worth == DL_UNREAD);
+    dl_request a = dl_machine_fetch(m, &m->open.known.at[m->open.fetching], DL_FETCHING, false);
+    for (size_t i = m->open.fetching + 1; i < m->open.known.n; i++) {
+        const dl_known *k = &m->open.known.at[i];
         if (k->worth == DL_UNREAD && !dl_machine_look_ahead(m, &a, k)) break;
     }
     return a;
@@ -233,8 +238,8 @@ static dl_request fetch_these(dl_machine *m)
 
 static dl_request fetch_next(dl_machine *m)
 {
-    for (; m->fetching < m->known.n; m->fetching++)
-        if (m->known.at[m->fetching].worth == DL_UNREAD) return fetch_these(m);
+    for (; m->open.fetching < m->open.known.n; m->open.fetching++)
+        if (m->open.known.at[m->open.fetching].worth == DL_UNREAD) return fetch_these(m);
     if (dl_decide_is_complete(m)) return dl_decide_close(m);
     return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
 }
@@ -243,16 +248,16 @@ static dl_request fetch_next(dl_machine *m)
 static dl_request listed_alone(dl_machine *m, const dl_reply *reply)
 {
     const size_t i = dl_async_choose(m->a.control, m->a.config, reply->list.listed,
-                                     reply->list.n_listed, &m->known);
-    m->fetching = m->known.n;
+                                     reply->list.n_listed, &m->open.known);
+    m->open.fetching = m->open.known.n;
     if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     const dl_listed *l = &reply->list.listed[i];
-    dl_known *k = dl_known_add(&m->known, &l->life, l->entry, l->len);
+    dl_known *k = dl_known_add(&m->open.known, &l->life, l->entry, l->len);
     if (!k)
         return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
     if (k->entry != l->entry) /* its older one will never count */
         *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
-    m->fetching = dl_known_slot(&m->known, k);
+    m->open.fetching = dl_known_slot(&m->open.known, k);
     return fetch_next(m);
 }
 
@@ -263,7 +268,7 @@ static bool is_unasked(const dl_machine *m, const dl_life *life)
     size_t at;
     if (!dl_config_federated(m->a.config)) return false;
     if (!dl_roster_has(&m->a.control->roster, life->replica, &at)) return true;
-    return m->simulated && !m->simulated[at].awaited;
+    return m->open.simulated && !m->open.simulated[at].awaited;
 }
 
 static bool is_on_roster(const dl_machine *m, const char *replica)
@@ -288,7 +293,7 @@ static bool keep_for_others(const void *context, const dl_known *known)
 static void note_listed(dl_machine *m, const dl_listed *l)
 {
     const bool awaited = is_on_roster(m, l->life.replica);
-    dl_known_replace(&m->known, &l->life, dl_open_entry(m), l->len,
+    dl_known_replace(&m->open.known, &l->life, dl_open_entry(m), l->len,
                      awaited ? keep_for_roster : keep_for_others, m);
 }
 
@@ -308,7 +313,7 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
     if (dl_machine_is_async(m)) return listed_alone(m, reply);
     rank_among(m, reply);
     const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
-    m->fetching = asks ? 0 : m->known.n; /* an entry will say what is needed */
+    m->open.fetching = asks ? 0 : m->open.known.n; /* an entry will say what is needed */
     return fetch_next(m);
 }
 
@@ -329,12 +334,12 @@ bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
 
 dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(m->fetching < m->known.n);
-    dl_known *k = &m->known.at[m->fetching];
+    DL_ASSERT(m->open.fetching < m->open.known.n);
+    dl_known *k = &m->open.known.at[m->open.fetching];
     /* It was collected since it was listed (P25): the log has gone on. */
     if (reply->status == DILOCO_ENOENT) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
-    if (dl_machine_is_async(m) && !dl_known_counts(&m->known, k))
+    if (dl_machine_is_async(m) && !dl_known_counts(&m->open.known, k))
         return dl_gather_list(m); /* another one */
     return fetch_next(m);
 }

@@ -20,18 +20,18 @@
 
 static void layout(dl_machine *m, dl_arena *arena)
 {
-    m->known.at = DL_ARENA_ARRAY(arena, dl_known, m->known.cap);
-    m->watch.at = DL_ARENA_ARRAY(arena, dl_watched, DL_WATCH_MAX);
-    m->digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
-    m->bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
-    m->n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
-    m->unread = DL_ARENA_ARRAY(arena, dl_unread, m->a.pace->schedule.n_fragments);
-    m->silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
-    m->slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
-    m->norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
+    m->open.known.at = DL_ARENA_ARRAY(arena, dl_known, m->open.known.cap);
+    m->open.watch.at = DL_ARENA_ARRAY(arena, dl_watched, DL_WATCH_MAX);
+    m->log.digest = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->self.bases = DL_ARENA_ARRAY(arena, dl_hash, m->a.pace->schedule.n_fragments);
+    m->log.n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
+    m->rejoining.unread = DL_ARENA_ARRAY(arena, dl_unread, m->a.pace->schedule.n_fragments);
+    m->open.silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
+    m->applying.slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
+    m->applying.norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
     if (m->a.simulation.config)
-        m->simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
-    dl_draft_layout(&m->draft, arena, m->a.max_members);
+        m->open.simulated = DL_ARENA_ARRAY(arena, dl_simulated, m->a.max_members);
+    dl_draft_layout(&m->open.draft, arena, m->a.max_members);
     dl_judge_layout(&m->judge, arena, m->a.max_members);
 }
 
@@ -42,22 +42,22 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
     dl_machine *m = calloc(1, sizeof *m);
     if (!m) return dl_fail(DILOCO_ENOMEM, "no memory for the protocol's state");
     m->a = *args;
-    m->known.cap = 2 * args->max_members;
-    m->decisions = args->decisions;
+    m->open.known.cap = 2 * args->max_members;
+    m->voiding.decisions = args->decisions;
 
     dl_arena measure = {0};
     layout(m, &measure);
     diloco_status status = dl_arena_init(&m->arena, measure.used);
     if (!status) {
         layout(m, &m->arena);
-        status = dl_entry_init(&m->draft.entry, args->max_members);
+        status = dl_entry_init(&m->open.draft.entry, args->max_members);
     }
-    if (!status) status = dl_entry_init(&m->entry, args->max_members);
+    if (!status) status = dl_entry_init(&m->applying.entry, args->max_members);
     if (!status && args->control->ledger)
-        status =
-            dl_ledger_create(&m->scratch, args->config, &args->pace->schedule, args->max_members);
+        status = dl_ledger_create(&m->open.scratch, args->config, &args->pace->schedule,
+                                  args->max_members);
     if (!status && args->control->bans)
-        status = dl_bans_create(&m->bans, args->config, args->control->bans->cap);
+        status = dl_bans_create(&m->open.bans, args->config, args->control->bans->cap);
     if (status) {
         dl_machine_destroy(m);
         return status;
@@ -69,10 +69,10 @@ diloco_status dl_machine_create(dl_machine **out, const dl_machine_args *args)
 void dl_machine_destroy(dl_machine *m)
 {
     if (!m) return;
-    dl_entry_deinit(&m->draft.entry);
-    dl_entry_deinit(&m->entry);
-    dl_ledger_destroy(m->scratch);
-    dl_bans_destroy(m->bans);
+    dl_entry_deinit(&m->open.draft.entry);
+    dl_entry_deinit(&m->applying.entry);
+    dl_ledger_destroy(m->open.scratch);
+    dl_bans_destroy(m->open.bans);
     dl_arena_deinit(&m->arena);
     free(m);
 }
@@ -86,7 +86,7 @@ bool dl_machine_is_over(const dl_machine *m)
 
 uint32_t dl_machine_fragment(const dl_machine *m)
 {
-    return dl_schedule_fragment(&m->a.pace->schedule, dl_open_entry(m), m->n_commits_all);
+    return dl_schedule_fragment(&m->a.pace->schedule, dl_open_entry(m), m->log.n_commits_all);
 }
 
 void dl_machine_note(dl_machine *m, dl_note note)
@@ -112,7 +112,7 @@ dl_request dl_machine_fail(dl_machine *m, diloco_status status)
 
 bool dl_machine_reads_whole(const dl_machine *m)
 {
-    return m->a.way != DL_WAY_SHARDED || m->by_all || m->phase == DL_FOLD_FETCHING;
+    return m->a.way != DL_WAY_SHARDED || m->open.by_all || m->phase == DL_FOLD_FETCHING;
 }
 
 dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next, bool fresh)
@@ -120,7 +120,7 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next,
     dl_request a = dl_machine_request(m, DL_REQUEST_FETCH, next);
     a.entry = known->entry;
     a.fetch.life = known->life;
-    a.fetch.slot = dl_known_slot(&m->known, known);
+    a.fetch.slot = dl_known_slot(&m->open.known, known);
     a.fetch.fresh = fresh;
     a.fetch.whole = dl_machine_reads_whole(m);
     return a;
@@ -131,31 +131,32 @@ bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *kno
     if (fetch->fetch.n_ahead == DL_AHEAD_MAX) return false;
     fetch->fetch.ahead = m->ahead;
     m->ahead[fetch->fetch.n_ahead++] = (dl_ahead){
-        .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->known, known)};
+        .entry = known->entry, .life = known->life, .slot = dl_known_slot(&m->open.known, known)};
     return true;
 }
 
 void dl_machine_clear_entry(dl_machine *m)
 {
-    m->known.n = 0;
-    m->created = m->computed = m->by_all = false;
-    m->enough_at = DL_NEVER;
-    m->n_recomputed = 0;
-    memset(m->silent, 0, m->a.max_members * sizeof m->silent[0]);
-    if (m->simulated)
-        m->simulated_s = dl_simulation_round(m->simulated, &m->a.simulation, dl_open_entry(m),
-                                             &m->a.control->roster);
+    m->open.known.n = 0;
+    m->open.created = m->open.computed = m->open.by_all = false;
+    m->open.enough_at = DL_NEVER;
+    m->applying.n_recomputed = 0;
+    memset(m->open.silent, 0, m->a.max_members * sizeof m->open.silent[0]);
+    if (m->open.simulated)
+        m->open.simulated_s = dl_simulation_round(m->open.simulated, &m->a.simulation,
+                                                  dl_open_entry(m), &m->a.control->roster);
 }
 
 /* ---- beginning, and what is to be done next ---------------------------------------------- */
 
 static dl_request train(dl_machine *m)
 {
-    DL_ASSERT(!m->behind); /* the log was read to its end */
-    m->train_began = m->now;
-    m->train_from = m->a.pace->position;
-    const uint64_t open = dl_open_entry(m), first = m->n_put > open ? open + 1 : open;
-    if (m->own_since > first) m->own_since = first; /* who knocks has given up the open one */
+    DL_ASSERT(!m->log.behind); /* the log was read to its end */
+    m->timing.train_began = m->now;
+    m->timing.train_from = m->a.pace->position;
+    const uint64_t open = dl_open_entry(m), first = m->self.n_put > open ? open + 1 : open;
+    if (m->self.own_since > first)
+        m->self.own_since = first; /* who knocks has given up the open one */
     return dl_machine_request(m, DL_REQUEST_TRAIN, DL_TRAINING);
 }
 
@@ -170,13 +171,14 @@ static bool is_in_vain(const dl_machine *m)
 {
     const dl_pace *p = m->a.pace;
     if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
-    return m->own_damaged || dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
+    return m->self.own_damaged ||
+           dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
 }
 
 static void let_go(dl_machine *m)
 {
     dl_pace_let_go(m->a.pace);
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->entry});
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
 }
 
 /* async: train, first asking how fast the others are; or see to the entries that name what is
@@ -185,14 +187,14 @@ static dl_request go_on_alone(dl_machine *m)
 {
     dl_pace *p = m->a.pace;
     if (is_in_vain(m)) let_go(m);
-    m->own_damaged = false;
+    m->self.own_damaged = false;
     const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
-    if (own_stands && !m->grace_over)
-        m->grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
-    if (own_stands && m->now >= m->grace_over) dl_pace_settle(p);
+    if (own_stands && !m->self.grace_over)
+        m->self.grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
+    if (own_stands && m->now >= m->self.grace_over) dl_pace_settle(p);
     if (dl_pace_takes_part(p, dl_open_entry(m)))
         return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
-    m->grace_over = 0;
+    m->self.grace_over = 0;
     if (m->a.config->dylu) return dl_machine_request(m, DL_REQUEST_WATCH, DL_TIMING);
     return train(m);
 }
@@ -200,18 +202,18 @@ static dl_request go_on_alone(dl_machine *m)
 /* No entry stands any more, as far as we know. */
 static dl_request caught_up(dl_machine *m)
 {
-    DL_ASSERT(m->behind);
-    m->behind = false;
+    DL_ASSERT(m->log.behind);
+    m->log.behind = false;
     dl_pace_caught_up(m->a.pace);
-    if (dl_open_entry(m) < m->a.pace->folded && m->has_bases)
+    if (dl_open_entry(m) < m->a.pace->folded && m->self.has_bases)
         return dl_machine_fail(
             m, dl_fail(DILOCO_EDIFFERS,
                        "this replica's saved state is for entry %llu, the log has only %llu: the "
                        "store lost entries; move the state folder away to join as a new replica",
-                       (unsigned long long)m->bases_at, (unsigned long long)dl_open_entry(m)));
+                       (unsigned long long)m->self.bases_at, (unsigned long long)dl_open_entry(m)));
     if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
     if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
-    m->due_at = m->now;
+    m->timing.due_at = m->now;
     return dl_gather_collect(m);
 }
 
@@ -220,13 +222,14 @@ static bool is_gone(dl_machine *m, const dl_seen *s)
 {
     dl_life whose;
     const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
-    return s->ended || dl_watch_is_silent(&m->watch, s->life.replica, m->now, patience, &whose);
+    return s->ended ||
+           dl_watch_is_silent(&m->open.watch, s->life.replica, m->now, patience, &whose);
 }
 
 dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply)
 {
     double own = 0, fastest = 0;
-    dl_watch_see(&m->watch, reply->watch.seen, reply->watch.n_seen, m->now);
+    dl_watch_see(&m->open.watch, reply->watch.seen, reply->watch.n_seen, m->now);
     for (size_t i = 0; i < reply->watch.n_seen; i++) {
         const dl_seen *s = &reply->watch.seen[i];
         if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
@@ -242,10 +245,10 @@ dl_request dl_machine_go_on(dl_machine *m)
         dl_pace_caught_up(m->a.pace);
         return dl_machine_request(m, DL_REQUEST_DONE, DL_ENDING);
     }
-    if (m->behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
+    if (m->log.behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
     if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
     if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
-    m->due_at = m->now;
+    m->timing.due_at = m->now;
     return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
 }
 
@@ -258,34 +261,35 @@ dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
  * (P3): a former life had judged an entry otherwise. */
 void dl_machine_compare_bases(dl_machine *m)
 {
-    if (!m->has_bases || dl_open_entry(m) != m->bases_at) return;
+    if (!m->self.has_bases || dl_open_entry(m) != m->self.bases_at) return;
     for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
-        if (dl_hash_equal(m->bases[f], m->digest[f])) continue;
+        if (dl_hash_equal(m->self.bases[f], m->log.digest[f])) continue;
         m->a.pace->fragments[f].behind = true;
         /* What this life could not read that one did. */
-        if (!m->unread[f].after) continue;
-        m->unread[f].stands = m->parted = true;
-        m->started_for = 0;
+        if (!m->rejoining.unread[f].after) continue;
+        m->rejoining.unread[f].stands = m->rejoining.parted = true;
+        m->rejoining.started_for = 0;
     }
-    m->has_bases = false;
+    m->self.has_bases = false;
 }
 
 static void take_start(dl_machine *m, const dl_machine_start *start)
 {
     DL_ASSERT(start->fragments);
-    m->n_commits_all = 0;
+    m->log.n_commits_all = 0;
     for (uint64_t f = 0; f < m->a.pace->schedule.n_fragments; f++) {
-        m->digest[f] = start->fragments[f].digest;
-        m->n_commits[f] = start->fragments[f].n_commits;
-        m->n_commits_all += m->n_commits[f];
-        if (start->bases) m->bases[f] = start->bases[f];
+        m->log.digest[f] = start->fragments[f].digest;
+        m->log.n_commits[f] = start->fragments[f].n_commits;
+        m->log.n_commits_all += m->log.n_commits[f];
+        if (start->bases) m->self.bases[f] = start->bases[f];
     }
-    m->now = m->start_at = m->snapshot_at = start->now;
-    m->grace_over = 0;
-    m->snapshot_known = m->a.control->snapshot;
-    m->has_bases = start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
-    m->bases_at = start->bases ? m->a.pace->folded : 0;
-    m->own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
+    m->now = m->timing.start_at = m->snapshots.at = start->now;
+    m->self.grace_over = 0;
+    m->snapshots.known = m->a.control->snapshot;
+    m->self.has_bases =
+        start->bases != NULL && !dl_machine_is_async(m); /* pace.c: dl_pace_caught_up */
+    m->self.bases_at = start->bases ? m->a.pace->folded : 0;
+    m->self.own_since = start->bases ? m->a.pace->folded : UINT64_MAX;
 }
 
 /* No entry tells the terms of the first L. */
@@ -309,10 +313,10 @@ static void measure_round(dl_machine *m)
     const dl_schedule *s = &p->schedule;
     const bool jumps = p->folded && !s->async;
     const uint64_t last = jumps ? dl_schedule_take(s, p->folded - 1) : 0;
-    const uint64_t from = m->train_from > last ? m->train_from : last;
+    const uint64_t from = m->timing.train_from > last ? m->timing.train_from : last;
     if (p->position <= from) return;
-    m->round_s = dl_seconds(m->now - m->train_began) / (double)(p->position - from) *
-                 (double)s->interval / (double)s->n_fragments;
+    m->timing.round_s = dl_seconds(m->now - m->timing.train_began) / (double)(p->position - from) *
+                        (double)s->interval / (double)s->n_fragments;
 }
 
 dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
@@ -325,7 +329,7 @@ dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->read.text) return dl_gather_collect(m);
-    m->behind = true; /* it stands without us: P13 */
+    m->log.behind = true; /* it stands without us: P13 */
     dl_pace_fall_behind(m->a.pace);
     return dl_follow_text(m, reply);
 }
@@ -358,9 +362,9 @@ static dl_request open_request(dl_machine *m, dl_request next, dl_transition mov
 static void take_facts(dl_machine *m, const dl_reply *reply)
 {
     m->now = reply->now;
-    m->sending = reply->sending;
+    m->self.sending = reply->sending;
     if (reply->renewed) m->a.self.generation = reply->generation;
-    if (reply->unsent && m->n_put >= reply->unsent) m->n_put = reply->unsent - 1;
+    if (reply->unsent && m->self.n_put >= reply->unsent) m->self.n_put = reply->unsent - 1;
 }
 
 dl_request dl_machine_next(dl_machine *m, const dl_reply *reply)
@@ -381,18 +385,19 @@ dl_request dl_machine_next(dl_machine *m, const dl_reply *reply)
 dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
-    m->began_at = dl_open_entry(m);
-    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
-        m->has_bases = false;
+    m->voiding.began_at = dl_open_entry(m);
+    if (m->self.has_bases &&
+        dl_open_entry(m) > m->self.bases_at) { /* what was decided between is not told */
+        m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
     if (m->a.pace->folded < dl_open_entry(m)) m->a.pace->folded = dl_open_entry(m);
     dl_machine_compare_bases(m);
     if (dl_open_entry(m) == 0) begin_first_entry(m);
     dl_machine_clear_entry(m);
-    m->behind = true;
+    m->log.behind = true;
     DL_ASSERT(m->a.pace->folded >= dl_open_entry(m));
-    DL_ASSERT(m->known.n == 0); /* invariant 2 */
+    DL_ASSERT(m->open.known.n == 0); /* invariant 2 */
     const dl_transition move = {
         .entry = dl_open_entry(m), .from = "start", .replied = DL_REQUEST_REJOIN, .reply = "done"};
     return open_request(m, dl_machine_go_on(m), move);

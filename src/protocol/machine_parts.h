@@ -55,84 +55,116 @@ typedef enum dl_phase {
     DL_OVER
 } dl_phase;
 
-struct dl_machine {
-    dl_machine_args a;
-    dl_arena arena;
-    dl_time now;
-    dl_phase phase;
-    dl_request_kind requested; /* the kind of the open request */
-
-    /* what the log has decided, by fragment */
-    dl_hash *digest;
-    uint64_t *n_commits;
+/* What the log has decided, by fragment. */
+typedef struct dl_machine_log {
+    dl_hash *digest;     /* [P] of the state */
+    uint64_t *n_commits; /* [P] */
     uint64_t n_commits_all;
+    bool behind; /* there may be more entries: read before training */
+} dl_machine_log;
 
-    /* what this replica has to do with it */
-    uint64_t n_put;     /* entries [0, n_put) need no contribution of ours any more */
-    uint64_t sending;   /* 1 + the one of these that is still under way; 0: none */
-    bool behind;        /* there may be more entries standing: look before training */
-    bool has_bases;     /* resumed, and not compared yet: */
-    dl_hash *bases;     /* [P] what the saved parameters rest on, */
-    uint64_t bases_at;  /* before this entry; what was saved has seen those below. 0: nothing was */
-    uint64_t knock_at;  /* nobody waits for us: no knock before this entry; */
-    unsigned n_knocks;  /* so many since an entry counted us */
+/* What this replica has to do with the log. */
+typedef struct dl_machine_self {
+    uint64_t n_put;     /* entries [0, n_put) need no contribution of this replica any more */
+    uint64_t sending;   /* 1 + the one of these that is in flight; 0: none */
+    bool has_bases;     /* resumed, and not compared yet */
+    dl_hash *bases;     /* [P] the states that the saved parameters rest on */
+    uint64_t bases_at;  /* the entry before which they are. The saved state has seen those below. 0:
+                         * nothing was saved */
+    uint64_t knock_at;  /* no entry waits for this replica: no announcement before this entry */
+    unsigned n_knocks;  /* announcements since an entry counted this replica */
     uint64_t own_since; /* from this entry on this replica has something to lose */
-    dl_time start_at, train_began, due_at, put_took;
-    double round_s;      /* from one due point to the next */
-    uint64_t train_from; /* position at train_began */
-    dl_time grace_over;  /* async: behind our own entry; 0: it does not stand */
-    bool own_damaged;    /* async: the store does not give back what we have put */
+    dl_time
+        grace_over;   /* async: the end of the grace after the own entry; 0: it is not committed */
+    bool own_damaged; /* async: the store does not give back what this replica has put */
+} dl_machine_self;
 
-    /* the open entry, cleared when it moves */
+/* When things happened on this replica, and how long they take. */
+typedef struct dl_machine_timing {
+    dl_time start_at, train_began, due_at, put_took;
+    uint64_t train_from; /* position at train_began */
+    double round_s;      /* from one due point to the next */
+} dl_machine_timing;
+
+/* The open entry: who has contributed, and the draft of what becomes of it. Cleared when the log
+ * moves (dl_machine_clear_entry). */
+typedef struct dl_open {
     dl_known_table known;
     dl_watch watch;
     bool *silent;            /* [max_members], of the roster */
     dl_simulated *simulated; /* [max_members], of the roster; NULL: time is not simulated */
     double simulated_s;      /* that the round takes */
-    size_t fetching;         /* the listed one that is being read */
-    dl_ahead ahead[DL_AHEAD_MAX];
+    size_t fetching;         /* the listed contribution that is being read */
     dl_draft draft;
     dl_hash draft_result;
     bool computed;        /* draft_result is the draft's, and the state's free copy holds it */
     bool created;         /* the draft won its name */
-    dl_time enough_at;    /* run.close_at were there; DL_NEVER: not yet */
+    dl_time enough_at;    /* when run.close_at had contributed; DL_NEVER: not yet */
     double slack_s;       /* left of the overlap then */
-    dl_ledger *scratch;   /* of what an entry would make of the ledger; NULL: data is not dealt */
-    dl_bans *bans;        /* … of the bans; NULL: nobody is banned */
-    size_t rank;          /* whose turn it is before ours, of those that have contributed */
-    bool by_all;          /* sharded: this one goes as by allgather */
-    dl_time slices_until; /* … then, if not all are there */
+    dl_ledger *scratch;   /* the ledger after an entry; NULL: data is not dealt */
+    dl_bans *bans;        /* the bans after an entry; NULL: no replica is ever banned */
+    size_t rank;          /* replicas that have contributed and whose turn is before ours */
+    bool by_all;          /* sharded: every replica combines this entry, as with allgather */
+    dl_time slices_until; /* sharded: until then missing slices are waited for */
+} dl_open;
 
-    dl_judge judge; /* of the draft, or of the entry being followed */
-
-    /* the entry being followed */
+/* The entry that is being applied, and how far its check has come. */
+typedef struct dl_applying {
     dl_entry entry;
     size_t *slots;         /* [max_members] of its members */
-    double *norms;         /* [max_members] likewise, for the record */
-    dl_hash entry_digest;  /* of its text */
+    double *norms;         /* [max_members] of its members, for the record */
+    dl_hash digest;        /* of its text */
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
-    size_t fold_member;    /* next member to make sure of; behind them, of what was rejected */
+    size_t member;         /* the next member to make sure of; then of those it rejects */
     bool judged;           /* its verdicts are what its contributions give, or not ours to say */
-    unsigned n_recomputed; /* from freshly read bytes */
-    unsigned n_unread;     /* refused readings of what is combined */
-    bool recombines;       /* … which is combined here from the members */
-    bool disputed;         /* … and they do not give it */
-    uint64_t rejoined_at;  /* 1 + the last entry that made us begin again; 0: none */
-    dl_unread *unread;     /* [P] entries that name what cannot be read, */
-    uint64_t started_for;  /* behind the last of these for whose sake we began again, */
-    unsigned n_starts;     /* so often; */
-    bool parted;           /* … held void by us, while our former life had gone on from it */
+    unsigned n_recomputed; /* computations from freshly read bytes */
+    bool recombines;       /* the update is combined here from the members, */
+    bool disputed;         /* and they do not give it */
+} dl_applying;
 
-    /* an operator's decisions (voided.h) */
+/* Entries that made this replica begin again, or that it could not read (unreadable.h). */
+typedef struct dl_rejoining {
+    uint64_t rejoined_at; /* 1 + the last entry whose base or ledger was not ours; 0: none */
+    dl_unread *unread;    /* [P] the last entry that names what cannot be read */
+    uint64_t started_for; /* 1 + the last entry for whose sake the replica began again */
+    unsigned n_starts;    /* how often it did for that one */
+    bool parted;          /* an earlier generation of this replica built on an entry that this one
+                           * holds void */
+} dl_rejoining;
+
+/* An operator's decisions (voided.h). */
+typedef struct dl_voiding {
     dl_decisions decisions;
-    uint64_t began_at;  /* entries of the state that this machine began or last began again from */
-    uint64_t void_look; /* the entry that may be a decision */
-    diloco_status lost; /* with which we fail if there is none */
+    uint64_t began_at;  /* entries of the state that this machine last began from */
+    uint64_t look;      /* the entry that may be a decision */
+    diloco_status lost; /* the machine fails with this if there is none */
     char lost_text[512];
+} dl_voiding;
 
-    /* P25: when is a snapshot due? */
-    uint64_t bytes_since_snapshot, snapshot_known;
-    dl_time snapshot_at;
+/* P25: when is a snapshot due? */
+typedef struct dl_snapshot_policy {
+    uint64_t bytes_since, known;
+    dl_time at;
+} dl_snapshot_policy;
+
+struct dl_machine {
+    dl_machine_args a;
+    dl_arena arena;
+    dl_time now;
+    dl_phase phase;
+    dl_request_kind requested;    /* the kind of the open request */
+    dl_ahead ahead[DL_AHEAD_MAX]; /* of the last FETCH */
+    dl_judge judge;               /* of the draft, or of the entry being applied */
+    unsigned n_unread;            /* refused readings of the combined update of either */
+
+    dl_machine_log log;
+    dl_machine_self self;
+    dl_machine_timing timing;
+    dl_open open;
+    dl_applying applying;
+    dl_rejoining rejoining;
+    dl_voiding voiding;
+    dl_snapshot_policy snapshots;
 };
 
 /* ---- of machine.c ---- */

@@ -2,8 +2,8 @@
 #include "protocol/proposal.h"
 
 #include "base/rng.h"
-#include "protocol/async.h"
 #include "log/claims.h"
+#include "protocol/async.h"
 #include "protocol/fold.h"
 #include "protocol/judge.h"
 #include "protocol/logical_clients.h"

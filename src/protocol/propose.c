@@ -13,38 +13,38 @@
 static dl_draft_source draft_source(const dl_machine *m)
 {
     return (dl_draft_source){.args = &m->a,
-                             .known = &m->known,
-                             .silent = m->silent,
+                             .known = &m->open.known,
+                             .silent = m->open.silent,
                              .fragment = dl_machine_fragment(m),
-                             .base = m->digest[dl_machine_fragment(m)],
-                             .n_commits = m->n_commits[dl_machine_fragment(m)],
-                             .snapshot = m->snapshot_known,
-                             .scratch = m->scratch,
-                             .simulated_s = m->simulated ? m->simulated_s : 0,
-                             .bans = m->bans};
+                             .base = m->log.digest[dl_machine_fragment(m)],
+                             .n_commits = m->log.n_commits[dl_machine_fragment(m)],
+                             .snapshot = m->snapshots.known,
+                             .scratch = m->open.scratch,
+                             .simulated_s = m->open.simulated ? m->open.simulated_s : 0,
+                             .bans = m->open.bans};
 }
 
 static dl_request create(dl_machine *m)
 {
-    DL_ASSERT(m->draft.entry.entry == dl_open_entry(m));
-    DL_ASSERT(m->draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
+    DL_ASSERT(m->open.draft.entry.entry == dl_open_entry(m));
+    DL_ASSERT(m->open.draft.entry.takeover || !m->a.follows); /* a follower closes nothing */
     dl_request a = dl_machine_request(m, DL_REQUEST_CREATE, DL_CREATING);
-    a.step.draft = &m->draft.entry;
+    a.step.draft = &m->open.draft.entry;
     return a;
 }
 
 static dl_request draft_abort(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
-    dl_draft_abort(&m->draft, &from, reason);
+    dl_draft_abort(&m->open.draft, &from, reason);
     return create(m);
 }
 
 static dl_request of_draft(dl_machine *m, dl_request_kind kind, dl_phase next)
 {
     dl_request a = dl_machine_request(m, kind, next);
-    a.step.draft = &m->draft.entry;
-    a.step.slots = m->draft.slots;
+    a.step.draft = &m->open.draft.entry;
+    a.step.slots = m->open.draft.slots;
     a.step.put = true;
     return a;
 }
@@ -59,7 +59,7 @@ static bool inherits(const dl_machine *m)
 static dl_request take_over(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
-    dl_draft_takeover(&m->draft, &from);
+    dl_draft_takeover(&m->open.draft, &from);
     return create(m);
 }
 
@@ -71,26 +71,26 @@ static bool may_create(const dl_machine *m)
 /* P27: with those that would count, before any is used. */
 static dl_request judge(dl_machine *m)
 {
-    for (size_t i = 0; i < m->known.n; i++)
-        if (m->known.at[i].worth == DL_VALID) m->known.at[i].refused = NULL;
+    for (size_t i = 0; i < m->open.known.n; i++)
+        if (m->open.known.at[i].worth == DL_VALID) m->open.known.at[i].refused = NULL;
     const dl_draft_source from = draft_source(m);
-    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
-    m->judge.n = m->draft.entry.n_members;
+    if (dl_draft_commit(&m->open.draft, &from)) return draft_abort(m, diloco_error_text());
+    m->judge.n = m->open.draft.entry.n_members;
     DL_ASSERT(m->judge.n <= m->a.max_members);
-    memcpy(m->judge.slots, m->draft.slots, m->judge.n * sizeof m->judge.slots[0]);
+    memcpy(m->judge.slots, m->open.draft.slots, m->judge.n * sizeof m->judge.slots[0]);
     dl_request a = dl_machine_request(m, DL_REQUEST_JUDGE, DL_JUDGING);
     a.judge.slots = m->judge.slots;
     a.judge.n_slots = m->judge.n;
     a.judge.probe = m->a.config->check_probe > 0;
-    a.judge.whole = dl_judge_has_whole(&m->judge, &m->known);
+    a.judge.whole = dl_judge_has_whole(&m->judge, &m->open.known);
     return a;
 }
 
 static dl_request draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
-    if (dl_draft_commit(&m->draft, &from)) return draft_abort(m, diloco_error_text());
-    if (m->a.way != DL_WAY_ALLGATHER && !m->by_all)
+    if (dl_draft_commit(&m->open.draft, &from)) return draft_abort(m, diloco_error_text());
+    if (m->a.way != DL_WAY_ALLGATHER && !m->open.by_all)
         return of_draft(m, DL_REQUEST_COMBINE, DL_COMBINING);
     return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
@@ -100,8 +100,8 @@ static dl_request draft_commit(dl_machine *m)
 static dl_request draft_emptied(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
-    dl_draft_abort(&m->draft, &from, reason);
-    m->draft.entry.emptied = true;
+    dl_draft_abort(&m->open.draft, &from, reason);
+    m->open.draft.entry.emptied = true;
     return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
@@ -113,16 +113,16 @@ static dl_request commit(dl_machine *m)
 /* The draft still has all that were judged, in the order of the judge's slots. */
 static void use_probe(dl_machine *m, const double *probed)
 {
-    dl_machine_note(m,
-                    (dl_note){.kind = DL_NOTE_PROBED, .entry = &m->draft.entry, .probed = probed});
-    dl_judge_probed(&m->judge, m->a.config, &m->known, probed);
+    dl_machine_note(
+        m, (dl_note){.kind = DL_NOTE_PROBED, .entry = &m->open.draft.entry, .probed = probed});
+    dl_judge_probed(&m->judge, m->a.config, &m->open.known, probed);
 }
 
 dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status) return dl_machine_fail(m, reply->status); /* the trainer's probe */
-    DL_ASSERT(m->judge.n == m->draft.entry.n_members);
-    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->known, reply->judge.gram);
+    DL_ASSERT(m->judge.n == m->open.draft.entry.n_members);
+    dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     if (reply->judge.probed) use_probe(m, reply->judge.probed);
     return draft_commit(m);
 }
@@ -147,14 +147,14 @@ static dl_closing closing(const dl_machine *m)
 {
     return (dl_closing){.config = m->a.config,
                         .control = m->a.control,
-                        .known = &m->known,
-                        .silent = m->silent,
-                        .simulated = m->simulated,
+                        .known = &m->open.known,
+                        .silent = m->open.silent,
+                        .simulated = m->open.simulated,
                         .now = m->now,
-                        .began = m->start_at,
+                        .began = m->timing.start_at,
                         .deadline = dl_gather_deadline(m),
-                        .enough_at = m->enough_at,
-                        .slack_s = m->slack_s};
+                        .enough_at = m->open.enough_at,
+                        .slack_s = m->open.slack_s};
 }
 
 static dl_request obey(dl_machine *m, const dl_verdict *verdict)
@@ -180,22 +180,23 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 static double slack(const dl_machine *m)
 {
     const dl_schedule *s = &m->a.pace->schedule;
-    const double step_s = m->round_s * (double)s->n_fragments / (double)s->interval;
-    return fmax(0, (double)s->delay * step_s - dl_seconds(m->now - m->due_at + m->put_took));
+    const double step_s = m->timing.round_s * (double)s->n_fragments / (double)s->interval;
+    return fmax(0, (double)s->delay * step_s -
+                       dl_seconds(m->now - m->timing.due_at + m->timing.put_took));
 }
 
 static void see_whether_enough(dl_machine *m)
 {
     const dl_closing c = closing(m);
-    if (m->enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
-    m->enough_at = m->now;
-    m->slack_s = slack(m);
-    DL_ASSERT(m->slack_s >= 0);
+    if (m->open.enough_at != DL_NEVER || !dl_closing_has_enough(&c)) return;
+    m->open.enough_at = m->now;
+    m->open.slack_s = slack(m);
+    DL_ASSERT(m->open.slack_s >= 0);
 }
 
 static bool own_is_damaged(const dl_machine *m)
 {
-    const dl_known *own = dl_known_find(&m->known, &m->a.self);
+    const dl_known *own = dl_known_find(&m->open.known, &m->a.self);
     return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
 }
 
@@ -204,12 +205,12 @@ static bool own_is_damaged(const dl_machine *m)
  * base, so the entry is closed for that. */
 static dl_request looked_alone(dl_machine *m)
 {
-    m->own_damaged = own_is_damaged(m);
-    if (dl_known_n_counting(&m->known) > 0 && may_create(m)) return draft_commit(m);
-    if (m->own_damaged && may_create(m))
+    m->self.own_damaged = own_is_damaged(m);
+    if (dl_known_n_counting(&m->open.known) > 0 && may_create(m)) return draft_commit(m);
+    if (m->self.own_damaged && may_create(m))
         return draft_abort(m, "the store damaged the contribution");
-    if (m->grace_over && m->now >= m->grace_over) return dl_machine_go_on(m);
-    return wait_until(m, m->grace_over ? m->grace_over : DL_NEVER);
+    if (m->self.grace_over && m->now >= m->self.grace_over) return dl_machine_go_on(m);
+    return wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
 }
 
 static dl_request look_to_close(dl_machine *m)
@@ -241,16 +242,16 @@ static void find_silent(dl_machine *m)
     for (size_t i = 0; i < roster->n; i++) {
         const char *name = roster->names[i];
         dl_life whose;
-        const bool quiet = dl_watch_is_silent(&m->watch, name, m->now, patience, &whose);
-        if (quiet && !m->silent[i] && !dl_known_is_there(&m->known, name))
+        const bool quiet = dl_watch_is_silent(&m->open.watch, name, m->now, patience, &whose);
+        if (quiet && !m->open.silent[i] && !dl_known_is_there(&m->open.known, name))
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .life = whose});
-        m->silent[i] = quiet || dl_known_is_hopeless(&m->known, name);
+        m->open.silent[i] = quiet || dl_known_is_hopeless(&m->open.known, name);
     }
 }
 
 dl_request dl_decide_watched(dl_machine *m, const dl_reply *reply)
 {
-    dl_watch_see(&m->watch, reply->watch.seen, reply->watch.n_seen, m->now);
+    dl_watch_see(&m->open.watch, reply->watch.seen, reply->watch.n_seen, m->now);
     find_silent(m);
     const dl_closing c = closing(m);
     const dl_verdict verdict = dl_closing_watched(&c);
@@ -264,7 +265,7 @@ dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
     if (dl_machine_is_async(m)) return looked_alone(m);
     if (m->a.follows) return wait_until(m, DL_NEVER);
     /* By all, the members lie where slices would be read to. */
-    if (m->a.way == DL_WAY_SHARDED && !m->by_all)
+    if (m->a.way == DL_WAY_SHARDED && !m->open.by_all)
         return dl_machine_request(m, DL_REQUEST_SERVE, DL_SERVING);
     return look_to_close(m);
 }
@@ -281,10 +282,10 @@ dl_request dl_decide_served(dl_machine *m, const dl_reply *reply)
 /* Slices are not there, or cannot be: everybody reads all of the members, and judges them. */
 static dl_request go_by_all(dl_machine *m)
 {
-    DL_ASSERT(m->a.way == DL_WAY_SHARDED && !m->by_all);
-    m->by_all = true;
-    m->draft.entry.combined.there = false;
-    dl_known_read_whole(&m->known);
+    DL_ASSERT(m->a.way == DL_WAY_SHARDED && !m->open.by_all);
+    m->open.by_all = true;
+    m->open.draft.entry.combined.there = false;
+    dl_known_read_whole(&m->open.known);
     return dl_gather_list(m);
 }
 
@@ -292,25 +293,26 @@ static dl_request go_by_all(dl_machine *m)
 static dl_request planned(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status) return go_by_all(m);
-    m->draft.entry.combined =
+    m->open.draft.entry.combined =
         (dl_combined_at){.there = true, .life = m->a.self, .slices = reply->combined.n_slices};
     m->n_unread = 0;
-    m->slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->due_at);
+    m->open.slices_until = dl_time_after(m->now, dl_gather_deadline(m) - m->timing.due_at);
     return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
 
 static dl_request read_slices(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->status) {
-        m->draft.entry.combined.body = reply->combined.result;
-        m->draft.entry.combined.bytes = reply->combined.len;
+        m->open.draft.entry.combined.body = reply->combined.result;
+        m->open.draft.entry.combined.bytes = reply->combined.len;
         return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     }
     const bool damaged = reply->status != DILOCO_ENOENT;
-    if (m->now >= m->slices_until || (damaged && m->n_unread++ >= MAX_UNREAD)) return go_by_all(m);
+    if (m->now >= m->open.slices_until || (damaged && m->n_unread++ >= MAX_UNREAD))
+        return go_by_all(m);
     if (damaged) return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_AWAITING);
-    a.wait.until = m->slices_until;
+    a.wait.until = m->open.slices_until;
     a.wait.log_only = true;
     return a;
 }
@@ -340,15 +342,15 @@ dl_request dl_decide_awaited_serve(dl_machine *m, const dl_reply *reply)
 /* What is combined is named once it was read back, or the store vouches for it (P8). */
 dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->by_all);
+    DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->open.by_all);
     if (m->a.way == DL_WAY_SHARDED) return planned(m, reply);
     if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (reply->status == DILOCO_EEXIST) return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     if (reply->status) return dl_machine_fail(m, reply->status);
-    m->draft.entry.combined = (dl_combined_at){.there = true,
-                                               .life = m->a.self,
-                                               .body = reply->combined.result,
-                                               .bytes = reply->combined.len};
+    m->open.draft.entry.combined = (dl_combined_at){.there = true,
+                                                    .life = m->a.self,
+                                                    .body = reply->combined.result,
+                                                    .bytes = reply->combined.len};
     m->n_unread = 0;
     return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
 }
@@ -359,7 +361,7 @@ dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
     if (m->a.way == DL_WAY_SHARDED) return read_slices(m, reply);
     if (reply->status && m->n_unread++ < MAX_UNREAD)
         return of_draft(m, DL_REQUEST_FETCH_COMBINED, DL_READING_OWN);
-    if (reply->status) m->draft.entry.combined.there = false;
+    if (reply->status) m->open.draft.entry.combined.there = false;
     return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
 }
 
@@ -367,16 +369,16 @@ dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
 {
     if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
-    DL_ASSERT(!m->created && m->draft.entry.entry == dl_open_entry(m));
-    m->draft.entry.result = m->draft_result = reply->compute.result;
-    m->computed = true;
+    DL_ASSERT(!m->open.created && m->open.draft.entry.entry == dl_open_entry(m));
+    m->open.draft.entry.result = m->open.draft_result = reply->compute.result;
+    m->open.computed = true;
     return create(m);
 }
 
 dl_request dl_decide_created(dl_machine *m, const dl_reply *reply)
 {
-    DL_ASSERT(!m->created); /* P5: an entry is created once */
-    m->created = !reply->create.taken;
+    DL_ASSERT(!m->open.created); /* P5: an entry is created once */
+    m->open.created = !reply->create.taken;
     /* P26, and P5: losing is normal */
     return dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
 }

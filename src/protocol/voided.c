@@ -52,46 +52,46 @@ static uint64_t before_undone(const dl_decisions *all, uint64_t entries)
 static void keep_in_mind(dl_machine *m, uint64_t first, uint64_t end)
 {
     DL_ASSERT(first < end);
-    dl_decisions_add(&m->decisions, first, end);
-    m->unread[dl_machine_fragment(m)] = (dl_unread){.after = 0};
+    dl_decisions_add(&m->voiding.decisions, first, end);
+    m->rejoining.unread[dl_machine_fragment(m)] = (dl_unread){.after = 0};
 }
 
 bool dl_voided_is(const dl_machine *m)
 {
-    return dl_decisions_void(&m->decisions, dl_open_entry(m));
+    return dl_decisions_void(&m->voiding.decisions, dl_open_entry(m));
 }
 
 static dl_request look_on(dl_machine *m)
 {
     dl_request a = dl_machine_request(m, DL_REQUEST_READ, DL_FINDING_VOID);
-    a.entry = ++m->void_look;
+    a.entry = ++m->voiding.look;
     return a;
 }
 
 dl_request dl_voided_look(dl_machine *m, diloco_status status)
 {
-    m->lost = status;
-    snprintf(m->lost_text, sizeof m->lost_text, "%s", diloco_error_text());
-    m->void_look = dl_open_entry(m);
-    m->computed = false; /* later entries are read into the draft */
+    m->voiding.lost = status;
+    snprintf(m->voiding.lost_text, sizeof m->voiding.lost_text, "%s", diloco_error_text());
+    m->voiding.look = dl_open_entry(m);
+    m->open.computed = false; /* later entries are read into the draft */
     return look_on(m);
 }
 
 dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
 {
-    dl_entry *later = &m->draft.entry;
-    DL_ASSERT(m->lost && m->void_look > dl_open_entry(m));
+    dl_entry *later = &m->open.draft.entry;
+    DL_ASSERT(m->voiding.lost && m->voiding.look > dl_open_entry(m));
     if (!reply->read.text)
         return dl_machine_fail(
-            m, dl_fail(m->lost,
+            m, dl_fail(m->voiding.lost,
                        "%s; if that cannot be restored, stop every replica, and \"diloco void\" "
                        "records that the run goes on without this entry",
-                       m->lost_text));
+                       m->voiding.lost_text));
     if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
                          m->a.identity) ||
-        later->entry != m->void_look || later->voids != dl_open_entry(m) + 1)
+        later->entry != m->voiding.look || later->voids != dl_open_entry(m) + 1)
         return look_on(m);
-    keep_in_mind(m, dl_open_entry(m), m->void_look);
+    keep_in_mind(m, dl_open_entry(m), m->voiding.look);
     return dl_follow_void(m, DL_VOIDED);
 }
 
@@ -99,25 +99,26 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
  * snapshot may be of one. Going back ends, since each time it begins further back. */
 static bool goes_back_for(const dl_machine *m, uint64_t first, uint64_t end)
 {
-    return !is_in_mind(&m->decisions, end) || (m->began_at > first && m->began_at <= end);
+    return !is_in_mind(&m->voiding.decisions, end) ||
+           (m->voiding.began_at > first && m->voiding.began_at <= end);
 }
 
 bool dl_voided_sets_back(const dl_machine *m)
 {
-    const dl_entry *e = &m->entry;
+    const dl_entry *e = &m->applying.entry;
     return e->voids && !m->a.reader && e->entry == dl_open_entry(m) && e->voids <= e->entry &&
            goes_back_for(m, e->voids - 1, e->entry) && strcmp(e->run, m->a.run) == 0 &&
            dl_hash_equal(e->prev, m->a.control->prev) &&
-           !dl_hash_equal(e->base, m->digest[dl_machine_fragment(m)]) &&
+           !dl_hash_equal(e->base, m->log.digest[dl_machine_fragment(m)]) &&
            dl_unread_is_operators(m->a.config, m->a.identity);
 }
 
 dl_request dl_voided_go_back(dl_machine *m)
 {
-    DL_ASSERT(m->entry.voids > 0 && m->entry.voids <= dl_open_entry(m));
-    keep_in_mind(m, m->entry.voids - 1, dl_open_entry(m));
+    DL_ASSERT(m->applying.entry.voids > 0 && m->applying.entry.voids <= dl_open_entry(m));
+    keep_in_mind(m, m->applying.entry.voids - 1, dl_open_entry(m));
     dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
-    a.entry = before_undone(&m->decisions, m->entry.voids - 1);
+    a.entry = before_undone(&m->voiding.decisions, m->applying.entry.voids - 1);
     a.rejoin.voided = true;
     return a;
 }

@@ -29,9 +29,9 @@ MUTANTS = [
                    : draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
         if (verdict->nobody && dl_clients_empty_momentum(m->a.config)) return draft_emptied(m, verdict->reason);
-        dl_draft_abort(&m->draft, &(dl_draft_source){.args = &m->a, .known = &m->known, .silent = m->silent}, verdict->reason);
+        dl_draft_abort(&m->open.draft, &(dl_draft_source){.args = &m->a, .known = &m->open.known, .silent = m->open.silent}, verdict->reason);
         dl_pace_fold(m->a.pace, dl_open_entry(m), dl_machine_fragment(m), false, false);
-        dl_fold(m->a.control, &m->draft.entry, m->a.control->prev);
+        dl_fold(m->a.control, &m->open.draft.entry, m->a.control->prev);
         dl_machine_clear_entry(m);
         return dl_machine_go_on(m);
 """),
@@ -61,13 +61,13 @@ MUTANTS = [
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is taken up though its result is not what its members give", [
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);",
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);",
          "if (reply->status == DILOCO_OK) return fold_computed(m);")]),
     Mutant("any_stands", "P7", "who cannot read what an entry counts waits for it, whoever stands by it", [
         ("src/protocol/unreadable.c", "u->stands |= u->n_by > n_liars;", "u->stands |= u->n_by > n_liars * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
-        ("src/protocol/apply.c", "if (dl_hash_equal(m->suspect, m->entry_digest)) return false;",
-         "if (m->n_recomputed == 0) return false;")]),
+        ("src/protocol/apply.c", "if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;",
+         "if (m->applying.n_recomputed == 0) return false;")]),
     Mutant("abort_elsewhere", "P5", "aborts have names of their own", [
         ("src/exchange/exec.c", """    dl_key_entry(key, request->entry);
     dl_buf_clear(&x->text);
@@ -97,17 +97,17 @@ MUTANTS = [
     Mutant("no_bans", "P27", "what a banned replica sends counts", [
         ("src/protocol/bans.c", "return dl_bans_until(bans, name) > 0;",
          "return dl_bans_until(bans, name) == UINT64_MAX;"),
-        ("src/protocol/gather.c", "const bool banned = m->n_put < dl_bans_until(",
+        ("src/protocol/gather.c", "const bool banned = m->self.n_put < dl_bans_until(",
          "const bool banned = UINT64_MAX == dl_bans_until(")]),
     Mutant("any_base", "P3, P7", "contributions count from whatever state they began", [
         ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
     Mutant("resumed_unread", "P3, P16", "a resumed life goes on from its own state, whatever was decided meanwhile", [
-        ("src/protocol/machine.c", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) { /* what was decided between is not told */
-        m->has_bases = false;
+        ("src/protocol/machine.c", """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
+        m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
-""", """    if (m->has_bases && dl_open_entry(m) > m->bases_at) m->has_bases = false;
+""", """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) m->self.has_bases = false;
 """)], first=141),
     Mutant("passed_over", "P13", "who was passed over sends what it moved from its own state", [
         ("src/protocol/pace.c", """    } else if (!async && entry >= p->n_taken && commit && (counted || p->adopts_uncounted)) {
@@ -117,18 +117,18 @@ MUTANTS = [
     Mutant("collect_from_the_living", "P25", "collection does not look at heartbeats", [
         ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
     Mutant("own_roster", "P9", "whom a replica waits for is whom it has not itself seen silent", [
-        ("src/protocol/apply.c", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
-""", """        dl_fold(m->a.control, &m->entry, m->entry_digest);
-        if (m->a.control->roster.n && m->silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
+        ("src/protocol/apply.c", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
+""", """        dl_fold(m->a.control, &m->applying.entry, m->applying.digest);
+        if (m->a.control->roster.n && m->open.silent[m->a.control->roster.n - 1]) m->a.control->roster.n--;
 """)]),
     Mutant("two_uses_of_a_slot", "P19", "slices are served over what was read whole for a draft", [
-        ("src/protocol/propose.c", "if (m->a.way == DL_WAY_SHARDED && !m->by_all)",
+        ("src/protocol/propose.c", "if (m->a.way == DL_WAY_SHARDED && !m->open.by_all)",
          "if (m->a.way == DL_WAY_SHARDED)")], "sharded", 21),
     Mutant("any_slice", "P19", "an update is taken up whatever its slices are", [
         ("src/exchange/sharded.c", "if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;",
          "if (reply->combined.len) return DILOCO_OK;"),
-        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);",
-         "if (m->entry.combined.there || dl_hash_equal(reply->compute.result, m->entry.result)) return fold_computed(m);")],
+        ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);",
+         "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return fold_computed(m);")],
         "sharded", 21),
     Mutant("one_array", "P20", "async computes entries of others where it keeps what it took", [
         ("src/exchange/exec.c", " && !x->schedule.async", "")]),
