@@ -136,16 +136,15 @@ if [ "${2:-}" = crowd ]; then
     finish
     exit 0
 fi
-for kind in empty short huge folder pipe; do go intrude "closed.$kind" $kind folder closed; done
-finish
-for kind in another earlier file crowd; do go intrude "closed.$kind" $kind folder closed; done
+for kind in empty short huge folder pipe another earlier file crowd; do
+    go intrude "closed.$kind" $kind folder closed
+done
 go intrude closed.leader mixed folder closed --set server.diloco.exchange=leader
 finish
 go intrude open.mixed mixed folder open
 go intrude invited.mixed mixed folder invited
 go intrude_running closed.running folder closed
 go intrude_running invited.running folder invited
-finish
 # Without keys anybody can be r0, and junk at its names fences it. Junk elsewhere stops no run.
 go intrude trusted.allgather nobody folder trusted
 go intrude trusted.leader nobody folder trusted --set server.diloco.exchange=leader
