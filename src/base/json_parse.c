@@ -219,8 +219,8 @@ diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len)
 
 /* ---- places in a checked text, inside a container: its bracket ends every scan */
 
-/* The C library finds a quote 16 or more bytes at a time; one behind an odd number of backslashes is
- * the string's own. */
+/* The C library finds a quote 16 or more bytes at a time; a quote after an odd number of
+ * backslashes is part of the string. */
 static const char *string_end(const char *at)
 {
     for (const char *from = at + 1;;) {

@@ -154,7 +154,7 @@ dl_answer dl_page_settings_begin(dl_http_request *r);
 /* With options.page or .viewed: prepare, and free. */
 DL_MUST_CHECK diloco_status dl_page_open(dl_hub *hub);
 void dl_page_close(dl_hub *hub);
-/* With options.viewed: once a second, if a page waits for events, tell it of new entries. */
+/* With options.viewed: once a second, report new entries to the pages that wait for events. */
 void dl_page_tell(dl_hub *hub);
 
 dl_answer dl_hub_s3_begin(dl_http_request *r); /* s3_api.c: whatever is signed as S3 asks for it */

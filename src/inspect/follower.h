@@ -31,8 +31,8 @@ void dl_follower_close(dl_follower *follower); /* NULL is fine */
 DL_MUST_CHECK diloco_status dl_follower_read(dl_follower *f, bool *more,
                                              const dl_follower_sink *sink, dl_time until);
 
-/* Who takes part, who is alive, what is waited for: dl_status_book_look. DILOCO_ENOENT: the run is
- * gone; DILOCO_EDIFFERS: another run has its place. */
+/* Read which replicas there are, which are alive, and what is waited for (dl_status_book_look).
+ * DILOCO_ENOENT: the run is gone; DILOCO_EDIFFERS: another run has its place. */
 DL_MUST_CHECK diloco_status dl_follower_look(dl_follower *f);
 
 const diloco_run_status *dl_follower_status(const dl_follower *f); /* as of the last look */

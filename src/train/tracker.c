@@ -48,7 +48,7 @@ uint32_t dl_tracker_crc(const void *bytes, size_t len)
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/* ---- protocol buffers: what fails is told by `ok` at the end */
+/* ---- protocol buffers: `ok` is false after a failure */
 
 typedef struct writer {
     dl_buf *out;

@@ -13,7 +13,8 @@ enum { RECENT = 8 };
 #define SLOW        1.5  /* times the median of the others' training */
 #define SLOW_UPLOAD 3.0  /* times the median of the others' uploads */
 #define WORTH       0.15 /* of a round: less is not worth a word */
-#define ROSE        1.5  /* times the lowest loss: the run diverges */
+#define WORTH_S     0.5 /* seconds an entry: nor is this, which a busy machine may lose by chance */
+#define ROSE        1.5 /* times the lowest loss: the run diverges */
 
 typedef struct findings {
     dl_finding *out;
@@ -70,13 +71,13 @@ static void rule_text(char *out, size_t cap, const dl_config *config)
     char patience[32];
     time_text(patience, config->patience_s);
     if (!strcmp(config->schedule, "async"))
-        snprintf(out, cap, "The others go on without it.");
+        snprintf(out, cap, "The others continue without it.");
     else if (!strcmp(config->on_missing, "wait"))
-        snprintf(
-            out, cap,
-            "The others wait for it until its heartbeat is %s old (run.patience), and then go on "
-            "without it.",
-            patience);
+        snprintf(out, cap,
+                 "The others wait for it until its heartbeat is %s old (run.patience), and then "
+                 "continue "
+                 "without it.",
+                 patience);
     else if (!strcmp(config->on_missing, "commit_partial"))
         snprintf(out, cap,
                  "After the deadline the entry is committed without it if %.3g of the replicas are "
@@ -106,7 +107,7 @@ static void find_dead(findings *f)
                 ", entry %" PRIu64 ".%s%s",
                 r->replica, run->alive_s, r->step, r->entry, awaited ? " " : "",
                 awaited ? rule
-                : alive ? " The run goes on without it."
+                : alive ? " The run continues without it."
                         : "");
     }
 }
@@ -165,7 +166,7 @@ static size_t gather(recent *all, size_t cap, const dl_view *view, uint64_t from
     for (size_t i = 0; i < run->n_replicas && n < cap; i++) {
         const diloco_replica_status *r = run->replicas[i];
         const dl_lane *lane = dl_model_lane(&view->model, r->replica);
-        if (!lane || (!r->alive && !run->done)) continue;
+        if (!lane || (!r->alive && !r->ended)) continue;
         const dl_cell sum = dl_lane_sum(lane, view->model.shift, from, to);
         if (sum.train_s > 0 && sum.end > 0) all[n++] = (recent){r->replica, sum, 0};
     }
@@ -184,12 +185,12 @@ static void judge_speed(findings *f, const recent *all, size_t n, size_t i, doub
     const double share = wait / fmax(wait + train, 1e-9);
     if (share > 0.05)
         snprintf(cost, sizeof cost, " The others wait %.0f %% of their time.", 100 * share);
-    if (own > SLOW * train && own - train > WORTH * round)
+    if (own > SLOW * train && own - train > fmax(WORTH * round, WORTH_S * entries))
         say(f, DL_LEVEL_WARN, r->replica,
             "%s is slow: it trains %s for an entry, %.3g times as long as the others (%s).%s",
             r->replica, time_text(a, own / entries), own / fmax(train, 1e-9),
             time_text(b, train / entries), cost);
-    if (up > SLOW_UPLOAD * put && up - put > WORTH * round)
+    if (up > SLOW_UPLOAD * put && up - put > fmax(WORTH * round, WORTH_S * entries))
         say(f, DL_LEVEL_WARN, r->replica,
             "%s has a slow upload: %s for an entry, %.3g times as long as the others (%s).%s",
             r->replica, time_text(a, up / entries), up / fmax(put, 1e-9),
@@ -294,7 +295,7 @@ static void find_none(findings *f)
         if (run->replicas[i]->alive || !run->replicas[i]->ended) return;
     if (run->n_replicas && !run->done)
         say(f, DL_LEVEL_WARN, "",
-            "Every replica has left: the run goes on when the same commands are started again.");
+            "Every replica has left: the run resumes when the same commands are started again.");
 }
 
 static int by_level(const void *a, const void *b)

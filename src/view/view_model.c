@@ -12,7 +12,7 @@ enum {
     MOST_ENTRIES = 1 << 24,
     AHEAD = 64 /* the record is untrusted: it speaks of entries that there are, or soon will be */
 };
-#define LATEST 1e11 /* a time after this, in seconds since 1970, is none */
+#define LATEST 1e11 /* a time after this, in seconds since 1970, is invalid */
 
 void dl_model_init(dl_model *m)
 {

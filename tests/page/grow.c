@@ -1,6 +1,6 @@
 /* grow.c - a FAKE run for the tests and the measurement of the page: nobody trained it.
  *
- *     grow STORE ENTRIES REPLICAS [hostile]
+ *     grow STORE ENTRIES REPLICAS [hostile|slow]
  *
  * STORE is a run that was made for at least ENTRIES entries and has one. Its log is grown to
  * ENTRIES by copies of that entry, chained as real ones are, of REPLICAS replicas named r0, r1, …;
@@ -109,7 +109,8 @@ static void grow_log(dl_reader *r, uint64_t n, size_t replicas, bool hostile)
 
 /* ---- the replicas */
 
-static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile)
+static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile,
+                       bool slow)
 {
     const dl_life life = life_of(i);
     dl_zipper *zipper;
@@ -124,7 +125,7 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
     if (hostile)
         check(dl_buf_addf(&text, "{\"event\":\"warn\",\"code\":\"x\",\"text\":\"%s\"}\n", nasty));
     for (uint64_t e = 0; e < n; e++) {
-        const double train = i == 0 ? 6 : 9 - 0.1 * (double)(i % 8),
+        const double train = slow ? (i == 2 ? 9 : 3) : 9 - 0.1 * (double)(i % 8),
                      end = now - 10 * (double)(n - e - 1);
         check(dl_buf_addf(&text,
                           "{\"event\":\"step\",\"replica\":\"%s\",\"step\":%" PRIu64
@@ -156,7 +157,8 @@ static void add_record(dl_store *store, size_t i, uint64_t n, uint64_t steps, bo
     dl_zipper_destroy(zipper);
 }
 
-static void add_replica(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile)
+static void add_replica(dl_store *store, size_t i, uint64_t n, uint64_t steps, bool hostile,
+                        bool slow)
 {
     const dl_life life = life_of(i);
     dl_buf text;
@@ -179,21 +181,23 @@ static void add_replica(dl_store *store, size_t i, uint64_t n, uint64_t steps, b
     dl_buf_deinit(&text);
     dl_key_end(key, &life);
     (void)!dl_store_delete(store, key, no_limit());
-    add_record(store, i, n, steps, hostile);
+    if (slow) check(dl_store_create(store, key, &(dl_span){"{}", 2}, 1, NULL, no_limit()));
+    add_record(store, i, n, steps, hostile, slow);
 }
 
 int main(int argc, char **argv)
 {
     dl_reader r;
-    if (argc < 4) return fprintf(stderr, "usage: grow STORE ENTRIES REPLICAS [hostile]\n"), 2;
+    if (argc < 4) return fprintf(stderr, "usage: grow STORE ENTRIES REPLICAS [hostile|slow]\n"), 2;
     const uint64_t n = strtoull(argv[2], NULL, 10);
     const size_t replicas = strtoul(argv[3], NULL, 10);
-    const bool hostile = argc > 4 && !strcmp(argv[4], "hostile");
+    const bool hostile = argc > 4 && !strcmp(argv[4], "hostile"),
+               slow = argc > 4 && !strcmp(argv[4], "slow");
     if (n < 1 || replicas < 1 || replicas > MOST_REPLICAS) return 2;
     check(dl_reader_open(&r, argv[1]));
     grow_log(&r, n, replicas, hostile);
     for (size_t i = 0; i < replicas; i++)
-        add_replica(r.store, i, n, 30, hostile);
+        add_replica(r.store, i, n, 30, hostile, slow);
     dl_reader_close(&r);
     return 0;
 }

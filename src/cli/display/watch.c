@@ -33,7 +33,7 @@ static void add(dl_watch_frame *f, const char *format, ...)
     f->n++;
 }
 
-/* A text in lines of so many columns, the later ones indented. */
+/* Add a text in lines of at most `columns`; the second and later lines are indented. */
 static void add_wrapped(dl_watch_frame *f, const char *text, int columns)
 {
     const char *indent = "";
