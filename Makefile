@@ -56,13 +56,13 @@ claims: all ## what the papers say, tried here: make claims DATA=folder-of-texts
 attacks: tests ## what members that lie can do: make attacks DATA=folder-of-texts MNIST=folder [FLAGS=--hours=1]
 	@python3 bench/attacks/attacks.py $(BUILD)/diloco $(BUILD)/tests/hostile.so $(if $(DATA),--data $(DATA)) $(if $(MNIST),--mnist $(MNIST)) --out build/attacks $(FLAGS)
 
-fresh: packages-fresh $(if $(filter full,$(FRESH)),wheel) ## prove the commands above on bare machines, chroots of Debian 12 and 13 [FRESH="PIECE…", FRESH=full]
+fresh: packages-fresh $(if $(filter full image%,$(FRESH)),packages-image) $(if $(filter full,$(FRESH)),wheel) ## prove the commands above on bare machines, chroots of Debian 12 and 13 [FRESH="PIECE…", FRESH=full]
 	@scripts/fresh.sh $(FRESH)
 
 fuzz: packages-build packages-check ## ten minutes for every parser of outside bytes
 	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
 
-soak: packages-build packages-test packages-check tests ## for as long as it may take: the whole matrix, fuzzing, simulations
+soak: packages-build packages-test packages-check packages-deb packages-wheel packages-fresh packages-image tests ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
 
 check: packages-build packages-test packages-check packages-servers packages-launch ## formatting, linting, both compilers, sanitizers

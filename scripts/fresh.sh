@@ -9,6 +9,7 @@
 #                      run of two replicas
 #     test12 test13    `make test`, PyTorch included
 #     clang12 clang13  program, tests and benchmarks by clang, warnings are errors
+#     image12          the container image, and a run of two replicas in it
 #     full             all of these
 #
 # Without PIECE the demos and Debian packages. It needs root and debootstrap, and says "left out" without
@@ -84,12 +85,19 @@ wheel_piece() {
     scripts/fresh_wheel.sh "$work/$1" "$wheel"
 }
 
+image_piece() {
+    machine "$1" "$(suite "$1")"
+    say "$1: the container image, train"
+    scripts/fresh_image.sh "$work/$1"
+}
+
 run_piece() {
     case $1 in
     demo1[23]) source_piece "$1" demo
                [ -s "$work/$1/root/diloco/build/demo/loss.svg" ] || fail "$1: the demo drew no picture" ;;
     test1[23]) source_piece "$1" test ;;
     clang1[23]) source_piece "$1" "everything CC=clang CXX=clang++" ;;
+    image12) image_piece "$1" ;;
     wheel1[23]) wheel_piece "$1" ;;
     deb1[23]) deb_piece "$1" ;;
     *) fail "there is no piece $1" ;;
@@ -103,7 +111,7 @@ if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null || ! unshare --mou
 fi
 case $* in
 '') set -- demo12 demo13 deb12 deb13 ;;
-full) set -- demo12 demo13 deb12 deb13 wheel12 wheel13 clang12 clang13 test12 test13 ;;
+full) set -- demo12 demo13 deb12 deb13 wheel12 wheel13 image12 clang12 clang13 test12 test13 ;;
 esac
 [ -z "$(git status --porcelain --untracked-files=no)" ] ||
     echo "fresh: changes that are not committed are no part of this"

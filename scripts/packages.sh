@@ -12,6 +12,7 @@
 #     deb      the Debian package
 #     wheel    a wheel for other distributions
 #     fresh    what makes bare machines
+#     image    what builds the container image in one
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -35,6 +36,7 @@ list() {
     wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \
                 libtomlplusplus-dev ;;
     fresh) echo debootstrap ;;
+    image) echo buildah ;;
     *)     echo "packages.sh: there is no set $1" >&2; exit 2 ;;
     esac
 }

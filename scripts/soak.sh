@@ -15,7 +15,9 @@ step() { printf '\n== %s\n' "$*"; }
 
 step "the ways in, on bare machines"
 make wheel
-scripts/fresh.sh demo12 demo13 deb12 deb13 wheel12 wheel13
+scripts/fresh.sh demo12 demo13 deb12 deb13 wheel12 wheel13 image12 clang12 clang13
+step "a release, twice"
+scripts/release_test.sh "$(sed -n 's/^project(diloco VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
 for sanitizer in address thread; do
     step "every test under the $sanitizer sanitizer"
     make test SAN=$sanitizer
