@@ -522,6 +522,10 @@ static const dl_option rows[] = {
  "Environment variables of replicas, NAME=VALUE with commas between them."},
 {"launch.secrets", NULL, TEXT, AT(launch_secrets), "", 0, DL_PATH_MAX, "names", NULL, 0,
  "Names of environment variables whose values replicas get as secrets."},
+{"launch.prices", NULL, TEXT, AT(launch_prices), "", 0, DL_PATH_MAX, "path", NULL, 0,
+ "Price table with machine_hour, as of diloco plan --cost. Default: no costs are shown."},
+{"launch.budget", NULL, REAL, AT(launch_budget), "0", 0, 1e12, "", NULL, 0,
+ "Cost of machine time, in the currency of launch.prices, after which no replica is started; 0: no limit."},
 {"launch.ssh_config", NULL, TEXT, AT(launch_ssh_config), "", 0, DL_PATH_MAX, "path", NULL, 0,
  "Configuration file for ssh; default: ssh's own."},
 };

@@ -113,9 +113,10 @@ typedef struct diloco_config {
 
     /* [launch] how replicas are started elsewhere (docs/launch.md) */
     dl_config_path launch_executor, launch_dir, launch_binary, launch_env, launch_secrets;
-    dl_config_path launch_ssh_config, launch_queue, launch_account;
+    dl_config_path launch_ssh_config, launch_queue, launch_account, launch_prices;
     int64_t launch_restarts, launch_cpus, launch_gpus;
     double launch_memory_gb, launch_timeout_s, launch_grace_s, launch_lost_after_s, launch_poll_s;
+    double launch_budget;
 
     dl_origin origins[DL_CONFIG_MAX_OPTIONS]; /* by row */
 

@@ -132,6 +132,8 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                          "print what would be sent, without secrets, and send nothing"},
     [DL_FLAG_DETACH] = {"--detach", NULL, NULL, "start the replicas and return"},
     [DL_FLAG_FOLLOW] = {"--follow", NULL, NULL, "go on reading until the replicas are over"},
+    [DL_FLAG_BUDGET] = {"--budget", "COST", "launch.budget",
+                        "cost of machine time after which no replica is started"},
     [DL_FLAG_TIMEOUT] = {"--timeout", "S", NULL,
                          "longest time to wait, in seconds (default: none)"},
 };

@@ -100,6 +100,7 @@ typedef enum dl_flag {
     DL_FLAG_TIMEOUT,
     DL_FLAG_NO_BROWSER, /* of ui */
     DL_FLAG_ONCE,       /* of watch */
+    DL_FLAG_BUDGET,
     DL_N_FLAGS
 } dl_flag;
 

@@ -34,8 +34,8 @@ const dl_command dl_commands[] = {
      "the same command finds them again. docs/launch.md describes each executor.\n"
      "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
      FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD, DL_FLAG_SEED,
-           DL_FLAG_PRESET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_SET, DL_FLAG_QUIET,
-           DL_FLAG_VERBOSE),
+           DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_DRY_RUN, DL_FLAG_DETACH, DL_FLAG_SET,
+           DL_FLAG_QUIET, DL_FLAG_VERBOSE),
      DL_SETS_ALL, dl_cmd_launch},
     {"launch status", "URL|CONFIG", "launched replicas: state, exit code, machine time", NULL,
      FLAGS(DL_FLAG_SET, DL_FLAG_JSON), DL_SETS_MACHINE, dl_cmd_launch_status},

@@ -272,6 +272,18 @@ static diloco_status put_options(record *r, const dl_config *config)
     return status;
 }
 
+double dl_book_machine_seconds(const dl_book *book)
+{
+    double sum = book->machine_s;
+    const double now = dl_clock_wall();
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &book->ranks[i];
+        if (r->started && !dl_job_is_over(r->job.state) && now > r->started_at)
+            sum += now - r->started_at;
+    }
+    return sum;
+}
+
 static bool same_option(const dl_option *row, const dl_config *a, const dl_config *b)
 {
     const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;

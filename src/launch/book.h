@@ -49,6 +49,9 @@ void dl_book_close(dl_book *book); /* zeroed is fine */
 /* Read the records that were added since. DILOCO_EPROTO: one is damaged, or of a later version. */
 DL_MUST_CHECK diloco_status dl_book_read(dl_book *book);
 
+/* Seconds of machine time so far, those of running replicas included. */
+double dl_book_machine_seconds(const dl_book *book);
+
 /* Is this what the last "begin" said, and nothing has been cancelled since? */
 bool dl_book_agrees(const dl_book *book, const dl_launch_spec *spec, const char *executor,
                     uint32_t min, uint32_t max);

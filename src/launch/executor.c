@@ -12,7 +12,7 @@ static const dl_executor *const rows[] = {DL_EXECUTORS(ROW) NULL};
 
 /* Options that every executor uses. */
 static const char common[] =
-    "|executor|dir|binary|timeout|grace|restarts|lost_after|poll|env|secrets|";
+    "|executor|dir|binary|timeout|grace|restarts|lost_after|poll|env|secrets|prices|budget|";
 
 /* ---- states */
 

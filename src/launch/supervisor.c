@@ -186,8 +186,14 @@ static void stop_lost(const dl_control *c)
     }
 }
 
+bool dl_control_is_spent(const dl_control *c)
+{
+    return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
+}
+
 static diloco_status start_missing(const dl_control *c)
 {
+    if (dl_control_is_spent(c)) return DILOCO_OK;
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     diloco_status status =
         jobs ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory to start the replicas");
@@ -278,13 +284,18 @@ static bool is_idle(const dl_control *c, bool done)
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !dl_job_is_over(r->job.state)) return false;
-        if (!done && i < c->book->max && is_wanted(c, r)) return false;
+        if (!done && i < c->book->max && is_wanted(c, r) && !dl_control_is_spent(c)) return false;
     }
     return true;
 }
 
 static diloco_status incomplete(const dl_control *c)
 {
+    if (dl_control_is_spent(c))
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "launch.budget is used up, so no replica is started any more, and the run is "
+            "not complete: raise it, and the same command resumes the run");
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && r->job.state != DL_JOB_SUCCEEDED)

@@ -18,6 +18,8 @@ typedef struct dl_control {
     const dl_launch_spec *spec;
     const dl_executor *executor;
     dl_book *book;
+    double
+        most_machine_s; /* no replica is started once so much machine time was used; 0: no limit */
     const volatile int *stop; /* not 0: return, and leave the replicas running */
 
     void *user;
@@ -31,6 +33,9 @@ bool dl_control_is_stuck(const dl_control *control);
 
 /* Start what is missing once; do not wait for anything. */
 DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);
+
+/* Is the limit of machine time reached? */
+bool dl_control_is_spent(const dl_control *control);
 
 /* Start, follow and restart until the run is complete and every replica is over.
  * DILOCO_EINTERRUPTED: `stop`, the replicas run on; or the launch was cancelled. DILOCO_EIO: every

@@ -268,6 +268,18 @@ TEST(ranks_above_the_wanted_number_are_stopped)
     dl_book_close(&f->book);
 }
 
+TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
+{
+    fixture *f = begin("budget", 1, "5");
+    fate[0][0] = DL_JOB_LOST;
+    f->control.most_machine_s = 1e-9;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_CONTAINS("launch.budget is used up", diloco_error_text());
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(0, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
 TEST(a_request_to_stop_leaves_the_replicas_alone)
 {
     fixture *f = begin("stop", 1, "0");
@@ -288,4 +300,5 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
           what_was_announced_and_not_launched_is_launched_by_the_next_launcher,
           cancel_stops_all_and_ends_who_follows, ranks_above_the_wanted_number_are_stopped,
+          a_lost_replica_is_not_started_again_once_the_budget_is_used,
           a_request_to_stop_leaves_the_replicas_alone)

@@ -3,7 +3,8 @@
 # started again, cancel stops them, and the run completes and verifies.
 . "$(dirname "$0")/lib.sh"
 
-sed -i 's/^rounds = 6/rounds = 40/' tiny.toml
+# A run waits for a replica that is started again, however long that takes here.
+sed -i 's/^rounds = 6/rounds = 40/; s/^patience = 5/patience = 240/' tiny.toml
 cat >>tiny.toml <<'TOML'
 [launch]
 poll = 0.1
@@ -147,6 +148,19 @@ chmod +x long.sh
 rm -rf bad bad.launch
 expect_error 1 'r0: FAILED: stopped after launch.timeout' diloco launch tiny.toml --store bad \
     --set launch.binary=long.sh --set launch.timeout=0.2
+
+# Costs by a table, and a budget.
+cat >prices.toml <<'TOML'
+date = "2026-01-31"
+currency = "EUR"
+machine_hour = 3600
+TOML
+rm -rf bad bad.launch
+expect_error 3 'launch.budget is used up' diloco launch tiny.toml --store bad --replicas 1 --set run.replicas=1 \
+    --set launch.binary=killed.sh --set launch.restarts=1000000 --set launch.prices=prices.toml --budget 0.3
+expect 0 diloco launch status bad
+grep -q '^machine time: .* EUR (3600.00 EUR an hour and replica, prices of 2026-01-31)$' out || fail "not the cost"
+expect_error 2 'launch.budget needs launch.prices' diloco launch tiny.toml --store no3 --budget 5
 
 # What makes no sense is refused by name.
 expect_error 2 'there is no executor sulrm; there are: local' diloco launch tiny.toml --on sulrm

@@ -91,7 +91,8 @@ done
 nodes_are() { [ "$(sinfo --noheader --Node --partition=low --format=%t 2>/dev/null | sort -u)" = "$1" ]; }
 wait_for nodes_are idle
 
-sed -i 's/^rounds = 6/rounds = 150/' tiny.toml
+# A run waits for a replica that is started again, however long that takes here.
+sed -i 's/^rounds = 6/rounds = 150/; s/^patience = 5/patience = 240/' tiny.toml
 cat >>tiny.toml <<TOML
 [launch]
 executor = "slurm"

@@ -56,7 +56,8 @@ CONF
 a=$me@127.0.0.1:$(cat sshd/a.port)
 b=$me@127.0.0.1:$(cat sshd/b.port)
 
-sed -i 's/^rounds = 6/rounds = 60/' tiny.toml
+# A run waits for a replica that is started again, however long that takes here.
+sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 240/' tiny.toml
 sed -i "s|\"text.txt\"|\"$PWD/text.txt\"|" tiny.toml
 cat >>tiny.toml <<TOML
 [launch]

@@ -19,6 +19,7 @@ typedef struct launching {
     const dl_executor *executor;
     dl_book book;
     uint32_t min, max;
+    double most_machine_s;
     char run[33];
     bool done;
     dl_config_path dir, store, program;
@@ -331,6 +332,7 @@ static dl_control control_of(launching *l)
     return (dl_control){.spec = &l->spec,
                         .executor = l->executor,
                         .book = &l->book,
+                        .most_machine_s = l->most_machine_s,
                         .stop = dl_launched_stop(),
                         .user = l,
                         .is_done = is_done,
@@ -393,10 +395,11 @@ static diloco_status say_onward(const launching *l, diloco_status status)
 
 static diloco_status say_end(launching *l)
 {
-    char line[256];
+    char line[320], cost[DL_LAUNCHED_COST];
     dl_unit_text time;
-    snprintf(line, sizeof line, "the run is complete; %s of machine time",
-             dl_time_text(time, l->book.machine_s));
+    snprintf(line, sizeof line, "the run is complete; %s of machine time%s",
+             dl_time_text(time, l->book.machine_s),
+             dl_launched_cost_text(cost, l->config, l->book.machine_s));
     on_notice(l, line);
     return DILOCO_OK;
 }
@@ -450,6 +453,10 @@ static diloco_status launch(launching *l)
         DL_TRY(dl_config_set(l->config, "launch.executor", l->args->flags[DL_FLAG_ON], "--on"));
     DL_TRY(dl_executor_find(&l->executor, &l->spec.on, l->config->launch_executor));
     DL_TRY(dl_executor_check_options(l->executor, l->config));
+    if (dl_args_has(l->args, DL_FLAG_BUDGET))
+        DL_TRY(
+            dl_config_set(l->config, "launch.budget", l->args->flags[DL_FLAG_BUDGET], "--budget"));
+    DL_TRY(dl_launched_limit(&l->most_machine_s, l->config));
     DL_TRY(check_kind(l->config));
     DL_TRY(choose_numbers(l));
     DL_TRY(fit_run(l));

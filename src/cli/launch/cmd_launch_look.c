@@ -2,26 +2,12 @@
 #include "cli/display/units.h"
 #include "cli/launch/launched.h"
 
-#include "base/clock.h"
-
 #include <inttypes.h>
 #include <string.h>
 
 enum { JSON_MAX = 1 << 20 };
 
 /* ---- status */
-
-static double machine_seconds(const dl_book *book)
-{
-    double sum = book->machine_s;
-    const double now = dl_clock_wall();
-    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
-        const dl_book_rank *r = &book->ranks[i];
-        if (r->started && !dl_job_is_over(r->job.state) && now > r->started_at)
-            sum += now - r->started_at;
-    }
-    return sum;
-}
 
 static void print_job(const dl_job *job)
 {
@@ -34,6 +20,7 @@ static void print_job(const dl_job *job)
 
 static void print_status(const dl_launched *l)
 {
+    char cost[DL_LAUNCHED_COST];
     dl_unit_text time;
     printf("run %.8s on %s: %" PRIu32, l->book.run, l->book.executor, l->book.min);
     if (l->book.max != l->book.min) printf(" to %" PRIu32, l->book.max);
@@ -41,7 +28,8 @@ static void print_status(const dl_launched *l)
            l->book.cancelled ? ", cancelled" : "", l->done ? ", the run is complete" : "");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
-    printf("machine time: %s\n", dl_time_text(time, machine_seconds(&l->book)));
+    printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
+           dl_launched_cost_text(cost, l->book.options, dl_book_machine_seconds(&l->book)));
 }
 
 static void json_job(dl_json *j, const dl_job *job)
@@ -74,7 +62,7 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_json_u64(&j, "max", l->book.max);
     dl_json_bool(&j, "cancelled", l->book.cancelled);
     dl_json_bool(&j, "complete", l->done);
-    dl_json_f64(&j, "machine_s", machine_seconds(&l->book));
+    dl_json_f64(&j, "machine_s", dl_book_machine_seconds(&l->book));
     dl_json_array(&j, "replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) json_job(&j, &l->book.ranks[i].job);

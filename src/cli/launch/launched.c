@@ -2,6 +2,7 @@
 #include "cli/launch/launched.h"
 
 #include "base/text.h"
+#include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
 #include <diloco/inspect.h>
 
@@ -84,6 +85,33 @@ dl_control dl_launched_control(dl_launched *launched)
 {
     return (dl_control){
         .spec = &launched->spec, .executor = launched->executor, .book = &launched->book};
+}
+
+/* ---- money */
+
+diloco_status dl_launched_limit(double *machine_s, const dl_config *options)
+{
+    dl_prices prices;
+    *machine_s = 0;
+    if (options->launch_prices[0]) DL_TRY(dl_plan_prices(&prices, options->launch_prices));
+    if (options->launch_budget <= 0) return DILOCO_OK;
+    if (!options->launch_prices[0] || prices.machine_hour <= 0)
+        return dl_fail(DILOCO_EINVAL, "launch.budget needs launch.prices, a table with the price "
+                                      "machine_hour of a replica");
+    *machine_s = options->launch_budget / prices.machine_hour * 3600;
+    return DILOCO_OK;
+}
+
+const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
+                                  double machine_s)
+{
+    dl_prices prices;
+    out[0] = '\0';
+    if (!options->launch_prices[0] || dl_plan_prices(&prices, options->launch_prices)) return out;
+    snprintf(out, DL_LAUNCHED_COST, ", %.2f %s (%.2f %s an hour and replica, prices of %s)",
+             machine_s / 3600 * prices.machine_hour, prices.currency, prices.machine_hour,
+             prices.currency, prices.date);
+    return out;
 }
 
 /* ---- signals */

@@ -25,6 +25,15 @@ DL_MUST_CHECK diloco_status dl_launched_numbers(uint32_t *min, uint32_t *max, co
 /* The run's id, and whether it is complete. DILOCO_ENOENT: no run there. */
 DL_MUST_CHECK diloco_status dl_launched_run(char id[33], bool *done, const char *store);
 
+/* The machine time that launch.budget buys by the prices of launch.prices; 0: no limit.
+ * DILOCO_EINVAL: a budget without prices, or a table that cannot be read. */
+DL_MUST_CHECK diloco_status dl_launched_limit(double *machine_s, const dl_config *options);
+/* ", 1.25 EUR (2.50 EUR an hour and replica, prices of 2026-01-31)", or "" without a table that can
+ * be read here. Returns out. */
+enum { DL_LAUNCHED_COST = 192 };
+const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
+                                  double machine_s);
+
 /* From here on the first SIGINT, SIGTERM or SIGHUP sets this to 1, and the second one ends the
  * process. */
 const volatile int *dl_launched_stop(void);
