@@ -2,6 +2,7 @@
 #include "launch/command.h"
 
 #include "base/file.h"
+#include "launch/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHUNK = 1 << 16, LINE_BYTES = 1 << 16, PATH_BYTES = 4096 };
+enum { CHUNK = 1 << 16, PATH_BYTES = 4096 };
 
 #define PATIENCE (60 * DL_SECOND)
 
@@ -225,47 +226,25 @@ diloco_status dl_command_do(dl_command_result *result, const dl_command_run *wha
 
 /* ---- lines */
 
-typedef struct lines {
-    dl_buf line;
-    dl_command_line_fn fn;
-    void *user;
-} lines;
-
-/* Lines longer than LINE_BYTES come in pieces. */
-static diloco_status give_lines(void *context, const char *bytes, size_t n)
+static diloco_status add_lines(void *context, const char *bytes, size_t n)
 {
-    lines *l = context;
-    while (n) {
-        const char *end = memchr(bytes, '\n', n);
-        const size_t len = dl_size_min(end ? (size_t)(end - bytes) : n, LINE_BYTES - l->line.len);
-        DL_TRY(dl_buf_add(&l->line, bytes, len));
-        const bool whole = end == bytes + len;
-        if (whole || l->line.len == LINE_BYTES) {
-            DL_TRY(l->fn(l->user, (const char *)l->line.data, l->line.len));
-            dl_buf_clear(&l->line);
-        }
-        bytes += len + whole;
-        n -= len + whole;
-    }
-    return DILOCO_OK;
+    return dl_lines_add(context, bytes, n);
 }
 
 diloco_status dl_command_lines(int *exit_code, const char *const *argv, const void *in,
-                               size_t in_len, dl_command_line_fn fn, void *user)
+                               size_t in_len, dl_job_line_fn fn, void *user)
 {
     char err[512] = "";
-    lines l = {.fn = fn, .user = user};
-    dl_buf_init(&l.line, LINE_BYTES);
+    dl_lines l;
+    dl_lines_init(&l, fn, user);
     talk t = {.in = in,
               .in_len = in_len,
               .err = err,
               .err_cap = sizeof err,
-              .fn = give_lines,
+              .fn = add_lines,
               .context = &l,
               .due = DL_NEVER};
-    diloco_status status = run(exit_code, argv, -1, &t);
-    if (!status && l.line.len) status = fn(user, (const char *)l.line.data, l.line.len);
-    dl_buf_deinit(&l.line);
+    diloco_status status = dl_lines_end(&l, run(exit_code, argv, -1, &t));
     trim(err);
     if (!status && *exit_code)
         status = dl_fail(DILOCO_EIO, "%s ended with code %d: %s", argv[0], *exit_code, err);

@@ -2,10 +2,8 @@
 #ifndef DL_LAUNCH_COMMAND_H
 #define DL_LAUNCH_COMMAND_H
 
-#include "base/buf.h"
 #include "base/clock.h"
-
-#include <stdbool.h>
+#include "launch/executor.h"
 
 typedef struct dl_command_result {
     int exit_code; /* 128 + N: signal N ended it */
@@ -28,9 +26,8 @@ typedef struct dl_command_run {
 DL_MUST_CHECK diloco_status dl_command_do(dl_command_result *result, const dl_command_run *run);
 
 /* Run it, and give each line of stdout to fn as it comes; *exit_code at the end. */
-typedef diloco_status (*dl_command_line_fn)(void *user, const char *line, size_t len);
 DL_MUST_CHECK diloco_status dl_command_lines(int *exit_code, const char *const *argv,
-                                             const void *in, size_t in_len, dl_command_line_fn fn,
+                                             const void *in, size_t in_len, dl_job_line_fn fn,
                                              void *user);
 
 /* Can a program of this name be executed? */

@@ -9,6 +9,7 @@
 #include "launch/host.h"
 
 #include "base/clock.h"
+#include "launch/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = DL_PATH_MAX + 96, FILE_BYTES = 64, CHUNK = 1 << 16, LINE_BYTES = 1 << 16 };
+enum { PATH_BYTES = DL_PATH_MAX + 96, FILE_BYTES = 64, CHUNK = 1 << 16 };
 enum { FD_LOCK = 3, FD_READY = 4, FD_FOLDER = 5, FD_FREE = 6 };
 
 #define LOOK (100 * DL_MILLISECOND)
@@ -362,37 +363,12 @@ diloco_status dl_host_cancel(const char *dir, const char *name)
 
 /* ---- logs */
 
-typedef struct lines {
-    dl_buf line;
-    dl_job_line_fn fn;
-    void *user;
-} lines;
-
-/* Lines longer than LINE_BYTES come in pieces. */
-static diloco_status give_lines(lines *l, const char *bytes, size_t n)
-{
-    while (n) {
-        const char *end = memchr(bytes, '\n', n);
-        const size_t room = LINE_BYTES - l->line.len;
-        const size_t len = dl_size_min(end ? (size_t)(end - bytes) : n, room);
-        DL_TRY(dl_buf_add(&l->line, bytes, len));
-        const bool whole = end == bytes + len;
-        if (whole || l->line.len == LINE_BYTES) {
-            DL_TRY(l->fn(l->user, (const char *)l->line.data, l->line.len));
-            dl_buf_clear(&l->line);
-        }
-        bytes += len + whole;
-        n -= len + whole;
-    }
-    return DILOCO_OK;
-}
-
-static diloco_status read_on(lines *l, int fd, const char *path)
+static diloco_status read_on(dl_lines *l, int fd, const char *path)
 {
     char bytes[CHUNK];
     for (ssize_t n; (n = read(fd, bytes, sizeof bytes)) != 0;) {
         if (n < 0 && errno != EINTR) return dl_fail_errno(errno, "read", path);
-        if (n > 0) DL_TRY(give_lines(l, bytes, (size_t)n));
+        if (n > 0) DL_TRY(dl_lines_add(l, bytes, (size_t)n));
     }
     return DILOCO_OK;
 }
@@ -410,8 +386,8 @@ diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn a
     path_of(path, dir, name, "log");
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return dl_fail_errno(errno, "read", path);
-    lines l = {.fn = fn, .user = user};
-    dl_buf_init(&l.line, LINE_BYTES);
+    dl_lines l;
+    dl_lines_init(&l, fn, user);
     diloco_status status;
     for (;;) {
         /* Asked before the read: what it wrote last is read. */
@@ -420,8 +396,6 @@ diloco_status dl_host_logs(const char *dir, const char *name, dl_host_alive_fn a
         if (status || !goes_on) break;
         dl_clock_sleep(LOOK);
     }
-    if (!status && l.line.len) status = fn(user, (const char *)l.line.data, l.line.len);
-    dl_buf_deinit(&l.line);
     close(fd);
-    return status;
+    return dl_lines_end(&l, status);
 }
