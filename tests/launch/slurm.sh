@@ -25,6 +25,11 @@ end_slurm() {
             sleep 0.05
         done
     fi
+    # What a dead controller could not cancel: processes of jobs have this folder in their environment.
+    for environ in $(grep -lz "$work/" /proc/[0-9]*/environ 2>/dev/null); do
+        pid=$(basename "${environ%/environ}")
+        [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
+    done
     (exit $code_at_end)
     clean_up
 }
@@ -238,7 +243,8 @@ wait "$launcher" || code=$?
 expect 0 diloco launch collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
 launcher
-wait_for has_entry cut 6
+wait_for grep -q '^r0: RUNNING' launch.out
+wait_for grep -q '^r1: RUNNING' launch.out
 scancel --user="$(id -un)"
 code=0
 wait "$launcher" || code=$?

@@ -106,6 +106,7 @@ printf '\363\000' | dd of=other bs=1 seek=18 conv=notrunc 2>dd.err
 expect_error 3 'and the program is for Linux riscv64: set launch.binary' diloco launch tiny.toml --store refused \
     --on "ssh://$a" --set launch.binary=other
 [ ! -e far ] || fail "a program for another machine was sent"
+expect_error 1 'r1 has no output: it was not started (not started: ' diloco launch logs refused --rank 1
 
 # The upload is cut, then made again; it is whole before it is executed.
 : >sshd/a.conf.cut-upload

@@ -115,13 +115,18 @@ static diloco_status print_logs(const dl_launched *l, const dl_args *args)
         char before[24] = "";
         const dl_job *job = &l->book.ranks[i].job;
         if (!l->book.ranks[i].started || (one && i != rank)) continue;
+        if (one && !*job->id)
+            return dl_fail(DILOCO_ENOENT, "r%u has no output: it was not started (%s)", i,
+                           *job->message ? job->message : "a launcher is about to");
+        if (!*job->id) continue;
         if (!one) snprintf(before, sizeof before, "r%u: ", i);
         printer p = {before};
         any = true;
         DL_TRY(l->executor->logs(&l->spec, job, dl_args_has(args, DL_FLAG_FOLLOW), print_line, &p));
     }
     if (any) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOENT, "no replica r%" PRIu64 " was launched", rank);
+    if (one) return dl_fail(DILOCO_ENOENT, "no replica r%" PRIu64 " was launched", rank);
+    return dl_fail(DILOCO_ENOENT, "no replica was started");
 }
 
 diloco_status dl_cmd_launch_logs(const dl_args *args)
