@@ -177,8 +177,8 @@ TEST(p9_what_a_member_claims_counts_within_bounds_and_is_told)
     join_run(&w);
     put(&w, 1, "r1", 0)->samples = UINT64_MAX;
     const dl_request *a = until(&w, DL_REQUEST_CREATE);
-    CHECK_INT(2, a->draft->n_members);
-    CHECK_NEAR(16. / 17, a->draft->members[1].weight, 1e-6);
+    CHECK_INT(2, a->step.draft->n_members);
+    CHECK_NEAR(16. / 17, a->step.draft->members[1].weight, 1e-6);
     until(&w, DL_REQUEST_TRAIN);
     CHECK_INT(1, w.noted[DL_NOTE_CUT]);
     end_world(&w);

@@ -169,7 +169,7 @@ TEST(p7_a_replica_that_an_entry_was_damaged_for_begins_again_from_behind_it)
         CHECK(until(&w, DL_REQUEST_REJOIN)->entry == UINT64_MAX);
         rejoin(&w);
     }
-    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->status);
+    CHECK_INT(DILOCO_EPROTO, until(&w, DL_REQUEST_FAIL)->fail.status);
     CHECK_CONTAINS("entry 1 cannot be read", diloco_error_text());
     CHECK_CONTAINS("log/0000000001.json", diloco_error_text());
     end_world(&w);
@@ -336,7 +336,7 @@ TEST(p7_a_snapshot_of_what_is_void_is_passed_over)
     w.control.prev = dl_hash_bytes(w.log[1].data, w.log[1].len);
     rejoin(&w);
     CHECK_INT(1, until(&w, DL_REQUEST_REJOIN)->entry);
-    CHECK(w.request.voided);
+    CHECK(w.request.rejoin.voided);
     w.digest[2] = w.digest[1];
     w.control.entry = 1;
     w.control.prev = prev;
