@@ -3,9 +3,7 @@
 #ifndef DL_FED_WORKER_H
 #define DL_FED_WORKER_H
 
-#include "clients/client.h"
-#include "protocol/simulated_time.h"
-#include "run/federated_worker.h"
+#include "clients/turns.h"
 #include "train/progress.h"
 #include "train/recorder.h"
 
@@ -24,17 +22,8 @@ typedef struct dl_worker {
     uint64_t inner_steps; /* of the client in hand; one of its vectors */
     dl_private vectors[DL_WORKER_MAX_VECTORS];
     size_t n_vectors;
-    dl_simulation simulation; /* of the clients' time */
-    dl_simulated *simulated;  /* [roster of the entry] owned; NULL: it is real */
-    dl_store *private_store;
-    dl_client_store clients;
-
-    /* whose turn: */
-    uint64_t entry;      /* of what follows */
-    size_t place, crew;  /* this worker among the live ones */
-    dl_time idle_since;  /* own clients are done; 0: not yet */
-    dl_time client_took; /* training one, the last time */
-    size_t n_settled;    /* of the entry's clients, when the last one was taken */
+    dl_turns turns;
+    size_t n_settled; /* of the entry's clients, when the last one was taken */
 } dl_worker;
 
 /* After the run is opened, before it is joined. DILOCO_EREFUSED: no private place for states. */

@@ -15,6 +15,17 @@ static dl_time limit(const diloco_run *run)
     return dl_time_after(dl_clock_now(), dl_time_from_seconds(run->config.store_timeout_s));
 }
 
+const dl_config *dl_run_config(const diloco_run *run)
+{
+    return &run->config;
+}
+
+const dl_private *dl_run_privates(const diloco_run *run, size_t *n)
+{
+    *n = run->n_privates;
+    return run->privates;
+}
+
 void dl_run_set_hands(diloco_run *run, const dl_hands *hands)
 {
     run->hands = *hands;

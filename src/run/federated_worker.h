@@ -13,6 +13,7 @@
 
 #include "exchange/exec.h"
 #include "log/entry.h"
+#include "state/private_state.h"
 #include <diloco/run.h>
 
 typedef struct dl_hands {
@@ -22,6 +23,11 @@ typedef struct dl_hands {
     void *user;
     bool follows; /* entries are closed by others */
 } dl_hands;
+
+/* The options as this process was given them; after the join with those of the run. */
+const dl_config *dl_run_config(const diloco_run *run);
+/* The pieces that diloco_run_private has registered. Before join. */
+const dl_private *dl_run_privates(const diloco_run *run, size_t *n);
 
 /* Before join. `hands` is copied. */
 void dl_run_set_hands(diloco_run *run, const dl_hands *hands);

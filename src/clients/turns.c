@@ -1,0 +1,227 @@
+/* turns.c - see turns.h.
+ *
+ *     whose turn  sampled client i is worker i mod n's, n the live workers. Who has no more of its
+ *                 own waits twice as long as its last client took, then takes over what is still
+ *                 missing, from the other end.
+ *
+ * That makes no promise to anybody: what a client does is a function of theta, its state and its
+ * samples, so two workers that train the same one put the same bytes, or, where their arithmetic
+ * differs, the first counts and the state that was saved with it is the one that will be found
+ * (client.h). */
+#include "clients/turns.h"
+
+#include "base/log.h"
+#include "protocol/logical_clients.h"
+#include "state/paths.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const dl_time SHORTEST_PATIENCE = 1 * DL_SECOND; /* before others' clients are taken over */
+
+static dl_time limit(const dl_turns *t)
+{
+    return dl_time_after(dl_clock_now(), dl_time_from_seconds(t->config->store_timeout_s));
+}
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+/* A folder that this makes is its user's alone; one that was there stays as its owner set it. */
+static diloco_status open_private_folder(dl_turns *t, const char *place)
+{
+    const char *path = strncmp(place, "file://", 7) ? place : place + 7;
+    const bool makes = !strstr(path, "://") && access(path, F_OK);
+    DL_TRY(dl_store_open(&t->private_store, place, true));
+    if (makes && chmod(path, 0700)) return dl_fail_errno(errno, "close to other users", path);
+    return DILOCO_OK;
+}
+
+/* clients.state, or a folder of run.state_dir. */
+static diloco_status open_private_store(dl_turns *t)
+{
+    const dl_config *c = t->config;
+    dl_config_path dir;
+    char place[sizeof dir + 16];
+    if (c->client_state[0]) return open_private_folder(t, c->client_state);
+    DL_TRY(dl_run_state_dir(dir, c));
+    snprintf(place, sizeof place, "%s/clients", dir);
+    return open_private_folder(t, place);
+}
+
+static diloco_status begin_simulation(dl_turns *t)
+{
+    const dl_runfile *file = dl_run_file(t->run);
+    const size_t n = dl_clients_per_round(&file->config);
+    DL_TRY(dl_simulation_init(&t->simulation, &file->config, &file->manifest));
+    if (!t->simulation.config) return DILOCO_OK;
+    t->simulated = calloc(n, sizeof *t->simulated);
+    return t->simulated ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for %zu clients", n);
+}
+
+diloco_status dl_turns_open(dl_turns *out)
+{
+    out->entry = UINT64_MAX;
+    return open_private_store(out);
+}
+
+diloco_status dl_turns_begin(dl_turns *t, const dl_private *vectors, size_t n)
+{
+    const dl_runfile *file = dl_run_file(t->run);
+    const dl_hash layout = dl_client_layout(&file->config, file->manifest.digest, vectors, n);
+    dl_client_store_init(&t->clients, t->private_store, file->id, layout, vectors, n);
+    return begin_simulation(t);
+}
+
+void dl_turns_close(dl_turns *t)
+{
+    dl_client_store_deinit(&t->clients);
+    dl_store_close(t->private_store);
+    free(t->simulated);
+}
+
+/* ---- whose turn ------------------------------------------------------------------------- */
+
+static diloco_status begin_entry(dl_turns *t)
+{
+    if (t->entry == dl_run_open_entry(t->run)) return DILOCO_OK;
+    DL_TRY(dl_run_crew(t->run, &t->place, &t->crew));
+    t->entry = dl_run_open_entry(t->run);
+    t->idle_since = 0;
+    if (t->simulated)
+        (void)dl_simulation_round(t->simulated, &t->simulation, t->entry, dl_run_asked(t->run));
+    return DILOCO_OK;
+}
+
+/* Is there something to do about the i-th that is asked? Whose answer comes too late is not
+ * trained: what is not counted never happened. */
+static bool is_awaited(const dl_turns *t, size_t i)
+{
+    if (t->simulated && !t->simulated[i].awaited) return false;
+    return !dl_run_is_there(t->run, dl_run_asked(t->run)->names[i]);
+}
+
+size_t dl_turns_settled(const dl_turns *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < dl_run_asked(t->run)->n; i++)
+        n += !is_awaited(t, i);
+    return n;
+}
+
+static const char *own_turn(const dl_turns *t)
+{
+    const dl_roster *asked = dl_run_asked(t->run);
+    for (size_t i = t->place; i < asked->n; i += t->crew)
+        if (is_awaited(t, i)) return asked->names[i];
+    return NULL;
+}
+
+static const char *others_turn(dl_turns *t)
+{
+    const dl_roster *asked = dl_run_asked(t->run);
+    const dl_time now = dl_clock_now(), twice = 2 * t->client_took;
+    if (!t->idle_since) t->idle_since = now;
+    if (now - t->idle_since < (twice > SHORTEST_PATIENCE ? twice : SHORTEST_PATIENCE)) return NULL;
+    for (size_t i = asked->n; i-- > 0;)
+        if (is_awaited(t, i)) return asked->names[i];
+    return NULL;
+}
+
+diloco_status dl_turns_next(dl_turns *t, const char **client)
+{
+    DL_TRY(begin_entry(t));
+    *client = own_turn(t);
+    if (!*client) *client = others_turn(t);
+    return DILOCO_OK;
+}
+
+/* ---- a client's state ------------------------------------------------------------------- */
+
+static void begin_anew(dl_turns *t, dl_client_facts *f)
+{
+    for (size_t i = 0; i < t->clients.n_vectors; i++)
+        memset(t->clients.vectors[i].data, 0, t->clients.vectors[i].len);
+    f->steps = f->next_sample = 0;
+    t->fresh = true;
+}
+
+/* The newest entry before `before` that counted the client; what it counted. */
+static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *member,
+                                  uint64_t *entry, uint64_t client, uint64_t before)
+{
+    dl_client_name name;
+    dl_client_name_of(name, client);
+    *found = false;
+    for (uint64_t e = before; e-- > 0 && !*found;) {
+        *entry = e;
+        if (dl_clients_sampled(t->config, e, client))
+            DL_TRY(dl_run_member(t->run, found, member, e, name));
+    }
+    return DILOCO_OK;
+}
+
+/* FED-37: it is not there whole. Where it stood in its data the log tells; its moments are lost. */
+static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_status lost)
+{
+    char why[512], text[768];
+    uint64_t entry = t->entry;
+    bool found = true;
+    if (lost != DILOCO_ENOENT && lost != DILOCO_EPROTO && lost != DILOCO_EDIFFERS) return lost;
+    snprintf(why, sizeof why, "%s", lost == DILOCO_ENOENT ? "it is gone" : diloco_error_text());
+    if (strcmp(t->config->on_lost_state, "reset") != 0)
+        return dl_fail(DILOCO_EDIFFERS,
+                       "the state of client%" PRIu64 " after entry %" PRIu64
+                       " cannot be taken up (%s): bring it back (clients.state says where all "
+                       "workers keep it), or set clients.on_lost_state = \"reset\" to begin its "
+                       "optimizer anew",
+                       f->client, f->entry, why);
+    begin_anew(t, f);
+    while (found) {
+        dl_member m;
+        DL_TRY(last_counted(t, &found, &m, &entry, f->client, entry));
+        if (!found) break;
+        f->steps += m.steps;
+        f->next_sample += m.samples;
+    }
+    snprintf(text, sizeof text,
+             "the state of client%" PRIu64 " after entry %" PRIu64
+             " cannot be taken up (%s): its optimizer begins anew, its data goes on",
+             f->client, f->entry, why);
+    dl_log(DILOCO_LOG_WARN, "%s", text);
+    return t->warn(t->user, text);
+}
+
+/* *late: the entry stands without us, and what it was trained from may be collected already. */
+diloco_status dl_turns_take_up(dl_turns *t, dl_client_facts *f, bool *late)
+{
+    bool found;
+    dl_member member;
+    *late = false;
+    DL_TRY(last_counted(t, &found, &member, &f->entry, f->client, t->entry));
+    begin_anew(t, f);
+    if (found) {
+        f->body = member.body;
+        const diloco_status status = dl_client_load(&t->clients, f, limit(t));
+        if (status == DILOCO_ENOENT) DL_TRY(dl_run_is_late(t->run, late));
+        if (*late) return DILOCO_OK;
+        if (status)
+            DL_TRY(reset_or_stop(t, f, status));
+        else
+            DL_TRY(dl_client_collect(&t->clients, f, limit(t)));
+        t->fresh = status != DILOCO_OK;
+    }
+    if (!strcmp(t->config->stream, "restart")) f->next_sample = 0;
+    return DILOCO_OK;
+}
+
+diloco_status dl_turns_keep(dl_turns *t, dl_client_facts *f, dl_hash body)
+{
+    f->entry = t->entry;
+    f->body = body;
+    return dl_client_save(&t->clients, f, limit(t));
+}
