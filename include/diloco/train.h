@@ -2,6 +2,7 @@
 #ifndef DILOCO_TRAIN_H
 #define DILOCO_TRAIN_H
 
+#include <diloco/clients.h>
 #include <diloco/diloco.h>
 
 #ifdef __cplusplus
