@@ -3,6 +3,7 @@
     DiLoCoOptimizer  a torch optimizer whose steps are a replica's steps of a run
     DiLoCo           the same with the shape of torchft's class, over a manager or a run
     Run              one replica of a run over buffers of any kind, without torch
+    Client           a logical client of a federated run; run_clients, evaluate_clients
     launch_local     replicas on this machine, one process each
     run              a run's log, status, settings and shared model
     plan             time, traffic and cost of a run before it is started
@@ -17,6 +18,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any, List
 
 from . import errors
+from ._clients import Client, evaluate_clients, run_clients
 from ._config import Config, presets
 from ._local import Place, ReplicaFailed, launch_local
 from ._log import RunLog, run
@@ -56,10 +58,10 @@ def __dir__() -> List[str]:
 
 
 __all__ = [
-    "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
+    "Client", "ClosedError", "Config", "DiLoCo", "DiLoCoOptimizer", "DiffersError", "Error", "FencedError",
     "FullError", "IOFailedError", "Interrupted", "InvalidError", "LibraryError", "Memory",
     "NoMemoryError", "NotThereError", "NumericError",
     "OuterOptimizer", "OuterStep", "Place", "ProtocolError", "RefusedError", "ReplicaFailed",
     "Run", "RunInfo", "RunLog", "TakenError", "TimedOutError", "UnreachableError", "__version__",
-    "errors", "launch_local", "plan", "presets", "run",
+    "errors", "evaluate_clients", "launch_local", "plan", "presets", "run", "run_clients",
 ]

@@ -196,12 +196,32 @@ class UserOuter(Struct):
                 ("vector_names", c_char_p * USER_VECTORS), ("step", USER_STEP_FN)]
 
 
+class ClientTurn(Struct):
+    _fields_ = [("client", c_uint64), ("entry", c_uint64), ("steps", c_uint64),
+                ("next_sample", c_uint64), ("fresh", c_bool)]
+
+
+class ClientReport(Struct):
+    _fields_ = [("holds", c_uint64), ("steps", c_uint64), ("samples", c_uint64),
+                ("tokens", c_uint64), ("loss", c_double)]
+
+
+FIT_FN = CFUNCTYPE(c_int, c_void_p, POINTER(ClientTurn), POINTER(ClientReport))
+ROUND_FN = CFUNCTYPE(c_int, c_void_p, c_uint64)
+
+
+class Clients(Struct):
+    _fields_ = [("user", c_void_p), ("fit", FIT_FN), ("round", ROUND_FN)]
+
+
 class UserParts(Struct):
     _fields_ = [("outer", POINTER(UserOuter)), ("combiner", c_void_p), ("codec", c_void_p),
                 ("store", c_void_p)]
 
 
 STRUCTS: Dict[str, Any] = {
+    "diloco_client_turn": ClientTurn, "diloco_client_report": ClientReport,
+    "diloco_clients": Clients,
     "diloco_user_step": UserStep,
     "diloco_user_outer": UserOuter,
     "diloco_user_parts": UserParts,
@@ -262,6 +282,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_record": (None, [Handle, c_char_p, c_size_t]),
     "diloco_run_on_lr": (None, [Handle, LR_FN, c_void_p]),
     "diloco_run_on_probe": (None, [Handle, PROBE_FN, c_void_p]),
+    "diloco_clients_run_sized": (Status, [Handle, POINTER(Clients), c_size_t]),
     "diloco_run_join": (Status, [Handle]),
     "diloco_run_create": (Status, [Handle]),
     "diloco_step_sized": (Status, [Handle, POINTER(StepReport), c_size_t]),

@@ -76,6 +76,18 @@ class Examples(unittest.TestCase):
         out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
         self.assertGreater(float(out.split()[1]), 0.85)
 
+    def test_mnist_by_100_logical_clients(self):
+        data = MNIST
+        if not data.is_dir():
+            print("left out: MNIST itself for clients, drawn digits are in its place (no files)")
+            data = drawn_digits(self.folder)
+        script = EXAMPLES / "mnist_clients.py"
+        self.assertLessEqual(len(script.read_text().splitlines()), 50)
+        out = self.said(start(self.folder, sys.executable, script, data))
+        self.assertGreater(float(out.split()[1]), 0.7)
+        rows = diloco.run(self.folder / "runs/clients").history()
+        self.assertEqual([len(row["members"]) for row in rows], [20] * 20)
+
     def hub(self):
         hub = start(self.folder, _program.path(), "serve", "hub", "--listen", "127.0.0.1:0")
         self.addCleanup(hub.stdout.close)

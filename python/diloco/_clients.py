@@ -1,0 +1,308 @@
+"""Logical clients in Python: diloco/clients.h with the shape of Flower's NumPyClient.
+
+``run_clients`` is one process of a federated run. The library decides whose turn it is, keeps each
+client's private state and combines; `Client.fit` trains. Parameters are what the caller's own are:
+torch tensors or numpy arrays, in a mapping or a sequence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+
+from . import _c
+from ._log import RunLog
+from ._run import Memory, Run, memory_of
+from .errors import InvalidError, IOFailedError
+
+_ARRAY = "diloco.array"  # in a packed state: [type, shape, begin] of its bytes
+_PAIRS = "diloco.pairs"  # a mapping whose keys are not all texts
+
+
+class Client:
+    """What one logical client does. Override `fit`; `evaluate` where `evaluate_clients` is called.
+
+    ``number``: 1 to clients.total_clients, as in the log. ``state``: the client's private state, a
+    mapping of plain values, torch tensors and numpy arrays; empty at first. What `fit` leaves there
+    comes back in the next round that asks the client, on any worker, and is never sent.
+    """
+
+    number: int = 0
+    state: Dict[str, Any] = {}
+
+    def fit(self, parameters: Any, config: Dict[str, Any]) -> Tuple[Any, int, Dict[str, Any]]:
+        """Train on the client's data. ``parameters``: the shared model, a copy. ``config``:
+        "client", "entry", "local_steps" (0: as many as the epochs have), "epochs", "steps" and
+        "next_sample" (of this client, before). Returns the parameters, how many samples the client
+        has, and a mapping: "steps" (default local_steps), "samples" it was trained on (default: how
+        many it has), "tokens", "loss"; other numbers go to the run's record."""
+        raise NotImplementedError
+
+    def evaluate(self, parameters: Any, config: Dict[str, Any]) -> Tuple[float, int,
+                                                                         Dict[str, Any]]:
+        """The loss, the number of samples, and other measures of the shared model on the client's
+        data."""
+        raise NotImplementedError
+
+
+# ---- private state as bytes ------------------------------------------------------------------
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr")
+
+
+def _number(value: Any) -> float:
+    return float(value.detach() if _is_torch(value) else value)
+
+
+def _raw(value: Any) -> Tuple[str, List[int], bytes]:
+    if _is_torch(value):
+        t = value.detach().cpu().contiguous()
+        size = t.numel() * t.element_size()
+        return (f"torch.{str(t.dtype)[6:]}", list(t.shape),
+                ctypes.string_at(t.data_ptr(), size) if size else b"")
+    return str(value.dtype), list(value.shape), value.tobytes()
+
+
+def packed(state: Mapping[str, Any]) -> bytes:
+    """InvalidError: a value that is no number, text, list, mapping, tensor or array; its place."""
+    blob = bytearray()
+
+    def plain(value: Any, place: str) -> Any:
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (list, tuple)):
+            return [plain(v, f"{place}[{i}]") for i, v in enumerate(value)]
+        if isinstance(value, Mapping):
+            pairs = [[k, plain(v, f"{place}.{k}")] for k, v in value.items()]
+            return dict(pairs) if all(isinstance(k, str) for k in value) else {_PAIRS: pairs}
+        if _is_torch(value) or (hasattr(value, "dtype") and hasattr(value, "tobytes")):
+            kind, shape, raw = _raw(value)
+            begin = len(blob)
+            blob.extend(raw)
+            return {_ARRAY: [kind, shape, begin, len(raw)]}
+        raise InvalidError(f"{place} is a {type(value).__name__}: a client's state is of numbers, "
+                           "texts, lists, mappings, tensors and arrays")
+    head = json.dumps(plain(state, "state")).encode()
+    return len(head).to_bytes(8, "little") + head + bytes(blob)
+
+
+def _array(kind: str, shape: List[int], raw: bytes) -> Any:
+    if kind.startswith("torch."):
+        import torch
+        dtype = getattr(torch, kind[6:])
+        return (torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw
+                else torch.empty(shape, dtype=dtype))
+    import numpy
+    return numpy.frombuffer(bytearray(raw), kind).reshape(shape)
+
+
+def unpacked(data: bytes) -> Dict[str, Any]:
+    head = 8 + int.from_bytes(data[:8], "little")
+
+    def value_of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [value_of(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        if _ARRAY in value:
+            kind, shape, begin, size = value[_ARRAY]
+            return _array(kind, shape, data[head + begin:head + begin + size])
+        if _PAIRS in value:
+            return {k: value_of(v) for k, v in value[_PAIRS]}
+        return {k: value_of(v) for k, v in value.items()}
+    return dict(value_of(json.loads(data[8:head]))) if head > 8 else {}
+
+
+# ---- parameters ------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    name: str
+    role: str
+    mine: Any  #: tensor or array that the run reads and overwrites
+    memory: Memory
+
+
+def _own(value: Any) -> Tuple[Any, Memory]:
+    if _is_torch(value):
+        from ._torch import check_tensor, memory_of as tensor_memory
+        t = value.detach().cpu().clone().contiguous()
+        check_tensor("parameters", t)
+        return t, tensor_memory(t)
+    import numpy
+    mine = numpy.array(value, order="C")
+    return mine, memory_of(mine)
+
+
+class _Model:
+    """The shared model in this process's memory, given and taken in the caller's shape."""
+
+    def __init__(self, initial: Any) -> None:
+        roles: Dict[str, str] = {}
+        if hasattr(initial, "named_parameters"):
+            from ._torch import named_tensors
+            parameters, buffers = named_tensors(initial)
+            roles = {n: "frozen" for n, p in parameters if not p.requires_grad}
+            roles.update({n: "buffer" for n, _ in buffers})
+            initial = dict([*parameters, *buffers])
+        self._names = list(initial) if isinstance(initial, Mapping) else None
+        values = list(initial.values()) if isinstance(initial, Mapping) else list(initial)
+        self.places: List[_Place] = []
+        for i, value in enumerate(values):
+            name = self._names[i] if self._names is not None else f"p{i}"
+            mine, memory = _own(value)
+            role = "parameter" if memory.dtype in ("float32", "float16", "bfloat16") else "buffer"
+            self.places.append(_Place(name, roles.get(name, role), mine, memory))
+
+    def shaped(self, values: List[Any]) -> Any:
+        return dict(zip(self._names, values)) if self._names is not None else values
+
+    def given(self) -> Any:
+        """A copy."""
+        return self.shaped([p.mine.clone() if _is_torch(p.mine) else p.mine.copy()
+                            for p in self.places])
+
+    def take(self, client: str, values: Any) -> None:
+        """InvalidError: a tensor is missing, or of another shape; by name."""
+        if self._names is not None:
+            missing = [n for n in self._names if n not in values]
+            if missing:
+                raise InvalidError(f"{client} returned no {missing[0]}: fit returns all parameters")
+            values = [values[n] for n in self._names]
+        if len(values) != len(self.places):
+            raise InvalidError(f"{client} returned {len(values)} parameters of {len(self.places)}")
+        for place, value in zip(self.places, values):
+            if tuple(value.shape) != tuple(place.mine.shape):
+                raise InvalidError(f"{client} returned {place.name} with shape "
+                                   f"{list(value.shape)}, not {list(place.mine.shape)}")
+            if _is_torch(place.mine):
+                import torch
+                place.mine.copy_(value.detach() if _is_torch(value) else torch.as_tensor(value))
+            else:
+                place.mine[...] = value.detach().cpu().numpy() if _is_torch(value) else value
+
+
+# ---- one process of a run --------------------------------------------------------------------
+
+
+class _Process:
+    def __init__(self, run: Run, model: _Model, make: Optional[Callable[[int], Client]],
+                 room: bytearray, evaluate: Optional[Callable[[int, Any], Any]]) -> None:
+        self.run, self.model, self.make, self.room = run, model, make, room
+        self.evaluate = evaluate
+        self.role = run.setting("run.role")
+        self.every = int(run.setting("trainer.eval_every"))
+        self.local_steps = int(run.setting("trainer.local_steps_per_round"))
+        self.epochs = int(run.setting("trainer.epochs"))
+
+    def _keep(self, name: str, state: Mapping[str, Any]) -> None:
+        data = packed(state) if state else b""
+        if len(data) > len(self.room):
+            raise InvalidError(f"the private state of {name} has {len(data)} bytes, and "
+                               f"state_bytes = {len(self.room)}: give run_clients a state_bytes of "
+                               "at least that, on all workers")
+        self.room[:] = data + bytes(len(self.room) - len(data))
+
+    def fit(self, turn: Any, report: Any) -> None:
+        assert self.make is not None
+        name = f"client{turn.client}"
+        client = self.make(turn.client)
+        client.number = turn.client
+        client.state = unpacked(bytes(self.room)) if len(self.room) and not turn.fresh else {}
+        config = {"client": turn.client, "entry": turn.entry, "local_steps": self.local_steps,
+                  "epochs": self.epochs, "steps": turn.steps, "next_sample": turn.next_sample}
+        parameters, holds, metrics = client.fit(self.model.given(), config)
+        metrics = dict(metrics or {})
+        report.holds = holds
+        report.steps = metrics.pop("steps", self.local_steps if holds else 0)
+        report.samples = metrics.pop("samples", holds)
+        report.tokens = metrics.pop("tokens", 0)
+        report.loss = _number(metrics.pop("loss", math.nan))
+        self.model.take(name, parameters)
+        self._keep(name, client.state)
+        if metrics:
+            self.run.record({"event": "metrics", "client": name, "entry": turn.entry,
+                             **{k: _number(v) for k, v in metrics.items()}})
+
+    def round(self, entry: int) -> None:
+        now = self.run.now
+        due = now.entry == now.entries or (self.every > 0 and now.entry % self.every == 0)
+        if self.evaluate is None or not due or self.role == "worker":
+            return
+        measures = self.evaluate(entry, self.model.given())
+        if measures:
+            self.run.record({"event": "evaluation", "entry": entry,
+                             **{k: _number(v) for k, v in measures.items()}})
+
+
+def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: Any,
+                replica: str = "r0", *, state_bytes: int = 0,
+                evaluate: Optional[Callable[[int, Any], Optional[Mapping[str, float]]]] = None,
+                **options: Any) -> Any:
+    """Live one process of a federated run to its end; the shared model, in the shape of
+    ``initial``.
+
+    ::
+
+        model = diloco.run_clients(MyClient, net, "runs/fed", preset="fedavg",
+                                   clients__total_clients=1000, clients__per_round=20, rounds=50)
+
+    ``make``: called with a client's number before each of its turns, gives its `Client`; None for
+    ``role="server"``. ``initial``: a torch module, or a mapping or sequence of torch tensors or
+    numpy arrays, from which a new run begins. ``state_bytes``: room for one client's packed private
+    state, the same on all workers. ``evaluate``: called with the entry and a copy of the shared
+    model after every trainer.eval_every rounds and the last one, by a process that closes rounds;
+    what it returns goes to the record. Options as of `Run`: ``role`` is "both", "worker" or
+    "server".
+
+    The result of ``fit`` has to follow from the parameters, the client's state and its data, since
+    another worker may train the same client. Raises what the two functions raise, InvalidError for
+    results that do not fit the run, and what Run.join and Run.step do.
+    """
+    model, room = _Model(initial), bytearray(state_bytes)
+    with Run(store, replica, _model="python", **options) as run:
+        for place in model.places:
+            run.tensor(place.name, place.memory, role=place.role)
+        if state_bytes:
+            run.private("client.state", room)
+        process: List[_Process] = []
+
+        def here() -> _Process:
+            """Once the run's own settings are known: after the join."""
+            if not process:
+                process.append(_Process(run, model, make, room, evaluate))
+            return process[0]
+
+        def called(call: Callable[[], None]) -> int:
+            run._guard(call)
+            return 0 if run._raised is None else IOFailedError.status
+
+        fit = _c.FIT_FN(lambda _u, turn, report: called(
+            lambda: here().fit(turn.contents, report.contents)))
+        round_ = _c.ROUND_FN(lambda _u, entry: called(lambda: here().round(entry)))
+        calls = _c.Clients(user=None, fit=fit if make is not None else _c.FIT_FN(), round=round_)
+        run._wait(_c.lib().diloco_clients_run_sized, ctypes.byref(calls), ctypes.sizeof(calls))
+        return model.given()
+
+
+def evaluate_clients(make: Callable[[int], Client], initial: Any, store: Any,
+                     clients: Iterable[int]) -> Dict[str, Any]:
+    """Evaluate a run's shared model on clients' own data: the mean loss by samples, "samples", and
+    each client's measures under its number. ``initial`` as for `run_clients`, for the shapes."""
+    model, theta = _Model(initial), RunLog(store).theta()
+    missing = [p.name for p in model.places if p.name not in theta]
+    if missing:
+        raise InvalidError(f"the run has no {missing[0]}: make the model that the run trains")
+    model.take("the run", model.shaped([theta[p.name] for p in model.places]))
+    total, samples, each = 0.0, 0, {}
+    for number in clients:
+        client = make(number)
+        client.number, client.state = number, {}
+        loss, n, measures = client.evaluate(model.given(), {"client": number})
+        total, samples = total + float(loss) * n, samples + n
+        each[number] = {"loss": float(loss), "samples": n, **measures}
+    return {"loss": total / samples if samples else math.nan, "samples": samples, "clients": each}
