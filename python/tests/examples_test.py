@@ -76,6 +76,17 @@ class Examples(unittest.TestCase):
         out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
         self.assertGreater(float(out.split()[1]), 0.85)
 
+    @unittest.skipUnless(TRANSFORMERS, "no accelerate")
+    def test_two_replicas_by_accelerates_loop_end_with_one_model(self):
+        data = MNIST if MNIST.is_dir() else drawn_digits(self.folder)
+        replicas = [start(self.folder, sys.executable, EXAMPLES / "mnist_accelerate.py", data,
+                          "run", f"r{r}") for r in range(2)]
+        first, second = [self.said(p) for p in replicas]
+        self.assertEqual(first, second)
+        self.assertGreater(float(first.split()[1]), 0.8)
+        self.assertEqual([len(row["members"]) for row in
+                          diloco.run(self.folder / "run").history()], [2] * 6)
+
     def test_mnist_by_100_logical_clients(self):
         data = MNIST
         if not data.is_dir():
