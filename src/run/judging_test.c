@@ -378,8 +378,8 @@ TEST(p27_what_reading_ends_with_counts_against_f_without_checks)
         put_three(&w, 1);
         w.put[1].n_bad = -1, w.put[1].why = "non-finite";
         until(&w, DL_REQUEST_CREATE);
-        CHECK_INT(2, w.request.draft->n_members);
-        CHECK_INT(robust, w.request.draft->n_rejected);
+        CHECK_INT(2, w.request.step.draft->n_members);
+        CHECK_INT(robust, w.request.step.draft->n_rejected);
         end_world(&w);
     }
 }
