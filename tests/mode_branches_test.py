@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""mode_branches_test.py: the places that ask which mode a run is in, and the assertions of the
+protocol.
+
+A mode costs a reader what its branches cost, not what its own file does. So each question has a
+ceiling: the number of places in src/ without tests that ask it. A change that removes one lowers
+the ceiling; none may raise it. The aim is 12 each (a handler set or a policy table instead). The
+protocol's own share is counted apart, since it is read most.
+
+The assertions of src/protocol have a floor in the same way: 10 a 1,000 lines."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+
+# question: pattern, files of the mode itself, ceiling in src/, ceiling in src/protocol
+QUESTIONS = {
+    "is it asynchronous?": (
+        r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule, \"async\"\)",
+        {"async"}, 79, 49),
+    "has it logical clients?": (
+        r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",
+        {"logical_clients", "simulated_time"}, 39, 12),
+    "who combines?": (r"(?:[!=]=\s*|case\s+)DL_WAY_(?:ALLGATHER|LEADER|SHARDED)\b",
+                      {"topology"}, 24, 14),
+}
+LEAST_ASSERTIONS = 10  # a 1,000 lines
+
+
+def code_of(path):
+    return re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+
+
+def sources(folder):
+    return [p for p in sorted(folder.rglob("*.[ch]")) if not p.name.endswith("_test.c")]
+
+
+def places(folder, pattern, own):
+    """The places in a folder that match, without the mode's own files and the definition of a
+    function that asks."""
+    found = 0
+    for path in sources(folder):
+        if path.stem in own:
+            continue
+        for line in code_of(path).splitlines():
+            if re.match(r"(?:static inline |DL_)?\w+ dl_(?:machine_is_async|config_federated)\(", line):
+                continue
+            found += len(re.findall(pattern, line))
+    return found
+
+
+def problems():
+    for question, (pattern, own, most, most_in_protocol) in QUESTIONS.items():
+        for folder, ceiling in ((SRC, most), (SRC / "protocol", most_in_protocol)):
+            n = places(folder, pattern, own)
+            where = folder.relative_to(ROOT)
+            if n > ceiling:
+                yield f"{where}: {n} places ask \"{question}\", at most {ceiling} may"
+            elif n < ceiling:
+                yield f"{where}: {n} places ask \"{question}\": lower the ceiling from {ceiling}"
+    protocol = sources(SRC / "protocol")
+    asserts = sum(len(re.findall(r"\bDL_ASSERT\(", code_of(p))) for p in protocol)
+    lines = sum(len(p.read_text().splitlines()) for p in protocol)
+    if asserts * 1000 < LEAST_ASSERTIONS * lines:
+        yield f"src/protocol: {asserts} assertions in {lines} lines, at least {LEAST_ASSERTIONS} a 1,000"
+
+
+found = list(problems())
+print("\n".join(found + [f"{len(found)} problems"]))
+sys.exit(1 if found else 0)
