@@ -19,7 +19,7 @@ SRC = ROOT / "src"
 QUESTIONS = {
     "is it asynchronous?": (
         r"\bdl_machine_is_async\(|(?:->|\.)async\b(?!\s*=[^=])|\bschedule, \"async\"\)",
-        {"async"}, 79, 49),
+        {"async", "async_phases"}, 79, 49),
     "has it logical clients?": (
         r"\bdl_config_federated\(|\btotal_clients\s*(?:[<>!=]|\?|&&|\|\|)",
         {"logical_clients", "simulated_time"}, 39, 12),

@@ -236,29 +236,12 @@ static dl_request fetch_these(dl_machine *m)
     return a;
 }
 
-static dl_request fetch_next(dl_machine *m)
+dl_request dl_gather_fetch_next(dl_machine *m)
 {
     for (; m->open.fetching < m->open.known.n; m->open.fetching++)
         if (m->open.known.at[m->open.fetching].worth == DL_UNREAD) return fetch_these(m);
     if (dl_decide_is_complete(m)) return dl_decide_close(m);
     return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
-}
-
-/* async: the one that the entry would name. */
-static dl_request listed_alone(dl_machine *m, const dl_reply *reply)
-{
-    const size_t i = dl_async_choose(m->a.control, m->a.config, reply->list.listed,
-                                     reply->list.n_listed, &m->open.known);
-    m->open.fetching = m->open.known.n;
-    if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
-    const dl_listed *l = &reply->list.listed[i];
-    dl_known *k = dl_known_add(&m->open.known, &l->life, l->entry, l->len);
-    if (!k)
-        return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
-    if (k->entry != l->entry) /* its older one will never count */
-        *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
-    m->open.fetching = dl_known_slot(&m->open.known, k);
-    return fetch_next(m);
 }
 
 /* A client that the entry does not ask may not count: its state would not be found again. Nor one
@@ -310,11 +293,11 @@ dl_request dl_gather_listed(dl_machine *m, const dl_reply *reply)
                 dl_fail(DILOCO_EFENCED, "replica %s has a later life (%u after %u): this one stops",
                         life->replica, life->generation, m->a.self.generation));
     }
-    if (dl_machine_is_async(m)) return listed_alone(m, reply);
+    if (dl_machine_is_async(m)) return dl_async_listed(m, reply);
     rank_among(m, reply);
     const bool asks = !m->a.follows && dl_gather_is_our_turn(m);
     m->open.fetching = asks ? 0 : m->open.known.n; /* an entry will say what is needed */
-    return fetch_next(m);
+    return dl_gather_fetch_next(m);
 }
 
 bool dl_gather_judge(dl_machine *m, dl_known *known, const dl_reply *reply)
@@ -341,5 +324,5 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply)
     if (dl_gather_judge(m, k, reply)) return dl_machine_fetch(m, k, DL_FETCHING, true);
     if (dl_machine_is_async(m) && !dl_known_counts(&m->open.known, k))
         return dl_gather_list(m); /* another one */
-    return fetch_next(m);
+    return dl_gather_fetch_next(m);
 }

@@ -149,7 +149,7 @@ void dl_machine_clear_entry(dl_machine *m)
 
 /* ---- beginning, and what is to be done next ---------------------------------------------- */
 
-static dl_request train(dl_machine *m)
+dl_request dl_machine_train(dl_machine *m)
 {
     DL_ASSERT(!m->log.behind); /* the log was read to its end */
     m->timing.train_began = m->now;
@@ -163,40 +163,7 @@ static dl_request train(dl_machine *m)
 /* Others are to wait for what we train. */
 static dl_request train_or_knock(dl_machine *m)
 {
-    return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : train(m);
-}
-
-/* async: what is under way will never count. What it left behind stays for the next (P17). */
-static bool is_in_vain(const dl_machine *m)
-{
-    const dl_pace *p = m->a.pace;
-    if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
-    return m->self.own_damaged ||
-           dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
-}
-
-static void let_go(dl_machine *m)
-{
-    dl_pace_let_go(m->a.pace);
-    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
-}
-
-/* async: train, first asking how fast the others are; or see to the entries that name what is
- * there, our own among them, and those of a grace behind it. */
-static dl_request go_on_alone(dl_machine *m)
-{
-    dl_pace *p = m->a.pace;
-    if (is_in_vain(m)) let_go(m);
-    m->self.own_damaged = false;
-    const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
-    if (own_stands && !m->self.grace_over)
-        m->self.grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
-    if (own_stands && m->now >= m->self.grace_over) dl_pace_settle(p);
-    if (dl_pace_takes_part(p, dl_open_entry(m)))
-        return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
-    m->self.grace_over = 0;
-    if (m->a.config->dylu) return dl_machine_request(m, DL_REQUEST_WATCH, DL_TIMING);
-    return train(m);
+    return dl_gather_has_to_knock(m) ? dl_gather_knock(m) : dl_machine_train(m);
 }
 
 /* No entry stands any more, as far as we know. */
@@ -211,32 +178,10 @@ static dl_request caught_up(dl_machine *m)
                        "this replica's saved state is for entry %llu, the log has only %llu: the "
                        "store lost entries; move the state folder away to join as a new replica",
                        (unsigned long long)m->self.bases_at, (unsigned long long)dl_open_entry(m)));
-    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
     if (m->a.reader || !dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->timing.due_at = m->now;
     return dl_gather_collect(m);
-}
-
-/* Whose last words do not tell how fast it is now. */
-static bool is_gone(dl_machine *m, const dl_seen *s)
-{
-    dl_life whose;
-    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
-    return s->ended ||
-           dl_watch_is_silent(&m->open.watch, s->life.replica, m->now, patience, &whose);
-}
-
-dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply)
-{
-    double own = 0, fastest = 0;
-    dl_watch_see(&m->open.watch, reply->watch.seen, reply->watch.n_seen, m->now);
-    for (size_t i = 0; i < reply->watch.n_seen; i++) {
-        const dl_seen *s = &reply->watch.seen[i];
-        if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
-        if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
-    }
-    m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
-    return train(m);
 }
 
 dl_request dl_machine_go_on(dl_machine *m)
@@ -246,7 +191,7 @@ dl_request dl_machine_go_on(dl_machine *m)
         return dl_machine_request(m, DL_REQUEST_DONE, DL_ENDING);
     }
     if (m->log.behind) return dl_machine_request(m, DL_REQUEST_READ, DL_CATCHING_UP);
-    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
     if (!dl_pace_takes_part(m->a.pace, dl_open_entry(m))) return train_or_knock(m);
     m->timing.due_at = m->now;
     return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
@@ -339,7 +284,7 @@ dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply)
 {
     (void)reply;
-    return train(m);
+    return dl_machine_train(m);
 }
 
 dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply)

@@ -4,6 +4,7 @@
  *     phases.c    the table of phases: requests, handlers and names
  *     gather.c    towards the entry: contribute, and collect what others have contributed
  *     propose.c    close it: draft what becomes of it, and create its name
+ *     async_phases.c   where the run is asynchronous: the phases that differ
  *     apply.c    the entry stands: judge it, compute it, fold it, adopt it */
 #ifndef DL_PROTOCOL_MACHINE_PARTS_H
 #define DL_PROTOCOL_MACHINE_PARTS_H
@@ -186,6 +187,7 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_known *known, dl_phase next,
 /* That one will be fetched next; false: so many are not read at a time. */
 bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_known *known);
 dl_request dl_machine_go_on(dl_machine *m); /* with what is to be done next */
+dl_request dl_machine_train(dl_machine *m);
 bool dl_machine_is_over(const dl_machine *m);
 /* Are contributions read as a whole now, and not the tables of their slices alone? */
 bool dl_machine_reads_whole(const dl_machine *m);
@@ -198,9 +200,17 @@ void dl_machine_clear_entry(dl_machine *m);
 dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_knocked(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply);
-dl_request dl_machine_timed(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply);
 dl_request dl_machine_waited_for_rest(dl_machine *m, const dl_reply *reply);
+
+/* ---- of async_phases.c ---- */
+
+/* Trains, after a look at the others' speeds where that matters; or sees to the entries that name
+ * what is there, this replica's own among them, and to those of the grace after it. */
+dl_request dl_async_go_on(dl_machine *m);
+dl_request dl_async_timed(dl_machine *m, const dl_reply *reply);
+dl_request dl_async_listed(dl_machine *m, const dl_reply *reply);
+dl_request dl_async_looked(dl_machine *m);
 
 /* ---- of phases.c ---- */
 
@@ -221,7 +231,8 @@ const char *dl_reply_word(const dl_reply *reply);
  * before anything else is waited for. */
 dl_request dl_gather_contribute(dl_machine *m);
 dl_request dl_gather_list(dl_machine *m);
-bool dl_gather_has_to_put(dl_machine *m); /* passes over what is mute */
+dl_request dl_gather_fetch_next(dl_machine *m); /* the next listed one, or on to the entry */
+bool dl_gather_has_to_put(dl_machine *m);       /* passes over what is mute */
 bool dl_gather_may_put_ahead(dl_machine *m);
 /* Does no entry that is told of wait for us, and is it time to ask for it (P9)? */
 bool dl_gather_has_to_knock(const dl_machine *m);
@@ -252,6 +263,10 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
  * for first: creating it tells whether it stands (P5). */
 bool dl_decide_is_complete(const dl_machine *m);
 dl_request dl_decide_close(dl_machine *m);
+bool dl_decide_may_create(const dl_machine *m); /* P26 */
+dl_request dl_decide_draft_commit(dl_machine *m);
+dl_request dl_decide_draft_abort(dl_machine *m, const char *reason);
+dl_request dl_decide_wait_until(dl_machine *m, dl_time until);
 
 /* answers of its phases */
 dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply); /* at log/<e> */

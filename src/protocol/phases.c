@@ -46,7 +46,7 @@ typedef struct phase_row {
 static const phase_row rows[] = {
 [DL_CATCHING_UP]    = {"catching up", ASKS(READ), dl_machine_read_on, 0, FOLLOW | COLLECT},
 [DL_TRAINING]       = {"training", ASKS(TRAIN), dl_machine_trained, 0, GO_ON},
-[DL_TIMING]         = {"timing", ASKS(WATCH), dl_machine_timed, 0, TO(DL_TRAINING)},
+[DL_TIMING]         = {"timing", ASKS(WATCH), dl_async_timed, 0, TO(DL_TRAINING)},
 [DL_LATE_CHECK]     = {"late check", ASKS(READ), dl_machine_late_checked, 0, FOLLOW | COLLECT},
 [DL_CONTRIBUTING]   = {"contributing", ASKS(CONTRIBUTE), dl_gather_contributed, 0, COLLECT},
 [DL_PUTTING_AHEAD]  = {"putting ahead", ASKS(CONTRIBUTE), dl_gather_put_ahead, 0, COLLECT},

@@ -33,7 +33,7 @@ static dl_request create(dl_machine *m)
     return a;
 }
 
-static dl_request draft_abort(dl_machine *m, const char *reason)
+dl_request dl_decide_draft_abort(dl_machine *m, const char *reason)
 {
     const dl_draft_source from = draft_source(m);
     dl_draft_abort(&m->open.draft, &from, reason);
@@ -63,7 +63,7 @@ static dl_request take_over(dl_machine *m)
     return create(m);
 }
 
-static bool may_create(const dl_machine *m)
+bool dl_decide_may_create(const dl_machine *m)
 {
     return !m->a.follows && dl_fold_may_create(m->a.control, &m->a.self);
 }
@@ -74,7 +74,8 @@ static dl_request judge(dl_machine *m)
     for (size_t i = 0; i < m->open.known.n; i++)
         if (m->open.known.at[i].worth == DL_VALID) m->open.known.at[i].refused = NULL;
     const dl_draft_source from = draft_source(m);
-    if (dl_draft_commit(&m->open.draft, &from)) return draft_abort(m, diloco_error_text());
+    if (dl_draft_commit(&m->open.draft, &from))
+        return dl_decide_draft_abort(m, diloco_error_text());
     m->judge.n = m->open.draft.entry.n_members;
     DL_ASSERT(m->judge.n <= m->a.max_members);
     memcpy(m->judge.slots, m->open.draft.slots, m->judge.n * sizeof m->judge.slots[0]);
@@ -86,10 +87,11 @@ static dl_request judge(dl_machine *m)
     return a;
 }
 
-static dl_request draft_commit(dl_machine *m)
+dl_request dl_decide_draft_commit(dl_machine *m)
 {
     const dl_draft_source from = draft_source(m);
-    if (dl_draft_commit(&m->open.draft, &from)) return draft_abort(m, diloco_error_text());
+    if (dl_draft_commit(&m->open.draft, &from))
+        return dl_decide_draft_abort(m, diloco_error_text());
     if (m->a.way != DL_WAY_ALLGATHER && !m->open.by_all)
         return of_draft(m, DL_REQUEST_COMBINE, DL_COMBINING);
     return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
@@ -107,7 +109,7 @@ static dl_request draft_emptied(dl_machine *m, const char *reason)
 
 static dl_request commit(dl_machine *m)
 {
-    return dl_judge_may_reject(m->a.config) ? judge(m) : draft_commit(m);
+    return dl_judge_may_reject(m->a.config) ? judge(m) : dl_decide_draft_commit(m);
 }
 
 /* The draft still has all that were judged, in the order of the judge's slots. */
@@ -124,10 +126,10 @@ dl_request dl_decide_judged(dl_machine *m, const dl_reply *reply)
     DL_ASSERT(m->judge.n == m->open.draft.entry.n_members);
     dl_judge_all(&m->judge, m->a.config, m->a.control->bans, &m->open.known, reply->judge.gram);
     if (reply->judge.probed) use_probe(m, reply->judge.probed);
-    return draft_commit(m);
+    return dl_decide_draft_commit(m);
 }
 
-static dl_request wait_until(dl_machine *m, dl_time until)
+dl_request dl_decide_wait_until(dl_machine *m, dl_time until)
 {
     if (dl_gather_may_put_ahead(m)) return dl_gather_contribute(m);
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_WAITING);
@@ -138,7 +140,7 @@ static dl_request wait_until(dl_machine *m, dl_time until)
 /* It is others' turn. */
 static dl_request wait_for_the_log(dl_machine *m)
 {
-    dl_request a = wait_until(m, dl_gather_turn(m));
+    dl_request a = dl_decide_wait_until(m, dl_gather_turn(m));
     if (a.kind == DL_REQUEST_WAIT) a.wait.log_only = dl_gather_has_roster(m);
     return a;
 }
@@ -160,16 +162,17 @@ static dl_closing closing(const dl_machine *m)
 static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 {
     DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
-    if (!may_create(m)) return wait_until(m, DL_NEVER); /* P26: it is not ours to close */
+    if (!dl_decide_may_create(m))
+        return dl_decide_wait_until(m, DL_NEVER); /* P26: it is not ours to close */
     switch (verdict->kind) {
     case DL_VERDICT_COMMIT:
         return commit(m);
     case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
-                   : draft_abort(m, verdict->reason);
+                   : dl_decide_draft_abort(m, verdict->reason);
     case DL_VERDICT_WAIT:
-        return wait_until(m, verdict->until);
+        return dl_decide_wait_until(m, verdict->until);
     case DL_VERDICT_WATCH:
         break;
     }
@@ -194,25 +197,6 @@ static void see_whether_enough(dl_machine *m)
     DL_ASSERT(m->open.slack_s >= 0);
 }
 
-static bool own_is_damaged(const dl_machine *m)
-{
-    const dl_known *own = dl_known_find(&m->open.known, &m->a.self);
-    return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
-}
-
-/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
- * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
- * base, so the entry is closed for that. */
-static dl_request looked_alone(dl_machine *m)
-{
-    m->self.own_damaged = own_is_damaged(m);
-    if (dl_known_n_counting(&m->open.known) > 0 && may_create(m)) return draft_commit(m);
-    if (m->self.own_damaged && may_create(m))
-        return draft_abort(m, "the store damaged the contribution");
-    if (m->self.grace_over && m->now >= m->self.grace_over) return dl_machine_go_on(m);
-    return wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
-}
-
 static dl_request look_to_close(dl_machine *m)
 {
     if (!dl_gather_is_our_turn(m)) return wait_for_the_log(m);
@@ -225,7 +209,7 @@ static dl_request look_to_close(dl_machine *m)
 bool dl_decide_is_complete(const dl_machine *m)
 {
     if (m->a.way != DL_WAY_ALLGATHER || dl_machine_is_async(m)) return false;
-    if (!may_create(m) || inherits(m)) return false;
+    if (!dl_decide_may_create(m) || inherits(m)) return false;
     const dl_closing c = closing(m);
     return dl_closing_is_complete(&c);
 }
@@ -262,8 +246,8 @@ dl_request dl_decide_looked(dl_machine *m, const dl_reply *reply)
 {
     if (reply->read.text) return dl_follow_text(m, reply);
     if (inherits(m)) return take_over(m);
-    if (dl_machine_is_async(m)) return looked_alone(m);
-    if (m->a.follows) return wait_until(m, DL_NEVER);
+    if (dl_machine_is_async(m)) return dl_async_looked(m);
+    if (m->a.follows) return dl_decide_wait_until(m, DL_NEVER);
     /* By all, the members lie where slices would be read to. */
     if (m->a.way == DL_WAY_SHARDED && !m->open.by_all)
         return dl_machine_request(m, DL_REQUEST_SERVE, DL_SERVING);
@@ -344,7 +328,8 @@ dl_request dl_decide_combined(dl_machine *m, const dl_reply *reply)
 {
     DL_ASSERT(m->a.way != DL_WAY_ALLGATHER && !m->open.by_all);
     if (m->a.way == DL_WAY_SHARDED) return planned(m, reply);
-    if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (reply->status == DILOCO_ENUMERIC)
+        return dl_decide_draft_abort(m, diloco_error_text()); /* B2 */
     if (reply->status == DILOCO_EEXIST) return of_draft(m, DL_REQUEST_COMPUTE, DL_DRAFTING);
     if (reply->status) return dl_machine_fail(m, reply->status);
     m->open.draft.entry.combined = (dl_combined_at){.there = true,
@@ -367,7 +352,8 @@ dl_request dl_decide_read_own(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_decide_drafted(dl_machine *m, const dl_reply *reply)
 {
-    if (reply->status == DILOCO_ENUMERIC) return draft_abort(m, diloco_error_text()); /* B2 */
+    if (reply->status == DILOCO_ENUMERIC)
+        return dl_decide_draft_abort(m, diloco_error_text());    /* B2 */
     if (reply->status) return dl_machine_fail(m, reply->status); /* a caller's own optimizer's */
     DL_ASSERT(!m->open.created && m->open.draft.entry.entry == dl_open_entry(m));
     m->open.draft.entry.result = m->open.draft_result = reply->compute.result;

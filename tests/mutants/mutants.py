@@ -26,7 +26,7 @@ MUTANTS = [
         ("src/protocol/propose.c", """    case DL_VERDICT_ABORT:
         return verdict->nobody && dl_clients_empty_momentum(m->a.config)
                    ? draft_emptied(m, verdict->reason)
-                   : draft_abort(m, verdict->reason);
+                   : dl_decide_draft_abort(m, verdict->reason);
 """, """    case DL_VERDICT_ABORT:
         if (verdict->nobody && dl_clients_empty_momentum(m->a.config)) return draft_emptied(m, verdict->reason);
         dl_draft_abort(&m->open.draft, &(dl_draft_source){.args = &m->a, .known = &m->open.known, .silent = m->open.silent}, verdict->reason);
@@ -134,7 +134,7 @@ MUTANTS = [
         ("src/exchange/exec.c", " && !x->schedule.async", "")]),
     Mutant("waits_for_another", "P20",
            "who reads in catching up that its own counted waits for one more entry", [
-        ("src/protocol/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return go_on_alone(m);
+        ("src/protocol/machine.c", """    if (dl_machine_is_async(m) && !m->a.reader) return dl_async_go_on(m);
     if (m->a.reader""", "    if (m->a.reader")]),
 ]
 

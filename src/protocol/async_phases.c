@@ -1,0 +1,99 @@
+/* async_phases.c - what a replica of an asynchronous run does in the phases that differ (P20): it
+ * trains at its own pace, lists every base that an entry may still name, closes the open entry with
+ * whatever contribution is there, and waits for its own to be committed, then for the grace after
+ * it. async.h has what an entry may name. */
+#include "protocol/async.h"
+#include "protocol/machine_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The contribution in flight will never count. Its residual stays for the next one (P17). */
+static bool is_in_vain(const dl_machine *m)
+{
+    const dl_pace *p = m->a.pace;
+    if (p->n_taken == p->next_adopt || p->takes[0].counted) return false;
+    return m->self.own_damaged ||
+           dl_async_is_too_old(m->a.config, dl_open_entry(m), p->takes[0].entry);
+}
+
+static void let_go(dl_machine *m)
+{
+    dl_pace_let_go(m->a.pace);
+    dl_machine_note(m, (dl_note){.kind = DL_NOTE_LATE, .entry = &m->applying.entry});
+}
+
+dl_request dl_async_go_on(dl_machine *m)
+{
+    dl_pace *p = m->a.pace;
+    if (is_in_vain(m)) let_go(m);
+    m->self.own_damaged = false;
+    const bool own_stands = p->n_taken > p->next_adopt && p->takes[0].counted;
+    if (own_stands && !m->self.grace_over)
+        m->self.grace_over = dl_time_after(m->now, dl_time_from_seconds(m->a.config->grace_s));
+    if (own_stands && m->now >= m->self.grace_over) dl_pace_settle(p);
+    if (dl_pace_takes_part(p, dl_open_entry(m)))
+        return dl_machine_request(m, DL_REQUEST_READ, DL_LATE_CHECK);
+    m->self.grace_over = 0;
+    if (m->a.config->dylu) return dl_machine_request(m, DL_REQUEST_WATCH, DL_TIMING);
+    return dl_machine_train(m);
+}
+
+/* Returns true if the last heartbeat of a replica does not say how fast it is now. */
+static bool is_gone(dl_machine *m, const dl_seen *s)
+{
+    dl_life whose;
+    const dl_time patience = dl_time_from_seconds(m->a.config->patience_s);
+    return s->ended ||
+           dl_watch_is_silent(&m->open.watch, s->life.replica, m->now, patience, &whose);
+}
+
+dl_request dl_async_timed(dl_machine *m, const dl_reply *reply)
+{
+    double own = 0, fastest = 0;
+    dl_watch_see(&m->open.watch, reply->watch.seen, reply->watch.n_seen, m->now);
+    for (size_t i = 0; i < reply->watch.n_seen; i++) {
+        const dl_seen *s = &reply->watch.seen[i];
+        if (!is_gone(m, s)) fastest = fmax(fastest, s->steps_per_s);
+        if (!strcmp(s->life.replica, m->a.self.replica)) own = s->steps_per_s;
+    }
+    m->a.pace->own_interval = dl_async_interval(m->a.pace->schedule.interval, own, fastest);
+    return dl_machine_train(m);
+}
+
+/* Fetches the one contribution that the entry would name. */
+dl_request dl_async_listed(dl_machine *m, const dl_reply *reply)
+{
+    const size_t i = dl_async_choose(m->a.control, m->a.config, reply->list.listed,
+                                     reply->list.n_listed, &m->open.known);
+    m->open.fetching = m->open.known.n;
+    if (i == SIZE_MAX) return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING);
+    const dl_listed *l = &reply->list.listed[i];
+    dl_known *k = dl_known_add(&m->open.known, &l->life, l->entry, l->len);
+    if (!k)
+        return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
+    if (k->entry != l->entry) /* its older one will never count */
+        *k = (dl_known){.life = l->life, .entry = l->entry, .len = l->len};
+    m->open.fetching = dl_known_slot(&m->open.known, k);
+    return dl_gather_fetch_next(m);
+}
+
+static bool own_is_damaged(const dl_machine *m)
+{
+    const dl_known *own = dl_known_find(&m->open.known, &m->a.self);
+    return own && own->worth == DL_INVALID && dl_pace_take(m->a.pace, own->entry);
+}
+
+/* async: whatever is there closes the entry. Nothing is, in the grace behind our own. What the
+ * store damaged of ours would be waited for in vain, and its name is taken: the next needs another
+ * base, so the entry is closed for that. */
+dl_request dl_async_looked(dl_machine *m)
+{
+    m->self.own_damaged = own_is_damaged(m);
+    if (dl_known_n_counting(&m->open.known) > 0 && dl_decide_may_create(m))
+        return dl_decide_draft_commit(m);
+    if (m->self.own_damaged && dl_decide_may_create(m))
+        return dl_decide_draft_abort(m, "the store damaged the contribution");
+    if (m->self.grace_over && m->now >= m->self.grace_over) return dl_machine_go_on(m);
+    return dl_decide_wait_until(m, m->self.grace_over ? m->self.grace_over : DL_NEVER);
+}
