@@ -42,9 +42,9 @@ typedef diloco_status (*diloco_log_entry_fn)(void *user, const diloco_log_entry 
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint64_t from,
                                                            diloco_log_entry_fn fn, void *user);
 
-/* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a call,
- * without its newline: one life after the other, each in its order. A life's last lines may be
- * missing: they are put there in parts; a part that is damaged is left out, with a warning. A
+/* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a
+ * call, without its newline: one life after the other, each in its order. A life's last lines may
+ * be missing: they are put there in parts; a part that is damaged is left out, with a warning. A
  * status other than OK stops the walk and is returned. DILOCO_ENOENT: no run there, or no record of
  * it. */
 typedef diloco_status (*diloco_record_line_fn)(void *user, const char *line, size_t len);

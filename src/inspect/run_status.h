@@ -1,5 +1,5 @@
-/* run_status.h - the status of a run, kept up to date: diloco_run_status_read reads it once, a follower
- * (follower.h) again and again, each entry only once. */
+/* run_status.h - the status of a run, kept up to date: diloco_run_status_read reads it once, a
+ * follower (follower.h) again and again, each entry only once. */
 #ifndef DL_INSPECT_RUN_STATUS_H
 #define DL_INSPECT_RUN_STATUS_H
 

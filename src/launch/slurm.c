@@ -9,9 +9,9 @@
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
 #include "launch/command.h"
+#include "launch/executor_rows.h"
 #include "launch/host.h"
 #include "launch/program.h"
-#include "launch/executor_rows.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,8 +8,8 @@
  * Rank r in generation g is started on host (r + g) mod n: a replica that was lost with its machine
  * is started on the next one. */
 #include "launch/command.h"
-#include "launch/program.h"
 #include "launch/executor_rows.h"
+#include "launch/program.h"
 #include "launch/remote.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* outer_step_test.c - the fused pass against the formulas of docs/architecture.md section 2 applied one
- * element at a time, bit for bit: on every instruction set, at 1 to 3 threads, in place and
+/* outer_step_test.c - the fused pass against the formulas of docs/architecture.md section 2 applied
+ * one element at a time, bit for bit: on every instruction set, at 1 to 3 threads, in place and
  * not, with views and with copies, with blocks that several tensors or rules share. */
 #include "step_world.h"
 

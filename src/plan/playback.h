@@ -1,7 +1,7 @@
 /* playback.h - a measured run on another link: its record, replayed.
  *
- * From the record (docs/architecture.md section 9) come, for each replica, the seconds of every inner
- * step, of encoding and of the outer step, and the bytes of every contribution and entry, of
+ * From the record (docs/architecture.md section 9) come, for each replica, the seconds of every
+ * inner step, of encoding and of the outer step, and the bytes of every contribution and entry, of
  * snapshots and heartbeats. They are put on a link again, in the same order:
  *
  *   joining          down the replica's link, before its first step: what its first entry has

@@ -1,5 +1,5 @@
-/* run_events_test.c - the record: every line is JSON with the names of docs/architecture.md section 9,
- * and what it measures is what a hand computes. */
+/* run_events_test.c - the record: every line is JSON with the names of docs/architecture.md section
+ * 9, and what it measures is what a hand computes. */
 #include "toy_run.h"
 
 #include "base/json.h"

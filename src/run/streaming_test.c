@@ -1,7 +1,7 @@
 /* streaming_test.c - fragments, overlap and local_mix, whole runs of two replicas against a
- * reference that follows Streaming DiLoCo (2501.18512; docs/architecture.md section 2) in plain loops,
- * both replicas in one: every bit of every step has to be the same. Stopped and resumed at any
- * step, and with a store that is slow, they have to be too. */
+ * reference that follows Streaming DiLoCo (2501.18512; docs/architecture.md section 2) in plain
+ * loops, both replicas in one: every bit of every step has to be the same. Stopped and resumed at
+ * any step, and with a store that is slow, they have to be too. */
 #include "toy_run.h"
 
 #include "log/layout.h"

@@ -1,5 +1,5 @@
-/* kernels_test.c - the kernels against the formulas of docs/architecture.md and PROTOCOL B3, written
- * out one element at a time. isa_test.c compares the instruction sets. */
+/* kernels_test.c - the kernels against the formulas of docs/architecture.md and PROTOCOL B3,
+ * written out one element at a time. isa_test.c compares the instruction sets. */
 #include "base/rng.h"
 #include "tensor/kernels.h"
 

@@ -150,8 +150,8 @@ TEST(the_record_names_the_settings_that_were_given)
     free(config);
 }
 
-/* A round of H steps sends what an all-reduce sends in one (architecture.md section 9), of a model that
- * is not a toy: 70,000 parameters in float32. */
+/* A round of H steps sends what an all-reduce sends in one (architecture.md section 9), of a model
+ * that is not a toy: 70,000 parameters in float32. */
 TEST(swm33_a_round_sends_what_one_all_reduce_sends_and_at_most_a_twentieth_more)
 {
     fixture_record records[2] = {{0}};

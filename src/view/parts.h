@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "inspect/follower.h"
-#include "view/view_model.h"
 #include "view/view.h"
+#include "view/view_model.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
-/* view_json.c - a view as JSON, for the page. Columns are arrays of equal length; a number that is not
- * known is null. Names of members are an interface within one version only: the page comes from the
- * same program. */
+/* view_json.c - a view as JSON, for the page. Columns are arrays of equal length; a number that is
+ * not known is null. Names of members are an interface within one version only: the page comes from
+ * the same program. */
 #include "view/parts.h"
 
 #include "base/config.h"

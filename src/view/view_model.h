@@ -21,7 +21,8 @@ enum {
 typedef struct dl_mark {
     double loss, time; /* time: of the first commit line, seconds since 1970 */
     double bytes, steps, samples;
-    double similarity, norm, divergence; /* of the combined update; see docs/architecture.md section 9 */
+    double similarity, norm,
+        divergence; /* of the combined update; see docs/architecture.md section 9 */
     double eval_loss, eval_loss_after;
     uint64_t position;
     uint32_t fragment;

@@ -1,8 +1,8 @@
 /* log_traffic.c - the "commit" lines of all replicas' records, added up by entry.
  *
  * A replica's line has what it moved since the line before: bytes over the wire, requests as a
- * provider bills them (docs/architecture.md section 9). A sum is of as many records as have come to the
- * store; a replica that was started again may have two lines of an entry, and has then moved it
+ * provider bills them (docs/architecture.md section 9). A sum is of as many records as have come to
+ * the store; a replica that was started again may have two lines of an entry, and has then moved it
  * twice. What belongs to no entry (the probe, the first model, heartbeats, records, snapshots) is
  * in the "traffic" lines, which a process writes when it ends; they are summed by kind. */
 #include "cli/display/log_traffic.h"
