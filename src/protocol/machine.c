@@ -331,8 +331,8 @@ dl_request dl_machine_begin(dl_machine *m, const dl_machine_start *start)
 {
     take_start(m, start);
     m->voiding.began_at = dl_open_entry(m);
-    if (m->self.has_bases &&
-        dl_open_entry(m) > m->self.bases_at) { /* what was decided between is not told */
+    /* What was decided between is not known. */
+    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;
         dl_pace_restart(m->a.pace);
     }
