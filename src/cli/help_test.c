@@ -117,7 +117,6 @@ TEST(the_page_has_a_row_for_every_option)
         CHECK_CONTAINS(cell, text);
     }
     CHECK_CONTAINS("| `--set run.replicas=4` | every replica |", text);
-    CHECK_CONTAINS("empty: \\<store>.local/\\<host>, of a url", text); /* no HTML */
     CHECK_CONTAINS("one of wait, commit\\_partial, abort | `wait`", text);
     free(text);
     text = NULL;

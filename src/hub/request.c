@@ -268,7 +268,8 @@ static dl_answer begin(dl_http_request *r)
         return dl_refuse(r, 503, "", "the hub's folder is gone; when it is back, all goes on");
     if (!host_is_ours(r))
         return dl_refuse(r, 421, "", "this hub answers to localhost and 127.0.0.1 only");
-    const bool open = route && route->open;
+    /* Signed as S3 asks for it, GET / is ListBuckets and not the page. */
+    const bool open = route && route->open && !(route->page && dl_hub_s3_is_signed(r));
     if (!open && !is_welcome(r, &refusal)) return refusal;
     if (!open || dl_hub_is_open(r->hub)) dl_connection_welcome(r->connection);
     if (r->hub->options.viewed && !(route && route->viewed && !r->s3))

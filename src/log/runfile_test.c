@@ -151,7 +151,7 @@ TEST(text_of_a_stranger_is_refused_by_the_member_that_is_wrong)
     check_edited(DILOCO_EPROTO, "\"run.seed\":\"1\"", "\"run.seed\":\"-1\"", "run.seed");
     check_edited(DILOCO_EPROTO, "\"run.seed\":\"1\"", "\"run.seed\":\"2\"", "config_digest");
     check_edited(DILOCO_EPROTO, "\"tensors\":[", "\"tensors\":1,\"t\":[", "manifest");
-    check_edited(DILOCO_EPROTO, "\"shape\":[7,3]", "\"shape\":[7,0]", "embed");
+    check_edited(DILOCO_EPROTO, "\"shape\":[7,3]", "\"shape\":[7,-1]", "manifest");
     check_edited(DILOCO_EPROTO, "\"shape\":[7,3]", "\"shape\":[3,7]", "manifest_digest");
 }
 

@@ -74,16 +74,20 @@ CONF
 monmaptool --create --addv a "[v1:127.0.0.1:$mon_port]" --fsid "$fsid" "$dir/monmap" >/dev/null
 ceph-mon --mkfs -i a --monmap "$dir/monmap"
 ceph-mon -i a -f & pids="$pids $!"
-# Before it has elected itself it may refuse a command (EPERM) that is right.
-i=0
-until ceph --connect-timeout 20 mon stat >"$dir/stat" 2>&1; do
-    i=$((i + 1))
-    [ $i -lt 50 ] || { cat "$dir/stat"; exit 1; }
-    sleep 0.2
-done
-ceph --connect-timeout 20 osd create >/dev/null
+# The monitor may refuse a right command (EPERM) until it has elected itself, and once more after
+# that: each command is given again until it is accepted.
+accepted() {
+    i=0
+    until "$@" >"$dir/output" 2>&1; do
+        i=$((i + 1))
+        [ $i -lt 50 ] || { echo "rgw.sh: $* is refused:" >&2 && tail -n 20 "$dir/output" >&2; exit 1; }
+        sleep 0.2
+    done
+}
+accepted ceph --connect-timeout 20 mon stat
+accepted ceph --connect-timeout 20 osd create
 quiet ceph-osd --mkfs -i 0
-quiet ceph osd crush add osd.0 1.0 root=default host=here
+accepted ceph osd crush add osd.0 1.0 root=default host=here
 ceph-osd -i 0 -f >/dev/null 2>&1 & pids="$pids $!"
 export AWS_ACCESS_KEY_ID=TESTKEY AWS_SECRET_ACCESS_KEY=test/Secret+with=signs AWS_REGION=us-east-1
 quiet timeout 60 radosgw-admin user create --uid=test --display-name=test \
