@@ -138,8 +138,8 @@ static diloco_status ssh_failed(const place *p, int code, const char *err)
     const char *line = last ? last + 1 : err;
     if (code != SSH_FAILED) return dl_fail(DILOCO_EIO, "%s: %s", p->host, err);
     if (is_refusal(err))
-        return dl_fail(DILOCO_EREFUSED, "ssh to %s: %s; try  ssh %s%s%s %s true", p->host, line,
-                       *p->port ? "-p " : "", p->port, *p->port ? "" : "", p->host);
+        return dl_fail(DILOCO_EREFUSED, "ssh to %s: %s; try  ssh %s%s%s%s true", p->host, line,
+                       *p->port ? "-p " : "", p->port, *p->port ? " " : "", p->host);
     return dl_fail(DILOCO_EUNREACHABLE, "ssh to %s: %s", p->host,
                    *line ? line : "the connection was cut");
 }
