@@ -74,8 +74,8 @@ CONF
 monmaptool --create --addv a "[v1:127.0.0.1:$mon_port]" --fsid "$fsid" "$dir/monmap" >/dev/null
 ceph-mon --mkfs -i a --monmap "$dir/monmap"
 ceph-mon -i a -f & pids="$pids $!"
-# The monitor may refuse a right command (EPERM) until it has elected itself, and once more after
-# that: each command is given again until it is accepted.
+# The monitor may refuse a right command (EPERM) until it has elected itself, and a command after
+# mon stat has failed, too: each is given again until it is accepted.
 accepted() {
     i=0
     until "$@" >"$dir/output" 2>&1; do
