@@ -299,8 +299,9 @@ static inline void answer_fetch(world *w, dl_reply *reply)
         reply->status = p->n_bad ? DILOCO_EPROTO : DILOCO_OK;
         reply->fetch.reason = p->why ? p->why : "checksum";
         if (p->n_bad > 0) p->n_bad--;
-        facts = (dl_contribution){
-            .body = body_of(p->entry, &p->life), .samples = p->samples, .steps = WORLD_H};
+        facts = (dl_contribution){.body = body_of(p->entry, &p->life),
+                                  .stats.samples = p->samples,
+                                  .stats.steps = WORLD_H};
         reply->fetch.facts = &facts;
         reply->fetch.norm2 = p->norm2;
     }

@@ -117,7 +117,7 @@ typedef struct local_state { /* what a replica's disk holds */
     dl_hash bases[MAX_FRAGMENTS], rests_on[MAX_FRAGMENTS];
     float w[N_FLOATS];
     uint64_t step, next_sample;
-    dl_exec_work work[MAX_FRAGMENTS];
+    dl_train_stats work[MAX_FRAGMENTS];
     /* the exec's privates: up to MAX_FRAGMENTS + 1 headers and movements of what is under way */
     unsigned char own[DL_EXEC_MAX_PRIVATES][(MAX_FRAGMENTS + 1) * SIM_UNDER_WAY];
 } local_state;
@@ -154,7 +154,7 @@ typedef struct replica {
     uint64_t step, next_sample, shard, beats, n_crashes;
     uint64_t n_fetched; /* calm: one behind the other */
     bool missed;        /* calm: something changed while it did not wait */
-    dl_exec_work work[MAX_FRAGMENTS];
+    dl_train_stats work[MAX_FRAGMENTS];
     local_state disk;
     struct sim *sim;
 } replica;

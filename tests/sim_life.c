@@ -158,10 +158,10 @@ static diloco_status make_machine(replica *r)
 void sim_fresh(void *user, uint32_t fragment)
 {
     replica *r = user;
-    r->work[fragment] = (dl_exec_work){.shard = r->shard,
-                                       .step = r->step,
-                                       .first_sample = r->next_sample,
-                                       .end_sample = r->next_sample};
+    r->work[fragment] = (dl_train_stats){.shard = r->shard,
+                                         .step = r->step,
+                                         .first_sample = r->next_sample,
+                                         .end_sample = r->next_sample};
     r->rests_on[fragment] = dl_exec_state(r->exec)->now[fragment].digest;
 }
 

@@ -35,7 +35,7 @@ static void train_a_step(replica *r)
     r->step++;
     sim_count(SIM_TRAINED_BESIDE, r->pace.next_adopt < r->pace.n_taken);
     for (size_t f = 0; f < r->sim->n_fragments; f++) {
-        dl_exec_work *w = &r->work[f];
+        dl_train_stats *w = &r->work[f];
         w->steps++;
         w->samples++;
         w->tokens += 3;

@@ -299,14 +299,14 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_life *lif
         if (in_order(s) && !dl_hash_equal(c.base, base))
             DIE(s, "I6: entry %llu counts what %s began from another state", (unsigned long long)e,
                 life->replica);
-        if (!s->dealt && c.first_sample < r->end[c.shard])
+        if (!s->dealt && c.stats.first_sample < r->end[c.stats.shard])
             DIE(s,
                 "I3: samples of shard %llu count twice: entry %llu has [%llu, %llu), counted "
                 "before %llu",
-                (unsigned long long)c.shard, (unsigned long long)e,
-                (unsigned long long)c.first_sample, (unsigned long long)c.end_sample,
-                (unsigned long long)r->end[c.shard]);
-        r->end[c.shard] = c.end_sample;
+                (unsigned long long)c.stats.shard, (unsigned long long)e,
+                (unsigned long long)c.stats.first_sample, (unsigned long long)c.stats.end_sample,
+                (unsigned long long)r->end[c.stats.shard]);
+        r->end[c.stats.shard] = c.stats.end_sample;
     }
     s->all_counted &= got == DILOCO_OK;
     dl_buf_deinit(&bytes);

@@ -185,8 +185,8 @@ static diloco_status reset_or_stop(dl_turns *t, dl_client_facts *f, diloco_statu
         dl_member m;
         DL_TRY(last_counted(t, &found, &m, &entry, f->client, entry));
         if (!found) break;
-        f->steps += m.steps;
-        f->next_sample += m.samples;
+        f->steps += m.stats.steps;
+        f->next_sample += m.stats.samples;
     }
     snprintf(text, sizeof text,
              "the state of client%" PRIu64 " after entry %" PRIu64

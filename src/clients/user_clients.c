@@ -33,7 +33,7 @@ typedef struct hands {
 typedef struct turn {
     hands *hands;
     dl_client_facts facts;
-    dl_exec_work work;
+    dl_train_stats work;
 } turn;
 
 static diloco_status record(const hands *h, const char *name, const turn *t, bool first)
@@ -99,16 +99,16 @@ static void describe(turn *t, const diloco_client_report *r)
     const uint64_t first = t->facts.next_sample;
     t->facts.steps += r->steps;
     t->facts.next_sample += r->samples;
-    t->work = (dl_exec_work){.step = t->facts.steps,
-                             .steps = r->steps,
-                             .samples = r->samples,
-                             .tokens = r->tokens,
-                             .shard = t->facts.client - 1,
-                             .first_sample = first,
-                             .end_sample = t->facts.next_sample,
-                             .position = (t->hands->turns.entry + 1) * (H ? H : 1),
-                             .loss = r->holds ? r->loss : NAN,
-                             .holds = r->holds};
+    t->work = (dl_train_stats){.step = t->facts.steps,
+                               .steps = r->steps,
+                               .samples = r->samples,
+                               .tokens = r->tokens,
+                               .shard = t->facts.client - 1,
+                               .first_sample = first,
+                               .end_sample = t->facts.next_sample,
+                               .position = (t->hands->turns.entry + 1) * (H ? H : 1),
+                               .loss = r->holds ? r->loss : NAN,
+                               .holds = r->holds};
 }
 
 static diloco_status keep(void *user, dl_hash body)
@@ -120,7 +120,7 @@ static diloco_status keep(void *user, dl_hash body)
 static diloco_status train_client(hands *h, const char *name, bool *worked)
 {
     turn t = {.hands = h, .facts = {.client = dl_client_number(name)}};
-    dl_exec_client c = {.work = &t.work, .keep = keep, .user = &t};
+    dl_exec_client c = {.stats = &t.work, .keep = keep, .user = &t};
     diloco_client_report report = {.loss = NAN};
     bool late, first;
     DL_TRY(dl_turns_take_up(&h->turns, &t.facts, &late));

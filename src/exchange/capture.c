@@ -107,7 +107,8 @@ static void add_residual(const dl_exec *x, uint32_t fragment, float *g, size_t n
         g[i] = fmaf(beta, e[i], g[i]);
 }
 
-diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const dl_exec_work *work)
+diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
+                           const dl_train_stats *stats)
 {
     const size_t n = n_floats(x, fragment);
     dl_capture *c = &x->captures[entry % x->n_captures];
@@ -122,10 +123,11 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment, const 
     c->entry = entry;
     c->fragment = fragment;
     c->restored = c->vouched = false;
-    c->work = *work;
+    c->stats = *stats;
     c->dealt = (dl_dealt){.n = 0};
     if (x->state.control.ledger)
-        dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, work->samples, &c->dealt);
+        dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, stats->samples,
+                       &c->dealt);
     c->base = x->start ? x->start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
     if (!x->shares_next) dl_state_put_out(&x->state, (int)fragment);

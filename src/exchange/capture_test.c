@@ -108,7 +108,7 @@ static dl_reply carry_out(world *w, const dl_request *request)
 
 static void take(world *w, uint64_t entry, uint32_t fragment)
 {
-    const dl_exec_work work = {.steps = 4, .samples = 4, .position = 4 + entry};
+    const dl_train_stats work = {.steps = 4, .samples = 4, .position = 4 + entry};
     CHECK_OK(dl_exec_take(w->exec, entry, fragment, &work));
 }
 
@@ -378,10 +378,10 @@ TEST(what_was_not_taken_is_contributed_as_nothing_and_leaves_what_was_alone)
     take(&w, 2, B); /* in the first capture, as entry 0 would be */
     (void)put(&w, 1, B);
     fetch(&w, 1, B, 0);
-    CHECK_INT(0, w.facts.samples);
+    CHECK_INT(0, w.facts.stats.samples);
     (void)put(&w, 2, B);
     fetch(&w, 2, B, 0);
-    CHECK_INT(4, w.facts.samples);
+    CHECK_INT(4, w.facts.stats.samples);
     commit(&w, 2, B, true);
     CHECK_INT(7, w.state->now[B].integers[0]);
     CHECK_INT(-8, w.state->now[B].integers[1]);
@@ -425,7 +425,7 @@ TEST(a_movement_that_is_not_finite_is_refused_by_name)
     world w;
     make_world(&w, "f32", "0");
     w.a[17] = NAN;
-    CHECK_STATUS(DILOCO_ENUMERIC, dl_exec_take(w.exec, 0, A, &(dl_exec_work){.steps = 1}));
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_exec_take(w.exec, 0, A, &(dl_train_stats){.steps = 1}));
     CHECK_CONTAINS("a[17]", diloco_error_text());
     end_world(&w);
 }

@@ -28,7 +28,7 @@ static dl_capture captured_or_nothing(const dl_exec *x, const dl_request *reques
     const dl_capture *c = dl_exec_captured(x, request->entry);
     if (c && !request->contribute.knock && fits_the_log(x, request, c)) return *c;
     return (dl_capture){
-        .entry = request->entry, .base = x->state.now[request->fragment].digest, .work.loss = NAN};
+        .entry = request->entry, .base = x->state.now[request->fragment].digest, .stats.loss = NAN};
 }
 
 bool dl_exec_sends_values(const dl_exec *x)
@@ -48,21 +48,11 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
                                 size_t payload_len)
 {
     const dl_fragment_shape *s = &x->a.run->manifest.fragments[name->fragment];
-    const dl_exec_work *w = &from->work;
     const bool dealt = from->dealt.n > 0; /* its chunks are no range */
     dl_contribution c = {.life = name->life,
                          .entry = name->entry,
                          .fragment = name->fragment,
-                         .position = w->position,
-                         .step = w->step,
-                         .steps = w->steps,
-                         .samples = w->samples,
-                         .tokens = w->tokens,
-                         .shard = dealt ? 0 : w->shard,
-                         .first_sample = dealt ? 0 : w->first_sample,
-                         .end_sample = dealt ? 0 : w->end_sample,
-                         .loss = w->loss,
-                         .holds = w->holds,
+                         .stats = from->stats,
                          .norm = from->norm,
                          .base = from->base,
                          .manifest = x->a.run->manifest.digest,
@@ -71,10 +61,11 @@ static dl_contribution describe(const dl_exec *x, const object_name *name, const
                          .n_booleans = s->n_booleans,
                          .payload_len = payload_len,
                          .dealt = from->dealt};
+    if (dealt) c.stats.shard = c.stats.first_sample = c.stats.end_sample = 0;
     const dl_slicing slices = dl_exec_slicing(x, name->fragment);
-    if (slices.n && c.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
-    if (c.samples == 0) {
-        c.end_sample = c.first_sample;
+    if (slices.n && c.stats.samples) c.slices = slices.n, c.bulk = dl_slices_bytes(&slices);
+    if (c.stats.samples == 0) {
+        c.stats.end_sample = c.stats.first_sample;
         c.n_floats = c.n_integers = c.n_booleans = 0;
         c.norm = 0;
     }
@@ -141,7 +132,7 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
         if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
         if (status) continue; /* none, or none that anybody can have counted */
         reply->contribute.taken =
-            nothing ? c.samples > 0
+            nothing ? c.stats.samples > 0
                     : dl_hash_equal(c.body, ours->body) && dl_hash_equal(c.base, ours->base);
         reply->contribute.takes_over = life;
     }
@@ -152,10 +143,10 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
 {
     dl_digest_stream digest;
     dl_digest_begin(&digest);
-    x->facts.bytes = DL_CONTRIBUTION_HEADER + c->bulk;
+    x->facts.own.bytes = DL_CONTRIBUTION_HEADER + c->bulk;
     for (size_t i = 1; i < *n_spans; i++) {
         dl_digest_add(&digest, x->spans[i].data, x->spans[i].len);
-        x->facts.bytes += x->spans[i].len;
+        x->facts.own.bytes += x->spans[i].len;
     }
     c->body = dl_digest_end(&digest);
     dl_contribution_write_header(header, c);
@@ -170,7 +161,7 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name 
     const dl_codec_form *form = &x->forms[name->fragment];
     size_t raw, len;
     x->made.entry_and_1 = 0;
-    if (!from->work.samples) {
+    if (!from->stats.samples) {
         *n_spans = 1;
         *c = describe(x, name, from, 0);
         make_header(x, n_spans, c, header);
@@ -201,21 +192,20 @@ static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *
 {
     if (!x->ring) return DILOCO_OK;
     x->spans[0].len += DL_CONTRIBUTION_PROOF;
-    x->facts.bytes += DL_CONTRIBUTION_PROOF;
+    x->facts.own.bytes += DL_CONTRIBUTION_PROOF;
     return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
 }
 
 static void measure(dl_exec *x, const object_name *name, const dl_capture *from, dl_time began)
 {
-    x->facts.norm = from->norm;
-    x->facts.fragment = name->fragment;
-    x->facts.step = from->work.step;
-    x->facts.position = from->work.position;
-    x->facts.encode_s = dl_seconds(dl_clock_now() - began);
+    x->facts.own.norm = from->norm;
+    x->facts.own.fragment = name->fragment;
+    x->facts.own.stats = from->stats;
+    x->facts.own.encode_s = dl_seconds(dl_clock_now() - began);
 }
 
 /* A name that is taken by other bytes is EEXIST. */
-static diloco_status put(dl_exec_facts *facts, bool *vouched, dl_store *store, uint64_t entry,
+static diloco_status put(dl_own_facts *facts, bool *vouched, dl_store *store, uint64_t entry,
                          const dl_life *life, const dl_span *spans, size_t n_spans, dl_time until)
 {
     dl_key key;
@@ -293,7 +283,7 @@ static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
     x->payload = free_payload;
     s->entry = name->entry;
     s->life = name->life;
-    s->facts = x->facts;
+    s->facts = x->facts.own;
     s->n_spans = n_spans;
     memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
     memcpy(s->header, x->spans[0].data, x->spans[0].len);
@@ -324,14 +314,7 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 
 void dl_exec_sent(dl_exec *x)
 {
-    const dl_exec_facts *s = &x->sent.facts;
-    x->facts.fragment = s->fragment;
-    x->facts.step = s->step;
-    x->facts.position = s->position;
-    x->facts.norm = s->norm;
-    x->facts.bytes = s->bytes;
-    x->facts.encode_s = s->encode_s;
-    x->facts.put_s = s->put_s;
+    x->facts.own = x->sent.facts;
     dl_capture *c = dl_exec_captured(x, x->sent.entry);
     if (c) c->vouched = x->sent.vouched;
     if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
@@ -371,8 +354,8 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool vouched;
-    const diloco_status status =
-        put(&x->facts, &vouched, x->a.store, request->entry, &name.life, x->spans, n_spans, until);
+    const diloco_status status = put(&x->facts.own, &vouched, x->a.store, request->entry,
+                                     &name.life, x->spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.life);
     if (!nothing)
         dl_exec_captured(x, request->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
@@ -406,10 +389,10 @@ static bool make_again(dl_exec *x, size_t *n_spans, unsigned char *header, const
                        const dl_capture *from)
 {
     dl_contribution c;
-    const dl_exec_facts facts = x->facts;
+    const dl_own_facts facts = x->facts.own;
     const bool same = !make_object(x, n_spans, name, &c, header, from) &&
                       dl_hash_equal(c.body, from->body) && !sign_object(x, &c, header, *n_spans);
-    x->facts = facts;
+    x->facts.own = facts;
     return same;
 }
 
@@ -447,7 +430,7 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     unsigned char header[DL_CONTRIBUTION_HEADER];
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(dl_exec_take(x, name.entry, name.fragment, client->work));
+    DL_TRY(dl_exec_take(x, name.entry, name.fragment, client->stats));
     dl_capture *from = dl_exec_captured(x, name.entry);
     if (dl_exec_sends_values(x)) put_values(x, from);
     dl_exec_leave_out(x, from); /* the client's, kept with its state: that fits if this counts */
@@ -456,7 +439,7 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     DL_TRY(client->keep(client->user, c.body));
     bool vouched; /* the next client takes the place of what this one sent */
     const diloco_status status =
-        put(&x->facts, &vouched, x->a.store, name.entry, &name.life, x->spans, n_spans, until);
+        put(&x->facts.own, &vouched, x->a.store, name.entry, &name.life, x->spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
@@ -490,16 +473,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     c->base = f.base;
     c->norm = f.norm;
     c->dealt = f.dealt;
-    c->work = (dl_exec_work){.step = f.step,
-                             .steps = f.steps,
-                             .samples = f.samples,
-                             .tokens = f.tokens,
-                             .shard = f.shard,
-                             .first_sample = f.first_sample,
-                             .end_sample = f.end_sample,
-                             .position = f.position,
-                             .loss = f.loss,
-                             .holds = f.holds};
+    c->stats = f.stats;
     /* Its entry may have counted it since, by this body. */
     const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
     unsigned char again[DL_CONTRIBUTION_HEADER];

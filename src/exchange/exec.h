@@ -51,17 +51,10 @@ dl_life dl_exec_self(const dl_exec *exec);
 
 /* ---- the trainer's side: capture.c ---- */
 
-/* What training has done on a fragment since its base. */
-typedef struct dl_exec_work {
-    uint64_t step, steps, samples, tokens, shard, first_sample, end_sample, position;
-    double loss;
-    uint64_t holds; /* of a logical client: samples of its shard */
-} dl_exec_work;
-
 /* At the due point of `entry`: what the fragment's local tensors moved by is kept, to be
  * contributed later and beside further training. DILOCO_ENUMERIC: it is not finite, by name. */
 DL_MUST_CHECK diloco_status dl_exec_take(dl_exec *exec, uint64_t entry, uint32_t fragment,
-                                         const dl_exec_work *work);
+                                         const dl_train_stats *stats);
 /* Theta into the fragment's local tensors; they keep `mix` of their own (docs/architecture.md
  * section 2).
  */
@@ -101,7 +94,7 @@ float *dl_exec_residual(const dl_exec *exec, size_t *n);
  * and count. Not beside dl_exec_do. */
 typedef struct dl_exec_client {
     dl_life life;
-    const dl_exec_work *work;
+    const dl_train_stats *stats;
     diloco_status (*keep)(void *user, dl_hash body);
     void *user;
 } dl_exec_client;
@@ -114,14 +107,20 @@ size_t dl_exec_passed_over(const dl_exec *exec);
 
 /* ---- the exchange's side ---- */
 
+/* A contribution of this replica, for the record. */
+typedef struct dl_own_facts {
+    uint32_t fragment;
+    dl_train_stats stats;
+    double norm;
+    size_t bytes; /* of the object */
+    double encode_s, put_s;
+} dl_own_facts;
+
 /* Measured by the last request of its kind, for the record. */
 typedef struct dl_exec_facts {
+    dl_own_facts own;          /* CONTRIBUTE */
     dl_outer_step_facts outer; /* COMPUTE */
-    uint32_t fragment;         /* CONTRIBUTE, as what follows */
-    uint64_t step, position;   /* of the due point */
-    double norm;
-    size_t bytes; /* CONTRIBUTE: of the object */
-    double encode_s, put_s, compute_s;
+    double compute_s;
 } dl_exec_facts;
 const dl_exec_facts *dl_exec_measured(const dl_exec *exec);
 

@@ -19,7 +19,7 @@ typedef struct dl_capture {
     uint32_t fragment;
     float *g;                /* f32 of the largest fragment: what is encoded, the residual added */
     unsigned char *discrete; /* its integers, then its booleans */
-    dl_exec_work work;
+    dl_train_stats stats;
     dl_hash base;
     dl_dealt dealt;
     double norm;  /* of the movement, without the residual */
@@ -38,7 +38,7 @@ typedef struct dl_sent {
     dl_span spans[3];
     size_t n_spans;
     bool vouched; /* the sender's, as facts.put_s */
-    dl_exec_facts facts;
+    dl_own_facts facts;
 } dl_sent;
 
 /* The own contribution that lies in `payload` and `spans`, the first of which is the header. */

@@ -85,7 +85,7 @@ void dl_worker_close(dl_worker *w)
 typedef struct turn {
     dl_worker *worker;
     dl_client_facts facts; /* of the state that it goes on from; then as it goes on */
-    dl_exec_work work;
+    dl_train_stats work;
     double loss_sum, first_lr, last_lr, seconds;
 } turn;
 
@@ -171,7 +171,7 @@ static void describe(turn *t)
 static diloco_status put(turn *t, const char *client, bool *first)
 {
     dl_worker *w = t->worker;
-    dl_exec_client c = {.work = &t->work, .keep = keep, .user = t};
+    dl_exec_client c = {.stats = &t->work, .keep = keep, .user = t};
     snprintf(c.life.replica, sizeof c.life.replica, "%s", client);
     w->inner_steps = dl_inner_steps(w->step.inner);
     describe(t);

@@ -67,10 +67,10 @@ static bool asked_to_stop(const dl_gossip_life *l)
 static void count_step(dl_gossip_life *l, const dl_step_facts *facts)
 {
     dl_local_fragment *work = &l->work;
-    if (work->steps == 0) work->first_sample = l->next_sample;
-    work->steps++;
-    work->samples += facts->samples;
-    work->tokens += facts->tokens;
+    if (work->stats.steps == 0) work->stats.first_sample = l->next_sample;
+    work->stats.steps++;
+    work->stats.samples += facts->samples;
+    work->stats.tokens += facts->tokens;
     work->loss_sum += facts->loss;
     l->next_sample += facts->samples;
     l->tokens += facts->tokens;
@@ -134,18 +134,13 @@ static diloco_status publish(dl_gossip_life *l, dl_object object)
     size_t n_spans;
     const dl_local_fragment *work = &l->work;
     dl_contribution *c = object == DL_OBJECT_MODEL ? &l->own_model : &l->own;
-    *c = (dl_contribution){.life = l->home.life,
-                           .entry = l->node.round,
-                           .position = l->position,
-                           .step = l->steps,
-                           .steps = work->steps,
-                           .samples = work->samples,
-                           .tokens = work->tokens,
-                           .shard = l->shard,
-                           .first_sample = work->first_sample,
-                           .end_sample = l->next_sample,
-                           .loss = work->steps ? work->loss_sum / (double)work->steps : NAN};
-    if (!work->steps) c->first_sample = c->end_sample;
+    *c = (dl_contribution){.life = l->home.life, .entry = l->node.round, .stats = work->stats};
+    c->stats.position = l->position;
+    c->stats.step = l->steps;
+    c->stats.shard = l->shard;
+    c->stats.end_sample = l->next_sample;
+    c->stats.loss = work->stats.steps ? work->loss_sum / (double)work->stats.steps : NAN;
+    if (!work->stats.steps) c->stats.first_sample = c->stats.end_sample;
     memcpy(c->run, l->run.id, sizeof c->run);
     DL_TRY(dl_backend_sync(l->setup.backend));
     dl_backend_enter(l->setup.backend);
@@ -200,7 +195,7 @@ static void adopt(dl_gossip_life *l)
     dl_backend_enter(l->setup.backend);
     dl_mix_adopt(&l->state, l->data);
     dl_backend_leave(l->setup.backend);
-    l->work = (dl_local_fragment){.first_sample = l->next_sample};
+    l->work = (dl_local_fragment){.stats.first_sample = l->next_sample};
 }
 
 /* As the log has it: in turn, every eval_every rounds; and behind the last round each its own. */
@@ -238,7 +233,7 @@ static diloco_status finish(dl_gossip_life *l, const char *event, bool stepped,
     if (l->node.round == round) return DILOCO_OK; /* there is still to agree */
     l->state.control.entry = l->node.round;
     DL_TRY(dl_life_save_round(l));
-    return l->work.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
+    return l->work.stats.steps ? DILOCO_OK : evaluate(l); /* the tensors are theta */
 }
 
 /* The round's step is made, of these: is it a setback? */
@@ -247,7 +242,7 @@ static void begin_setback(dl_gossip_life *l, const dl_mix_input *inputs, size_t 
     const dl_config *c = dl_gossip_config(l);
     dl_setback now = {.entry = l->node.round, .lr = c->outer_lr, .mu = c->outer_mu};
     for (size_t i = 0; i < n; i++) {
-        now.inner += inputs[i].facts->loss / (double)n;
+        now.inner += inputs[i].facts->stats.loss / (double)n;
         dl_setback_norm(&now, inputs[i].facts->life.replica, inputs[i].facts->norm);
     }
     dl_setback_adopt(&l->setback, &now);

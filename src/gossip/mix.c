@@ -296,9 +296,9 @@ static diloco_status weigh(dl_mix *m, const dl_mix_input *inputs, size_t n, dl_m
     facts->n_alike = 0;
     for (size_t i = 0; i < n; i++) {
         const dl_contribution *c = inputs[i].facts;
-        m->facts[i] = (dl_member_facts){.samples = c->samples,
-                                        .steps = c->steps,
-                                        .tokens = c->tokens,
+        m->facts[i] = (dl_member_facts){.samples = c->stats.samples,
+                                        .steps = c->stats.steps,
+                                        .tokens = c->stats.tokens,
                                         .norm2 = inputs[i].data.norm2};
         m->members[i] = inputs[i].data;
         facts->n_alike += dl_hash_equal(c->base, state->now[0].digest);

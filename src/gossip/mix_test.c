@@ -72,7 +72,7 @@ static void send_it(scene *s, sent *out, dl_object object, dl_state *state, floa
     void *data[2] = {local, steps};
     dl_span spans[3];
     size_t n;
-    out->facts = (dl_contribution){.samples = 4, .steps = 2};
+    out->facts = (dl_contribution){.stats.samples = 4, .stats.steps = 2};
     CHECK_OK(dl_mix_own(s->mix, object, state, data, &out->facts, &out->input, spans, &n));
     memcpy(out->floats, out->input.data.payload, out->input.data.len);
     memcpy(&out->integer, out->input.data.integers, sizeof out->integer);

@@ -89,7 +89,8 @@ diloco_status dl_life_record_exchange(dl_gossip_life *l, const char *event, bool
     dl_json_u64(j, "round", l->node.round);
     dl_json_bool(j, "stepped", stepped);
     record_members(l, j);
-    dl_json_f64(j, "inner_loss", l->work.steps ? l->work.loss_sum / (double)l->work.steps : NAN);
+    dl_json_f64(j, "inner_loss",
+                l->work.stats.steps ? l->work.loss_sum / (double)l->work.stats.steps : NAN);
     dl_json_f64(j, "pseudo_grad_norm", l->own.norm);
     dl_json_str(j, "combiner", stepped ? facts->outer.combiner : NULL);
     dl_json_bool(j, "combiner_fallback", stepped && facts->outer.fell_back);

@@ -212,7 +212,8 @@ static void publish(sim *s, sim_node *x, dl_object kind)
     dl_mix_input input;
     dl_span spans[3];
     size_t n_spans;
-    *o = (object){.there = true, .facts = {.entry = x->node.round, .steps = 5, .samples = 10}};
+    *o = (object){.there = true,
+                  .facts = {.entry = x->node.round, .stats.steps = 5, .stats.samples = 10}};
     o->facts.life = x->node.self.life;
     CHECK_OK(dl_mix_own(s->mix, kind, &x->state, data, &o->facts, &input, spans, &n_spans));
     HOLDS(input.data.len <= sizeof o->payload);

@@ -306,7 +306,7 @@ static void fetch(line *l, dl_want want, const char *run)
     if (!status)
         status = dl_contribution_fetch(&facts, &data, &reason, l->slot[which], l->store, key, &e,
                                        want.until);
-    if (!status && facts.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
+    if (!status && facts.stats.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
         status = dl_fail(DILOCO_EPROTO, "%s: it is of no samples", key);
     if (!status) {
         settle(l, want, DILOCO_OK, 0, false, &facts, &data);

@@ -113,7 +113,8 @@ static void end(scene *s)
 /* What the other serves as its contribution to round 3, made for `entry` of `run` by `name`. */
 static void serve(scene *s, const char *run, uint64_t entry, const char *name, bool damaged)
 {
-    dl_contribution facts = {.entry = entry, .samples = 4, .steps = 2, .position = 40};
+    dl_contribution facts = {
+        .entry = entry, .stats.samples = 4, .stats.steps = 2, .stats.position = 40};
     dl_mix_input input;
     dl_span spans[3], all[4];
     unsigned char header[DL_CONTRIBUTION_HEADER];
@@ -142,7 +143,7 @@ static bool over(const scene *s)
 /* The other's model behind round 3, as a node sends it after its step: of no samples since then. */
 static void serve_model(scene *s)
 {
-    dl_contribution facts = {.entry = 3, .position = 40};
+    dl_contribution facts = {.entry = 3, .stats.position = 40};
     dl_mix_input input;
     dl_span spans[3], all[4];
     unsigned char header[DL_CONTRIBUTION_HEADER];
@@ -199,7 +200,7 @@ TEST(a_contribution_comes_whole_and_makes_two)
     CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
     CHECK_INT(2, dl_node_set(&s.node, set));
     const dl_mix_input input = dl_wire_input(s.wire, 0);
-    CHECK_INT(4, input.facts->samples);
+    CHECK_INT(4, input.facts->stats.samples);
     CHECK_INT(N * sizeof(float), input.data.len);
     dl_wire_unlock(s.wire);
     end(&s);
@@ -224,7 +225,7 @@ TEST(a_model_of_a_node_that_just_stepped_comes_whole_and_is_agreed_on)
     CHECK(s.node.members[0].got);
     CHECK_INT(0, s.node.ignored[DL_IGNORED_DAMAGED]);
     CHECK_INT(DL_TODO_AGREE, dl_node_next(&s.node, dl_clock_now()));
-    CHECK_INT(0, dl_wire_input(s.wire, 0).facts->samples);
+    CHECK_INT(0, dl_wire_input(s.wire, 0).facts->stats.samples);
     CHECK_INT(2 * N * sizeof(float), dl_wire_input(s.wire, 0).data.len); /* theta and momentum */
     dl_wire_unlock(s.wire);
     end(&s);
@@ -248,7 +249,7 @@ TEST(what_came_counts_whoever_answers_there_before_the_step)
         dl_wire_lock(s.wire);
         CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
         CHECK_INT(2, dl_node_set(&s.node, set));
-        CHECK_INT(4, dl_wire_input(s.wire, 0).facts->samples);
+        CHECK_INT(4, dl_wire_input(s.wire, 0).facts->stats.samples);
         CHECK_INT(1, s.node.ignored[DL_IGNORED_FOREIGN]); /* however often it was heard */
         dl_wire_unlock(s.wire);
         end(&s);

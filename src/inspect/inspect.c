@@ -184,8 +184,8 @@ static diloco_log_entry show(view *v)
         v->members[i] = v->lives[i];
         v->weights[i] = e->members[i].weight;
         bytes += e->members[i].bytes;
-        steps += e->members[i].steps;
-        samples += e->members[i].samples;
+        steps += e->members[i].stats.steps;
+        samples += e->members[i].stats.samples;
     }
     for (size_t i = 0; i < e->n_rejected; i++) { /* with the members at most DL_MAX_MEMBERS */
         char *life = v->lives[e->n_members + i];

@@ -5,8 +5,8 @@
 
 const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
 {
-    if (c->position > due) return "it claims a position that no replica has come to";
-    if (c->steps > due) return "it claims more steps than there have been";
+    if (c->stats.position > due) return "it claims a position that no replica has come to";
+    if (c->stats.steps > due) return "it claims more steps than there have been";
     return NULL;
 }
 
@@ -52,14 +52,15 @@ void dl_claims_cut(dl_member_facts *facts, size_t n)
 
 static double size_of_loss(const void *of, size_t i)
 {
-    const double loss = fabs(((const dl_entry *)of)->members[i].loss);
+    const double loss = fabs(((const dl_entry *)of)->members[i].stats.loss);
     return isnan(loss) ? INFINITY : loss;
 }
 
 /* Losses near 0 differ by any factor. */
 static bool is_far(const dl_entry *e, size_t i, double median_loss)
 {
-    return size_of_loss(e, i) > DL_CLAIMS_FAR * fmax(median_loss, 1) && !isnan(e->members[i].loss);
+    return size_of_loss(e, i) > DL_CLAIMS_FAR * fmax(median_loss, 1) &&
+           !isnan(e->members[i].stats.loss);
 }
 
 double dl_claims_mean_loss(const dl_entry *e)
@@ -69,7 +70,7 @@ double dl_claims_mean_loss(const dl_entry *e)
     size_t n = 0;
     for (size_t i = 0; i < e->n_members; i++) {
         if (is_far(e, i, middle)) continue;
-        sum += e->members[i].loss;
+        sum += e->members[i].stats.loss;
         n++;
     }
     return n ? sum / (double)n : NAN;
@@ -77,12 +78,12 @@ double dl_claims_mean_loss(const dl_entry *e)
 
 static double entry_samples(const void *of, size_t i)
 {
-    return (double)((const dl_entry *)of)->members[i].samples;
+    return (double)((const dl_entry *)of)->members[i].stats.samples;
 }
 
 static double entry_tokens(const void *of, size_t i)
 {
-    return (double)((const dl_entry *)of)->members[i].tokens;
+    return (double)((const dl_entry *)of)->members[i].stats.tokens;
 }
 
 const char *dl_claims_what_is_cut(const dl_entry *e, size_t i)

@@ -7,9 +7,10 @@
 
 TEST(a_position_or_steps_beyond_the_due_point_are_refused)
 {
-    CHECK(dl_claims_refuse(&(dl_contribution){.position = 40, .steps = 40}, 40) == NULL);
-    CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.position = 41}, 40));
-    CHECK_CONTAINS("steps", dl_claims_refuse(&(dl_contribution){.steps = UINT64_MAX}, 40));
+    CHECK(dl_claims_refuse(&(dl_contribution){.stats.position = 40, .stats.steps = 40}, 40) ==
+          NULL);
+    CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.stats.position = 41}, 40));
+    CHECK_CONTAINS("steps", dl_claims_refuse(&(dl_contribution){.stats.steps = UINT64_MAX}, 40));
 }
 
 TEST(samples_count_up_to_16_times_the_median)
@@ -32,11 +33,11 @@ TEST(samples_count_up_to_16_times_the_median)
 
 static const char *cut(const double *losses, size_t n, size_t i, double *mean)
 {
-    dl_member members[8] = {{.samples = 1}};
+    dl_member members[8] = {{.stats.samples = 1}};
     const dl_entry e = {.commit = true, .members = members, .n_members = n};
     for (size_t k = 0; k < n; k++) {
-        members[k].samples = 1;
-        members[k].loss = losses[k];
+        members[k].stats.samples = 1;
+        members[k].stats.loss = losses[k];
     }
     *mean = dl_claims_mean_loss(&e);
     return dl_claims_what_is_cut(&e, i);

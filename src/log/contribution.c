@@ -94,15 +94,15 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_u32(c, &f->fragment);
     walk_u64(c, &f->entry);
     walk_bytes(c, f->codec, NAME);
-    walk_u64(c, &f->position);
-    walk_u64(c, &f->step);
-    walk_u64(c, &f->steps);
-    walk_u64(c, &f->samples);
-    walk_u64(c, &f->tokens);
-    walk_u64(c, &f->shard);
-    walk_u64(c, &f->first_sample);
-    walk_u64(c, &f->end_sample);
-    walk_f64(c, &f->loss);
+    walk_u64(c, &f->stats.position);
+    walk_u64(c, &f->stats.step);
+    walk_u64(c, &f->stats.steps);
+    walk_u64(c, &f->stats.samples);
+    walk_u64(c, &f->stats.tokens);
+    walk_u64(c, &f->stats.shard);
+    walk_u64(c, &f->stats.first_sample);
+    walk_u64(c, &f->stats.end_sample);
+    walk_f64(c, &f->stats.loss);
     walk_f64(c, &f->norm);
     walk_bytes(c, f->base.bytes, sizeof f->base.bytes);
     walk_bytes(c, f->manifest.bytes, sizeof f->manifest.bytes);
@@ -117,7 +117,7 @@ static void walk_fields(cursor *c, dl_contribution *f, uint32_t *version, uint32
     walk_u64(c, &f->dealt.len);
     for (size_t i = 0; i < DL_DEALT_MAX; i++)
         walk_u64(c, &f->dealt.first[i]);
-    walk_u64(c, &f->holds);
+    walk_u64(c, &f->stats.holds);
     walk_bytes(c, f->strong.bytes, sizeof f->strong.bytes);
     walk_u64(c, &f->slices);
 }
@@ -168,11 +168,11 @@ static diloco_status check_fields(const dl_contribution *f)
     if (f->life.generation > DL_GENERATION_MAX) bad = "generation";
     if (!padded(f->codec) || !is_codec_name(f->codec)) bad = "codec";
     if (f->fragment >= DL_MAX_FRAGMENTS) bad = "fragment";
-    if (isinf(f->loss)) bad = "loss";
+    if (isinf(f->stats.loss)) bad = "loss";
     if (!isfinite(f->norm) || f->norm < 0) bad = "norm";
     if (f->packing > DL_PACKING_ZSTD) bad = "packing";
     if (f->packing == DL_PACKING_NONE && f->unpacked_len) bad = "unpacked_len";
-    if (f->end_sample < f->first_sample) bad = "end_sample";
+    if (f->stats.end_sample < f->stats.first_sample) bad = "end_sample";
     for (size_t i = f->is_signed ? sizeof f->strong.bytes : 0; i < sizeof f->strong.bytes; i++)
         if (f->strong.bytes[i]) bad = "hash";
     if (f->slices > DL_SLICES_MAX) bad = "slices";
@@ -218,7 +218,7 @@ diloco_status dl_contribution_read_header(dl_contribution *out, const unsigned c
 /* A combined update and a node's model have the same form, and no samples of their own. */
 bool dl_contribution_is_empty(const dl_contribution *c)
 {
-    return c->samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0 &&
+    return c->stats.samples == 0 && strcmp(c->codec, DL_CODEC_COMBINED) != 0 &&
            strcmp(c->codec, DL_CODEC_MODEL) != 0;
 }
 

@@ -15,6 +15,7 @@
 #include "log/layout.h"
 #include "log/pack.h"
 #include "log/signed.h"
+#include "log/train_stats.h"
 #include "outer/outer_step.h"
 
 enum { DL_CONTRIBUTION_HEADER = 512, DL_CONTRIBUTION_PROOF = 32 + 64 };
@@ -37,12 +38,7 @@ typedef struct dl_contribution {
     uint64_t entry;
     uint32_t fragment;
     char codec[DL_REPLICA_MAX + 1];
-    uint64_t position;               /* of the due point it was taken at */
-    uint64_t step;                   /* completed optimizer steps of the replica, in all */
-    uint64_t steps, samples, tokens; /* since its base */
-    uint64_t shard, first_sample,
-        end_sample;   /* what it trained on: samples [first, end) of shard */
-    double loss;      /* mean over its steps since the base; NaN: not told */
+    dl_train_stats stats;
     double norm;      /* of the pseudo-gradient before encoding */
     dl_hash base;     /* state digest of the fragment it started from */
     dl_hash manifest; /* digest of the model's manifest */
@@ -52,7 +48,6 @@ typedef struct dl_contribution {
     uint64_t packing;      /* a dl_packing */
     uint64_t unpacked_len; /* bytes of the payload once it is unpacked; 0 without packing */
     dl_dealt dealt;
-    uint64_t holds;   /* samples of a logical client's shard, its weight; else 0 */
     bool is_signed;   /* its proof stands behind the header */
     dl_strong strong; /* then: of all bytes behind header and proof */
     uint64_t slices;  /* payload, integers and booleans lie in so many objects under b/: the body is

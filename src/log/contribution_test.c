@@ -86,15 +86,15 @@ static void scene_begin(scene *s, const char *url, const char *spool_dir)
                                  .entry = 12,
                                  .fragment = 0,
                                  .codec = "f32",
-                                 .position = 6000,
-                                 .step = 5999,
-                                 .steps = 500,
-                                 .samples = 4000,
-                                 .tokens = UINT64_MAX,
-                                 .shard = 2,
-                                 .first_sample = 44000,
-                                 .end_sample = 48000,
-                                 .loss = 3.25,
+                                 .stats.position = 6000,
+                                 .stats.step = 5999,
+                                 .stats.steps = 500,
+                                 .stats.samples = 4000,
+                                 .stats.tokens = UINT64_MAX,
+                                 .stats.shard = 2,
+                                 .stats.first_sample = 44000,
+                                 .stats.end_sample = 48000,
+                                 .stats.loss = 3.25,
                                  .norm = 0.125,
                                  .base = dl_hash_bytes("base", 4),
                                  .manifest = s->manifest.digest,
@@ -165,13 +165,14 @@ TEST(a_header_reads_back_equal)
     scene_begin(&s, "mem://header", NULL);
     CHECK_OK(dl_contribution_read_header(&back, s.object, DL_CONTRIBUTION_HEADER));
     check_equal(&s.facts, &back);
-    CHECK(back.tokens == UINT64_MAX && back.loss == 3.25 && back.end_sample == 48000);
+    CHECK(back.stats.tokens == UINT64_MAX && back.stats.loss == 3.25 &&
+          back.stats.end_sample == 48000);
     CHECK_STR("r7", back.life.replica);
     CHECK_STR("f32", back.codec);
-    s.facts.loss = NAN;
+    s.facts.stats.loss = NAN;
     make_object(&s);
     CHECK_OK(dl_contribution_read_header(&back, s.object, DL_CONTRIBUTION_HEADER));
-    CHECK(isnan(back.loss));
+    CHECK(isnan(back.stats.loss));
     scene_end(&s);
 }
 
@@ -246,7 +247,7 @@ TEST(a_header_that_cannot_be_is_refused)
     check_broken(&s, 456, 1, DILOCO_EPROTO, "hash"); /* of a body that is not signed */
     check_broken(&s, 488, 65, DILOCO_EPROTO, "slices");
     check_broken(&s, 495, 1, DILOCO_EPROTO, "slices");
-    s.facts.loss = INFINITY;
+    s.facts.stats.loss = INFINITY;
     check_broken(&s, 288, 0, DILOCO_EPROTO, "loss");
     scene_end(&s);
 }
@@ -460,7 +461,7 @@ TEST(what_belongs_elsewhere_is_rejected)
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "base", "state");
     s.expect.base = s.expect.also_base = s.facts.base;
-    s.expect.due = s.facts.position - 1;
+    s.expect.due = s.facts.stats.position - 1;
     check_rejected(&s, DILOCO_EPROTO, "claim", "position that no replica has come to");
     scene_end(&s);
 }
@@ -512,8 +513,8 @@ TEST(sizes_that_are_not_the_fragments_are_rejected_before_they_are_used)
 /* What a replica puts that has nothing to give. */
 static void make_empty(scene *s)
 {
-    s->facts.samples = s->facts.steps = s->facts.tokens = 0;
-    s->facts.end_sample = s->facts.first_sample;
+    s->facts.stats.samples = s->facts.stats.steps = s->facts.stats.tokens = 0;
+    s->facts.stats.end_sample = s->facts.stats.first_sample;
     s->facts.norm = 0;
     s->facts.n_floats = s->facts.n_integers = s->facts.n_booleans = 0;
     s->facts.payload_len = 0;

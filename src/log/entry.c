@@ -230,11 +230,11 @@ static void write_member(dl_json *j, const dl_member *m, uint64_t entry)
     dl_json_hash(j, "body", m->body);
     dl_json_u64(j, "raw", m->raw);
     dl_json_f32_bits(j, "weight", m->weight);
-    dl_json_u64(j, "steps", m->steps);
-    dl_json_u64(j, "samples", m->samples);
-    dl_json_u64(j, "tokens", m->tokens);
+    dl_json_u64(j, "steps", m->stats.steps);
+    dl_json_u64(j, "samples", m->stats.samples);
+    dl_json_u64(j, "tokens", m->stats.tokens);
     dl_json_u64(j, "bytes", m->bytes);
-    dl_json_f64(j, "loss", m->loss);
+    dl_json_f64(j, "loss", m->stats.loss);
     if (m->held) dl_json_u64(j, "held", m->held);
     dl_json_end(j);
 }
@@ -336,14 +336,14 @@ static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value obj
     DL_TRY(dl_json_read_hash(&m->body, object, "body"));
     DL_TRY(dl_json_read_u64(&m->raw, object, "raw", UINT64_MAX));
     DL_TRY(dl_json_read_f32_bits(&m->weight, object, "weight"));
-    DL_TRY(dl_json_read_u64(&m->steps, object, "steps", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&m->samples, object, "samples", UINT64_MAX));
-    DL_TRY(dl_json_read_u64(&m->tokens, object, "tokens", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&m->stats.steps, object, "steps", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&m->stats.samples, object, "samples", UINT64_MAX));
+    DL_TRY(dl_json_read_u64(&m->stats.tokens, object, "tokens", UINT64_MAX));
     DL_TRY(dl_json_read_u64(&m->bytes, object, "bytes", UINT64_MAX));
     m->held = 0;
     if (dl_json_get(object, "held").type != DL_JSON_MISSING)
         DL_TRY(dl_json_read_u32(&m->held, object, "held", DL_HELD_MAX));
-    return dl_json_read_f64_or_nan(&m->loss, object, "loss");
+    return dl_json_read_f64_or_nan(&m->stats.loss, object, "loss");
 }
 
 static diloco_status read_deal(dl_entry_deal *out, dl_json_value root)

@@ -10,6 +10,7 @@
 #include "combine/combine.h"
 #include "log/identity.h"
 #include "log/layout.h"
+#include "log/train_stats.h"
 #include "outer/outer.h"
 #include "tensor/manifest.h"
 
@@ -17,13 +18,12 @@ enum { DL_ENTRY_TEXT_MAX = 4 << 20, DL_REASON_MAX = 95, DL_HELD_MAX = 15, DL_WOR
 
 typedef struct dl_member {
     dl_life life;
-    uint64_t entry; /* under which the contribution lies: this one, or an earlier one (P20) */
-    dl_hash body;   /* the contribution's body digest */
-    uint64_t raw;   /* raw weight */
-    float weight;   /* normalised */
-    uint64_t steps, samples, tokens;
-    uint64_t bytes; /* of the object */
-    double loss;
+    uint64_t entry;       /* under which the contribution lies: this one, or an earlier one (P20) */
+    dl_hash body;         /* the contribution's body digest */
+    uint64_t raw;         /* raw weight */
+    float weight;         /* normalised */
+    dl_train_stats stats; /* steps, samples, tokens and loss are stored */
+    uint64_t bytes;       /* of the object */
     uint32_t
         held; /* data_assignment.h: it also used what it was dealt for so many entries before */
 } dl_member;

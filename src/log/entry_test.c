@@ -44,11 +44,11 @@ static dl_entry an_entry(void)
                                    .body = dl_hash_bytes(names[i], 2),
                                    .raw = i == 2 ? RAW : i + 1,
                                    .weight = 1.0f / 3,
-                                   .steps = 500,
-                                   .samples = 4000,
-                                   .tokens = 4096000,
+                                   .stats.steps = 500,
+                                   .stats.samples = 4000,
+                                   .stats.tokens = 4096000,
                                    .bytes = 123456789012,
-                                   .loss = i ? 1.0 / 3 : NAN};
+                                   .stats.loss = i ? 1.0 / 3 : NAN};
         CHECK(dl_roster_add(&e.roster, names[2 - i], (uint32_t)i));
     }
     e.n_members = 3;
@@ -81,7 +81,7 @@ TEST(a_commit_reads_back_equal)
     CHECK_INT(3, back.roster.n);
     CHECK_STR("r2", back.roster.names[1]);
     CHECK_INT(0, back.roster.misses[2]); /* r10 was put in first */
-    CHECK(isnan(back.members[0].loss) && back.members[1].loss == 1.0 / 3);
+    CHECK(isnan(back.members[0].stats.loss) && back.members[1].stats.loss == 1.0 / 3);
     CHECK(back.members[2].weight == 1.0f / 3 && back.members[2].raw == RAW);
     CHECK(back.next_lr == 0.7f && back.next_mu == 0.9f && !back.last);
     CHECK(back.simulated_s == e.simulated_s);

@@ -28,7 +28,7 @@ static bool is_refused(const dl_known_table *refused, const dl_listed *l)
     const dl_known *k = dl_known_find(refused, &l->life);
     if (!k || k->entry < l->entry) return false;
     return k->entry > l->entry || k->worth == DL_INVALID ||
-           (k->worth == DL_VALID && k->facts.samples == 0);
+           (k->worth == DL_VALID && k->facts.stats.samples == 0);
 }
 
 static bool is_before(const dl_listed *a, const dl_listed *b)

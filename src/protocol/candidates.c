@@ -89,7 +89,7 @@ static bool is_superseded(const dl_known_table *table, const dl_known *known)
 
 bool dl_known_counts(const dl_known_table *table, const dl_known *known)
 {
-    return known->worth == DL_VALID && known->facts.samples > 0 && !known->refused &&
+    return known->worth == DL_VALID && known->facts.stats.samples > 0 && !known->refused &&
            !is_superseded(table, known);
 }
 
@@ -117,7 +117,7 @@ bool dl_known_passes(const dl_known_table *table, const char *replica)
 {
     for (size_t i = 0; i < table->n; i++) {
         const dl_known *k = &table->at[i];
-        if (k->worth == DL_VALID && k->facts.samples == 0 && is_of(k, replica) &&
+        if (k->worth == DL_VALID && k->facts.stats.samples == 0 && is_of(k, replica) &&
             !is_superseded(table, k))
             return true;
     }

@@ -32,7 +32,7 @@ static dl_known *add(dl_known_table *t, const char *replica, uint32_t generation
 static dl_known *add_valid(dl_known_table *t, const char *replica, uint32_t generation)
 {
     dl_known *k = add(t, replica, generation);
-    dl_known_accept(k, &(dl_contribution){.samples = 5}, 2.0);
+    dl_known_accept(k, &(dl_contribution){.stats.samples = 5}, 2.0);
     return k;
 }
 
@@ -83,7 +83,7 @@ TEST(p9_who_is_there_has_passed_or_is_hopeless_has_answered_once)
     CHECK_INT(0, dl_known_n_answered(t, false));
     dl_known *a = add(t, "a", 0);
     CHECK_INT(0, dl_known_n_answered(t, false)); /* not read yet */
-    dl_known_accept(a, &(dl_contribution){.samples = 0}, 0);
+    dl_known_accept(a, &(dl_contribution){.stats.samples = 0}, 0);
     CHECK_INT(1, dl_known_n_answered(t, false));
     add_valid(t, "a", 1);
     CHECK_INT(1, dl_known_n_answered(t, false));
@@ -132,7 +132,7 @@ TEST(what_was_read_and_is_valid_counts_with_its_facts)
     dl_known_table *t = empty(&s);
     dl_known *k = add_valid(t, "a", 0);
     CHECK(dl_known_counts(t, k) && dl_known_is_there(t, "a"));
-    CHECK_INT(5, k->facts.samples);
+    CHECK_INT(5, k->facts.stats.samples);
     CHECK_NEAR(2.0, k->norm2, 0);
 }
 
@@ -141,7 +141,7 @@ TEST(p14_a_contribution_without_a_sample_does_not_count)
     table s;
     dl_known_table *t = empty(&s);
     dl_known *k = add(t, "a", 0);
-    dl_known_accept(k, &(dl_contribution){.samples = 0}, 0);
+    dl_known_accept(k, &(dl_contribution){.stats.samples = 0}, 0);
     CHECK(!dl_known_counts(t, k));
 }
 

@@ -46,7 +46,8 @@ static void there(table *t, int first, int last)
     for (int i = first; i <= last; i++) {
         dl_life life = {.generation = 0};
         snprintf(life.replica, sizeof life.replica, "r%d", i);
-        dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 1}, 1);
+        dl_known_accept(dl_known_add(&t->known, &life, 0, 9),
+                        &(dl_contribution){.stats.samples = 1}, 1);
     }
 }
 
@@ -55,7 +56,8 @@ static void passes(table *t, int i)
 {
     dl_life life = {.generation = 0};
     snprintf(life.replica, sizeof life.replica, "r%d", i);
-    dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.samples = 0}, 0);
+    dl_known_accept(dl_known_add(&t->known, &life, 0, 9), &(dl_contribution){.stats.samples = 0},
+                    0);
 }
 
 static dl_verdict look(table *t, int at_s)

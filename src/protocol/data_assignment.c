@@ -349,14 +349,15 @@ void dl_ledger_list(const dl_ledger *l, uint64_t entry, const char *replica, uin
 const char *dl_ledger_refuses(const dl_ledger *l, const dl_contribution *c)
 {
     dl_dealt ours;
-    if (c->samples == 0) return c->dealt.n ? "it uses samples that it has not trained on" : NULL;
+    if (c->stats.samples == 0)
+        return c->dealt.n ? "it uses samples that it has not trained on" : NULL;
     if (c->dealt.n == 0) return "it does not say which of the dealt samples it used";
     if (c->entry + 1 - l->first < c->dealt.n || (!l->exact && c->dealt.n > 1))
         return "it uses samples that have counted or were returned";
     const uint64_t len = deal_of(l, c->entry)->len;
-    if (c->dealt.len != len || (l->exact && c->samples != c->dealt.n * len))
+    if (c->dealt.len != len || (l->exact && c->stats.samples != c->dealt.n * len))
         return "it does not use its samples whole";
-    dl_ledger_list(l, c->entry, c->life.replica, l->exact ? c->samples : 1, &ours);
+    dl_ledger_list(l, c->entry, c->life.replica, l->exact ? c->stats.samples : 1, &ours);
     for (uint64_t i = 0; i < ours.n; i++)
         if (ours.first[i] != c->dealt.first[i]) return "it uses samples that were not dealt to it";
     return NULL;

@@ -75,9 +75,9 @@ static void fold(dl_ledger *l, uint64_t number, bool commit, const char *members
 /* A contribution of r0's that used its last n chunks. */
 static dl_contribution facts_of(const dl_ledger *l, uint64_t entry, const char *replica, uint64_t n)
 {
-    dl_contribution c = {.entry = entry, .samples = n * EACH};
+    dl_contribution c = {.entry = entry, .stats.samples = n * EACH};
     snprintf(c.life.replica, sizeof c.life.replica, "%s", replica);
-    dl_ledger_list(l, entry, replica, c.samples, &c.dealt);
+    dl_ledger_list(l, entry, replica, c.stats.samples, &c.dealt);
     return c;
 }
 
@@ -197,17 +197,17 @@ TEST(p18_a_contribution_of_other_samples_than_its_own_is_refused_by_name)
     c.dealt.n = 0;
     check_refused(l, c, "does not say");
     c = good;
-    c.samples = 9;
+    c.stats.samples = 9;
     check_refused(l, c, "whole");
     c = good;
     c.dealt.len = 20;
     check_refused(l, c, "whole");
     c = facts_of(l, 2, "r0", 2);
-    c.samples += EACH;
+    c.stats.samples += EACH;
     c.dealt.n = 3;
     check_refused(l, c, "have counted or were returned");
     c = good;
-    c.samples = 0;
+    c.stats.samples = 0;
     check_refused(l, c, "not trained on");
     c.dealt = (dl_dealt){.n = 0};
     CHECK(!dl_ledger_refuses(l, &c)); /* it passes */

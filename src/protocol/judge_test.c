@@ -35,7 +35,8 @@ static void open_court(court *c, size_t n, const float (*x)[D])
         for (size_t d = 0; d < D; d++)
             norm2 += (double)x[i][d] * (double)x[i][d];
         dl_known *k = dl_known_add(&c->known, &life, 0, 100);
-        const dl_contribution facts = {.samples = 1, .body = dl_hash_bytes(x[i], sizeof x[i])};
+        const dl_contribution facts = {.stats.samples = 1,
+                                       .body = dl_hash_bytes(x[i], sizeof x[i])};
         dl_known_accept(k, &facts, norm2);
         k->whole = true;
         c->judge.slots[i] = i;

@@ -148,7 +148,7 @@ static void put(table *t, size_t i, uint64_t samples)
     dl_life life = {.generation = 0};
     memcpy(life.replica, t->control.roster.names[i], sizeof life.replica);
     dl_known *k = dl_known_add(&t->known, &life, 0, 100);
-    const dl_contribution facts = {.life = life, .samples = samples};
+    const dl_contribution facts = {.life = life, .stats.samples = samples};
     dl_known_accept(k, &facts, 1);
 }
 

@@ -35,11 +35,8 @@ static dl_member member_of(const dl_known *k)
     return (dl_member){.life = k->life,
                        .entry = k->entry,
                        .body = k->facts.body,
-                       .steps = k->facts.steps,
-                       .samples = k->facts.samples,
-                       .tokens = k->facts.tokens,
+                       .stats = k->facts.stats,
                        .bytes = k->len + k->facts.bulk,
-                       .loss = k->facts.loss,
                        .held = k->facts.dealt.n ? (uint32_t)(k->facts.dealt.n - 1) : 0};
 }
 
@@ -182,7 +179,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
     if (commit && dl_judge_may_reject(a->config)) put_rejected(d, from->known);
     d->loss = dl_claims_mean_loss(d);
     if (a->pace->schedule.async) {
-        if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.position;
+        if (d->n_members) d->position = from->known->at[draft->slots[0]].facts.stats.position;
         dl_async_next_roster(&d->roster, a->control, d);
     } else if (dl_config_federated(a->config)) {
         dl_clients_sample(&d->roster, a->config, d->entry + 1);
@@ -201,8 +198,8 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
     for (size_t i = 0; i < d->n_members; i++) {
         const dl_member *m = &d->members[i];
         const dl_known *k = &from->known->at[draft->slots[i]];
-        const uint64_t samples = k->facts.holds ? k->facts.holds : m->samples;
-        draft->facts[i] = (dl_member_facts){samples, m->steps, m->tokens, k->norm2};
+        const uint64_t samples = k->facts.stats.holds ? k->facts.stats.holds : m->stats.samples;
+        draft->facts[i] = (dl_member_facts){samples, m->stats.steps, m->stats.tokens, k->norm2};
     }
     if (!dl_config_federated(from->args->config)) dl_claims_cut(draft->facts, d->n_members);
     DL_TRY(

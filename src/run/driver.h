@@ -35,12 +35,12 @@ typedef struct dl_driver_args {
     /* Nothing trained on the fragment is still to be sent. */
     void (*fresh)(void *user, uint32_t fragment);
     void *user;
-    const dl_signer *signer;     /* NULL: nothing is signed */
-    dl_peers *peers;             /* NULL: all is read from the store */
-    bool follows;                /* leaves the closing of entries to others */
-    bool trace_protocol;         /* logs each move of the machine */
-    const dl_exec_work *trained; /* [P] since the base: read when taken */
-    atomic_bool *interrupted;    /* taken down when a call returns because of it */
+    const dl_signer *signer;       /* NULL: nothing is signed */
+    dl_peers *peers;               /* NULL: all is read from the store */
+    bool follows;                  /* leaves the closing of entries to others */
+    bool trace_protocol;           /* logs each move of the machine */
+    const dl_train_stats *trained; /* [P] since the base: read when taken */
+    atomic_bool *interrupted;      /* taken down when a call returns because of it */
 } dl_driver_args;
 
 /* Heartbeats begin. */

@@ -84,7 +84,7 @@ static void note_combiner(dl_driver *d, const dl_entry *entry)
 static bool is_of_single_steps(const dl_entry *entry)
 {
     for (size_t i = 0; i < entry->n_members; i++)
-        if (entry->members[i].steps > 1) return false;
+        if (entry->members[i].stats.steps > 1) return false;
     return true;
 }
 
@@ -102,9 +102,9 @@ static void note_similarity(dl_driver *d, const dl_entry *entry)
                  "base:",
                  (unsigned long long)entry->entry, similarity);
     for (size_t i = 0; i < entry->n_members && len > 0 && (size_t)len < sizeof text; i++)
-        len +=
-            snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
-                     entry->members[i].life.replica, (unsigned long long)entry->members[i].samples);
+        len += snprintf(text + len, sizeof text - (size_t)len, " %s %llu",
+                        entry->members[i].life.replica,
+                        (unsigned long long)entry->members[i].stats.samples);
     dl_event_warn(d->a.record, &d->context, "similarity", text);
 }
 
@@ -343,7 +343,7 @@ static diloco_status reap(dl_driver *d, uint64_t *unsent)
     if (status == DILOCO_EEXIST) return DILOCO_OK;
     DL_TRY(status);
     dl_exec_sent(d->a.exec);
-    dl_event_contribution(d->a.record, &d->context, entry, dl_exec_measured(d->a.exec));
+    dl_event_contribution(d->a.record, &d->context, entry, &dl_exec_measured(d->a.exec)->own);
     return DILOCO_OK;
 }
 
@@ -403,7 +403,7 @@ static void after(dl_driver *d, const dl_request *request, const dl_reply *reply
                 request->kind != DL_REQUEST_READ;
     if (request->kind == DL_REQUEST_CONTRIBUTE && d->puts)
         dl_event_contribution(d->a.record, &d->context, request->entry,
-                              dl_exec_measured(d->a.exec));
+                              &dl_exec_measured(d->a.exec)->own);
 }
 
 static uint64_t failed_calls(const dl_driver *d)

@@ -405,8 +405,8 @@ static void write_lie(const char *url)
     e.members[0].body = c.body;
     e.members[0].weight = 1;
     e.members[0].raw = 1;
-    e.members[0].loss = c.loss;
-    e.loss = c.loss;
+    e.members[0].stats.loss = c.stats.loss;
+    e.loss = c.stats.loss;
     e.committer = (dl_life){.replica = "r1"};
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     dl_key_entry(key, 1);

@@ -10,10 +10,10 @@
 typedef struct dl_stops {
     dl_exec *exec;
     dl_pace *pace;
-    const dl_config *config;  /* the run's */
-    const char *replica;      /* own name */
-    const dl_exec_work *work; /* [P] trained since the base */
-    float weight;             /* own, in the last commit that counted this replica; 0: none did */
+    const dl_config *config;    /* the run's */
+    const char *replica;        /* own name */
+    const dl_train_stats *work; /* [P] trained since the base */
+    float weight;               /* own, in the last commit that counted this replica; 0: none did */
     /* Nothing trained on the fragment is still to be sent. */
     void (*fresh)(void *user, uint32_t fragment);
     void *user;

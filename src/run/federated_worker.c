@@ -94,15 +94,15 @@ void dl_run_give_theta(diloco_run *run)
 
 diloco_status dl_run_put_client(diloco_run *run, bool *first, const dl_exec_client *client)
 {
-    const dl_exec_work *work = client->work;
+    const dl_train_stats *stats = client->stats;
     const dl_event_context context = {.replica = client->life.replica, .codec = run->config.codec};
     DL_TRY(dl_exec_put_client(run->exec, first, client, limit(run)));
-    run->at.step += work->steps;
-    run->life_steps += work->steps;
-    run->life_tokens += work->tokens;
+    run->at.step += stats->steps;
+    run->life_steps += stats->steps;
+    run->life_tokens += stats->tokens;
     if (*first)
         dl_event_contribution(&run->record, &context, control(run)->entry,
-                              dl_exec_measured(run->exec));
+                              &dl_exec_measured(run->exec)->own);
     return DILOCO_OK;
 }
 

@@ -27,8 +27,8 @@ static diloco_status work(void *user, bool *worked)
     for (size_t i = 0; i < asked->n && !*worked; i++) {
         if (dl_run_is_there(h->run, asked->names[i])) continue;
         const bool has = dl_run_open_entry(h->run) != h->nobody_at;
-        const dl_exec_work did = {.samples = has, .steps = has, .tokens = has, .holds = has};
-        dl_exec_client c = {.work = &did, .keep = keep_nothing};
+        const dl_train_stats did = {.samples = has, .steps = has, .tokens = has, .holds = has};
+        dl_exec_client c = {.stats = &did, .keep = keep_nothing};
         bool first;
         memcpy(c.life.replica, asked->names[i], sizeof c.life.replica);
         dl_run_give_theta(h->run);

@@ -66,8 +66,8 @@ struct diloco_run {
     dl_driver *driver;
 
     dl_progress at;
-    dl_exec_work *work; /* [P] */
-    double *loss_sum;   /* [P] over work[f].steps */
+    dl_train_stats *work; /* [P] */
+    double *loss_sum;     /* [P] over work[f].steps */
     size_t n_fragments;
     dl_local_fragment *saved; /* [P] room for saving and loading */
     dl_hash *bases;           /* [P] likewise */

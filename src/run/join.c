@@ -69,15 +69,13 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
     for (size_t i = 0; i < run->n_fragments; i++) {
         const dl_local_fragment *p = &f->fragments[i];
         run->loss_sum[i] = p->loss_sum;
-        run->work[i] = (dl_exec_work){.step = f->step,
-                                      .steps = p->steps,
-                                      .samples = p->samples,
-                                      .tokens = p->tokens,
-                                      .shard = f->shard,
-                                      .first_sample = p->first_sample,
-                                      .end_sample = f->next_sample,
-                                      .position = f->pace.position};
-        if (p->steps) run->work[i].loss = p->loss_sum / (double)p->steps;
+        dl_train_stats *w = &run->work[i];
+        *w = p->stats;
+        w->step = f->step;
+        w->shard = f->shard;
+        w->end_sample = f->next_sample;
+        w->position = f->pace.position;
+        w->loss = p->stats.steps ? p->loss_sum / (double)p->stats.steps : 0;
         run->bases[i] = p->base;
     }
 }
@@ -119,9 +117,9 @@ static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
     f->next_sample -= run->last.samples;
     for (size_t i = 0; i < f->n_fragments; i++) {
         dl_local_fragment *p = &f->fragments[i];
-        p->steps--;
-        p->samples -= run->last.samples;
-        p->tokens -= run->last.tokens;
+        p->stats.steps--;
+        p->stats.samples -= run->last.samples;
+        p->stats.tokens -= run->last.tokens;
         p->loss_sum -= run->last.loss;
     }
 }
@@ -136,13 +134,8 @@ static diloco_status save_local(diloco_run *run)
     f.threads = (uint32_t)dl_pool_size(run->pool);
     const bool again = dl_driver_saved_now(run->driver, &f.pace, run->bases, &f.generation);
     for (size_t i = 0; i < run->n_fragments; i++) {
-        const dl_exec_work *w = &run->work[i];
-        f.fragments[i] = (dl_local_fragment){.steps = w->steps,
-                                             .samples = w->samples,
-                                             .tokens = w->tokens,
-                                             .first_sample = w->first_sample,
-                                             .loss_sum = run->loss_sum[i],
-                                             .base = run->bases[i]};
+        f.fragments[i] = (dl_local_fragment){
+            .stats = run->work[i], .loss_sum = run->loss_sum[i], .base = run->bases[i]};
     }
     if (again && run->has_gradients) take_back_last_step(run, &f);
     memcpy(f.run, run->file.id, sizeof f.run);

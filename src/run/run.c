@@ -213,10 +213,10 @@ void diloco_run_interrupt(diloco_run *run)
 void dl_run_fresh(void *user, uint32_t fragment)
 {
     diloco_run *run = user;
-    run->work[fragment] = (dl_exec_work){.shard = run->at.shard,
-                                         .step = run->at.step,
-                                         .first_sample = run->at.next_sample,
-                                         .end_sample = run->at.next_sample};
+    run->work[fragment] = (dl_train_stats){.shard = run->at.shard,
+                                           .step = run->at.step,
+                                           .first_sample = run->at.next_sample,
+                                           .end_sample = run->at.next_sample};
     run->loss_sum[fragment] = 0;
 }
 
@@ -257,7 +257,7 @@ static void count(diloco_run *run, const diloco_step_report *report)
     p->step++;
     p->next_sample += report->samples;
     for (size_t f = 0; f < run->n_fragments; f++) {
-        dl_exec_work *w = &run->work[f];
+        dl_train_stats *w = &run->work[f];
         run->loss_sum[f] += report->loss;
         w->step = p->step;
         w->steps++;

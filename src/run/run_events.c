@@ -213,14 +213,14 @@ void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint
 }
 
 void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
-                           const dl_exec_facts *facts)
+                           const dl_own_facts *facts)
 {
     dl_json j = begin(r, "contribution");
     dl_json_str(&j, "replica", c->replica);
     dl_json_u64(&j, "entry", entry);
     dl_json_u64(&j, "fragment", facts->fragment);
-    dl_json_u64(&j, "step", facts->step);
-    dl_json_u64(&j, "position", facts->position);
+    dl_json_u64(&j, "step", facts->stats.step);
+    dl_json_u64(&j, "position", facts->stats.position);
     dl_json_f64(&j, "pseudo_grad_norm", facts->norm);
     dl_json_u64(&j, "bytes", facts->bytes);
     dl_json_f64(&j, "encode_s", facts->encode_s);

@@ -61,7 +61,7 @@ void dl_event_put_outer(dl_json *j, const dl_config *config);
 void dl_event_run(dl_record *r, const dl_runfile *run, const dl_life *life, uint64_t entry,
                   dl_way way);
 void dl_event_contribution(dl_record *r, const dl_event_context *c, uint64_t entry,
-                           const dl_exec_facts *facts);
+                           const dl_own_facts *facts);
 void dl_event_commit(dl_record *r, const dl_event_context *c, const dl_entry *entry,
                      const dl_roster *roster, const dl_exec_facts *facts, bool counted);
 

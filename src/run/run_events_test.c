@@ -205,7 +205,7 @@ TEST(every_event_has_the_names_of_the_design)
     dl_roster roster;
     const dl_life life = {.replica = "r1", .generation = 2};
     const dl_event_context c = {.replica = "r0", .codec = "f32"};
-    const dl_exec_facts facts = {.norm = 1,
+    const dl_exec_facts facts = {.own.norm = 1,
                                  .outer = {.similarity = (double)NAN, .combiner = "mean"}};
     static dl_runfile run = {.id = "0123"};
     dl_config_init(&run.config);
@@ -222,7 +222,7 @@ TEST(every_event_has_the_names_of_the_design)
     snprintf(e.reason, sizeof e.reason, "silent: \"r7\"\n");
 
     dl_event_run(&r, &run, &life, 3, DL_WAY_LEADER);
-    dl_event_contribution(&r, &c, 3, &facts);
+    dl_event_contribution(&r, &c, 3, &facts.own);
     dl_event_commit(&r, &c, &e, &roster, &facts, true);
     dl_event_probe(&r, &c, &e, (const double[]){2.5, 3});
     dl_event_adopt(&r, "r0", &(dl_adopt_facts){.entry = 3, .takes = "mix"});

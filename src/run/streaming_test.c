@@ -329,7 +329,7 @@ static void write_abort(const char *url, uint64_t entry)
     e.prev = dl_hash_bytes(text.data, text.len);
     e.entry = entry;
     e.fragment = c.fragment;
-    e.position = c.position;
+    e.position = c.stats.position;
     e.base = e.result = c.base;
     e.committer = (dl_life){.replica = "r9"};
     e.commit = false;

@@ -221,10 +221,10 @@ static void write_fragments(dl_json *j, const dl_local_facts *f)
     for (size_t i = 0; i < f->n_fragments; i++) {
         const dl_local_fragment *p = &f->fragments[i];
         dl_json_object(j, NULL);
-        dl_json_u64(j, "steps", p->steps);
-        dl_json_u64(j, "samples", p->samples);
-        dl_json_u64(j, "tokens", p->tokens);
-        dl_json_u64(j, "first_sample", p->first_sample);
+        dl_json_u64(j, "steps", p->stats.steps);
+        dl_json_u64(j, "samples", p->stats.samples);
+        dl_json_u64(j, "tokens", p->stats.tokens);
+        dl_json_u64(j, "first_sample", p->stats.first_sample);
         dl_json_f64(j, "loss_sum", p->loss_sum);
         dl_json_hash(j, "base", p->base);
         dl_json_u64(j, "since", f->pace.fragments[i].since);
@@ -287,10 +287,10 @@ static diloco_status read_fragments(dl_local_facts *f, dl_json_value array)
         dl_local_fragment *p = &f->fragments[it.index];
         if (it.value.type != DL_JSON_OBJECT)
             return dl_fail(DILOCO_EPROTO, "fragment %zu is not an object", it.index);
-        DL_TRY(dl_json_read_u64(&p->steps, it.value, "steps", UINT64_MAX));
-        DL_TRY(dl_json_read_u64(&p->samples, it.value, "samples", UINT64_MAX));
-        DL_TRY(dl_json_read_u64(&p->tokens, it.value, "tokens", UINT64_MAX));
-        DL_TRY(dl_json_read_u64(&p->first_sample, it.value, "first_sample", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->stats.steps, it.value, "steps", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->stats.samples, it.value, "samples", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->stats.tokens, it.value, "tokens", UINT64_MAX));
+        DL_TRY(dl_json_read_u64(&p->stats.first_sample, it.value, "first_sample", UINT64_MAX));
         DL_TRY(dl_json_read_f64_or_nan(&p->loss_sum, it.value, "loss_sum"));
         DL_TRY(dl_json_read_hash(&p->base, it.value, "base"));
         dl_pace_fragment *at = &f->pace.fragments[it.index];

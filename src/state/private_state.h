@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "log/layout.h"
+#include "log/train_stats.h"
 #include "protocol/pace.h"
 #include <diloco/tensor.h>
 
@@ -19,10 +20,9 @@ typedef struct dl_private {
     bool f32;
 } dl_private;
 
-/* What was trained on a fragment since its base. */
 typedef struct dl_local_fragment {
-    uint64_t steps, samples, tokens, first_sample;
-    double loss_sum; /* over the steps */
+    dl_train_stats stats;
+    double loss_sum; /* over the steps since the base */
     dl_hash base;    /* digest of the state it rests on, at entry `pace.folded` */
 } dl_local_fragment;
 

@@ -73,8 +73,10 @@ static void scene_begin(scene *s, const char *name)
                                 .threads = 2,
                                 .program = DILOCO_VERSION};
     for (size_t f = 0; f < N_FRAGMENTS; f++)
-        s->fragments[f] =
-            (dl_local_fragment){250 + f, 2000, 256000, 44000, 1.0 / 3, dl_hash_bytes(&f, sizeof f)};
+        s->fragments[f] = (dl_local_fragment){
+            .stats = {.steps = 250 + f, .samples = 2000, .tokens = 256000, .first_sample = 44000},
+            .loss_sum = 1.0 / 3,
+            .base = dl_hash_bytes(&f, sizeof f)};
     s->paces[0] = (dl_pace_fragment){.since = 5500};
     s->paces[1] = (dl_pace_fragment){.since = 5750, .behind = true};
     s->takes[0] = (dl_take){.entry = 11, .position = 5990, .commit = true, .counted = true};
@@ -140,8 +142,8 @@ TEST(local_state_comes_back_to_the_bit)
     }
     for (size_t f = 0; f < N_FRAGMENTS; f++) {
         const dl_local_fragment *p = &s.fragments_back[f];
-        CHECK(p->steps == 250 + f && p->samples == 2000 && p->tokens == 256000);
-        CHECK(p->first_sample == 44000 && p->loss_sum == 1.0 / 3);
+        CHECK(p->stats.steps == 250 + f && p->stats.samples == 2000 && p->stats.tokens == 256000);
+        CHECK(p->stats.first_sample == 44000 && p->loss_sum == 1.0 / 3);
         CHECK(dl_hash_equal(s.fragments[f].base, p->base));
         CHECK_INT(f ? 5750 : 5500, s.paces_back[f].since);
         CHECK(s.paces_back[f].behind == (f == 1));
