@@ -72,10 +72,11 @@ void sim_save(replica *r)
 /* Others may wait for what it would combine. */
 static bool has_only_measured(const dl_exec *x)
 {
-    const dl_served *m = &x->measured;
+    const dl_served *m = &x->combine.measured;
     if (!m->planner.replica[0] || m->entry != x->state.control.entry) return false;
-    for (size_t i = 0; i < DL_SERVED_MAX && i < x->n_served; i++)
-        if (x->served[i].entry == m->entry && dl_life_equal(&x->served[i].planner, &m->planner))
+    for (size_t i = 0; i < DL_SERVED_MAX && i < x->combine.n_served; i++)
+        if (x->combine.served[i].entry == m->entry &&
+            dl_life_equal(&x->combine.served[i].planner, &m->planner))
             return false;
     return true;
 }

@@ -280,7 +280,7 @@ static void sending_turn(replica *r)
         return;
     }
     const bool in_vain = status == DILOCO_EEXIST; /* its name holds junk */
-    if (!status) sim_check_sent(r, r->sending - 1, &r->exec->sent.life);
+    if (!status) sim_check_sent(r, r->sending - 1, &r->exec->upload.sent.life);
     if (in_vain) r->unsent = r->sending;
     r->sent = in_vain ? 0 : r->sending;
     r->sending = 0;
@@ -329,9 +329,9 @@ static void carry_out(replica *r, dl_reply *reply)
         if (!r->liar) dl_exec_do(r->exec, a, reply, DL_NEVER);
         break;
     case DL_REQUEST_SERVE: {
-        const size_t before = r->exec->n_served;
+        const size_t before = r->exec->combine.n_served;
         dl_exec_do(r->exec, a, reply, DL_NEVER);
-        sim_count(SIM_SERVED, r->exec->n_served > before);
+        sim_count(SIM_SERVED, r->exec->combine.n_served > before);
         break;
     }
     case DL_REQUEST_COMBINE:

@@ -26,26 +26,27 @@ static size_t n_floats(const dl_exec *x, uint32_t fragment)
 
 dl_capture *dl_exec_captured(const dl_exec *x, uint64_t entry)
 {
-    if (!x->captures) return NULL; /* who only reads takes nothing */
-    dl_capture *c = &x->captures[entry % x->n_captures];
+    if (!x->capture.at) return NULL; /* who only reads takes nothing */
+    dl_capture *c = &x->capture.at[entry % x->capture.n];
     return c->there && c->entry == entry ? c : NULL;
 }
 
 const dl_exec_private *dl_exec_private_at(const dl_exec *x, size_t i)
 {
-    return i < x->n_privates ? &x->privates[i] : NULL;
+    return i < x->capture.n_privates ? &x->capture.privates[i] : NULL;
 }
 
 /* What the fragment's movement is measured from. */
 static const float *anchor(const dl_exec *x, uint32_t fragment)
 {
-    return x->start ? x->start + x->f32_at[fragment] : x->state.now[fragment].theta;
+    return x->capture.start ? x->capture.start + x->capture.f32_at[fragment]
+                            : x->state.now[fragment].theta;
 }
 
 /* The type of a local tensor that is narrower than f32, by name; NULL: it is not. */
 static const char *narrow_type(const dl_exec *x, size_t i)
 {
-    const diloco_dtype dtype = x->a.run->manifest.tensors[x->tensor_of[i]].dtype;
+    const diloco_dtype dtype = x->a.run->manifest.tensors[x->capture.tensor_of[i]].dtype;
     return dl_dtype_stored(dtype) != dtype ? dl_dtype_name(dtype) : NULL;
 }
 
@@ -61,9 +62,9 @@ static void narrow_delta(float *g, const float *before, const float *after, size
 static void form_g(const dl_exec *x, uint32_t fragment, float *g)
 {
     const float *before = anchor(x, fragment);
-    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->local[i];
-        const float *gradient = x->a.gradients ? x->a.gradients[x->tensor_of[i]] : NULL;
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
+        const float *gradient = x->a.gradients ? x->a.gradients[x->capture.tensor_of[i]] : NULL;
         if (t->region == DL_INTEGERS || t->region == DL_BOOLEANS) continue;
         if (gradient)
             memcpy(g + t->begin, gradient, t->count * sizeof *g);
@@ -76,8 +77,8 @@ static void form_g(const dl_exec *x, uint32_t fragment, float *g)
 
 static void copy_discrete(const dl_exec *x, uint32_t fragment, unsigned char *out)
 {
-    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->local[i];
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
         if (t->region != DL_INTEGERS && t->region != DL_BOOLEANS) continue;
         const size_t len = t->count * (t->region == DL_INTEGERS ? sizeof(int64_t) : 1);
         memcpy(out, t->data, len);
@@ -102,7 +103,7 @@ static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g
 static void add_residual(const dl_exec *x, uint32_t fragment, float *g, size_t n)
 {
     const float beta = (float)x->a.run->config.error_feedback;
-    const float *e = x->residual + x->f32_at[fragment];
+    const float *e = x->capture.residual + x->capture.f32_at[fragment];
     for (size_t i = 0; i < n; i++)
         g[i] = fmaf(beta, e[i], g[i]);
 }
@@ -111,13 +112,13 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
                            const dl_train_stats *stats)
 {
     const size_t n = n_floats(x, fragment);
-    dl_capture *c = &x->captures[entry % x->n_captures];
+    dl_capture *c = &x->capture.at[entry % x->capture.n];
     DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
-    if (x->shares_next) c->g = x->state.next[fragment].theta;
+    if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
     dl_fp_state fp = dl_fp_enter();
     form_g(x, fragment, c->g);
     c->norm = sqrt(dl_norm2(c->g, n));
-    if (x->residual) add_residual(x, fragment, c->g, n);
+    if (x->capture.residual) add_residual(x, fragment, c->g, n);
     dl_fp_leave(fp);
     copy_discrete(x, fragment, c->discrete);
     c->entry = entry;
@@ -128,9 +129,9 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
     if (x->state.control.ledger)
         dl_ledger_list(x->state.control.ledger, entry, x->a.self.replica, stats->samples,
                        &c->dealt);
-    c->base = x->start ? x->start_base[fragment] : x->state.now[fragment].digest;
+    c->base = x->capture.start ? x->capture.start_base[fragment] : x->state.now[fragment].digest;
     c->there = true;
-    if (!x->shares_next) dl_state_put_out(&x->state, (int)fragment);
+    if (!x->capture.shares_next) dl_state_put_out(&x->state, (int)fragment);
     return check_g(x, fragment, c->g, n);
 }
 
@@ -139,15 +140,15 @@ diloco_status dl_exec_take(dl_exec *x, uint64_t entry, uint32_t fragment,
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
-    if (x->start) {
+    if (x->capture.start) {
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
         return;
     }
     if (dl_mirrors_pull(x->a.mirrors, (int)fragment))
         return; /* told by who asks dl_mirrors_check */
     dl_fp_state fp = dl_fp_enter();
-    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->local[i];
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
         if (t->region == DL_TRAINED || t->region == DL_AVERAGED) {
             dl_adopt(t->data, s->theta + t->begin, mix, t->count);
             if (narrow_type(x, i)) dl_round_to(t->data, t->data, t->count, narrow_type(x, i));
@@ -167,8 +168,8 @@ static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
     const dl_capture *c = dl_exec_captured(x, entry);
     const dl_codec_form *form = &x->forms[fragment];
     size_t len; /* beyond the bound: the exchange says so */
-    if (!c || dl_codec_encode(form, x->share_payload, &len, c->g, NULL)) return false;
-    dl_codec_round_trip(form, x->share, x->share_payload, len);
+    if (!c || dl_codec_encode(form, x->capture.share_payload, &len, c->g, NULL)) return false;
+    dl_codec_round_trip(form, x->capture.share, x->capture.share_payload, len);
     return true;
 }
 
@@ -178,11 +179,11 @@ static void take_share(const dl_exec *x, uint32_t fragment, float weight)
     const char *outer = x->state.outer->name;
     const float mu = x->state.control.mu, step = x->state.control.lr * weight;
     const bool nesterov = !strcmp(outer, "nesterov"), plain = !strcmp(outer, "sgd");
-    const float *own = x->own_momentum + x->f32_at[fragment];
-    float *start = x->start + x->f32_at[fragment];
+    const float *own = x->capture.own_momentum + x->capture.f32_at[fragment];
+    float *start = x->capture.start + x->capture.f32_at[fragment];
     const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
     for (size_t i = 0; i < n; i++) {
-        const float g = x->share[i], v = fmaf(mu, own[i], g);
+        const float g = x->capture.share[i], v = fmaf(mu, own[i], g);
         const float d = plain ? g : nesterov ? fmaf(mu, v, g) : v;
         start[i] = fmaf(-step, d, start[i]);
     }
@@ -190,18 +191,19 @@ static void take_share(const dl_exec *x, uint32_t fragment, float weight)
 
 static void round_start(dl_exec *x, uint32_t fragment)
 {
-    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
-        float *start = x->start + x->f32_at[fragment] + x->local[i].begin;
-        if (narrow_type(x, i)) dl_round_to(start, start, x->local[i].count, narrow_type(x, i));
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        float *start = x->capture.start + x->capture.f32_at[fragment] + x->capture.local[i].begin;
+        if (narrow_type(x, i))
+            dl_round_to(start, start, x->capture.local[i].count, narrow_type(x, i));
     }
 }
 
 static void start_to_local(dl_exec *x, uint32_t fragment)
 {
     const dl_fragment_state *s = &x->state.now[fragment];
-    const float *start = x->start + x->f32_at[fragment];
-    for (size_t i = x->first[fragment]; i < x->first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->local[i];
+    const float *start = x->capture.start + x->capture.f32_at[fragment];
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
         if (t->region == DL_INTEGERS)
             memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
         else if (t->region == DL_BOOLEANS)
@@ -215,9 +217,10 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
 {
     const dl_fragment_state *s = &x->state.now[fragment];
     dl_fp_state fp = dl_fp_enter();
-    memcpy(x->start + x->f32_at[fragment], s->theta, x->forms[fragment].n * sizeof *s->theta);
-    x->start_base[fragment] = s->digest;
-    if (x->own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment))
+    memcpy(x->capture.start + x->capture.f32_at[fragment], s->theta,
+           x->forms[fragment].n * sizeof *s->theta);
+    x->capture.start_base[fragment] = s->digest;
+    if (x->capture.own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment))
         take_share(x, fragment, weight);
     round_start(x, fragment);
     start_to_local(x, fragment);
@@ -228,44 +231,44 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
 /* v <- mu v + g where the entry counted it, mu v where it did not; an abort leaves it. */
 void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
-    if (!x->own_momentum || !commit) return;
+    if (!x->capture.own_momentum || !commit) return;
     const float mu = x->state.control.mu;
-    float *own = x->own_momentum + x->f32_at[fragment];
+    float *own = x->capture.own_momentum + x->capture.f32_at[fragment];
     const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
     const bool adds = counted && decode_share(x, entry, fragment);
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = 0; i < n; i++)
-        own[i] = adds ? fmaf(mu, own[i], x->share[i]) : mu * own[i];
+        own[i] = adds ? fmaf(mu, own[i], x->capture.share[i]) : mu * own[i];
     dl_fp_leave(fp);
 }
 
 void dl_exec_forget(dl_exec *x)
 {
-    for (size_t i = 0; i < x->n_captures && x->captures; i++)
-        x->captures[i].there = false;
+    for (size_t i = 0; i < x->capture.n && x->capture.at; i++)
+        x->capture.at[i].there = false;
 }
 
 void dl_exec_clear_residual(dl_exec *x)
 {
-    const size_t n = x->f32_at ? x->f32_at[x->a.run->manifest.n_fragments] : 0;
-    if (x->residual) memset(x->residual, 0, n * sizeof *x->residual);
+    const size_t n = x->capture.f32_at ? x->capture.f32_at[x->a.run->manifest.n_fragments] : 0;
+    if (x->capture.residual) memset(x->capture.residual, 0, n * sizeof *x->capture.residual);
 }
 
 float *dl_exec_residual(const dl_exec *x, size_t *n)
 {
-    *n = x->residual ? x->f32_at[x->a.run->manifest.n_fragments] : 0;
-    return x->residual;
+    *n = x->capture.residual ? x->capture.f32_at[x->a.run->manifest.n_fragments] : 0;
+    return x->capture.residual;
 }
 
 void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
 {
-    if (!x->residual) return;
+    if (!x->capture.residual) return;
     const dl_codec_form *form = &x->forms[c->fragment];
-    float *e = x->residual + x->f32_at[c->fragment];
+    float *e = x->capture.residual + x->capture.f32_at[c->fragment];
     size_t len; /* beyond the bound: the exchange says so */
-    x->made.entry_and_1 = 0;
-    if (dl_codec_encode(form, x->payload, &len, c->g, NULL)) return;
-    dl_codec_round_trip(form, e, x->payload, len);
+    x->upload.made.entry_and_1 = 0;
+    if (dl_codec_encode(form, x->upload.payload, &len, c->g, NULL)) return;
+    dl_codec_round_trip(form, e, x->upload.payload, len);
     dl_fp_state fp = dl_fp_enter();
     for (size_t i = 0; i < form->n; i++)
         e[i] = c->g[i] - e[i];
@@ -274,9 +277,9 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *c)
 
 void dl_exec_settle(dl_exec *x, const dl_request *swap)
 {
-    if (!x->residual) return;
+    if (!x->capture.residual) return;
     const size_t n = n_floats(x, swap->fragment);
-    float *e = x->residual + x->f32_at[swap->fragment];
+    float *e = x->capture.residual + x->capture.f32_at[swap->fragment];
     const dl_capture *c = dl_exec_captured(x, swap->swap.own);
     if (!c || !dl_hash_equal(c->body, swap->swap.body)) {
         memset(e, 0, n * sizeof *e); /* a former life's: what it left behind is not known here */

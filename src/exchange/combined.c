@@ -15,10 +15,10 @@ diloco_status dl_exec_prepare_combined(dl_exec *x)
     const dl_manifest *manifest = &x->a.run->manifest;
     dl_config plain = x->a.run->config;
     DL_TRY(dl_config_set(&plain, "server.diloco.codec", "f32", "run"));
-    x->plain = calloc((size_t)manifest->n_fragments, sizeof *x->plain);
-    if (!x->plain) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    x->combine.plain = calloc((size_t)manifest->n_fragments, sizeof *x->combine.plain);
+    if (!x->combine.plain) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < manifest->n_fragments; f++)
-        DL_TRY(dl_codec_form_init(&x->plain[f], &plain, manifest, f));
+        DL_TRY(dl_codec_form_init(&x->combine.plain[f], &plain, manifest, f));
     return DILOCO_OK;
 }
 
@@ -27,8 +27,8 @@ diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
     size_t most = 0;
     if (*slot) return DILOCO_OK;
     for (int f = 0; f < x->a.run->manifest.n_fragments; f++)
-        most = dl_size_max(
-            most, dl_contribution_body_max(&x->plain[f], x->a.run->manifest.fragments[f], false));
+        most = dl_size_max(most, dl_contribution_body_max(&x->combine.plain[f],
+                                                          x->a.run->manifest.fragments[f], false));
     return dl_slot_create(slot, most, x->a.spool_dir);
 }
 
@@ -36,7 +36,7 @@ diloco_status dl_exec_make_combined_slot(dl_exec *x, dl_slot **slot)
 dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fragment)
 {
     unsigned char *base = dl_slot_bytes(slot);
-    unsigned char *integers = base + x->plain[fragment].n * sizeof(float);
+    unsigned char *integers = base + x->combine.plain[fragment].n * sizeof(float);
     const size_t n_integers = x->a.run->manifest.fragments[fragment].n_integers;
     return (dl_combined){.g = (float *)(void *)base,
                          .integers = integers,
@@ -45,8 +45,8 @@ dl_combined dl_exec_combined_parts(const dl_exec *x, dl_slot *slot, uint32_t fra
 
 static size_t body_bytes(const dl_exec *x, uint32_t fragment)
 {
-    return dl_contribution_body_max(&x->plain[fragment], x->a.run->manifest.fragments[fragment],
-                                    false);
+    return dl_contribution_body_max(&x->combine.plain[fragment],
+                                    x->a.run->manifest.fragments[fragment], false);
 }
 
 static size_t head_bytes(const dl_exec *x)
@@ -67,10 +67,10 @@ static dl_contribution describe(const dl_exec *x, const dl_request *request, dl_
                          .norm = norm,
                          .base = request->step.draft->base,
                          .manifest = x->a.run->manifest.digest,
-                         .n_floats = x->plain[request->fragment].n,
+                         .n_floats = x->combine.plain[request->fragment].n,
                          .n_integers = s->n_integers,
                          .n_booleans = s->n_booleans,
-                         .payload_len = x->plain[request->fragment].n * sizeof(float),
+                         .payload_len = x->combine.plain[request->fragment].n * sizeof(float),
                          .body = body};
     memcpy(c.run, x->a.run->id, sizeof c.run);
     return c;
@@ -85,7 +85,7 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
     dl_contribution c = describe(x, request, body, isfinite(norm) ? norm : 0);
     const dl_span spans[] = {
         {header, head_bytes(x)},
-        {dl_slot_bytes(x->combined_slot), body_bytes(x, request->fragment)},
+        {dl_slot_bytes(x->combine.slot), body_bytes(x, request->fragment)},
     };
     if (x->ring)
         DL_TRY(dl_contribution_sign(header, &c, x->a.signer, spans + 1, 1));
@@ -93,7 +93,7 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
         dl_contribution_write_header(header, &c);
     dl_key_combined(key, request->entry, &x->a.self);
     const diloco_status status = dl_store_create(x->a.store, key, spans, 2, NULL, until);
-    x->combined_vouched = !status && dl_store_vouches(x->a.store);
+    x->combine.vouched = !status && dl_store_vouches(x->a.store);
     if (status == DILOCO_EEXIST && x->ring) return status; /* perhaps junk: the members are read */
     if (status == DILOCO_EEXIST)
         return dl_fail(DILOCO_EFENCED,
@@ -105,22 +105,22 @@ static diloco_status put_combined(dl_exec *x, const dl_request *request, dl_hash
 diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     const dl_outer_step_args args = dl_exec_step_args(x, request);
-    if (x->way == DL_WAY_SHARDED && request->step.put)
+    if (x->combine.way == DL_WAY_SHARDED && request->step.put)
         return dl_exec_combine_slices(x, request, reply, until);
-    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
-    dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, request->fragment);
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
+    dl_combined parts = dl_exec_combined_parts(x, x->combine.slot, request->fragment);
     DL_TRY(dl_outer_combine(&parts, &x->state.now[request->fragment], &args, &x->facts.outer,
-                            x->scratch, x->a.pool));
-    x->combined_here = true;
-    x->combined_vouched = false;
-    if (x->way == DL_WAY_SHARDED) {
-        memset(&x->gathered, 0, sizeof x->gathered); /* it lay there */
+                            x->apply.scratch, x->a.pool));
+    x->combine.here = true;
+    x->combine.vouched = false;
+    if (x->combine.way == DL_WAY_SHARDED) {
+        memset(&x->combine.gathered, 0, sizeof x->combine.gathered); /* it lay there */
         reply->combined.result = dl_exec_slices_digest(x, request->fragment);
         return DILOCO_OK;
     }
     reply->combined.len = head_bytes(x) + body_bytes(x, request->fragment);
     reply->combined.result =
-        dl_digest_bytes(dl_slot_bytes(x->combined_slot), body_bytes(x, request->fragment));
+        dl_digest_bytes(dl_slot_bytes(x->combine.slot), body_bytes(x, request->fragment));
     return request->step.put ? put_combined(x, request, reply->combined.result, until) : DILOCO_OK;
 }
 
@@ -128,10 +128,10 @@ diloco_status dl_exec_combine(dl_exec *x, const dl_request *request, dl_reply *r
 static bool is_held(dl_exec *x, const dl_request *request, const dl_contribution_expect *expect)
 {
     const dl_combined_at *named = &request->step.draft->combined;
-    const unsigned char *body = dl_slot_bytes(x->combined_slot);
+    const unsigned char *body = dl_slot_bytes(x->combine.slot);
     size_t index;
     double norm2;
-    return x->combined_vouched && dl_life_equal(&named->life, &x->a.self) &&
+    return x->combine.vouched && dl_life_equal(&named->life, &x->a.self) &&
            dl_hash_equal(dl_digest_bytes(body, body_bytes(x, request->fragment)), named->body) &&
            !dl_codec_check(expect->form, body, expect->form->n * sizeof(float), expect->bound,
                            &index, &norm2);
@@ -149,22 +149,22 @@ diloco_status dl_exec_fetch_combined(dl_exec *x, const dl_request *request, dl_r
                                      .also_base = request->step.draft->base,
                                      .manifest = x->a.run->manifest.digest,
                                      .shape = x->a.run->manifest.fragments[request->fragment],
-                                     .form = &x->plain[request->fragment],
+                                     .form = &x->combine.plain[request->fragment],
                                      .codec = DL_CODEC_COMBINED,
                                      .bound = FLT_MAX,
                                      .tensors = &x->a.run->manifest};
     dl_contribution_data data; /* the parts of the slot: nothing is packed */
     dl_key key;
-    DL_TRY(dl_exec_make_combined_slot(x, &x->combined_slot));
-    if (x->way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, request, reply, until);
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combine.slot));
+    if (x->combine.way == DL_WAY_SHARDED) return dl_exec_fetch_slices(x, request, reply, until);
     DL_TRY(dl_exec_key_of(&expect.key, &reply->combined.reason, x, named->life.replica, until));
-    x->combined_here = x->combined_here && dl_life_equal(&named->life, &x->a.self);
+    x->combine.here = x->combine.here && dl_life_equal(&named->life, &x->a.self);
     if (is_held(x, request, &expect)) return DILOCO_OK;
-    x->combined_vouched = false;
+    x->combine.vouched = false;
     dl_key_combined(key, request->entry, &named->life);
-    DL_TRY(dl_contribution_fetch(&x->fetched, &data, &reply->combined.reason, x->combined_slot,
-                                 x->a.store, key, &expect, until));
-    if (dl_hash_equal(x->fetched.body, named->body)) return DILOCO_OK;
+    DL_TRY(dl_contribution_fetch(&x->collect.fetched, &data, &reply->combined.reason,
+                                 x->combine.slot, x->a.store, key, &expect, until));
+    if (dl_hash_equal(x->collect.fetched.body, named->body)) return DILOCO_OK;
     reply->combined.reason = "checksum";
     return dl_fail(DILOCO_EPROTO, "%s is not what entry %llu names", key,
                    (unsigned long long)request->entry);
@@ -175,11 +175,11 @@ diloco_status dl_exec_compute_combined(dl_exec *x, dl_fragment_state *next,
 {
     dl_outer_step_facts facts;
     dl_outer_step_args args = dl_exec_step_args(x, request);
-    const dl_combined parts = dl_exec_combined_parts(x, x->combined_slot, request->fragment);
+    const dl_combined parts = dl_exec_combined_parts(x, x->combine.slot, request->fragment);
     args.combined = &parts;
-    DL_TRY(dl_outer_step(next, &x->state.now[request->fragment], &args, &facts, x->scratch,
+    DL_TRY(dl_outer_step(next, &x->state.now[request->fragment], &args, &facts, x->apply.scratch,
                          x->a.pool));
-    if (!x->combined_here) x->facts.outer = facts; /* who combined has measured more */
-    x->combined_here = false;
+    if (!x->combine.here) x->facts.outer = facts; /* who combined has measured more */
+    x->combine.here = false;
     return DILOCO_OK;
 }

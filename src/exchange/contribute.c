@@ -145,42 +145,44 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     dl_digest_begin(&digest);
     x->facts.own.bytes = DL_CONTRIBUTION_HEADER + c->bulk;
     for (size_t i = 1; i < *n_spans; i++) {
-        dl_digest_add(&digest, x->spans[i].data, x->spans[i].len);
-        x->facts.own.bytes += x->spans[i].len;
+        dl_digest_add(&digest, x->upload.spans[i].data, x->upload.spans[i].len);
+        x->facts.own.bytes += x->upload.spans[i].len;
     }
     c->body = dl_digest_end(&digest);
     dl_contribution_write_header(header, c);
-    x->spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
+    x->upload.spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
-/* Header, payload, integers and booleans into x->spans, for name->life; *n_spans: how many. */
+/* Header, payload, integers and booleans into x->upload.spans, for name->life; *n_spans: how many.
+ */
 static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name *name,
                                  dl_contribution *c, unsigned char header[DL_CONTRIBUTION_HEADER],
                                  const dl_capture *from)
 {
     const dl_codec_form *form = &x->forms[name->fragment];
     size_t raw, len;
-    x->made.entry_and_1 = 0;
+    x->upload.made.entry_and_1 = 0;
     if (!from->stats.samples) {
         *n_spans = 1;
         *c = describe(x, name, from, 0);
         make_header(x, n_spans, c, header);
         return DILOCO_OK;
     }
-    DL_TRY(dl_codec_encode(form, x->payload + x->gap, &raw, from->g, x->a.pool));
-    len = x->packer ? dl_pack(x->packer, x->payload, x->gap, raw, form->codec->width) : raw;
+    DL_TRY(dl_codec_encode(form, x->upload.payload + x->upload.gap, &raw, from->g, x->a.pool));
+    len = x->packer ? dl_pack(x->packer, x->upload.payload, x->upload.gap, raw, form->codec->width)
+                    : raw;
     *c = describe(x, name, from, len);
     c->packing = x->packer ? DL_PACKING_ZSTD : DL_PACKING_NONE;
     c->unpacked_len = x->packer ? raw : 0;
     size_t discrete = c->n_integers * sizeof(int64_t) + c->n_booleans;
-    const unsigned char *body = x->payload;
+    const unsigned char *body = x->upload.payload;
     if (c->slices) {
         c->payload_len = len = dl_exec_make_table(x, name->fragment, from->discrete);
-        body = (const unsigned char *)x->table;
+        body = (const unsigned char *)x->upload.table;
         discrete = 0;
     }
-    x->spans[1] = (dl_span){body, len};
-    x->spans[2] = (dl_span){from->discrete, discrete};
+    x->upload.spans[1] = (dl_span){body, len};
+    x->upload.spans[2] = (dl_span){from->discrete, discrete};
     *n_spans = discrete ? 3 : 2;
     make_header(x, n_spans, c, header);
     return DILOCO_OK;
@@ -191,9 +193,9 @@ static diloco_status sign_object(dl_exec *x, dl_contribution *c, unsigned char *
                                  size_t n_spans)
 {
     if (!x->ring) return DILOCO_OK;
-    x->spans[0].len += DL_CONTRIBUTION_PROOF;
+    x->upload.spans[0].len += DL_CONTRIBUTION_PROOF;
     x->facts.own.bytes += DL_CONTRIBUTION_PROOF;
-    return dl_contribution_sign(header, c, x->a.signer, x->spans + 1, n_spans - 1);
+    return dl_contribution_sign(header, c, x->a.signer, x->upload.spans + 1, n_spans - 1);
 }
 
 static void measure(dl_exec *x, const object_name *name, const dl_capture *from, dl_time began)
@@ -250,10 +252,10 @@ static diloco_status renew(dl_exec *x, unsigned n)
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = 0;
     from += random % (UINT32_C(1) << dl_size_min(n, RENEWALS_MAX));
     /* A claim that was not answered may have created the name: then it is ours. */
-    if (x->claimed > newest.generation) newest.generation = x->claimed;
+    if (x->upload.claimed > newest.generation) newest.generation = x->upload.claimed;
     const diloco_status status =
         dl_run_claim_next(&next, x->a.store, &newest, from, x->a.run, x->a.signer);
-    if (next.generation > x->claimed) x->claimed = next.generation;
+    if (next.generation > x->upload.claimed) x->upload.claimed = next.generation;
     if (!status) x->a.self.generation = next.generation;
     return status;
 }
@@ -267,38 +269,38 @@ dl_life dl_exec_self(const dl_exec *x)
 
 bool dl_exec_puts_ahead(const dl_exec *x)
 {
-    return x->puts_ahead;
+    return x->upload.pipelined;
 }
 
-/* What is in x->spans, the first of them the header, stays as it is until it is sent: the payloads
- * change places, the rest is small. */
+/* What is in x->upload.spans, the first of them the header, stays as it is until it is sent: the
+ * payloads change places, the rest is small. */
 static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
                          const unsigned char *discrete)
 {
     const dl_fragment_shape *shape = &x->a.run->manifest.fragments[name->fragment];
-    dl_sent *s = &x->sent;
+    dl_sent *s = &x->upload.sent;
     unsigned char *free_payload = s->payload;
-    x->made.entry_and_1 = 0;
-    s->payload = x->payload;
-    x->payload = free_payload;
+    x->upload.made.entry_and_1 = 0;
+    s->payload = x->upload.payload;
+    x->upload.payload = free_payload;
     s->entry = name->entry;
     s->life = name->life;
     s->facts = x->facts.own;
     s->n_spans = n_spans;
-    memcpy(s->spans, x->spans, n_spans * sizeof *s->spans);
-    memcpy(s->header, x->spans[0].data, x->spans[0].len);
+    memcpy(s->spans, x->upload.spans, n_spans * sizeof *s->spans);
+    memcpy(s->header, x->upload.spans[0].data, x->upload.spans[0].len);
     s->spans[0].data = s->header;
     s->spans[2].data = s->discrete;
     memcpy(s->discrete, discrete, shape->n_integers * sizeof(int64_t) + shape->n_booleans);
     s->slicing = dl_exec_slicing(x, name->fragment);
     if (!s->slicing.n) return;
-    memcpy(s->table, x->table, sizeof s->table);
+    memcpy(s->table, x->upload.table, sizeof s->table);
     s->spans[1].data = s->table;
 }
 
 diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 {
-    dl_sent *s = &x->sent;
+    dl_sent *s = &x->upload.sent;
     dl_slices_put slices = {.slicing = s->slicing,
                             .entry = s->entry,
                             .life = s->life,
@@ -314,10 +316,10 @@ diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
 
 void dl_exec_sent(dl_exec *x)
 {
-    x->facts.own = x->sent.facts;
-    dl_capture *c = dl_exec_captured(x, x->sent.entry);
-    if (c) c->vouched = x->sent.vouched;
-    if (x->a.peers) dl_peers_show(x->a.peers, x->sent.entry, &x->sent.life);
+    x->facts.own = x->upload.sent.facts;
+    dl_capture *c = dl_exec_captured(x, x->upload.sent.entry);
+    if (c) c->vouched = x->upload.sent.vouched;
+    if (x->a.peers) dl_peers_show(x->a.peers, x->upload.sent.entry, &x->upload.sent.life);
 }
 
 static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
@@ -329,19 +331,19 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     const bool nothing = !from.g;
     dl_contribution c;
     size_t n_spans;
-    DL_TRY(make_object(x, &n_spans, &name, &c, x->made.header, &from));
-    DL_TRY(sign_object(x, &c, x->made.header, n_spans));
-    x->made.n_spans = n_spans;
-    x->made.entry_and_1 = 1 + request->entry;
+    DL_TRY(make_object(x, &n_spans, &name, &c, x->upload.made.header, &from));
+    DL_TRY(sign_object(x, &c, x->upload.made.header, n_spans));
+    x->upload.made.n_spans = n_spans;
+    x->upload.made.entry_and_1 = 1 + request->entry;
     measure(x, &name, &from, began);
     if (!nothing) dl_exec_captured(x, request->entry)->body = c.body;
-    if (nothing || from.restored || !x->contributed)
+    if (nothing || from.restored || !x->upload.contributed)
         DL_TRY(find_former(x, &name, &c, nothing, reply, until));
-    if (!nothing) x->contributed = true;
+    if (!nothing) x->upload.contributed = true;
     if (reply->contribute.taken) return DILOCO_OK;
 
-    if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->spans, n_spans);
-    if (request->contribute.put_ahead && x->puts_ahead && !dl_contribution_is_empty(&c)) {
+    if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->upload.spans, n_spans);
+    if (request->contribute.put_ahead && x->upload.pipelined && !dl_contribution_is_empty(&c)) {
         keep_to_send(x, &name, n_spans, from.discrete);
         reply->sending = 1 + request->entry;
         return DILOCO_OK;
@@ -349,13 +351,13 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     dl_slices_put slices = {.slicing = dl_exec_slicing(x, request->fragment),
                             .entry = request->entry,
                             .life = name.life,
-                            .payload = x->payload,
+                            .payload = x->upload.payload,
                             .discrete = from.discrete,
                             .until = until};
     if (c.slices) DL_TRY(dl_exec_put_slices(x, &slices));
     bool vouched;
     const diloco_status status = put(&x->facts.own, &vouched, x->a.store, request->entry,
-                                     &name.life, x->spans, n_spans, until);
+                                     &name.life, x->upload.spans, n_spans, until);
     if (!status && x->a.peers) dl_peers_show(x->a.peers, request->entry, &name.life);
     if (!nothing)
         dl_exec_captured(x, request->entry)->vouched = vouched && dl_slices_are_vouched(&slices);
@@ -380,8 +382,9 @@ static bool is_made(const dl_exec *x, dl_contribution *facts, dl_contribution_da
                     dl_slot *slot, const dl_request *request, const dl_contribution_expect *expect)
 {
     const char *reason;
-    return x->made.entry_and_1 == 1 + request->entry &&
-           !dl_contribution_read(facts, data, &reason, slot, x->spans, x->made.n_spans, expect);
+    return x->upload.made.entry_and_1 == 1 + request->entry &&
+           !dl_contribution_read(facts, data, &reason, slot, x->upload.spans,
+                                 x->upload.made.n_spans, expect);
 }
 
 /* What was taken may lie where the next state was made since: the digest tells. */
@@ -408,16 +411,17 @@ bool dl_exec_recall(dl_exec *x, dl_contribution *facts, dl_contribution_data *da
     const object_name name = {request->entry, request->fragment, x->a.self};
     return is_made(x, facts, data, slot, request, expect) ||
            (make_again(x, &n_spans, header, &name, c) &&
-            !dl_contribution_read(facts, data, &reason, slot, x->spans, n_spans, expect));
+            !dl_contribution_read(facts, data, &reason, slot, x->upload.spans, n_spans, expect));
 }
 
 /* The captured movement gives its place to where it ended: what was checked of it holds. */
 static void put_values(dl_exec *x, dl_capture *c)
 {
-    for (size_t i = x->first[c->fragment]; i < x->first[c->fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->local[i];
+    for (size_t i = x->capture.first[c->fragment]; i < x->capture.first[c->fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
         if (t->region != DL_TRAINED && t->region != DL_AVERAGED) continue;
-        DL_ASSERT(x->a.tensors[x->tensor_of[i]].dtype == DILOCO_F32); /* as clients' models are */
+        DL_ASSERT(x->a.tensors[x->capture.tensor_of[i]].dtype ==
+                  DILOCO_F32); /* as clients' models are */
         memcpy(c->g + t->begin, t->data, t->count * sizeof *c->g);
     }
 }
@@ -438,8 +442,8 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
     measure(x, &name, from, began);
     DL_TRY(client->keep(client->user, c.body));
     bool vouched; /* the next client takes the place of what this one sent */
-    const diloco_status status =
-        put(&x->facts.own, &vouched, x->a.store, name.entry, &name.life, x->spans, n_spans, until);
+    const diloco_status status = put(&x->facts.own, &vouched, x->a.store, name.entry, &name.life,
+                                     x->upload.spans, n_spans, until);
     *first = status != DILOCO_EEXIST;
     return *first ? status : DILOCO_OK;
 }
@@ -448,12 +452,12 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
 
 void dl_exec_pack_under_way(dl_exec *x)
 {
-    for (size_t i = 0; i < x->n_captures; i++) {
-        const dl_capture *c = &x->captures[i];
+    for (size_t i = 0; i < x->capture.n; i++) {
+        const dl_capture *c = &x->capture.at[i];
         const object_name of = {.entry = c->entry, .fragment = c->fragment, .life = x->a.self};
-        unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+        unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
-        if (!c->there || !x->keeps_under_way) continue;
+        if (!c->there || !x->capture.keeps_under_way) continue;
         const dl_contribution facts = describe(x, &of, c, 0);
         dl_contribution_write_header(head, &facts);
     }
@@ -461,10 +465,10 @@ void dl_exec_pack_under_way(dl_exec *x)
 
 static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
 {
-    dl_capture *c = &x->captures[i];
+    dl_capture *c = &x->capture.at[i];
     dl_contribution f;
     DL_TRY(dl_contribution_read_header(&f, head, DL_CONTRIBUTION_HEADER));
-    if (f.entry % x->n_captures != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
+    if (f.entry % x->capture.n != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
         return dl_fail(DILOCO_EPROTO, "what is saved as under way is none");
     c->there = c->restored = true;
     c->vouched = false;
@@ -485,10 +489,10 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
 
 diloco_status dl_exec_unpack_under_way(dl_exec *x)
 {
-    for (size_t i = 0; i < x->n_captures && x->keeps_under_way; i++) {
-        const unsigned char *head = x->heads + i * DL_CONTRIBUTION_HEADER;
+    for (size_t i = 0; i < x->capture.n && x->capture.keeps_under_way; i++) {
+        const unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         if (head[0]) DL_TRY(unpack(x, i, head));
     }
-    x->unpacked = true;
+    x->capture.unpacked = true;
     return DILOCO_OK;
 }

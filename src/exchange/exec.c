@@ -53,28 +53,28 @@ static size_t payload_room(const dl_exec *x)
 static void lay_out_captures(dl_exec *x, dl_arena *arena)
 {
     const dl_fragment_shape most = largest(x);
-    const size_t n = x->n_captures;
+    const size_t n = x->capture.n;
     const size_t discrete = most.n_integers * sizeof(int64_t) + most.n_booleans;
-    const size_t floats = x->shares_next ? 0 : n * most.n_trained;
-    x->captures = DL_ARENA_ARRAY(arena, dl_capture, n);
-    if (x->puts_ahead) x->sent.discrete = dl_arena_take(arena, discrete);
+    const size_t floats = x->capture.shares_next ? 0 : n * most.n_trained;
+    x->capture.at = DL_ARENA_ARRAY(arena, dl_capture, n);
+    if (x->upload.pipelined) x->upload.sent.discrete = dl_arena_take(arena, discrete);
     float *g = DL_ARENA_ARRAY(arena, float, floats);
     unsigned char *d = dl_arena_take(arena, n * discrete);
-    x->heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
-    if (!x->captures) return; /* measuring */
+    x->capture.heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
+    if (!x->capture.at) return; /* measuring */
     for (size_t i = 0; i < n; i++) {
-        x->captures[i].g = g + i * most.n_trained;
-        x->captures[i].discrete = d + i * discrete;
+        x->capture.at[i].g = g + i * most.n_trained;
+        x->capture.at[i].discrete = d + i * discrete;
     }
     /* Nothing is under way when something is saved; or, async, it is not gone on with. */
-    x->keeps_under_way = !x->schedule.async && !x->shares_next;
-    if (!x->keeps_under_way) return;
+    x->capture.keeps_under_way = !x->schedule.async && !x->capture.shares_next;
+    if (!x->capture.keeps_under_way) return;
     const dl_exec_private all[] = {
         {"diloco.under_way", g, floats * sizeof *g, true},
         {"diloco.under_way_discrete", d, n * discrete, false},
-        {"diloco.under_way_heads", x->heads, n * DL_CONTRIBUTION_HEADER, false}};
+        {"diloco.under_way_heads", x->capture.heads, n * DL_CONTRIBUTION_HEADER, false}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (all[i].len) x->privates[x->n_privates++] = all[i];
+        if (all[i].len) x->capture.privates[x->capture.n_privates++] = all[i];
 }
 
 static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
@@ -84,7 +84,7 @@ static float *lay_out_floats(dl_exec *x, dl_arena *arena, const char *name)
         all += n_floats(&x->a.run->manifest.fragments[f]);
     float *floats = DL_ARENA_ARRAY(arena, float, all);
     if (floats)
-        x->privates[x->n_privates++] =
+        x->capture.privates[x->capture.n_privates++] =
             (dl_exec_private){.name = name, .data = floats, .len = all * sizeof *floats, true};
     return floats;
 }
@@ -96,32 +96,34 @@ static void lay_out_beside(dl_exec *x, dl_arena *arena)
     const bool rounds = x->schedule.overlap != DL_OVERLAP_STEPS;
     const bool eager = x->schedule.overlap == DL_OVERLAP_EAGER;
     size_t all = 0;
-    x->f32_at = DL_ARENA_ARRAY(arena, size_t, n + 1);
+    x->capture.f32_at = DL_ARENA_ARRAY(arena, size_t, n + 1);
     for (size_t f = 0; f <= n; f++) {
-        if (x->f32_at) x->f32_at[f] = all;
+        if (x->capture.f32_at) x->capture.f32_at[f] = all;
         if (f < n) all += n_floats(&x->a.run->manifest.fragments[f]);
     }
     if (x->a.run->config.error_feedback > 0)
-        x->residual = lay_out_floats(x, arena, "diloco.residual");
-    if (rounds) x->start = lay_out_floats(x, arena, "diloco.round_start");
-    if (eager) x->own_momentum = lay_out_floats(x, arena, "diloco.own_momentum");
-    if (eager) x->share = DL_ARENA_ARRAY(arena, float, largest(x).n_trained);
-    if (eager) x->share_payload = dl_arena_take(arena, payload_room(x));
-    if (rounds) x->start_base = DL_ARENA_ARRAY(arena, dl_hash, n);
-    if (x->start_base)
-        x->privates[x->n_privates++] = (dl_exec_private){
-            .name = "diloco.round_base", .data = x->start_base, .len = n * sizeof *x->start_base};
+        x->capture.residual = lay_out_floats(x, arena, "diloco.residual");
+    if (rounds) x->capture.start = lay_out_floats(x, arena, "diloco.round_start");
+    if (eager) x->capture.own_momentum = lay_out_floats(x, arena, "diloco.own_momentum");
+    if (eager) x->capture.share = DL_ARENA_ARRAY(arena, float, largest(x).n_trained);
+    if (eager) x->capture.share_payload = dl_arena_take(arena, payload_room(x));
+    if (rounds) x->capture.start_base = DL_ARENA_ARRAY(arena, dl_hash, n);
+    if (x->capture.start_base)
+        x->capture.privates[x->capture.n_privates++] =
+            (dl_exec_private){.name = "diloco.round_base",
+                              .data = x->capture.start_base,
+                              .len = n * sizeof *x->capture.start_base};
 }
 
 static void lay_out_trainer(dl_exec *x, dl_arena *arena)
 {
     const size_t room = payload_room(x);
-    if (x->packer) x->gap = dl_pack_gap(room);
-    x->local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
-    x->tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
-    x->first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
-    x->payload = dl_arena_take(arena, x->gap + room);
-    if (x->puts_ahead) x->sent.payload = dl_arena_take(arena, x->gap + room);
+    if (x->packer) x->upload.gap = dl_pack_gap(room);
+    x->capture.local = DL_ARENA_ARRAY(arena, dl_local_tensor, x->a.n_tensors);
+    x->capture.tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
+    x->capture.first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
+    x->upload.payload = dl_arena_take(arena, x->upload.gap + room);
+    if (x->upload.pipelined) x->upload.sent.payload = dl_arena_take(arena, x->upload.gap + room);
     lay_out_beside(x, arena);
     lay_out_captures(x, arena);
 }
@@ -130,15 +132,15 @@ static void layout(dl_exec *x, dl_arena *arena)
 {
     const size_t m = x->a.max_members;
     if (x->a.tensors) lay_out_trainer(x, arena);
-    x->slots = DL_ARENA_ARRAY(arena, dl_slot *, x->n_slots);
-    x->held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->n_slots);
-    x->members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
-    x->weight = DL_ARENA_ARRAY(arena, float, m);
-    x->raw = DL_ARENA_ARRAY(arena, uint64_t, m);
-    x->probed = DL_ARENA_ARRAY(arena, double, m + 1);
-    x->listed = DL_ARENA_ARRAY(arena, dl_listed, x->n_slots);
-    x->seen = DL_ARENA_ARRAY(arena, dl_seen, x->cap_seen);
-    x->spans = DL_ARENA_ARRAY(arena, dl_span, 3);
+    x->collect.slots = DL_ARENA_ARRAY(arena, dl_slot *, x->collect.n_slots);
+    x->collect.held = DL_ARENA_ARRAY(arena, dl_contribution_data, x->collect.n_slots);
+    x->apply.members = DL_ARENA_ARRAY(arena, dl_contribution_data, m);
+    x->apply.weight = DL_ARENA_ARRAY(arena, float, m);
+    x->apply.raw = DL_ARENA_ARRAY(arena, uint64_t, m);
+    x->apply.probed = DL_ARENA_ARRAY(arena, double, m + 1);
+    x->collect.listed = DL_ARENA_ARRAY(arena, dl_listed, x->collect.n_slots);
+    x->collect.seen = DL_ARENA_ARRAY(arena, dl_seen, x->collect.cap_seen);
+    x->upload.spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 
 /* In fragment order, and within a fragment one region after the other. */
@@ -147,19 +149,19 @@ static void list_local_tensors(dl_exec *x)
     const dl_manifest *m = &x->a.run->manifest;
     size_t n = 0;
     for (size_t f = 0; f < n_fragments(x); f++) {
-        x->first[f] = n;
+        x->capture.first[f] = n;
         for (int region = 0; region < DL_N_REGIONS; region++)
             for (size_t i = 0; i < x->a.n_tensors; i++) {
                 const dl_manifest_tensor *t = &m->tensors[i];
                 if (t->fragment != (int)f || t->region != (dl_region)region) continue;
-                x->tensor_of[n] = i;
-                x->local[n++] = (dl_local_tensor){.data = x->a.tensors[i].data,
-                                                  .begin = t->offset,
-                                                  .count = t->count,
-                                                  .region = t->region};
+                x->capture.tensor_of[n] = i;
+                x->capture.local[n++] = (dl_local_tensor){.data = x->a.tensors[i].data,
+                                                          .begin = t->offset,
+                                                          .count = t->count,
+                                                          .region = t->region};
             }
     }
-    x->first[n_fragments(x)] = n;
+    x->capture.first[n_fragments(x)] = n;
 }
 
 static diloco_status make_forms(dl_exec *x)
@@ -178,7 +180,7 @@ static diloco_status make_probing(dl_exec *x)
                                   .forms = x->forms,
                                   .measure = x->a.probe,
                                   .user = x->a.probe_user};
-    return dl_probing_create(&x->probing, &args);
+    return dl_probing_create(&x->apply.probing, &args);
 }
 
 static diloco_status take_memory(dl_exec *x)
@@ -188,12 +190,12 @@ static diloco_status take_memory(dl_exec *x)
     if (strcmp(x->a.run->config.compression, "zstd") == 0) DL_TRY(dl_packer_create(&x->packer));
     DL_TRY(dl_schedule_of(&x->schedule, &x->a.run->config, x->a.run->manifest.n_fragments));
     const size_t ahead = dl_schedule_ahead(&x->schedule);
-    x->n_captures = ahead;
+    x->capture.n = ahead;
     /* Async computes entries of others between taking and putting. */
-    x->shares_next =
+    x->capture.shares_next =
         ahead == 1 && !x->a.beside && !x->schedule.async && x->a.run->config.error_feedback == 0;
-    DL_TRY(dl_way_of(&x->way, &x->a.run->config, &x->a.run->manifest));
-    x->puts_ahead = ahead > 1 && x->a.beside && x->a.tensors;
+    DL_TRY(dl_way_of(&x->combine.way, &x->a.run->config, &x->a.run->manifest));
+    x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;
     layout(x, &measure);
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
@@ -206,13 +208,13 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_lister_create(x));
     if (x->a.probe) DL_TRY(make_probing(x));
-    if (x->way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
+    if (x->combine.way != DL_WAY_ALLGATHER) DL_TRY(dl_exec_prepare_combined(x));
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
-    DL_TRY(dl_outer_scratch_create(&x->scratch, &x->a.run->manifest, &rule, x->a.max_members,
+    DL_TRY(dl_outer_scratch_create(&x->apply.scratch, &x->a.run->manifest, &rule, x->a.max_members,
                                    dl_pool_size(x->a.pool)));
-    DL_TRY(dl_outer_scratch_reserve(x->scratch, &x->a.run->manifest, outer));
-    return x->way == DL_WAY_SHARDED ? dl_exec_prepare_slices(x) : DILOCO_OK;
+    DL_TRY(dl_outer_scratch_reserve(x->apply.scratch, &x->a.run->manifest, outer));
+    return x->combine.way == DL_WAY_SHARDED ? dl_exec_prepare_slices(x) : DILOCO_OK;
 }
 
 diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
@@ -221,8 +223,8 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     dl_exec *x = calloc(1, sizeof *x);
     if (!x) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     x->a = *args;
-    x->n_slots = 2 * args->max_members;
-    x->cap_seen = 8 * args->max_members;
+    x->collect.n_slots = 2 * args->max_members;
+    x->collect.cap_seen = 8 * args->max_members;
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
     diloco_status status = dl_entry_init(&x->entry, args->max_members);
@@ -240,24 +242,24 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
 void dl_exec_destroy(dl_exec *x)
 {
     if (!x) return;
-    for (size_t i = 0; x->slots && i < x->n_slots; i++)
-        dl_slot_destroy(x->slots[i]);
+    for (size_t i = 0; x->collect.slots && i < x->collect.n_slots; i++)
+        dl_slot_destroy(x->collect.slots[i]);
     for (int f = 0; x->forms && f < x->a.run->manifest.n_fragments; f++)
         dl_codec_form_deinit(&x->forms[f]);
-    for (int f = 0; x->plain && f < x->a.run->manifest.n_fragments; f++)
-        dl_codec_form_deinit(&x->plain[f]);
+    for (int f = 0; x->combine.plain && f < x->a.run->manifest.n_fragments; f++)
+        dl_codec_form_deinit(&x->combine.plain[f]);
     free(x->forms);
-    free(x->plain);
-    free(x->slices);
+    free(x->combine.plain);
+    free(x->combine.slices);
     dl_measures_deinit(x);
-    dl_slot_destroy(x->combined_slot);
-    dl_slot_destroy(x->serving);
+    dl_slot_destroy(x->combine.slot);
+    dl_slot_destroy(x->combine.serving);
     dl_fetchers_destroy(x);
     dl_lister_destroy(x);
     dl_keyring_destroy(x->ring);
-    dl_probing_destroy(x->probing);
+    dl_probing_destroy(x->apply.probing);
     dl_packer_destroy(x->packer);
-    dl_outer_scratch_destroy(x->scratch);
+    dl_outer_scratch_destroy(x->apply.scratch);
     dl_state_deinit(&x->state);
     dl_buf_deinit(&x->text);
     dl_entry_deinit(&x->entry);
@@ -271,11 +273,11 @@ dl_state *dl_exec_state(dl_exec *x)
 }
 dl_way dl_exec_way(const dl_exec *x)
 {
-    return x->way;
+    return x->combine.way;
 }
 const uint64_t *dl_exec_slices(const dl_exec *x)
 {
-    return x->slices;
+    return x->combine.slices;
 }
 const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 {
@@ -284,8 +286,8 @@ const dl_exec_facts *dl_exec_measured(const dl_exec *x)
 
 const dl_listed *dl_exec_listed(const dl_exec *x, size_t *n)
 {
-    *n = x->n_listed;
-    return x->listed;
+    *n = x->collect.n_listed;
+    return x->collect.listed;
 }
 
 /* ---- reading ---------------------------------------------------------------------------- */
@@ -315,9 +317,9 @@ diloco_status dl_exec_key_of(const dl_public **out, const char **reason, dl_exec
 
 static diloco_status probe(dl_exec *x, const dl_request *request, dl_reply *reply)
 {
-    DL_TRY(dl_probing_measure(x->probing, x->probed, &x->state, (int)request->fragment, x->members,
-                              request->judge.n_slots));
-    reply->judge.probed = x->probed;
+    DL_TRY(dl_probing_measure(x->apply.probing, x->apply.probed, &x->state, (int)request->fragment,
+                              x->apply.members, request->judge.n_slots));
+    reply->judge.probed = x->apply.probed;
     return DILOCO_OK;
 }
 
@@ -325,16 +327,16 @@ static diloco_status do_judge(dl_exec *x, const dl_request *request, dl_reply *r
 {
     (void)until;
     for (size_t i = 0; i < request->judge.n_slots; i++)
-        x->members[i] = x->held[request->judge.slots[i]];
-    if (request->judge.probe && x->probing) DL_TRY(probe(x, request, reply));
+        x->apply.members[i] = x->collect.held[request->judge.slots[i]];
+    if (request->judge.probe && x->apply.probing) DL_TRY(probe(x, request, reply));
     if (!request->judge.whole || !dl_config_checks_directions(&x->a.run->config)) return DILOCO_OK;
     const dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                      .fragment = (int)request->fragment,
                                      .form = &x->forms[request->fragment],
                                      .outer = x->state.outer,
                                      .n_members = request->judge.n_slots,
-                                     .members = x->members};
-    reply->judge.gram = dl_outer_gram(&args, x->scratch, x->a.pool);
+                                     .members = x->apply.members};
+    reply->judge.gram = dl_outer_gram(&args, x->apply.scratch, x->a.pool);
     return DILOCO_OK;
 }
 
@@ -345,9 +347,9 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_seen s = {.ended = false};
     (void)len;
     if (!dl_key_parse_life(&s.life, key, "hb/")) return DILOCO_OK;
-    dl_seen *last = x->n_seen ? &x->seen[x->n_seen - 1] : NULL;
+    dl_seen *last = x->collect.n_seen ? &x->collect.seen[x->collect.n_seen - 1] : NULL;
     if (!last || strcmp(last->life.replica, s.life.replica) != 0) {
-        if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+        if (x->collect.n_seen < x->collect.cap_seen) x->collect.seen[x->collect.n_seen++] = s;
     } else if (s.life.generation > last->life.generation) {
         *last = s;
     }
@@ -360,34 +362,34 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     dl_seen s = {.ended = true};
     (void)len;
     if (!dl_key_parse_life(&s.life, key, "end/")) return DILOCO_OK;
-    for (size_t i = 0; i < x->n_seen; i++)
-        if (dl_life_equal(&x->seen[i].life, &s.life)) {
-            x->seen[i].ended = true;
+    for (size_t i = 0; i < x->collect.n_seen; i++)
+        if (dl_life_equal(&x->collect.seen[i].life, &s.life)) {
+            x->collect.seen[i].ended = true;
             return DILOCO_OK;
         }
-    if (x->n_seen < x->cap_seen) x->seen[x->n_seen++] = s;
+    if (x->collect.n_seen < x->collect.cap_seen) x->collect.seen[x->collect.n_seen++] = s;
     return DILOCO_OK;
 }
 
 static diloco_status do_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)request;
-    x->n_seen = 0;
+    x->collect.n_seen = 0;
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
-    for (size_t i = 0; i < x->n_seen; i++) {
+    for (size_t i = 0; i < x->collect.n_seen; i++) {
         dl_key key;
-        dl_key_heartbeat(key, &x->seen[i].life);
+        dl_key_heartbeat(key, &x->collect.seen[i].life);
         dl_buf_clear(&x->text);
         const diloco_status status = dl_store_get(x->a.store, &x->text, key, until);
         if (status && status != DILOCO_ENOENT && status != DILOCO_EPROTO) return status;
-        x->seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
+        x->collect.seen[i].content = dl_hash_bytes(x->text.data, x->text.len);
         dl_json_value beat;
         if (x->schedule.async && !dl_json_parse(&beat, x->text.data, x->text.len))
-            (void)!dl_json_read_f64_or_nan(&x->seen[i].steps_per_s, beat, "steps_per_s");
+            (void)!dl_json_read_f64_or_nan(&x->collect.seen[i].steps_per_s, beat, "steps_per_s");
     }
     DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
-    reply->watch.seen = x->seen;
-    reply->watch.n_seen = x->n_seen;
+    reply->watch.seen = x->collect.seen;
+    reply->watch.n_seen = x->collect.n_seen;
     return DILOCO_OK;
 }
 
@@ -407,9 +409,9 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
     const dl_entry *e = request->step.draft;
     const bool combined = request->kind == DL_REQUEST_COMPUTE && e->combined.there;
     for (size_t i = 0; i < e->n_members; i++) {
-        if (!combined) x->members[i] = x->held[request->step.slots[i]];
-        x->weight[i] = e->members[i].weight;
-        x->raw[i] = e->members[i].raw;
+        if (!combined) x->apply.members[i] = x->collect.held[request->step.slots[i]];
+        x->apply.weight[i] = e->members[i].weight;
+        x->apply.raw[i] = e->members[i].raw;
     }
     dl_outer_step_args args = {.manifest = &x->a.run->manifest,
                                .fragment = (int)request->fragment,
@@ -417,9 +419,9 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
                                .outer = x->state.outer,
                                .n_members = e->n_members,
                                .n_rejected = n_struck(e),
-                               .members = x->members,
-                               .weight = x->weight,
-                               .raw = x->raw};
+                               .members = x->apply.members,
+                               .weight = x->apply.weight,
+                               .raw = x->apply.raw};
     memcpy(args.scalars, e->scalars, sizeof args.scalars);
     return args;
 }
@@ -428,8 +430,8 @@ static diloco_status compute(dl_exec *x, dl_fragment_state *next, const dl_reque
 {
     if (request->step.draft->combined.there) return dl_exec_compute_combined(x, next, request);
     const dl_outer_step_args args = dl_exec_step_args(x, request);
-    return dl_outer_step(next, &x->state.now[request->fragment], &args, &x->facts.outer, x->scratch,
-                         x->a.pool);
+    return dl_outer_step(next, &x->state.now[request->fragment], &args, &x->facts.outer,
+                         x->apply.scratch, x->a.pool);
 }
 
 static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply *reply,
@@ -479,8 +481,8 @@ static diloco_status do_snapshot(dl_exec *x, const dl_request *request, dl_reply
                                  dl_time until)
 {
     (void)request;
-    x->collector.now = reply->now;
-    return dl_snapshot_and_collect(&x->collector, x->a.store, &x->state, x->a.run, &x->a.self,
+    x->apply.collector.now = reply->now;
+    return dl_snapshot_and_collect(&x->apply.collector, x->a.store, &x->state, x->a.run, &x->a.self,
                                    x->a.signer, until);
 }
 
@@ -506,20 +508,20 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
                                dl_time until)
 {
     bool collected;
-    const uint64_t told = x->loaded ? x->state.control.entry : request->entry;
+    const uint64_t told = x->apply.loaded ? x->state.control.entry : request->entry;
     (void)reply;
-    if (!x->unpacked) dl_exec_forget(x);
-    if (x->loaded) x->disputed = x->state.control.entry + 2;
+    if (!x->capture.unpacked) dl_exec_forget(x);
+    if (x->apply.loaded) x->collect.disputed = x->state.control.entry + 2;
     collected = false;
     if (!request->rejoin.voided) DL_TRY(is_collected(x, &collected, request->entry, until));
     DL_TRY(dl_snapshot_read_newest(&x->state, x->a.store, x->a.run, x->a.run_digest,
                                    collected ? UINT64_MAX : request->entry, x->a.pool, until));
-    x->loaded = true;
+    x->apply.loaded = true;
     dl_state_put_out_all(&x->state);
     if (x->state.control.entry > request->entry)
         dl_exec_forget(x);                                        /* a resume is not told of all */
     if (x->state.control.entry > told) dl_exec_clear_residual(x); /* … of what counted between */
-    x->unpacked = false;
+    x->capture.unpacked = false;
     return DILOCO_OK;
 }
 

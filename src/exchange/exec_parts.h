@@ -86,27 +86,19 @@ typedef struct dl_compared {
     dl_arena arena; /* its room */
 } dl_compared;
 
-struct dl_exec {
-    dl_exec_args a;
-    dl_state state;
-    dl_keyring *ring;     /* NULL: nothing is signed */
-    dl_codec_form *forms; /* [n_fragments] */
-    dl_exec_facts facts;
-    dl_schedule schedule;
-    dl_decisions decisions; /* for a replay: of an operator */
-
+/* The trainer's side: what is captured at due points, and where a round began (capture.c). */
+typedef struct dl_capture_part {
     dl_local_tensor *local; /* [n_tensors], fragment by fragment, region by region */
     size_t *tensor_of;      /* [n_tensors] local[i] is this one of the manifest */
     size_t *first;          /* [n_fragments + 1] into local */
-    dl_capture *captures;   /* [n_captures] entry e in e mod n_captures */
-    size_t n_captures;
-    bool keeps_under_way; /* they are saved with the local state */
-    unsigned char
-        *heads;       /* [n_captures] of DL_CONTRIBUTION_HEADER: what to save of a capture beside
-                       * its arrays, as the header of what it becomes; zeros: not there */
-    bool puts_ahead;  /* … without waiting for it: `sent` has arrays */
-    bool shares_next; /* the one capture lies in the state's free copy */
-    /* f32 of all fragments, fragment f from f32_at[f] on; NULL where there is none */
+    dl_capture *at;         /* [n] entry e in e mod n */
+    size_t n;
+    bool shares_next;     /* the one capture is in the state's free copy */
+    bool keeps_under_way; /* captures are saved with the local state */
+    bool unpacked;        /* what is in flight rests on the state that is loaded next */
+    unsigned char *heads; /* [n] of DL_CONTRIBUTION_HEADER: what to save of a capture beside its
+                           * arrays, as the header of what it becomes; zeros: no capture */
+    /* f32 of all fragments, fragment f from f32_at[f] on; NULL: the run has none */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */
     float *start;        /* where the round began: theta is further when it ends */
@@ -116,59 +108,87 @@ struct dl_exec {
     unsigned char *share_payload;
     dl_exec_private privates[DL_EXEC_MAX_PRIVATES];
     size_t n_privates;
-    dl_outer_scratch *scratch;
-    dl_probing *probing;    /* NULL: nothing is measured */
-    double *probed;         /* [1 + max_members] what it measured last */
-    dl_packer *packer;      /* NULL: payloads are sent as they are */
-    unsigned char *payload; /* own contribution's: gap, then the room of the largest form */
+} dl_capture_part;
+
+/* Encoding and putting an own contribution (contribute.c). */
+typedef struct dl_upload_part {
+    unsigned char *payload; /* gap, then the room of the largest form */
     size_t gap;
+    dl_span *spans;               /* header, payload, integers and booleans */
+    dl_hash table[DL_SLICES_MAX]; /* of the contribution that was made last */
     dl_made made;
+    bool pipelined; /* `sent` has arrays: a contribution may be put without waiting for it */
     dl_sent sent;
-    uint32_t claimed;  /* the latest generation that this process has tried to claim; 0: none */
-    bool unpacked;     /* what is under way rests on the state that is loaded next */
-    bool contributed;  /* in this life: former lives have nothing open any more */
-    bool loaded;       /* a state, by a REJOIN */
-    uint64_t disputed; /* contributions to entries below are read from the store alone: a REJOIN
-                        * means that what was folded there may not be what the store has */
+    uint32_t claimed; /* the latest generation that this process has tried to claim; 0: none */
+    bool contributed; /* in this generation: former ones have nothing open any more */
+} dl_upload_part;
 
-    struct dl_fetchers *fetchers; /* fetch.c */
-    struct dl_lister *lister;     /* listing.c */
-
-    dl_way way;
-    dl_codec_form *plain;         /* [n_fragments] of combined updates; NULL: everybody combines */
-    dl_slot *combined_slot;       /* of the one that was combined or fetched last; NULL: none yet */
-    bool combined_here;           /* … and facts.outer tells of its members */
-    bool combined_vouched;        /* … and the store has it as it is there */
-    dl_hash table[DL_SLICES_MAX]; /* of the own contribution that was made last */
-    uint64_t *slices;             /* [n_fragments]; NULL: nothing is cut */
-    size_t n_owners;              /* of each slice */
-    dl_gathered gathered;
-    dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
-    size_t n_served;
-    double
-        *measures; /* sharded_measure.c: of the slices of a plan; NULL: the rule measures nothing */
-    dl_compared compared;
-    dl_served measured; /* of this plan ours are put */
-    dl_sliced sliced;
-    dl_slot *serving; /* what is combined for others; NULL: nothing yet */
-    dl_own_slices own;
-
+/* Finding and reading contributions and heartbeats (listing.c, fetch.c). */
+typedef struct dl_collect_part {
     size_t n_slots;
-    dl_slot **slots;               /* [n_slots], NULL until needed */
-    dl_contribution_data *held;    /* [n_slots] */
-    dl_contribution_data *members; /* [max_members] of the step, in order */
-    float *weight;
-    uint64_t *raw;
-    dl_listed *listed; /* [n_slots] */
+    dl_slot **slots;            /* [n_slots], NULL until needed */
+    dl_contribution_data *held; /* [n_slots] */
+    dl_listed *listed;          /* [n_slots] */
     size_t n_listed;
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
-    dl_span *spans; /* header, payload, each integer and boolean tensor */
     dl_contribution fetched;
-    dl_entry entry; /* an older one, read for its base (async) */
+    uint64_t disputed; /* contributions to entries below are read from the store alone: a REJOIN
+                        * means that what was applied here may not be what the store has */
+    struct dl_fetchers *fetchers;
+    struct dl_lister *lister;
+} dl_collect_part;
+
+/* Combining for other replicas, or using what another has combined (combined.c, sharded.c). */
+typedef struct dl_combine_part {
+    dl_way way;
+    dl_codec_form *plain; /* [n_fragments] of combined updates; NULL: every replica combines */
+    dl_slot *slot;        /* of the update that was combined or fetched last; NULL: none yet */
+    bool here;            /* it was combined here, and facts.outer describes its members */
+    bool vouched;         /* the store has confirmed it */
+    uint64_t *slices;     /* [n_fragments]; NULL: nothing is cut */
+    size_t n_owners;      /* of each slice */
+    dl_gathered gathered;
+    dl_served served[DL_SERVED_MAX]; /* a ring: plans that were seen to */
+    size_t n_served;
+    double *measures;   /* of the slices of a plan; NULL: the rule measures nothing */
+    dl_served measured; /* the plan for which this replica has put its measures */
+    dl_compared compared;
+    dl_sliced sliced;
+    dl_slot *serving; /* what is combined for others; NULL: nothing yet */
+    dl_own_slices own;
+} dl_combine_part;
+
+/* Judging members, and the outer step (exec.c). */
+typedef struct dl_apply_part {
+    dl_contribution_data *members; /* [max_members] of the step, in order */
+    float *weight;                 /* [max_members] */
+    uint64_t *raw;                 /* [max_members] */
+    dl_outer_scratch *scratch;
+    dl_probing *probing; /* NULL: nothing is measured */
+    double *probed;      /* [1 + max_members] what it measured last */
     dl_collector collector;
-    dl_buf text;
+    bool loaded; /* a state, by a REJOIN */
+} dl_apply_part;
+
+struct dl_exec {
+    dl_exec_args a;
+    dl_state state;
+    dl_keyring *ring;     /* NULL: nothing is signed */
+    dl_codec_form *forms; /* [n_fragments] */
+    dl_packer *packer;    /* NULL: payloads are sent as they are */
+    dl_schedule schedule;
+    dl_decisions decisions; /* for a replay: of an operator */
+    dl_exec_facts facts;
+    dl_buf text;    /* scratch: an object that is read or written whole */
+    dl_entry entry; /* scratch: an older entry, or a plan */
     dl_arena arena;
+
+    dl_capture_part capture;
+    dl_upload_part upload;
+    dl_collect_part collect;
+    dl_combine_part combine;
+    dl_apply_part apply;
 };
 
 /* capture.c: the capture of an entry, or NULL. */

@@ -63,11 +63,11 @@ static const double TIMED_BYTES = 256 << 10;
 
 diloco_status dl_fetchers_create(dl_exec *x)
 {
-    dl_fetchers *f = x->fetchers = calloc(1, sizeof *f);
+    dl_fetchers *f = x->collect.fetchers = calloc(1, sizeof *f);
     if (!f) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     f->n = dl_size_max(1, dl_size_min((size_t)x->a.n_fetchers, x->a.max_members));
     f->at = calloc(f->n, sizeof *f->at);
-    f->kept = calloc(x->n_slots, sizeof *f->kept);
+    f->kept = calloc(x->collect.n_slots, sizeof *f->kept);
     if (!f->at || !f->kept) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     f->at[0].store = x->a.store;
     f->at[0].packer = x->packer;
@@ -76,7 +76,7 @@ diloco_status dl_fetchers_create(dl_exec *x)
 
 void dl_fetchers_destroy(dl_exec *x)
 {
-    dl_fetchers *f = x->fetchers;
+    dl_fetchers *f = x->collect.fetchers;
     if (!f) return;
     for (size_t i = 1; f->at && i < f->n; i++) {
         dl_packer_destroy(f->at[i].packer);
@@ -110,9 +110,9 @@ static diloco_status make_ready(dl_exec *x, fetcher *f)
 dl_store_counters dl_exec_traffic(const dl_exec *x)
 {
     dl_store_counters all = dl_store_counts(x->a.store);
-    for (size_t i = 1; i < x->fetchers->n; i++) {
-        if (!x->fetchers->at[i].store) continue;
-        const dl_store_counters c = dl_store_counts(x->fetchers->at[i].store);
+    for (size_t i = 1; i < x->collect.fetchers->n; i++) {
+        if (!x->collect.fetchers->at[i].store) continue;
+        const dl_store_counters c = dl_store_counts(x->collect.fetchers->at[i].store);
         all.bytes_sent += c.bytes_sent;
         all.bytes_received += c.bytes_received;
         all.n_get += c.n_get;
@@ -129,7 +129,8 @@ dl_store_counters dl_exec_traffic(const dl_exec *x)
 dl_store_speed dl_exec_speed(const dl_exec *x)
 {
     dl_store_speed speed = dl_store_speed_now(x->a.store);
-    if (x->fetchers->down_bps > speed.down_bps) speed.down_bps = x->fetchers->down_bps;
+    if (x->collect.fetchers->down_bps > speed.down_bps)
+        speed.down_bps = x->collect.fetchers->down_bps;
     return speed;
 }
 
@@ -190,7 +191,9 @@ static size_t slot_bytes(const dl_exec *x)
 
 diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
 {
-    return x->slots[i] ? DILOCO_OK : dl_slot_create(&x->slots[i], slot_bytes(x), x->a.spool_dir);
+    return x->collect.slots[i]
+               ? DILOCO_OK
+               : dl_slot_create(&x->collect.slots[i], slot_bytes(x), x->a.spool_dir);
 }
 
 /* async: the state before entry b is the base that log/<b> tells, or the newest. */
@@ -290,14 +293,14 @@ static diloco_status expect_key(dl_exec *x, fetcher *f, dl_time until)
 static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, dl_time until)
 {
     DL_TRY(dl_exec_make_slot(x, request->fetch.slot));
-    f->slot = x->slots[request->fetch.slot];
-    f->data = &x->held[request->fetch.slot];
+    f->slot = x->collect.slots[request->fetch.slot];
+    f->data = &x->collect.held[request->fetch.slot];
     f->expect = expectation(x, request);
     f->expect.packer = f->packer;
     f->peers = x->a.peers;
     f->down_bps = dl_exec_speed(x).down_bps;
-    f->fresh = request->fetch.fresh || request->entry < x->disputed;
-    f->out = &x->fetchers->kept[request->fetch.slot];
+    f->fresh = request->fetch.fresh || request->entry < x->collect.disputed;
+    f->out = &x->collect.fetchers->kept[request->fetch.slot];
     *f->out = (fetched){.entry = request->entry,
                         .life = request->fetch.life,
                         .whole = request->fetch.whole,
@@ -316,15 +319,15 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
 
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
-    const fetched *k = &x->fetchers->kept[request->fetch.slot];
+    const fetched *k = &x->collect.fetchers->kept[request->fetch.slot];
     return k->there && k->whole == request->fetch.whole && k->entry == request->entry &&
            dl_life_equal(&k->life, &request->fetch.life);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
 {
-    for (size_t i = 0; i < x->n_slots; i++)
-        x->fetchers->kept[i].there = false;
+    for (size_t i = 0; i < x->collect.n_slots; i++)
+        x->collect.fetchers->kept[i].there = false;
 }
 
 /* Each of n pieces of work by one of the fetchers. */
@@ -359,7 +362,7 @@ static void run_errand(void *context, int part, int n_parts)
 
 diloco_status dl_fetchers_run(dl_exec *x, size_t n, dl_errand_fn fn, void *context)
 {
-    dl_fetchers *f = x->fetchers;
+    dl_fetchers *f = x->collect.fetchers;
     errand e = {.f = f, .fn = fn, .context = context, .n = n, .failed = SIZE_MAX};
     e.n_hands = dl_size_min(n, f->n);
     for (size_t i = 0; i < e.n_hands; i++)
@@ -391,7 +394,7 @@ static void measure(dl_fetchers *f, dl_time began)
 /* One more to read, unless it is known without. */
 static diloco_status add(dl_exec *x, const dl_request *request, dl_time until)
 {
-    dl_fetchers *f = x->fetchers;
+    dl_fetchers *f = x->collect.fetchers;
     DL_TRY(prepare(x, &f->at[f->n_busy], request, until));
     f->n_busy += f->at[f->n_busy].slot != NULL;
     return DILOCO_OK;
@@ -399,10 +402,10 @@ static diloco_status add(dl_exec *x, const dl_request *request, dl_time until)
 
 static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time until)
 {
-    dl_fetchers *f = x->fetchers;
+    dl_fetchers *f = x->collect.fetchers;
     const dl_time began = dl_clock_now();
     f->until = until;
-    x->sliced.there = false;
+    x->combine.sliced.there = false;
     for (size_t i = 0; i < f->n; i++) /* with the first reading: later ones allocate nothing */
         DL_TRY(make_ready(x, &f->at[i]));
     f->n_busy = 0;
@@ -421,7 +424,7 @@ static diloco_status read_all(dl_exec *x, const dl_request *request, dl_time unt
 
 diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    fetched *kept = &x->fetchers->kept[request->fetch.slot];
+    fetched *kept = &x->collect.fetchers->kept[request->fetch.slot];
     reply->fetch.reason = "base";
     if (request->fetch.fresh || !is_kept(x, request)) DL_TRY(read_all(x, request, until));
     kept->there = false;
@@ -433,6 +436,6 @@ diloco_status dl_exec_fetch(dl_exec *x, const dl_request *request, dl_reply *rep
     if (kept->forged || is_junk) dl_exec_note_forged(x, request->entry, &request->fetch.life);
     if (kept->status) return dl_fail(kept->status, "%s", kept->text);
     reply->fetch.facts = &kept->facts;
-    reply->fetch.norm2 = x->held[request->fetch.slot].norm2;
+    reply->fetch.norm2 = x->collect.held[request->fetch.slot].norm2;
     return DILOCO_OK;
 }

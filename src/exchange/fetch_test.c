@@ -130,8 +130,8 @@ static answer fetch(dl_exec *exec, const dl_request *request)
     if (reply.fetch.reason) snprintf(a.reason, sizeof a.reason, "%s", reply.fetch.reason);
     if (a.status) return a;
     a.body = reply.fetch.facts->body;
-    a.payload =
-        dl_hash_bytes(exec->held[request->fetch.slot].payload, exec->held[request->fetch.slot].len);
+    a.payload = dl_hash_bytes(exec->collect.held[request->fetch.slot].payload,
+                              exec->collect.held[request->fetch.slot].len);
     return a;
 }
 
@@ -293,7 +293,7 @@ TEST(p8_what_the_store_vouches_for_is_known_without_reading_it)
 
 static void damage_payload(dl_exec *exec)
 {
-    exec->payload[exec->gap + N / 2] ^= 1;
+    exec->upload.payload[exec->upload.gap + N / 2] ^= 1;
 }
 
 /* What was sent, and what it was made of: either will do. */

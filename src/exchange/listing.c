@@ -48,11 +48,11 @@ struct dl_lister {
 
 diloco_status dl_lister_create(dl_exec *x)
 {
-    dl_lister *l = x->lister = calloc(1, sizeof *l);
+    dl_lister *l = x->collect.lister = calloc(1, sizeof *l);
     if (!l) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
     l->named.cap = LOOKS_NAMED;
     l->other.cap = LOOKS_OTHER;
-    l->cap_known = x->n_slots;
+    l->cap_known = x->collect.n_slots;
     if (x->ring) l->known = calloc(l->cap_known, sizeof *l->known);
     l->forged = calloc(FORGED_CAP, sizeof *l->forged);
     if ((l->known || !x->ring) && l->forged) return DILOCO_OK;
@@ -61,10 +61,10 @@ diloco_status dl_lister_create(dl_exec *x)
 
 void dl_lister_destroy(dl_exec *x)
 {
-    if (!x->lister) return;
-    free(x->lister->known);
-    free(x->lister->forged);
-    free(x->lister);
+    if (!x->collect.lister) return;
+    free(x->collect.lister->known);
+    free(x->collect.lister->forged);
+    free(x->collect.lister);
 }
 
 /* ---- what is known of objects ------------------------------------------------------------ */
@@ -107,7 +107,7 @@ static void remember_forged(dl_lister *l, const dl_listed *o)
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_life *life)
 {
     const dl_listed o = {.entry = entry, .life = *life};
-    remember_forged(x->lister, &o);
+    remember_forged(x->collect.lister, &o);
 }
 
 static dl_life *known_of(const dl_lister *l, const char *replica)
@@ -181,10 +181,10 @@ static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
 {
     dl_listed *oldest = NULL;
     size_t n = 0;
-    for (size_t i = x->n_listed; i-- > 0;) {
-        dl_listed *it = &x->listed[i];
+    for (size_t i = x->collect.n_listed; i-- > 0;) {
+        dl_listed *it = &x->collect.listed[i];
         const bool same = it->entry == o->entry && !strcmp(it->life.replica, o->life.replica);
-        if (!same && x->lister->listing) break; /* keys of a replica follow each other */
+        if (!same && x->collect.lister->listing) break; /* keys of a replica follow each other */
         if (!same) continue;
         if (!oldest || it->life.generation < oldest->life.generation) oldest = it;
         n++;
@@ -195,17 +195,19 @@ static dl_listed *oldest_of(const dl_exec *x, const dl_listed *o)
 /* False: there is no room, or two newer ones are there. */
 static bool take(dl_exec *x, const dl_listed *o, bool named)
 {
-    dl_lister *l = x->lister;
+    dl_lister *l = x->collect.lister;
     dl_listed *oldest = oldest_of(x, o);
     if (oldest) {
         if (o->life.generation < oldest->life.generation) return false;
         l->in_order = false;
         return *oldest = *o, true;
     }
-    if (x->n_listed == x->n_slots || (!named && l->n_other == l->other_room)) return false;
+    if (x->collect.n_listed == x->collect.n_slots || (!named && l->n_other == l->other_room))
+        return false;
     l->n_other += !named;
-    if (x->n_listed && compare(&x->listed[x->n_listed - 1], o) > 0) l->in_order = false;
-    x->listed[x->n_listed++] = *o;
+    if (x->collect.n_listed && compare(&x->collect.listed[x->collect.n_listed - 1], o) > 0)
+        l->in_order = false;
+    x->collect.listed[x->collect.n_listed++] = *o;
     return true;
 }
 
@@ -220,7 +222,7 @@ static bool keep(candidates *c, const dl_listed *o)
 /* Whether it is signed is known, or has to be looked at. False: it is passed over. */
 static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
 {
-    dl_lister *l = x->lister;
+    dl_lister *l = x->collect.lister;
     const dl_life *known = known_of(l, o->life.replica);
     if (x->a.run->identity.policy == DL_CLOSED && !named) return false;
     if (*forged_place(l, o)) return false;
@@ -235,16 +237,17 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     dl_listed o = {.len = len};
     if (!dl_key_parse_contribution(&o.entry, &o.life, key) || !is_of_use(x, &o)) return DILOCO_OK;
     const bool named = is_named(x, &o.life);
-    const bool taken =
-        x->ring ? take_or_keep(x, &o, named) : !*forged_place(x->lister, &o) && take(x, &o, named);
-    x->lister->n_passed_over += !taken;
+    const bool taken = x->ring ? take_or_keep(x, &o, named)
+                               : !*forged_place(x->collect.lister, &o) && take(x, &o, named);
+    x->collect.lister->n_passed_over += !taken;
     return DILOCO_OK;
 }
 
 static bool is_listed(const dl_exec *x, const dl_listed *o)
 {
-    for (size_t i = 0; i < x->n_listed; i++)
-        if (x->listed[i].entry == o->entry && !strcmp(x->listed[i].life.replica, o->life.replica))
+    for (size_t i = 0; i < x->collect.n_listed; i++)
+        if (x->collect.listed[i].entry == o->entry &&
+            !strcmp(x->collect.listed[i].life.replica, o->life.replica))
             return true;
     return false;
 }
@@ -260,12 +263,12 @@ static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time
         DL_TRY(dl_contribution_is_by(&theirs, x->a.store, x->a.run->id, o->entry, &o->life, key,
                                      until));
     if (theirs) {
-        remember_signed(x->lister, &o->life);
+        remember_signed(x->collect.lister, &o->life);
         theirs = take(x, o, named);
     } else {
-        remember_forged(x->lister, o);
+        remember_forged(x->collect.lister, o);
     }
-    x->lister->n_passed_over += !theirs;
+    x->collect.lister->n_passed_over += !theirs;
     return DILOCO_OK;
 }
 
@@ -302,20 +305,20 @@ static uint64_t oldest_base(const dl_exec *x, uint64_t own)
 
 static void begin(dl_exec *x, uint64_t entry)
 {
-    dl_lister *l = x->lister;
-    const size_t reserved = dl_size_min(x->n_slots, LIVES * n_named(x));
+    dl_lister *l = x->collect.lister;
+    const size_t reserved = dl_size_min(x->collect.n_slots, LIVES * n_named(x));
     if (!x->schedule.async && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
-    l->other_room = x->n_slots - reserved;
+    l->other_room = x->collect.n_slots - reserved;
     l->n_other = l->n_passed_over = l->named.n = l->other.n = 0;
     l->listing = l->in_order = true;
-    x->n_listed = 0;
+    x->collect.n_listed = 0;
 }
 
 diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     dl_key prefix, after;
-    dl_lister *l = x->lister;
+    dl_lister *l = x->collect.lister;
     const uint64_t oldest = x->schedule.async ? oldest_base(x, request->list.own) : 0;
     dl_key_contributions(prefix, request->entry);
     dl_key_contributions(after, oldest);
@@ -327,13 +330,14 @@ diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *repl
     DL_TRY(status);
     DL_TRY(look_at_all(x, &l->named, true, until));
     DL_TRY(look_at_all(x, &l->other, false, until));
-    if (!l->in_order) qsort(x->listed, x->n_listed, sizeof *x->listed, compare);
-    reply->list.listed = x->listed;
-    reply->list.n_listed = x->n_listed;
+    if (!l->in_order)
+        qsort(x->collect.listed, x->collect.n_listed, sizeof *x->collect.listed, compare);
+    reply->list.listed = x->collect.listed;
+    reply->list.n_listed = x->collect.n_listed;
     return DILOCO_OK;
 }
 
 size_t dl_exec_passed_over(const dl_exec *x)
 {
-    return x->lister->n_passed_over;
+    return x->collect.lister->n_passed_over;
 }

@@ -27,7 +27,7 @@
 
 dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment)
 {
-    if (x->way != DL_WAY_SHARDED) return (dl_slicing){.n = 0};
+    if (x->combine.way != DL_WAY_SHARDED) return (dl_slicing){.n = 0};
     return dl_slicing_of(&x->forms[fragment], x->a.run->manifest.fragments[fragment],
                          (size_t)x->a.run->config.replicas);
 }
@@ -35,11 +35,11 @@ dl_slicing dl_exec_slicing(const dl_exec *x, uint32_t fragment)
 diloco_status dl_exec_prepare_slices(dl_exec *x)
 {
     const int n = x->a.run->manifest.n_fragments;
-    x->slices = calloc((size_t)n, sizeof *x->slices);
-    if (!x->slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    x->combine.slices = calloc((size_t)n, sizeof *x->combine.slices);
+    if (!x->combine.slices) return dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
     for (int f = 0; f < n; f++)
-        x->slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
-    DL_TRY(dl_way_owners(&x->n_owners, &x->a.run->config));
+        x->combine.slices[f] = dl_exec_slicing(x, (uint32_t)f).n;
+    DL_TRY(dl_way_owners(&x->combine.n_owners, &x->a.run->config));
     return dl_measures_prepare(x);
 }
 
@@ -50,10 +50,10 @@ size_t dl_exec_make_table(dl_exec *x, uint32_t fragment, unsigned char *discrete
     const dl_slicing s = dl_exec_slicing(x, fragment);
     dl_slice_part parts[DL_SLICE_SPANS];
     for (size_t i = 0; i < s.n; i++) {
-        const size_t n = dl_slice_parts(parts, &s, i, x->payload, discrete);
-        x->table[i] = dl_slice_digest(parts, n);
+        const size_t n = dl_slice_parts(parts, &s, i, x->upload.payload, discrete);
+        x->upload.table[i] = dl_slice_digest(parts, n);
     }
-    return s.n * sizeof *x->table;
+    return s.n * sizeof *x->upload.table;
 }
 
 static diloco_status put_slice(void *context, dl_store *store, size_t i)
@@ -128,7 +128,7 @@ diloco_status dl_witnesses_agree(bool *differ, const dl_exec *x, const dl_entry 
                                  dl_store *store, dl_time until)
 {
     const dl_life *first = &plan->members[dl_slice_owner(i, 0, plan->entry, plan->n_members)].life;
-    for (size_t nth = 1; nth < dl_size_min(x->n_owners, plan->n_members); nth++) {
+    for (size_t nth = 1; nth < dl_size_min(x->combine.n_owners, plan->n_members); nth++) {
         const size_t owner = dl_slice_owner(i, nth, plan->entry, plan->n_members);
         dl_key key;
         name(key, plan->entry, i, &plan->members[owner].life, planner);
@@ -149,8 +149,8 @@ static void begin_gathering(dl_gathered *g, uint64_t entry, const dl_life *plann
 static bool drop_own(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
     if (!dl_life_equal(planner, &x->a.self)) return false;
-    begin_gathering(&x->gathered, entry, planner);
-    x->gathered.disputed = true;
+    begin_gathering(&x->combine.gathered, entry, planner);
+    x->combine.gathered.disputed = true;
     return true;
 }
 
@@ -195,11 +195,11 @@ static bool recall_member(const dl_slice_part *to, size_t n, const dl_service *v
                           const dl_member *member)
 {
     const dl_exec *x = v->x;
-    const dl_sent *sent = &x->sent;
+    const dl_sent *sent = &x->upload.sent;
     const dl_capture *c = dl_exec_captured(x, member->entry);
-    return c && c->vouched && member->entry >= x->disputed &&
+    return c && c->vouched && member->entry >= x->collect.disputed &&
            dl_life_equal(&member->life, &x->a.self) && dl_hash_equal(member->body, c->body) &&
-           (copy_made(to, n, v, x->payload, x->table, c) ||
+           (copy_made(to, n, v, x->upload.payload, x->upload.table, c) ||
             (sent->payload && copy_made(to, n, v, sent->payload, sent->table, c)));
 }
 
@@ -239,7 +239,7 @@ static diloco_status read_member(void *context, dl_store *store, size_t m)
     const char *reason;
     size_t first, count;
     dl_key key;
-    unsigned char *base = dl_slot_bytes(v->x->slots[m]);
+    unsigned char *base = dl_slot_bytes(v->x->collect.slots[m]);
     const size_t n = dl_slice_parts(parts, &v->s, v->slice, base, base + v->s.form->bound);
     if (!recall_member(parts, n, v, member)) {
         DL_TRY(read_table(table, v, store, member));
@@ -247,16 +247,16 @@ static diloco_status read_member(void *context, dl_store *store, size_t m)
         DL_TRY(dl_slice_read(parts, n, &table[v->slice], &got, &reason, store, key, v->until));
     }
     dl_slice_floats(&first, &count, &v->s, v->slice);
-    v->x->held[m] = dl_slices_data(&v->s, base);
+    v->x->collect.held[m] = dl_slices_data(&v->s, base);
     return dl_codec_check_part(v->s.form, base, dl_exec_element_bound(v->x), first, count,
-                               &v->x->held[m].norm2);
+                               &v->x->collect.held[m].norm2);
 }
 
 static diloco_status check_booleans(const dl_service *v)
 {
     for (size_t m = 0; v->slice == 0 && m < v->plan->n_members; m++)
         for (size_t i = 0; i < v->s.shape.n_booleans; i++)
-            if (v->x->held[m].booleans[i] > 1)
+            if (v->x->collect.held[m].booleans[i] > 1)
                 return dl_fail(DILOCO_EPROTO, "boolean %zu of %s is neither 0 nor 1", i,
                                v->plan->members[m].life.replica);
     return DILOCO_OK;
@@ -264,7 +264,7 @@ static diloco_status check_booleans(const dl_service *v)
 
 diloco_status dl_service_read(dl_service *v)
 {
-    dl_sliced *held = &v->x->sliced;
+    dl_sliced *held = &v->x->combine.sliced;
     if (held->there && held->slice == v->slice && is_plan(&held->plan, v)) return DILOCO_OK;
     held->there = false;
     DL_TRY(dl_fetchers_run(v->x, v->plan->n_members, read_member, v));
@@ -291,14 +291,14 @@ static diloco_status combine_slice(const dl_service *v, dl_combined *parts)
     dl_exec *x = v->x;
     dl_outer_step_facts facts;
     dl_outer_step_args args = dl_service_args(v);
-    args.measured = x->measures;
-    return dl_outer_combine(parts, &x->state.now[v->plan->fragment], &args, &facts, x->scratch,
-                            x->a.pool);
+    args.measured = x->combine.measures;
+    return dl_outer_combine(parts, &x->state.now[v->plan->fragment], &args, &facts,
+                            x->apply.scratch, x->a.pool);
 }
 
 static diloco_status put_combined_slice(const dl_service *v, const dl_combined *combined)
 {
-    dl_own_slices *own = &v->x->own;
+    dl_own_slices *own = &v->x->combine.own;
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_span spans[DL_SLICE_SPANS + 1];
     const size_t n = dl_slice_combined(parts, &v->s, v->slice, combined->g, combined->integers);
@@ -316,8 +316,8 @@ static diloco_status put_combined_slice(const dl_service *v, const dl_combined *
 static diloco_status serve_slice(dl_service *v)
 {
     dl_exec *x = v->x;
-    DL_TRY(dl_exec_make_combined_slot(x, &x->serving));
-    dl_combined parts = dl_exec_combined_parts(x, x->serving, v->plan->fragment);
+    DL_TRY(dl_exec_make_combined_slot(x, &x->combine.serving));
+    dl_combined parts = dl_exec_combined_parts(x, x->combine.serving, v->plan->fragment);
     DL_TRY(dl_service_read(v));
     DL_TRY(combine_slice(v, &parts));
     return put_combined_slice(v, &parts);
@@ -326,7 +326,7 @@ static diloco_status serve_slice(dl_service *v)
 /* What is to be done with each slice of the plan that is ours. */
 static diloco_status each_own(dl_service *v, diloco_status (*fn)(dl_service *v))
 {
-    const size_t n_members = v->plan->n_members, n = dl_size_min(v->x->n_owners, n_members);
+    const size_t n_members = v->plan->n_members, n = dl_size_min(v->x->combine.n_owners, n_members);
     for (v->slice = 0; v->slice < v->s.n; v->slice++)
         for (v->nth = 0; v->nth < n; v->nth++) {
             const size_t owner = dl_slice_owner(v->slice, v->nth, v->plan->entry, n_members);
@@ -347,18 +347,18 @@ static diloco_status measure(bool *all, dl_service *v)
 {
     dl_exec *x = v->x;
     DL_TRY(each_own(v, count_own));
-    if (!v->n_own && !(x->compared.numbers && dl_life_equal(v->planner, &x->a.self)))
+    if (!v->n_own && !(x->combine.compared.numbers && dl_life_equal(v->planner, &x->a.self)))
         return DILOCO_OK;
-    if (!is_plan(&x->measured, v)) DL_TRY(each_own(v, dl_measures_put));
-    x->measured = (dl_served){v->plan->entry, *v->planner};
+    if (!is_plan(&x->combine.measured, v)) DL_TRY(each_own(v, dl_measures_put));
+    x->combine.measured = (dl_served){v->plan->entry, *v->planner};
     DL_TRY(dl_measures_gather(all, v));
-    if (!*all || !x->compared.numbers || !dl_measures_judge(v)) return DILOCO_OK;
+    if (!*all || !x->combine.compared.numbers || !dl_measures_judge(v)) return DILOCO_OK;
     return dl_exec_drop_plan(x, v->plan->entry, v->planner);
 }
 
 static void note_served(dl_exec *x, uint64_t entry, const dl_life *planner)
 {
-    x->served[x->n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
+    x->combine.served[x->combine.n_served++ % DL_SERVED_MAX] = (dl_served){entry, *planner};
 }
 
 /* The slices of a plan that are ours. Where they are measured first, what others own has to be,
@@ -397,8 +397,9 @@ diloco_status dl_exec_combine_slices(dl_exec *x, const dl_request *request, dl_r
 
 static bool was_served(const dl_exec *x, uint64_t entry, const dl_life *planner)
 {
-    for (size_t i = 0; i < DL_SERVED_MAX && i < x->n_served; i++)
-        if (x->served[i].entry == entry && dl_life_equal(&x->served[i].planner, planner))
+    for (size_t i = 0; i < DL_SERVED_MAX && i < x->combine.n_served; i++)
+        if (x->combine.served[i].entry == entry &&
+            dl_life_equal(&x->combine.served[i].planner, planner))
             return true;
     return false;
 }
@@ -428,7 +429,7 @@ static bool fits(const dl_exec *x, const dl_request *request)
 {
     const dl_entry *plan = &x->entry;
     return plan->commit && !strcmp(plan->run, x->a.run->id) && plan->entry == request->entry &&
-           plan->fragment == request->fragment && plan->n_members <= x->n_slots &&
+           plan->fragment == request->fragment && plan->n_members <= x->collect.n_slots &&
            dl_hash_equal(plan->base, x->state.now[request->fragment].digest);
 }
 
@@ -476,7 +477,7 @@ static dl_hash digest_of(const dl_hash *digests, size_t n)
 dl_hash dl_exec_slices_digest(dl_exec *x, uint32_t fragment)
 {
     const dl_slicing s = dl_exec_slicing(x, fragment);
-    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, fragment);
+    const dl_combined held = dl_exec_combined_parts(x, x->combine.slot, fragment);
     dl_slice_part parts[DL_SLICE_SPANS];
     dl_hash digests[DL_SLICES_MAX];
     for (size_t i = 0; i < s.n; i++)
@@ -498,10 +499,11 @@ typedef struct gathering {
 static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
-    if (g->entry->combined.bytes > 0 || x->gathered.agreed[i]) return DILOCO_OK;
+    if (g->entry->combined.bytes > 0 || x->combine.gathered.agreed[i]) return DILOCO_OK;
     DL_TRY(dl_witnesses_agree(&g->differ[i], x, g->entry, &g->entry->combined.life, i,
-                              dl_key_combined_slice, x->gathered.digest[i], store, g->until));
-    x->gathered.agreed[i] = true;
+                              dl_key_combined_slice, x->combine.gathered.digest[i], store,
+                              g->until));
+    x->combine.gathered.agreed[i] = true;
     return DILOCO_OK;
 }
 
@@ -509,12 +511,12 @@ static diloco_status hear_witnesses(gathering *g, dl_store *store, size_t i)
 static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *g, size_t i)
 {
     const dl_exec *x = g->x;
-    const dl_own_slices *own = &x->own;
+    const dl_own_slices *own = &x->combine.own;
     dl_slice_part from[DL_SLICE_SPANS];
     if (!own->vouched[i] || own->plan.entry != g->entry->entry ||
         !dl_life_equal(&own->plan.planner, &g->entry->combined.life))
         return false;
-    const dl_combined held = dl_exec_combined_parts(x, x->serving, g->entry->fragment);
+    const dl_combined held = dl_exec_combined_parts(x, x->combine.serving, g->entry->fragment);
     dl_slice_combined(from, &g->s, i, held.g, held.integers);
     return copy_slice(to, from, n, own->digest[i]);
 }
@@ -522,25 +524,25 @@ static bool recall_combined(const dl_slice_part *to, size_t n, const gathering *
 static diloco_status read_combined_slice(gathering *g, dl_store *store, size_t i)
 {
     dl_exec *x = g->x;
-    const dl_combined held = dl_exec_combined_parts(x, x->combined_slot, g->entry->fragment);
+    const dl_combined held = dl_exec_combined_parts(x, x->combine.slot, g->entry->fragment);
     const size_t owner = dl_slice_owner(i, 0, g->entry->entry, g->entry->n_members);
     dl_slice_part parts[DL_SLICE_SPANS];
     size_t first, count;
     dl_key key;
-    if (x->gathered.have[i]) return DILOCO_OK;
+    if (x->combine.gathered.have[i]) return DILOCO_OK;
     const size_t n = dl_slice_combined(parts, &g->s, i, held.g, held.integers);
     dl_key_combined_slice(key, g->entry->entry, i, &g->entry->members[owner].life,
                           &g->entry->combined.life);
     if (recall_combined(parts, n, g, i))
-        x->gathered.digest[i] = x->own.digest[i];
+        x->combine.gathered.digest[i] = x->combine.own.digest[i];
     else
-        DL_TRY(dl_slice_read(parts, n, NULL, &x->gathered.digest[i], &g->reason[i], store, key,
-                             g->until));
+        DL_TRY(dl_slice_read(parts, n, NULL, &x->combine.gathered.digest[i], &g->reason[i], store,
+                             key, g->until));
     dl_slice_floats(&first, &count, &g->s, i);
     g->reason[i] = "non-finite";
     if (dl_first_bad(held.g + first, count, FLT_MAX) < count)
         return dl_fail(DILOCO_EPROTO, "%s holds what is not finite", key);
-    x->gathered.have[i] = true;
+    x->combine.gathered.have[i] = true;
     return DILOCO_OK;
 }
 
@@ -564,26 +566,26 @@ diloco_status dl_exec_fetch_slices(dl_exec *x, const dl_request *request, dl_rep
                    .entry = request->step.draft,
                    .s = dl_exec_slicing(x, request->fragment),
                    .until = until};
-    x->combined_here = false;
+    x->combine.here = false;
     reply->combined.reason = "shape";
     if (named->slices != g.s.n)
         return dl_fail(DILOCO_EPROTO, "entry %llu names %llu slices, the fragment has %zu",
                        (unsigned long long)request->entry, (unsigned long long)named->slices,
                        g.s.n);
-    begin_gathering(&x->gathered, request->entry, &named->life);
+    begin_gathering(&x->combine.gathered, request->entry, &named->life);
     reply->combined.reason = "checksum";
-    if (x->gathered.disputed)
+    if (x->combine.gathered.disputed)
         return dl_fail(DILOCO_EPROTO, "entry %llu: owners of a slice differ",
                        (unsigned long long)request->entry);
     const diloco_status status = dl_fetchers_run(x, g.s.n, gather_slice, &g);
     for (size_t i = 0; status == DILOCO_EPROTO && i < g.s.n; i++)
         if (g.differ[i]) return dl_exec_dispute(x, request->entry, &named->life);
     if (status) return status;
-    reply->combined.result = digest_of(x->gathered.digest, g.s.n);
+    reply->combined.result = digest_of(x->combine.gathered.digest, g.s.n);
     reply->combined.len = combined_bytes(&g.s);
     if (named->bytes == 0 || dl_hash_equal(reply->combined.result, named->body)) return DILOCO_OK;
-    memset(x->gathered.have, 0, sizeof x->gathered.have);
-    memset(x->own.vouched, 0, sizeof x->own.vouched);
+    memset(x->combine.gathered.have, 0, sizeof x->combine.gathered.have);
+    memset(x->combine.own.vouched, 0, sizeof x->combine.own.vouched);
     return dl_fail(DILOCO_EPROTO, "x/ is not what entry %llu names",
                    (unsigned long long)request->entry);
 }

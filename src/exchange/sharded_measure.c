@@ -32,13 +32,13 @@ static dl_outer_step_args facts_of(const dl_exec *x, size_t fragment, size_t n_m
 
 static double *numbers_of(const dl_exec *x, int kind)
 {
-    return kind == RULES ? x->measures : x->compared.numbers;
+    return kind == RULES ? x->combine.measures : x->combine.compared.numbers;
 }
 
 static size_t n_numbers(dl_exec *x, int kind, const dl_outer_step_args *args, size_t slice)
 {
-    return kind == RULES ? dl_outer_n_measures(args, x->scratch, slice)
-                         : dl_outer_n_compared(args, x->scratch, slice);
+    return kind == RULES ? dl_outer_n_measures(args, x->apply.scratch, slice)
+                         : dl_outer_n_compared(args, x->apply.scratch, slice);
 }
 
 /* Where the numbers of slice i begin: behind those of the slices before it. */
@@ -55,13 +55,13 @@ static double *make_numbers(dl_exec *x, int kind)
 {
     size_t most = 0;
     for (size_t f = 0; f < (size_t)x->a.run->manifest.n_fragments; f++)
-        most = dl_size_max(most, place_of(x, kind, f, x->a.max_members, x->slices[f]));
+        most = dl_size_max(most, place_of(x, kind, f, x->a.max_members, x->combine.slices[f]));
     return calloc(most, sizeof(double));
 }
 
 static diloco_status make_court(dl_exec *x)
 {
-    dl_compared *c = &x->compared;
+    dl_compared *c = &x->combine.compared;
     dl_arena measure = {0};
     dl_judge_layout(&c->judge, &measure, x->a.max_members);
     DL_TRY(dl_arena_init(&c->arena, measure.used));
@@ -77,21 +77,21 @@ diloco_status dl_measures_prepare(dl_exec *x)
     DL_TRY(dl_combine_rule_of(&rule, &x->a.run->config));
     if (dl_judge_compares(&x->a.run->config)) DL_TRY(make_court(x));
     if (dl_outer_cutting(&rule) != DL_CUT_MEASURED) return DILOCO_OK;
-    x->measures = make_numbers(x, RULES);
-    return x->measures ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
+    x->combine.measures = make_numbers(x, RULES);
+    return x->combine.measures ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "no memory for the exchange");
 }
 
 void dl_measures_deinit(dl_exec *x)
 {
-    free(x->measures);
-    free(x->compared.numbers);
-    free(x->compared.rows);
-    dl_arena_deinit(&x->compared.arena);
+    free(x->combine.measures);
+    free(x->combine.compared.numbers);
+    free(x->combine.compared.rows);
+    dl_arena_deinit(&x->combine.compared.arena);
 }
 
 bool dl_measures_are_wanted(const dl_exec *x)
 {
-    return x->measures || x->compared.numbers;
+    return x->combine.measures || x->combine.compared.numbers;
 }
 
 diloco_status dl_measures_put(dl_service *v)
@@ -102,10 +102,11 @@ diloco_status dl_measures_put(dl_service *v)
     size_t n = 0;
     DL_TRY(dl_service_read(v));
     const dl_outer_step_args args = dl_service_args(v);
-    if (x->measures)
-        DL_TRY(dl_outer_measure(x->measures, &x->state.now[v->plan->fragment], &args, x->scratch,
-                                x->a.pool));
-    if (x->compared.numbers) dl_outer_compare(x->compared.numbers, &args, x->scratch, x->a.pool);
+    if (x->combine.measures)
+        DL_TRY(dl_outer_measure(x->combine.measures, &x->state.now[v->plan->fragment], &args,
+                                x->apply.scratch, x->a.pool));
+    if (x->combine.compared.numbers)
+        dl_outer_compare(x->combine.compared.numbers, &args, x->apply.scratch, x->a.pool);
     for (int kind = 0; kind < N_KINDS; kind++) {
         double *numbers = numbers_of(x, kind);
         if (!numbers) continue;
@@ -171,12 +172,12 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
 /* What needs no vector was judged before the plan. */
 diloco_status dl_measures_judge(dl_service *v)
 {
-    dl_compared *c = &v->x->compared;
+    dl_compared *c = &v->x->combine.compared;
     dl_known_table known = {.at = c->rows, .n = v->plan->n_members, .cap = v->x->a.max_members};
     dl_outer_step_args args = facts_of(v->x, v->plan->fragment, v->plan->n_members);
     const double *norm2;
     args.measured = c->numbers;
-    const double *gram = dl_outer_compared(&norm2, &args, v->x->scratch);
+    const double *gram = dl_outer_compared(&norm2, &args, v->x->apply.scratch);
     c->judge.n = known.n;
     for (size_t m = 0; m < known.n; m++) {
         const dl_member *member = &v->plan->members[m];

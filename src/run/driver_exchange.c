@@ -347,15 +347,12 @@ static diloco_status reap(dl_driver *d, uint64_t *unsent)
     return DILOCO_OK;
 }
 
-/* Those that need time are done here, the rest by exec; what moves the state, while nobody looks
- * at it. True: it has moved, and the lock is held until the pace follows in the answer, or whoever
- * saves between would save the state of one entry and the pace of another (P16). */
-static bool carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
+/* Requests that need time or threads are carried out here, the rest by exec. */
+static void carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
 {
     const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(d->a.store_timeout_s));
-    const bool moves = request->kind == DL_REQUEST_SWAP || request->kind == DL_REQUEST_REJOIN;
     *reply = (dl_reply){.kind = request->kind, .status = dl_background_fenced(d->background)};
-    if (reply->status) return false;
+    if (reply->status) return;
     switch (request->kind) {
     case DL_REQUEST_TRAIN:
         break;
@@ -369,12 +366,9 @@ static bool carry_out(dl_driver *d, const dl_request *request, dl_reply *reply)
         contribute(d, request, reply, until);
         break;
     default:
-        if (moves) dl_driver_lock(d);
         dl_exec_do(d->a.exec, request, reply, until);
-        if (moves && reply->status) dl_driver_unlock(d);
     }
     reply->now = dl_clock_now();
-    return moves && !reply->status;
 }
 
 /* Of objects in c/ that nobody reads: once. */
@@ -499,23 +493,17 @@ static void take_generation(dl_driver *d, dl_reply *reply)
     dl_background_tell_generation(d->background, now.generation);
 }
 
-static void ask_once(dl_driver *d)
+/* Give the machine its reply and open the next request. `sent` is what came of the pipelined
+ * upload. Under the lock. */
+static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
 {
-    dl_reply reply;
-    dl_background_settle(d->background); /* `now` and control may change from here */
-    d->failed_before = failed_calls(d);
-    const bool locked = carry_out(d, &d->open, &reply);
-    /* What has moved is answered first. */
-    const diloco_status sent = locked ? DILOCO_OK : reap(d, &d->unsent);
-    reply.sending = d->sending ? dl_sending_now(d->sending) : 0;
-    if (!sent && try_again(d, &reply)) return; /* nothing has moved */
-    if (!locked) dl_driver_lock(d);
-    take_generation(d, &reply);
-    reply.unsent = d->unsent;
+    reply->sending = d->sending ? dl_sending_now(d->sending) : 0;
+    reply->unsent = d->unsent;
     d->unsent = 0;
+    take_generation(d, reply);
     d->traffic = dl_exchange_traffic(d);
-    after(d, &d->open, &reply);
-    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = sent} : answer(d, &reply);
+    after(d, &d->open, reply);
+    d->open = sent ? (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = sent} : answer(d, reply);
     if (d->open.kind == DL_REQUEST_FAIL) {
         d->failed = d->open.fail.status;
         snprintf(d->failure, sizeof d->failure, "%s", diloco_error_text());
@@ -523,6 +511,39 @@ static void ask_once(dl_driver *d)
     d->ended = d->open.kind == DL_REQUEST_FAIL || d->open.kind == DL_REQUEST_DONE;
     tell_heartbeats(d);
     if (d->beside) pthread_cond_broadcast(&d->moved_on);
+}
+
+static bool moves_the_state(const dl_request *request)
+{
+    return request->kind == DL_REQUEST_SWAP || request->kind == DL_REQUEST_REJOIN;
+}
+
+/* Carry out a request that moves the state, and apply its reply, under one lock: a save in between
+ * would pair the state of one entry with the pace of another (P16). False: the request has failed
+ * and nothing has moved. */
+static bool move(dl_driver *d, dl_reply *reply)
+{
+    dl_driver_lock(d);
+    carry_out(d, &d->open, reply);
+    const bool moved = !reply->status;
+    if (moved) apply_reply(d, reply, DILOCO_OK);
+    dl_driver_unlock(d);
+    return moved;
+}
+
+static void ask_once(dl_driver *d)
+{
+    dl_reply reply;
+    dl_background_settle(d->background); /* `now` and control may change from here */
+    d->failed_before = failed_calls(d);
+    if (!moves_the_state(&d->open))
+        carry_out(d, &d->open, &reply);
+    else if (move(d, &reply))
+        return;
+    const diloco_status sent = reap(d, &d->unsent);
+    if (!sent && try_again(d, &reply)) return; /* nothing has moved */
+    dl_driver_lock(d);
+    apply_reply(d, &reply, sent);
     dl_driver_unlock(d);
 }
 

@@ -56,7 +56,8 @@ MUTANTS = [
     Mutant("junk_fences", "P6", "an object that nobody signed, at a replica's own name, fences it", [
         ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")]),
     Mutant("any_later_life", "P6", "whatever has the name of a later life is listed, signed or not", [
-        ("src/exchange/listing.c", "x->ring ? take_or_keep(x, &o, named) : !*forged_place(x->lister, &o) && take(x, &o, named);",
+        ("src/exchange/listing.c", """x->ring ? take_or_keep(x, &o, named)
+                               : !*forged_place(x->collect.lister, &o) && take(x, &o, named);""",
          "x->ring && !named ? take_or_keep(x, &o, named) : take(x, &o, named);")]),
     Mutant("long_entry", "P7", "an object that is too long for an entry is a failure of its reader", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
